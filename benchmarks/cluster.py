@@ -43,9 +43,9 @@ from benchmarks.cluster_workload import Mix
 from benchmarks.measuring import say
 from tests.services import PostgreSQL, SparkCluster
 
-from runnel.catalog.learned import partition_loads
 from runnel.engine import connect
 from runnel.scaleout.partitioning import Partitioning, Strategy
+from runnel.scaleout.planning import partition_loads
 
 
 def main() -> None:

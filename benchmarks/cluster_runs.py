@@ -27,7 +27,6 @@ from benchmarks.workloads import frequencies
 from tests.services import SparkCluster, kill_session
 
 from runnel.catalog.declared import feeds
-from runnel.catalog.learned import partition_loads
 from runnel.catalog.logs import match_segments, plan_versions
 from runnel.catalog.logs.match_segments import MatchSegment
 from runnel.engine import Engine
@@ -41,6 +40,7 @@ from runnel.plan.manifest import PlanManifest
 from runnel.plan.store import PlanVersion, load, load_part, read_manifest
 from runnel.scaleout.divide.make_partitioning import make_partitioning
 from runnel.scaleout.partitioning import Partitioning, Strategy, read_partitioning
+from runnel.scaleout.planning import partition_loads
 from runnel.storage.file_storage import Storage
 
 NAME = "cluster"

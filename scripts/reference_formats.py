@@ -97,7 +97,7 @@ _TABLES = {
     "offers": "the last day on which each feed offered items, seen or new",
     "source_files": "files read so far, and their problems",
     "plans": "plan versions: base and delta folders, and the folders of the partitioning where there is one",
-    "partition_loads": "recent work of each partition; old values decay",
+    "distribution_work": "recent work of each part of a distribution; old values decay",
     "lineages": "runs of batches with one checkpoint",
     "match_segments": "the match log's manifest: a row for a committed batch",
     "match_parts": "the files of the segments",

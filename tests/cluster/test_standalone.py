@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from runnel.catalog.learned.partition_loads import PartitionLoad, known_loads
 from runnel.catalog.logs import match_segments, plan_versions
 from runnel.engine import Engine, connect
+from runnel.scaleout.planning.partition_loads import PartitionLoad, known_loads
 from tests.crash.harness import SCRIPT, item, verify, wait_until
 from tests.services import PostgreSQL, SparkCluster, kill_session, postgresql
 

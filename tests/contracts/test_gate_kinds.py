@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from tests.contracts.quota_gate import QUOTAS, Quota
 from tests.integration.gated_runs import match_somehow, script, stop, verify
 from tests.integration.in_process import InProcess, matched_ids
+from tests.log_upkeep import collect_garbage
 from tests.unit.matching.gates.gated_worlds import (
     DISTINCT_RULES,
     SOURCES,
@@ -48,7 +49,6 @@ from runnel.errors import InputError
 from runnel.language.grammar.parser import parse
 from runnel.language.printing import print_statement
 from runnel.language.syntax.statements import CreateFeed
-from runnel.logs.garbage import collect_garbage
 from runnel.matching.compile.build_matcher import build_matcher
 from runnel.matching.compile.compile_plan import compile_base, compile_delta, compile_merged
 from runnel.matching.gates.claims import Claims, GateKeeper

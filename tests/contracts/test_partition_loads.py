@@ -6,13 +6,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from runnel.catalog.learned.partition_loads import PartitionLoad, fade_loads, forget_loads, known_loads, note_loads
 from runnel.catalog.logs import match_segments
 from runnel.catalog.logs.match_segments import MatchSegment
 from runnel.catalog.store import leases
 from runnel.catalog.store.connection import Catalog
 from runnel.errors import RunnelError
 from runnel.model.segment import MatchPart
+from runnel.scaleout.planning.partition_loads import PartitionLoad, fade_loads, forget_loads, known_loads, note_loads
 
 _numbers = st.integers(0, 1 << 40)
 _loads = st.lists(st.builds(PartitionLoad, st.integers(0, 3), _numbers, _numbers, _numbers, _numbers), max_size=6)

@@ -11,7 +11,7 @@ from runnel.catalog.logs import match_segments
 from runnel.catalog.logs.match_segments import MatchSegment
 from runnel.engine import Engine, connect
 from tests.crash.harness import SCRIPT, Victim, deadly_storage, item, verify
-from tests.unit.engine.planning.partitioned_workspaces import current, epoch, move_everything
+from tests.unit.scaleout.planning.partitioned_workspaces import current, epoch, move_everything
 
 pytestmark = [pytest.mark.crash, pytest.mark.spark]
 PARTITIONS = 3

@@ -17,13 +17,12 @@ from runnel.catalog.logs import match_segments, plan_versions
 from runnel.catalog.store import leases
 from runnel.engine import Engine
 from runnel.engine.declare.end_expired import end_expired
-from runnel.scaleout.stages.shards import shard_count
-from runnel.scaleout.stages.two_stages import match_shard, route_slices
 from runnel.sources.acquire import Acquisition
 from runnel.sources.registry import installed_sources
 from runnel.streaming.item_source import ItemReader, Offset
 from runnel.streaming.job import FORM, Job
 from runnel.streaming.match_sink import MatchWriter, PartsWritten
+from runnel.streaming.ports import stream_port
 from runnel.streaming.worker.match_buffer import PART_SCHEMA
 from runnel.streaming.worker.match_job import match_slices
 
@@ -107,7 +106,7 @@ class InProcess:
         with self.engine.root.catalog.read() as connection:
             plan = plan_versions.plan_by_version(connection, end["plan"])
         if plan is not None and plan.distribution is not None and self.in_two_stages:
-            written = self._in_two_stages(slices, shard_count(len(plan.pieces) - 1, self.job.parallelism))
+            written = self._in_two_stages(slices, stream_port(plan.distribution).slots(plan, self.job.parallelism))
         else:
             step = match_slices(self.job.storage, self.job.lineage)
             written = [self.writer.write(step(one)) for one in slices]
@@ -115,6 +114,8 @@ class InProcess:
 
     def _in_two_stages(self, slices: Sequence[Iterator[Any]], shards: int) -> list[PartsWritten]:
         """What Spark does with a divided plan: tasks of the first stage, rows by key, a task for every shard."""
+        from runnel.scaleout.stages.two_stages import match_shard, route_slices
+
         storage, lineage, budget = self.job.storage, self.job.lineage, self.job.plan_bytes
         routed = [
             frame.to_pandas() for one in slices for frame in route_slices(storage, lineage, shards, budget)(one)

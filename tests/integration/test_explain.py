@@ -18,12 +18,13 @@ from runnel.catalog.learned import query_costs
 from runnel.catalog.store.connection import now
 from runnel.cli.main import app
 from runnel.engine import Engine, connect
-from runnel.engine.ask import explain_partition
-from runnel.engine.ask.explain_partition import ExplainedPartition
 from runnel.engine.ask.status import read_status
 from runnel.errors import NotFoundError
 from runnel.model.learned.query_costs import Cost, Costs
 from runnel.optimizer.optimize import PASSES
+from runnel.scaleout.planning import explain_partition
+from runnel.scaleout.planning.explain_partition import ExplainedPartition
+from runnel.scaleout.planning.partition_figures import PartitionFigures
 
 SCRIPT = """
 register feed Wire; register feed Other;
@@ -271,8 +272,8 @@ def test_a_partition_that_takes_all_items_names_their_sources(tmp_path: Path) ->
 
 def test_verbs_and_numbers_are_as_people_write_them(tmp_path: Path) -> None:
     with _divided(tmp_path / "divided") as engine:
-        figures = read_status(engine.root).partitions
-    assert figures is not None
+        figures = read_status(engine.root).distribution
+    assert isinstance(figures, PartitionFigures)
     one = replace(figures.partitions[0], expected_microseconds=12_483.123, items=2_000, matches=1, microseconds=10**8)
     lines = ExplainedPartition(figures, (), one, group=20, group_here=1).lines()
     text = " ".join(line.strip() for line in lines)

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 from tests.crash.harness import SCRIPT, allow_operators, asking_script, item, verify, wait_until
 from tests.integration.in_process import InProcess
-from tests.unit.engine.planning.partitioned_workspaces import current, epoch, move_everything
+from tests.unit.scaleout.planning.partitioned_workspaces import current, epoch, move_everything
 
 import runnel
-from runnel.catalog.learned.partition_loads import known_loads
 from runnel.catalog.logs import match_segments
 from runnel.catalog.logs.match_segments import MatchSegment
 from runnel.engine import Engine
 from runnel.matching.operators.ask.operator_environment import OperatorEnvironment
 from runnel.scaleout.partitioning import read_partitioning
+from runnel.scaleout.planning.partition_loads import known_loads
 from runnel.scaleout.stages import two_stages
 from runnel.scaleout.stages.held_partitions import held_pieces
 from runnel.streaming.job import FORM

@@ -14,6 +14,7 @@ from runnel.catalog.learned import operator_cache
 from runnel.catalog.logs import item_segments, match_segments, plan_versions, quarantine, undecided
 from runnel.catalog.store.sequencer import last_sequence
 from runnel.engine.permissions import wrong_modes
+from runnel.engine.planning.ports import plan_port
 from runnel.engine.workspace import Workspace, open_workspace
 from runnel.errors import CorruptDataError, OperatorRefusedError, RunnelError
 from runnel.logs.garbage import unknown_history
@@ -21,7 +22,6 @@ from runnel.matching.operators.plugins.registry import check_source
 from runnel.model.operator import OperatorDeclaration
 from runnel.model.segment import Tier
 from runnel.plan.store import PlanVersion, load, verify
-from runnel.scaleout.partitioning import ANEW, verify_partitioning
 from runnel.settings import FILE
 from runnel.storage.arrow_files import read_arrow, read_parquet
 from runnel.storage.checksums import HINT, check_file, check_size, is_sealed
@@ -206,24 +206,9 @@ def _plan(root: Workspace) -> str:
         raise CorruptDataError(error.message, hint="nothing to do: the runner compiles the plan again") from error
     for folder in filter(None, (current.base, current.delta)):
         verify(root.storage, folder)
-    divided = "" if current.distribution is None else _divided(root, current)
-    return f"version {current.version} with {current.queries} queries loads{divided}"
-
-
-def _divided(root: Workspace, current: plan_versions.PlanRow) -> str:
-    """How the plan is divided; its pieces must be those that the catalog names."""
-    made = verify_partitioning(root.storage, current.distribution or "")
-    if made.base != current.base or set(made.pieces) != set(current.pieces):
-        raise CorruptDataError(
-            f"{made.folder} does not name the pieces that the catalog names",
-            hint=ANEW,
-        )
-    try:
-        for folder in made.pieces:
-            verify(root.storage, folder)
-    except CorruptDataError as error:
-        raise CorruptDataError(error.message, hint=ANEW) from error
-    return f", in {len(made.partitions)} partitions"
+    port = plan_port(current.distribution)
+    port.verify(root.storage, current)
+    return f"version {current.version} with {current.queries} queries{port.describe(current)} loads"
 
 
 def _operators(root: Workspace, deep: bool) -> Iterator[Finding]:

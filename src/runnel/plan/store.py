@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -360,6 +361,11 @@ def forget_parts() -> None:
     """Empty this process's small cache, so that what nobody else holds is mapped no more."""
     with _parts_lock:
         _parts.clear()
+
+
+def new_folder() -> str:
+    """The name of a folder for a plan, or for a part of one."""
+    return f"plans/{uuid.uuid4().hex}"
 
 
 def is_written(storage: Storage, folder: str) -> bool:

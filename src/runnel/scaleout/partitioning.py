@@ -87,6 +87,11 @@ class Partitioning:
         """The folders that it names."""
         return (self.router, *(one.folder for one in self.partitions))
 
+    def is_complete(self, storage: Storage) -> bool:
+        """Whether the folder and all that it names exist."""
+        own = storage.local(f"{self.folder}/{MANIFEST}")
+        return own.exists() and all(is_written(storage, piece) for piece in self.pieces)
+
 
 @dataclass(frozen=True)
 class Assignment:
@@ -163,13 +168,6 @@ def _folder(name: object) -> str:
     if not isinstance(name, str) or not name or name.startswith("/") or ".." in name.split("/"):
         raise ValueError(f"{name!r} is no folder of a plan")
     return name
-
-
-def is_whole(storage: Storage, made: Partitioning) -> bool:
-    """Whether a partitioning and all that it names is there."""
-    return storage.local(f"{made.folder}/{MANIFEST}").exists() and all(
-        is_written(storage, piece) for piece in made.pieces
-    )
 
 
 def verify_partitioning(storage: Storage, folder: str) -> Partitioning:

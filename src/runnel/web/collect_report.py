@@ -18,7 +18,7 @@ from runnel.catalog.logs import match_segments, plan_versions, quarantine
 from runnel.catalog.store.connection import now
 from runnel.engine import Engine
 from runnel.engine.ask.vitals import operator_figures
-from runnel.engine.planning.partition_figures import partition_figures
+from runnel.engine.planning.ports import read_figures
 from runnel.errors import NotAllowedError
 from runnel.model.feed import Feed, FeedKind
 from runnel.model.learned.operator_statistics import operator_key
@@ -30,8 +30,6 @@ from runnel.web.report import (
     OperatorRow,
     OperatorsUsed,
     OutputFile,
-    PartitionRow,
-    PartitionsUsed,
     PlanSharing,
     QueryMatches,
     RunReport,
@@ -75,7 +73,7 @@ def collect_report(
         unconfirmed = consents.unconfirmed_subscriptions(connection, _FAILURES)
         generated = moment_of(now(connection))
         asked = _operators(connection)
-        divided = _partitions(engine, connection)
+        plan = read_figures(root, connection, plan_versions.current_plan(connection))
     tally = _count(engine, segments[-1].last_sequence if segments else 0)
     ranked = sorted(
         (
@@ -93,7 +91,7 @@ def collect_report(
         timeline=_timeline(tally.moments),
         matches_per_query=tuple(ranked),
         sharing=sharing,
-        partitions=divided,
+        distribution=plan.table(),
         operators=asked,
         feeds=tuple(
             FeedFigures(feed.name, tally.items_by_feed[feed.id], tally.matches_by_feed[feed.id])
@@ -183,17 +181,6 @@ def _sharing(engine: Engine, segments: Sequence[match_segments.MatchSegment]) ->
         clause_checks=counters["clause_checks"],
         atom_evaluations=counters["atom_evaluations"],
     )
-
-
-def _partitions(engine: Engine, connection: Connection) -> PartitionsUsed | None:
-    """How the queries are divided over workers, where they are."""
-    figures = partition_figures(engine.root, connection, plan_versions.current_plan(connection))
-    if figures is None:
-        return None
-    rows = (
-        PartitionRow(one.number, one.queries, one.items, one.matches, one.microseconds) for one in figures.partitions
-    )
-    return PartitionsUsed(tuple(figures.lines()), tuple(rows))
 
 
 def _operators(connection: Connection) -> OperatorsUsed | None:

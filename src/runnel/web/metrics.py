@@ -15,6 +15,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 
 from runnel.engine.ask.vitals import read_vitals
+from runnel.engine.planning.ports import GAUGES
 from runnel.engine.run.health import Health, Watched
 from runnel.engine.workspace import Workspace
 
@@ -59,10 +60,7 @@ METRICS: Final = (
     Figure("runnel_operator_waiting", "gauge", "Items that wait for another try of an operator."),
     Figure("runnel_operator_cache_answers", "gauge", "Answers of operators that are known, in files."),
     Figure("runnel_operator_cache_bytes", "gauge", "Bytes of the files with known answers."),
-    Figure("runnel_partitions", "gauge", "Partitions that the queries are divided into; 1: every worker has all."),
-    Figure("runnel_partition_skew", "gauge", "What the longest partition takes, as a multiple of the mean."),
-    Figure("runnel_partition_copies", "gauge", "How often an item of the newest batches was given to a partition."),
-    Figure("runnel_partition_loads", "gauge", "How often plans of partitions were loaded lately."),
+    *(Figure(name, "gauge", meaning) for name, meaning in GAUGES.items()),
     Figure("runnel_run", "counter", "What this run did, by what it counts.", "what"),
 )
 """Every metric; the reference is made from this."""
@@ -120,12 +118,6 @@ def _values(root: Workspace, health: Health) -> dict[str, float]:
         "runnel_operator_waiting": vitals.operators.waiting,
         "runnel_operator_cache_answers": vitals.operators.known_answers,
         "runnel_operator_cache_bytes": vitals.operators.known_bytes,
+        **vitals.distribution,
     }
-    if vitals.division is not None:
-        values |= {
-            "runnel_partitions": vitals.division.partitions,
-            "runnel_partition_skew": vitals.division.skew,
-            "runnel_partition_copies": vitals.division.copies,
-            "runnel_partition_loads": vitals.division.plan_loads,
-        }
     return {name: float(value) for name, value in values.items() if value is not None}

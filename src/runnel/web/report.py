@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from importlib.resources import files
 
+from runnel.engine.planning.ports import FigureTable
 from runnel.model.item import moment
 from runnel.web.html_parts import MOST_ROWS, count, long_table, more, panel, paragraph, ratio, section, table, text
 from runnel.web.plots import plot_bars, plot_ranks, plot_timeline
@@ -126,25 +127,6 @@ class OperatorsUsed:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionRow:
-    """A partition, by its number from 1 on: its queries, and what it did lately."""
-
-    number: int
-    queries: int
-    items: int
-    matches: int
-    microseconds: int
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionsUsed:
-    """How the queries are divided over workers: the words of `runnel status`, and every partition."""
-
-    facts: tuple[str, ...]
-    partitions: tuple[PartitionRow, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class RunReport:
     """Everything that the page shows. Whatever is empty is said to be empty."""
 
@@ -154,7 +136,7 @@ class RunReport:
     timeline: tuple[TimelinePoint, ...] = ()
     matches_per_query: tuple[QueryMatches, ...] = ()
     sharing: PlanSharing = PlanSharing()
-    partitions: PartitionsUsed | None = None
+    distribution: FigureTable | None = None
     operators: OperatorsUsed | None = None
     feeds: tuple[FeedFigures, ...] = ()
     outputs: tuple[OutputFile, ...] = ()
@@ -178,7 +160,7 @@ def render_report(report: RunReport) -> str:
         _timeline(report.timeline),
         _queries(report.matches_per_query),
         _sharing(report.sharing),
-        "" if report.partitions is None else _partitions(report.partitions),
+        "" if report.distribution is None else _distribution(report.distribution),
         "" if report.operators is None else _operators(report.operators),
         _samples(report.samples),
         _feeds(report.feeds),
@@ -278,20 +260,9 @@ def _sharing(sharing: PlanSharing) -> str:
     return section("sharing", heading, paragraph(f"{words} {saved}"), panel(plot))
 
 
-def _partitions(used: PartitionsUsed) -> str:
-    rows = [
-        (
-            f"{one.number:,}",
-            f"{one.queries:,}",
-            f"{one.items:,}",
-            f"{one.matches:,}",
-            f"{one.microseconds / one.items:,.1f}" if one.items else "",
-        )
-        for one in used.partitions
-    ]
-    heads = ("Partition", "Queries", "Items lately", "Matches", "Microseconds an item")
-    shown = long_table(heads, ("number",) * len(heads), rows)
-    return section("partitions", "Partitions", *(paragraph(text(fact)) for fact in used.facts), panel(shown))
+def _distribution(table: FigureTable) -> str:
+    shown = long_table(table.heads, ("number",) * len(table.heads), table.rows)
+    return section(table.title.lower(), table.title, *(paragraph(text(fact)) for fact in table.facts), panel(shown))
 
 
 def _operators(used: OperatorsUsed) -> str:

@@ -18,7 +18,6 @@ from runnel.algebra.nodes.calls import Call, Constraint, Literally, Variable
 from runnel.algebra.nodes.expressions import And, Contains, Expression, RegularExpression
 from runnel.algebra.nodes.query import Filter, Node, Read, Union
 from runnel.arrays import Array, Texts
-from runnel.engine.planning.stream_knowledge import StreamKnowledge
 from runnel.errors import CorruptDataError
 from runnel.matching.compile.expected_work import EACH_EVALUATION
 from runnel.matching.filters.atoms.anchors import choose_anchors
@@ -29,6 +28,7 @@ from runnel.plan.logical_plan import LogicalPlan, PlanQuery
 from runnel.scaleout.cover.graph_cover import GRAPH_COVER
 from runnel.scaleout.divide.assign_queries import assign_queries, weigh_assignment
 from runnel.scaleout.divide.weigh_queries import COPY, EMIT, ENTRY, Weights, weigh_queries
+from runnel.scaleout.planning.stream_knowledge import StreamKnowledge
 
 GENERATED = settings(deadline=None, derandomize=True, max_examples=25)
 SHARES = {"rock": 0.2, "jazz": 0.2, "opera": 0.01, "lute": 0.001, "all": 0.9}

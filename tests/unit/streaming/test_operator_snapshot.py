@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from runnel.catalog.declared.operators import drop_operator, register_operator
-from runnel.engine import Engine, open_engine
+from runnel.engine import Engine, connect
 from runnel.errors import CorruptDataError
 from runnel.model.operator import OperatorDeclaration, Parameter
 from runnel.streaming.operator_snapshot import OperatorSnapshot, OperatorSnapshots, read_declarations
@@ -23,7 +23,7 @@ LONGEST = 200
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[Engine]:
-    with open_engine(tmp_path / "workspace", create=True) as opened:
+    with connect(tmp_path / "workspace", create=True) as opened:
         yield opened
 
 

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lxml import etree, html
 
+from runnel.engine.planning.ports import FigureTable
 from runnel.web.html_parts import MOST_ROWS, text
 from runnel.web.report import (
     FeedFigures,
@@ -19,8 +20,6 @@ from runnel.web.report import (
     OperatorRow,
     OperatorsUsed,
     OutputFile,
-    PartitionRow,
-    PartitionsUsed,
     PlanSharing,
     QueryMatches,
     RunReport,
@@ -54,9 +53,11 @@ def full_report(word: str = "word") -> RunReport:
         timeline=tuple(TimelinePoint(NOW + timedelta(hours=hour), hour, 10 * hour) for hour in range(200)),
         matches_per_query=tuple(QueryMatches(f"{word} {rank}", 1000 // rank) for rank in range(1, 2000)),
         sharing=PlanSharing(3000, 1484, 902, 733, 12_000_000, 181_402, 64_120, 203_411),
-        partitions=PartitionsUsed(
+        distribution=FigureTable(
+            "Partitions",
             (f"2 grouped: {word}", "0.29 copies of an item expected"),
-            (PartitionRow(1, 1600, 2000, 1083, 25_000), PartitionRow(2, 1400, 0, 0, 0)),
+            ("Partition", "Queries", "Items lately", "Matches", "Microseconds an item"),
+            (("1", "1,600", "2,000", "1,083", "12.5"), ("2", "1,400", "0", "0", "")),
         ),
         operators=OperatorsUsed(
             (OperatorRow("seldom", 1, 0.0004), OperatorRow(f"mob {word}", 1200, 1.5)),

@@ -87,10 +87,17 @@ def plan_folders(connection: Connection, *, since: int = 0) -> set[str]:
 
 
 def forget_plans(connection: Connection, *, before: int, created: int) -> int:
-    """Drop versions below one that were made before a time, but never the current one; gives how many went."""
+    """Drop versions below one that were made before a time, but never the current one; gives how many went.
+
+    What was noted of distributions that no version has any more goes too.
+    """
     newest = select(func.max(_c.version)).scalar_subquery()
     statement = delete(schema.plans).where(_c.version < before, _c.created < created, _c.version != newest)
-    return connection.execute(statement).rowcount
+    gone = connection.execute(statement).rowcount
+    kept = select(_c.distribution).where(_c.distribution.is_not(None))
+    work = schema.distribution_work
+    connection.execute(delete(work).where(work.c.distribution.not_in(kept)))
+    return gone
 
 
 def _plan_row(row: Any) -> PlanRow:

@@ -228,16 +228,16 @@ plans = _table(
     _optional("distribution", Text),
     _optional("pieces", Text),
 )
-partition_loads = _table(
-    "partition_loads",
-    _required("partitioning", Text),
-    _required("partition_number", Integer),
+distribution_work = _table(
+    "distribution_work",
+    _required("distribution", Text),
+    _required("part", Integer),
     _required("items", BigInteger),
     _required("matches", BigInteger),
     _required("microseconds", BigInteger),
     _required("loads", BigInteger),
     _required("noted", BigInteger),
-    PrimaryKeyConstraint("partitioning", "partition_number"),
+    PrimaryKeyConstraint("distribution", "part"),
 )
 lineages = _table(
     "lineages",

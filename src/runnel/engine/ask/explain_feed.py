@@ -18,6 +18,7 @@ from runnel.catalog.logs.plan_versions import PlanRow
 from runnel.engine.actors import Actor, feed_named, matched_since, names_for
 from runnel.engine.ask.show import feed_state
 from runnel.engine.outcome import Outcome
+from runnel.engine.planning.ports import QueryPlacement, plan_port
 from runnel.engine.workspace import Workspace
 from runnel.errors import NotFoundError
 from runnel.matching.compile.temporary_plan import TemporaryPlan
@@ -29,7 +30,6 @@ from runnel.plan.logical_plan import PlanQuery
 from runnel.plan.store import Plan, PlanVersion, load
 
 if TYPE_CHECKING:
-    from runnel.engine.ask.explain_partition import ExplainedPartition
     from runnel.matching.explain.explain_operators import ExplainedOperators
 
 
@@ -46,7 +46,7 @@ def explain_feed(root: Workspace, name: str, actor: Actor, *, steps: bool = Fals
 
         explained = explain_query(planned.feed.id, planned.plan, planned.names)
         feed = planned.feed
-        asked, divided = _operators(root, planned, actor), _partition(root, planned)
+        asked, placed = _operators(root, planned, actor), _placement(root, planned)
         measured = _measured(root, planned)
         passes = _passes(planned) if steps else []
         lines = (
@@ -56,7 +56,7 @@ def explain_feed(root: Workspace, name: str, actor: Actor, *, steps: bool = Fals
             *explained.lines(),
             *([measured.told()] if measured else ()),
             *(asked.lines() if asked else ()),
-            *(divided.lines() if divided else ()),
+            *(placed.lines() if placed else ()),
         )
         data = {
             "feed": feed.name,
@@ -66,7 +66,7 @@ def explain_feed(root: Workspace, name: str, actor: Actor, *, steps: bool = Fals
             "steps": [{"pass": one.name, "plan": one.plan} for one in passes],
             "measured": asdict(measured) if measured else None,
             "operators": asked.to_json() if asked else None,
-            "partition": divided.to_json() if divided else None,
+            "partition": placed.to_json() if placed else None,
         }
     return Outcome(f"explain feed {feed.name}", data, lines)
 
@@ -134,13 +134,12 @@ def _measured(root: Workspace, planned: _Planned) -> MeasuredCost | None:
     return None if found is None else MeasuredCost(found.milliseconds, found.items, found.cost.part)
 
 
-def _partition(root: Workspace, planned: _Planned) -> ExplainedPartition | None:
-    """Where a feed is, where the shared plan is divided over workers."""
-    if planned.row is None or planned.row.distribution is None:
+def _placement(root: Workspace, planned: _Planned) -> QueryPlacement | None:
+    """Where a feed is, where the shared plan is distributed over workers."""
+    if planned.row is None:
         return None
-    from runnel.engine.ask.explain_partition import explain_partition
-
-    return explain_partition(root, planned.row, planned.plan, planned.feed.id, planned.names)
+    port = plan_port(planned.row.distribution)
+    return port.explain(root, planned.row, planned.plan, planned.feed.id, planned.names)
 
 
 def picture_feed(root: Workspace, name: str, actor: Actor) -> dict[str, str]:

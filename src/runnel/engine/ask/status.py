@@ -20,7 +20,7 @@ from runnel.catalog.polling import polls, source_files
 from runnel.catalog.store import leases
 from runnel.catalog.store.sequencer import last_sequence
 from runnel.engine.ask.vitals import OperatorFigures, operator_figures
-from runnel.engine.planning.partition_figures import PartitionFigures, Unpartitioned, read_partitioning_state
+from runnel.engine.planning.ports import PlanFigures, read_figures
 from runnel.engine.workspace import Workspace
 from runnel.model.feed import FeedKind
 
@@ -54,13 +54,14 @@ class Status:
     polls: dict[str, int]
     room_bytes: int
     operators: OperatorFigures
-    partitions: PartitionFigures | None
-    undivided: Unpartitioned | None
-    """Why the queries of the plan are in no partitions, or what of these is damaged."""
+    distribution: PlanFigures
+    """How the queries of the plan are distributed over workers."""
 
     def to_json(self) -> dict[str, Any]:
         """As a JSON value."""
-        return asdict(self)
+        value = asdict(self)
+        del value["distribution"]
+        return value | self.distribution.to_json()
 
     def lines(self) -> list[str]:
         """For a terminal: what is always there, then what needs a person."""
@@ -74,7 +75,7 @@ class Status:
             f"items          {self.accepted:,} accepted, {self.matched:,} matched, {self.lag:,} waiting",
             f"matches        {self.matches:,}",
             f"plan           {plan}",
-            *self._partitions(),
+            *_wrapped("partitions", self.distribution.lines()),
             f"runner         {self.runner}",
             f"messages       {messages}",
             f"put aside      {self.put_aside:,}",
@@ -108,10 +109,6 @@ class Status:
             return []
         number = self.unconfirmed_subscriptions[0]["subscription"]
         return [f"{'':<15}`send subscription {number} now;` asks again, `confirm subscription {number};` confirms it"]
-
-    def _partitions(self) -> list[str]:
-        told = self.partitions or self.undivided
-        return _wrapped("partitions", told.lines() if told else [])
 
     def _polling(self) -> list[str]:
         told = self.polls
@@ -170,7 +167,6 @@ def read_status(root: Workspace) -> Status:
         declared = feeds.live_feeds(connection)
         accepted, matched = last_sequence(connection), match_segments.matched_upto(connection)
         plan = plan_versions.current_plan(connection)
-        division = read_partitioning_state(root, connection, plan)
         return Status(
             root=str(root.folder),
             sources=sum(feed.kind is FeedKind.SOURCE for feed in declared),
@@ -201,8 +197,7 @@ def read_status(root: Workspace) -> Status:
             polls=asdict(polls.poll_counts(connection)),
             room_bytes=room.f_bavail * room.f_frsize,
             operators=operator_figures(connection),
-            partitions=division if isinstance(division, PartitionFigures) else None,
-            undivided=division if isinstance(division, Unpartitioned) else None,
+            distribution=read_figures(root, connection, plan),
         )
 
 

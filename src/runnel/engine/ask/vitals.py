@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sqlalchemy import Connection
@@ -11,13 +12,11 @@ from runnel.catalog.access.consents import unconfirmed_count
 from runnel.catalog.declared import operators
 from runnel.catalog.delivery.delivery_health import open_work
 from runnel.catalog.learned import operator_cache
-from runnel.catalog.learned.partition_loads import known_loads
 from runnel.catalog.logs import match_segments, plan_versions, undecided
-from runnel.catalog.logs.plan_versions import PlanRow
 from runnel.catalog.store import counters, leases
 from runnel.catalog.store.connection import now
 from runnel.catalog.store.sequencer import last_sequence
-from runnel.engine.planning.partition_figures import all_loads, measured_copies, measured_skew
+from runnel.engine.planning.ports import plan_port
 from runnel.engine.workspace import Workspace
 
 
@@ -43,20 +42,6 @@ class OperatorFigures:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitioningFigures:
-    """How the current plan is divided: 1 partition means that every worker has all queries.
-
-    `skew` is what the partition that takes longest takes, as a multiple of the mean; `copies` how often an item is
-    given to a partition, and `plan_loads` how often plans of partitions were loaded lately.
-    """
-
-    partitions: int
-    skew: float | None = None
-    copies: float | None = None
-    plan_loads: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Vitals:
     """What an operator watches; None where there is nothing to say yet."""
 
@@ -76,7 +61,8 @@ class Vitals:
     lease_epoch: int
     room_bytes: int
     operators: OperatorFigures
-    division: PartitioningFigures | None
+    distribution: Mapping[str, float | None]
+    """How the plan is distributed over workers, by the names of metrics."""
 
 
 def read_vitals(root: Workspace) -> Vitals:
@@ -103,18 +89,8 @@ def read_vitals(root: Workspace) -> Vitals:
             lease_epoch=lease.epoch if lease else 0,
             room_bytes=_room(root),
             operators=operator_figures(connection),
-            division=None if plan is None else partitioning_figures(connection, plan),
+            distribution={} if plan is None else plan_port(plan.distribution).gauges(connection, plan),
         )
-
-
-def partitioning_figures(connection: Connection, plan: PlanRow) -> PartitioningFigures:
-    """How a version is divided; what was measured of it is a row for each partition."""
-    if plan.distribution is None:
-        return PartitioningFigures(1, 1.0, 1.0, 0)
-    count = max(1, len(plan.pieces) - 1)  # the router is a piece too
-    loads = all_loads(known_loads(connection, plan.distribution), count)
-    copies = measured_copies(connection, plan.distribution)
-    return PartitioningFigures(count, measured_skew(loads), copies, sum(one.loads for one in loads))
 
 
 def operator_figures(connection: Connection) -> OperatorFigures:

@@ -1,1 +1,1 @@
-"""Planning: from what is declared to the plan version that is matched, in partitions where that is needed."""
+"""Planning: from what is declared to the plan version that is matched, whole or distributed over workers."""

@@ -26,14 +26,13 @@ from runnel.catalog.logs import plan_versions
 from runnel.catalog.logs.plan_versions import PlanRow
 from runnel.catalog.store.sequencer import last_sequence
 from runnel.engine.declare.activation import Activation
-from runnel.engine.planning.partition_plan import new_folder, partition_at_once
+from runnel.engine.planning.ports import Distribution, plan_port, wanted_port
 from runnel.engine.workspace import Workspace
 from runnel.errors import CorruptDataError, RunnelError
 from runnel.plan.gates import visible
 from runnel.plan.logical_plan import PlanQuery
 from runnel.plan.manifest import PlanManifest
-from runnel.plan.store import Layout, Plan, PlanPart, PlanVersion, UnfinishedPart, keep_part, load
-from runnel.scaleout.partitioning import Partitioning
+from runnel.plan.store import Layout, Plan, PlanPart, PlanVersion, UnfinishedPart, keep_part, load, new_folder
 
 if TYPE_CHECKING:
     from runnel.matching.compile.compile_plan import LaidOut
@@ -127,9 +126,9 @@ def read_change(
     added = (in_delta.difference(current.removed) | activation.compile) - removed
     dead = _among({*loaded.tombstones.tolist(), *removed, *activation.compile}, in_base)
     total = len(in_base) - len(dead) + len(added)
-    is_divided = current.distribution is not None
-    is_small = _is_small(len(added) + len(dead), len(in_base), is_divided=is_divided)
-    is_small = is_small and not _is_heavy(loaded, is_divided=is_divided)
+    factor = plan_port(current.distribution).delta_factor
+    is_small = _is_small(len(added) + len(dead), len(in_base), factor)
+    is_small = is_small and not _is_heavy(loaded, factor)
     if not is_small and len(added) > len(in_base):
         return reader.everything()  # more is new than old: merging would save nothing
     if is_small and loaded.delta is not None and added == in_delta and not activation.compile:
@@ -182,7 +181,7 @@ class _Reader:
         total = current.queries - len(lost.difference(current.removed))
         added = len(in_delta) - len(_among(gone, in_delta))
         changes = len(in_base) + 2 * added - total
-        if not _is_small(changes, len(in_base), is_divided=current.distribution is not None):
+        if not _is_small(changes, len(in_base), plan_port(current.distribution).delta_factor):
             return None  # of the base, all are dead that are neither added nor among the total
         nothing = frozenset[int]()
         return PlanChange(
@@ -263,19 +262,16 @@ def publish_draft(root: Workspace, connection: Connection, draft: CompiledChange
         laid_out = laid_out.starting_after(last_sequence(connection), change.fresh)
     manifest = part.finish(laid_out.logical)
     if part.kind == "base" or change.current is None:
-        return _publish_base(root, connection, part.folder, change.total)
+        port = wanted_port(root.settings, manifest)
+        made = port.distribute_at_once(root, connection, part.folder, change.total)
+        return publish_base(connection, part.folder, change.total, made)
     # The next change begins with this delta, which was just written and need not be read.
     keep_part(root.storage, PlanPart(manifest, laid_out.logical, laid_out.layout.every(), part.dead))
     return _publish_beside(connection, change.current, part.folder, change.total)
 
 
-def _publish_base(root: Workspace, connection: Connection, base: str, queries: int) -> int:
-    """Make a base that is written the current plan; where it is small and to be divided, it is divided at once."""
-    return publish_base(connection, base, queries, partition_at_once(root, connection, base, queries))
-
-
-def publish_base(connection: Connection, base: str, queries: int, made: Partitioning | None) -> int:
-    """Make a base that is written the current plan, with its partitioning where it has one."""
+def publish_base(connection: Connection, base: str, queries: int, made: Distribution | None) -> int:
+    """Make a base that is written the current plan, with its distribution where it has one."""
     if made is None:
         return plan_versions.publish_plan(connection, base, None, queries)
     return plan_versions.publish_plan(connection, base, None, queries, distribution=made.folder, pieces=made.pieces)
@@ -284,7 +280,7 @@ def publish_base(connection: Connection, base: str, queries: int, made: Partitio
 def _publish_beside(
     connection: Connection, current: PlanRow, delta: str | None, queries: int, removed: Iterable[int] = ()
 ) -> int:
-    """Publish a version with the base of the current one, which stays divided as it is."""
+    """Publish a version with the base of the current one, which stays distributed as it is."""
     return plan_versions.publish_plan(
         connection,
         current.base,
@@ -303,18 +299,17 @@ def has_grown(plan: Plan) -> bool:
     return not _is_small(len(_in_delta(plan)) + len(dead), len(in_base))
 
 
-def _is_small(changes: int, in_base: int, *, is_divided: bool = False) -> bool:
-    """Whether changes can be a delta. Beside a base that is divided twice as many can: the runner makes the next
-    base from them, divided too, so that workers never have to map a large base whole."""
-    return changes <= (2 if is_divided else 1) * max(_DELTA_AT_LEAST, _DELTA_SHARE * in_base)
+def _is_small(changes: int, in_base: int, factor: int = 1) -> bool:
+    """Whether changes can be a delta, of at most `factor` times the usual size."""
+    return changes <= factor * max(_DELTA_AT_LEAST, _DELTA_SHARE * in_base)
 
 
-def _is_heavy(plan: Plan, *, is_divided: bool) -> bool:
+def _is_heavy(plan: Plan, factor: int) -> bool:
     """Whether few queries of a delta are so large that compiling them with every change would hold up all others."""
     if plan.delta is None:
         return False
     most = max(_DELTA_BYTES, _DELTA_SHARE * plan.base.manifest.size)
-    return plan.delta.manifest.size > (2 if is_divided else 1) * most
+    return plan.delta.manifest.size > factor * most
 
 
 def _in_delta(plan: Plan) -> Array:

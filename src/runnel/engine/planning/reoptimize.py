@@ -2,27 +2,26 @@
 
 The new base holds the same queries, so a batch may use either; each names its version, and so does a replay of it.
 The plan is compiled without holding up anybody, and published only if nothing else was published meanwhile. Where
-the queries are divided over workers it is also compiled when much was added, and the new base is divided before
-anybody has to map it.
+the queries are distributed over workers it is also compiled when much was added, and the new base is distributed
+before anybody has to map it.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from runnel.catalog.learned.stream_statistics import word_frequencies
 from runnel.catalog.logs import plan_versions
 from runnel.catalog.logs.plan_versions import PlanRow
 from runnel.catalog.store import leases
-from runnel.engine.planning.partition_plan import new_folder, partition_if_wanted
 from runnel.engine.planning.plan_change import compile_plan, has_grown, publish_base, read_everything
+from runnel.engine.planning.ports import Proceed, wanted_port
 from runnel.engine.workspace import Workspace
 from runnel.errors import CorruptDataError
 from runnel.plan import store as plan_store
-from runnel.plan.store import is_written
-from runnel.scaleout.partitioning import is_whole
+from runnel.plan.manifest import PlanManifest
+from runnel.plan.store import is_written, new_folder
 
 logger = logging.getLogger("runnel")
 
@@ -48,11 +47,11 @@ def reoptimize(
     *,
     enough: float = ENOUGH,
     worth_it: float = _WORTH_IT,
-    proceed: Callable[[], None] = lambda: None,
+    proceed: Proceed = lambda: None,
 ) -> ReoptimizationReport | None:
     """Compile the current plan again if that gains enough; None where there is no plan or nothing was learned.
 
-    `proceed` is called between the steps of dividing it, and may raise to end it.
+    `proceed` is called between the steps of distributing it, and may raise to end it.
     """
     with root.catalog.read() as connection:
         current = plan_versions.current_plan(connection)
@@ -68,12 +67,11 @@ def reoptimize(
     is_due = current.distribution is not None and has_grown(plan)
     if not (pays or is_due):
         return ReoptimizationReport(gain.now, gain.then)
-    folder = new_folder()
-    compile_merged(root.storage, folder, plan, frequencies=known, matcher=root.settings.matcher)
-    return ReoptimizationReport(gain.now, gain.then, _publish(root, epoch, current, folder, proceed))
+    made = compile_merged(root.storage, new_folder(), plan, frequencies=known, matcher=root.settings.matcher)
+    return ReoptimizationReport(gain.now, gain.then, _publish(root, epoch, current, made, proceed))
 
 
-def recompile_unusable(root: Workspace, epoch: int, *, proceed: Callable[[], None] = lambda: None) -> int | None:
+def recompile_unusable(root: Workspace, epoch: int, *, proceed: Proceed = lambda: None) -> int | None:
     """Compile all queries again if the plan is damaged, has an older format, or is for another matcher.
 
     Gives the version that was published.
@@ -96,26 +94,24 @@ def _is_usable(root: Workspace, current: PlanRow) -> bool:
         return False
 
 
-def recompile(
-    root: Workspace, epoch: int, current: PlanRow, *, proceed: Callable[[], None] = lambda: None
-) -> int | None:
+def recompile(root: Workspace, epoch: int, current: PlanRow, *, proceed: Proceed = lambda: None) -> int | None:
     """Compile all queries from their definitions, in place of the current version; gives the version, or None where
     another one was published in the meantime."""
     with root.catalog.read() as connection:
         change = read_everything(connection)
     compiled = compile_plan(root, change)
-    return _publish(root, epoch, current, compiled.finish().folder, proceed)
+    return _publish(root, epoch, current, compiled.finish(), proceed)
 
 
-def _publish(root: Workspace, epoch: int, current: PlanRow, folder: str, proceed: Callable[[], None]) -> int | None:
+def _publish(root: Workspace, epoch: int, current: PlanRow, base: PlanManifest, proceed: Proceed) -> int | None:
     """Make a base with the same queries current; None where another version was published in the meantime, or the
     folders were collected as orphans because compiling took so long. The next turn tries again."""
-    made = partition_if_wanted(root, folder, proceed=proceed)
+    made = wanted_port(root.settings, base).distribute(root, base.folder, proceed=proceed)
     with root.catalog.write() as connection:
         leases.check(connection, epoch)
         newest = plan_versions.current_plan(connection)
         if newest is None or newest.version != current.version:
             return None
-        if not is_written(root.storage, folder) or not (made is None or is_whole(root.storage, made)):
+        if not is_written(root.storage, base.folder) or not (made is None or made.is_complete(root.storage)):
             return None
-        return publish_base(connection, folder, current.queries, made)
+        return publish_base(connection, base.folder, current.queries, made)

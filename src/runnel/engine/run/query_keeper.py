@@ -15,7 +15,7 @@ from typing import Any
 from runnel.catalog.logs import match_segments, plan_versions
 from runnel.catalog.store.leases import Lease
 from runnel.catalog.store.sequencer import last_sequence
-from runnel.engine.planning.partition_plan import repair_partitioning
+from runnel.engine.planning.ports import repair_distributions
 from runnel.engine.run.run_state import RunState
 from runnel.engine.upkeep.contain_damage import Containment, contain_damage
 from runnel.engine.workspace import Workspace
@@ -307,9 +307,9 @@ class QueryKeeper:
     def _after_damage(self, error: Exception, reason: str, paths: Sequence[str]) -> str | None:
         """Contain the damage of files; gives the reason for a new lineage, or raises what cannot be contained."""
         epoch = self._lease.epoch
-        if self._failures < _RETRIES and repair_partitioning(self._root, epoch):
-            logger.warning("a partition is damaged, and not needed: a new lineage starts: %s", reason)
-            return "a partition was damaged"
+        if self._failures < _RETRIES and repair_distributions(self._root, epoch):
+            logger.warning("a part of the plan is damaged, and not needed: a new lineage starts: %s", reason)
+            return "a part of the plan was damaged"
         contained = {contain_damage(self._root, epoch, path) for path in paths} - {None}
         if not contained:
             raise CorruptDataError(

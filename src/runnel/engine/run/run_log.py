@@ -13,6 +13,7 @@ from runnel import __version__
 from runnel.catalog.logs import match_segments, plan_versions
 from runnel.catalog.logs.match_segments import MatchSegment
 from runnel.catalog.store.leases import Lease
+from runnel.engine.planning.ports import plan_port
 from runnel.engine.run.run_state import RunState
 from runnel.engine.workspace import Workspace
 from runnel.errors import RunnelError
@@ -56,12 +57,11 @@ class RunLog:
             plan = plan_versions.current_plan(connection)
         if plan is not None and plan.version != self._plan:
             self._plan = plan.version
-            partitions = f" in {len(plan.pieces) - 1} partitions" if plan.distribution is not None else ""
             logger.info(
                 "plan version %d has %d queries%s",
                 plan.version,
                 plan.queries,
-                partitions,
+                plan_port(plan.distribution).describe(plan),
                 extra={"plan": plan.version},
             )
         if segments:

@@ -21,8 +21,7 @@ from runnel.catalog.store.leases import Lease
 from runnel.catalog.store.sequencer import last_sequence
 from runnel.delivery.dispatcher import Dispatcher
 from runnel.engine.declare.end_expired import end_expired
-from runnel.engine.planning.partition_plan import ensure_partitioning
-from runnel.engine.planning.rebalance import rebalance
+from runnel.engine.planning.ports import ensure_distribution, rebalance_plan
 from runnel.engine.planning.reoptimize import recompile_unusable, reoptimize
 from runnel.engine.run.health import Companion, Health
 from runnel.engine.run.query_keeper import QueryKeeper
@@ -52,7 +51,7 @@ logger = logging.getLogger("runnel")
 
 _TICK = 0.05
 _AGAIN_TICK = 2.0
-_DIVIDE_TICK = 5.0
+_DISTRIBUTE_TICK = 5.0
 _DRAIN_SECONDS = 60.0
 _WATCHING = "watching"
 _PASSING = (StorageFullError, CatalogUnavailableError, ReadOnlyError)
@@ -64,7 +63,7 @@ class _StoppedError(Exception):
 
 
 def _rest(failures: int) -> float:
-    """Seconds after which dividing is tried again that failed so many times: it takes minutes, and may never succeed.
+    """Seconds to wait after so many failures to distribute a plan: it takes minutes, and may never succeed.
 
     >>> _rest(1), _rest(20)
     (2.0, 600.0)
@@ -206,7 +205,7 @@ class Runner:
         self._past_damage(self._log_again)
         self._read_once(has_period=True, report=report)
         self._recompile_unusable()
-        self._divide_first()
+        self._distribute_first()
         if self._stop.is_set() or not self._start_spark(keeper, report):
             return
         while True:
@@ -248,7 +247,7 @@ class Runner:
 
     def _run_on(self, keeper: QueryKeeper, report: Callable[[Progress], None]) -> None:
         self._recompile_unusable()
-        self._divide_first()
+        self._distribute_first()
         if self._stop.is_set() or not self._start_spark(keeper, report):
             return
         settings = self._root.settings
@@ -261,7 +260,7 @@ class Runner:
                 ("tidy", self._tidy, settings.archive_seconds),
                 ("again", self._log_again, _AGAIN_TICK),
                 ("reoptimise", self._reoptimise, settings.reoptimise_seconds),
-                ("divide", self._divide, _DIVIDE_TICK),
+                ("distribute", self._distribute, _DISTRIBUTE_TICK),
                 ("rebalance", self._rebalance, settings.rebalance_seconds),
             )
         ]
@@ -356,27 +355,27 @@ class Runner:
                 version,
             )
 
-    def _divide_first(self) -> None:
-        """Divide the queries as the settings want it, before workers load them. They can be matched undivided too."""
+    def _distribute_first(self) -> None:
+        """Distribute the plan as the settings want, before workers load it. It can be matched without that too."""
         try:
-            self._divide()
+            self._distribute()
         except FencedError:
             raise
         except _StoppedError:
             return
         except Exception:
-            logger.exception("the queries could not be divided")
+            logger.exception("the plan could not be distributed over workers")
             self.pulse.count("turns failed")
 
-    def _divide(self) -> None:
-        done = ensure_partitioning(self._root, self._held().epoch, proceed=self._proceed)
-        if done is not None:
-            logger.info("plan version %d has %d partitions: %s", done.version, done.partitions, done.reason)
+    def _distribute(self) -> None:
+        published = ensure_distribution(self._root, self._held().epoch, proceed=self._proceed)
+        if published is not None:
+            logger.info("%s", published)
 
     def _rebalance(self) -> None:
-        done = rebalance(self._root, self._held().epoch, proceed=self._proceed)
-        if done is not None and done.version is not None:
-            logger.info("%s", done.told())
+        published = rebalance_plan(self._root, self._held().epoch, proceed=self._proceed)
+        if published is not None:
+            logger.info("%s", published)
 
     def _proceed(self) -> None:
         """Called between the steps of what takes minutes: the run can be stopped there."""
@@ -407,7 +406,7 @@ class Runner:
                 # A loop never ends because of one bad turn: the reason is logged and the next turn tries again.
                 self._note_failed_turn(name)
                 failures += 1
-                rest = _rest(failures) if step == self._divide else 1.0
+                rest = _rest(failures) if step == self._distribute else 1.0
                 self.pulse.turned(name, period=pause, rests=rest)
                 self._stop.wait(rest)
             self.pulse.turned(name, period=pause, rests=pause)

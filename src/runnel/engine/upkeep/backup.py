@@ -31,6 +31,7 @@ from runnel.catalog.logs import item_segments, match_segments, plan_versions, qu
 from runnel.catalog.store import migrations
 from runnel.catalog.store.connection import now
 from runnel.catalog.store.sequencer import known_number, last_sequence, workspace_number
+from runnel.engine.planning.ports import plan_port
 from runnel.engine.upkeep.backup_manifest import (
     FORMAT,
     MANIFEST,
@@ -54,8 +55,6 @@ from runnel.model.segment import Tier
 from runnel.plan.store import MANIFEST as PLAN_MANIFEST
 from runnel.plan.store import read_manifest as read_plan
 from runnel.private_files import FOLDER_MODE, make_folders_above, make_private_folder, open_private, sync_folder
-from runnel.scaleout.partitioning import ASSIGNMENT
-from runnel.scaleout.partitioning import MANIFEST as DIVISION
 from runnel.settings import FILE
 from runnel.storage.checksums import check_file
 from runnel.storage.file_storage import Storage
@@ -219,17 +218,16 @@ def _named_files(root: Workspace, connection: Connection) -> Iterator[str]:
         yield part.path
         if part.by_query is not None:
             yield part.by_query
-    for folder in plan_versions.plan_folders(connection, since=match_segments.last_plan(connection)):
-        yield from _plan_files(root.storage, folder)
+    since = match_segments.last_plan(connection)
+    distributions = {plan.distribution for plan in plan_versions.distributed_plans(connection, since=since)}
+    for folder in plan_versions.plan_folders(connection, since=since):
+        yield from plan_port(folder).files(folder) if folder in distributions else _plan_files(root.storage, folder)
     yield from quarantine.quarantined_paths(connection)
     yield from stylesheets.stylesheets_in_use(connection)
 
 
 def _plan_files(storage: Storage, folder: str) -> Iterator[str]:
-    """The files of a folder of plans: of a plan, or of what says how one is divided."""
-    if storage.local(f"{folder}/{DIVISION}").exists():
-        yield from (f"{folder}/{name}" for name in (DIVISION, ASSIGNMENT))
-        return
+    """The files of a plan's folder."""
     yield f"{folder}/{PLAN_MANIFEST}"
     try:
         files = read_plan(storage, folder).files

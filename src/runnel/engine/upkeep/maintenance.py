@@ -18,7 +18,7 @@ from sqlalchemy import Connection
 from runnel.catalog.access import signing_keys
 from runnel.catalog.declared import stylesheets
 from runnel.catalog.delivery import ledger, receipts
-from runnel.catalog.learned import partition_loads, stream_statistics
+from runnel.catalog.learned import stream_statistics
 from runnel.catalog.logs import gate_states, item_segments, match_segments, plan_versions, quarantine, undecided
 from runnel.catalog.polling import source_files
 from runnel.catalog.store import counters, leases
@@ -251,7 +251,6 @@ class _Turn:
             named = plan_versions.plan_folders(connection)
             gone = plan_versions.forget_plans(connection, before=match_segments.last_plan(connection), created=old)
             kept = plan_versions.plan_folders(connection)
-            partition_loads.forget_loads(connection, kept)
             if settings.keep_items_days:
                 match_segments.forget_lineages(connection, _ago(connection, settings.keep_items_days))
         for folder in sorted(named - kept):  # after the rows: what a crash leaves here is an orphan

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from runnel.engine.planning.ports import byte_count, reason_for_whole_plan
 from runnel.errors import RunnelError
 from runnel.scaleout.divide.weigh_queries import COPY
 
@@ -52,46 +53,38 @@ def choose_partitions(
             f"{cores} cores, {wanted} partitions and {budget_bytes} bytes of memory cannot be",
             hint="give one core, partition and byte or more",
         )
-    if not queries:
-        return PartitionChoice(1, "there are no queries", "there are no queries")
+    takes = f"the plan takes {byte_count(plan_bytes)} and a worker may map {byte_count(budget_bytes)}"
+    whole = reason_for_whole_plan(queries=queries, plan_bytes=plan_bytes, budget_bytes=budget_bytes, wanted=wanted)
+    if whole is not None:
+        return PartitionChoice(1, f"{whole}: {_WHOLE}" if whole == takes else whole, whole)
     if wanted:
         return _as_wanted(wanted, queries)
-    takes = f"the plan takes {_size(plan_bytes)} and a worker may map {_size(budget_bytes)}"
-    if plan_bytes <= budget_bytes:
-        return PartitionChoice(1, f"{takes}: {_WHOLE}", takes)
-    if queries < 2:
-        return PartitionChoice(1, f"{takes}, but {_SINGLE}", _SINGLE)
     needed = _needed(plan_bytes, budget_bytes)
     count = min(_rounded(needed, cores), queries, MOST)
     each = UNEVEN * plan_bytes / count
     if count < needed:
         return PartitionChoice(
             count,
-            f"{takes}: in {count:,} partitions, which are the most there can be, of up to {_size(each)}; "
+            f"{takes}: in {count:,} partitions, which are the most there can be, of up to {byte_count(each)}; "
             "not all that a worker needs at once may fit",
             takes,
         )
     even = f"; with {cores:,} cores, as many as they share evenly" if count % cores == 0 and cores > 1 else ""
     return PartitionChoice(
         count,
-        f"{takes}: in {count:,} partitions of up to {_size(each)}, the router, one partition and another that is "
-        f"being loaded fit{even}",
+        f"{takes}: in {count:,} partitions of up to {byte_count(each)}, the router, one partition and another "
+        f"that is being loaded fit{even}",
         takes,
     )
 
 
 def _as_wanted(wanted: int, queries: int) -> PartitionChoice:
-    if wanted == 1:
-        return PartitionChoice(1, "every worker has the whole plan, as the settings say", "as the settings say")
-    if queries == 1:
-        return PartitionChoice(1, f"{_SINGLE}, although the settings say {wanted:,} partitions", _SINGLE)
     if wanted > queries:
         fewer = f"instead of the {wanted:,} of the settings, as there are {queries:,} queries"
         return PartitionChoice(queries, fewer, fewer)
     return PartitionChoice(wanted, "as many partitions as the settings say", "as the settings say")
 
 
-_SINGLE = "a single query cannot be divided"
 _WHOLE = (
     f"every worker has all of it, which costs least; of partitions, each would take an item apart again "
     f"({COPY:.0f} µs), after a stage that says which"
@@ -109,15 +102,3 @@ def _rounded(needed: int, cores: int) -> int:
     """The next number that cores share evenly, unless that is more than twice as many."""
     even = math.ceil(needed / cores) * cores
     return even if even <= 2 * needed else needed
-
-
-def _size(count: float) -> str:
-    """A number of bytes as people read it.
-
-    >>> _size(900), _size(5 << 20), _size(3 << 29)
-    ('900 bytes', '5.0 MiB', '1.5 GiB')
-    """
-    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
-        if count >= size:
-            return f"{count / size:,.1f} {unit}"
-    return f"{count:,.0f} bytes"

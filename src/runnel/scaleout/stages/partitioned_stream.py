@@ -72,7 +72,7 @@ class PartitionedStream(StreamPort):
             match_routed(storage, version, some, number, lambda _: found, snapshot, budget)
 
     def note_work(self, connection: Any, plan: PublishedPlan, work: Mapping[int, Counter[str]]) -> None:
-        from runnel.catalog.learned.partition_loads import PartitionLoad, note_loads
+        from runnel.scaleout.planning.partition_loads import PartitionLoad, note_loads
 
         loads = (
             PartitionLoad(number, took["items"], took["matches"], took["microseconds"], took["loads"])

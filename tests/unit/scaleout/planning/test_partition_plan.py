@@ -9,23 +9,21 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from sqlalchemy import text
-from tests.unit.engine.planning.partitioned_workspaces import DECLARED, assert_divided_alike, current, epoch
+from tests.unit.scaleout.planning.partitioned_workspaces import DECLARED, assert_divided_alike, current, epoch
 from typer.testing import CliRunner
 
 from runnel.algebra.nodes.attributes import Attribute
 from runnel.algebra.nodes.expressions import Contains
 from runnel.algebra.nodes.query import Filter, Node, Read
-from runnel.catalog.learned import partition_loads, stream_statistics
-from runnel.catalog.learned.partition_loads import PartitionLoad
+from runnel.catalog.learned import stream_statistics
 from runnel.catalog.logs import match_segments, plan_versions
 from runnel.cli.main import app
 from runnel.engine import Engine, connect
 from runnel.engine.ask.status import read_status
 from runnel.engine.ask.vitals import read_vitals
-from runnel.engine.planning import partition_plan, plan_change
-from runnel.engine.planning.partition_plan import ensure_partitioning
+from runnel.engine.planning import plan_change
+from runnel.engine.planning.ports import WholePlanFigures
 from runnel.engine.planning.reoptimize import reoptimize
-from runnel.engine.planning.stream_knowledge import StreamKnowledge, read_stream_knowledge
 from runnel.engine.run.health import Health
 from runnel.engine.run.runner import Runner
 from runnel.engine.upkeep.backup import back_up
@@ -37,6 +35,11 @@ from runnel.matching.compile.compile_plan import compile_base
 from runnel.model.learned.stream_statistics import StreamSample
 from runnel.plan.logical_plan import PlanQuery
 from runnel.scaleout.partitioning import ASSIGNMENT, MANIFEST, read_partitioning, verify_partitioning
+from runnel.scaleout.planning import partition_loads, partition_plan
+from runnel.scaleout.planning.partition_figures import PartitionFigures
+from runnel.scaleout.planning.partition_loads import PartitionLoad
+from runnel.scaleout.planning.partition_plan import ensure_partitioning
+from runnel.scaleout.planning.stream_knowledge import StreamKnowledge, read_stream_knowledge
 from runnel.web.metrics import render_metrics
 
 
@@ -81,7 +84,7 @@ def test_what_changes_a_little_stays_divided_as_it_is(divided: Engine) -> None:
 def test_queries_are_not_divided_without_need(whole: Engine) -> None:
     assert current(whole).distribution is None
     assert ensure_partitioning(whole.root, epoch(whole)) is None
-    assert read_status(whole.root).partitions is None
+    assert isinstance(read_status(whole.root).distribution, WholePlanFigures)
     assert any(line.startswith("partitions     none: ") for line in read_status(whole.root).lines())
 
 
@@ -126,8 +129,8 @@ def test_a_plan_that_does_not_fit_into_the_budget_is_divided(tmp_path: Path) -> 
         assert done is not None
         assert done.partitions == choice.count
         assert choice.reason in done.reason
-        figures = read_status(engine.root).partitions
-        assert figures is not None
+        figures = read_status(engine.root).distribution
+        assert isinstance(figures, PartitionFigures)
         assert all(one.bytes < 1 << 20 for one in figures.partitions)
 
 
@@ -178,7 +181,7 @@ def test_a_run_divides_before_it_matches_and_does_without_if_that_fails(
         made = Runner(engine.root, SimpleNamespace, engine._parts())
         assert made.run(once=True).state == "stopped"
         assert made.health().counts["turns failed"] == 1
-        assert "the queries could not be divided" in caplog.text
+        assert "the plan could not be distributed over workers" in caplog.text
         assert current(engine).distribution is None
     with connect(whole.root.folder, partitions=2) as engine:
         opened: list[str | None] = []
@@ -201,7 +204,7 @@ def test_a_damaged_partitioning_is_made_again(divided: Engine) -> None:
     assert done is not None
     assert current(divided).distribution != row.distribution
     assert_divided_alike(divided, current(divided))
-    assert read_status(divided.root).partitions is not None
+    assert isinstance(read_status(divided.root).distribution, PartitionFigures)
 
 
 def test_compiling_again_divides_again(divided: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -284,8 +287,8 @@ def test_the_doctor_looks_at_every_piece(divided: Engine) -> None:
 
 def test_figures_tell_what_was_expected_and_measured(divided: Engine) -> None:
     row = current(divided)
-    figures = read_status(divided.root).partitions
-    assert figures is not None
+    figures = read_status(divided.root).distribution
+    assert isinstance(figures, PartitionFigures)
     assert (figures.copies, figures.skew) == (None, None)
     assert 0.0 <= figures.expected_copies <= 3.0
     assert any("none measured yet" in line for line in read_status(divided.root).lines())
@@ -293,17 +296,16 @@ def test_figures_tell_what_was_expected_and_measured(divided: Engine) -> None:
     with divided.root.catalog.write() as connection:
         partition_loads.note_loads(connection, row.distribution or "", loads)
     status = read_status(divided.root)
-    assert status.partitions is not None
-    assert status.partitions.skew == pytest.approx(3_000 / (4_000 / 3))
-    assert [one.items for one in status.partitions.partitions] == [100, 0, 50]
+    assert isinstance(status.distribution, PartitionFigures)
+    assert status.distribution.skew == pytest.approx(3_000 / (4_000 / 3))
+    assert [one.items for one in status.distribution.partitions] == [100, 0, 50]
     assert status.to_json()["partitions"]["partitions"][2]["loads"] == 2
     (line,) = (line for line in status.lines() if line.startswith("partitions"))
-    assert f"3 {status.partitions.strategy}" in line
+    assert f"3 {status.distribution.strategy}" in line
     assert any("2.2 times the mean" in line for line in status.lines())
-    division = read_vitals(divided.root).division
-    assert division is not None
-    assert (division.partitions, division.plan_loads) == (3, 3)
-    assert division.skew == pytest.approx(2.25)
+    gauges = read_vitals(divided.root).distribution
+    assert (gauges["runnel_partitions"], gauges["runnel_partition_loads"]) == (3, 3)
+    assert gauges["runnel_partition_skew"] == pytest.approx(2.25)
     text, _ = render_metrics(divided.root, _Run())
     values = dict(line.rsplit(" ", 1) for line in text.decode().splitlines() if not line.startswith("#"))
     assert (values["runnel_partitions"], values["runnel_partition_loads"]) == ("3.0", "3.0")

@@ -16,7 +16,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from runnel.catalog.store import schema
 from runnel.catalog.store.connection import chunks, now
 
-_c = schema.partition_loads.c
+_c = schema.distribution_work.c
 _COUNTED = ("items", "matches", "microseconds", "loads")
 
 
@@ -36,34 +36,32 @@ def note_loads(connection: Connection, partitioning: str, loads: Iterable[Partit
     dialect: Any = postgresql if connection.dialect.name == "postgresql" else sqlite
     moment = now(connection)
     for one in loads:
-        statement = dialect.insert(schema.partition_loads).values(
-            partitioning=partitioning,
-            partition_number=one.partition,
+        statement = dialect.insert(schema.distribution_work).values(
+            distribution=partitioning,
+            part=one.partition,
             noted=moment,
             **{name: getattr(one, name) for name in _COUNTED},
         )
         sums = {name: _c[name] + statement.excluded[name] for name in _COUNTED}
         connection.execute(
-            statement.on_conflict_do_update(
-                index_elements=["partitioning", "partition_number"], set_={**sums, "noted": moment}
-            )
+            statement.on_conflict_do_update(index_elements=["distribution", "part"], set_={**sums, "noted": moment})
         )
 
 
 def known_loads(connection: Connection, partitioning: str) -> list[PartitionLoad]:
     """What is known of the partitions of a partitioning, in their order; nothing of those that did nothing."""
-    query = select(_c.partition_number, *(_c[name] for name in _COUNTED)).where(_c.partitioning == partitioning)
-    return [PartitionLoad(*row) for row in connection.execute(query.order_by(_c.partition_number))]
+    query = select(_c.part, *(_c[name] for name in _COUNTED)).where(_c.distribution == partitioning)
+    return [PartitionLoad(*row) for row in connection.execute(query.order_by(_c.part))]
 
 
 def fade_loads(connection: Connection, partitioning: str) -> None:
     """Let all that is known of a partitioning count half."""
     halves = {name: _c[name] // 2 for name in _COUNTED}
-    connection.execute(update(schema.partition_loads).where(_c.partitioning == partitioning).values(halves))
+    connection.execute(update(schema.distribution_work).where(_c.distribution == partitioning).values(halves))
 
 
 def forget_loads(connection: Connection, keep: Collection[str]) -> None:
     """Drop what is known of partitionings, except of those to keep."""
-    known = connection.execute(select(_c.partitioning).distinct()).scalars()
+    known = connection.execute(select(_c.distribution).distinct()).scalars()
     for some in chunks(sorted(set(known) - set(keep))):
-        connection.execute(delete(schema.partition_loads).where(_c.partitioning.in_(some)))
+        connection.execute(delete(schema.distribution_work).where(_c.distribution.in_(some)))

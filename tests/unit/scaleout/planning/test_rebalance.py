@@ -7,16 +7,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.unit.engine.planning.partitioned_workspaces import DECLARED, assert_divided_alike, current, epoch
+from tests.unit.scaleout.planning.partitioned_workspaces import DECLARED, assert_divided_alike, current, epoch
 
-from runnel.catalog.learned import partition_loads
-from runnel.catalog.learned.partition_loads import PartitionLoad
 from runnel.catalog.logs import plan_versions
 from runnel.engine import Engine, connect
-from runnel.engine.planning import partition_plan, rebalance
-from runnel.engine.planning.rebalance import expected_skew
 from runnel.errors import FencedError
 from runnel.scaleout.partitioning import Assignment, read_assignment, read_partitioning
+from runnel.scaleout.planning import partition_loads, partition_plan, rebalance
+from runnel.scaleout.planning.partition_loads import PartitionLoad
+from runnel.scaleout.planning.rebalance import expected_skew
 
 HOUR = 3_600_000_000
 """Microseconds of processor time: so much was measured that nobody can say it was too little."""

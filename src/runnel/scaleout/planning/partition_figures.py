@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlalchemy import Connection
 
-from runnel.catalog.learned.partition_loads import PartitionLoad, known_loads
 from runnel.catalog.logs import match_segments, plan_versions
 from runnel.catalog.logs.plan_versions import PlanRow
-from runnel.engine.planning.partition_plan import wanted_partitions
+from runnel.engine.planning.ports import FigureTable, PlanFigures, WholePlanFigures
 from runnel.engine.workspace import Workspace
 from runnel.errors import CorruptDataError
-from runnel.scaleout.partitioning import Partitioning, is_whole, read_partitioning
-
-if TYPE_CHECKING:
-    from runnel.scaleout.divide.choose_partitions import PartitionChoice
+from runnel.scaleout.divide.choose_partitions import PartitionChoice
+from runnel.scaleout.partitioning import Partitioning, read_partitioning
+from runnel.scaleout.planning.partition_loads import PartitionLoad, known_loads
+from runnel.scaleout.planning.partition_plan import wanted_partitions
 
 _NEWEST = 500
 """Items whose batches tell how many copies are made now."""
@@ -69,8 +68,26 @@ class PartitionFigures:
         return sum(one.loads for one in self.partitions)
 
     def to_json(self) -> dict[str, Any]:
-        """As a JSON value."""
-        return asdict(self)
+        return {"partitions": asdict(self), "undivided": None}
+
+    def table(self) -> FigureTable:
+        """What every partition did lately."""
+        rows = (
+            (
+                f"{one.number:,}",
+                f"{one.queries:,}",
+                f"{one.items:,}",
+                f"{one.matches:,}",
+                f"{one.microseconds / one.items:,.1f}" if one.items else "",
+            )
+            for one in self.partitions
+        )
+        return FigureTable(
+            "Partitions",
+            tuple(self.lines()),
+            ("Partition", "Queries", "Items lately", "Matches", "Microseconds an item"),
+            tuple(rows),
+        )
 
     def lines(self) -> list[str]:
         """For a terminal: how the queries are divided, and how that works out."""
@@ -86,33 +103,22 @@ class PartitionFigures:
         ]
 
 
-@dataclass(frozen=True, slots=True)
-class Unpartitioned:
-    """A version whose queries are not divided, and why; or one of which that cannot be read, and what is damaged."""
-
-    reason: str
-    damaged: bool = False
-
-    def lines(self) -> list[str]:
-        """For a terminal: that nothing is divided, or what cannot be read and who knows more."""
-        return [f"damaged: {self.reason}", "`runnel doctor` says more"] if self.damaged else [f"none: {self.reason}"]
+def read_partition_figures(root: Workspace, connection: Connection, row: PlanRow) -> PlanFigures:
+    """How a version is divided, or is going to be; CorruptDataError where that cannot be read."""
+    if row.distribution is not None:
+        return partition_figures(root, connection, row, row.distribution)
+    wanted = wanted_partitions(root, row.base)
+    return WholePlanFigures(
+        f"every worker has all queries, until the runner divides them into {wanted.count:,} ({wanted.brief})"
+    )
 
 
-def read_partitioning_state(
-    root: Workspace, connection: Connection, row: PlanRow | None
-) -> PartitionFigures | Unpartitioned | None:
-    """How a version is divided, in figures, or why it is not; None where there is no version."""
-    if row is None:
-        return None
-    try:
-        if row.distribution is None:
-            return _undivided(wanted_partitions(root, row.base))
-        made = read_partitioning(root.storage, row.distribution)
-        if not is_whole(root.storage, made):
-            raise CorruptDataError(f"{made.folder} names folders that are gone")
-        wanted = wanted_partitions(root, row.base)
-    except CorruptDataError as error:
-        return Unpartitioned(error.message, damaged=True)
+def partition_figures(root: Workspace, connection: Connection, row: PlanRow, folder: str) -> PartitionFigures:
+    """The figures of a version that is divided as a folder says."""
+    made = read_partitioning(root.storage, folder)
+    if not made.is_complete(root.storage):
+        raise CorruptDataError(f"{made.folder} names folders that are gone")
+    wanted = wanted_partitions(root, row.base)
     loads = all_loads(known_loads(connection, made.folder), len(made.partitions))
     return PartitionFigures(
         strategy=made.strategy,
@@ -128,18 +134,16 @@ def read_partitioning_state(
     )
 
 
-def partition_figures(root: Workspace, connection: Connection, row: PlanRow | None) -> PartitionFigures | None:
-    """The figures of a version; None where every worker has all queries, or what is divided cannot be read."""
-    found = read_partitioning_state(root, connection, row)
-    return found if isinstance(found, PartitionFigures) else None
-
-
-def _undivided(wanted: PartitionChoice) -> Unpartitioned:
-    if wanted.count > 1:
-        return Unpartitioned(
-            f"every worker has all queries, until the runner divides them into {wanted.count:,} ({wanted.brief})"
-        )
-    return Unpartitioned(f"every worker has all queries ({wanted.brief})")
+def partition_gauges(connection: Connection, row: PlanRow) -> dict[str, float | None]:
+    """The metrics of a version, from the catalog alone."""
+    folder, count = row.distribution or "", max(1, len(row.pieces) - 1)  # the router is a piece too
+    loads = all_loads(known_loads(connection, folder), count)
+    return {
+        "runnel_partitions": count,
+        "runnel_partition_skew": measured_skew(loads),
+        "runnel_partition_copies": measured_copies(connection, folder),
+        "runnel_partition_loads": sum(one.loads for one in loads),
+    }
 
 
 def next_start(made: Partitioning, wanted: PartitionChoice, strategy: str) -> str | None:

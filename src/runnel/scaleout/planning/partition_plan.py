@@ -10,26 +10,24 @@ from __future__ import annotations
 import logging
 import os
 import re
-import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection
 
 from runnel.arrays import Array
-from runnel.catalog.logs import match_segments, plan_versions
+from runnel.catalog.logs import plan_versions
 from runnel.catalog.logs.plan_versions import PlanRow
 from runnel.catalog.store import leases
-from runnel.engine.planning.stream_knowledge import StreamKnowledge, read_stream_knowledge
 from runnel.engine.workspace import Workspace
 from runnel.errors import CorruptDataError
-from runnel.plan.store import load_part, read_manifest, read_part, verify
-from runnel.scaleout.partitioning import Partitioning, is_whole, read_partitioning
+from runnel.matching.filters.index.index_layout import stored_atoms
+from runnel.plan.store import load_part, new_folder, read_manifest, read_part, verify
+from runnel.scaleout.divide.choose_partitions import PartitionChoice, choose_partitions
+from runnel.scaleout.divide.make_partitioning import make_partitioning
+from runnel.scaleout.partitioning import Partitioning, read_partitioning
+from runnel.scaleout.planning.stream_knowledge import StreamKnowledge, read_stream_knowledge
 from runnel.settings import Settings
-
-if TYPE_CHECKING:
-    from runnel.scaleout.divide.choose_partitions import PartitionChoice
 
 logger = logging.getLogger("runnel")
 
@@ -48,8 +46,6 @@ class PartitioningResult:
 
 def wanted_partitions(root: Workspace, base: str) -> PartitionChoice:
     """Into how many partitions the settings want a base to be divided; 1: every worker has all of it."""
-    from runnel.scaleout.divide.choose_partitions import choose_partitions
-
     settings, manifest = root.settings, read_manifest(root.storage, base)
     queries = manifest.counts.get("queries", 0)
     return choose_partitions(
@@ -89,9 +85,6 @@ def partition_queries(
     Folders of the partitioning `before` are used again where they hold the same. `partitions` says of every query
     where it goes, if that is decided already; the strategy is then that of before. `noted` is kept with it.
     """
-    from runnel.matching.filters.index.index_layout import stored_atoms
-    from runnel.scaleout.divide.make_partitioning import make_partitioning
-
     part = load_part(root.storage, base)
     strategy = root.settings.partition_strategy or None
     if partitions is not None and before is not None:
@@ -114,11 +107,6 @@ def partition_queries(
         proceed=proceed,
         new_folder=new_folder,
     )
-
-
-def new_folder() -> str:
-    """The name of a folder for a plan, or for a part of one."""
-    return f"plans/{uuid.uuid4().hex}"
 
 
 def partition_at_once(root: Workspace, connection: Connection, base: str, queries: int) -> Partitioning | None:
@@ -185,7 +173,7 @@ def partitioning_of(root: Workspace, row: PlanRow, *, thorough: bool = False) ->
         return None
     try:
         made = read_partitioning(root.storage, row.distribution)
-        if not is_whole(root.storage, made):
+        if not made.is_complete(root.storage):
             raise CorruptDataError(f"{made.folder} names folders that are gone")
         for piece in made.pieces if thorough else ():
             verify(root.storage, piece)
@@ -196,15 +184,10 @@ def partitioning_of(root: Workspace, row: PlanRow, *, thorough: bool = False) ->
         return None
 
 
-def repair_partitioning(root: Workspace, epoch: int) -> bool:
-    """Look whether something that the queries were divided into is damaged, and divide them anew if it is.
-
-    True where a version was damaged that a batch may still want: it has to be planned anew, with the current one.
-    Everything is in the base, so nothing is lost with a partition.
-    """
+def repair_partitioning(root: Workspace, epoch: int, rows: Iterable[PlanRow]) -> bool:
+    """Whether a partition of some versions is damaged; the queries of the current version are then divided again."""
     with root.catalog.read() as connection:
         current = plan_versions.current_plan(connection)
-        rows = plan_versions.distributed_plans(connection, since=match_segments.last_plan(connection))
     damaged = [row for row in rows if partitioning_of(root, row, thorough=True) is None]
     if current in damaged:
         publish_partitioning(root, epoch, current, partition_if_wanted(root, current.base))
@@ -222,7 +205,7 @@ def publish_partitioning(root: Workspace, epoch: int, seen: PlanRow, made: Parti
         newest = plan_versions.current_plan(connection)
         if newest is None or (newest.base, newest.distribution) != (seen.base, seen.distribution):
             return None
-        if made is not None and not is_whole(root.storage, made):
+        if made is not None and not made.is_complete(root.storage):
             return None
         return plan_versions.publish_plan(
             connection,

@@ -17,8 +17,8 @@ from runnel.algebra.nodes.expressions import Expression, Not
 from runnel.algebra.nodes.item_patterns import ItemPattern
 from runnel.algebra.nodes.render import render, render_name
 from runnel.catalog.logs import plan_versions
-from runnel.engine.planning.partition_figures import PartitionFigure, PartitionFigures, partition_figures
 from runnel.engine.workspace import Workspace
+from runnel.errors import CorruptDataError
 from runnel.matching.explain.explain_query import part_of, targets_of
 from runnel.optimizer.describe import clause_expression, counted, stored_atom, wrapped
 from runnel.optimizer.subsumption.subsumes import subsumes
@@ -27,6 +27,7 @@ from runnel.plan.logical_plan import LogicalPlan
 from runnel.plan.store import Plan, load_part
 from runnel.scaleout.cover.contract import cover_of
 from runnel.scaleout.partitioning import WeighedStrategy, read_assignment, read_partitioning
+from runnel.scaleout.planning.partition_figures import PartitionFigure, PartitionFigures, partition_figures
 
 _MOST_COMPARED = 60_000
 """Literals of a query times atoms of the router, to find what lets an item through; a pair takes 7 to 10 µs."""
@@ -149,9 +150,10 @@ def explain_partition(
     """Where a query of a version is; None where every worker has all queries."""
     if row.distribution is None:
         return None
-    with root.catalog.read() as connection:
-        figures = partition_figures(root, connection, row)
-    if figures is None:
+    try:
+        with root.catalog.read() as connection:
+            figures = partition_figures(root, connection, row, row.distribution)
+    except CorruptDataError:
         return None
     made = read_partitioning(root.storage, row.distribution)
     part, _ = part_of(plan, query, names)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.unit.engine.planning.partitioned_workspaces import (
+from tests.unit.scaleout.planning.partitioned_workspaces import (
     DECLARED,
     assert_divided_alike,
     current,
@@ -17,17 +17,17 @@ from tests.unit.engine.planning.partitioned_workspaces import (
 )
 
 from runnel.engine import Engine, connect
-from runnel.engine.planning.partition_plan import (
-    ensure_partitioning,
-    partition_queries,
-    publish_partitioning,
-    repair_partitioning,
-)
-from runnel.engine.planning.stream_knowledge import StreamKnowledge
+from runnel.engine.planning.ports import repair_distributions
 from runnel.errors import CorruptDataError
 from runnel.logs.garbage import remove_orphans
 from runnel.plan.store import ARRAYS
 from runnel.scaleout.partitioning import ASSIGNMENT, MANIFEST, read_assignment, read_partitioning
+from runnel.scaleout.planning.partition_plan import (
+    ensure_partitioning,
+    partition_queries,
+    publish_partitioning,
+)
+from runnel.scaleout.planning.stream_knowledge import StreamKnowledge
 
 
 @pytest.fixture
@@ -63,10 +63,10 @@ def _flip(engine: Engine, piece: str) -> None:
 @pytest.mark.parametrize("which", [0, 2])
 def test_a_damaged_piece_is_made_anew(engine: Engine, damage: Callable[[Engine, str], None], which: int) -> None:
     held, before = epoch(engine), current(engine)
-    assert not repair_partitioning(engine.root, held)
+    assert not repair_distributions(engine.root, held)
     assert current(engine) == before, "there was nothing to mend"
     damage(engine, before.pieces[which])
-    assert repair_partitioning(engine.root, held)
+    assert repair_distributions(engine.root, held)
     after = current(engine)
     assert (after.base, after.delta, after.version) == (before.base, before.delta, before.version + 1)
     assert before.pieces[which] not in after.pieces
@@ -88,7 +88,7 @@ def test_a_version_that_only_a_batch_wants_is_no_reason_to_divide(engine: Engine
     after = current(engine)
     gone = next(piece for piece in before.pieces if piece not in after.pieces)
     _remove(engine, gone)
-    assert repair_partitioning(engine.root, held), "a batch that began with it has to be planned anew"
+    assert repair_distributions(engine.root, held), "a batch that began with it has to be planned anew"
     assert current(engine) == after
 
 

@@ -8,21 +8,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.engine.planning.partitioned_workspaces import DECLARED, current, epoch, move_everything
+from tests.unit.scaleout.planning.partitioned_workspaces import DECLARED, current, epoch, move_everything
 from typer.testing import CliRunner
 
-from runnel.catalog.learned import partition_loads
-from runnel.catalog.learned.partition_loads import PartitionLoad
 from runnel.catalog.logs import match_segments
 from runnel.catalog.logs.match_segments import MatchSegment
 from runnel.cli.main import app
 from runnel.engine import Engine, connect
 from runnel.engine.ask.status import read_status
 from runnel.engine.ask.vitals import read_vitals
-from runnel.engine.planning.partition_figures import next_start
-from runnel.engine.planning.partition_plan import ensure_partitioning
+from runnel.engine.planning.ports import WholePlanFigures
 from runnel.scaleout.divide.choose_partitions import PartitionChoice
 from runnel.scaleout.partitioning import MANIFEST, Partition, Partitioning, WeighedStrategy, read_partitioning
+from runnel.scaleout.planning import partition_loads
+from runnel.scaleout.planning.partition_figures import PartitionFigures, next_start
+from runnel.scaleout.planning.partition_loads import PartitionLoad
+from runnel.scaleout.planning.partition_plan import ensure_partitioning
 from runnel.web.collect_report import collect_report
 
 
@@ -75,13 +76,13 @@ def test_what_the_next_start_does_has_separators() -> None:
 def test_an_undivided_plan_is_told_to_be_undivided_and_why(tmp_path: Path) -> None:
     folder = tmp_path / "root"
     with connect(folder) as engine:
-        assert read_status(engine.root).undivided is None, "there is no plan yet"
+        assert read_status(engine.root).to_json()["undivided"] is None, "there is no plan yet"
         engine.execute(DECLARED)
         status = read_status(engine.root)
-        assert status.partitions is None
+        assert isinstance(status.distribution, WholePlanFigures)
         assert status.to_json()["partitions"] is None
         assert status.to_json()["undivided"]["damaged"] is False
-        assert collect_report(engine, "Run").partitions is None
+        assert collect_report(engine, "Run").distribution is None
     assert re.match(
         r"partitions none: every worker has all queries \(the plan takes [\d.]+ KiB and a worker may map 4.0 GiB\)$",
         _told(folder),
@@ -102,7 +103,7 @@ def test_a_damaged_partitioning_is_told_of(divided: Engine) -> None:
     status = read_status(divided.root).to_json()
     assert (status["partitions"], status["undivided"]["damaged"]) == (None, True)
     path.write_bytes(kept)
-    assert read_status(divided.root).undivided is None
+    assert read_status(divided.root).to_json()["undivided"] is None
     divided.root.storage.local(f"{row.pieces[-1]}/manifest.json").unlink()
     assert "names folders that are gone" in _told(folder, partitions=3)
 
@@ -126,29 +127,27 @@ def test_copies_are_measured_of_this_division_alone(divided: Engine) -> None:
         lineage = match_segments.start_lineage(connection, "test", reason="test").id
         old = MatchSegment(lineage, 0, 1, 10, before.version, 10, 0, {"copies": 30})
         match_segments.commit_segment(connection, old, [], epoch=held)
-    figures = read_status(divided.root).partitions
-    assert figures is not None
+    figures = read_status(divided.root).distribution
+    assert isinstance(figures, PartitionFigures)
     assert figures.copies == 3.0
     move_everything(divided, held)
-    figures = read_status(divided.root).partitions
-    assert figures is not None
+    figures = read_status(divided.root).distribution
+    assert isinstance(figures, PartitionFigures)
     assert figures.copies is None, "nothing was matched as it is divided now"
     with divided.root.catalog.write() as connection:
         new = MatchSegment(lineage, 1, 11, 20, current(divided).version, 10, 0, {"copies": 5})
         match_segments.commit_segment(connection, new, [], epoch=held)
-    figures = read_status(divided.root).partitions
-    assert figures is not None
+    figures = read_status(divided.root).distribution
+    assert isinstance(figures, PartitionFigures)
     assert figures.copies == 0.5
-    division = read_vitals(divided.root).division
-    assert division is not None
-    assert division.copies == 0.5
+    assert read_vitals(divided.root).distribution["runnel_partition_copies"] == 0.5
     moved = "\n".join(divided.explain("AllRock").lines)
     assert re.search(r"[\d.]+ µs\s+on\s+the\s+busiest\s+worker,\s+if\s+every\s+partition\s+had\s+one", moved), moved
 
 
 def test_the_busiest_worker_is_the_one_that_decided(divided: Engine) -> None:
-    figures = read_status(divided.root).partitions
-    assert figures is not None
+    figures = read_status(divided.root).distribution
+    assert isinstance(figures, PartitionFigures)
     assert figures.expected_busiest is not None
     assert f"{figures.expected_busiest:,.1f} µs on the busiest" in figures.reason
     made = read_partitioning(divided.root.storage, current(divided).distribution or "")
@@ -171,11 +170,12 @@ def test_partitions_are_numbered_from_one(divided: Engine) -> None:
 
 
 def test_the_report_has_the_partitions(divided: Engine) -> None:
-    used = collect_report(divided, "Run").partitions
-    assert used is not None
-    assert used.facts[0] == "3 grouped: as many partitions as the settings say"
-    assert [one.number for one in used.partitions] == [1, 2, 3]
-    assert sum(one.queries for one in used.partitions) == current(divided).queries
+    table = collect_report(divided, "Run").distribution
+    assert table is not None
+    assert table.facts[0] == "3 grouped: as many partitions as the settings say"
+    assert [row[0] for row in table.rows] == ["1", "2", "3"]
+    assert sum(int(row[1]) for row in table.rows) == current(divided).queries
+    assert {len(row) for row in table.rows} == {len(table.heads)}
 
 
 def test_no_more_partitions_than_queries(tmp_path: Path) -> None:

@@ -14,16 +14,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from runnel.arrays import Array
-from runnel.catalog.learned import partition_loads
-from runnel.catalog.learned.partition_loads import PartitionLoad
 from runnel.catalog.logs import plan_versions
 from runnel.catalog.logs.match_segments import matched_upto
 from runnel.catalog.store import leases
-from runnel.engine.planning.partition_figures import all_loads
-from runnel.engine.planning.partition_plan import partition_queries, partitioning_of, publish_partitioning
-from runnel.engine.planning.stream_knowledge import StreamKnowledge, match_rates, read_stream_knowledge
 from runnel.engine.workspace import Workspace
+from runnel.scaleout.divide.balance import Load, is_uneven, query_times, rebalanced, skew
 from runnel.scaleout.partitioning import Assignment, Partitioning, read_assignment
+from runnel.scaleout.planning import partition_loads
+from runnel.scaleout.planning.partition_figures import all_loads
+from runnel.scaleout.planning.partition_loads import PartitionLoad
+from runnel.scaleout.planning.partition_plan import partition_queries, partitioning_of, publish_partitioning
+from runnel.scaleout.planning.stream_knowledge import StreamKnowledge, match_rates, read_stream_knowledge
 
 logger = logging.getLogger("runnel")
 
@@ -84,8 +85,6 @@ def rebalance(root: Workspace, epoch: int, *, proceed: Callable[[], None] = lamb
     there = partitioning_of(root, current)
     if there is None:
         return None
-    from runnel.scaleout.divide.balance import Load, is_uneven, rebalanced, skew
-
     measured = all_loads(measured, len(there.partitions))
     loads = [Load(one.partition, one.items, one.matches, one.microseconds) for one in measured]
     vain = _moves_in_vain(there, skew(loads))
@@ -123,21 +122,21 @@ def rebalance(root: Workspace, epoch: int, *, proceed: Callable[[], None] = lamb
     )
 
 
-def _moves_in_vain(there: Partitioning, skew: float) -> int:
+def _moves_in_vain(there: Partitioning, uneven: float) -> int:
     """How many times in a row queries were moved and the partitions stayed as uneven as they were.
 
     What a query costs is guessed from what its partition takes. Where one query is dear and looks like all others,
     moving the others away helps nobody, and each time it costs a division.
     """
     before = there.counters.get(_BEFORE)
-    if before is None or 100 * skew <= _HELPED * before:
+    if before is None or 100 * uneven <= _HELPED * before:
         return 0
     vain = there.counters.get(_VAIN, 0) + 1
     if vain == MOST_FUTILE_MOVES:
         logger.warning(
             "one partition takes %.1f times the mean, and moving queries did not help %d times: they stay where they "
             "are until the plan is compiled again; `runnel queries --slow` shows which of them are dear",
-            skew,
+            uneven,
             vain,
         )
     return vain
@@ -161,8 +160,6 @@ def expected_skew(
     assignment: Assignment, loads: Sequence[PartitionLoad], given: Array, matches: Array | None = None
 ) -> float:
     """How uneven partitions would be if every query went on to take its part of what its partition took."""
-    from runnel.scaleout.divide.balance import query_times
-
     times = np.array([one.microseconds for one in loads], dtype=np.float64)
     after = np.bincount(given, weights=query_times(assignment, times, matches), minlength=len(times))
     return float(after.max() / after.mean()) if after.sum() else 1.0

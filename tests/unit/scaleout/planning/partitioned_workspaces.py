@@ -9,13 +9,13 @@ from runnel.catalog.logs import plan_versions
 from runnel.catalog.logs.plan_versions import PlanRow
 from runnel.catalog.store import leases
 from runnel.engine import Engine
-from runnel.engine.planning.partition_plan import partition_queries, publish_partitioning
-from runnel.engine.planning.stream_knowledge import read_stream_knowledge
 from runnel.matching.compile.build_matcher import build_matcher
 from runnel.model.item import Item
 from runnel.model.item_batch import ItemBatch
 from runnel.plan.store import PlanVersion, load
 from runnel.scaleout.partitioning import read_assignment, read_partitioning
+from runnel.scaleout.planning.partition_plan import partition_queries, publish_partitioning
+from runnel.scaleout.planning.stream_knowledge import read_stream_knowledge
 
 WORDS = ("rock", "jazz", "folk", "soul", "punk", "blues")
 

@@ -1,0 +1,83 @@
+"""The port of plans whose queries are divided into partitions: published, looked after, and shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from sqlalchemy import Connection
+
+from runnel.catalog.logs.plan_versions import PlanRow
+from runnel.engine.planning.ports import PlanFigures, PlanPort, Proceed
+from runnel.engine.workspace import Workspace
+from runnel.errors import CorruptDataError
+from runnel.plan.store import Plan, verify
+from runnel.scaleout.partitioning import ANEW, ASSIGNMENT, MANIFEST, Partitioning, verify_partitioning
+from runnel.scaleout.planning.explain_partition import ExplainedPartition, explain_partition
+from runnel.scaleout.planning.partition_figures import partition_gauges, read_partition_figures
+from runnel.scaleout.planning.partition_plan import (
+    ensure_partitioning,
+    partition_at_once,
+    partition_if_wanted,
+    repair_partitioning,
+)
+from runnel.scaleout.planning.rebalance import rebalance
+from runnel.storage.file_storage import Storage
+
+
+class PartitionedPlan(PlanPort):
+    """Partitions of the queries, and a router in front of them."""
+
+    delta_factor = 2
+    """The runner makes and divides the next base, so that workers never have to map a large base whole."""
+
+    def distribute_at_once(
+        self, workspace: Workspace, connection: Connection, base: str, queries: int
+    ) -> Partitioning | None:
+        return partition_at_once(workspace, connection, base, queries)
+
+    def distribute(self, workspace: Workspace, base: str, *, proceed: Proceed) -> Partitioning | None:
+        return partition_if_wanted(workspace, base, proceed=proceed)
+
+    def ensure(self, workspace: Workspace, epoch: int, *, proceed: Proceed) -> str | None:
+        done = ensure_partitioning(workspace, epoch, proceed=proceed)
+        if done is None:
+            return None
+        return f"plan version {done.version} has {done.partitions} partitions: {done.reason}"
+
+    def rebalance(self, workspace: Workspace, epoch: int, *, proceed: Proceed) -> str | None:
+        done = rebalance(workspace, epoch, proceed=proceed)
+        return done.told() if done is not None and done.version is not None else None
+
+    def repair(self, workspace: Workspace, epoch: int, plans: Iterable[PlanRow]) -> bool:
+        return repair_partitioning(workspace, epoch, plans)
+
+    def figures(self, workspace: Workspace, connection: Connection, plan: PlanRow) -> PlanFigures:
+        return read_partition_figures(workspace, connection, plan)
+
+    def gauges(self, connection: Connection, plan: PlanRow) -> Mapping[str, float | None]:
+        return partition_gauges(connection, plan)
+
+    def describe(self, plan: PlanRow) -> str:
+        return f" in {len(plan.pieces) - 1} partitions"
+
+    def explain(
+        self, workspace: Workspace, row: PlanRow, plan: Plan, query: int, names: Mapping[int, str]
+    ) -> ExplainedPartition | None:
+        return explain_partition(workspace, row, plan, query, names)
+
+    def verify(self, storage: Storage, plan: PlanRow) -> None:
+        """The pieces must also be those that the catalog names."""
+        made = verify_partitioning(storage, plan.distribution or "")
+        if made.base != plan.base or set(made.pieces) != set(plan.pieces):
+            raise CorruptDataError(f"{made.folder} does not name the pieces that the catalog names", hint=ANEW)
+        try:
+            for folder in made.pieces:
+                verify(storage, folder)
+        except CorruptDataError as error:
+            raise CorruptDataError(error.message, hint=ANEW) from error
+
+    def files(self, distribution: str) -> Sequence[str]:
+        return [f"{distribution}/{name}" for name in (MANIFEST, ASSIGNMENT)]
+
+
+PARTITIONED_PLAN = PartitionedPlan()
