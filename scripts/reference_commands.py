@@ -28,9 +28,12 @@ def commands_page() -> str:
     """All commands: arguments, options, an example each; and the exit codes."""
     return page(
         "# Commands",
-        "`runnel COMMAND --help` says the same as this page. A command finds its root by `--root`, by `RUNNEL_ROOT`, "
-        "or in the current folder. `runnel --install-completion` lets the shell complete commands and options. "
-        "A command whose output is not read to its end, as in `runnel show feeds | head -1`, finishes its work.",
+        "`runnel COMMAND --help` prints the same information. A command uses the workspace that `--workspace` or "
+        "`RUNNEL_WORKSPACE` names, or else the one in the current folder. `runnel --install-completion` lets the "
+        "shell complete commands and options. A command finishes its work even if its output is not read to the end, as "
+        "in `runnel show feeds | head -1`.",
+        "These former names still work, with a warning: `runnel letters` (now `runnel dead-letters`), `--root` and "
+        "`-r` (now `--workspace` and `-w`), `RUNNEL_WORKSPACE` (now `RUNNEL_WORKSPACE`).",
         *(_command(name, command) for name, command in commands().items()),
         "## Exit codes",
         table(["code", "meaning"], [(str(number), meaning) for number, meaning in EXIT_CODES.items()]),
@@ -70,5 +73,6 @@ def _meaning(parameter: Any) -> str:
         shown = str(default.value if isinstance(default, enum.Enum) else default)
         said.append(f"Default: {'the current folder' if shown == '.' else code(shown)}.")
     if parameter.envvar:
-        said.append(f"Environment: {code(str(parameter.envvar))}.")
+        current = parameter.envvar if isinstance(parameter.envvar, str) else parameter.envvar[0]
+        said.append(f"Environment: {code(current)}.")
     return " ".join(one for one in said if one)

@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args, get_origin
 from pydantic.fields import FieldInfo
 from scripts.reference_markdown import block, code, page, table
 
-from runnel.settings import FILE, Settings
+from runnel.settings import FILE, FORMER_NAMES, Settings
 
 
 def settings_page() -> str:
@@ -26,14 +26,17 @@ def settings_page() -> str:
     ]
     return page(
         "# Settings",
-        f"A root has its settings in `{FILE}`, in its folder. An environment variable wins over the file. In the "
-        "library, keyword arguments of `runnel.open` stand in for the file's. Every setting has a default that "
-        "works. An unknown name, a value of the wrong type or one that is not allowed is refused.",
+        f"A workspace reads its settings from `{FILE}` in its folder. Environment variables override the file, and "
+        "keyword arguments of `runnel.open` override both. Every setting has a default. An unknown name, a value of "
+        "the wrong type or a value that is not allowed is refused.",
         table(["setting", "environment variable", "default", "allowed", "meaning"], rows),
         "A list is written as a TOML array in the file and as a JSON array in the environment:",
         block('out_folders = ["/srv/www/feeds"]\nRUNNEL_OUT_FOLDERS=\'["/srv/www/feeds"]\' runnel run'),
-        "The commands also know `RUNNEL_ROOT`: the root to use where `--root` is not given. It is no setting of a "
-        "root.",
+        "The commands also read `RUNNEL_WORKSPACE`, the workspace to use if `--workspace` is not given. It is not a "
+        "setting.",
+        "These former names still work in the file and in the environment, with a warning: "
+        + ", ".join(f"{code(former)} (now {code(current)})" for former, current in FORMER_NAMES.items())
+        + ".",
     )
 
 

@@ -149,7 +149,7 @@ def test_tags_follow_the_statement(declared: Engine) -> None:
 
 def test_the_command(declared: Engine, tmp_path: Path) -> None:
     def told(*words: str, given: str = "", code: int = 0) -> str:
-        result = CliRunner().invoke(app, ["test", *words, "-r", str(declared.root.folder)], input=given)
+        result = CliRunner().invoke(app, ["test", *words, "-w", str(declared.root.folder)], input=given)
         assert result.exit_code == code, result.output
         return result.output
 

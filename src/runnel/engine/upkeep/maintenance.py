@@ -202,7 +202,7 @@ class _Turn:
                 quarantine.measure_quarantined(connection, sizes)
 
         def drop(connection: Connection) -> int:
-            surplus = quarantine.quarantined_bytes(connection) - settings.keep_aside_bytes
+            surplus = quarantine.quarantined_bytes(connection) - settings.keep_quarantine_bytes
             paths = quarantine.drop_oldest_quarantined(connection, surplus, _ROWS) if surplus > 0 else []
             gone.extend(paths)
             return len(paths)

@@ -363,7 +363,7 @@ def _app() -> typer.Typer:
 
 def test_the_commands(life: LongLife, tmp_path: Path) -> None:
     run = CliRunner()
-    made = run.invoke(_app(), ["backup", str(tmp_path / "backup"), "-r", str(life.root.folder), "--json"])
+    made = run.invoke(_app(), ["backup", str(tmp_path / "backup"), "-w", str(life.root.folder), "--json"])
     assert made.exit_code == 0, made.output
     assert json.loads(made.stdout)["last_sequence"] == 38
     told = run.invoke(_app(), ["restore", str(tmp_path / "backup"), str(tmp_path / "again")])

@@ -342,7 +342,7 @@ def test_files_that_are_gone_are_forgotten_unless_all_are(life: LongLife, tmp_pa
 
 
 def test_the_oldest_bytes_put_aside_go_first_and_a_note_stays(life: LongLife) -> None:
-    root = _keeping(life, keep_aside_bytes=250)
+    root = _keeping(life, keep_quarantine_bytes=250)
     for number in range(4):
         root.storage.write(f"quarantine/{number}", b"x" * 100)
         with root.catalog.write() as connection:
@@ -547,7 +547,7 @@ def test_all_of_it_works_on_postgresql(tmp_path: Path, postgresql: PostgreSQL) -
     life.root.storage.write("quarantine/2", b"x")
     with life.root.catalog.write() as connection:
         quarantine.add_quarantined(connection, Quarantined("item", "b", "broken", path="quarantine/2"))
-    done = _tidied(_keeping(life, keep_aside_bytes=0), life.epoch)
+    done = _tidied(_keeping(life, keep_quarantine_bytes=0), life.epoch)
     assert min(done.asides, done.forgotten) > 0
     life.check()
     life.root.close()
