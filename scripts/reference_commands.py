@@ -30,8 +30,8 @@ def commands_page() -> str:
         "# Commands",
         "`runnel COMMAND --help` prints the same information. A command uses the workspace that `--workspace` or "
         "`RUNNEL_WORKSPACE` names, or else the one in the current folder. `runnel --install-completion` lets the "
-        "shell complete commands and options. A command finishes its work even if its output is not read to the end, as "
-        "in `runnel show feeds | head -1`.",
+        "shell complete commands and options. A command finishes its work even if its output is not read to the "
+        "end, as in `runnel show feeds | head -1`.",
         "These former names still work, with a warning: `runnel letters` (now `runnel dead-letters`), `--root` and "
         "`-r` (now `--workspace` and `-w`), `RUNNEL_WORKSPACE` (now `RUNNEL_WORKSPACE`).",
         *(_command(name, command) for name, command in commands().items()),
