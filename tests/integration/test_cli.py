@@ -203,10 +203,10 @@ def test_control_characters_from_outside_do_not_reach_the_terminal(declared: Com
 
 def test_a_root_that_cannot_be_used_is_4(declared: Command, tmp_path: Path) -> None:
     missing = declared("status", "-w", str(tmp_path / "nowhere"), code=4)
-    assert "is not a Runnel root" in missing.stderr
+    assert "is not a workspace" in missing.stderr
     assert "runnel init" in missing.stderr
     again = declared("init", str(declared.root), code=4)
-    assert "is a Runnel root already" in again.stderr
+    assert "is already a workspace" in again.stderr
     with open_engine(declared.root) as engine:
         InProcess(engine)
         active = declared("run", "--once", code=4)

@@ -165,7 +165,7 @@ REFUSALS: list[tuple[str, type[StatementError], str, tuple[int, int]]] = [
     ("subscribe to Rock output mail 'no address';", StatementError, "address", (1, 31)),
     ("subscribe to Rock output webhook 'gopher://x';", StatementError, "http", (1, 34)),
     ("subscribe to Rock output webhook 'http://10.1.2.3/x';", StatementError, "10.1.2.3 is private", (1, 34)),
-    ("subscribe to Rock output webhook 'https://0x7f.1/';", StatementError, "this machine itself", (1, 34)),
+    ("subscribe to Rock output webhook 'https://0x7f.1/';", StatementError, "the local machine", (1, 34)),
     ("subscribe to Rock output webhook 'http://[fc00::1]/';", StatementError, "is private", (1, 34)),
     ("drop feed Wire;", StatementError, "Wire is the operator's feed", (1, 11)),
     ("drop feed Wire cascade;", StatementError, "Wire is the operator's feed", (1, 11)),

@@ -187,7 +187,7 @@ def test_doctor_reports_an_open_workspace_and_repairs_it(shared: Path) -> None:
     (root / "link").symlink_to(elsewhere)
 
     found = _privacy(root)
-    assert "open to other users" in found.detail
+    assert "other users can read" in found.detail
     assert "--repair" in (found.hint or "")
     assert _open_to_others(root, 0o044), "nothing is changed unless asked for"
     repaired = CliRunner().invoke(app, ["doctor", "--repair", "--workspace", str(root)])
@@ -214,7 +214,7 @@ def test_doctor_applies_shared_output_in_both_directions(shared: Path) -> None:
     assert _privacy(root, repair=True).is_well
     assert _open_to_others(root, 0o044) == {"out", "out/news", "out/news/rock.xml", "out/rock.jsonl"}
     (root / "runnel.toml").write_text(before)
-    assert "open to other users" in _privacy(root).detail
+    assert "other users can read" in _privacy(root).detail
     assert _privacy(root, repair=True).is_well
     assert _open_to_others(root, 0o077) == set()
 

@@ -135,7 +135,7 @@ def test_a_lost_or_foreign_key_is_noticed_and_can_be_replaced(tmp_path: Path) ->
         runnel.open(root)
     for damaged in (b"", b"{}", b"[1]", content[:-9], content.replace(b'"format": 1', b'"format": 2')):
         file.write_bytes(damaged)
-        with pytest.raises(CorruptDataError, match="is not a key"):
+        with pytest.raises(CorruptDataError, match="is not the key file"):
             runnel.open(root)
     file.write_bytes(content)
     with runnel.open(root) as engine:

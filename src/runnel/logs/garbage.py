@@ -78,8 +78,8 @@ def remove_orphans(catalog: Catalog, storage: Storage, *, older_than: float) -> 
         orphans = _unnamed(connection, [file.path for file in files if file.modified < limit])
     if 2 * len(orphans) > len(files):
         logger.warning(
-            "%d of %d data files, such as %s, are not named in the catalog. They are kept, because the runner never "
-            "removes more than half of all files. If they are not needed, delete them by hand",
+            "%d of %d data files, such as %s, are not referenced by the catalog. They are kept, because the runner "
+            "never removes more than half of all files. If they are not needed, delete them by hand",
             len(orphans),
             len(files),
             orphans[0],
@@ -91,7 +91,7 @@ def remove_orphans(catalog: Catalog, storage: Storage, *, older_than: float) -> 
         with catalog.write() as connection:
             for path in _unnamed(connection, some):
                 storage.move(path, f"{trash}/{path}")
-                logger.info("%s is an orphan, which the catalog does not name: moved to %s", path, trash)
+                logger.info("moved the orphan %s, which the catalog does not reference, to %s", path, trash)
                 removed += 1
     return removed
 

@@ -133,7 +133,7 @@ def decode_bindings(text: str, queries: Collection[int] | None = None) -> dict[i
                 rows = _decode_rows(group["rows"], _whole(group["count"]), group.get("partial") is not True)
                 found |= dict.fromkeys(wanted, rows)
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
-        raise CorruptDataError(f"these are not the bindings of an item: {str(text)[:80]!r}") from error
+        raise CorruptDataError(f"not valid bindings of an item: {str(text)[:80]!r}") from error
     return found
 
 
@@ -187,7 +187,7 @@ def _encoded(value: Any) -> str:
 def _decode_rows(rows: Any, count: int, is_whole: bool) -> Bindings:
     decoded = tuple({str(name): _decode_value(value) for name, value in row.items()} for row in rows)
     if count < len(decoded):
-        raise ValueError("more rows than there were")
+        raise ValueError("the count is lower than the number of rows")
     return Bindings(decoded, count, is_whole)
 
 

@@ -90,9 +90,9 @@ def read_ntriples(text: str, *, place: str = "item") -> RdfGraph:
         found = _LINE.fullmatch(line)
         if found is None or (not line.isascii() and _HALF.search(line)):
             raise InvalidItemError(
-                f"line {number} of the graph is no N-Triples: {_shown(line)}",
+                f"line {number} of the graph is not an N-Triples statement: {_shown(line)}",
                 place=place,
-                hint='write every triple on a line of its own: <urn:a> <urn:b> "text" .',
+                hint='write one triple per line: <urn:a> <urn:b> "text" .',
             )
         if found[1] is None:
             continue
@@ -138,14 +138,14 @@ def canonical_term(term: str) -> str:
     elif rest:
         rest = "^^" + _canonical_iri(rest[2:].lstrip(" \t"))
     if rest == _TAGGED_TYPE:
-        raise ValueError(f"a text of the type langString needs its language, as in @en: {_shown(term)}")
+        raise ValueError(f"a literal of type langString requires a language tag, such as @en: {_shown(term)}")
     return f'"{text}"' if rest == _TEXT_TYPE else f'"{text}"{rest}'
 
 
 def _canonical_iri(iri: str) -> str:
     found = unescape_text(iri)
     if not _ABSOLUTE.fullmatch(found):
-        raise ValueError(f"an IRI must be whole, as <https://muse.example/x> is: {_shown(iri)}")
+        raise ValueError(f"an IRI must be absolute, such as <https://muse.example/x>: {_shown(iri)}")
     return found
 
 
@@ -173,7 +173,7 @@ def _unescaped(found: re.Match[str]) -> str:
         return _ESCAPED[code]
     point = int(code[1:] or "110000", 16)
     if point >= 0x110000 or 0xD800 <= point < 0xE000:
-        raise ValueError(f"{found[0]} stands for no character")
+        raise ValueError(f"{found[0]} is not a valid Unicode escape")
     return chr(point)
 
 

@@ -122,7 +122,7 @@ class OperatorDeclaration:
                 configuration=tuple(sorted(value["configuration"].items())),
             )
         except (KeyError, TypeError, ValueError, OverflowError) as error:
-            raise CorruptDataError(f"this is not the declaration of an operator: {str(value)[:200]}") from error
+            raise CorruptDataError(f"not a valid declaration of an operator: {str(value)[:200]}") from error
 
     def as_version(self, version: int) -> OperatorDeclaration:
         """The same declaration, as the registration of this number."""

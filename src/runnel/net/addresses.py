@@ -23,14 +23,14 @@ _DENIED: tuple[tuple[Network, str], ...] = tuple(
     for network, reason in (
         ("0.0.0.0/8", "names no host"),
         ("10.0.0.0/8", "is private"),
-        ("100.64.0.0/10", "is private to a provider's network"),
-        ("127.0.0.0/8", "is this machine itself"),
-        ("168.63.129.16/32", "is the inner service of a cloud provider"),
-        ("169.254.0.0/16", "is local to its link, where cloud providers keep secrets"),
+        ("100.64.0.0/10", "is internal to a provider's network"),
+        ("127.0.0.0/8", "is the local machine"),
+        ("168.63.129.16/32", "is an internal service of a cloud provider"),
+        ("169.254.0.0/16", "is link-local, where cloud providers serve credentials"),
         ("172.16.0.0/12", "is private"),
         ("192.0.0.0/24", "is reserved for protocols"),
         ("192.0.2.0/24", "is for documentation only"),
-        ("192.88.99.0/24", "is a relay into other networks"),
+        ("192.88.99.0/24", "is a relay to other networks"),
         ("192.168.0.0/16", "is private"),
         ("198.18.0.0/15", "is for benchmarks only"),
         ("198.51.100.0/24", "is for documentation only"),
@@ -39,20 +39,20 @@ _DENIED: tuple[tuple[Network, str], ...] = tuple(
         ("255.255.255.255/32", "is for broadcast"),
         ("240.0.0.0/4", "is reserved"),
         ("::/128", "names no host"),
-        ("::1/128", "is this machine itself"),
-        ("::ffff:0:0/96", "hides an IPv4 address"),
-        ("::ffff:0:0:0/96", "hides an IPv4 address"),
-        ("::/96", "hides an IPv4 address"),
-        ("64:ff9b::/96", "hides an IPv4 address"),
-        ("64:ff9b:1::/48", "hides an IPv4 address"),
+        ("::1/128", "is the local machine"),
+        ("::ffff:0:0/96", "contains an IPv4 address"),
+        ("::ffff:0:0:0/96", "contains an IPv4 address"),
+        ("::/96", "contains an IPv4 address"),
+        ("64:ff9b::/96", "contains an IPv4 address"),
+        ("64:ff9b:1::/48", "contains an IPv4 address"),
         ("100::/64", "leads nowhere"),
-        ("2001::/32", "is a tunnel that hides an IPv4 address"),
+        ("2001::/32", "is a tunnel address that contains an IPv4 address"),
         ("2001::/23", "is reserved for protocols"),
         ("2001:db8::/32", "is for documentation only"),
-        ("2002::/16", "hides an IPv4 address"),
+        ("2002::/16", "contains an IPv4 address"),
         ("3fff::/20", "is for documentation only"),
         ("fc00::/7", "is private"),
-        ("fe80::/10", "is local to its link"),
+        ("fe80::/10", "is link-local"),
         ("fec0::/10", "is private"),
         ("ff00::/8", "is for multicast"),
     )
@@ -75,7 +75,7 @@ def refusal(address: Address) -> str | None:
         if address in network:
             return reason
     if isinstance(address, IPv6Address) and (address not in _IN_USE or address.scope_id):
-        return "is not in use on the internet"
+        return "is not a public address"
     return None
 
 
@@ -96,7 +96,7 @@ def literal_address(host: str) -> Address | None:
     try:
         return IPv4Address(socket.inet_aton(bare))
     except OSError as error:
-        raise ValueError(f"{host} is neither a name nor an address") from error
+        raise ValueError(f"{host} is neither a host name nor an IP address") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ def _host_name(entry: str, error: ValueError) -> str:
         name.rpartition(".")[2]
     ):
         raise InputError(
-            f"{entry!r} is no network, address or host name: {error}",
+            f"{entry!r} is not a network, address or host name: {error}",
             place="allowed_addresses",
             hint="write 10.1.0.0/16, 10.1.2.3 or intranet.example, without scheme or port",
         ) from error

@@ -208,7 +208,7 @@ class HttpClient:
     ) -> HttpResponse:
         """One request and its answer; only the time that these take is taken from the budget."""
         if self._session is None:
-            raise RuntimeError("the door is opened with `async with`")
+            raise RuntimeError("HttpClient must be used with `async with`")
         hop = _Hop(urls.host_of(url))
         place = urls.shown_url(url)
         async with self._turns.turn(hop.host):
@@ -224,7 +224,7 @@ class HttpClient:
                     return await _answer(response, url, limit, place, whole=whole or method == "GET")
             except FAILURES as error:
                 if hop.refusals and len(hop.refusals) == hop.attempts:
-                    raise urls.refused(f"{hop.host} leads to an address that {hop.refusals[0]}", place) from error
+                    raise urls.refused(f"{hop.host} resolves to an address that {hop.refusals[0]}", place) from error
                 raise explain_failure(error, place, CONNECT_SECONDS, IDLE_SECONDS, budget.seconds) from error
             finally:
                 _hop.reset(under_way)
@@ -247,26 +247,24 @@ class HttpClient:
         place = urls.shown_url(visited[-1])
         location = answer.headers.get("Location", "").strip()
         if not location:
-            raise UnreachableError(
-                f"the server answered {answer.status} (moved) without saying where to", place=place
-            )
+            raise UnreachableError(f"the server responded {answer.status} without a Location header", place=place)
         try:
             following = urls.check_url(str(URL(visited[-1]).join(URL(location))), self._exceptions)
         except InputError as error:
             kind = type(error) if isinstance(error, UnreachableError) else UnreachableError
-            raise kind(f"it leads on to {error.place}: {error.message}", place=place, hint=error.hint) from error
+            raise kind(f"it redirects to {error.place}: {error.message}", place=place, hint=error.hint) from error
         except ValueError as error:
-            raise UnreachableError("it leads on to what is no address", place=place) from error
+            raise UnreachableError("it redirects to an invalid URL", place=place) from error
         if visited[-1].startswith("https:") and following.startswith("http:"):
             raise UnreachableError(
-                f"it leads from https to {urls.shown_url(following)}, which anybody on the way could change",
+                f"it redirects from https to {urls.shown_url(following)}, which is not encrypted",
                 place=place,
-                hint="use that address itself if you trust it",
+                hint="use that URL directly if you trust it",
             )
         if following in visited:
-            raise UnreachableError("its redirects go round in a circle", place=place)
+            raise UnreachableError("it redirects in a loop", place=place)
         if len(visited) > MAX_REDIRECTS:
-            raise UnreachableError(f"it leads on more than {MAX_REDIRECTS} times", place=place)
+            raise UnreachableError(f"it redirects more than {MAX_REDIRECTS} times", place=place)
         return following
 
 

@@ -39,11 +39,11 @@ async def read_body(response: ClientResponse, limit: int, place: str) -> bytes:
             try:
                 decoder.feed(chunk[start : start + STEP], body, limit + 1)
             except zlib.error as error:
-                raise UnreachableError("the answer's compressed body is damaged", place=place) from error
+                raise UnreachableError("the compressed body of the response is damaged", place=place) from error
             if len(body) > limit:
                 raise too_large(limit, place)
     if received and not decoder.done():
-        raise UnreachableError("the answer was cut off", place=place, hint="its compressed body has no end")
+        raise UnreachableError("the response was cut off", place=place, hint="its compressed body is incomplete")
     return bytes(body)
 
 
@@ -70,7 +70,7 @@ def _encoding_of(response: ClientResponse) -> str:
 def too_large(limit: int, place: str) -> UnreachableError:
     """The error for an answer above a limit."""
     return UnreachableError(
-        f"the answer has more than the {limit} bytes that are taken", place=place, hint="ask for less of it at once"
+        f"the response is larger than {limit} bytes", place=place, hint="request less data at a time"
     )
 
 
@@ -116,7 +116,9 @@ class _Inflating:
     def _next_member(self) -> zlib._Decompress:
         self._members += 1
         if self._members >= MAX_MEMBERS:
-            raise UnreachableError(f"the answer's gzip body has more than {MAX_MEMBERS} parts", place=self._place)
+            raise UnreachableError(
+                f"the gzip body of the response has more than {MAX_MEMBERS} members", place=self._place
+            )
         return zlib.decompressobj(zlib.MAX_WBITS | 16)
 
     def done(self) -> bool:
@@ -145,5 +147,7 @@ def decoder_for(encoding: str, place: str) -> Decoder:
             return _Inflating(place, gzip=False)
         case other:
             raise UnreachableError(
-                f"the answer is packed as {other[:40]!r}", place=place, hint=f"only {OFFERED} was asked for"
+                f"the response has the unsupported encoding {other[:40]!r}",
+                place=place,
+                hint=f"the request accepted only {OFFERED}",
             )

@@ -38,10 +38,10 @@ def canonical_url(url: str) -> str:
     """
     place = shown_url(url)
     if len(url) > MAX_URL:
-        raise InputError(f"the address has more than {MAX_URL} characters", place=place)
+        raise InputError(f"the URL is longer than {MAX_URL} characters", place=place)
     if _FORBIDDEN.search(url):
         raise InputError(
-            "the address has blanks, backslashes or control characters in it", place=place, hint="write them as %20 …"
+            "the URL contains spaces, backslashes or control characters", place=place, hint="write a space as %20"
         )
     try:
         parsed = URL(url)
@@ -49,14 +49,14 @@ def canonical_url(url: str) -> str:
         host = (parsed.raw_host or "").lower().removesuffix(".")
         address = literal_address(host) if host else None
     except ValueError as error:
-        raise InputError("this is not an address on the web", place=place, hint="write https://host/path") from error
+        raise InputError("this is not a valid URL", place=place, hint="write https://host/path") from error
     if parsed.scheme not in ("http", "https") or not host:
-        raise InputError("only addresses that begin with http:// or https:// can be used", place=place)
+        raise InputError("the URL must begin with http:// or https:// and a host name", place=place)
     if parsed.raw_user is not None or parsed.raw_password is not None or "@" in parsed.raw_authority:
-        raise InputError("the address has a name or password in it", place=place, hint="leave out what is before @")
+        raise InputError("the URL contains a user name or password", place=place, hint="remove the part before @")
     bracketed = "[" in parsed.raw_authority
     if bracketed != isinstance(address, IPv6Address) or (address is None and not _HOST.match(host)) or "%" in host:
-        raise InputError(f"{host[:80]!r} is not the name of a host", place=place)
+        raise InputError(f"{host[:80]!r} is not a host name", place=place)
     refuse_port(port, place)
     plain = f"[{address}]" if bracketed else str(address or host)
     behind = "" if parsed.is_default_port() else f":{port}"
@@ -82,7 +82,7 @@ def check_url(url: str, exceptions: AllowedAddresses) -> str:
 def refused(message: str, place: str) -> RefusedAddressError:
     """The error for an address that must not be reached."""
     return RefusedAddressError(
-        message, place=place, hint="if it is intended, the admin can add it to the setting allowed_addresses"
+        message, place=place, hint="if this is intended, ask the admin to add it to the setting allowed_addresses"
     )
 
 
@@ -94,7 +94,9 @@ def refuse_port(port: int | None, place: str) -> None:
     if port is None or port in WEB_PORTS or (port >= FIRST_FREE_PORT and port not in SERVICE_PORTS):
         return
     raise RefusedAddressError(
-        f"port {port} is not one of a web server", place=place, hint="use 80, 443 or one from 1024 on"
+        f"port {port} is used by services other than web servers",
+        place=place,
+        hint="use port 80, port 443, or a port from 1024 on that no other service uses",
     )
 
 

@@ -219,7 +219,7 @@ class Route(ABC):
         Raises DeliveryError if the recipient did not get the request or gave a wrong response. The owner reads the
         text of the error, so it must not quote the response, which may repeat the challenge.
         """
-        raise DeliveryError(f"the output {request.subscription.kind!r} cannot ask for a confirmation")
+        raise DeliveryError(f"the output {request.subscription.kind!r} cannot send confirmation requests")
 
     async def close(self) -> None:
         """Close connections."""

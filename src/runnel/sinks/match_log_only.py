@@ -23,7 +23,7 @@ class MatchLogOnly(LocalSink):
     def validate_target(self, target: str | None, folder: Path, allowed: Sequence[Path] = ()) -> str | None:
         """There is no target."""
         if target is not None:
-            raise InputError("this output takes no target", place=repr(target[:80]), hint="write only: output log")
+            raise InputError("this output has no target", place=repr(target[:80]), hint="write only: output log")
         return None
 
     def deliver(self, delivery: Delivery) -> str:

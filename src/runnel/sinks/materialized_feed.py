@@ -32,7 +32,7 @@ class MaterializedFeed(LocalSink):
         """Nobody subscribes this way: it would put items into others' feeds."""
         raise InputError(
             "this output is not for subscriptions",
-            hint="`register feed News apply 'sheet.xsl' as Shaped` makes a feed of what a stylesheet makes",
+            hint="to create a feed from a stylesheet's output, use `register feed News apply 'sheet.xsl' as Shaped`",
         )
 
     def host(self, target: str) -> str:
@@ -49,11 +49,13 @@ class MaterializedFeed(LocalSink):
         data = rss_document(delivery) if delivery.content is None else delivery.content.data
         bound = {entry_id(one.item): bound_attributes(one.bindings) for one in delivery.items if one.bindings.rows}
         try:
-            return delivery.accept(int(target), data, f"what {delivery.feed_name} gave ({delivery.key})", bound)
+            return delivery.accept(
+                int(target), data, f"stylesheet output for {delivery.feed_name} ({delivery.key})", bound
+            )
         except InputError as error:
             raise DeliveryError(
-                f"what the stylesheet made is not a feed: {error}",
-                hint="let it write RSS, Atom or JSON Feed",
+                f"the output of the stylesheet is not a feed: {error}",
+                hint="change the stylesheet to write RSS, Atom or JSON Feed",
                 permanent=True,
             ) from error
 

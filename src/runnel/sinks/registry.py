@@ -50,22 +50,23 @@ def _load(entry: EntryPoint) -> Sink:
     sink = cast("Sink", load_plugin(entry, Sink, "output"))
     if not hasattr(sink, "kind"):
         raise InputError(
-            f"the output {entry.name!r} has no kind", hint=f"set kind = {entry.name!r} in the class {entry.value}"
+            f"the class of the output {entry.name!r} does not set kind",
+            hint=f"set kind = {entry.name!r} in the class {entry.value}",
         )
     if sink.kind != entry.name:
         raise InputError(
-            f"the output {entry.name!r} calls itself {sink.kind!r}",
-            hint=f"use one name in {entry.value} and in its entry point",
+            f"the kind of the output {entry.name!r} is {sink.kind!r}, but must equal the name of its entry point",
+            hint=f"set kind = {entry.name!r} in {entry.value}, or rename the entry point",
         )
     if sink.sends_messages and not isinstance(sink, LocalSink | RemoteSink):
         raise InputError(
-            f"the output {entry.name!r} has no method that takes messages",
-            hint=f"make {entry.value} a LocalSink or a RemoteSink",
+            f"the output {entry.name!r} sends messages, but is not a LocalSink or RemoteSink",
+            hint=f"derive {entry.value} from LocalSink or RemoteSink",
         )
     if sink.is_for_owners and isinstance(sink, RemoteSink) and not isinstance(sink, ConfirmingSink):
         raise InputError(
-            f"the output {entry.name!r} sends messages of owners to recipients who never agreed",
-            hint=f"make {entry.value} a ConfirmingSink, or leave it to the admin (is_for_owners = False)",
+            f"the output {entry.name!r} is open to owners, but its recipients cannot confirm subscriptions",
+            hint=f"derive {entry.value} from ConfirmingSink, or set is_for_owners = False",
         )
     return sink
 

@@ -12,7 +12,7 @@ from typing import Any
 from runnel.model.bindings import Binding, Bindings
 from runnel.model.item import Value
 
-INCOMPLETE = "there may be more: the search was limited"
+INCOMPLETE = "there may be more bindings: the search was limited"
 """The note on a match if not all of its bindings were searched."""
 
 _LINES = 5

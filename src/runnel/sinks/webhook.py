@@ -40,7 +40,7 @@ _SHOWN = 1024
 _ANSWER = 4 << 10
 """The most bytes that are read of an answer; one to a challenge may not be longer."""
 _LONGEST_FEED = 80
-_HINT = "give the address of an endpoint, such as 'https://muse.example/hooks/runnel'"
+_HINT = "give the URL of an endpoint, such as 'https://muse.example/hooks/runnel'"
 
 
 class WebhookSink(ConfirmingSink):
@@ -53,7 +53,7 @@ class WebhookSink(ConfirmingSink):
     def validate_target(self, target: str | None, folder: Path, allowed: Sequence[Path] = ()) -> str | None:
         """The canonical address of the endpoint; whether it may be reached the door decides, at each attempt."""
         if target is None or not target.strip():
-            raise InputError("this output needs a target", hint=_HINT)
+            raise InputError("this output requires a target", hint=_HINT)
         return canonical_url(target.strip())
 
     def host(self, target: str) -> str:
@@ -92,7 +92,7 @@ class WebhookRoute(Route):
     async def deliver(self, delivery: Delivery) -> str:
         """Post a message; 2xx is taken, anything else is DeliveryFailed."""
         if delivery.content is None and not delivery.items:
-            return "nothing to send: the stylesheet left no entries"
+            return "nothing to send: the output of the stylesheet has no entries"
         body = webhook_body(delivery)
         headers = webhook_headers(delivery, body, self._clock())
         return self._judge(await self._post(delivery.subscription, body, headers))
@@ -105,8 +105,8 @@ class WebhookRoute(Route):
         self._judge(answer, is_quoted=False)
         if answered_challenge(answer.body) != request.challenge:
             raise DeliveryError(
-                f"the endpoint answered {_status(answer.status)} without the challenge",
-                hint='it has to answer with the JSON {"challenge": "…"}, which repeats data.challenge of the request',
+                f"the endpoint responded {_status(answer.status)} without the challenge",
+                hint='the response must be the JSON {"challenge": "…"} with data.challenge of the request',
             )
         return True
 
@@ -128,18 +128,18 @@ class WebhookRoute(Route):
     def _judge(self, answer: HttpResponse, *, is_quoted: bool = True) -> str:
         """What an answer means for the message. An answer to a challenge is not quoted, since it may repeat it."""
         if 200 <= answer.status < 300:
-            return f"the endpoint took it with {_status(answer.status)}"
+            return f"the endpoint accepted the message with {_status(answer.status)}"
         said = _said(answer.body) if is_quoted else ""
-        message = f"the endpoint answered {_status(answer.status)}" + (f": {said}" if said else "")
+        message = f"the endpoint responded {_status(answer.status)}" + (f": {said}" if said else "")
         match answer.status:
             case 410:
-                hint = "it wants nothing more; resume the subscription once it does"
+                hint = "the endpoint is gone; resume the subscription when it is back"
                 raise DeliveryError(message, hint=hint, permanent=True, gone=True)
             case 413:
-                hint = "messages are too large for it; shorten its period, or apply a stylesheet"
+                hint = "the message is too large; shorten the subscription's period, or apply a stylesheet"
                 raise DeliveryError(message, hint=hint)
             case status if 300 <= status < 400:
-                raise DeliveryError(message, hint="redirects are not followed; subscribe the final address")
+                raise DeliveryError(message, hint="redirects are not followed; subscribe with the final URL")
             case 429 | 503:
                 wait = retry_after(answer.headers.get("Retry-After"), self._clock())
                 raise DeliveryError(message, retry_after=wait)
@@ -192,7 +192,7 @@ def webhook_headers(delivery: Delivery | ConfirmationRequest, body: bytes, secon
     """
     if not delivery.signing_keys:
         raise DeliveryError(
-            "this subscription has no signing key that can be used",
+            "this subscription has no usable signing key",
             hint=f"rotate key of subscription {delivery.subscription.id};",
         )
     # The timestamp is that of the attempt: receivers refuse old ones, so that nobody can replay a message.
@@ -213,7 +213,7 @@ def _usable(subscription: Subscription) -> str:
     try:
         return canonical_url(target)
     except InputError as error:
-        raise DeliveryError(f"the target cannot be used: {error}", permanent=True) from error
+        raise DeliveryError(f"the target is not valid: {error}", permanent=True) from error
 
 
 def _is_literal(target: str) -> bool:

@@ -30,7 +30,7 @@ _damaged: dict[tuple[str, str], None] = {}
 
 _MOST_DAMAGED = 10_000
 
-HINT = "the runner replaces or quarantines the file and goes on; to recover its content, restore a backup"
+HINT = "the runner replaces or quarantines the file and continues; to recover its content, restore a backup"
 
 
 @dataclass(frozen=True, slots=True)

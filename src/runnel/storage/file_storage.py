@@ -142,7 +142,7 @@ class FileStorage:
             if error.errno in _FULL:
                 target.unlink(missing_ok=True)
                 raise StorageFullError(
-                    f"no room left in {self._folder}", hint="free some space; work goes on by itself"
+                    f"no disk space left in {self._folder}", hint="free disk space; processing resumes automatically"
                 ) from error
             raise
 
@@ -158,6 +158,6 @@ def open_storage(url: str) -> Storage:
     entry = find_entry("runnel.storages", scheme)
     if entry is None:
         known = ", ".join(plugin_names("runnel.storages"))
-        raise WorkspaceError(f"no storage is known for {scheme}: URLs", hint=f"known: {known}")
+        raise WorkspaceError(f"no storage plug-in supports {scheme}: URLs", hint=f"known: {known}")
     storage: Storage = entry.load()(url)
     return storage

@@ -36,11 +36,13 @@ class KeyFile:
             except FileNotFoundError as error:
                 raise WorkspaceError(
                     f"the key of the workspace, {path}, is missing",
-                    hint="put your copy of it there; if there is none, `runnel adopt --new-key` makes a new key, and"
-                    " secrets that were sealed with the lost one have to be replaced",
+                    hint="put your copy of it there; without a copy, `runnel adopt --new-key` creates a new key, and"
+                    " secrets that were encrypted with the lost key must be replaced",
                 ) from error
             except PermissionError as error:
-                raise WorkspaceError(f"{path} cannot be read: {error.strerror}", hint="run as its owner") from error
+                raise WorkspaceError(
+                    f"{path} cannot be read: {error.strerror}", hint="run the command as the user who owns the file"
+                ) from error
         return self._known
 
     def read_or_make(self) -> WorkspaceKey:
@@ -71,4 +73,6 @@ def _parse(data: bytes, path: Path) -> WorkspaceKey:
             raise ValueError("it was written by a newer Runnel")
         return WorkspaceKey(bytes.fromhex(value["key"]))
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise CorruptDataError(f"{path} is not a key of a workspace: {error}", hint="use a copy of it") from error
+        raise CorruptDataError(
+            f"{path} is not the key file of a workspace: {error}", hint="use another copy of the key file"
+        ) from error

@@ -67,7 +67,7 @@ def _merge(catalog: Catalog, storage: Storage, run: MergeRun[ItemSegment], epoch
             or not storage.local(file.path).exists()
         ):
             raise RunnelError(
-                f"items {first}-{last} were archived by somebody else", hint="the next turn tries again"
+                f"another process has archived items {first}-{last}", hint="the runner repeats this step later"
             )
         manifest.add_segment(
             connection,
@@ -96,8 +96,8 @@ def _checked(batches: Iterator[Any], first: int, last: int) -> Iterator[Any]:
     for batch in batches:
         sequences = batch.column("sequence")
         if batch.num_rows and (sequences[0].as_py(), sequences[-1].as_py() - batch.num_rows + 1) != (expected,) * 2:
-            raise CorruptDataError(f"the items from {expected} on are not where the manifest says")
+            raise CorruptDataError(f"the items from {expected} on are missing from the files that the manifest lists")
         expected += batch.num_rows
         yield batch
     if expected != last + 1:
-        raise CorruptDataError(f"items {expected}-{last} are not where the manifest says")
+        raise CorruptDataError(f"items {expected}-{last} are missing from the files that the manifest lists")

@@ -38,7 +38,7 @@ def log_again(catalog: Catalog, storage: Storage, *, epoch: int, limit: int = _M
         with catalog.write() as connection:
             undecided.forget_undecided(connection, [one.id for one in gone])
             for one in gone:
-                told = f"{one.reason}; the item was not kept long enough to be tried again"
+                told = f"{one.reason}; the item was deleted before the retry"
                 add_quarantined(connection, Quarantined(OPERATOR, f"item {one.sequence}", told, query=one.queries[0]))
     waiting = sorted((one for one in due if one.sequence > kept_after), key=lambda one: (one.sequence, one.id))
     if not waiting:

@@ -69,8 +69,8 @@ def _merge(catalog: Catalog, storage: Storage, run: MergeRun[KeptPart], epoch: i
         there = all(storage.local(one).exists() for one in (part.path, by_query) if one)
         if not there or not match_segments.replace_parts(connection, run.pieces, part, run.level, by_query):
             raise RunnelError(
-                f"matches {part.first_sequence}-{part.last_sequence} were merged by somebody else",
-                hint="the next turn tries again",
+                f"another process has merged the matches of items {part.first_sequence}-{part.last_sequence}",
+                hint="the runner repeats this step later",
             )
 
 

@@ -182,7 +182,7 @@ class MatchLog:
         try:
             return None if part.by_query is None else QueryIndex(self._storage, part.by_query)
         except CorruptDataError as error:
-            logger.warning("an index of matches is not used: %s", error)
+            logger.warning("reading matches without their index: %s", error)
             return None
 
     def _scan(self, part: KeptPart, wanted: Ids, after: int, upto: int) -> dict[int, Ids]:

@@ -146,7 +146,7 @@ def _checked_highest(rows: SteppedRows) -> int:
     )
     highest = int(_highest(*_arrays(rows)[1:])) if fits else _DAMAGED
     if highest == _DAMAGED:
-        raise CorruptDataError("a file of matches is damaged: its steps do not fit together")
+        raise CorruptDataError("a file of matches is damaged: its sequences are not consistent")
     return highest
 
 

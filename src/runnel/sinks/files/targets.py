@@ -29,7 +29,7 @@ _MOST_OPEN_FOLDER, _MOST_OPEN_FILE = 0o755, 0o644
 _LONGEST_NAME = 200
 _DRAFT = re.compile(r"\..*\.draft", re.IGNORECASE | re.DOTALL)
 _PATIENCE = 10.0
-_HINT = "give a path below the root's out folder, such as 'news/rock.xml'"
+_HINT = "give a path in the workspace's out folder, such as 'news/rock.xml'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,20 +58,24 @@ def check_target(target: str | None, out: Path, allowed: Sequence[Path] = ()) ->
     'news/rock.xml'
     """
     if target is None or not target.strip():
-        raise InputError("this output needs a target", hint=_HINT)
+        raise InputError("this output requires a target", hint=_HINT)
     place = repr(target[:80])
     if any(ord(character) < 0x20 or 0xD800 <= ord(character) < 0xE000 for character in target):
-        raise InputError("the target has characters that no file name may have", place=place, hint=_HINT)
+        raise InputError("the target contains characters that are not allowed in file names", place=place, hint=_HINT)
     path = PurePosixPath(target)
     if ".." in path.parts or target.endswith(("/", "/.")) or path.name in ("", "."):
-        raise InputError("the target must name a file, without '..'", place=place, hint=_HINT)
+        raise InputError("the target must be the path of a file, without '..'", place=place, hint=_HINT)
     if "://" in target or target.startswith("~"):
         raise InputError("the target must be a plain path", place=place, hint=_HINT)
     if any(len(part.encode()) > _LONGEST_NAME for part in path.parts):
-        raise InputError("a name in the target is too long", place=place, hint=f"at most {_LONGEST_NAME} bytes")
+        raise InputError(
+            f"a name in the target is longer than {_LONGEST_NAME} bytes",
+            place=place,
+            hint="choose a shorter name",
+        )
     if any(_DRAFT.fullmatch(part) for part in path.parts):
         raise InputError(
-            "the target has the name of a draft, under which another output is written before it is complete",
+            "the target's name is reserved for drafts, the temporary files of outputs",
             place=place,
             hint="choose a name that does not begin with '.' and end with '.draft'",
         )
@@ -87,7 +91,7 @@ def _split(path: PurePosixPath, out: Path, allowed: Sequence[Path], place: str) 
     for folder in (form for given in allowed for form in (given, given.resolve())):
         if path.is_relative_to(folder) and path != PurePosixPath(folder):
             return folder, path.relative_to(folder)
-    raise InputError("this absolute path lies in no folder that outputs may write to", place=place, hint=_HINT)
+    raise InputError("outputs may not write to this absolute path", place=place, hint=_HINT)
 
 
 def _refuse_links(base: Path, inner: PurePosixPath, place: str) -> None:
@@ -98,7 +102,7 @@ def _refuse_links(base: Path, inner: PurePosixPath, place: str) -> None:
             if reached.is_symlink():
                 raise InputError(f"{reached} is a symbolic link, which is not followed", place=place, hint=_HINT)
         except OSError as error:
-            raise InputError(f"the target cannot be used: {error.strerror}", place=place, hint=_HINT) from error
+            raise InputError(f"the target is not valid: {error.strerror}", place=place, hint=_HINT) from error
     if reached.exists() and not reached.is_file():
         raise InputError("the target exists and is not a file", place=place, hint="choose another name")
 
@@ -113,7 +117,7 @@ def open_target(target: str | None, out: Path, allowed: Sequence[Path] = ()) -> 
         path = PurePosixPath(check_target(target, out, allowed))
         base, inner = _split(path, out, allowed, repr(target))
     except InputError as error:
-        raise DeliveryError(f"the target cannot be used: {error.message}", hint=error.hint) from error
+        raise DeliveryError(f"the target is not valid: {error.message}", hint=error.hint) from error
     with _explained(base / inner):
         make_private_folder(base)
         mode = stat.S_IMODE(base.stat().st_mode)
@@ -169,7 +173,7 @@ def _explained(path: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno in _FULL:
             raise StorageFullError(
-                f"no room left for {path}", hint="free some space; work goes on by itself"
+                f"no disk space left for {path}", hint="free disk space; processing resumes automatically"
             ) from error
         hint = "check the folder and its permissions"
         if error.errno in (errno.ELOOP, errno.ENOTDIR):

@@ -75,7 +75,10 @@ def rename_aside(file: TargetFile) -> str:
         os.unlink(file.name, dir_fd=file.folder)
         os.fsync(file.folder)
         return name
-    raise DeliveryError(f"too many foreign files beside {file.path}", hint="remove some of them")
+    raise DeliveryError(
+        f"too many files that Runnel did not write, next to {file.path}",
+        hint=f"delete or move the files {file.name}.foreign-…",
+    )
 
 
 def write_all(handle: int, data: bytes) -> None:

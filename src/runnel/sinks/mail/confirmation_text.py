@@ -19,18 +19,18 @@ def confirmation_text(request: ConfirmationRequest) -> str:
     owner, feed = plain_name(request.owner_name), plain_name(request.feed_name)
     until = f"{request.expires.day} {request.expires:%B} {request.expires.year}"
     asks = (
-        f'{owner}, who uses this installation of Runnel, wants to send messages about "{feed}" to this address. '
+        f'{owner}, a user of this Runnel server, wants to send messages about "{feed}" to this address. '
         "Nothing is sent unless you agree."
     )
     if request.link is None:
-        agree = ["To agree, give this code to the person who asked you:", f"    {request.challenge}"]
+        agree = ["To agree, give this code to the person who sent the request:", f"    {request.challenge}"]
     else:
         agree = ["To agree, open this page and press the button:", request.link]
     ignore = f"If you do not know what this is about, ignore this mail. The request ends on {until}."
     refuse = (
         []
         if request.refuse is None
-        else ["To stop all mail from this installation, including requests like this one, open:", request.refuse]
+        else ["To stop all mail from this server, including requests like this one, open:", request.refuse]
     )
     parts = [_wrapped(asks), *agree, _wrapped(ignore), *refuse]
     return "\n\n".join(parts) + "\n"

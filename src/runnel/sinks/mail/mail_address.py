@@ -13,7 +13,7 @@ from email.headerregistry import Address
 from runnel.errors import InputError
 
 _HINT = "give one address, such as 'me@mail.example'"
-_PROGRAMS = "mail programs may take such a name for an option or a command; use another address"
+_PROGRAMS = "mail programs may treat such a name as an option or a command; use another address"
 _LONGEST = 254
 _LONGEST_NAME = 64
 # Without % and !, by which old servers were told to send a mail on to somewhere else.
@@ -31,10 +31,10 @@ def check_address(text: str | None) -> str:
     'Me.Too+runnel@mail.example'
     """
     if text is None or not text.strip():
-        raise InputError("this output needs a target", hint=_HINT)
+        raise InputError("this output requires a target", hint=_HINT)
     name, domain = _parts(text.strip(" "))
     if "." not in domain:
-        raise InputError("the address has no full domain", place=repr(text[:80]), hint=_HINT)
+        raise InputError("the domain of the address must have at least two parts", place=repr(text[:80]), hint=_HINT)
     return f"{name}@{domain}"
 
 
@@ -83,17 +83,19 @@ def _parts(text: str) -> tuple[str, str]:
     if len(text) > _LONGEST:
         raise InputError(f"the address is longer than {_LONGEST} characters", place=place, hint=_HINT)
     if re.search(r"[,;]", text):
-        raise InputError("only one address is possible", place=place, hint="make a subscription for each address")
+        raise InputError(
+            "the target must be a single address", place=place, hint="create a subscription for each address"
+        )
     if not text.isprintable() or " " in text:
-        raise InputError("the address has spaces or characters that cannot be seen", place=place, hint=_HINT)
+        raise InputError("the address contains spaces or invisible characters", place=place, hint=_HINT)
     name, at, domain = text.rpartition("@")
     if not at or not name or not domain:
         raise InputError("the address must have the form name@domain", place=place, hint=_HINT)
     if not name.isascii():
-        hint = "few mail servers take such names; use an address whose part before the @ is plain ASCII"
-        raise InputError("the name before the @ has characters beyond ASCII", place=place, hint=hint)
+        hint = "few mail servers accept such names; use an address with an ASCII name before the @"
+        raise InputError("the name before the @ contains non-ASCII characters", place=place, hint=hint)
     if len(name) > _LONGEST_NAME or _NAME.fullmatch(name) is None:
-        raise InputError("the name before the @ has characters that are not usual there", place=place, hint=_HINT)
+        raise InputError("the name before the @ contains characters that are not allowed", place=place, hint=_HINT)
     if name.startswith(("-", "|")):
         raise InputError("the name before the @ must not begin with - or |", place=place, hint=_PROGRAMS)
     canonical = _domain(domain, place)
@@ -114,9 +116,9 @@ def _domain(text: str, place: str) -> str:
             encoded, readable = b"", False
         if not readable:
             hint = "write it in its ASCII form, which begins with xn--"
-            raise InputError("the domain cannot be written in ASCII without doubt", place=place, hint=hint)
+            raise InputError("the domain has no unique ASCII form", place=place, hint=hint)
         domain = encoded.decode("ascii")
     labels = domain.split(".")
     if len(domain) > 253 or not all(_LABEL.fullmatch(label) for label in labels) or labels[-1].isdigit():
-        raise InputError("the part after the @ is not the name of a domain", place=place, hint=_HINT)
+        raise InputError("the part after the @ is not a domain name", place=place, hint=_HINT)
     return domain

@@ -90,9 +90,9 @@ class MailRoute(Route):
     async def deliver(self, delivery: Delivery) -> str:
         """Send a mail."""
         if delivery.content is None and not delivery.items:
-            return "nothing to send: the stylesheet left no entries"
+            return "nothing to send: the output of the stylesheet has no entries"
         if delivery.content is not None and not delivery.content.data.strip():
-            return "nothing to send: the stylesheet left nothing"
+            return "nothing to send: the output of the stylesheet is empty"
         sender = self._sender()
         recipient = _recipient(delivery.subscription)
         # Rendering a large digest takes long enough to hold up others.
@@ -119,13 +119,17 @@ class MailRoute(Route):
     def _sender(self) -> Address:
         """The sender; without one, or without a server, mail waits until the operator has set them."""
         if not self._settings.smtp_host:
-            raise DeliveryError("no mail server is set", hint="the admin sets smtp_host and the other smtp settings")
+            raise DeliveryError(
+                "no mail server is configured", hint="ask the admin to set smtp_host and the other smtp settings"
+            )
         if not self._settings.mail_from:
-            raise DeliveryError("mail has no sender", hint="the admin sets mail_from to 'Runnel <name@host>'")
+            raise DeliveryError(
+                "no sender of mail is configured", hint="ask the admin to set mail_from, such as 'Runnel <name@host>'"
+            )
         try:
             return sender_of(self._settings.mail_from)
         except InputError as error:
-            raise DeliveryError(f"the setting mail_from cannot be used: {error.message}", hint=error.hint) from error
+            raise DeliveryError(f"the setting mail_from is not valid: {error.message}", hint=error.hint) from error
 
 
 def _failure(error: Exception, recipient: str, size: int, *, is_quoted: bool) -> DeliveryError:
@@ -146,7 +150,7 @@ def _failure(error: Exception, recipient: str, size: int, *, is_quoted: bool) ->
         case SMTPAuthenticationError():
             return _misconfigured("the mail server refused the login", _said(error), "smtp_user and smtp_password")
         case SMTPResponseException():
-            return DeliveryError(f"the mail server put the mail off: {said}")
+            return DeliveryError(f"the mail server rejected the mail temporarily: {said}")
         case LostInDataError():
             return DeliveryError("the connection to the mail server was lost while the mail was sent")
         case _:
@@ -159,7 +163,9 @@ def _misconfigured(message: str, answer: str, settings: str) -> DeliveryError:
     application log and not into the ledger, where owners read why their mails failed.
     """
     logger.warning("%s: %s; check %s", message, answer, settings)
-    return DeliveryError(message, hint=f"the admin checks {settings}; the application log has the server's answer")
+    return DeliveryError(
+        message, hint=f"ask the admin to check {settings}; the server's response is in the application log"
+    )
 
 
 def _recipient(subscription: Subscription) -> str:
@@ -167,13 +173,13 @@ def _recipient(subscription: Subscription) -> str:
     try:
         return check_address(subscription.target)
     except InputError as error:
-        raise DeliveryError(f"the target cannot be used: {error}", permanent=True) from error
+        raise DeliveryError(f"the target is not valid: {error}", permanent=True) from error
 
 
 def _too_large(size: int, said: str) -> DeliveryError:
-    hint = "shorten the subscription's period, or apply a stylesheet that says less"
+    hint = "shorten the subscription's period, or apply a stylesheet with a shorter output"
     return DeliveryError(
-        f"the mail has {size:,} bytes, too many for the mail server: {said}", hint=hint, permanent=True
+        f"the mail of {size:,} bytes is too large for the mail server: {said}", hint=hint, permanent=True
     )
 
 
@@ -185,4 +191,4 @@ def _said(error: Exception, *, is_quoted: bool = True) -> str:
 
 
 def _outcome(sent: Sent, size: int) -> str:
-    return f"the mail server took {size:,} bytes: {one_line(sent.said, _SHOWN)}"
+    return f"the mail server accepted {size:,} bytes: {one_line(sent.said, _SHOWN)}"

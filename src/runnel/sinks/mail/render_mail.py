@@ -113,9 +113,9 @@ def _of_content(delivery: Delivery, content: Content) -> Rendered:
             try:
                 cleaned = safe_html(text)
             except HtmlTooLargeError as error:
-                hint = "let the stylesheet write less, or shorten the subscription's period"
+                hint = "shorten the output of the stylesheet or the subscription's period"
                 raise DeliveryError(
-                    f"what the stylesheet made cannot be mailed: {error}", hint=hint, permanent=True
+                    f"the output of the stylesheet cannot be mailed: {error}", hint=hint, permanent=True
                 ) from error
             body = f'<div class="said">{cleaned}</div>'
             return Rendered(

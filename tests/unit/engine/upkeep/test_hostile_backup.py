@@ -180,14 +180,14 @@ _ENTRY = {"size": 0, "sha256": "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934c
 )
 def test_names_outside_the_data_folders_are_refused(backup: Path, tmp_path: Path, name: str) -> None:
     _edit(backup, lambda value: value["files"].update({name: _ENTRY}))
-    with pytest.raises(CorruptDataError, match="is no name of a file"):
+    with pytest.raises(CorruptDataError, match="is not a valid file name"):
         restore(backup, tmp_path / "again")
 
 
 @pytest.mark.parametrize("name", ["folder/x", "folder/private/x", "runnel.toml", "operators", "folder/../x"])
 def test_names_outside_the_snapshot_are_refused(backup: Path, tmp_path: Path, name: str) -> None:
     _edit(backup, lambda value: value["snapshot_files"].update({name: _ENTRY}))
-    with pytest.raises(CorruptDataError, match="is no name of a file"):
+    with pytest.raises(CorruptDataError, match="is not a valid file name"):
         restore(backup, tmp_path / "again")
 
 

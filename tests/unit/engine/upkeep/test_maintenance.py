@@ -357,7 +357,7 @@ def test_the_oldest_bytes_put_aside_go_first_and_a_note_stays(life: LongLife) ->
         assert quarantine.quarantined_count(connection) == 8
         assert quarantine.quarantined_bytes(connection) == 200
     assert [one.path for one in things] == ["quarantine/3"] * 2 + ["quarantine/2"] * 2 + [None] * 4
-    assert things[-1].reason == "broken; its bytes are no longer kept"
+    assert things[-1].reason == "broken; its content was deleted"
     life.advance(days=40)
     run_maintenance(_keeping(life, keep_items_days=30), life.epoch, chores=True)
     with root.catalog.read() as connection:
