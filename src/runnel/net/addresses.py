@@ -1,7 +1,7 @@
-"""Which addresses may be reached: the rules, and the list of exceptions that the settings name.
+"""The addresses to which Runnel may connect: deny rules, and the exceptions in the settings.
 
-In: addresses as they stand in a URL or as a socket is about to connect to them. Out: nothing, or the reason why not.
-Python's own `is_global` is no help: it lets 64:ff9b::, 2002::, fec0:: and 224.0.0.1 pass.
+In: addresses from a URL or of a socket that is about to connect. Out: None, or the reason for the refusal. Python's
+`is_global` is not sufficient: it is true for 64:ff9b::, 2002::, fec0:: and 224.0.0.1.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from runnel.errors import InputError
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
-# The IANA registries of special-purpose addresses, and what else must not be reached on behalf of others.
+# The IANA registries of special-purpose addresses, and other addresses to which owners must have no access.
 _DENIED: tuple[tuple[Network, str], ...] = tuple(
     (ip_network(network), reason)
     for network, reason in (
@@ -57,14 +57,14 @@ _DENIED: tuple[tuple[Network, str], ...] = tuple(
         ("ff00::/8", "is for multicast"),
     )
 )
-_IN_USE = IPv6Network("2000::/3")
-"""The only part of IPv6 from which public addresses are given out."""
+_GLOBAL_UNICAST = IPv6Network("2000::/3")
+"""The only IPv6 range from which public addresses are assigned."""
 
 _NUMBER = re.compile(r"(?:0[xX][0-9a-fA-F]*|[0-9]+)\Z")
 
 
 def refusal(address: Address) -> str | None:
-    """Why an address must not be reached, as the end of a sentence; None for a public one.
+    """Return why Runnel must not connect to an address, as the end of a sentence, or None for a public address.
 
     >>> refusal(ip_address("10.1.2.3"))
     'is private'
@@ -74,15 +74,15 @@ def refusal(address: Address) -> str | None:
     for network, reason in _DENIED:
         if address in network:
             return reason
-    if isinstance(address, IPv6Address) and (address not in _IN_USE or address.scope_id):
+    if isinstance(address, IPv6Address) and (address not in _GLOBAL_UNICAST or address.scope_id):
         return "is not a public address"
     return None
 
 
 def literal_address(host: str) -> Address | None:
-    """The address that a host is, in whatever spelling; None for a name.
+    """Return the IP address that a host denotes in any spelling, or None for a host name.
 
-    A last part that is a number makes a host an address (as browsers do it), so a name can never pass for one.
+    A host whose last part is a number is an address, as in browsers, so a host name cannot be mistaken for one.
 
     >>> literal_address("0x7f.1"), literal_address("2130706433"), literal_address("muse.example")
     (IPv4Address('127.0.0.1'), IPv4Address('127.0.0.1'), None)
@@ -101,14 +101,14 @@ def literal_address(host: str) -> Address | None:
 
 @dataclass(frozen=True, slots=True)
 class AllowedAddresses:
-    """What may be reached although it is private: networks for everybody, names for their own hosts only."""
+    """Exceptions to the deny rules: networks for all hosts, and host names for the addresses of these hosts."""
 
     networks: tuple[Network, ...] = ()
     hosts: frozenset[str] = frozenset()
 
     @staticmethod
     def of(entries: Iterable[str]) -> AllowedAddresses:
-        """The list as the settings spell it.
+        """Parse the entries of the setting `allowed_addresses`.
 
         >>> AllowedAddresses.of(["10.1.0.0/16", "Intranet.example"]).hosts
         frozenset({'intranet.example'})
@@ -123,7 +123,7 @@ class AllowedAddresses:
         return AllowedAddresses(tuple(networks), frozenset(hosts))
 
     def refusal(self, address: Address, host: str) -> str | None:
-        """Why an address must not be reached for a host, with the exceptions; None where it may."""
+        """Return why Runnel must not connect to an address of a host, or None if it may."""
         if host in self.hosts or any(address in network for network in self.networks):
             return None
         return refusal(address)

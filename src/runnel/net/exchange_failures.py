@@ -1,6 +1,7 @@
-"""Why an exchange failed, in words for the person who named the address.
+"""Translate failures of HTTP requests into messages for users.
 
-In: whatever aiohttp, the system or the clock raised. Out: Unreachable with a reason and, where there is one, a hint.
+In: an exception of aiohttp or the operating system. Out: an UnreachableError with a reason and, for some failures, a
+hint.
 """
 
 from __future__ import annotations
@@ -25,20 +26,20 @@ from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
 from runnel.errors import UnreachableError
 
 FAILURES = (ClientError, HttpProcessingError, OSError, TimeoutError, ValueError)
-"""What an exchange may raise that is the other side's doing, or the network's."""
+"""Exceptions of a request that the server or the network causes."""
 
 
 def explain_failure(error: Exception, place: str, connect: float, idle: float, total: float) -> UnreachableError:
-    """The error for a person. `connect`, `idle` and `total` are the limits in seconds that a failure may have met.
+    """Return the error to report to the user. `connect`, `idle` and `total` are the time limits in seconds.
 
     >>> str(explain_failure(TimeoutError(), "http://muse.example/rss", 10, 15, 30))
     'http://muse.example/rss: the request took more than 30 seconds'
     """
-    message, hint = _words(error, connect, idle, total)
+    message, hint = _message_and_hint(error, connect, idle, total)
     return UnreachableError(message, place=place, hint=hint)
 
 
-def _words(error: Exception, connect: float, idle: float, total: float) -> tuple[str, str | None]:
+def _message_and_hint(error: Exception, connect: float, idle: float, total: float) -> tuple[str, str | None]:
     match error:
         case ClientConnectorDNSError() if error.os_error.errno == socket.EAI_AGAIN:
             return "the DNS lookup of the host failed temporarily", None
@@ -63,19 +64,19 @@ def _words(error: Exception, connect: float, idle: float, total: float) -> tuple
         case ClientPayloadError():
             return "the response was cut off", None
         case LineTooLong() | ClientResponseError() | HttpProcessingError():
-            return _not_http(error)
+            return _protocol_failure(error)
         case ClientOSError() | OSError():
-            return f"the connection failed: {_system_words(error)}", None
+            return f"the connection failed: {_system_reason(error)}", None
         case _:
             return "the request or its response is not valid HTTP", None
 
 
-def _not_http(error: Exception) -> tuple[str, str | None]:
-    said = str(getattr(error, "message", ""))
-    if "Too many" in said or "more than" in said or "too long" in said.lower():
+def _protocol_failure(error: Exception) -> tuple[str, str | None]:
+    text = str(getattr(error, "message", ""))
+    if "Too many" in text or "more than" in text or "too long" in text.lower():
         return "the headers of the response are too large", None
     return "the response is not valid HTTP", None
 
 
-def _system_words(error: OSError) -> str:
+def _system_reason(error: OSError) -> str:
     return os.strerror(error.errno).lower() if error.errno and error.errno > 0 else "the network failed"

@@ -1,6 +1,6 @@
-"""URLs in one form: what is asked for, compared, stored and shown to people.
+"""Canonical URLs, for requests, comparison, storage and display.
 
-In: a URL that somebody wrote or a server sent. Out: its canonical form, or InputError. Nothing is looked up here.
+In: a URL from a user or a server. Out: its canonical form, or InputError. Nothing is looked up in DNS.
 """
 
 from __future__ import annotations
@@ -14,24 +14,27 @@ from runnel.errors import InputError, RefusedAddressError
 from runnel.net.addresses import AllowedAddresses, literal_address
 
 MAX_URL = 2048
-"""Longest URL that is taken, in characters; servers refuse longer ones themselves."""
+"""Maximum length of a URL in characters. Servers refuse longer ones."""
 
 FIRST_FREE_PORT = 1024
 WEB_PORTS = frozenset({80, 443})
-"""Below FIRST_FREE_PORT only these may be reached: the rest belongs to services that misunderstand HTTP."""
+"""The only allowed ports below FIRST_FREE_PORT. Other services there may misinterpret HTTP."""
 
 SERVICE_PORTS = frozenset(
     {1433, 1521, 2049, 2375, 2376, 2379, 2380, 3128, 3306, 3389, 3659, 4045, 5060, 5061, 5432, 5672, 5900, 5984, 6000}
     | {6379, 6443, 6566, 6665, 6666, 6667, 6668, 6669, 6697, 9042, 9092, 9200, 9300, 10080, 10250, 11211, 27017}
 )
-"""Ports of databases, caches, queues, chat and the like: an HTTP request there is an attack or a mistake."""
+"""Ports of databases, caches, queues, chat and similar services. An HTTP request to them is an attack or a mistake.
+"""
 
 _FORBIDDEN = re.compile(r"[\x00-\x20\x7f-\x9f\\\u2028\u2029\ud800-\udfff]")
 _HOST = re.compile(r"(?=.{1,253}\Z)[a-z0-9_](?:[a-z0-9_-]{0,62})(?:\.[a-z0-9_][a-z0-9_-]{0,62})*\Z")
 
 
 def canonical_url(url: str) -> str:
-    """A URL's one form: lower-case scheme and host, no default port, no fragment, addresses in plain spelling.
+    """Return the canonical form of a URL.
+
+    It has a lower-case scheme and host, no default port, no fragment, and IP addresses in standard notation.
 
     >>> canonical_url("HTTP://Muse.Example:80/rss#top"), canonical_url("http://0x9.9.2313")
     ('http://muse.example/rss', 'http://9.9.9.9/')
@@ -65,7 +68,7 @@ def canonical_url(url: str) -> str:
 
 
 def check_url(url: str, exceptions: AllowedAddresses) -> str:
-    """The canonical URL, or RefusedAddress where its host is an address that must not be reached.
+    """Return the canonical URL. Raise RefusedAddressError if its host is an address that is not allowed.
 
     >>> check_url("https://muse.example/rss", AllowedAddresses())
     'https://muse.example/rss'
@@ -80,14 +83,14 @@ def check_url(url: str, exceptions: AllowedAddresses) -> str:
 
 
 def refused(message: str, place: str) -> RefusedAddressError:
-    """The error for an address that must not be reached."""
+    """Return the error for an address that is not allowed."""
     return RefusedAddressError(
         message, place=place, hint="if this is intended, ask the admin to add it to the setting allowed_addresses"
     )
 
 
 def refuse_port(port: int | None, place: str) -> None:
-    """Refuse ports on which something else than a web server listens.
+    """Refuse the ports of services other than web servers.
 
     >>> refuse_port(8080, "http://muse.example:8080/")
     """
@@ -101,7 +104,7 @@ def refuse_port(port: int | None, place: str) -> None:
 
 
 def shown_url(url: str) -> str:
-    """A URL as errors and logs may show it: without what often is a secret, and never long.
+    """Shorten a URL for errors and logs, and remove parts that are often secret.
 
     >>> shown_url("https://me:secret@muse.example/rss?token=secret#top")
     'https://muse.example/rss?…'
@@ -113,7 +116,7 @@ def shown_url(url: str) -> str:
 
 
 def same_origin(one: str, other: str) -> bool:
-    """Whether two canonical URLs have scheme, host and port in common.
+    """Return whether two canonical URLs have the same scheme, host and port.
 
     >>> same_origin("https://muse.example/a", "https://muse.example/b"), same_origin("http://a/", "https://a/")
     (True, False)
@@ -122,7 +125,7 @@ def same_origin(one: str, other: str) -> bool:
 
 
 def host_of(url: str) -> str:
-    """The host of a canonical URL, as limits and exceptions name it.
+    """Return the host of a canonical URL, without port and brackets.
 
     >>> host_of("https://muse.example:8443/rss"), host_of("http://[2620:fe::fe]/")
     ('muse.example', '2620:fe::fe')
