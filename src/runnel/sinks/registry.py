@@ -1,4 +1,4 @@
-"""Sinks by name: the entry points of the group `runnel.sinks`, built-in and plug-in alike."""
+"""Sinks by name: the entry points of the group `runnel.sinks`, for built-in sinks and plug-ins."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OPENED: dict[str, Sink] = {}
 
 
 def open_sink(kind: str) -> Sink:
-    """The sink of a name such as `rss`; an unknown one is refused, with the name that was probably meant."""
+    """Return the sink of a name such as `rss`. Raise InputError for an unknown name and suggest a similar one."""
     if kind not in OPENED:
         entry = find_entry(GROUP, kind)
         if entry is None:
@@ -28,7 +28,7 @@ def open_sink(kind: str) -> Sink:
 
 
 def find_sink(kind: str) -> Sink | None:
-    """The sink of a name; None if it is not installed, or no longer."""
+    """Return the sink of a name, or None if it is not installed."""
     try:
         return open_sink(kind)
     except InputError:
@@ -36,13 +36,13 @@ def find_sink(kind: str) -> Sink | None:
 
 
 def installed_sinks() -> list[Sink]:
-    """All sinks that can be loaded, by name."""
+    """Return all sinks that can be loaded, by name."""
     return [sink for kind in plugin_names(GROUP) if (sink := find_sink(kind)) is not None]
 
 
 @cache
 def silent_kinds() -> frozenset[str]:
-    """The kinds of the sinks that send no messages."""
+    """Return the kinds of the sinks that send no messages."""
     return frozenset(sink.kind for sink in installed_sinks() if not sink.sends_messages)
 
 

@@ -1,10 +1,11 @@
-"""Targets: where a file sink may write, and nowhere else.
+"""Targets of file sinks, and the folders to which they may write.
 
-In: the target of a subscription. Out: its canonical form when subscribing; when delivering, an open folder. Relative
-targets lie below the root's `out` folder, absolute ones below an allowed folder. No symbolic link below those is ever
-followed: one may appear after the target was checked, so the way is walked folder by folder, by handle.
+In: the target of a subscription. Out: its canonical form when subscribing, and an open folder when delivering.
+Relative targets are below the workspace's `out` folder, absolute targets below an allowed folder. Symbolic links
+below these folders are never followed. A link may appear after the check, so delivery opens one folder after the
+other by handle.
 
-Other users can read what is written if they can read the `out` folder or the allowed folder that it is written to.
+Other users can read the files if they can read the `out` folder or the allowed folder that contains them.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _HINT = "give a path in the workspace's out folder, such as 'news/rock.xml'"
 
 @dataclass(frozen=True, slots=True)
 class TargetFile:
-    """A file to write: the handle of its folder, its name there, its path for messages, and its mode when made."""
+    """A file to write: the handle of its folder, its name, its path for messages, and the mode of a new file."""
 
     folder: int
     name: str
@@ -43,7 +44,7 @@ class TargetFile:
 
 
 def draft_name(name: str) -> str:
-    """The name under which a file is written before it takes the place of the old one; no target can have it.
+    """Return the name under which a file is written before it replaces the old one. No target can have this name.
 
     >>> draft_name("rock.xml")
     '.rock.xml.draft'
@@ -52,7 +53,7 @@ def draft_name(name: str) -> str:
 
 
 def check_target(target: str | None, out: Path, allowed: Sequence[Path] = ()) -> str:
-    """The canonical form of a target, or InputError.
+    """Return the canonical form of a target, or raise InputError.
 
     >>> check_target("news//rock.xml", Path("/srv/runnel/out"))
     'news/rock.xml'
@@ -85,7 +86,7 @@ def check_target(target: str | None, out: Path, allowed: Sequence[Path] = ()) ->
 
 
 def _split(path: PurePosixPath, out: Path, allowed: Sequence[Path], place: str) -> tuple[Path, PurePosixPath]:
-    """The folder that a target must stay in, and the way from there."""
+    """Return the folder that a target must stay in, and the path of the target inside it."""
     if not path.is_absolute():
         return out, path
     for folder in (form for given in allowed for form in (given, given.resolve())):
@@ -109,9 +110,9 @@ def _refuse_links(base: Path, inner: PurePosixPath, place: str) -> None:
 
 @contextmanager
 def open_target(target: str | None, out: Path, allowed: Sequence[Path] = ()) -> Iterator[TargetFile]:
-    """The folder of a target, made if need be, locked against other writers while in use.
+    """Open the folder of a target, create it if necessary, and lock it against other writers.
 
-    What goes wrong inside becomes StorageFull or DeliveryFailed.
+    Errors of the operating system inside the block become StorageFullError or DeliveryError.
     """
     try:
         path = PurePosixPath(check_target(target, out, allowed))
@@ -130,7 +131,7 @@ def open_target(target: str | None, out: Path, allowed: Sequence[Path] = ()) -> 
 
 
 def _walk(base: Path, parts: Sequence[str], mode: int) -> int:
-    """The handle of a folder below a base; folders that are missing are made, with this mode."""
+    """Return the handle of a folder below a base. Missing folders are created with this mode."""
     handle = os.open(base, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     for part in parts:
         outer = handle
@@ -167,7 +168,7 @@ def _lock(folder: int) -> None:
 
 @contextmanager
 def _explained(path: Path) -> Iterator[None]:
-    """What the system refuses, as an error of ours."""
+    """Convert errors of the operating system into errors of Runnel."""
     try:
         yield
     except OSError as error:

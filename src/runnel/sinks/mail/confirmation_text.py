@@ -1,7 +1,7 @@
 """The text of the mail that asks a recipient to confirm.
 
-An owner may choose any address, so this mail must be useless for spam: plain text, nothing of the items, and of what
-the owner chose only the name of a feed, without the characters of which links are made.
+An owner may choose any address, so this mail must be useless for spam. It is plain text without items. The only text
+chosen by the owner is the name of a feed, without characters that form links.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _LONGEST_NAME = 40
 
 
 def confirmation_text(request: ConfirmationRequest) -> str:
-    """The mail's text."""
+    """Return the text of the mail."""
     owner, feed = plain_name(request.owner_name), plain_name(request.feed_name)
     until = f"{request.expires.day} {request.expires:%B} {request.expires.year}"
     asks = (
@@ -37,7 +37,7 @@ def confirmation_text(request: ConfirmationRequest) -> str:
 
 
 def plain_name(name: str) -> str:
-    """A name without anything that a mail program would take for a link, an address or markup.
+    """Remove everything from a name that a mail program would treat as a link, an address or markup.
 
     >>> plain_name("Win now: https://spy.example/?x=1 me@spy.example")
     'Win now https spy example x 1 me spy ex…'
