@@ -1,4 +1,4 @@
-"""What a distinct feed remembers of the items that came to its gate."""
+"""The memory of a distinct feed: the keys of the items that reached its gate."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class SeenKey:
-    """The last item with a key that came to the gate of a distinct feed. Times are microseconds since 1970.
+    """The last item with a key that reached the gate of a distinct feed. Times are microseconds since 1970.
 
-    `key` is a digest, made with the feed's definition. From `expires` on the item makes no other a duplicate.
+    `key` is a digest that includes the feed's definition. From `expires` on, other items are no longer duplicates of
+    this item.
     """
 
     feed: int
