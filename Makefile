@@ -26,7 +26,7 @@ $(VENV)/.ready: pyproject.toml requirements/build.lock requirements/dev.lock
 	@touch $@
 
 demo: setup  ## run the main job on embedded defaults: a world of news, matched on Spark
-	@$(RUN)/runnel demo demo-root
+	@$(RUN)/runnel demo demo-workspace
 
 check: setup  ## style, types, imports and generated pages
 	@echo "== ruff ==" && $(RUN)/ruff check src tests benchmarks examples scripts && $(RUN)/ruff format --check --quiet src tests benchmarks examples scripts
@@ -67,4 +67,4 @@ lock:  ## make the lock files anew (needs uv)
 	uv pip compile pyproject.toml --extra postgresql --universal --generate-hashes --no-emit-index-url --no-header --python-version 3.11 -o requirements/run.lock
 
 clean:  ## remove what was made here
-	rm -rf $(VENV) demo-root .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) demo-workspace .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

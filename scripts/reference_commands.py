@@ -31,9 +31,12 @@ def commands_page() -> str:
     common = common_options()
     return page(
         "# Commands",
-        "`runnel COMMAND --help` shows the same as this page. `runnel --install-completion` lets the shell complete "
-        "commands and options. A command whose output is not read to its end, as in `runnel show feeds | head -1`, "
-        "finishes its work.",
+        "`runnel COMMAND --help` prints the same information. A command uses the workspace that `--workspace` or "
+        "`RUNNEL_WORKSPACE` names, or else the one in the current folder. `runnel --install-completion` lets the "
+        "shell complete commands and options. A command finishes its work even if its output is not read to the "
+        "end, as in `runnel show feeds | head -1`.",
+        "These former names still work, with a warning: `runnel letters` (now `runnel dead-letters`), `--root` and "
+        "`-r` (now `--workspace` and `-w`), `RUNNEL_ROOT` (now `RUNNEL_WORKSPACE`).",
         "## Common options",
         "Each command lists which of these it takes.",
         table(["option", "meaning"], [(_names(option), _meaning(option)) for option in common.values()]),
@@ -91,5 +94,6 @@ def _meaning(parameter: Any) -> str:
         shown = str(default.value if isinstance(default, enum.Enum) else default)
         said.append(f"Default: {'the current folder' if shown == '.' else code(shown)}.")
     if parameter.envvar:
-        said.append(f"Environment: {code(str(parameter.envvar))}.")
+        current = parameter.envvar if isinstance(parameter.envvar, str) else parameter.envvar[0]
+        said.append(f"Environment: {code(current)}.")
     return " ".join(one for one in said if one)

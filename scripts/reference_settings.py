@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args, get_origin
 from pydantic.fields import FieldInfo
 from scripts.reference_markdown import block, code, page, table
 
-from runnel.settings import FILE, Settings
+from runnel.settings import FILE, FORMER_NAMES, Settings
 
 SUBJECTS = {
     "Where things are": ("catalog", "storage", "out_folders", "shared_output", "out_url"),
@@ -20,7 +20,7 @@ SUBJECTS = {
         "partition",
         "plan_megabytes",
         "rebalance",
-        "reoptimise",
+        "reoptimize",
         "slow_query",
     ),
     "Sources": (
@@ -34,7 +34,7 @@ SUBJECTS = {
         "user_agent",
         "allowed_addresses",
     ),
-    "Delivery": ("feed_entries", "smtp", "mail_from", "send", "retry", "refusals", "subscription_days", "sheet"),
+    "Delivery": ("feed_entries", "smtp", "mail_from", "send", "retry", "refusals", "subscription_days", "stylesheet"),
     "Operators": ("operator", "preview"),
     "Owners and recipients": ("owner", "confirm", "open", "trusted_proxies"),
     "Running": ("listen", "public_url", "log_format", "lease", "stall", "archive", "orphan", "keep"),
@@ -77,11 +77,15 @@ def settings_page() -> str:
         "value of the wrong type and a value that is not allowed are refused.",
         "A list is a TOML array in the file and a JSON array in the environment:",
         block('out_folders = ["/srv/www/feeds"]\nRUNNEL_OUT_FOLDERS=\'["/srv/www/feeds"]\' runnel run'),
-        "`RUNNEL_ROOT` names the workspace for commands without `--root`. It is not a setting.",
+        "`RUNNEL_WORKSPACE` names the workspace for commands without `--workspace`. It is not a setting.",
         "Change these first: `master` and `driver_memory` for the machine, `listen` and `public_url` for a service, "
         "`smtp_host` and `mail_from` for mail, `keep_items_days` for the disk, `allowed_addresses` for your "
         "own network.",
         *tables,
+        "## Former names",
+        "These former names still work in the file and in the environment, with a warning: "
+        + ", ".join(f"{code(former)} (now {code(current)})" for former, current in FORMER_NAMES.items())
+        + ".",
     )
 
 

@@ -1,16 +1,17 @@
-"""Settings of one root: `runnel.toml` in its folder, overridden by environment variables `RUNNEL_…`.
+"""The settings of a workspace: `runnel.toml` in its folder, overridden by environment variables `RUNNEL_…`.
 
-Every setting has a default that works; the defaults are the embedded installation.
+Every setting has a default. With the defaults alone, a workspace uses a SQLite catalog, local files and local Spark.
 """
 
 from __future__ import annotations
 
 import ipaddress
+import logging
 import os
 import re
 import tomllib
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from pydantic import Field, ValidationError, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
@@ -21,157 +22,199 @@ from runnel.errors import WorkspaceError
 
 FILE = "runnel.toml"
 REFERENCE = "docs/reference/settings.md"
+FORMER_NAMES: Final = {
+    "reoptimise_seconds": "reoptimize_seconds",
+    "sheet_seconds": "stylesheet_seconds",
+    "sheet_megabytes": "stylesheet_megabytes",
+    "keep_aside_bytes": "keep_quarantine_bytes",
+}
+"""Former names of settings. They still work, and a warning gives the current name."""
+
+_log = logging.getLogger(__name__)
 
 
 class Settings(BaseSettings):
-    """What can be set. Names are the same in the file (`lag_limit = 1000`) and outside (`RUNNEL_LAG_LIMIT=1000`)."""
+    """All settings, each with the same name in the file (`lag_limit = 1000`) and in the environment
+    (`RUNNEL_LAG_LIMIT=1000`).
+    """
 
     model_config = SettingsConfigDict(env_prefix="RUNNEL_", frozen=True, extra="forbid")
 
     catalog: str = Field(
-        "", description="URL of the catalog; empty means a SQLite file in the root's folder.", repr=False
+        "", description="URL of the catalog. Empty: a SQLite file in the folder of the workspace.", repr=False
     )
     catalog_password_file: str = Field(
-        "", description="File that holds the password of the catalog's server; empty means that the URL has it."
+        "", description="File that contains the password for the catalog's server. Empty: the URL contains it."
     )
-    catalog_max_bytes: int = Field(0, ge=0, description="Quota of a SQLite catalog in bytes; 0 means no quota.")
-    storage: str = Field("", description="URL of the root's files; empty means the root's folder.")
+    catalog_max_bytes: int = Field(0, ge=0, description="Maximum size of a SQLite catalog in bytes. 0: no maximum.")
+    storage: str = Field("", description="URL of the workspace's files. Empty: the folder of the workspace.")
     master: str = Field("local[*]", description="Spark master URL.")
     driver_memory: str = Field("2g", description="Memory of Spark's driver.")
     executor_memory: str = Field("1g", description="Memory of each Spark executor on a cluster.")
     executor_cores: int = Field(
-        0, ge=0, description="Cores of each Spark executor on a cluster; 0 leaves it to Spark's own settings."
+        0, ge=0, description="Cores of each Spark executor on a cluster. 0: as Spark is configured."
     )
-    max_batch_items: int = Field(50_000, ge=1, description="Most items matched in one micro-batch.")
-    max_batch_bytes: int = Field(64 << 20, ge=1, description="Most bytes of items matched in one micro-batch.")
-    slice_items: int = Field(2_048, ge=1, description="Items that one matching call takes together.")
+    max_batch_items: int = Field(50_000, ge=1, description="Maximum number of items per micro-batch.")
+    max_batch_bytes: int = Field(64 << 20, ge=1, description="Maximum size of a micro-batch's items in bytes.")
+    slice_items: int = Field(2_048, ge=1, description="Maximum number of items that one task matches at a time.")
     matcher: str = Field(
         "streams",
-        description="What matches items: `streams`, `index`, `tree`, or another matcher that is installed "
-        "(`runnel.matchers`). The runner compiles the queries again when it starts with another one.",
+        description="The algorithm that matches items: `streams`, `index`, `tree`, or an installed plug-in "
+        "(`runnel.matchers`). After a change the runner compiles all queries again when it starts.",
     )
     partitions: int = Field(
         0,
         ge=0,
         le=1_024,
-        description="Partitions that queries are divided into, at most one a query; 1: every worker has all of them; "
-        "0: what costs least.",
+        description="Number of partitions that the queries are divided into, at most one per query. 1: every worker "
+        "holds all queries. 0: the number with the lowest expected cost.",
     )
     partition_strategy: Literal["", "grouped", "spread"] = Field(
-        "", description="Whether related queries are put into one partition or dealt out; empty: what costs least."
+        "",
+        description="`grouped` puts related queries into the same partition, `spread` distributes them. Empty: the "
+        "strategy with the lowest expected cost.",
     )
     plan_megabytes: int = Field(
-        4_096, ge=1, description="Memory that the plans which a worker process has mapped at once may take."
+        4_096, ge=1, description="Maximum memory per worker process for plans that are mapped at the same time."
     )
     rebalance_seconds: float = Field(
-        300.0, ge=1, description="Pause between two looks at whether partitions are loaded alike."
+        300.0, ge=1, description="Interval at which the runner checks whether the load of the partitions is balanced."
     )
-    reoptimise_seconds: float = Field(
-        600.0, ge=1, description="Pause between two looks at whether compiling the plan again would make it faster."
+    reoptimize_seconds: float = Field(
+        600.0,
+        ge=1,
+        description="Interval at which the runner checks whether compiling the plan again would save time.",
     )
     slow_query_milliseconds: float = Field(
-        5.0, gt=0, description="Time for 1,000 items from which a query is called slow, and told of in the log."
+        5.0, gt=0, description="Milliseconds per 1,000 items from which a query counts as slow and is logged."
     )
-    scan_seconds: float = Field(2.0, gt=0, description="How often source files and drop folders are looked at.")
+    scan_seconds: float = Field(
+        2.0, gt=0, description="Interval at which source files and drop folders are checked for changes."
+    )
     first_fetch_items: int = Field(
         100,
         ge=0,
-        description="Items taken from each document of a feed's first look; older ones are only remembered as seen.",
+        description="Maximum number of items that the first fetch of a feed accepts from each document. Older items "
+        "are recorded as seen and not published.",
     )
-    max_document_bytes: int = Field(15 << 20, ge=1, description="Largest source document that is read.")
+    max_document_bytes: int = Field(15 << 20, ge=1, description="Maximum size of a source document in bytes.")
     max_document_items: int = Field(
-        100_000, ge=1, description="Most items of a source document. A document with more is refused."
+        100_000, ge=1, description="Maximum number of items in a source document. A document with more is refused."
     )
     lag_limit: int = Field(
-        1_000_000, ge=1, description="Items that may wait for matching before `publish` waits and then refuses."
+        1_000_000,
+        ge=1,
+        description="Number of items waiting to be matched at which `publish` waits and then refuses new items.",
     )
     stall_seconds: float = Field(
         600.0,
         ge=1,
-        description="Seconds that items may wait without any progress in matching before `/healthz` fails.",
+        description="Time without progress, while items wait to be matched, after which `/healthz` fails.",
     )
     publish_wait_seconds: float = Field(30.0, ge=0, description="How long `publish` waits at the lag limit.")
-    feed_entries: int = Field(200, ge=1, description="Entries kept in a feed file that Runnel writes.")
+    feed_entries: int = Field(200, ge=1, description="Maximum number of entries in a feed file that Runnel writes.")
     out_folders: tuple[Path, ...] = Field(
-        (), description="Folders besides the root's `out` in which subscriptions may write files."
+        (), description="Folders in which subscriptions may write files, in addition to the workspace's `out`."
     )
     shared_output: bool = Field(
         False,
-        description="Whether other users of the machine, such as a web server, may read the `out` folder; `runnel"
+        description="Whether other users of the machine, such as a web server, may read the `out` folder. `runnel"
         " doctor --repair` applies a change.",
     )
-    archive_seconds: float = Field(60.0, gt=0, description="How often matched log segments move to the archive.")
-    archive_segments: int = Field(64, ge=1, description="Matched log segments that are enough to archive.")
-    orphan_seconds: float = Field(
-        3600.0, ge=0, description="Age at which files that are not used any more are removed."
+    archive_seconds: float = Field(
+        60.0, gt=0, description="Interval at which matched log segments are moved to the archive."
     )
-    lease_seconds: float = Field(20.0, gt=0, description="How long a runner's lease holds without renewal.")
+    archive_segments: int = Field(
+        64, ge=1, description="Number of matched log segments of the current hour at which they are archived."
+    )
+    orphan_seconds: float = Field(3600.0, ge=0, description="Age at which files that are no longer used are deleted.")
+    lease_seconds: float = Field(20.0, gt=0, description="Time after which a runner's lease expires unless renewed.")
     allowed_addresses: tuple[str, ...] = Field(
         (),
-        description="Networks (`10.1.0.0/16`), addresses and host names that may be reached although private.",
+        description="Private networks (`10.1.0.0/16`), addresses and host names to which Runnel may connect.",
     )
-    user_agent: str = Field("Runnel/0.1", min_length=1, description="How Runnel names itself to web servers.")
-    http_seconds: float = Field(30.0, gt=0, description="Longest that a whole HTTP exchange may take.")
-    poll_seconds: float = Field(1800.0, ge=1, description="How often a web feed without `every` is asked.")
-    poll_budget: int = Field(600, ge=1, description="Most polls of web feeds per minute.")
-    poll_concurrency: int = Field(64, ge=1, description="Most polls under way at once.")
-    poll_host_concurrency: int = Field(2, ge=1, description="Most polls of one host under way at once.")
-    poll_retry_seconds: float = Field(60.0, gt=0, description="First wait after a failed poll; it doubles each time.")
-    poll_retry_limit_seconds: float = Field(86_400.0, gt=0, description="Longest wait after failed polls.")
+    user_agent: str = Field("Runnel/0.1", min_length=1, description="The User-Agent header of HTTP requests.")
+    http_seconds: float = Field(30.0, gt=0, description="Maximum duration of an HTTP request and its response.")
+    poll_seconds: float = Field(1800.0, ge=1, description="Polling interval of web feeds without `every`.")
+    poll_budget: int = Field(600, ge=1, description="Maximum number of polls of web feeds per minute.")
+    poll_concurrency: int = Field(64, ge=1, description="Maximum number of concurrent polls.")
+    poll_host_concurrency: int = Field(2, ge=1, description="Maximum number of concurrent polls per host.")
+    poll_retry_seconds: float = Field(
+        60.0, gt=0, description="Delay after the first failed poll. It doubles after each further failure."
+    )
+    poll_retry_limit_seconds: float = Field(86_400.0, gt=0, description="Maximum delay after failed polls.")
     listen: str = Field(
         "",
-        description="`host:port` on which a runner answers: health, metrics, WebSub, unsubscribing; empty: none.",
+        description="`host:port` on which the runner serves health checks, metrics, WebSub, confirmation and "
+        "unsubscribe links, and open feeds. Empty: no HTTP server.",
     )
     public_url: str = Field(
-        "", description="Where others reach what `listen` offers; needed for WebSub and for the links in mails."
+        "",
+        description="Public URL of the HTTP server that `listen` starts. WebSub and the links in mails need it.",
     )
     out_url: str = Field(
         "",
-        description="The public URL of the `out` folder, such as `https://news.example/feeds`. If it is set,"
-        " feed files contain their own address.",
+        description="Public URL of the `out` folder, such as `https://news.example/feeds`. If it is set, each feed"
+        " file contains its own URL.",
     )
-    smtp_host: str = Field("", description="Mail server that takes messages; empty means that mail is refused.")
+    smtp_host: str = Field("", description="Host name of the mail server. Empty: subscriptions by mail are refused.")
     smtp_port: int = Field(587, ge=1, le=65535, description="Port of the mail server.")
-    smtp_security: Literal["starttls", "tls", "none"] = Field("starttls", description="How mail is kept private.")
-    smtp_user: str = Field("", description="Name at the mail server; empty means no login.")
+    smtp_security: Literal["starttls", "tls", "none"] = Field(
+        "starttls", description="How the connection to the mail server is encrypted."
+    )
+    smtp_user: str = Field("", description="User name at the mail server. Empty: no login.")
     smtp_password: str = Field("", description="Password at the mail server.", repr=False)
     mail_from: str = Field("", description="Sender of mail, `name@host` or `Runnel <name@host>`.")
-    send_concurrency: int = Field(200, ge=1, description="Most messages to endpoints under way at once.")
-    send_host_concurrency: int = Field(8, ge=1, description="Most messages to one endpoint's host under way at once.")
-    send_seconds: float = Field(15.0, gt=0, description="How long an endpoint may take over one message.")
+    send_concurrency: int = Field(200, ge=1, description="Maximum number of messages sent concurrently.")
+    send_host_concurrency: int = Field(
+        8, ge=1, description="Maximum number of messages sent concurrently to the same host."
+    )
+    send_seconds: float = Field(15.0, gt=0, description="Time limit for sending one message.")
     retry_seconds: tuple[float, ...] = Field(
         (5, 300, 1800, 7200, 18_000, 36_000, 50_400, 72_000, 86_400),
-        description="Waits before a message is tried again; after the last the message is dead.",
+        description="Delays before each further attempt to send a message. If the attempt after the last delay "
+        "fails, the message becomes a dead letter.",
     )
     refusals_to_disable: int = Field(
         3,
         ge=1,
-        description="A subscription is disabled after this many messages in a row that its endpoint or stylesheet"
-        " refused for good.",
+        description="Number of consecutive messages, permanently refused by the endpoint or by the stylesheet, "
+        "after which a subscription is disabled.",
     )
     subscription_days: int = Field(
-        365, ge=0, description="How long a subscription without `for` lasts; 0 means until somebody ends it."
+        365, ge=0, description="Lifetime of a subscription without `for`. 0: until it is ended."
     )
-    owner_queries: int = Field(10_000, ge=0, description="Queries that an owner may have, unless set for the owner.")
+    owner_queries: int = Field(
+        10_000, ge=0, description="Maximum number of queries per owner. `runnel owner quota` sets it for one owner."
+    )
     owner_subscriptions: int = Field(
-        10_000, ge=0, description="Subscriptions that an owner may have, unless set for the owner."
+        10_000,
+        ge=0,
+        description="Maximum number of subscriptions per owner. `runnel owner quota` sets it for one owner.",
     )
     owner_bytes: int = Field(
-        1 << 30, ge=0, description="Bytes that an owner may publish in all, unless set for the owner."
+        1 << 30,
+        ge=0,
+        description="Total number of bytes that an owner may publish. `runnel owner quota` sets it for one owner.",
     )
     owner_query_conditions: int = Field(
-        1_000, ge=1, description="Most conditions and feeds in one query of an owner."
+        1_000, ge=1, description="Maximum number of conditions and feeds in one query of an owner."
     )
     owner_query_constants: int = Field(
-        10_000, ge=1, description="Most constants (entries of lists, words, graph edges) in one query of an owner."
+        10_000,
+        ge=1,
+        description="Maximum number of constants (entries of lists, words, graph edges) in one query of an owner.",
     )
     owner_script_conditions: int = Field(
-        100_000, ge=1, description="Most conditions and constants of all queries in one script of an owner."
+        100_000,
+        ge=1,
+        description="Maximum number of conditions and constants of all queries in one script of an owner.",
     )
     owner_script_changes: int = Field(
         200,
         ge=1,
-        description="Most declarations in a script of an owner that replace, drop, pause or end something.",
+        description="Maximum number of declarations in a script of an owner that replace, drop, pause or end "
+        "something.",
     )
     confirmed_domains: tuple[str, ...] = Field(
         (),
@@ -179,73 +222,81 @@ class Settings(BaseSettings):
         " `muse.example`, or `*.muse.example` for all names below it.",
     )
     confirmation_days: int = Field(
-        7, ge=1, le=365, description="Days in which a mail address or webhook can answer a request to confirm."
+        7, ge=1, le=365, description="Days after which a confirmation request to a mail address or webhook expires."
     )
     confirmation_requests_per_day: int = Field(
         10,
         ge=1,
-        description="Most requests to confirm that are sent per day to one mailbox or to one webhook host, for all"
-        " owners together. One owner may use half of them.",
+        description="Maximum number of confirmation requests per day to one mailbox or webhook host, for all owners"
+        " together. One owner may use half of them.",
     )
     owner_pending_confirmations: int = Field(
-        20, ge=0, description="Most targets of an owner that may be waiting for confirmation at the same time."
+        20, ge=0, description="Maximum number of an owner's targets that wait for confirmation at the same time."
     )
     owner_mails_per_hour: int = Field(
-        60, ge=1, description="Most mails per hour that an owner may send to one mailbox; more must wait."
+        60, ge=1, description="Maximum number of mails per hour from an owner to one mailbox. Further mails wait."
     )
     owner_webhooks_per_hour: int = Field(
-        3_600, ge=1, description="Most messages per hour that an owner may post to one webhook host; more must wait."
+        3_600,
+        ge=1,
+        description="Maximum number of messages per hour from an owner to one webhook host. Further messages wait.",
     )
     open_items_per_minute: int = Field(
-        600, ge=1, description="Most items per minute into an open feed whose statement gives no number."
+        600, ge=1, description="Maximum number of items per minute in an open feed whose statement gives no limit."
     )
     open_client_items_per_minute: int = Field(
-        60, ge=1, description="Most items per minute from one client address into all open feeds."
+        60, ge=1, description="Maximum number of items per minute from one client address in all open feeds together."
     )
     open_body_bytes: int = Field(
-        1 << 20, ge=1, description="Largest body, in bytes, of a request that publishes into an open feed."
+        1 << 20, ge=1, description="Maximum size in bytes of a request that publishes into an open feed."
     )
     trusted_proxies: tuple[str, ...] = Field(
         (),
-        description="Networks (`10.1.0.0/16`) of reverse proxies whose `X-Forwarded-For` is trusted to name clients.",
+        description="Networks (`10.1.0.0/16`) of reverse proxies whose `X-Forwarded-For` header is trusted to name"
+        " the client.",
     )
-    sheet_seconds: float = Field(5.0, gt=0, description="Processor time that a stylesheet may take for a document.")
-    sheet_megabytes: int = Field(512, ge=64, description="Memory that a stylesheet may take.")
+    stylesheet_seconds: float = Field(5.0, gt=0, description="Maximum CPU time of a stylesheet per document.")
+    stylesheet_megabytes: int = Field(512, ge=64, description="Maximum memory of the process that runs stylesheets.")
     operator_modules: tuple[str, ...] = Field(
-        (), description="Modules, and packages with all below them, whose functions may be registered as operators."
+        (),
+        description="Modules whose functions may be registered as operators. A package includes its submodules.",
     )
     operator_databases: dict[str, str] = Field(
-        {}, description="URLs of databases, by name, that look-up operators may ask.", repr=False
+        {}, description="URLs, by name, of the databases that look-up operators may query.", repr=False
     )
     operator_cache_bytes: int = Field(
-        256 << 20, ge=0, description="Most bytes of operators' answers that are remembered on disk; 0 means none."
+        256 << 20, ge=0, description="Maximum size in bytes of the cache of operators' answers on disk. 0: no cache."
     )
     operator_processes: int = Field(
-        1, ge=1, description="Processes beside each worker in which operators of plug-ins run."
+        1, ge=1, description="Number of processes per worker in which plug-in operators run."
     )
     operator_order: str = Field(
         "",
-        description="Order in which operators are asked: `static_greedy`, `adaptive`, or another one that is "
-        "installed (`runnel.operator_orders`); empty means whichever of these two is expected to cost least.",
+        description="Strategy that orders the calls of operators: `static_greedy`, `adaptive`, or an installed "
+        "plug-in (`runnel.operator_orders`). Empty: the built-in strategy with the lowest expected cost.",
     )
     operator_megabytes: int = Field(
-        4096, ge=256, description="Memory that a process in which operators of plug-ins run may take."
+        4096, ge=256, description="Maximum memory of a process in which plug-in operators run."
     )
-    keep_items_days: int = Field(365, ge=0, description="Days that items and matches are kept; 0 means for ever.")
-    keep_receipts_days: int = Field(90, ge=0, description="Days that sent messages stay in the ledger one by one.")
-    keep_aside_bytes: int = Field(1 << 30, ge=0, description="Most bytes of refused documents kept for inspection.")
-    log_format: Literal["text", "json"] = Field("text", description="How the runner writes its log.")
+    keep_items_days: int = Field(365, ge=0, description="Days that items and matches are kept. 0: forever.")
+    keep_receipts_days: int = Field(
+        90, ge=0, description="Days that each sent message keeps its row in the ledger. Older rows are only counted."
+    )
+    keep_quarantine_bytes: int = Field(
+        1 << 30, ge=0, description="Maximum size in bytes of quarantined documents. The oldest are deleted first."
+    )
+    log_format: Literal["text", "json"] = Field("text", description="Format of the runner's application log.")
     preview_operator_seconds: float = Field(
-        60.0, ge=0, description="How long operators may be asked for a preview, as far as that can be foreseen."
+        60.0, ge=0, description="Maximum expected duration of operator calls in a preview."
     )
     preview_items: int = Field(
-        5_000, ge=1, description="Items that `preview` looks at in the client; more are a Spark batch."
+        5_000, ge=1, description="Number of items up to which `preview` matches without Spark."
     )
 
     @field_validator("matcher", "operator_order")
     @classmethod
-    def _installed(cls, value: str, info: ValidationInfo) -> str:
-        """Refuse a name that nothing is installed under, before a worker looks for it."""
+    def _check_installed(cls, value: str, info: ValidationInfo) -> str:
+        """Refuse a plug-in that is not installed when the settings are read, not when a worker loads it."""
         group = {"matcher": "runnel.matchers", "operator_order": "runnel.operator_orders"}[str(info.field_name)]
         if value != cls.model_fields[str(info.field_name)].default and value not in plugin_names(group):
             installed = ", ".join(plugin_names(group))
@@ -254,7 +305,7 @@ class Settings(BaseSettings):
 
     @field_validator("trusted_proxies")
     @classmethod
-    def _only_networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+    def _check_networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         """Refuse an invalid network when the settings are read, not at the first request."""
         for network in value:
             try:
@@ -265,22 +316,22 @@ class Settings(BaseSettings):
 
     @field_validator("confirmed_domains")
     @classmethod
-    def _only_domains(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        """Domains in lower case and in ASCII. A pattern that could match more than it seems to is refused."""
-        return tuple(_domain_pattern(pattern) for pattern in value)
+    def _normalize_domains(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        """Convert domains to lower-case ASCII. Refuse a pattern that could match more than it appears to."""
+        return tuple(_normalize_domain(pattern) for pattern in value)
 
     @field_validator("*", mode="before")
     @classmethod
-    def _no_truth_for_a_number(cls, value: Any, info: ValidationInfo) -> Any:
-        """Refuse `true` where a number is wanted: Python would take it for 1, and nobody means that."""
+    def _refuse_boolean_number(cls, value: Any, info: ValidationInfo) -> Any:
+        """Refuse `true` and `false` for a number, which Python would convert to 1 and 0."""
         if isinstance(value, bool) and cls.model_fields[info.field_name or ""].annotation in (int, float):
             raise PydanticCustomError("number_wanted", "Input should be a number, not true or false")
         return value
 
     @field_validator("out_url")
     @classmethod
-    def _an_address(cls, value: str) -> str:
-        """Refuse URLs that would make unusable addresses of files."""
+    def _check_url(cls, value: str) -> str:
+        """Refuse a URL that a feed reader could not open."""
         if value and not value.startswith(("http://", "https://")):
             raise PydanticCustomError("address_wanted", "Input should begin with http:// or https://")
         return value
@@ -294,22 +345,23 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """What `load` passes in, then the environment."""
+        """Prefer the values that `load` passes in to the environment."""
         return init_settings, env_settings
 
     @staticmethod
     def load(folder: Path, **overrides: Any) -> Settings:
-        """The settings of a root's folder. Keyword arguments win over the environment, and that over the file.
+        """Load the settings of a workspace. Keyword arguments override the environment, which overrides the file.
 
         >>> Settings.load(Path("/nowhere"), max_batch_items=5).max_batch_items
         5
         """
         path = folder / FILE
-        _refuse_empty_places()
+        _refuse_empty_urls()
         try:
-            given = tomllib.loads(path.read_text("utf-8")) if path.exists() else {}
-            named = {name: value for name, value in given.items() if f"RUNNEL_{name.upper()}" not in os.environ}
-            return Settings(**(named | overrides))
+            written = tomllib.loads(path.read_text("utf-8")) if path.exists() else {}
+            values = _use_current_names(written, f"in {path}") | _former_environment()
+            values = {name: value for name, value in values.items() if _variable(name) not in os.environ}
+            return Settings(**(values | _use_current_names(overrides, "among the arguments")))
         except tomllib.TOMLDecodeError as error:
             raise WorkspaceError(f"{path} is not valid TOML: {error}") from error
         except ValidationError as error:
@@ -320,7 +372,24 @@ class Settings(BaseSettings):
             ) from error
 
 
-def _domain_pattern(pattern: str) -> str:
+def _variable(name: str) -> str:
+    return f"RUNNEL_{name.upper()}"
+
+
+def _use_current_names(values: dict[str, Any], source: str) -> dict[str, Any]:
+    """Replace former names of settings with the current ones, and log a warning for each."""
+    for former in values.keys() & FORMER_NAMES.keys():
+        _log.warning("setting %s %s is now named %s; the old name still works", former, source, FORMER_NAMES[former])
+    return {FORMER_NAMES.get(name, name): value for name, value in values.items()}
+
+
+def _former_environment() -> dict[str, Any]:
+    """Read the environment variables of settings' former names."""
+    given = {former: os.environ[_variable(former)] for former in FORMER_NAMES if _variable(former) in os.environ}
+    return _use_current_names(given, "in the environment")
+
+
+def _normalize_domain(pattern: str) -> str:
     name = pattern.lower().removeprefix("*.").removesuffix(".")
     try:
         name = name.encode("idna").decode("ascii")
@@ -331,7 +400,7 @@ def _domain_pattern(pattern: str) -> str:
     return f"*.{name}" if pattern.startswith("*.") else name
 
 
-def _refuse_empty_places() -> None:
+def _refuse_empty_urls() -> None:
     """Refuse an empty variable, which would silently override the settings file."""
     for name in ("RUNNEL_CATALOG", "RUNNEL_STORAGE"):
         if os.environ.get(name) == "":

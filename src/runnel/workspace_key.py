@@ -28,7 +28,7 @@ class WorkspaceKey:
 
     def __post_init__(self) -> None:
         if len(self.value) != _KEY_BYTES:
-            raise ValueError(f"a key has {_KEY_BYTES} bytes")
+            raise ValueError(f"a key must have {_KEY_BYTES} bytes")
 
     @staticmethod
     def make() -> WorkspaceKey:
@@ -57,7 +57,7 @@ class WorkspaceKey:
             return self._cipher().decrypt(nonce, hidden, purpose.encode())
         except (InvalidTag, ValueError) as error:
             raise CorruptDataError(
-                f"a secret in the catalog ({purpose}) was not sealed with the key of this workspace",
+                f"a secret in the catalog ({purpose}) was not encrypted with the key of this workspace",
                 hint="restore the workspace from a backup",
             ) from error
 

@@ -91,7 +91,7 @@ def test_a_transaction_that_is_cut_off_leaves_nothing(on_server: Catalog, postgr
             _cut_off(postgresql)
             catalog_rows.add_feed(connection, "B", FeedKind.SOURCE, "register feed B;")
 
-    with pytest.raises(CatalogUnavailableError, match="went away"):
+    with pytest.raises(CatalogUnavailableError, match="lost the connection"):
         declare()
     assert _names(on_server) == [], "the next transaction finds a new connection by itself"
     _declare(on_server, "A")
@@ -151,7 +151,7 @@ def test_every_session_ends_a_transaction_that_hangs(postgresql: PostgreSQL, mon
         ("53100", StorageFullError, "no room"),
         ("53300", CatalogUnavailableError, "takes no more"),
         ("40P01", CatalogUnavailableError, "busy"),
-        ("57P03", CatalogUnavailableError, "went away"),
+        ("57P03", CatalogUnavailableError, "lost the connection"),
         ("42501", WorkspaceError, "cannot be used"),
         ("XX001", RunnelError, "cannot be read"),
     ],
@@ -187,7 +187,7 @@ def test_no_error_tells_the_password(postgresql: PostgreSQL) -> None:
         (f"postgresql://u:{secret}@{secret}@127.0.0.1/db", "cannot be read"),
         (f"postgresql://u:{secret}@127.0.0.1:{secret}/db", "cannot be read"),
         (f"postgresql:/u:{secret}@127.0.0.1", "cannot be"),
-        (f"oracle://u:{secret}@127.0.0.1/db", "cannot hold a catalog"),
+        (f"oracle://u:{secret}@127.0.0.1/db", "is not supported for catalogs"),
         (url.replace(right, secret).replace("/root_", "/no_such_root_"), "cannot be used"),
     ]
     for given_url, words in wrong:

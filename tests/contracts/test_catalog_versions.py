@@ -150,7 +150,7 @@ def test_a_catalog_from_before_the_first_release_is_refused_unchanged(
         monkeypatch.setattr(migrations, "HISTORY", next_history())
     with pytest.raises(WorkspaceError, match="development version") as caught:
         catalog.migrate()
-    assert "make a new workspace" in str(caught.value.hint)
+    assert "create a new workspace" in str(caught.value.hint)
     assert _shape(catalog) == before
 
 

@@ -339,11 +339,11 @@ class Failing(Nameless):
 @pytest.mark.parametrize(
     ("name", "plugin", "rule"),
     [
-        ("shout", Shout, "never agreed"),
-        ("renamed", Renamed, "calls itself"),
+        ("shout", Shout, "cannot confirm"),
+        ("renamed", Renamed, "must equal the name of its entry point"),
         ("unfinished", Unfinished, "abstract.*must implement all methods"),
-        ("nameless", Nameless, r"has no kind \(set kind = 'nameless' in the class"),
-        ("bare", Bare, "no method that takes messages .*LocalSink or a RemoteSink"),
+        ("nameless", Nameless, r"does not set kind \(set kind = 'nameless' in the class"),
+        ("bare", Bare, "is not a LocalSink or RemoteSink .*derive .* from LocalSink or RemoteSink"),
         ("failing", Failing, "cannot be created: KeyError: 'HOME'"),
     ],
 )

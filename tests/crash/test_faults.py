@@ -32,7 +32,7 @@ def test_one_running_root_through_its_troubles(tmp_path: Path) -> None:
         with pytest.raises(RunnerActiveError, match="a runner is active"):
             engine.run(once=True)
         told = subprocess.run(
-            [Path(sys.executable).with_name("runnel"), "run", "--once", "-r", root],
+            [Path(sys.executable).with_name("runnel"), "run", "--once", "-w", root],
             capture_output=True,
             text=True,
             check=False,

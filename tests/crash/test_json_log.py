@@ -42,7 +42,7 @@ def _kill_jvm(runner: int) -> None:
 
 def test_every_line_on_every_stream_is_json_and_tells_the_story(tmp_path: Path) -> None:
     root = tmp_path / "root"
-    command = [str(Path(sys.executable).with_name("runnel")), "run", "-r", str(root), "--master", "local[2]"]
+    command = [str(Path(sys.executable).with_name("runnel")), "run", "-w", str(root), "--master", "local[2]"]
     environment = os.environ | {"RUNNEL_LOG_FORMAT": "json", "RUNNEL_LISTEN": "127.0.0.1:0"}
     out, err = tmp_path / "out", tmp_path / "err"
     with connect(root) as engine:

@@ -42,7 +42,7 @@ def test_strangers_are_refused_at_every_port_and_socket(folder: Path) -> None:
             engine.publish("Wire", [{"id": "first", "title": "rock"}])
             with (root / "runner.log").open("wb") as log:
                 runner = subprocess.Popen(
-                    [Path(sys.executable).with_name("runnel"), "run", "-r", root, "--master", "local[2]"],
+                    [Path(sys.executable).with_name("runnel"), "run", "-w", root, "--master", "local[2]"],
                     env=os.environ | {"RUNNEL_LISTEN": "127.0.0.1:0"},
                     stdout=log,
                     stderr=log,

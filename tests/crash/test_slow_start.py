@@ -32,7 +32,7 @@ def test_a_bounded_run_outlasts_more_slow_starts_than_other_failures(tmp_path: P
         engine.execute(SCRIPT)
         engine.publish("Wire", [item(number) for number in range(30)])
         done = subprocess.run(
-            [str(Path(sys.executable).with_name("runnel")), "run", "--once", "-r", str(root), "--master", "local[2]"],
+            [str(Path(sys.executable).with_name("runnel")), "run", "--once", "-w", str(root), "--master", "local[2]"],
             env=os.environ | {"PYTHONPATH": str(tmp_path), "STARTS": str(starts)},
             capture_output=True,
             text=True,

@@ -20,7 +20,7 @@ def test_a_run_that_is_stopped_while_the_jvm_starts_ends_with_it(tmp_path: Path)
         engine.execute("register feed Wire; subscribe to Wire output log;")
         engine.publish("Wire", [{"id": "1"}])
         runner = subprocess.Popen(
-            [str(Path(sys.executable).with_name("runnel")), "run", "-r", str(root), "--master", "local[2]"],
+            [str(Path(sys.executable).with_name("runnel")), "run", "-w", str(root), "--master", "local[2]"],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.crash, pytest.mark.spark]
 def test_a_killed_runner_leaves_nothing_in_the_system_temporary_folder(tmp_path: Path) -> None:
     root, system = tmp_path / "a workspace", tmp_path / "system"
     system.mkdir()
-    command = [str(Path(sys.executable).with_name("runnel")), "run", "-r", str(root), "--master", "local[2]"]
+    command = [str(Path(sys.executable).with_name("runnel")), "run", "-w", str(root), "--master", "local[2]"]
     # Where Java and Python put temporary files unless told otherwise.
     environment = os.environ | {"TMPDIR": str(system), "JAVA_TOOL_OPTIONS": f"-Djava.io.tmpdir={system}"}
     with connect(root) as engine:

@@ -201,7 +201,7 @@ def test_bindings_that_cannot_be_read_hold_back_only_those_who_need_them(
         [message] = [one for number in (1, 2) for one in ledger.messages_of(connection, number) if one.outcome][:1]
         states = {one.state for number in (1, 2) for one in ledger.messages_of(connection, number)}
     assert states == {MessageState.OPEN, MessageState.DONE}
-    assert "not the bindings of an item" in (message.outcome or "")
+    assert "not valid bindings of an item" in (message.outcome or "")
 
 
 def test_feeds_without_bindings_cost_one_look_at_a_part(

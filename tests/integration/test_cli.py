@@ -32,8 +32,8 @@ class Command:
 
     def __call__(self, *words: str, code: int = 0, given: str | bytes | None = None) -> Any:
         arguments = list(words)
-        if words[0] not in ("init", "demo") and "--help" not in words and "-r" not in words:
-            arguments += ["-r", str(self.root)]
+        if words[0] not in ("init", "demo") and "--help" not in words and "-w" not in words:
+            arguments += ["-w", str(self.root)]
         result = CliRunner().invoke(app, arguments, input=given)
         assert code in EXIT_CODES
         assert result.exit_code == code, (result.output, result.exception)
@@ -47,7 +47,7 @@ class Command:
 @pytest.fixture
 def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
     """A root that does not exist yet."""
-    monkeypatch.delenv("RUNNEL_ROOT", raising=False)
+    monkeypatch.delenv("RUNNEL_WORKSPACE", raising=False)
     return Command(tmp_path / "root")
 
 
@@ -63,15 +63,15 @@ def declared(command: Command) -> Command:
 
 
 def test_a_first_session(command: Command) -> None:
-    assert "made a root in" in command("init", str(command.root)).stdout
+    assert "created a workspace in" in command("init", str(command.root)).stdout
     executed = command("exec", SCRIPT)
     assert [line.strip() for line in executed.stdout.splitlines()] == [
         "✓ registered feed Wire",
         "✓ created feed Rock",
         "✓ subscription 1 to Rock: rss into rock.xml",
     ]
-    assert "2 accepted, 0 known already, 0 refused" in command("publish", "Wire", "-", given=LINES).stdout
-    assert "0 accepted, 2 known already, 0 refused" in command("publish", "Wire", "-", given=LINES).stdout
+    assert "2 accepted, 0 unchanged, 0 refused" in command("publish", "Wire", "-", given=LINES).stdout
+    assert "0 accepted, 2 unchanged, 0 refused" in command("publish", "Wire", "-", given=LINES).stdout
     assert "create feed Rock" in command("show").stdout
     assert "rock.xml" in command("show", "subscriptions").stdout
     assert "0 put aside" in command("show", "quarantine").stdout
@@ -111,7 +111,7 @@ def test_json_is_one_value_a_line(declared: Command, tmp_path: Path) -> None:
     (report,) = declared.json("report")
     assert Path(report["report"]).exists()
     findings = declared.json("doctor")
-    assert {one["check"] for one in findings} >= {"Python", "Java", "Spark", "room", "catalog", "files", "plan"}
+    assert {one["check"] for one in findings} >= {"Python", "Java", "Spark", "disk", "catalog", "files", "plan"}
     assert all(one["well"] for one in findings)
 
 
@@ -124,8 +124,8 @@ def test_statements_come_from_an_argument_a_file_or_standard_input(command: Comm
     assert command("exec", "show feeds").stdout.startswith("✓ 3 feeds"), "the last `;` may be missing"
     assert command("exec", "").stdout == ""
     refused = command("exec", code=3)
-    assert "give statements, or a file" in refused.stderr
-    assert "give statements" in command("exec", "show feeds;", "-f", str(script), code=3).stderr
+    assert "expected either statements or --file" in refused.stderr
+    assert "expected either statements" in command("exec", "show feeds;", "-f", str(script), code=3).stderr
     assert "cannot be read" in command("exec", "-f", str(tmp_path / "none"), code=3).stderr
 
 
@@ -144,7 +144,7 @@ def test_documents_come_from_a_file_or_standard_input(declared: Command, tmp_pat
 
 
 def test_the_root_comes_from_the_environment(declared: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RUNNEL_ROOT", str(declared.root))
+    monkeypatch.setenv("RUNNEL_WORKSPACE", str(declared.root))
     result = CliRunner().invoke(app, ["status", "--json"])
     assert json.loads(result.stdout)["root"] == str(declared.root)
 
@@ -202,11 +202,11 @@ def test_control_characters_from_outside_do_not_reach_the_terminal(declared: Com
 
 
 def test_a_root_that_cannot_be_used_is_4(declared: Command, tmp_path: Path) -> None:
-    missing = declared("status", "-r", str(tmp_path / "nowhere"), code=4)
-    assert "is not a Runnel root" in missing.stderr
+    missing = declared("status", "-w", str(tmp_path / "nowhere"), code=4)
+    assert "is not a workspace" in missing.stderr
     assert "runnel init" in missing.stderr
     again = declared("init", str(declared.root), code=4)
-    assert "is a Runnel root already" in again.stderr
+    assert "is already a workspace" in again.stderr
     with connect(declared.root) as engine:
         InProcess(engine)
         active = declared("run", "--once", code=4)
@@ -247,23 +247,23 @@ def test_a_backlog_has_a_code_of_its_meaning(declared: Command, monkeypatch: pyt
 
 @pytest.mark.parametrize("words", [("report", "-o", "/nowhere/page.html"), ("init", "/dev/null/root")])
 def test_a_place_that_cannot_be_written_is_no_stack_trace(declared: Command, words: tuple[str, ...]) -> None:
-    result = CliRunner().invoke(app, [*words, *(["-r", str(declared.root)] if words[0] == "report" else [])])
+    result = CliRunner().invoke(app, [*words, *(["-w", str(declared.root)] if words[0] == "report" else [])])
     assert isinstance(result.exception, SystemExit), result.exception
     assert "error" in result.stderr
 
 
 def test_bytes_that_are_no_text_are_refused_or_replaced(declared: Command) -> None:
-    result = CliRunner().invoke(app, ["exec", "-", "-r", str(declared.root)], input=b"register feed \xff;")
+    result = CliRunner().invoke(app, ["exec", "-", "-w", str(declared.root)], input=b"register feed \xff;")
     assert isinstance(result.exception, SystemExit), result.exception
     assert result.exit_code == 3
 
 
 def test_a_folder_that_is_no_demo_is_not_overwritten(declared: Command, tmp_path: Path) -> None:
     refused = declared("demo", str(declared.root), code=4)
-    assert "is not empty and is a root" in refused.stderr
+    assert "contains a workspace that the demo did not create" in refused.stderr
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "letter.txt").write_text("keep me")
-    assert "is not empty" in declared("demo", str(tmp_path / "mine"), code=4).stderr
+    assert "contains files that the demo did not create" in declared("demo", str(tmp_path / "mine"), code=4).stderr
     assert (tmp_path / "mine" / "letter.txt").read_text() == "keep me"
 
 
@@ -272,7 +272,7 @@ def test_a_folder_that_is_no_demo_is_not_overwritten(declared: Command, tmp_path
 
 def test_doctor_finds_missing_files_and_a_broken_plan(declared: Command) -> None:
     declared("publish", "Wire", "-", given=LINES)
-    assert "1 files, all there and of the right size" in declared("doctor").stdout
+    assert "1 files exist and have the right size" in declared("doctor").stdout
     next(declared.root.glob("items/log/*")).unlink()
     found = declared("doctor", code=5)
     assert "1 of 1 files are" in found.stdout
@@ -292,7 +292,7 @@ def test_doctor_misses_the_index_of_a_file_of_matches(tmp_path: Path) -> None:
     run_maintenance(life.root, life.epoch, asked=[5])
     life.root.close()
     command = Command(tmp_path / "root")
-    assert "3 files, all there" in command("doctor").stdout, "items, matches, and the index of those by query"
+    assert "3 files exist" in command("doctor").stdout, "items, matches, and the index of those by query"
     [index] = (tmp_path / "root" / "matches").rglob("*.queries.arrow")
     index.unlink()
     found = command("doctor", code=5).stdout
@@ -323,7 +323,7 @@ def test_every_command_has_help_with_an_example(command: Command) -> None:
     assert sorted(names) == sorted(
         [*declaring, "run", "report", "queries", "operators", "doctor", "demo", "backup", "restore"]
     )
-    assert sorted(groups) == ["letters", "opml", "owner", "token"]
+    assert sorted(groups) == ["dead-letters", "opml", "owner", "token"]
     overview = command("--help").stdout
     assert "A first session" in overview
     for name in names:
@@ -331,3 +331,36 @@ def test_every_command_has_help_with_an_example(command: Command) -> None:
         told = command(name, "--help").stdout
         assert "Example" in told
         assert f"runnel {name}" in " ".join(told.split())
+
+
+# --- former names --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("words", [["--root", "."], ["--root=."], ["-r", "."], ["-r."]])
+def test_former_name_of_the_workspace_option_works_with_a_warning(
+    declared: Command, monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    monkeypatch.chdir(declared.root)
+    result = CliRunner().invoke(app, ["show", "feeds", "--json", *words])
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["message"]
+    option = words[0].partition("=")[0].removesuffix(".")
+    assert f"{option} is now {'--workspace' if option == '--root' else '-w'}" in result.stderr
+
+
+def test_former_workspace_variable_works_with_a_warning(declared: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RUNNEL_ROOT", str(declared.root))
+    result = CliRunner().invoke(app, ["show", "feeds"])
+    assert result.exit_code == 0, result.output
+    assert "RUNNEL_ROOT is now RUNNEL_WORKSPACE" in result.stderr
+    monkeypatch.setenv("RUNNEL_WORKSPACE", str(declared.root))
+    monkeypatch.setenv("RUNNEL_ROOT", "/nowhere")
+    result = CliRunner().invoke(app, ["show", "feeds"])
+    assert (result.exit_code, result.stderr) == (0, "")
+
+
+def test_former_command_works_with_a_warning(declared: Command) -> None:
+    result = declared("letters", "list")
+    assert "0 dead letters" in result.stdout
+    assert "runnel letters is now runnel dead-letters" in result.stderr
+    assert declared("dead-letters", "list").stderr == ""

@@ -968,7 +968,7 @@ def test_the_admin_needs_no_confirmation(runner: InProcess, post: Post, endpoint
 def test_the_waiting_state_is_shown_everywhere(runner: InProcess, post: Post) -> None:
     engine, ann = runner.engine, _owner(runner)
     ann.execute(f"subscribe to Rock output mail '{VICTIM}';")
-    assert "not asked to confirm yet" in ann.show("subscriptions").lines[0]
+    assert "confirmation request not sent yet" in ann.show("subscriptions").lines[0]
     _publish(runner, 1)
     assert "waiting for confirmation" in ann.show("subscriptions").lines[0]
     assert any(line.startswith("unconfirmed    subscription 1: waiting") for line in engine.status().lines())

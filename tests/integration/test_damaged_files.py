@@ -24,7 +24,14 @@ create feed Rock from Wire where title contains 'rock'; subscribe to Rock output
 
 def _runnel(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """The command as users run it, in a process of its own."""
-    command = [sys.executable, "-c", "from runnel.cli.main import main; main()", *arguments, "--root", str(folder)]
+    command = [
+        sys.executable,
+        "-c",
+        "from runnel.cli.main import main; main()",
+        *arguments,
+        "--workspace",
+        str(folder),
+    ]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=500)
 
 

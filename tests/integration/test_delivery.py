@@ -361,7 +361,7 @@ def test_a_catalog_that_is_away_is_no_fault_of_a_message(
     engine.execute("subscribe to Rock output memory 'rock' from last 1 day;")
 
     def away(*_: object) -> list[int]:
-        raise CatalogUnavailableError("the catalog's server does not answer")
+        raise CatalogUnavailableError("cannot connect to the catalog's server")
 
     for shares in (runner.dispatcher.recorder._shares, runner.dispatcher._composer._shares):
         with monkeypatch.context() as patched:

@@ -74,7 +74,7 @@ def test_the_plan_after_each_pass_is_shown_and_a_pass_that_changes_nothing_says_
     assert engine.explain("Live").data["steps"] == []
     assert engine.explain("Wire", steps=True).data["steps"][0]["plan"] == ["Wire: Wire"]
     root = str(engine.root.folder)
-    told = CliRunner().invoke(app, ["explain", "Live", "--steps", "-r", root])
+    told = CliRunner().invoke(app, ["explain", "Live", "--steps", "-w", root])
     assert "after push_filters:" in told.stdout
     engine.owners.add("ann")
     owned = engine.acting_as("ann").explain("Rock", steps=True)
@@ -156,16 +156,16 @@ def test_pictures_are_written_where_they_are_wanted(engine: Engine, tmp_path: Pa
     with by_trees(engine) as trees:
         trees.execute(SCRIPT)
     root, place = str(engine.root.folder), tmp_path / "live.svg"
-    result = CliRunner().invoke(app, ["explain", "Live", "--picture", str(place), "--json", "-r", root])
+    result = CliRunner().invoke(app, ["explain", "Live", "--picture", str(place), "--json", "-w", root])
     assert result.exit_code == 0, result.output
     second = tmp_path / "live-2.svg"
     assert json.loads(result.stdout)["pictures"] == {str(place): "Wire", str(second): "Other"}
     for path in (place, second):
         assert ElementTree.parse(path).getroot().tag.endswith("svg")
     assert "title contains 'rock'" in place.read_text("utf-8")
-    told = CliRunner().invoke(app, ["explain", "Rock", "--picture", str(place), "-r", root])
+    told = CliRunner().invoke(app, ["explain", "Rock", "--picture", str(place), "-w", root])
     assert "drawn: " in told.stdout
-    refused = CliRunner().invoke(app, ["explain", "Rock", "--picture", str(tmp_path), "-r", root])
+    refused = CliRunner().invoke(app, ["explain", "Rock", "--picture", str(tmp_path), "-w", root])
     assert refused.exit_code == 3
     assert "cannot be written" in refused.stderr
 
@@ -199,7 +199,7 @@ def test_a_query_of_a_divided_plan_is_shown_where_it_is(tmp_path: Path) -> None:
         assert "measured: nothing yet" in text
         json.dumps(explained.data)
         (page,) = (
-            CliRunner().invoke(app, ["explain", "Rock", "--json", "-r", str(engine.root.folder)]).output.splitlines()
+            CliRunner().invoke(app, ["explain", "Rock", "--json", "-w", str(engine.root.folder)]).output.splitlines()
         )
         assert json.loads(page)["partition"]["partitions"] == 2
 

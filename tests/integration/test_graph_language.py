@@ -170,10 +170,10 @@ def test_the_command_line_shows_prefixes(engine: Engine, tmp_path: Path) -> None
     engine.execute(LAB)
     run = CliRunner()
     root = str(tmp_path / "root")
-    shown = run.invoke(app, ["show", "prefixes", "--root", root])
+    shown = run.invoke(app, ["show", "prefixes", "--workspace", root])
     assert shown.exit_code == 0
     assert LAB in shown.output
-    told = json.loads(run.invoke(app, ["show", "prefixes", "--root", root, "--json"]).output)
+    told = json.loads(run.invoke(app, ["show", "prefixes", "--workspace", root, "--json"]).output)
     assert {one["prefix"] for one in told["prefixes"]} == {"lab", *KNOWN_PREFIXES}
 
 

@@ -323,6 +323,6 @@ def test_the_commands_take_files_of_rdf(tmp_path: Path) -> None:
         ["publish", "Pages", str(page)],
         ["test", str(page)],
     ):
-        done = CliRunner().invoke(app, command if command[0] == "init" else [*command, "--root", root])
+        done = CliRunner().invoke(app, command if command[0] == "init" else [*command, "--workspace", root])
         assert done.exit_code == 0, done.output
     assert "Recent" in done.output

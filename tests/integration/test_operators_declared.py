@@ -360,13 +360,13 @@ def test_the_command_shows_operators_in_eighty_columns(engine: Engine, tmp_path:
     )
     run = CliRunner()
     root = str(tmp_path / "root")
-    shown = run.invoke(app, ["operators", "--root", root])
+    shown = run.invoke(app, ["operators", "--workspace", root])
     assert shown.exit_code == 0
     assert "mob(?people int)" in shown.output
     assert "1 query uses it" in " ".join(shown.output.split())
     assert max(map(len, shown.output.splitlines())) <= 80
-    told = json.loads(run.invoke(app, ["operators", "--root", root, "--json"]).output)
+    told = json.loads(run.invoke(app, ["operators", "--workspace", root, "--json"]).output)
     assert [one["name"] for one in told["operators"]] == ["mob", "near"]
-    one = json.loads(run.invoke(app, ["operators", "mob", "--root", root, "--json"]).output)
+    one = json.loads(run.invoke(app, ["operators", "mob", "--workspace", root, "--json"]).output)
     assert one["used_by"] == ["Mobs"]
-    assert run.invoke(app, ["operators", "none", "--root", root]).exit_code == 3
+    assert run.invoke(app, ["operators", "none", "--workspace", root]).exit_code == 3

@@ -330,7 +330,7 @@ def test_no_command_shows_a_canary_to_an_owner(world: World, command: str) -> No
     root = str(world.admin.root.folder)
     for arguments in COMMANDS[command]:
         for form in ([], ["--json"]):
-            ran = CliRunner().invoke(app, [*command.split(), *arguments, "-r", root, "--token", world.token, *form])
+            ran = CliRunner().invoke(app, [*command.split(), *arguments, "-w", root, "--token", world.token, *form])
             # The folder of the test is given by the caller.
             assert not CANARY.search(ran.output), ran.output
 

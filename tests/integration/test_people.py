@@ -165,7 +165,7 @@ REFUSALS: list[tuple[str, type[StatementError], str, tuple[int, int]]] = [
     ("subscribe to Rock output mail 'no address';", StatementError, "address", (1, 31)),
     ("subscribe to Rock output webhook 'gopher://x';", StatementError, "http", (1, 34)),
     ("subscribe to Rock output webhook 'http://10.1.2.3/x';", StatementError, "10.1.2.3 is private", (1, 34)),
-    ("subscribe to Rock output webhook 'https://0x7f.1/';", StatementError, "this machine itself", (1, 34)),
+    ("subscribe to Rock output webhook 'https://0x7f.1/';", StatementError, "the local machine", (1, 34)),
     ("subscribe to Rock output webhook 'http://[fc00::1]/';", StatementError, "is private", (1, 34)),
     ("drop feed Wire;", StatementError, "Wire is the operator's feed", (1, 11)),
     ("drop feed Wire cascade;", StatementError, "Wire is the operator's feed", (1, 11)),
@@ -794,7 +794,7 @@ TestQuotas.settings = settings(max_examples=8, stateful_step_count=15, deadline=
 
 
 def _command(root: Path, *words: str, code: int = 0, **environment: str) -> str:
-    result = CliRunner().invoke(app, [*words, "-r", str(root)], env=environment)
+    result = CliRunner().invoke(app, [*words, "-w", str(root)], env=environment)
     assert result.exit_code == code, result.output
     return result.stdout if code == 0 else result.stderr
 
@@ -816,11 +816,11 @@ def test_the_commands_about_people(engine: Engine) -> None:
     listed = json.loads(_command(root, "owner", "list", "--json"))["owners"]
     assert [(one["owner"], one["queries"]["have"]) for one in listed] == [("operator", 2), ("ann", 2)]
     assert "laptop" in _command(root, "token", "list", "ann")
-    assert "0 dead letters" in _command(root, "letters", "list", "--token", token)
-    assert "no message x" in _command(root, "letters", "explain", "x", code=3)
-    assert "no message x" in _command(root, "letters", "replay", "x", "--as", "ann", code=3)
+    assert "0 dead letters" in _command(root, "dead-letters", "list", "--token", token)
+    assert "no message x" in _command(root, "dead-letters", "explain", "x", code=3)
+    assert "no message x" in _command(root, "dead-letters", "replay", "x", "--as", "ann", code=3)
     assert "disabled the owner ann" in _command(root, "owner", "disable", "ann")
-    refused = CliRunner().invoke(app, ["show", "-r", str(root)], env={"RUNNEL_TOKEN": token})
+    refused = CliRunner().invoke(app, ["show", "-w", str(root)], env={"RUNNEL_TOKEN": token})
     assert refused.exit_code != 0
     assert "this token is not valid" in refused.stderr
     assert "enabled the owner ann" in _command(root, "owner", "disable", "ann", "--undo")

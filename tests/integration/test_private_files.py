@@ -97,7 +97,7 @@ def test_nothing_that_runnel_writes_is_open_to_others(shared: Path, umask: int) 
         back_up(engine.root, backup)
         back_up(engine.root, shared / "linked", link=True)
     restore(backup, again)
-    report = CliRunner().invoke(app, ["report", "--root", str(root)])
+    report = CliRunner().invoke(app, ["report", "--workspace", str(root)])
     assert report.exit_code == 0, report.output
     for folder in (root, backup, shared / "linked", again):
         assert _open_to_others(folder, 0o077) == set()
@@ -119,7 +119,7 @@ def test_the_errors_of_spark_and_exported_lists_are_private(shared: Path, umask:
     with runnel.connect(shared / "root") as engine:
         engine.execute("register feed 'https://muse.example/rss?token=secret' as Muse;")
     done = CliRunner().invoke(
-        app, ["opml", "export", "-o", str(shared / "feeds.opml"), "--root", str(shared / "root")]
+        app, ["opml", "export", "-o", str(shared / "feeds.opml"), "--workspace", str(shared / "root")]
     )
     assert done.exit_code == 0, done.output
     assert "secret" in (shared / "feeds.opml").read_text()
@@ -187,10 +187,10 @@ def test_doctor_reports_an_open_workspace_and_repairs_it(shared: Path) -> None:
     (root / "link").symlink_to(elsewhere)
 
     found = _privacy(root)
-    assert "open to other users" in found.detail
+    assert "other users can read" in found.detail
     assert "--repair" in (found.hint or "")
     assert _open_to_others(root, 0o044), "nothing is changed unless asked for"
-    repaired = CliRunner().invoke(app, ["doctor", "--repair", "--root", str(root)])
+    repaired = CliRunner().invoke(app, ["doctor", "--repair", "--workspace", str(root)])
     assert "repaired the permissions" in repaired.output
     (root / "link").unlink()
     assert _open_to_others(root, 0o077) == set()
@@ -214,7 +214,7 @@ def test_doctor_applies_shared_output_in_both_directions(shared: Path) -> None:
     assert _privacy(root, repair=True).is_well
     assert _open_to_others(root, 0o044) == {"out", "out/news", "out/news/rock.xml", "out/rock.jsonl"}
     (root / "runnel.toml").write_text(before)
-    assert "open to other users" in _privacy(root).detail
+    assert "other users can read" in _privacy(root).detail
     assert _privacy(root, repair=True).is_well
     assert _open_to_others(root, 0o077) == set()
 

@@ -79,7 +79,7 @@ def _runnel(*arguments: str) -> subprocess.CompletedProcess[str]:
 )
 def test_commands_that_only_read_work(folder: Path, arguments: tuple[str, ...]) -> None:
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
-    done = _runnel(*arguments, "--root", str(folder))
+    done = _runnel(*arguments, "--workspace", str(folder))
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
@@ -101,7 +101,7 @@ def test_commands_that_write_say_what_is_wrong(folder: Path, tmp_path: Path, arg
     document.write_text('{"id": "3", "title": "rock"}')
     document.chmod(0o644)
     given = (argument.format(document=document) for argument in arguments)
-    done = _runnel(*given, "--root", str(folder))
+    done = _runnel(*given, "--workspace", str(folder))
     assert done.returncode == 4, done.stderr
     assert "Traceback" not in done.stderr
     assert "cannot be written" in done.stderr
@@ -114,7 +114,7 @@ def test_declaring_needs_no_right_to_write_the_file_that_is_only_locked(tmp_path
     with runnel.connect(folder) as engine:
         engine.execute(SCRIPT)
     (folder / "catalog.sqlite.declaring").chmod(0o444)
-    done = _runnel("exec", "register feed Other;", "--root", str(folder))
+    done = _runnel("exec", "register feed Other;", "--workspace", str(folder))
     assert done.returncode == 0, done.stderr
 
 
@@ -138,7 +138,7 @@ def test_catalog_that_another_process_writes_is_read_as_it_is_now(folder: Path) 
         for path in folder.glob("catalog.sqlite*"):
             path.chmod(0o444)
         folder.chmod(0o555)
-        done = _runnel("status", "--json", "--root", str(folder))
+        done = _runnel("status", "--json", "--workspace", str(folder))
         folder.chmod(0o755)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["accepted"] == 3
@@ -149,7 +149,7 @@ def test_log_that_a_crash_left_is_not_ignored(folder: Path) -> None:
     folder.chmod(0o755)
     (folder / "catalog.sqlite-wal").write_bytes(b"changes")
     folder.chmod(0o555)
-    done = _runnel("status", "--root", str(folder))
+    done = _runnel("status", "--workspace", str(folder))
     assert done.returncode == 4
     assert "not closed properly" in done.stderr
     folder.chmod(0o755)

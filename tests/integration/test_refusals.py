@@ -214,7 +214,7 @@ def test_after_a_repair_what_waits_is_sent_now(
     runner.deliver()
     assert _states(engine, 1) == [DONE, DONE]
     assert _states(engine, 2) == [OPEN, OPEN]
-    result = CliRunner().invoke(app, ["letters", "send-now", "--root", str(tmp_path / "root"), "--json"])
+    result = CliRunner().invoke(app, ["dead-letters", "send-now", "--workspace", str(tmp_path / "root"), "--json"])
     assert result.exit_code == 0, result.output
     assert '"messages": 2' in result.output
     runner.deliver()

@@ -135,14 +135,14 @@ def test_a_lost_or_foreign_key_is_noticed_and_can_be_replaced(tmp_path: Path) ->
         runnel.connect(root)
     for damaged in (b"", b"{}", b"[1]", content[:-9], content.replace(b'"format": 1', b'"format": 2')):
         file.write_bytes(damaged)
-        with pytest.raises(CorruptDataError, match="is not a key"):
+        with pytest.raises(CorruptDataError, match="is not the key file"):
             runnel.connect(root)
     file.write_bytes(content)
     with runnel.connect(root) as engine:
         assert _read(engine) == made, "the right one is accepted again"
 
     file.unlink()
-    done = CliRunner().invoke(app, ["adopt", "--new-key", "--root", str(root)])
+    done = CliRunner().invoke(app, ["adopt", "--new-key", "--workspace", str(root)])
     assert done.exit_code == 0, done.output
     with runnel.connect(root) as engine:
         assert _read(engine) == {"signing key": None, "unsubscribe": None, "hub": None}
@@ -189,7 +189,7 @@ def test_with_the_key_a_backup_is_checked_and_its_secrets_come_back(backup: Path
         app, ["restore", str(backup), str(tmp_path / "again"), "--key-file", str(tmp_path / "root" / KEY_FILE)]
     )
     assert done.exit_code == 0, done.output
-    assert "signature of the backup is right" in done.output
+    assert "signature of the backup is valid" in done.output
     with runnel.connect(tmp_path / "again") as engine:
         assert _read(engine) == before
 
@@ -197,7 +197,7 @@ def test_with_the_key_a_backup_is_checked_and_its_secrets_come_back(backup: Path
 def test_without_the_key_it_is_said_that_nothing_was_checked_and_what_is_lost(backup: Path, tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["restore", str(backup), str(tmp_path / "again")])
     assert done.exit_code == 0, done.output
-    assert "was not checked" in done.output
+    assert "was not verified" in done.output
     assert "3 secrets could not be restored" in done.output
     with runnel.connect(tmp_path / "again") as engine:
         assert set(_read(engine).values()) == {None}

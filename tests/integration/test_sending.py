@@ -478,7 +478,7 @@ def test_without_room_for_outcomes_sending_pauses_and_nothing_is_lost(
 
         def full(epoch: int, attempts: Sequence[object], ended: Sequence[int] = ()) -> int:
             if is_full.is_set() and attempts:
-                raise StorageFullError("no room left for the catalog")
+                raise StorageFullError("no disk space left for the catalog")
             return settle(epoch, attempts, ended)  # type: ignore[arg-type]
 
         runner.dispatcher.settler.settle = full  # type: ignore[method-assign]

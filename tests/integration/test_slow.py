@@ -43,7 +43,7 @@ def spent(engine: Engine, name: str, milliseconds: float, items: int = 200) -> N
 
 
 def told(engine: Engine, *words: str) -> str:
-    result = CliRunner().invoke(app, ["queries", *words, "-r", str(engine.root.folder)])
+    result = CliRunner().invoke(app, ["queries", *words, "-w", str(engine.root.folder)])
     assert result.exit_code == 0, result.output
     return result.stdout
 

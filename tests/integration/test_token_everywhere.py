@@ -16,7 +16,8 @@ from runnel.engine import connect
 VARIABLE = "RUNNEL_TOKEN"
 FOR_OWNERS = {
     *("exec", "publish", "show", "explain", "why", "preview", "test", "queries", "operators"),
-    *("letters list", "letters explain", "letters replay", "letters send-now", "opml import", "opml export"),
+    *("dead-letters list", "dead-letters explain", "dead-letters replay", "dead-letters send-now"),
+    *("opml import", "opml export"),
 }
 """Commands that act for the owner of a token. All others are the admin's: an owner's token is refused."""
 BEFORE_A_WORKSPACE = {"init", "restore", "demo", "adopt"}
@@ -63,7 +64,7 @@ def _invoke(name: str, root: Path, token: str) -> Any:
         for parameter in command.params
         if parameter.param_type_name == "argument" and parameter.required
     ]
-    place = ["--root", str(root)] if any(one.name == "root" for one in command.params) else []
+    place = ["--workspace", str(root)] if any(one.name == "root" for one in command.params) else []
     place += ["--once"] if name == "run" else []
     return CliRunner().invoke(app, [*name.split(), *given, *place], env={VARIABLE: token})
 
@@ -79,7 +80,7 @@ def test_no_command_runs_with_a_wrong_or_empty_token(name: str, root: Path, toke
     before = sorted(root.parent.iterdir())
     wrong, empty = (_invoke(name, root, tokens[one]) for one in ("nobody", "empty"))
     assert (wrong.exit_code, empty.exit_code) == (3, 3), (wrong.output, empty.output)
-    assert ("no token can be used to" if name in BEFORE_A_WORKSPACE else "this token is not valid") in wrong.output
+    assert ("a token cannot be used to" if name in BEFORE_A_WORKSPACE else "this token is not valid") in wrong.output
     assert "the token is empty" in empty.output
     assert sorted(root.parent.iterdir()) == before, "nothing was made"
 
@@ -91,7 +92,7 @@ def test_the_commands_of_the_admin_refuse_the_token_of_an_owner(
     before = sorted(root.parent.iterdir())
     refused = _invoke(name, root, tokens["ann"])
     assert refused.exit_code == 3, refused.output
-    assert ("no token can be used to" if name in BEFORE_A_WORKSPACE else "only the admin can") in refused.output
+    assert ("a token cannot be used to" if name in BEFORE_A_WORKSPACE else "only the admin can") in refused.output
     assert sorted(root.parent.iterdir()) == before, "nothing was made"
 
 

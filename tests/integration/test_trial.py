@@ -157,7 +157,7 @@ def test_tags_follow_the_statement(declared: Engine) -> None:
 
 def test_the_command(declared: Engine, tmp_path: Path) -> None:
     def told(*words: str, given: str = "", code: int = 0) -> str:
-        result = CliRunner().invoke(app, ["test", *words, "-r", str(declared.root.folder)], input=given)
+        result = CliRunner().invoke(app, ["test", *words, "-w", str(declared.root.folder)], input=given)
         assert result.exit_code == code, result.output
         return result.output
 
@@ -171,6 +171,6 @@ def test_the_command(declared: Engine, tmp_path: Path) -> None:
     (tmp_path / "items.jsonl").write_text(lines + "\n{broken")
     assert "refused: " in told(str(tmp_path / "items.jsonl"), "--query", "Rock")
     assert "in 0 items" in told("--tag", "music")
-    assert "give a document too" in told("--feed", "Wire", code=3)
+    assert "--feed requires a document" in told("--feed", "Wire", code=3)
     assert "did you mean shop?" in told("--tag", "shpo", code=6)
     assert declared.root.items.last_sequence() == 0

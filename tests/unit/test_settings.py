@@ -8,7 +8,7 @@ import pytest
 from scripts.reference_settings import allowed
 
 from runnel.errors import WorkspaceError
-from runnel.settings import FILE, REFERENCE, Settings
+from runnel.settings import FILE, FORMER_NAMES, REFERENCE, Settings
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -38,6 +38,29 @@ def test_numbers_and_truths_are_taken(tmp_path: Path, monkeypatch: pytest.Monkey
     assert (loaded.partitions, loaded.shared_output, loaded.send_seconds) == (8, True, 3.0)
     monkeypatch.setenv("RUNNEL_PARTITIONS", "2")
     assert Settings.load(tmp_path).partitions == 2
+
+
+@pytest.mark.parametrize(("former", "current"), FORMER_NAMES.items())
+def test_former_names_are_accepted_with_a_warning(
+    former: str, current: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / FILE).write_text(f"{former} = 101\n")
+    assert getattr(Settings.load(tmp_path), current) == 101
+    assert f"setting {former} in {tmp_path / FILE} is now named {current}" in caplog.text
+    monkeypatch.setenv(f"RUNNEL_{former.upper()}", "102")
+    assert getattr(Settings.load(tmp_path), current) == 102, "the environment overrides the file"
+    assert f"setting {former} in the environment is now named {current}" in caplog.text
+    monkeypatch.setenv(f"RUNNEL_{current.upper()}", "103")
+    assert getattr(Settings.load(tmp_path), current) == 103, "the current name overrides the former one"
+    assert getattr(Settings.load(tmp_path, **{former: 104}), current) == 104
+    with pytest.raises(WorkspaceError, match=f"setting {current} of .*should be a number"):
+        Settings.load(tmp_path, **{former: True})
+
+
+def test_current_names_are_accepted_without_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / FILE).write_text("stylesheet_seconds = 3\n")
+    assert Settings.load(tmp_path).stylesheet_seconds == 3
+    assert caplog.text == ""
 
 
 def test_the_reference_says_what_is_allowed() -> None:

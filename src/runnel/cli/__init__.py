@@ -1,4 +1,4 @@
-"""The commands. Thin: each calls the engine and prints what it says.
+"""The command line. Each command calls the engine and prints the outcome.
 
-In: the words of a command line. Out: lines for a person, or JSON for a program, and an exit code.
+In: the arguments of a command. Out: text or lines of JSON, and an exit code.
 """

@@ -1,4 +1,4 @@
-"""`runnel backup` and `runnel restore`: a copy of a root, and a root from a copy."""
+"""`runnel backup` and `runnel restore`: back up a workspace, and create a workspace from a backup."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 
 def backup(
-    target: Annotated[Path, typer.Argument(help="The folder of the backup; made if it is not there.")],
+    target: Annotated[Path, typer.Argument(help="Folder of the backup. It is created if it does not exist.")],
     link: Annotated[
-        bool, typer.Option("--link", help="Give files a second name instead of copying them, on the same disk.")
+        bool, typer.Option("--link", help="Create hard links instead of copies. Requires the same file system.")
     ] = False,
     root: WorkspaceOption = Path(),
     token: TokenOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Copy a root into a folder, also while it runs; a second time only what is new is copied.
+    """Back up a workspace, even while its runner is active. A repeated backup copies only new files.
 
     Example: `runnel backup /mnt/backups/news`
     """
@@ -36,23 +36,23 @@ def backup(
         reporting_errors(as_json),
         open_for_command(root, token, admin_only="back up the workspace") as engine,
     ):
-        with _shown_files("backing up", as_json) as report:
-            made = back_up(engine.root, target, link=link, report=report)
+        with _showing_progress("backing up", as_json) as report:
+            result = back_up(engine.root, target, link=link, report=report)
         if as_json:
             print_json(
                 {
-                    "backup": str(made.folder),
-                    "files": made.files,
-                    "copied": made.copied,
-                    "bytes": made.bytes,
-                    "rows": made.rows,
-                    "last_sequence": made.last_sequence,
+                    "backup": str(result.folder),
+                    "files": result.files,
+                    "copied": result.copied,
+                    "bytes": result.bytes,
+                    "rows": result.rows,
+                    "last_sequence": result.last_sequence,
                 }
             )
             return
         console.print(
-            f"[green]✓[/green] backed up {counted(made.files, 'file')} ({_size(made.bytes)}, {made.copied:,} of them "
-            f"new) and {counted(made.rows, 'row')} into {escaped(str(made.folder))}",
+            f"[green]✓[/green] backed up {counted(result.files, 'file')} ({_megabytes(result.bytes)}, "
+            f"{result.copied:,} of them new) and {counted(result.rows, 'row')} into {escaped(str(result.folder))}",
             soft_wrap=True,
         )
         console.print(
@@ -62,42 +62,45 @@ def backup(
 
 
 def restore(
-    source: Annotated[Path, typer.Argument(help="The folder of a backup.")],
-    folder: Annotated[Path, typer.Argument(help="Where the root shall be; an empty folder, or none.")],
+    source: Annotated[Path, typer.Argument(help="Folder of a backup.")],
+    folder: Annotated[Path, typer.Argument(help="Folder of the new workspace. It must be empty or not exist.")],
     catalog: Annotated[
         str,
-        typer.Option(envvar="RUNNEL_CATALOG", help="URL of an empty database for the catalog; SQLite otherwise."),
+        typer.Option(envvar="RUNNEL_CATALOG", help="URL of an empty database for the catalog. Default: SQLite."),
     ] = "",
     storage: Annotated[
-        str, typer.Option(envvar="RUNNEL_STORAGE", help="URL of an empty place for the files; the folder otherwise.")
+        str,
+        typer.Option(envvar="RUNNEL_STORAGE", help="URL of an empty storage for the files. Default: the new folder."),
     ] = "",
     accept_settings: Annotated[
         bool,
-        typer.Option("--accept-settings", help="Accept settings of the backup that give rights; they are listed."),
+        typer.Option(
+            "--accept-settings", help="Accept the listed settings of the backup, which grant access to this machine."
+        ),
     ] = False,
     key_file: Annotated[
         Path | None,
         typer.Option(
             envvar="RUNNEL_KEY_FILE",
-            help="A copy of private/key.json of the backed-up workspace: checks the signature, restores secrets.",
+            help="A copy of private/key.json of the original workspace, to verify the signature and restore secrets.",
         ),
     ] = None,
     token: TokenOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a root from a backup, after comparing every file with its digest.
+    """Create a workspace from a backup after verifying the digest of every file.
 
-    Settings that let code run, or let files, networks or mail be reached, are listed, and must be accepted.
+    Settings that allow code to run, or grant access to files, networks or mail, are listed and must be accepted.
 
     Example: `runnel restore /mnt/backups/news news`
     """
-    from runnel.engine.upkeep.restore import restore as restore_root
+    from runnel.engine.upkeep.restore import restore as restore_workspace
     from runnel.storage.key_file import read_key_file
 
     with reporting_errors(as_json):
         refuse_token(token, "restore a workspace")
-        with _shown_files("restoring", as_json) as report:
-            made = restore_root(
+        with _showing_progress("restoring", as_json) as report:
+            result = restore_workspace(
                 source,
                 folder,
                 catalog=catalog,
@@ -109,62 +112,65 @@ def restore(
         if as_json:
             print_json(
                 {
-                    "root": str(made.folder),
-                    "files": made.files,
-                    "bytes": made.bytes,
-                    "made": made.made,
-                    "last_sequence": made.last_sequence,
-                    "accepted_settings": [right.setting for right in made.rights],
-                    "signer": made.signer.value,
-                    "lost_secrets": made.lost_secrets,
+                    "root": str(result.folder),
+                    "files": result.files,
+                    "bytes": result.bytes,
+                    "made": result.made,
+                    "last_sequence": result.last_sequence,
+                    "accepted_settings": [right.setting for right in result.rights],
+                    "signer": result.signer.value,
+                    "lost_secrets": result.lost_secrets,
                 }
             )
             return
         console.print(
-            f"[green]✓[/green] restored {counted(made.files, 'file')} ({_size(made.bytes)}) into "
-            f"{escaped(str(made.folder))}, as of {made.made[:19]}",
+            f"[green]✓[/green] restored {counted(result.files, 'file')} ({_megabytes(result.bytes)}) into "
+            f"{escaped(str(result.folder))}, as of {result.made[:19]}",
             soft_wrap=True,
         )
-        console.print(_signer_line(made.signer), soft_wrap=True)
-        if made.lost_secrets:
+        console.print(_signature_line(result.signer), soft_wrap=True)
+        if result.lost_secrets:
             console.print(
-                f"{counted(made.lost_secrets, 'secret')} could not be restored without the key file: webhooks need "
+                f"{counted(result.lost_secrets, 'secret')} could not be restored without the key file: webhooks need "
                 "new signing keys ([bold]rotate key of subscription …;[/bold]), and old unsubscribe links fail",
                 soft_wrap=True,
             )
-        for right in made.rights:
+        for right in result.rights:
             console.print(f"accepted {escaped(str(right))}", soft_wrap=True)
-        console.print("next: stop the old workspace for good before [bold]runnel run[/bold] starts this one")
+        console.print(
+            "next: make sure that the original workspace never runs again, then start this one with "
+            "[bold]runnel run[/bold]"
+        )
 
 
-def _signer_line(signer: Signer) -> str:
-    """Whether the signature of a backup was checked, for people."""
+def _signature_line(signer: Signer) -> str:
+    """Describe whether the signature of a backup was verified."""
     match signer.value:
         case "checked":
-            return "the signature of the backup is right"
+            return "the signature of the backup is valid"
         case "none":
-            return "[yellow]![/yellow] the backup is not signed: nobody can tell whether it was changed"
-    return "[yellow]![/yellow] the signature of the backup was not checked; [bold]--key-file[/bold] checks it"
+            return "[yellow]![/yellow] the backup is not signed: a modification cannot be detected"
+    return "[yellow]![/yellow] the signature of the backup was not verified; [bold]--key-file[/bold] verifies it"
 
 
 @contextmanager
-def _shown_files(what: str, as_json: bool) -> Iterator[Callable[[int, int], None]]:
-    """A bar that shows how many files are done; nothing where output is no terminal."""
+def _showing_progress(action: str, as_json: bool) -> Iterator[Callable[[int, int], None]]:
+    """Show a progress bar that counts files, if the output is a terminal."""
     if as_json or not console.is_terminal:
-        yield lambda done, every: None
+        yield lambda done, total: None
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task(what, total=None)
-        yield lambda done, every: progress.update(task, completed=done, total=every)
+        task = progress.add_task(action, total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)
 
 
-def _size(number: int) -> str:
-    """A number of bytes for people.
+def _megabytes(size: int) -> str:
+    """Format a number of bytes in megabytes.
 
-    >>> _size(0), _size(5_300_000)
+    >>> _megabytes(0), _megabytes(5_300_000)
     ('0 MB', '5 MB')
     """
-    return f"{number / 1e6:,.0f} MB"
+    return f"{size / 1e6:,.0f} MB"

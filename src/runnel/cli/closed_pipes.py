@@ -1,4 +1,4 @@
-"""Standard streams whose reader may leave early, as `head` does after its first lines."""
+"""Standard streams that tolerate a reader that exits early, as `head` does after its first lines."""
 
 from __future__ import annotations
 
@@ -15,40 +15,40 @@ if TYPE_CHECKING:
 
 @contextmanager
 def tolerating_closed_pipes() -> Iterator[None]:
-    """Discard what is written to standard output or standard error after its reader left.
+    """Discard output that is written to standard output or standard error after the reader has closed the pipe.
 
-    The command goes on to its end, with its own exit code: a script is executed and a runner keeps running whether or
-    not anybody reads about it. `BrokenPipeError` is not caught here, because it may also come from a connection to a
+    The command runs to its end and returns its own exit code: a script is executed and a runner keeps running even if
+    nobody reads the output. `BrokenPipeError` is not caught here, because it may also come from a connection to a
     server or a child process, where it is an error.
     """
-    before = sys.stdout, sys.stderr
+    original = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = _reopened(sys.stdout), _reopened(sys.stderr)
     try:
         yield
     finally:
         for stream in (sys.stdout, sys.stderr):
-            if stream is not None:  # as after `runnel … >&-`
+            if stream is not None:  # it is None after `runnel … >&-`
                 stream.flush()
-        sys.stdout, sys.stderr = before
+        sys.stdout, sys.stderr = original
 
 
 class _Pipe(io.FileIO):
-    """A file descriptor to write to, which leads nowhere after its reader left."""
+    """A file for output that is redirected to the null device once the reader has closed the pipe."""
 
     def write(self, data: ReadableBuffer, /) -> int:
         try:
             return cast(int, super().write(data))
         except BrokenPipeError:
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, self.fileno())
-            os.close(nowhere)
+            null_device = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null_device, self.fileno())
+            os.close(null_device)
             return memoryview(data).nbytes
 
 
 def _reopened(stream: TextIO) -> TextIO:
-    """A stream that behaves as `stream` and writes to the same file descriptor."""
+    """Return a stream with the options of `stream` that writes to the same file descriptor."""
     if not isinstance(stream, io.TextIOWrapper):
-        return stream  # none, or not the process's own
+        return stream  # None, or a replacement such as that of a test runner
     stream.flush()
     return io.TextIOWrapper(
         io.BufferedWriter(_Pipe(stream.fileno(), "w", closefd=False)),

@@ -1,4 +1,4 @@
-"""`runnel demo`: the main job on embedded defaults, from a generated world of news to feeds and a report."""
+"""`runnel demo`: match generated news against generated queries with the default settings, and write a report."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
     from runnel.engine.ask.status import Status
     from runnel.testing.world import World
 
-_MARK = ".runnel-demo"
+_MARKER = ".runnel-demo"
 
 
 def demo(
-    folder: Annotated[Path, typer.Argument(help="Where the demo's root shall be; made anew each time.")] = Path(
-        "demo-root"
-    ),
-    items: Annotated[int, typer.Option(help="How many items are published.", min=1)] = 4000,
-    queries: Annotated[int, typer.Option(help="How many standing queries are declared.", min=1)] = 3000,
-    seed: Annotated[int, typer.Option(help="The seed of the world; the same seed makes the same news.")] = 7,
+    folder: Annotated[
+        Path, typer.Argument(help="Folder of the demo's workspace. An earlier demo in it is deleted.")
+    ] = Path("demo-workspace"),
+    items: Annotated[int, typer.Option(help="Number of items to publish.", min=1)] = 4000,
+    queries: Annotated[int, typer.Option(help="Number of standing queries to declare.", min=1)] = 3000,
+    seed: Annotated[int, typer.Option(help="Seed of the random generator. The same seed gives the same news.")] = 7,
     token: TokenOption = None,
 ) -> None:
-    """Show it all on generated news: declare, publish, match on Spark, write feeds and a report.
+    """Run Runnel on generated news: declare queries, publish items, match on Spark, write feeds and a report.
 
     Example: `runnel demo --items 4000 --queries 3000`
     """
@@ -45,23 +45,23 @@ def demo(
     from runnel.testing.world import World
 
     with reporting_errors(False):
-        refuse_token(token, "make a workspace")
-        java_version()  # before anything else: without Java there is nothing to show
+        refuse_token(token, "create a workspace")
+        java_version()  # fail before the slow steps if Java is missing
         _clear(folder)
-        with _step(f"making a world of {items:,} items and {queries:,} standing queries"):
+        with _step(f"generating {items:,} items and {queries:,} standing queries"):
             world = World.generate(seed=seed, items=items, queries=queries)
         with connect(folder, first_fetch_items=1_000_000) as engine:
-            (folder / _MARK).touch(FILE_MODE)
+            (folder / _MARKER).touch(FILE_MODE)
             with _step(f"declaring {len(world.feeds)} feeds, {len(world.queries):,} queries and their subscriptions"):
                 engine.execute(world.script())
             _publish(engine, world)
             with _step("writing the report"):
-                place = _report(engine, folder)
-            _end(engine.status(), folder, place)
+                path = _write_report(engine, folder)
+            _print_summary(engine.status(), folder, path)
 
 
 def _publish(engine: Engine, world: World) -> None:
-    """Edition by edition, as news come: drop the files, match them on Spark, write the feeds."""
+    """Per edition of the news, write the source files, match them on Spark and deliver the matches."""
     for edition in range(1, world.editions + 1):
         files = world.write_edition(edition, engine.root.folder)
         label = f"edition {edition} of {world.editions}: {len(files)} documents"
@@ -76,22 +76,23 @@ def _clear(folder: Path) -> None:
 
     if not folder.exists() or not any(folder.iterdir()):
         return
-    if not (folder / _MARK).exists():
-        is_root = (folder / FILE).exists()
+    if not (folder / _MARKER).exists():
+        is_workspace = (folder / FILE).exists()
         raise WorkspaceError(
-            f"{folder} is not empty{' and is a root' if is_root else ''}", hint="name another folder for the demo"
+            f"{folder} contains {'a workspace' if is_workspace else 'files'} that the demo did not create",
+            hint="give another folder",
         )
     shutil.rmtree(folder)
 
 
 class _Status:
-    """A line under a step that shows how far it is."""
+    """The line of a running step, which shows its progress."""
 
     def __init__(self, label: str, status: object) -> None:
         self._label, self._status = label, status
 
     def update(self, text: str) -> None:
-        """Show progress beside the step's label."""
+        """Show progress after the step's label."""
         self._status.update(f"{self._label} … {text}")  # type: ignore[attr-defined]
 
 
@@ -103,38 +104,38 @@ def _step(label: str) -> Iterator[_Status]:
     console.print(f"[green]✓[/green] {label} [dim]({time.monotonic() - started:.1f} s)[/dim]")
 
 
-def _report(engine: Engine, folder: Path) -> Path:
+def _write_report(engine: Engine, folder: Path) -> Path:
     from runnel.cli.report import write_page
     from runnel.web.collect_report import collect_report
     from runnel.web.report import render_report
 
     page = collect_report(engine, "A day of invented news", next_steps=_next_steps(folder))
-    place = folder / "report.html"
-    write_page(place, render_report(page))
-    return place
+    path = folder / "report.html"
+    write_page(path, render_report(page))
+    return path
 
 
 def _next_steps(folder: Path) -> list[tuple[str, str]]:
-    # Before its environment is activated the command is found only by its path.
+    # Give the path of the command if its environment is not activated.
     program = "runnel" if shutil.which("runnel") else os.path.relpath(sys.argv[0])
     return [
-        (f"{program} status -r {folder}", "how the root is"),
-        (f"{program} show subscriptions -r {folder}", "who gets what, and how many messages were sent"),
-        (f"ls {folder}/out", "the feeds that were written"),
-        (f"{program} --help", "all commands; docs/start/tutorial.md is the tutorial"),
+        (f"{program} status -w {folder}", "the state of the workspace"),
+        (f"{program} show subscriptions -w {folder}", "the subscriptions and how many messages each received"),
+        (f"ls {folder}/out", "the feed files that were written"),
+        (f"{program} --help", "all commands; docs/start/tutorial.md is an introduction"),
     ]
 
 
-def _end(status: Status, folder: Path, report: Path) -> None:
+def _print_summary(status: Status, folder: Path, report: Path) -> None:
     from rich.table import Table
 
     table = Table(show_header=False, box=None, pad_edge=False)
     for label, value in (
         ("items matched", f"{status.matched:,}"),
-        ("standing queries", f"{status.plan_queries:,} of {status.virtual_feeds:,}; nobody subscribes to the rest"),
+        ("standing queries", f"{status.plan_queries:,} of {status.virtual_feeds:,}; the rest has no subscription"),
         ("matches", f"{status.matches:,}"),
         ("messages", ", ".join(f"{count:,} {state}" for state, count in sorted(status.messages.items()))),
-        ("put aside", f"{status.put_aside:,}" + (" (runnel show quarantine)" if status.put_aside else "")),
+        ("quarantined", f"{status.put_aside:,}" + (" (runnel show quarantine)" if status.put_aside else "")),
         ("report", str(report)),
     ):
         table.add_row(label, value)

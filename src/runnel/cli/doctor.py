@@ -1,4 +1,4 @@
-"""The checks of `runnel doctor`: what this machine or a workspace lacks, and what to do about it."""
+"""The checks of `runnel doctor`: find problems of the machine and the workspace, with a hint for each."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from runnel.settings import FILE
 from runnel.storage.arrow_files import read_arrow, read_parquet
 from runnel.storage.checksums import HINT, check_file, check_size, is_sealed
 
-_LITTLE_ROOM = 1 << 30
-_FOR_EVER = 1 << 62
+_MIN_FREE_BYTES = 1 << 30
+_MAX_SEQUENCE = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One check: what was looked at, whether it is well, and what to do if not.
+    """The result of one check.
 
-    What is well and has a hint all the same should be looked at; it does not make the command fail.
+    A finding that is well but has a hint is a warning. It does not make the command fail.
     """
 
     check: str
@@ -44,26 +44,25 @@ class Finding:
 
     @property
     def mark(self) -> str:
-        """What stands before it on a terminal."""
+        """The colored symbol that precedes the finding on a terminal."""
         if not self.is_well:
             return "[red]✗[/red]"
         return "[yellow]![/yellow]" if self.hint else "[green]✓[/green]"
 
 
 def examine(folder: Path, *, deep: bool = False, repair: bool = False) -> Iterator[Finding]:
-    """All checks, in the order in which they matter. With `deep` every file is read, with `repair` permissions are
-    repaired.
-    """
+    """Run all checks, the most basic first. `deep` reads every file, `repair` repairs file permissions."""
     yield Finding("Python", sys.version_info >= (3, 11), sys.version.split()[0])
     yield _checked("Java", _java)
     yield _checked("Spark", lambda: f"pyspark {version('pyspark')}")
     if not (folder / FILE).exists():
-        yield Finding("root", True, f"{folder.absolute()} is not a root", "`runnel init FOLDER` makes one")
+        yield Finding(
+            "workspace", True, f"{folder.absolute()} is not a workspace", "`runnel init FOLDER` creates a workspace"
+        )
         return
     free = shutil.disk_usage(folder).free
-    yield Finding(
-        "room", free > _LITTLE_ROOM, f"{free / 1e9:.1f} GB free", None if free > _LITTLE_ROOM else "free some"
-    )
+    has_space = free > _MIN_FREE_BYTES
+    yield Finding("disk", has_space, f"{free / 1e9:.1f} GB free", None if has_space else "free disk space")
     try:
         root = open_workspace(folder)
     except RunnelError as error:
@@ -80,9 +79,9 @@ def examine(folder: Path, *, deep: bool = False, repair: bool = False) -> Iterat
     root.close()
 
 
-def _checked(check: str, look: Callable[[], str]) -> Finding:
+def _checked(check: str, describe: Callable[[], str]) -> Finding:
     try:
-        return Finding(check, True, look())
+        return Finding(check, True, describe())
     except RunnelError as error:
         return Finding(check, False, error.message, error.hint)
 
@@ -94,27 +93,29 @@ def _java() -> str:
 
 
 def _permissions(root: Workspace, repair: bool) -> Finding:
-    """Only the user of a workspace may read its files, and others only what `shared_output` shares."""
-    wrong, refused, repaired = [], [], 0
-    for found in wrong_modes(root):
-        wrong.append(found)
+    """Check that only the user of the workspace can read its files, except for `out` if `shared_output` is set."""
+    wrong, failed, repaired = [], [], 0
+    for mode in wrong_modes(root):
+        wrong.append(mode)
         if repair:
             try:
-                found.repair()
+                mode.repair()
                 repaired += 1
             except OSError:
-                refused.append(found)
+                failed.append(mode)
     if not wrong:
-        return Finding("privacy", True, "other users cannot read the workspace" + _but_output(root))
-    if repair and not refused:
+        return Finding("privacy", True, "other users cannot read the workspace" + _output_exception(root))
+    if repair and not failed:
         return Finding("privacy", True, f"repaired the permissions of {repaired:,} files and folders")
     if repair:
-        detail = f"the permissions of {len(refused):,} files and folders cannot be changed, {refused[0].path} first"
+        detail = (
+            f"the permissions of {len(failed):,} files and folders cannot be changed, for example {failed[0].path}"
+        )
         return Finding("privacy", False, detail, "run the command as the user who owns them")
-    opened = [found for found in wrong if found.is_open]
-    if opened:
-        detail = f"{len(opened):,} files and folders are open to other users, {opened[0].path} first"
-        hint = "`runnel doctor --repair` closes them" + (
+    readable = [mode for mode in wrong if mode.is_open]
+    if readable:
+        detail = f"other users can read {len(readable):,} files and folders, for example {readable[0].path}"
+        hint = "`runnel doctor --repair` makes them private" + (
             "" if root.settings.shared_output else "; if a web server reads `out`, set shared_output first"
         )
         return Finding("privacy", True, detail, hint)
@@ -122,12 +123,12 @@ def _permissions(root: Workspace, repair: bool) -> Finding:
     return Finding("privacy", True, detail, "`runnel doctor --repair` applies the setting")
 
 
-def _but_output(root: Workspace) -> str:
+def _output_exception(root: Workspace) -> str:
     return ", except for `out`" if root.settings.shared_output else ""
 
 
 def _history(root: Workspace) -> Finding:
-    """The catalog must know everything that happened to the files; otherwise orphans are not removed."""
+    """Check that the catalog belongs to the files and is not older than they are. Otherwise orphans are kept."""
     try:
         reason = unknown_history(root.catalog, root.storage)
     except RunnelError as error:
@@ -143,17 +144,17 @@ def _database(root: Workspace) -> str:
     with root.catalog.read() as connection:
         if connection.dialect.name != "sqlite":
             return "checked by its server"
-        found = str(connection.exec_driver_sql("pragma integrity_check(1)").scalar())
-    if found != "ok":
-        raise CorruptDataError(f"the catalog is damaged: {found}", hint="restore the workspace from a backup")
-    return "sound"
+        result = str(connection.exec_driver_sql("pragma integrity_check(1)").scalar())
+    if result != "ok":
+        raise CorruptDataError(f"the catalog is damaged: {result}", hint="restore the workspace from a backup")
+    return "intact"
 
 
 def _files(root: Workspace, deep: bool) -> str:
-    """Every file that the catalog names must be there, with its size; with `deep` checksums are compared."""
+    """Check that every file in the catalog exists and has the right size; with `deep`, verify its checksum."""
     with root.catalog.read() as connection:
-        segments = item_segments.segments_between(connection, 0, _FOR_EVER)
-        parts = match_segments.match_parts(connection, 0, _FOR_EVER)
+        segments = item_segments.segments_between(connection, 0, _MAX_SEQUENCE)
+        parts = match_segments.match_parts(connection, 0, _MAX_SEQUENCE)
         sizes = {segment.path: segment.bytes for segment in segments if segment.tier != Tier.LOST}
         sizes |= {part.path: part.bytes for part in parts}
         paths = [*sizes, *(part.by_query for part in parts if part.by_query is not None)]
@@ -162,17 +163,17 @@ def _files(root: Workspace, deep: bool) -> str:
     problems = [problem for path in paths if (problem := _problem(root, path, sizes.get(path), deep)) is not None]
     if problems:
         raise CorruptDataError(
-            f"{len(problems)} of {len(paths)} files are damaged or missing: {problems[0]}", hint=HINT
+            f"{len(problems)} of {len(paths)} files are damaged or missing, for example: {problems[0]}", hint=HINT
         )
     if not deep:
-        return f"{len(paths)} files, all there and of the right size"
+        return f"{len(paths)} files exist and have the right size"
     unchecked = sum(1 for path in paths if not is_sealed(path) and not stylesheets.is_kept(path))
-    old = f"; {unchecked} of them were written before checksums existed, and are readable" if unchecked else ""
-    return f"{len(paths)} files, all read and sound{old}"
+    exception = f"; {unchecked} of them have no checksum and were only read" if unchecked else ""
+    return f"{len(paths)} files are intact{exception}"
 
 
 def _problem(root: Workspace, path: str, size: int | None, deep: bool) -> str | None:
-    """Describe the problem of a file; None if there is none."""
+    """Describe the problem of a file, or return None if the file is intact."""
     try:
         check_size(root.storage, path)
         if size is not None and root.storage.local(path).stat().st_size != size:
@@ -203,71 +204,76 @@ def _plan(root: Workspace) -> str:
     try:
         load(root.storage, PlanVersion.of(current))
     except CorruptDataError as error:
-        raise CorruptDataError(error.message, hint="nothing to do: the runner compiles the plan again") from error
+        raise CorruptDataError(error.message, hint="no action needed: the runner compiles the plan again") from error
     for folder in filter(None, (current.base, current.delta)):
         verify(root.storage, folder)
     port = plan_port(current.distribution)
     port.verify(root.storage, current)
-    return f"version {current.version} with {current.queries} queries{port.describe(current)} loads"
+    return f"version {current.version} with {current.queries} queries{port.describe(current)} can be loaded"
 
 
 def _operators(root: Workspace, deep: bool) -> Iterator[Finding]:
-    """What concerns operators, where there are any: their sources, items that wait, and files with known answers."""
+    """Check the sources of operators, the files of their cache, and the items that wait for a retry."""
     with root.catalog.read() as connection:
         declared, used = operators.live_operators(connection), operators.use_counts(connection)
-        named = [one.path for one in operator_cache.live_segments(connection)]
+        cache_files = [segment.path for segment in operator_cache.live_segments(connection)]
     if declared:
-        yield _sources(declared, used, root.settings.operator_modules)
-    if declared or named:
-        yield _answers(root, named, deep)
-    tried = _tried_again(root)
-    if declared or not tried.is_well or tried.hint:
-        yield tried
+        yield _operator_sources(declared, used, root.settings.operator_modules)
+    if declared or cache_files:
+        yield _operator_cache(root, cache_files, deep)
+    retries = _retries(root)
+    if declared or not retries.is_well or retries.hint:
+        yield retries
 
 
-def _sources(
+def _operator_sources(
     declared: Mapping[str, OperatorDeclaration], used: Mapping[str, int], modules: Collection[str]
 ) -> Finding:
-    """Operators that queries use must be found on this machine; nothing is imported to know that."""
-    lost: dict[str, str] = {}
+    """Check, without importing anything, that the operators that queries use are installed on this machine."""
+    missing: dict[str, str] = {}
     for name in sorted(declared.keys() & used.keys()):
         try:
             check_source(declared[name].source, modules)
-        except OperatorRefusedError as refused:
-            lost[name] = refused.message
-    if not lost:
-        return Finding("operators", True, f"{len(declared)} registered, those in use are there")
-    name, reason = next(iter(lost.items()))
-    queries = sum(used[one] for one in lost)
+        except OperatorRefusedError as error:
+            missing[name] = error.message
+    if not missing:
+        return Finding("operators", True, f"{len(declared)} registered; those in use are installed")
+    name, reason = next(iter(missing.items()))
+    queries = sum(used[operator] for operator in missing)
     detail = (
-        f"{len(lost)} in use cannot be found, {name} ({declared[name].source}) first: {reason}; "
+        f"{len(missing)} in use cannot be loaded, for example {name} ({declared[name].source}): {reason}; "
         f"{queries} {'query stays' if queries == 1 else 'queries stay'} undecided"
     )
-    hint = "install its package again or name its module in operator_modules; or register the operator anew"
+    hint = "install the package, add the module to the setting operator_modules, or register the operator again"
     return Finding("operators", True, detail, hint)
 
 
-def _answers(root: Workspace, named: Sequence[str], deep: bool) -> Finding:
-    missing = [path for path in named if _problem(root, path, None, deep) is not None]
+def _operator_cache(root: Workspace, paths: Sequence[str], deep: bool) -> Finding:
+    missing = [path for path in paths if _problem(root, path, None, deep) is not None]
     if missing:
-        detail = f"{len(missing)} of {len(named)} files with known answers are missing or damaged, {missing[0]} first"
-        return Finding("answers", True, detail, "nothing to do: operators are asked again")
-    return Finding("answers", True, f"{len(named)} files with known answers, all there")
+        detail = (
+            f"{len(missing)} of {len(paths)} files of the operator cache are missing or damaged, for example "
+            f"{missing[0]}"
+        )
+        return Finding("answers", True, detail, "no action needed: operators are called again")
+    return Finding("answers", True, f"{len(paths)} files of the operator cache exist")
 
 
-def _tried_again(root: Workspace) -> Finding:
-    """Items that wait for another try, and those that are in the log for one, must be items of the log."""
+def _retries(root: Workspace) -> Finding:
+    """Check that the items that wait for a retry of their operators are in the item log."""
     with root.catalog.read() as connection:
         last, kept_after = last_sequence(connection), item_segments.retained_upto(connection)
         waiting = undecided.undecided_count(connection)
-        beyond = len(undecided.supplements_between(connection, last, _FOR_EVER))
-        unheard = undecided.stray_undecided(connection, 0, last)
-        gone = undecided.stray_undecided(connection, kept_after, last) - unheard
-    if beyond or unheard:
-        detail = f"{beyond + unheard} items to be tried again have sequences beyond item {last}, the last of the log"
-        return Finding("retries", False, detail, "the catalog is damaged: restore the root from a backup")
-    if gone:
-        detail = f"{gone} of {waiting} items that wait for another try are no longer kept"
-        hint = "they stay undecided and are forgotten when their time comes; keep_items_days says how long items stay"
+        beyond = len(undecided.supplements_between(connection, last, _MAX_SEQUENCE))
+        unknown = undecided.stray_undecided(connection, 0, last)
+        deleted = undecided.stray_undecided(connection, kept_after, last) - unknown
+    if beyond or unknown:
+        detail = (
+            f"{beyond + unknown} items that wait for a retry have sequences after {last}, the last of the item log"
+        )
+        return Finding("retries", False, detail, "the catalog is damaged: restore the workspace from a backup")
+    if deleted:
+        detail = f"{deleted} of {waiting} items that wait for a retry were deleted from the item log"
+        hint = "no action needed: they stay undecided; the setting keep_items_days determines how long items are kept"
         return Finding("retries", True, detail, hint)
-    return Finding("retries", True, f"{waiting} items wait for another try")
+    return Finding("retries", True, f"{waiting} items wait for a retry")

@@ -13,8 +13,9 @@ import typer
 from runnel import __version__
 from runnel.cli.backup import backup, restore
 from runnel.cli.closed_pipes import tolerating_closed_pipes
+from runnel.cli.dead_letters import dead_letters
 from runnel.cli.demo import demo
-from runnel.cli.letters import letters
+from runnel.cli.former_names import CommandGroup
 from runnel.cli.operators import operators
 from runnel.cli.opml import opml
 from runnel.cli.options import (
@@ -44,24 +45,25 @@ from runnel.errors import InputError
 
 app = typer.Typer(
     name="runnel",
+    cls=CommandGroup,
     no_args_is_help=True,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
     help=(
-        "Standing queries over streams, by the hundred thousand, matched together on Apache Spark.\n\n"
+        "Match streams of items against hundreds of thousands of standing queries on Apache Spark.\n\n"
         "A first session:\n\n"
         "    runnel init news && cd news\n\n"
         "    runnel exec \"register feed Wire; create feed Rock from Wire where title contains 'rock';"
         " subscribe to Rock output rss 'rock.xml';\"\n\n"
         '    echo \'{"id": "1", "title": "Rock am Ring"}\' | runnel publish Wire -\n\n'
         "    runnel run --once && cat out/rock.xml\n\n"
-        "`runnel demo` shows it all on generated news."
+        "`runnel demo` runs all of this on generated news."
     ),
 )
 
 
-def _say_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(is_requested: bool) -> None:
+    if is_requested:
         console.print(f"runnel {__version__}")
         raise typer.Exit
 
@@ -69,7 +71,7 @@ def _say_version(wanted: bool) -> None:
 @app.callback()
 def runnel(
     version: Annotated[
-        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Say the version and end.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
     pass
@@ -77,25 +79,27 @@ def runnel(
 
 @app.command()
 def init(
-    folder: Annotated[Path, typer.Argument(help="Where the root shall be; made if it is not there.")] = Path(),
+    folder: Annotated[
+        Path, typer.Argument(help="Folder of the new workspace. It is created if it does not exist.")
+    ] = Path(),
     token: TokenOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a root: the folder of one installation.
+    """Create a workspace: a folder with settings, a catalog and logs.
 
     Example: `runnel init news`
     """
     from runnel.engine.workspace import create_workspace
 
     with reporting_errors(as_json):
-        refuse_token(token, "make a workspace")
+        refuse_token(token, "create a workspace")
         root = create_workspace(folder)
         root.close()
         if as_json:
             print_json({"root": str(root.folder)})
         else:
-            console.print(f"[green]✓[/green] made a root in {root.folder}")
-            console.print("next: [bold]runnel exec[/bold] declares feeds and subscriptions there")
+            console.print(f"[green]✓[/green] created a workspace in {root.folder}")
+            console.print("next: declare feeds and subscriptions with [bold]runnel exec[/bold]")
 
 
 @app.command("adopt")
@@ -104,7 +108,7 @@ def adopt_command(
         bool, typer.Option("--force", help="Accept the catalog even if most of its files are missing.")
     ] = False,
     new_key: Annotated[
-        bool, typer.Option("--new-key", help="Make a new key, because the old one is lost. Stop the runner first.")
+        bool, typer.Option("--new-key", help="Create a new key because the old one is lost. Stop the runner first.")
     ] = False,
     root: WorkspaceOption = Path(),
     token: TokenOption = None,
@@ -115,10 +119,10 @@ def adopt_command(
     All other commands refuse a catalog whose identity differs from that of the files. Use this command only if you
     know that the catalog is the right one, for example because you restored it from your own copy.
 
-    With `--new-key`, the secrets that were sealed with the lost key are removed. Webhooks then need new signing keys:
-    `rotate key of subscription 12;`.
+    With `--new-key`, the secrets that were encrypted with the lost key are deleted. Webhooks then need new signing
+    keys: `rotate key of subscription 12;`.
 
-    Example: `runnel adopt --root news`
+    Example: `runnel adopt --workspace news`
     """
     from runnel.engine.workspace import adopt_workspace
 
@@ -129,12 +133,12 @@ def adopt_command(
             print_json({"root": str(root.absolute()), "named": belonging.named, "present": belonging.present})
         else:
             console.print(
-                f"[green]✓[/green] the catalog and the files of {root.absolute()} belong together: "
-                f"{belonging.present} of {belonging.named} files that were checked are there"
+                f"[green]✓[/green] accepted the catalog and the files of {root.absolute()}: "
+                f"{belonging.present} of {belonging.named} checked files exist"
             )
             if new_key:
                 console.print(
-                    "the secrets of the lost key were removed: webhooks need new signing keys "
+                    "the secrets that were encrypted with the lost key were deleted; webhooks need new signing keys "
                     "(`rotate key of subscription 12;`)"
                 )
 
@@ -142,7 +146,7 @@ def adopt_command(
 @app.command("exec", context_settings={"ignore_unknown_options": True})  # a script may begin with a `--` comment
 def execute(
     script: Annotated[
-        str | None, typer.Argument(help="Statements, each ended by `;`. `-` reads standard input.")
+        str | None, typer.Argument(help="Statements, each followed by `;`. `-` reads standard input.")
     ] = None,
     file: Annotated[Path | None, typer.Option("--file", "-f", help="Read the statements from a file.")] = None,
     root: WorkspaceOption = Path(),
@@ -150,7 +154,7 @@ def execute(
     acting: ActingOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Run statements: all declarations of a script are one transaction.
+    """Execute statements. All declarations of a script are one transaction.
 
     Example: `runnel exec "create feed Rock from Wire where title contains 'rock';"`
     """
@@ -158,7 +162,10 @@ def execute(
 
     with reporting_errors(as_json), open_for_command(root, token, acting) as engine:
         if (script is None) == (file is None):
-            raise InputError("give statements, or a file with --file", hint="runnel exec 'show feeds;'")
+            raise InputError(
+                "expected either statements or --file",
+                hint="runnel exec 'show feeds;', or runnel exec --file feeds.runnel",
+            )
         if file is not None:
             text = read_file(file).decode("utf-8", "replace")
         else:
@@ -168,7 +175,7 @@ def execute(
 
 @app.command()
 def publish(
-    feed: Annotated[str, typer.Argument(help="The source feed.")],
+    feed: Annotated[str, typer.Argument(help="The name of a source feed.")],
     document: Annotated[
         str, typer.Argument(help="A file (RSS, Atom, JSON Feed, JSON lines, RDF); `-` reads standard input.")
     ],
@@ -193,13 +200,13 @@ def publish(
                     "feed": feed,
                     "accepted": accepted.accepted,
                     "unchanged": accepted.unchanged,
-                    "refused": [str(one) for one in refused],
+                    "refused": [str(problem) for problem in refused],
                     "last_sequence": accepted.last_sequence,
                 }
             )
         else:
             console.print(
-                f"[green]✓[/green] {feed}: {accepted.accepted} accepted, {accepted.unchanged} known already, "
+                f"[green]✓[/green] {feed}: {accepted.accepted} accepted, {accepted.unchanged} unchanged, "
                 f"{len(refused)} refused"
             )
             for problem in refused[:10]:
@@ -221,7 +228,7 @@ def show(
     acting: ActingOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show feeds, subscriptions, what was put aside, operators, prefixes, or one feed.
+    """List feeds, subscriptions, quarantine entries, dead letters, operators or prefixes, or show one feed.
 
     Example: `runnel show subscriptions`
     """
@@ -231,11 +238,11 @@ def show(
 
 @app.command()
 def explain(
-    feed: Annotated[str, typer.Argument(help="The feed.")],
+    feed: Annotated[str, typer.Argument(help="The name of a feed.")],
     picture: Annotated[
         Path | None,
         typer.Option(
-            help="Also draw the filter tree into this file, as SVG; one file for each tree, numbered. "
+            help="Draw the filter tree into this file, as SVG. Further trees go to numbered files next to it. "
             "Only the matcher `tree` has filter trees."
         ),
     ] = None,
@@ -247,32 +254,32 @@ def explain(
     acting: ActingOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Explain how a feed is matched: its conditions, what finds it, what it costs, and what it shares with others.
+    """Explain how a feed is matched: its conditions, its index, its cost, and what it shares with other queries.
 
     Example: `runnel explain Rock --steps`
     """
     with reporting_errors(as_json), open_for_command(root, token, acting) as engine:
-        explained = engine.explain(feed, steps=steps)
+        outcome = engine.explain(feed, steps=steps)
         if picture is not None:
             written = write_pictures(picture, engine.pictures(feed))
-            explained = replace(
-                explained,
-                data={**explained.data, "pictures": written},
-                lines=(*explained.lines, *(f"drawn: {place} ({sources})" for place, sources in written.items())),
+            outcome = replace(
+                outcome,
+                data={**outcome.data, "pictures": written},
+                lines=(*outcome.lines, *(f"drawn: {path} ({sources})" for path, sources in written.items())),
             )
-        print_outcomes([explained], as_json)
+        print_outcomes([outcome], as_json)
 
 
 @app.command()
 def why(
     item: Annotated[str, typer.Argument(help="The item's id, as its publisher gave it.")],
-    feed: Annotated[str, typer.Argument(help="The feed.")],
+    feed: Annotated[str, typer.Argument(help="The name of a feed.")],
     root: WorkspaceOption = Path(),
     token: TokenOption = None,
     acting: ActingOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Say why an item is, or is not, in a feed.
+    """Explain why an item is in a feed or not.
 
     Example: `runnel why 1 Rock`
     """
@@ -283,13 +290,13 @@ def why(
 @app.command()
 def preview(
     query: Annotated[str, typer.Argument(help="A `create feed` statement, or the name of a feed.")],
-    days: Annotated[float, typer.Option(help="How many days to look back.", min=0.001)] = 7,
+    days: Annotated[float, typer.Option(help="Match the items of this many past days.", min=0.001)] = 7,
     root: WorkspaceOption = Path(),
     token: TokenOption = None,
     acting: ActingOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what a query would have matched. Nothing is declared and nothing is written.
+    """Show the past items that a query would have matched. Nothing is declared or written.
 
     Example: `runnel preview "create feed Jazz from Wire where title contains 'jazz';" --days 2`
     """
@@ -301,16 +308,16 @@ def preview(
 
 @app.command()
 def status(root: WorkspaceOption = Path(), token: TokenOption = None, as_json: JsonOption = False) -> None:
-    """Say how the root is: lag, plan, runner, messages, failing sources.
+    """Show the state of the workspace: lag, plan, runner, messages, failing sources.
 
     Example: `runnel status --json`
     """
     with reporting_errors(as_json), open_for_command(root, token) as engine:
-        found = engine.status()
+        current = engine.status()
         if as_json:
-            print_json(found.to_json())
+            print_json(current.to_json())
         else:
-            for line in found.lines():
+            for line in current.lines():
                 console.print(escaped(line), soft_wrap=True)
 
 
@@ -321,7 +328,7 @@ def doctor(
         typer.Option("--deep", help="Read every file and compare it with its checksum. Slow if there are many."),
     ] = False,
     repair: Annotated[
-        bool, typer.Option("--repair", help="Close files that other users can read; apply `shared_output`.")
+        bool, typer.Option("--repair", help="Repair file permissions according to `shared_output`.")
     ] = False,
     token: TokenOption = None,
     as_json: JsonOption = False,
@@ -329,7 +336,8 @@ def doctor(
     """Check this machine and, if there is one, the workspace: Python, Java, Spark, disk, catalog, files, operators.
 
     Data files must exist and have the right size. With `--deep` they are also read and compared with their checksums.
-    Files that other users can read are reported. `--repair` closes them, except for `out` if `shared_output` is set.
+    Files that other users can read are reported. `--repair` makes them private, except for `out` if `shared_output`
+    is set.
 
     Example: `runnel doctor --deep`
     """
@@ -358,7 +366,7 @@ def doctor(
 
 app.add_typer(owner, name="owner")
 app.add_typer(token, name="token")
-app.add_typer(letters, name="letters")
+app.add_typer(dead_letters, name="dead-letters")
 app.add_typer(opml, name="opml")
 app.command("test")(trial)
 app.command()(run)
@@ -372,7 +380,7 @@ app.command()(demo)
 
 
 def main() -> None:
-    """The entry point of the command `runnel`."""
+    """Run the command `runnel`."""
     with tolerating_closed_pipes():
         logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
         app()

@@ -1,4 +1,4 @@
-"""`runnel operators`: which operators there are, what they cost, and which queries use them."""
+"""`runnel operators`: list operators with their costs and the queries that use them."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from runnel.cli.output import print_outcomes, reporting_errors
 
 
 def operators(
-    name: Annotated[str | None, typer.Argument(help="Only this operator, with the queries that use it.")] = None,
+    name: Annotated[str | None, typer.Argument(help="Show only this operator and the queries that use it.")] = None,
     root: WorkspaceOption = Path(),
     token: TokenOption = None,
     acting: ActingOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show operators: parameters, source, declared cost, what is done on errors, and how many queries use each.
+    """List operators with parameters, source, declared cost, error handling and the number of queries that use them.
 
     Example: `runnel operators mobPattern`
     """

@@ -1,4 +1,4 @@
-"""`runnel opml`: lists of web feeds, from and for other feed readers."""
+"""`runnel opml`: import and export lists of web feeds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from runnel.private_files import open_private
 
 opml = typer.Typer(
     no_args_is_help=True,
-    help="Bring lists of web feeds here from another reader, and back.\n\nExample: `runnel opml import feeds.opml`",
+    help="Import and export lists of web feeds in OPML format.\n\nExample: `runnel opml import feeds.opml`",
 )
 
 
@@ -38,20 +38,24 @@ def import_opml(
         limit = engine.root.settings.max_document_bytes
         data = sys.stdin.buffer.read(limit + 1) if file == "-" else read_file(Path(file), limit=limit)
         if len(data) > limit:
-            raise InputError(f"the list is larger than {limit:,} bytes", place=file)
+            raise InputError(
+                f"the OPML file is larger than {limit:,} bytes",
+                place=file,
+                hint="raise the setting max_document_bytes",
+            )
         print_outcomes([import_feeds(engine, data)], as_json)
 
 
 @opml.command("export")
 def export_opml(
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Where to write; standard output by default.")
+        Path | None, typer.Option("--output", "-o", help="File to write. Default: standard output.")
     ] = None,
     root: WorkspaceOption = Path(),
     token: TokenOption = None,
     acting: ActingOption = None,
 ) -> None:
-    """Write one's own web feeds as OPML.
+    """Export the owner's web feeds as OPML.
 
     Example: `runnel opml export -o feeds.opml`
     """
@@ -63,7 +67,7 @@ def export_opml(
             sys.stdout.buffer.write(data)
             return
         try:
-            with open(output, "wb", opener=open_private) as file:  # addresses of feeds may contain passwords
+            with open(output, "wb", opener=open_private) as file:  # URLs of feeds may contain passwords
                 file.write(data)
         except OSError as error:
             raise InputError(f"cannot be written: {error.strerror}", place=str(output)) from error

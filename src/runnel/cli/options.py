@@ -1,8 +1,8 @@
-"""Options that several commands have, and how commands open a workspace: for its admin, or for the owner of a token.
+"""Options shared by several commands, and opening a workspace as its admin or as the owner of a token.
 
-Every command takes a token, from `--token` or RUNNEL_TOKEN. A command either acts for the owner of the token
-(`open_for_command`) or refuses it (`check_admin_token`, `refuse_token`). None may ignore it, which would let an owner
-act as the admin.
+Every command accepts a token, from `--token` or RUNNEL_TOKEN. A command either acts as the owner of the token
+(`open_for_command`) or refuses the token (`check_admin_token`, `refuse_token`). A command that ignored the token
+would let an owner act as the admin.
 """
 
 from __future__ import annotations
@@ -23,19 +23,22 @@ if TYPE_CHECKING:
 _VARIABLE = "RUNNEL_TOKEN"
 
 WorkspaceOption = Annotated[
-    Path, typer.Option("--root", "-r", envvar="RUNNEL_ROOT", help="The root: the folder of one installation.")
+    Path,
+    typer.Option(
+        "--workspace", "-w", envvar=["RUNNEL_WORKSPACE", "RUNNEL_ROOT"], help="The folder of the workspace."
+    ),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, a line each, instead of text.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object per line instead of text.")]
 TokenOption = Annotated[
     str | None,
     typer.Option(
         "--token",
         envvar=_VARIABLE,
         show_default=False,
-        help="Act for the owner of this token; without one, act as the admin. Commands for the admin refuse it.",
+        help="Act as the owner of this token. Without a token, act as the admin. Admin commands refuse other tokens.",
     ),
 ]
-ActingOption = Annotated[str | None, typer.Option("--as", help="Act for this owner, as the admin may.")]
+ActingOption = Annotated[str | None, typer.Option("--as", help="Act as this owner. Only the admin can do this.")]
 
 
 @contextmanager
@@ -47,13 +50,13 @@ def open_for_command(
     admin_only: str | None = None,
     **settings: Any,
 ) -> Iterator[Engine]:
-    """The engine of a workspace: for the admin, for a token's owner, or for an owner whom the admin acts for.
+    """Open a workspace as the admin, as the owner of a token, or as an owner for whom the admin acts.
 
-    `admin_only` names what only the admin can do; the token of another owner is then refused.
+    `admin_only` describes an action that only the admin may perform. The token of another owner is then refused.
     """
     from runnel.engine import connect
 
-    token = _given(token)
+    token = _check_token(token)
     if token is not None and acting is not None:
         raise InputError("--as and a token cannot be combined", hint="give one of the two")
     with connect(root, create=False, token=token, **settings) as engine:
@@ -62,28 +65,28 @@ def open_for_command(
         if acting is None:
             yield engine
             return
-        with engine.acting_as(acting) as other:
-            yield other
+        with engine.acting_as(acting) as owner_engine:
+            yield owner_engine
 
 
 def check_admin_token(root: Path, token: str | None, action: str) -> None:
-    """Refuse the token of an owner other than the admin. Without a token nothing is opened."""
-    if _given(token) is not None:
+    """Refuse the token of an owner other than the admin. Without a token, do not open the workspace."""
+    if _check_token(token) is not None:
         with open_for_command(root, token, admin_only=action):
             pass
 
 
 def refuse_token(token: str | None, action: str) -> None:
-    """Refuse a token for a command that runs before there is an accepted catalog in which it could be checked."""
-    if _given(token) is not None:
+    """Refuse any token for a command that runs before a catalog exists in which the token could be checked."""
+    if _check_token(token) is not None:
         raise NotAllowedError(
-            f"no token can be used to {action}",
+            f"a token cannot be used to {action}",
             hint=f"leave out --token, or unset {_VARIABLE}",
         )
 
 
-def _given(token: str | None) -> str | None:
-    """The token of the option or of the environment. An empty one must not make an owner the admin."""
+def _check_token(token: str | None) -> str | None:
+    """Return the token of the option or the environment. An empty token is refused: it must not mean the admin."""
     if token == "" or (token is None and os.environ.get(_VARIABLE) == ""):
         raise InputError("the token is empty", hint=f"set {_VARIABLE} to a token, or unset it to act as the admin")
     return token

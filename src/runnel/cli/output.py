@@ -1,4 +1,4 @@
-"""What a command prints, and how it ends."""
+"""Output and exit codes of commands."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ if TYPE_CHECKING:
     from runnel.engine.outcome import Outcome
 
 EXIT_CODES: Final[dict[int, str]] = {
-    0: "done",
-    1: "something failed that should not have",
-    2: "the command was not understood (usage)",
-    3: "a statement or an input was refused, or is not allowed",
-    4: "the root cannot be used so: there is none, a runner is active, or too many items wait",
-    5: "the machine lacks something: Java, or room on the disk",
-    6: "what was asked for is not there",
-    7: "Spark's JVM was killed or ran out of memory, and starting it again did not help",
+    0: "success",
+    1: "unexpected failure",
+    2: "wrong usage of the command",
+    3: "a statement or an input was refused, or the action is not allowed",
+    4: "the workspace cannot be used: it does not exist, a runner is active, or too many items wait to be matched",
+    5: "the machine lacks Java or disk space, or `runnel doctor` found a problem",
+    6: "the requested item, feed or subscription does not exist",
+    7: "Spark's JVM was killed or ran out of memory, and restarting it did not help",
 }
-"""Exit codes and what they mean; the reference is made from this."""
+"""Exit codes and their meanings. The reference is generated from this."""
 
 console = Console(highlight=False)
-problems = Console(stderr=True, highlight=False)
+stderr_console = Console(stderr=True, highlight=False)
 
 
 @contextmanager
 def reporting_errors(as_json: bool) -> Iterator[None]:
-    """Turns Runnel's errors into a message and an exit code."""
+    """Print Runnel's errors and convert them into exit codes."""
     try:
         yield
     except RunnelError as error:
@@ -65,7 +65,7 @@ def reporting_errors(as_json: bool) -> Iterator[None]:
 
 
 def exit_code(error: RunnelError) -> int:
-    """The exit code of an error.
+    """Return the exit code of an error.
 
     >>> exit_code(NotFoundError("x"))
     6
@@ -86,30 +86,35 @@ def exit_code(error: RunnelError) -> int:
 
 
 def report_error(error: RunnelError, as_json: bool) -> None:
-    """Show an error: as a line of JSON, or with its place and hint."""
+    """Print an error to standard error: as a line of JSON, or as text with its location and hint."""
     if as_json:
         span = getattr(error, "span", None)
-        place = {"line": span.line, "column": span.column} if span else getattr(error, "place", None)
-        told_error = {"kind": type(error).__name__, "message": error.message, "hint": error.hint, "place": place}
-        print(json.dumps({"error": told_error}, ensure_ascii=False), file=sys.stderr)
+        location = {"line": span.line, "column": span.column} if span else getattr(error, "place", None)
+        fields = {"kind": type(error).__name__, "message": error.message, "hint": error.hint, "place": location}
+        print(json.dumps({"error": fields}, ensure_ascii=False), file=sys.stderr)
         return
     if isinstance(error, StatementError):
-        problems.print(f"[red]error[/red] {escape(error.render())}", soft_wrap=True)
+        stderr_console.print(f"[red]error[/red] {escape(error.render())}", soft_wrap=True)
         return
-    place = getattr(error, "place", None)
-    message = f"{place}: {error.message}" if place else error.message
-    problems.print(f"[red]error[/red] {escaped(message)}", soft_wrap=True)
+    location = getattr(error, "place", None)
+    message = f"{location}: {error.message}" if location else error.message
+    stderr_console.print(f"[red]error[/red] {escaped(message)}", soft_wrap=True)
     if error.hint:
-        problems.print(f"hint: {escaped(error.hint)}", soft_wrap=True)
+        stderr_console.print(f"hint: {escaped(error.hint)}", soft_wrap=True)
 
 
 def print_note(text: str) -> None:
-    """Tell something while work goes on, where it does not mix with answers."""
-    problems.print(escaped(text), markup=False)
+    """Print a note to standard error, so that it does not mix with results."""
+    stderr_console.print(escaped(text), markup=False)
+
+
+def print_warning(text: str) -> None:
+    """Print a warning to standard error."""
+    stderr_console.print(f"[yellow]warning[/yellow] {escaped(text)}", soft_wrap=True)
 
 
 def print_outcomes(outcomes: Iterable[Outcome], as_json: bool) -> None:
-    """Show what statements did or found."""
+    """Print the outcomes of statements."""
     for outcome in outcomes:
         if as_json:
             print_json({"message": outcome.message, **outcome.data})
@@ -120,11 +125,11 @@ def print_outcomes(outcomes: Iterable[Outcome], as_json: bool) -> None:
             console.print(f"  {escaped(line)}", soft_wrap=True)
 
 
-def write_pictures(place: Path, pictures: Mapping[str, str]) -> dict[str, str]:
-    """Write pictures into a file, the second and later ones beside it; gives what each file shows."""
+def write_pictures(first_path: Path, pictures: Mapping[str, str]) -> dict[str, str]:
+    """Write pictures, by title, to a file and to numbered files next to it. Return the title of each file."""
     written = {}
     for number, (title, picture) in enumerate(pictures.items(), start=1):
-        path = place if number == 1 else place.with_stem(f"{place.stem}-{number}")
+        path = first_path if number == 1 else first_path.with_stem(f"{first_path.stem}-{number}")
         try:
             path.write_text(picture, "utf-8")
         except (OSError, ValueError) as error:
@@ -134,7 +139,7 @@ def write_pictures(place: Path, pictures: Mapping[str, str]) -> dict[str, str]:
 
 
 def escaped(text: str) -> str:
-    r"""A text from outside, fit for a terminal: nothing in it is markup, and nothing moves the cursor.
+    r"""Escape markup and replace control characters in a text from outside, so that it can be printed.
 
     >>> escaped("[red]a" + chr(27))
     '\\[red]a�'
@@ -143,7 +148,7 @@ def escaped(text: str) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """A number with its noun.
+    """Format a number with its noun in the singular or plural.
 
     >>> counted(1, "item"), counted(2000, "item")
     ('1 item', '2,000 items')
@@ -152,5 +157,5 @@ def counted(number: int, noun: str) -> str:
 
 
 def print_json(value: Any) -> None:
-    """One line of JSON on standard output."""
+    """Print a value as one line of JSON."""
     print(json.dumps(value, ensure_ascii=False, default=str), flush=True)

@@ -1,4 +1,4 @@
-"""`runnel owner` and `runnel token`: the admin's commands about owners."""
+"""`runnel owner` and `runnel token`: the admin's commands for owners and their tokens."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from runnel.cli.options import JsonOption, TokenOption, WorkspaceOption, open_fo
 from runnel.cli.output import print_outcomes, reporting_errors
 
 owner = typer.Typer(
-    no_args_is_help=True, help="Look after owners: people who share this root.\n\nExample: `runnel owner add ann`"
+    no_args_is_help=True,
+    help="Manage owners, the tenants of this workspace.\n\nExample: `runnel owner add ann`",
 )
 token = typer.Typer(
-    no_args_is_help=True, help="Make and revoke the tokens of owners.\n\nExample: `runnel token new ann`"
+    no_args_is_help=True, help="Create, list and revoke tokens of owners.\n\nExample: `runnel token new ann`"
 )
 
 NameArgument = Annotated[str, typer.Argument(help="The owner's name.")]
@@ -24,7 +25,7 @@ NameArgument = Annotated[str, typer.Argument(help="The owner's name.")]
 def add_owner(
     name: NameArgument, root: WorkspaceOption = Path(), token: TokenOption = None, as_json: JsonOption = False
 ) -> None:
-    """Make an owner.
+    """Create an owner.
 
     Example: `runnel owner add ann`
     """
@@ -34,7 +35,7 @@ def add_owner(
 
 @owner.command("list")
 def list_owners(root: WorkspaceOption = Path(), token: TokenOption = None, as_json: JsonOption = False) -> None:
-    """Show all owners, with what they have and may have.
+    """List all owners with their usage and quotas.
 
     Example: `runnel owner list`
     """
@@ -51,7 +52,7 @@ def disable_owner(
     token: TokenOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Refuse an owner's tokens, and serve nothing of theirs until that is undone.
+    """Disable an owner: refuse the owner's tokens and stop the owner's queries and subscriptions.
 
     Example: `runnel owner disable ann`
     """
@@ -62,34 +63,38 @@ def disable_owner(
 @owner.command("quota")
 def set_quota(
     name: NameArgument,
-    feeds: Annotated[int | None, typer.Option(help="Most feeds.", min=0)] = None,
-    subscriptions: Annotated[int | None, typer.Option(help="Most subscriptions.", min=0)] = None,
-    size: Annotated[int | None, typer.Option("--bytes", help="Most bytes brought in, ever.", min=0)] = None,
-    reset: Annotated[bool, typer.Option("--reset", help="Begin with the values of the settings.")] = False,
+    feeds: Annotated[int | None, typer.Option(help="Maximum number of feeds.", min=0)] = None,
+    subscriptions: Annotated[int | None, typer.Option(help="Maximum number of subscriptions.", min=0)] = None,
+    size: Annotated[
+        int | None, typer.Option("--bytes", help="Total number of bytes that the owner may publish.", min=0)
+    ] = None,
+    reset: Annotated[
+        bool, typer.Option("--reset", help="Reset all quotas to the settings before applying the other options.")
+    ] = False,
     root: WorkspaceOption = Path(),
     token: TokenOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Set what an owner may have, and show it; what is not given stays as it is.
+    """Change and show the quotas of an owner. Quotas that are not given stay unchanged.
 
     Example: `runnel owner quota ann --feeds 100`
     """
     from runnel.catalog.access.owners import Quotas
 
     with reporting_errors(as_json), open_for_command(root, token) as engine:
-        given = Quotas(feeds, subscriptions, size)
-        print_outcomes([engine.owners.quota(name, given, reset=reset)], as_json)
+        quotas = Quotas(feeds, subscriptions, size)
+        print_outcomes([engine.owners.quota(name, quotas, reset=reset)], as_json)
 
 
 @token.command("new")
 def new_token(
     name: NameArgument,
-    label: Annotated[str, typer.Option(help="What the token is for.")] = "command line",
+    label: Annotated[str, typer.Option(help="A note about the use of the token.")] = "command line",
     root: WorkspaceOption = Path(),
     token: TokenOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a token for an owner, and show it this once.
+    """Create a token for an owner and print it. It cannot be printed again.
 
     Example: `runnel token new ann --label laptop`
     """
@@ -99,12 +104,12 @@ def new_token(
 
 @token.command("list")
 def list_tokens(
-    name: Annotated[str | None, typer.Argument(help="Only this owner's.")] = None,
+    name: Annotated[str | None, typer.Argument(help="List only this owner's tokens.")] = None,
     root: WorkspaceOption = Path(),
     token: TokenOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show tokens: whose, what for, and when they were used. Never the secrets.
+    """List tokens with their owners, labels and last use, without the secrets.
 
     Example: `runnel token list ann`
     """
@@ -114,12 +119,12 @@ def list_tokens(
 
 @token.command("revoke")
 def revoke_token(
-    number: Annotated[int, typer.Argument(help="The token's number, as `runnel token list` shows it.")],
+    number: Annotated[int, typer.Argument(help="The token's number from `runnel token list`.")],
     root: WorkspaceOption = Path(),
     token: TokenOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Let a token be of no use any more, from this moment on.
+    """Revoke a token. It takes effect immediately.
 
     Example: `runnel token revoke 3`
     """

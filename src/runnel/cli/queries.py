@@ -1,4 +1,4 @@
-"""`runnel queries`: which queries match much, which nothing, and which cost most."""
+"""`runnel queries`: list the busiest, idle and most expensive queries."""
 
 from __future__ import annotations
 
@@ -12,27 +12,35 @@ from runnel.cli.output import print_outcomes, reporting_errors
 
 
 def queries(
-    never: Annotated[bool, typer.Option("--never", help="Only those that matched nothing.")] = False,
-    busiest: Annotated[bool, typer.Option("--busiest", help="Only those that matched something.")] = False,
+    never: Annotated[bool, typer.Option("--never", help="List only queries without a match.")] = False,
+    busiest: Annotated[bool, typer.Option("--busiest", help="List only queries with at least one match.")] = False,
     slow: Annotated[
-        bool, typer.Option("--slow", help="Those that cost most, the part of each that does, and what would help.")
+        bool,
+        typer.Option(
+            "--slow", help="List the most expensive queries, the most expensive condition of each, and how to fix it."
+        ),
     ] = False,
-    tag: Annotated[str | None, typer.Option(help="Only queries with this tag, subscribed to or not.")] = None,
-    items: Annotated[int, typer.Option(help="How many of the newest items to look at.", min=1)] = 100_000,
-    limit: Annotated[int, typer.Option(help="How many queries to list.", min=1)] = 20,
+    tag: Annotated[
+        str | None, typer.Option(help="List only queries with this tag, including those without a subscription.")
+    ] = None,
+    items: Annotated[int, typer.Option(help="Number of recent items to count matches in.", min=1)] = 100_000,
+    limit: Annotated[int, typer.Option(help="Maximum number of queries per list.", min=1)] = 20,
     root: WorkspaceOption = Path(),
     token: TokenOption = None,
     acting: ActingOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show which queries match most, which never match and which are slow: the too wide, misspelt and dear ones.
+    """List the busiest, idle and most expensive queries, to find those that are too broad, misspelled or slow.
 
     Example: `runnel queries --never`
     """
     with reporting_errors(as_json), open_for_command(root, token, acting) as engine:
-        both = not (never or busiest or slow)
-        found = engine.usage(items, tag=tag)
-        shown = found.outcome(
-            never=never or both, busiest=busiest or both, limit=limit, slow=slow, idle=tag is not None and both
+        show_all = not (never or busiest or slow)
+        outcome = engine.usage(items, tag=tag).outcome(
+            never=never or show_all,
+            busiest=busiest or show_all,
+            slow=slow,
+            idle=show_all and tag is not None,
+            limit=limit,
         )
-        print_outcomes([shown], as_json)
+        print_outcomes([outcome], as_json)

@@ -1,4 +1,4 @@
-"""`runnel report`: a page about a root."""
+"""`runnel report`: write an HTML report about a workspace."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from runnel.private_files import open_private
 
 def report(
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Where to write; report.html in the root by default.")
+        Path | None,
+        typer.Option("--output", "-o", help="File to write. Default: report.html in the folder of the workspace."),
     ] = None,
-    title: Annotated[str, typer.Option(help="The page's title.")] = "Runnel report",
+    title: Annotated[str, typer.Option(help="Title of the page.")] = "Runnel report",
     root: WorkspaceOption = Path(),
     token: TokenOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Write a page about what was matched: items and matches over time, per query, and what sharing saved.
+    """Write an HTML report: items and matches over time and per query, and the work saved by sharing.
 
     Example: `runnel report -o report.html`
     """
@@ -33,19 +34,19 @@ def report(
         reporting_errors(as_json),
         open_for_command(root, token, admin_only="report on the whole workspace") as engine,
     ):
-        place = output or engine.root.folder / "report.html"
+        path = output or engine.root.folder / "report.html"
         page = render_report(collect_report(engine, title))
         try:
-            write_page(place, page)
+            write_page(path, page)
         except OSError as error:
-            raise InputError(f"cannot be written: {error.strerror}", place=str(place)) from error
+            raise InputError(f"cannot be written: {error.strerror}", place=str(path)) from error
         if as_json:
-            print_json({"report": str(place)})
+            print_json({"report": str(path)})
         else:
-            console.print(f"[green]✓[/green] wrote {place}")
+            console.print(f"[green]✓[/green] wrote {path}")
 
 
-def write_page(place: Path, page: str) -> None:
-    """Write a page about the feeds and queries of all owners, so that only this user can read it."""
-    with open(place, "w", encoding="utf-8", opener=open_private) as file:
+def write_page(path: Path, page: str) -> None:
+    """Write a report. Only this user can read the file, because it describes the feeds and queries of all owners."""
+    with open(path, "w", encoding="utf-8", opener=open_private) as file:
         file.write(page)

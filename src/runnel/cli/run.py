@@ -1,4 +1,4 @@
-"""`runnel run`: the runner, in the foreground."""
+"""`runnel run`: start the runner in the foreground."""
 
 from __future__ import annotations
 
@@ -25,13 +25,17 @@ if TYPE_CHECKING:
 
 
 def run(
-    once: Annotated[bool, typer.Option("--once", help="Match and deliver what is there now, then end.")] = False,
-    master: Annotated[str | None, typer.Option(help="Spark master URL instead of the setting's.")] = None,
+    once: Annotated[
+        bool, typer.Option("--once", help="Match the items and deliver the messages that are waiting now, then exit.")
+    ] = False,
+    master: Annotated[str | None, typer.Option(help="Spark master URL, instead of the setting `master`.")] = None,
     root: WorkspaceOption = Path(),
     token: TokenOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Acquire, match and deliver. One runner per root; Ctrl-C or SIGTERM drains and stops.
+    """Start the runner: acquire items, match them and deliver messages.
+
+    A workspace has at most one runner. Ctrl-C or SIGTERM stops it after the work in progress is finished.
 
     Example: `runnel run --once`
     """
@@ -47,16 +51,16 @@ def run(
         stopped_by_signals(engine),
     ):
         configure_logging(engine.root.settings, engine.root.folder)
-        beside = companions(engine)
+        servers = open_servers(engine)
         if as_json:
-            final = engine.run(once=once, report=lambda progress: print_json(_row(progress)), companions=beside)
+            final = engine.run(once=once, report=lambda progress: print_json(_row(progress)), companions=servers)
             print_json(_row(final))
             return
-        if is_json_log():  # it has all that a person would be shown
-            engine.run(once=once, companions=beside)
+        if is_json_log():  # the log contains the progress
+            engine.run(once=once, companions=servers)
             return
-        with shown_progress() as report:
-            final = engine.run(once=once, report=report, companions=beside)
+        with showing_progress() as report:
+            final = engine.run(once=once, report=report, companions=servers)
         console.print(
             f"[green]✓[/green] {counted(final.matched, 'item')} matched, "
             f"{counted(final.delivered, 'message')} delivered, {final.lag:,} waiting"
@@ -65,7 +69,7 @@ def run(
 
 @contextmanager
 def _logging_errors() -> Iterator[None]:
-    """Where the log is JSON, errors are lines of it, and nothing else is printed."""
+    """If the log is JSON, log Runnel's errors instead of printing them."""
     from runnel.engine.run.application_log import is_json_log, stop_logging
 
     try:
@@ -80,11 +84,11 @@ def _logging_errors() -> Iterator[None]:
         stop_logging()
 
 
-def companions(engine: Engine) -> list[Companion]:
-    """What lives beside a run: the HTTP side, where the setting `listen` asks for it."""
+def open_servers(engine: Engine) -> list[Companion]:
+    """Return the HTTP server that runs next to the runner, if the setting `listen` is set."""
     if not engine.root.settings.listen:
         return []
-    from runnel.web.server import Server  # a second of imports that most runs do not need
+    from runnel.web.server import Server  # imported here because it takes a second and most runs do not need it
 
     return [Server(engine.root, engine.hubs())]
 
@@ -103,17 +107,17 @@ def _row(progress: Progress) -> dict[str, int | str]:
 
 
 @contextmanager
-def shown_progress() -> Iterator[Callable[[Progress], None]]:
-    """A line that shows how far a run has come; where output is no terminal, a line for every change of state."""
+def showing_progress() -> Iterator[Callable[[Progress], None]]:
+    """Show progress in one updated line. If the output is not a terminal, print a line per change of state."""
     if not console.is_terminal:
         last = [""]
 
-        def say(progress: Progress) -> None:
+        def print_change(progress: Progress) -> None:
             if progress.state != last[0]:
                 last[0] = progress.state
                 console.print(progress_line(progress), markup=False)
 
-        yield say
+        yield print_change
         return
     from rich.live import Live
     from rich.text import Text
@@ -123,7 +127,7 @@ def shown_progress() -> Iterator[Callable[[Progress], None]]:
 
 
 def progress_line(progress: Progress) -> str:
-    """Progress as one line of at most 80 columns.
+    """Format progress as one line of at most 80 columns.
 
     >>> from runnel.engine.run.runner import Progress
     >>> progress_line(Progress(10, 8, 2, 1, "matching"))
@@ -137,16 +141,16 @@ def progress_line(progress: Progress) -> str:
 
 @contextmanager
 def stopped_by_signals(engine: Engine) -> Iterator[None]:
-    """SIGTERM and SIGINT ask the run to drain and end; a second SIGINT ends it at once."""
+    """Stop the run on SIGTERM or SIGINT after it finishes the work in progress, or at once on a second SIGINT."""
 
     def stop(number: int, frame: object) -> None:
-        # Not here: a handler interrupts whatever the main thread does, and may find its lock held.
+        # Stop in a thread: the signal may interrupt the main thread while it holds the lock that `stop` needs.
         threading.Thread(target=engine.stop, daemon=True).start()
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
-    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    previous = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield
     finally:
-        for number, handler in before.items():
+        for number, handler in previous.items():
             signal.signal(number, handler)

@@ -1,4 +1,4 @@
-"""`runnel test`: what queries say to items, before anything is published or subscribed to."""
+"""`runnel test`: match items against queries without publishing the items."""
 
 from __future__ import annotations
 
@@ -19,24 +19,26 @@ def trial(
         str | None,
         typer.Argument(
             help="A file of items (RSS, Atom, JSON Feed, JSON lines, RDF); `-` reads standard input. "
-            "Without one, the items of the past are taken."
+            "Default: the items of the past days."
         ),
     ] = None,
     feed: Annotated[
         str | None,
-        typer.Option(help="The source feed that the items come from; not needed where only one is read."),
+        typer.Option(
+            help="The source feed that the document's items belong to. Required if the queries read several."
+        ),
     ] = None,
-    query: Annotated[list[str] | None, typer.Option(help="Only this query; may be given several times.")] = None,
-    tag: Annotated[str | None, typer.Option(help="Only queries with this tag.")] = None,
-    owner: Annotated[str | None, typer.Option(help="Only queries of this owner.")] = None,
-    days: Annotated[float, typer.Option(help="How many days of the past to take.", min=0.001)] = 7,
-    limit: Annotated[int, typer.Option(help="How many items to show.", min=1)] = 20,
+    query: Annotated[list[str] | None, typer.Option(help="Test only this query. May be repeated.")] = None,
+    tag: Annotated[str | None, typer.Option(help="Test only queries with this tag.")] = None,
+    owner: Annotated[str | None, typer.Option(help="Test only queries of this owner.")] = None,
+    days: Annotated[float, typer.Option(help="Match the items of this many past days.", min=0.001)] = 7,
+    limit: Annotated[int, typer.Option(help="Maximum number of items to show.", min=1)] = 20,
     root: WorkspaceOption = Path(),
     token: TokenOption = None,
     acting: ActingOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Try queries on items: which of them match. Nothing is published, and nothing is written.
+    """Match items against queries without publishing or writing anything.
 
     Example: `echo '{"id": "1", "title": "Rock am Ring"}' | runnel test - --tag music`
     """
@@ -46,12 +48,16 @@ def trial(
         queries = tuple(query or ())
         if document is None:
             if feed is not None:
-                raise InputError("--feed says where the items of a document come from", hint="give a document too")
-            found = engine.test(owner=owner, tag=tag, queries=queries, since=timedelta(days=days), limit=limit)
+                raise InputError("--feed requires a document", hint="give a file of items, or leave out --feed")
+            result = engine.test(owner=owner, tag=tag, queries=queries, since=timedelta(days=days), limit=limit)
         else:
-            most = engine.root.settings.max_document_bytes
-            data = sys.stdin.buffer.read(most + 1) if document == "-" else read_file(Path(document), limit=most)
-            found = engine.test_document(
+            max_bytes = engine.root.settings.max_document_bytes
+            data = (
+                sys.stdin.buffer.read(max_bytes + 1)
+                if document == "-"
+                else read_file(Path(document), limit=max_bytes)
+            )
+            result = engine.test_document(
                 data, name=document, feed=feed, owner=owner, tag=tag, queries=queries, limit=limit
             )
-        print_outcomes([found.outcome()], as_json)
+        print_outcomes([result.outcome()], as_json)

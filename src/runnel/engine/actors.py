@@ -86,7 +86,7 @@ def feed_named(connection: Connection, name: str, actor: Actor) -> Feed:
     found = feeds.feed_by_name(connection, name, actor.owner)
     if found is None:
         near = did_you_mean(name, feeds.live_names(connection, actor.owner))
-        raise NotFoundError(f"there is no feed {name}", hint=near or "`show feeds` lists what there is")
+        raise NotFoundError(f"no feed is named {name}", hint=near or "`show feeds` lists all feeds")
     return _as_seen(connection, [found], actor)[0]
 
 
@@ -178,14 +178,14 @@ def own_feed(connection: Connection, name: str, actor: Actor) -> Feed:
     found = feed_named(connection, name, actor)
     if found.owner != actor.owner:
         raise NotAllowedError(
-            f"{name} is the operator's feed: you may read it, not change it", hint="register a feed of your own"
+            f"{name} belongs to the admin; you can read it but not change it", hint="register a feed of your own"
         )
     return found
 
 
 def operator_reason(reason: str, actor: Actor) -> str:
     """Why an operator gave no answer, as far as an actor may know: it may name the admin's servers and files."""
-    return reason if actor.is_admin else "the operator gave no answer; the admin can see why"
+    return reason if actor.is_admin else "the operator failed; the admin can see the reason"
 
 
 def names_for(connection: Connection, actor: Actor) -> dict[int, str]:

@@ -47,7 +47,7 @@ def confirm_by_link(root: Workspace, token: str) -> LinkedRequest | None:
         found = _consent(connection, token)
         if found is None or not _request(connection, found).is_open:
             return None
-        consents.confirm_consent(connection, found, "the recipient confirmed by the link")
+        consents.confirm_consent(connection, found, "the recipient confirmed with the link")
     return request_of_link(root, token)
 
 
@@ -60,12 +60,12 @@ def refuse_by_link(root: Workspace, token: str) -> LinkedRequest | None:
         sink = None if found is None else _sink(found.kind)
         if found is None or sink is None:
             return None
-        consents.refuse_for_good(connection, found, sink.refuser, "the recipient refused for good")
+        consents.refuse_for_good(connection, found, sink.refuser, "the recipient refused permanently")
         for one in subscriptions.live_subscriptions(connection, owner=ADMIN):
             if one.kind != found.kind or one.target is None or one.disabled is not None:
                 continue
             if sink.refuser(one.target) == sink.refuser(found.target):
-                subscriptions.disable_subscription(connection, one, f"{one.target} refused messages for good")
+                subscriptions.disable_subscription(connection, one, f"{one.target} refused all messages permanently")
     return request_of_link(root, token)
 
 

@@ -88,10 +88,10 @@ def _accept(
         raise BacklogError(f"{found.name} is paused", hint=f"`resume feed {found.name}`")
     lag = acquirer.lag()
     if lag >= root.settings.lag_limit:
-        raise BacklogError(f"{lag} items wait for matching")
+        raise BacklogError(f"{lag} items wait to be matched")
     adapted = acquirer.read_document(found, data, place)
     adapted = replace(adapted, items=_with_attributes(adapted.items, bound))
     accepted, problems = acquirer.accept_adapted(found, adapted), adapted.problems
     if problems:
         acquirer.keep_aside(found, problems, ITEM, data)
-    return f"{accepted.accepted} accepted, {accepted.unchanged} known already, {len(problems)} refused"
+    return f"{accepted.accepted} accepted, {accepted.unchanged} unchanged, {len(problems)} refused"

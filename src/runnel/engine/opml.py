@@ -29,7 +29,7 @@ def import_feeds(engine: Engine, data: bytes) -> Outcome:
     engine.execute(print_script(statements))
     problems = [str(one) for one in listed.problems] + problems
     return Outcome(
-        f"registered {len(names)} feeds, {passed} were known already, {len(problems)} could not be used",
+        f"registered {len(names)} feeds, {passed} were already registered, {len(problems)} could not be used",
         {"registered": names, "known": passed, "problems": problems, "repairs": list(listed.repairs)},
         (*names, *problems, *listed.repairs),
     )

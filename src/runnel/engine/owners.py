@@ -24,8 +24,8 @@ class Owners:
         """Make an owner."""
         with self._root.catalog.write() as connection:
             made = owners.add_owner(connection, name)
-        lines = (f"`runnel token new {name}` makes a token for them",)
-        return Outcome(f"made the owner {made.name}", {"owner": made.name, "id": made.id}, lines)
+        lines = (f"next: create a token with `runnel token new {name}`",)
+        return Outcome(f"created the owner {made.name}", {"owner": made.name, "id": made.id}, lines)
 
     def list(self) -> Outcome:
         """All owners, with what they have and may have."""
@@ -57,7 +57,7 @@ class Owners:
         with self._root.catalog.write() as connection:
             owner = owners.owner_by_name(connection, name)
             made, text = tokens.new_token(connection, owner.id, label)
-        lines = (f"token: {text}  (shown only now)", "use it with --token, or better in RUNNEL_TOKEN")
+        lines = (f"token: {text}  (shown only now)", "pass it in RUNNEL_TOKEN, or with --token")
         return Outcome(f"token {made.id} for {name}", {"token": text, "id": made.id, "owner": name}, lines)
 
     def tokens(self, name: str | None = None) -> Outcome:

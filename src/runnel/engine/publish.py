@@ -39,7 +39,7 @@ class Publisher:
         target = find_open_feed(self._root, owner, feed)
         adapted = [item_of_object(one, feed, f"item {number}") for number, one in enumerate(items, 1)]
         if (lag := self._acquirer.lag()) >= self._root.settings.lag_limit:
-            raise BacklogError(f"{lag} items wait for matching", hint="try again later")
+            raise BacklogError(f"{lag} items wait to be matched", hint="try again later")
         with self._charged(target, lambda: size_of(adapted)):
             return self._root.items.accept(target.id, adapted)
 
@@ -63,9 +63,12 @@ class Publisher:
             check_actor(connection, self._actor)
             feed = own_feed(connection, name, self._actor)
         if feed.kind is not FeedKind.SOURCE:
-            raise NotFoundError(f"{name} is a virtual feed", hint="items are published into source feeds")
+            raise NotFoundError(f"{name} is a virtual feed", hint="publish to a source feed")
         if feed.origin is not None:
-            raise NotFoundError(f"{name} is a materialised feed", hint="its items are made from another feed's")
+            raise NotFoundError(
+                f"{name} is a materialized feed",
+                hint="its items come from the feed to which its stylesheet is applied",
+            )
         if feed.paused:
             raise NotFoundError(f"{name} is paused", hint=f"`resume feed {name}`")
         return feed
@@ -75,7 +78,7 @@ class Publisher:
         deadline = time.monotonic() + settings.publish_wait_seconds
         while (lag := self._acquirer.lag()) >= settings.lag_limit:
             if time.monotonic() >= deadline:
-                raise BacklogError(f"{lag} items wait for matching", hint="start `runnel run`, or try later")
+                raise BacklogError(f"{lag} items wait to be matched", hint="start `runnel run`, or try again later")
             time.sleep(0.1)
 
     @contextmanager
@@ -115,6 +118,6 @@ def find_open_feed(root: Workspace, owner: str | None, name: str) -> Feed:
         feed = feeds.feed_by_name(connection, name, whose)
     if feed is None or feed.owner != whose or feed.open_items is None or feed.paused:
         raise NotFoundError(
-            "there is no open feed of this name", hint="ask the admin of this server for the right name"
+            "no open feed has this name", hint="ask the admin of this server for the name of the feed"
         )
     return feed

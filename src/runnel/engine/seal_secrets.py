@@ -27,8 +27,8 @@ def check_key(catalog: Catalog, file: KeyFile) -> None:
             _set_key(connection, file)
     elif file.read().fingerprint != fingerprint:
         raise WorkspaceError(
-            f"{KEY_FILE} is not the key with which the secrets in {catalog.shown} are sealed",
-            hint="put the key file of this workspace back; if it is lost, `runnel adopt --new-key` makes a new key",
+            f"{KEY_FILE} is not the key that encrypted the secrets in {catalog.shown}",
+            hint="put the key file of this workspace back; if it is lost, `runnel adopt --new-key` creates a new key",
         )
 
 

@@ -69,12 +69,12 @@ def create_workspace(folder: Path, *, clock: Clock = time.time, **overrides: Any
     """Make a new root in a folder that is empty or does not exist."""
     folder = folder.absolute()
     if (folder / FILE).exists():
-        raise WorkspaceExistsError(f"{folder} is a Runnel root already", hint="use it, or choose another folder")
+        raise WorkspaceExistsError(f"{folder} is already a workspace", hint="use it, or choose another folder")
     settings = Settings.load(folder, **overrides)
     try:
         make_folders(folder, shared_output=settings.shared_output)
     except OSError as error:
-        raise WorkspaceError(f"{folder} cannot be made: {error.strerror}", hint="choose another folder") from error
+        raise WorkspaceError(f"{folder} cannot be created: {error.strerror}", hint="choose another folder") from error
     refuse_files(_storage(folder, settings))
     root = _open(folder, settings, clock)
     try:
@@ -144,7 +144,9 @@ def adopt_workspace(folder: Path, *, force: bool = False, new_key: bool = False,
 def _open_existing(folder: Path, clock: Clock, overrides: dict[str, Any]) -> Workspace:
     """Open a workspace without looking into it; only `init` makes a catalog where there is none."""
     if not (folder / FILE).exists():
-        raise NotAWorkspaceError(f"{folder} is not a Runnel root", hint=f"`runnel init {folder}` makes one")
+        raise NotAWorkspaceError(
+            f"{folder} is not a workspace", hint=f"create a workspace with `runnel init {folder}`"
+        )
     settings = Settings.load(folder, **overrides)
     file = sqlite_file(_catalog_url(folder, settings))
     if file is not None and not file.exists():
@@ -169,7 +171,9 @@ def _refuse_used(catalog: Catalog) -> None:
 
 def _refuse_odd_name(folder: Path) -> None:
     if "?" in str(folder) or "#" in str(folder):
-        raise WorkspaceError(f"{folder}: a root's path must not have ? or # in it", hint="choose another folder")
+        raise WorkspaceError(
+            f"{folder}: the path of a workspace must not contain ? or #", hint="choose another folder"
+        )
 
 
 def _open(folder: Path, settings: Settings, clock: Clock) -> Workspace:

@@ -1,9 +1,9 @@
-"""The removal of files that nobody needs.
+"""Garbage collection: delete files that the catalog no longer references.
 
-Most of them are known: rows of retired files name them. A file that no row names was left by a crash; those are
-looked for rarely, by walking over all files, and the catalog is not held meanwhile. Such a file is moved to the
-trash, and only where the catalog knows the history of the workspace: to an older or a foreign catalog, good files
-look like orphans.
+Retired files are listed in the catalog and are deleted in batches. Orphans, files that a crash left behind and no row
+references, can be found only by listing all files. That scan runs rarely and does not lock the catalog. Orphans are
+moved to the trash, and only if the catalog knows the history of the workspace: for an older or foreign catalog,
+needed files look like orphans.
 """
 
 from __future__ import annotations
@@ -26,40 +26,41 @@ from runnel.storage.workspace_marker import WorkspaceMarker, read_marker, write_
 logger = logging.getLogger("runnel")
 
 DATA_FOLDERS = ("items", "matches", "plans", "quarantine", "operators/cache")
-"""The folders whose files the catalog names."""
+"""The folders whose files the catalog references."""
 
 TRASH = "trash"
 _TRASH_SECONDS = 86_400.0
 _STAMP = "%Y%m%dT%H%M%SZ"
-_AT_ONCE = 1_000
+_BATCH_SIZE = 1_000
 
 
-def retired_steps(catalog: Catalog, storage: Storage, *, older_than: float) -> Iterator[int]:
-    """Remove files that were retired so many seconds ago, some at each step; gives how many."""
+def delete_retired_files(catalog: Catalog, storage: Storage, *, older_than: float) -> Iterator[int]:
+    """Delete files that were retired at least `older_than` seconds ago, in batches. Yield the size of each batch."""
     while True:
         with catalog.read() as connection:
-            before = now(connection) - int(older_than * 1e6)
-            items = manifest.retired_paths(connection, before, limit=_AT_ONCE)
-            parts = match_segments.retired_parts(connection, before, limit=_AT_ONCE)
-            answers = operator_cache.retired_paths(connection, before, limit=_AT_ONCE)
-        files = [*items, *answers, *(path for one in parts for path in one if path)]
+            retired_before = now(connection) - int(older_than * 1e6)
+            segments = manifest.retired_paths(connection, retired_before, limit=_BATCH_SIZE)
+            parts = match_segments.retired_parts(connection, retired_before, limit=_BATCH_SIZE)
+            answers = operator_cache.retired_paths(connection, retired_before, limit=_BATCH_SIZE)
+        files = [*segments, *answers, *(path for part in parts for path in part if path)]
         if not files:
             return
-        # The rows go last: whoever dies in between finds them again, and a file that is gone can be removed again.
+        # Delete the files before their rows. After a crash in between, the rows are still there and the next run
+        # repeats the batch; deleting a file that is already gone has no effect.
         for path in files:
             storage.delete(path)
         with catalog.write() as connection:
-            manifest.forget_segments(connection, items)
+            manifest.forget_segments(connection, segments)
             match_segments.forget_parts(connection, [path for path, _ in parts])
             operator_cache.forget_segments(connection, answers)
         yield len(files)
 
 
 def remove_orphans(catalog: Catalog, storage: Storage, *, older_than: float) -> int:
-    """Move files that no manifest names, of at least this age in seconds, to the trash; gives how many.
+    """Move unreferenced files that are at least `older_than` seconds old to the trash. Return their number.
 
-    A young file may still be committed. An old one is moved under the catalog's write lock, after one more look
-    at the manifests, and whoever commits looks whether the file is still there.
+    A younger file may belong to a commit in progress. An old file is checked again and moved under the catalog's
+    write lock, and every commit verifies that its files still exist, so a slow commit cannot lose data silently.
     """
     reason = unknown_history(catalog, storage)
     if reason is not None:
@@ -68,11 +69,11 @@ def remove_orphans(catalog: Catalog, storage: Storage, *, older_than: float) -> 
     files = [file for folder in DATA_FOLDERS for file in storage.files(folder)]
     limit = time.time() - older_than
     with catalog.read() as connection:
-        orphans = _unnamed(connection, [file.path for file in files if file.modified < limit])
+        orphans = _unreferenced(connection, [file.path for file in files if file.modified < limit])
     if 2 * len(orphans) > len(files):
         logger.warning(
-            "%d of %d data files, such as %s, are not named in the catalog. They are kept, because the runner never "
-            "removes more than half of all files. If they are not needed, delete them by hand",
+            "%d of %d data files, such as %s, are not referenced by the catalog. They are kept, because the runner "
+            "never removes more than half of all files. If they are not needed, delete them by hand",
             len(orphans),
             len(files),
             orphans[0],
@@ -80,24 +81,24 @@ def remove_orphans(catalog: Catalog, storage: Storage, *, older_than: float) -> 
         return 0
     removed = 0
     trash = f"{TRASH}/{datetime.now(UTC).strftime(_STAMP)}"
-    for some in chunks(orphans):
+    for chunk in chunks(orphans):
         with catalog.write() as connection:
-            for path in _unnamed(connection, some):
+            for path in _unreferenced(connection, chunk):
                 storage.move(path, f"{trash}/{path}")
-                logger.info("%s is an orphan, which the catalog does not name: moved to %s", path, trash)
+                logger.info("moved the orphan %s, which the catalog does not reference, to %s", path, trash)
                 removed += 1
     return removed
 
 
 def empty_trash(storage: Storage, *, older_than: float = _TRASH_SECONDS) -> int:
-    """Delete files that were moved to the trash at least `older_than` seconds ago; returns how many."""
+    """Delete files that were moved to the trash at least `older_than` seconds ago. Return their number."""
     limit = (datetime.now(UTC).timestamp()) - older_than
     removed = 0
     for file in list(storage.files(TRASH)):
         try:
             moved = datetime.strptime(file.path.split("/")[1], _STAMP).replace(tzinfo=UTC)
         except ValueError:
-            continue  # not put there by us
+            continue  # not a folder of this module
         if moved.timestamp() < limit:
             storage.delete(file.path)
             removed += 1
@@ -105,7 +106,7 @@ def empty_trash(storage: Storage, *, older_than: float = _TRASH_SECONDS) -> int:
 
 
 def unknown_history(catalog: Catalog, storage: Storage) -> str | None:
-    """Why the catalog does not know the history of the workspace's files; None if it does."""
+    """Return why the catalog does not know the history of the workspace's files, or None if it does."""
     marker = read_marker(storage)
     with catalog.read() as connection:
         identity, history = read_identity(connection), read_history(connection)
@@ -120,7 +121,7 @@ def unknown_history(catalog: Catalog, storage: Storage) -> str | None:
 
 
 def record_history(catalog: Catalog, storage: Storage) -> None:
-    """Note next to the files how far the workspace has come, so that an older catalog is recognized."""
+    """Record next to the files how far the workspace has progressed, so that an older catalog is detected."""
     marker = read_marker(storage)
     with catalog.read() as connection:
         identity, history = read_identity(connection), read_history(connection)
@@ -129,8 +130,8 @@ def record_history(catalog: Catalog, storage: Storage) -> None:
         write_marker(storage, WorkspaceMarker(marker.identity, history.sequence, history.epoch))
 
 
-def _unnamed(connection: Connection, paths: Sequence[str]) -> list[str]:
-    """Those of the files that nothing in the catalog names."""
+def _unreferenced(connection: Connection, paths: Sequence[str]) -> list[str]:
+    """Return the paths that nothing in the catalog references."""
     named = (
         manifest.all_paths(connection)
         | match_segments.part_paths(connection)

@@ -1,7 +1,8 @@
-"""Which files of a log are merged into larger ones, and when: minutes, then hours, then days.
+"""Choose the files of a log to merge into larger ones that cover minutes, then hours, then days.
 
-In: the live files that are not whole days yet, in order. Out: runs of neighbours, each to become one file. What is
-accepted or committed goes up three steps at most, however long the log is: a day is never written anew for an hour.
+In: the live files that do not yet cover a whole day, in order. Out: runs of neighboring files, each to become one
+file. Each item or match is rewritten at most three times, however long the log is: a day is never rewritten to add an
+hour.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _FILES = 1_000
 
 
 class Level(IntEnum):
-    """How much a file holds: what came at once, some minutes, an hour, or a day."""
+    """The range of a file: one commit, some minutes, an hour, or a day."""
 
     FRESH = 0
     MINUTES = 1
@@ -30,7 +31,7 @@ class Level(IntEnum):
 
 
 class LogFile(Protocol):
-    """A file of a log, as its manifest has it."""
+    """A file of a log, as listed in its manifest."""
 
     @property
     def level(self) -> int: ...
@@ -49,29 +50,29 @@ P = TypeVar("P", bound=LogFile)
 
 @dataclass(frozen=True, slots=True)
 class MergeRun(Generic[P]):
-    """Neighbouring files that become one file of a level."""
+    """Neighboring files that become one file of a level."""
 
     level: Level
-    pieces: tuple[P, ...]
+    files: tuple[P, ...]
 
     @property
     def sequences(self) -> tuple[int, int]:
         """The first and the last sequence."""
-        return self.pieces[0].first_sequence, self.pieces[-1].last_sequence
+        return self.files[0].first_sequence, self.files[-1].last_sequence
 
 
-def due_runs(pieces: Sequence[P], *, open_from: int, at_least: int) -> Iterator[MergeRun[P]]:
-    """The runs to merge now. Hours and days that end at or before `open_from` get nothing more.
+def due_runs(files: Sequence[P], *, open_from: int, at_least: int) -> Iterator[MergeRun[P]]:
+    """Yield the runs to merge now. Hours and days that end at or before `open_from` are complete.
 
-    In an hour that goes on, fresh files are merged once there are `at_least` so many. Files with exactly the same
-    sequences are layers of one: they count once, and go where the first of them goes.
+    In an hour that is not complete, fresh files are merged once there are `at_least` of them. Files with exactly the
+    same sequences are layers of one file: they count once and stay together.
     """
-    for day, of_day in groupby(_layered(pieces), key=lambda layers: layers[0].began // DAY):
-        some = list(of_day)
+    for day, of_day in groupby(_layered(files), key=lambda layers: layers[0].began // DAY):
+        files_of_day = list(of_day)
         if (day + 1) * DAY <= open_from:
-            yield from _cut(Level.DAY, some)
+            yield from _cut(Level.DAY, files_of_day)
             continue
-        for hour, of_hour in groupby(some, key=lambda layers: layers[0].began // HOUR):
+        for hour, of_hour in groupby(files_of_day, key=lambda layers: layers[0].began // HOUR):
             if (hour + 1) * HOUR <= open_from:
                 yield from _cut(Level.HOUR, [layers for layers in of_hour if layers[0].level < Level.HOUR])
                 continue
@@ -80,18 +81,18 @@ def due_runs(pieces: Sequence[P], *, open_from: int, at_least: int) -> Iterator[
                 yield from _cut(Level.MINUTES, fresh)
 
 
-def _layered(pieces: Sequence[P]) -> Iterator[tuple[P, ...]]:
-    """Files in order, those with the same sequences together."""
-    for _, layers in groupby(pieces, key=lambda piece: (piece.first_sequence, piece.last_sequence)):
+def _layered(files: Sequence[P]) -> Iterator[tuple[P, ...]]:
+    """Yield the files in order, grouped by their sequences."""
+    for _, layers in groupby(files, key=lambda file: (file.first_sequence, file.last_sequence)):
         yield tuple(layers)
 
 
-def _cut(level: Level, pieces: Sequence[tuple[P, ...]]) -> Iterator[MergeRun[P]]:
-    """Runs without gaps that stay within what one file may hold; layers are never parted."""
+def _cut(level: Level, files: Sequence[tuple[P, ...]]) -> Iterator[MergeRun[P]]:
+    """Yield runs without gaps that fit into one file. Layers are never separated."""
     run: list[P] = []
     size = 0
-    for layers in pieces:
-        bytes_of = sum(piece.bytes for piece in layers)
+    for layers in files:
+        bytes_of = sum(file.bytes for file in layers)
         if run and (
             layers[0].first_sequence != run[-1].last_sequence + 1
             or layers[0].last_sequence - run[0].first_sequence >= FILE_ITEMS

@@ -1,4 +1,4 @@
-"""The nouns: plain frozen data, no I/O.
+"""The data model: plain frozen data without I/O.
 
-In: nothing. Out: Item and ItemBatch, Feed, Subscription, Matches and Message, which every other folder speaks.
+Item and ItemBatch, Feed, Subscription, Matches and Message, which all other packages use.
 """

@@ -1,8 +1,8 @@
-"""Bindings: what the variables of a query's condition stood for where an item matched it.
+"""Bindings: the values of a query's variables for a match.
 
-In: rows of values by the names of variables, as operators gave them. Out: `Bindings`, bounded and in an order that
-depends on the rows alone, and their JSON, in which every value keeps its type. Queries that ask an operator the same
-mostly get the same rows, so what an item's queries have in common is written once.
+In: rows of values by variable name, from operators. Out: `Bindings`, bounded and in an order that depends only on the
+rows, and their JSON, in which every value keeps its type. Queries that make the same operator call mostly get the
+same rows, so rows that an item's queries share are written once.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ Binding = Mapping[str, Value]
 """A value for every variable."""
 
 MOST_ROWS = 100
-"""How many rows of a match are kept; the others are counted."""
+"""Maximum number of rows that are kept per match. Further rows are only counted."""
 
 MOST_BYTES = 16 << 10
-"""How many bytes of JSON the rows of a match may have, unless the first row alone has more."""
+"""Maximum size of the JSON of a match's rows, unless the first row alone is larger."""
 
 LONGEST_TEXT = 4096
-"""Characters of a text that are kept: bindings go with every message, and are no place for documents."""
+"""Maximum number of characters of a text. Bindings are part of every message and must not contain documents."""
 
 _VALUE_BYTES = 40
 _PARTIAL = ',"partial":true'
@@ -36,7 +36,7 @@ _PARTIAL = ',"partial":true'
 
 @dataclass(frozen=True, slots=True)
 class Bindings:
-    """The rows of one match, as many as are kept, and how many were found; all there are, if it `is_whole`."""
+    """The kept rows of one match, and the number of rows found. If `is_whole`, the search was complete."""
 
     rows: tuple[Binding, ...] = ()
     count: int = 0
@@ -44,22 +44,22 @@ class Bindings:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to say: no row, and none that was not looked for."""
+        """Whether there are no rows and the search for rows was complete."""
         return not self.rows and self.is_whole
 
     @property
     def more(self) -> int:
-        """How many rows there were besides those that are kept."""
+        """The number of rows that were found but not kept."""
         return self.count - len(self.rows)
 
     @property
     def bytes(self) -> int:
-        """About how many bytes the rows are."""
+        """The approximate size of the rows in bytes."""
         texts = sum(len(value) for row in self.rows for value in row.values() if isinstance(value, str))
         return texts + _VALUE_BYTES * sum(map(len, self.rows))
 
     def values(self) -> dict[str, tuple[Value, ...]]:
-        """What each variable stood for in any row, every value once.
+        """The distinct values of each variable in all rows.
 
         >>> bounded([{"x": 1.0, "place": "Bronx"}, {"x": 2.0, "place": "Bronx"}]).values()
         {'place': ('Bronx',), 'x': (1.0, 2.0)}
@@ -74,13 +74,13 @@ class Bindings:
 NO_BINDINGS = Bindings()
 
 MatchBindings = Mapping[int, Mapping[int, Bindings | Collection[Binding]]]
-"""By sequence and query, the rows under which an item matched; or would, if it passes a gate."""
+"""By sequence and query, the rows of an item's match, or of a match that may still have to pass a gate."""
 
 
 def bounded(rows: Bindings | Iterable[Binding], *, is_whole: bool = True) -> Bindings:
-    """Rows in canonical order, each once, and no more than are kept. Rows without a variable say nothing.
+    """Return distinct rows in canonical order, up to the maximum. Rows without a variable are ignored.
 
-    Unless it `is_whole`, the search for rows was ended before all were found.
+    `is_whole` is False if the search for rows ended before all were found.
 
     >>> bounded([{"x": 2.0}, {"x": 1.0}, {"x": 2.0}, {}])
     Bindings(rows=({'x': 1.0}, {'x': 2.0}), count=2, is_whole=True)
@@ -101,7 +101,7 @@ def bounded(rows: Bindings | Iterable[Binding], *, is_whole: bool = True) -> Bin
 
 
 def encode_bindings(by_query: Mapping[int, Bindings | Collection[Binding]]) -> str | None:
-    """The bindings of an item's queries as JSON; None where no query has any.
+    """Encode the bindings of an item's queries as JSON. Return None if no query has any.
 
     >>> encode_bindings({7: [{"people": 60.0}], 9: [{"people": 60.0}], 8: [{}]})
     '[{"queries":[7,9],"rows":[{"people":60.0}],"count":1}]'
@@ -120,7 +120,7 @@ def encode_bindings(by_query: Mapping[int, Bindings | Collection[Binding]]) -> s
 
 
 def decode_bindings(text: str, queries: Collection[int] | None = None) -> dict[int, Bindings]:
-    """The bindings of some queries, or of all, in JSON made by `encode_bindings`; CorruptData where it is damaged.
+    """Decode the bindings of all queries, or of `queries`, from JSON. Raise CorruptDataError if it is damaged.
 
     >>> decode_bindings('[{"queries":[7,9],"rows":[{"people":60.0}],"count":3}]', {9})
     {9: Bindings(rows=({'people': 60.0},), count=3, is_whole=True)}
@@ -133,12 +133,12 @@ def decode_bindings(text: str, queries: Collection[int] | None = None) -> dict[i
                 rows = _decode_rows(group["rows"], _whole(group["count"]), group.get("partial") is not True)
                 found |= dict.fromkeys(wanted, rows)
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
-        raise CorruptDataError(f"these are not the bindings of an item: {str(text)[:80]!r}") from error
+        raise CorruptDataError(f"not valid bindings of an item: {str(text)[:80]!r}") from error
     return found
 
 
 def _typed(row: Binding) -> list[tuple[str, Value]]:
-    """The values of a row by name, in order: numbers as doubles, moments in UTC."""
+    """Return the values of a row by name, in order: numbers as doubles, dates in UTC."""
     typed: list[tuple[str, Value]] = []
     for name in sorted(row):
         value = row[name]
@@ -148,7 +148,7 @@ def _typed(row: Binding) -> list[tuple[str, Value]]:
             case datetime():
                 typed.append((name, moment(value)))
             case _ if math.isfinite(value):
-                # Adding zero makes -0.0 and 0.0, which compare equal, one number.
+                # Adding zero turns -0.0 into 0.0, which compares equal.
                 typed.append((name, float(value) + 0.0))
             case _:
                 raise InvalidItemError(f"?{name} is not a finite number")
@@ -160,7 +160,7 @@ def _cut(value: Value) -> Value:
 
 
 def _rank(value: Value) -> int:
-    """The place of a value's type among types: values of two types have no order."""
+    """Return the rank of a value's type, because values of different types cannot be compared."""
     match value:
         case bool():
             return 0
@@ -179,7 +179,7 @@ def _encode_row(row: Binding) -> dict[str, Any]:
 
 
 def _encoded(value: Any) -> str:
-    # What is no Unicode text cannot be stored as one; operators' texts were cleaned before.
+    # Replace lone surrogates, which cannot be stored. Texts of operators are cleaned before.
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return text.encode("utf-8", "replace").decode("utf-8")
 
@@ -187,7 +187,7 @@ def _encoded(value: Any) -> str:
 def _decode_rows(rows: Any, count: int, is_whole: bool) -> Bindings:
     decoded = tuple({str(name): _decode_value(value) for name, value in row.items()} for row in rows)
     if count < len(decoded):
-        raise ValueError("more rows than there were")
+        raise ValueError("the count is lower than the number of rows")
     return Bindings(decoded, count, is_whole)
 
 

@@ -1,4 +1,4 @@
-"""Consents: whether the recipient of an owner's messages agreed to get them."""
+"""Consents: whether the recipient of an owner's messages has agreed to receive them."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class ConsentState(StrEnum):
 class Consent:
     """The consent of one target to the messages of one owner.
 
-    `recipient` is what limits count by: addresses that may lead to one mailbox have one recipient. `requests` counts
-    all requests to confirm that were sent. `not_before` is when the next one is due (microseconds since 1970); None
-    means that none is. The answer must come before `expires`. `outcome` says how the last request ended, or who
-    confirmed.
+    `recipient` is the key for limits: addresses that may lead to the same mailbox have the same recipient. `requests`
+    counts all confirmation requests that were sent. `not_before` is when the next request is due (microseconds since
+    1970), or None if none is due. The answer must arrive before `expires`. `outcome` describes how the last request
+    ended, or who confirmed.
     """
 
     id: int
@@ -39,5 +39,5 @@ class Consent:
 
     @property
     def is_confirmed(self) -> bool:
-        """Whether messages are sent."""
+        """Whether messages may be sent."""
         return self.state is ConsentState.CONFIRMED

@@ -7,7 +7,7 @@ from datetime import timedelta
 from enum import StrEnum
 
 ADMIN = 1
-"""The owner who installed the root. What the operator declares others may read; all else is private."""
+"""The owner id of the admin. Other owners can read the admin's feeds; all other feeds are private."""
 
 
 class FeedKind(StrEnum):
@@ -21,11 +21,11 @@ class FeedKind(StrEnum):
 class Feed:
     """A named stream of items.
 
-    `id` is the catalog's, never reused; it is also the query's id in match logs. `statement` is the canonical
-    text that declares the feed. `address` is where a source feed's items come from (empty: only by `publish`) and
-    `every` how often it is asked. A materialised feed is a source feed whose items are made from those of the feed
-    `origin` by the stylesheet at the path `sheet`. `title` is what people call a source feed, `home` its home page.
-    Into a feed with `open_items` anybody may publish as many items per minute (0: as the settings say).
+    `id` is assigned by the catalog and never reused; it is also the query's id in match logs. `statement` is the
+    canonical text that declares the feed. `address` is the origin of a source feed's items (empty: only `publish`),
+    and `every` its polling interval. A materialized feed is a source feed whose items the stylesheet at the path
+    `sheet` creates from those of the feed `origin`. `title` is the display name of a source feed, and `home` its home
+    page. Anyone may publish `open_items` items per minute into an open feed (0: the limit of the settings).
     """
 
     id: int

@@ -1,7 +1,7 @@
-"""RDF graphs as items carry them: the value of the attribute `graph`, in canonical N-Triples.
+"""RDF graphs of items: the value of the attribute `graph`, in canonical N-Triples.
 
-A graph is a text whose lines are triples, sorted and each once, so that equal graphs are equal values (as far as
-blank nodes are called the same). Conditions on texts do not read it: only `graph { … }` does.
+A graph is a text with one triple per line, sorted and without duplicates, so that equal graphs are equal values (if
+blank nodes have the same names). Conditions on text do not read it; only `graph { … }` does.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from runnel.errors import InvalidItemError
 from runnel.model.structured_value import StructuredValue
 
 GRAPH = "graph"
-"""The attribute that holds an item's graph."""
+"""The attribute that contains an item's graph."""
 
 Triple = tuple[str, str, str]
-"""Subject, predicate and object as N-Triples writes them: `<iri>`, `_:blank`, `"text"@en`, `"2"^^<type>`."""
+"""Subject, predicate and object in N-Triples notation: `<iri>`, `_:blank`, `"text"@en`, `"2"^^<type>`."""
 
 MOST_TRIPLES = 20_000
 
 # The productions of N-Triples (RDF 1.1 N-Triples, section 7), possessive, so that hostile lines take linear time.
-# What escapes stand for is looked at when a term is made canonical.
+# Escapes are checked when a term is made canonical.
 _LETTERS = (
     "A-Za-z\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u02ff\u0370-\u037d\u037f-\u1fff\u200c-\u200d\u2070-\u218f\u2c00-\u2fef"
     "\u3001-\ud7ff\uf900-\ufdcf\ufdf0-\ufffd\U00010000-\U000effff"
@@ -41,13 +41,13 @@ _ESCAPED = {"t": "\t", "b": "\b", "n": "\n", "r": "\r", "f": "\f", '"': '"', "'"
 _TO_ESCAPE = re.compile(r"[\x00-\x1f\"\\\x7f\ufffe\uffff]")
 _SHORT = {"\t": "\\t", "\b": "\\b", "\n": "\\n", "\r": "\\r", "\f": "\\f", '"': '\\"', "\\": "\\\\"}
 _HALF = re.compile(r"[\ud800-\udfff]")
-"""Half a character of UTF-16, which no text can be."""
+"""A lone surrogate, which is not a character."""
 _TEXT_TYPE = "^^<http://www.w3.org/2001/XMLSchema#string>"
 _TAGGED_TYPE = "^^<http://www.w3.org/1999/02/22-rdf-syntax-ns#langString>"
 
 
 class RdfGraph(StructuredValue):
-    """A graph in canonical N-Triples; made by `RdfGraph.of` or `RdfGraph.read`.
+    """A graph in canonical N-Triples, created by `RdfGraph.of` or `RdfGraph.read`.
 
     >>> graph = RdfGraph.of([("<urn:b>", "<urn:p>", '"1"'), ("<urn:a>", "<urn:p>", "_:x")])
     >>> graph
@@ -62,16 +62,16 @@ class RdfGraph(StructuredValue):
 
     @classmethod
     def read(cls, text: str, *, place: str = "item") -> RdfGraph:
-        """The graph of an N-Triples text."""
+        """Parse an N-Triples text."""
         return read_ntriples(text, place=place)
 
     @staticmethod
     def of(triples: Iterable[Triple]) -> RdfGraph:
-        """The graph of triples whose terms are canonical already."""
+        """Create a graph of triples whose terms are canonical."""
         return RdfGraph("".join(sorted({f"{subject} {label} {object} .\n" for subject, label, object in triples})))
 
     def triples(self) -> Iterator[Triple]:
-        """The triples, in order."""
+        """Return the triples, in order."""
         for line in self.split("\n"):
             if line:
                 subject, label, rest = line.split(" ", 2)
@@ -79,7 +79,7 @@ class RdfGraph(StructuredValue):
 
 
 def read_ntriples(text: str, *, place: str = "item") -> RdfGraph:
-    """The graph of an N-Triples text; refused with its line where it is none.
+    """Parse an N-Triples text. An error contains the number of the line.
 
     >>> read_ntriples('<urn:a> <urn:p> "caf\\\\u00e9" . # with a comment')
     RdfGraph('<urn:a> <urn:p> "café" .\\n')
@@ -90,9 +90,9 @@ def read_ntriples(text: str, *, place: str = "item") -> RdfGraph:
         found = _LINE.fullmatch(line)
         if found is None or (not line.isascii() and _HALF.search(line)):
             raise InvalidItemError(
-                f"line {number} of the graph is no N-Triples: {_shown(line)}",
+                f"line {number} of the graph is not an N-Triples statement: {_shown(line)}",
                 place=place,
-                hint='write every triple on a line of its own: <urn:a> <urn:b> "text" .',
+                hint='write one triple per line: <urn:a> <urn:b> "text" .',
             )
         if found[1] is None:
             continue
@@ -108,7 +108,7 @@ def read_ntriples(text: str, *, place: str = "item") -> RdfGraph:
 
 
 class _Terms(dict[str, str]):
-    """Canonical terms by how they were written; most come often."""
+    """A cache of canonical terms by their original notation, because most terms occur often."""
 
     def __missing__(self, term: str) -> str:
         found = self[term] = canonical_term(term)
@@ -116,11 +116,10 @@ class _Terms(dict[str, str]):
 
 
 def canonical_term(term: str) -> str:
-    """A term as canonical N-Triples writes it: few escapes, no type on plain texts, languages in small letters.
+    """Return a term in canonical N-Triples: few escapes, no type on plain texts, language tags in lower case.
 
-    The term is of N-Triples' grammar; ValueError where it stands for nothing: an IRI without its scheme or with
-    characters that an IRI cannot have, an escape that is no character, or a text that has a language but does not say
-    which.
+    The term must follow the grammar of N-Triples. Raise ValueError for an IRI that is relative or contains invalid
+    characters, for an escape that is not a character, and for a language-tagged text without its tag.
 
     >>> canonical_term('"caf\\u00e9"^^<http://www.w3.org/2001/XMLSchema#string>'), canonical_term('"Chat"@FR')
     ('"café"', '"Chat"@fr')
@@ -138,19 +137,19 @@ def canonical_term(term: str) -> str:
     elif rest:
         rest = "^^" + _canonical_iri(rest[2:].lstrip(" \t"))
     if rest == _TAGGED_TYPE:
-        raise ValueError(f"a text of the type langString needs its language, as in @en: {_shown(term)}")
+        raise ValueError(f"a literal of type langString requires a language tag, such as @en: {_shown(term)}")
     return f'"{text}"' if rest == _TEXT_TYPE else f'"{text}"{rest}'
 
 
 def _canonical_iri(iri: str) -> str:
     found = unescape_text(iri)
     if not _ABSOLUTE.fullmatch(found):
-        raise ValueError(f"an IRI must be whole, as <https://muse.example/x> is: {_shown(iri)}")
+        raise ValueError(f"an IRI must be absolute, such as <https://muse.example/x>: {_shown(iri)}")
     return found
 
 
 def escape_text(text: str) -> str:
-    """The inside of a literal: what canonical N-Triples escapes is escaped, all else is as it is.
+    """Escape the text of a literal as canonical N-Triples requires.
 
     >>> escape_text('say "hi"\\n\\x01')
     'say \\\\"hi\\\\"\\\\n\\\\u0001'
@@ -159,7 +158,7 @@ def escape_text(text: str) -> str:
 
 
 def unescape_text(text: str) -> str:
-    """The text of a literal's inside; ValueError where an escape is no character.
+    """Return the text of a literal. Raise ValueError if an escape is not a character.
 
     >>> unescape_text(escape_text('say "hi"\\\\n')) == 'say "hi"\\\\n'
     True
@@ -173,7 +172,7 @@ def _unescaped(found: re.Match[str]) -> str:
         return _ESCAPED[code]
     point = int(code[1:] or "110000", 16)
     if point >= 0x110000 or 0xD800 <= point < 0xE000:
-        raise ValueError(f"{found[0]} stands for no character")
+        raise ValueError(f"{found[0]} is not a valid Unicode escape")
     return chr(point)
 
 

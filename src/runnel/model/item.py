@@ -1,4 +1,4 @@
-"""Items: what flows. An item is a set of named attributes, each with one or more typed values (RoSeS §3.2)."""
+"""Items. An item is a set of named attributes, each with one or more typed values (RoSeS §3.2)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Value = str | float | bool | datetime
 Attributes = Mapping[str, tuple[Value, ...]]
 
 MOMENTS = frozenset({"published", "updated"})
-"""The standard attributes whose values are moments; texts given for them are read as dates."""
+"""The standard attributes whose values are dates. Texts given for them are parsed as dates."""
 
 MAX_TEXT = 1 << 20
 _MOST_MARKS = 30
@@ -24,17 +24,17 @@ _JOINER = "\u034f"
 MAX_VALUES = 4096
 MAX_NAME = 256
 MAX_ID = 4096
-_DEEPEST = 8
-_MOST_ELEMENTS = 16 * MAX_VALUES
-"""Most elements of a list, counting those that give no value: nulls and empty lists."""
+_MAX_DEPTH = 8
+_MAX_ELEMENTS = 16 * MAX_VALUES
+"""Maximum number of elements of a list, including nulls and empty lists, which give no value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
     """One version of one item of one source feed.
 
-    `feed` is the name of the source feed. `time` and `sequence` are those of acceptance: they are set once
-    the item is in the log. A date that the publisher claims is an attribute (`published`).
+    `feed` is the name of the source feed. `time` and `sequence` are assigned when the item is accepted into the log.
+    A date given by the publisher is an attribute (`published`).
     """
 
     feed: str
@@ -45,7 +45,7 @@ class Item:
     time: datetime | None = field(default=None, compare=False)
 
     def first(self, name: str) -> Value | None:
-        """The first value of an attribute, or None.
+        """Return the first value of an attribute, or None.
 
         >>> Item("News", "1", {"title": ("Muse on tour",)}).first("title")
         'Muse on tour'
@@ -55,14 +55,15 @@ class Item:
 
 
 def attributes_of(raw: Mapping[str, Any], *, place: str = "item") -> dict[str, tuple[Value, ...]]:
-    """Typed attributes from a JSON-like mapping: texts in NFC, numbers as doubles, moments in UTC.
+    """Convert a JSON-like mapping to typed attributes: texts in NFC, numbers as doubles, dates in UTC.
 
-    Missing values are dropped, lists become several values, nested mappings become `outer:inner` attributes.
+    Missing values are dropped, lists become several values, and nested mappings become `outer:inner` attributes.
 
     >>> attributes_of({"title": "Rock", "tags": ["a", "b"], "price": 3, "author": {"name": "Ann"}, "x": None})
     {'title': ('Rock',), 'tags': ('a', 'b'), 'price': (3.0,), 'author:name': ('Ann',)}
     """
-    found: dict[str, dict[tuple[type, Value], Value]] = {}  # by type and value: an item may have many thousand
+    # By type and value, to remove duplicates quickly: an item may have thousands of values.
+    found: dict[str, dict[tuple[type, Value], Value]] = {}
     count = 0
     for name, value in _walk(raw, "", 0, place):
         typed = _typed(name, value, place)
@@ -76,8 +77,8 @@ def attributes_of(raw: Mapping[str, Any], *, place: str = "item") -> dict[str, t
 
 
 def _walk(raw: Mapping[str, Any], prefix: str, depth: int, place: str) -> Iterator[tuple[str, Any]]:
-    if depth > _DEEPEST:
-        raise InvalidItemError("values are nested too deeply", place=place, hint=f"at most {_DEEPEST} levels")
+    if depth > _MAX_DEPTH:
+        raise InvalidItemError("values are nested too deeply", place=place, hint=f"at most {_MAX_DEPTH} levels")
     for key, value in raw.items():
         name = prefix + clean_text(str(key)).strip()
         if not name or len(name) > MAX_NAME:
@@ -89,9 +90,9 @@ def _walk(raw: Mapping[str, Any], prefix: str, depth: int, place: str) -> Iterat
             one = stack.pop()
             if isinstance(one, list | tuple | set | frozenset):
                 stack.extend(reversed(list(one)))
-                if len(stack) > _MOST_ELEMENTS:
+                if len(stack) > _MAX_ELEMENTS:
                     raise InvalidItemError(
-                        f"{name} is a list of more than {_MOST_ELEMENTS} values", place=place, hint="split the item"
+                        f"{name} is a list of more than {_MAX_ELEMENTS} values", place=place, hint="split the item"
                     )
             elif isinstance(one, Mapping):
                 yield from _walk(one, f"{name}:", depth + 1, place)
@@ -150,10 +151,10 @@ def _text(name: str, value: str, place: str) -> Value | None:
 
 
 def clean_text(value: str) -> str:
-    """NFC text without lone surrogates and without NUL, which no file format can carry.
+    """Return the text in NFC without lone surrogates and NUL, which file formats cannot store.
 
-    Putting very many marks on one letter in order takes quadratic time, so long runs of marks are parted as Unicode's
-    stream-safe format parts them (UAX #15, section 13): by a joiner that shows nothing.
+    Ordering very many combining marks on one letter takes quadratic time, so long runs of marks are split as in
+    Unicode's stream-safe text format (UAX #15, section 13), with an invisible joiner.
 
     >>> clean_text("cafe\\u0301"), len(clean_text("a" + 31 * "\\u0316"))
     ('café', 33)
@@ -167,7 +168,7 @@ def clean_text(value: str) -> str:
 
 
 def _has_many_marks(value: str) -> bool:
-    """Whether more marks follow one another than may; such a run has one at a place that is looked at."""
+    """Return whether a run of combining marks is too long. Checking every n-th position is sufficient."""
     for place in range(0, len(value), _MOST_MARKS):
         if unicodedata.combining(value[place]):
             around = value[max(0, place - _MOST_MARKS) : place + _MOST_MARKS + 1]
@@ -188,5 +189,5 @@ def _parted(value: str) -> Iterator[str]:
 
 
 def moment(value: datetime) -> datetime:
-    """The same instant in UTC; a moment without a zone is taken to be in UTC already."""
+    """Convert a date to UTC. A date without a time zone is taken as UTC."""
     return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)

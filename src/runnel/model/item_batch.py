@@ -1,7 +1,7 @@
-"""Items in columns: what the logs hold and what the matchers take.
+"""Items in columns, for the logs and the matchers.
 
-A batch is an Arrow record batch of ITEM_SCHEMA. All values of all attributes of all items lie flat in one child
-array, so that a kernel can walk the UTF-8 buffers without touching Python objects.
+A batch is an Arrow record batch with ITEM_SCHEMA. All values of all attributes of all items are in one flat child
+array, so that compiled loops can read the UTF-8 buffers without creating Python objects.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from runnel.model.item import Item, Value
 from runnel.model.structured_value import StructuredValue, kind_of_code
 
 TEXT, NUMBER, BOOLEAN, MOMENT = 0, 1, 2, 3
-"""The kinds of ordinary values, as stored in the column `kind`; `runnel.families` has those of structured values."""
+"""The kinds of ordinary values in the column `kind`. `runnel.families` lists those of structured values."""
 
 VALUE = pa.struct(
     [
@@ -48,7 +48,7 @@ ITEM_SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class ItemBatch:
-    """Some items in columns; `records` has ITEM_SCHEMA. Feeds are catalog ids here."""
+    """Items in columns. `records` has ITEM_SCHEMA. Feeds are catalog ids."""
 
     records: pa.RecordBatch
 
@@ -66,7 +66,7 @@ class ItemBatch:
         return np.asarray(self.records.column("feed").to_numpy(zero_copy_only=False))
 
     def items(self, names: Mapping[int, str]) -> Iterator[Item]:
-        """The items as objects; `names` gives the feed's name for its id (its number where unknown)."""
+        """Return the items as objects. `names` gives the names of feeds by id; for unknown ids, the id is used."""
         for row in self.records.to_pylist():
             yield Item(
                 feed=names.get(row["feed"], f"#{row['feed']}"),
@@ -78,7 +78,7 @@ class ItemBatch:
             )
 
     def attributes(self) -> Iterator[dict[str, tuple[Value, ...]]]:
-        """Only the attributes, item by item."""
+        """Return only the attributes of each item."""
         for values in self.records.column("attributes").to_pylist():
             yield _attributes(values)
 
@@ -90,7 +90,7 @@ class ItemBatch:
         first_sequence: int = 1,
         accepted: datetime = datetime(1970, 1, 1, tzinfo=UTC),
     ) -> ItemBatch:
-        """A batch from objects. Items that have no sequence or time yet get those given."""
+        """Create a batch from objects. Items without a sequence or time get the given ones."""
         columns: list[Any] = [
             [item.sequence or first_sequence + row for row, item in enumerate(items)],
             [item.time or accepted for item in items],

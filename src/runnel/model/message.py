@@ -1,4 +1,4 @@
-"""Deliveries: messages on their way to an endpoint."""
+"""Messages to endpoints."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class MessageState(StrEnum):
-    """Where a message stands in the ledger."""
+    """The state of a message in the ledger."""
 
     OPEN = "open"
     DONE = "done"
@@ -16,11 +16,11 @@ class MessageState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message of one subscription: the matches of a log range, sent as one POST, digest or file write.
+    """One message of one subscription: the matches of a log range, sent as one request, mail or file write.
 
-    `key` is the idempotency key: it stays the same over retries and restarts. `digest` is the digest of the item
-    keys inside, so that a replay can be compared with what was sent. `plan` is the plan version that was
-    current when it was recorded; `not_before` (microseconds since 1970) is when it may be tried next.
+    `key` is the idempotency key. It is the same in all attempts and after restarts. `digest` is the digest of the
+    item keys in the message, so that a replay can be compared with the original. `plan` is the plan version that was
+    current when the message was recorded. `not_before` (microseconds since 1970) is when the next attempt may start.
     """
 
     subscription: int

@@ -1,7 +1,7 @@
-"""Operators as they are declared: predicates that cost, backed by models, look-ups, reasoners and services.
+"""Declarations of operators: expensive predicates, backed by models, lookups, reasoners and services.
 
-An operator looks at one item and gives rows of result values; without results, one empty row where it holds. Inputs
-are constants or attributes of the item, results are bound to variables or compared with constants.
+An operator evaluates one item and returns rows of result values. An operator without results returns one empty row if
+it holds. Inputs are constants or attributes of the item. Results are bound to variables or compared with constants.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from runnel.model.item import Value
 
 ValueType = Literal["text", "number", "int", "boolean", "date"]
 VALUE_TYPES: tuple[ValueType, ...] = ("text", "number", "int", "boolean", "date")
-"""`int` is a number without a fraction, `date` a moment in UTC."""
+"""`int` is a number without a fraction, `date` a point in time in UTC."""
 
 Role = Literal["input", "attribute", "result"]
 ErrorPolicy = Literal["unknown", "retry"]
 
 Row = tuple[Value, ...]
 Rows = tuple[Row, ...]
-"""What an operator says of an item: a row for every way in which it holds, without repetition."""
+"""An operator's answer for an item: one row per solution, without duplicates."""
 
 HOLDS: Rows = ((),)
 """The answer of an operator without results that holds."""
@@ -31,7 +31,7 @@ HOLDS: Rows = ((),)
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A place in a call: a constant, an attribute of the item, or a result."""
+    """A parameter of an operator: a constant, an attribute of the item, or a result."""
 
     name: str
     role: Role
@@ -40,7 +40,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What an operator may use in a minute, over all workers; None means no limit."""
+    """Limits on an operator per minute, over all workers. None means no limit."""
 
     calls: int | None = None
     seconds: float | None = None
@@ -48,10 +48,11 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class OperatorDeclaration:
-    """An operator that was registered. `version` counts registrations of the name; `release` is the user's own.
+    """A registered operator. `version` counts registrations of the name; `release` is the user's own version.
 
     `source` is the name of an entry point of `runnel.operators`, or `module:function` of a module that the settings
-    allow. `configuration` goes to the operator when it is loaded. `reads` are the attributes it looks at, none: all.
+    allow. `configuration` is passed to the operator when it is loaded. `reads` are the attributes that it reads;
+    empty means all.
     """
 
     name: str
@@ -81,7 +82,7 @@ class OperatorDeclaration:
         return tuple(one for one in self.parameters if one.role == "result")
 
     def to_json(self) -> dict[str, Any]:
-        """The declaration as a JSON value."""
+        """Return the declaration as a JSON value."""
         return {
             "name": self.name,
             "version": self.version,
@@ -102,7 +103,7 @@ class OperatorDeclaration:
 
     @staticmethod
     def from_json(value: Mapping[str, Any]) -> OperatorDeclaration:
-        """The declaration of a JSON value made by `to_json`."""
+        """Read the output of `to_json`."""
         try:
             return OperatorDeclaration(
                 name=value["name"],
@@ -122,8 +123,8 @@ class OperatorDeclaration:
                 configuration=tuple(sorted(value["configuration"].items())),
             )
         except (KeyError, TypeError, ValueError, OverflowError) as error:
-            raise CorruptDataError(f"this is not the declaration of an operator: {str(value)[:200]}") from error
+            raise CorruptDataError(f"not a valid declaration of an operator: {str(value)[:200]}") from error
 
     def as_version(self, version: int) -> OperatorDeclaration:
-        """The same declaration, as the registration of this number."""
+        """Return the declaration with this registration number."""
         return replace(self, version=version)

@@ -1,4 +1,4 @@
-"""Files with answers of operators, as the catalog names them."""
+"""Files of cached operator answers, as listed in the catalog."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class CacheSegment:
-    """A file with answers of operators: where it is, its size in bytes, and how many answers it has."""
+    """A file of cached operator answers: its path, its size in bytes, and its number of answers."""
 
     path: str
     bytes: int

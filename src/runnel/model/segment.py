@@ -1,4 +1,4 @@
-"""Pieces of the logs: what a worker is told to read, and what it says it has written."""
+"""Parts of the logs: the slices that workers read, and the match parts that they write."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from enum import StrEnum
 
 
 class Tier(StrEnum):
-    """Where a segment of items is: as accepted (Arrow; sequence and time implied), or archived by day (Parquet).
+    """The form of an item segment: as accepted (Arrow, sequence and time implied), or archived by day (Parquet).
 
-    The items of a lost segment are gone, because its file was damaged; their sequences stay taken.
+    The items of a lost segment are gone, because its file was damaged; their sequences stay assigned.
     """
 
     LOG = "log"
@@ -19,7 +19,7 @@ class Tier(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """A run of items inside one segment: what a worker needs to read them without asking the catalog."""
+    """A range of items in one segment, with all data that a worker needs to read them without the catalog."""
 
     tier: str
     path: str
@@ -36,7 +36,7 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class MatchPart:
-    """One file of a match segment: the matches of a run of items."""
+    """One file of a match segment: the matches of a range of items."""
 
     path: str
     first_sequence: int

@@ -1,7 +1,7 @@
-"""Structured values: values of an attribute besides texts, numbers, booleans and moments.
+"""Structured values: attribute values other than texts, numbers, booleans and dates.
 
-Such a value is kept as a canonical text in a notation of its own, so that equal values are equal texts; files,
-fingerprints and outputs treat it as that text. Conditions on texts do not read it: only the patterns of a condition
+Such a value is stored as a canonical text in its own notation, so that equal values are equal texts. Files,
+fingerprints and outputs treat it as that text. Conditions on text do not read it; only the patterns of a condition
 family do. `runnel.families` lists the kinds.
 """
 
@@ -23,7 +23,7 @@ class StructuredValue(str):
 
     @classmethod
     def read(cls, text: str, *, place: str = "item") -> Self:
-        """The value of a text, made canonical; empty where it says nothing. InvalidItemError where it is not one."""
+        """Parse a text into a canonical value, which may be empty. Raise InvalidItemError if it is not valid."""
         raise NotImplementedError
 
     def __repr__(self) -> str:
@@ -31,7 +31,7 @@ class StructuredValue(str):
 
 
 def kind_of_attribute(name: str) -> type[StructuredValue] | None:
-    """The kind of the values of an attribute; None where these are ordinary values.
+    """Return the kind of an attribute's values, or None for ordinary values.
 
     >>> kind_of_attribute("graph"), kind_of_attribute("title")
     (<class 'runnel.model.graph.RdfGraph'>, None)
@@ -43,7 +43,7 @@ def kind_of_attribute(name: str) -> type[StructuredValue] | None:
 
 
 def kind_of_code(code: int) -> type[StructuredValue]:
-    """The kind of the values that have this code in item files."""
+    """Return the kind with this code in item files. Raise InputError if there is none."""
     for kind in registry().kinds.values():
         if kind.code == code:
             return cast(type[StructuredValue], load_part(kind.type))

@@ -1,4 +1,4 @@
-"""Subscriptions: who wants which feed, in which form, where and how often."""
+"""Subscriptions: who receives which feed, in which form, where and how often."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from datetime import datetime, timedelta
 from runnel.model.feed import ADMIN
 
 INTERNAL = "feed"
-"""The kind of the subscriptions that serve materialized feeds: nobody made them, and no quota counts them."""
+"""The kind of the subscriptions of materialized feeds. They have no subscriber, and no quota counts them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """One standing delivery. `since` is the log sequence after which its items begin.
+    """A subscription. It starts after the log sequence `since`.
 
-    `sheet` is the path of the stylesheet that is applied to each message; `disabled` says why nothing is sent any
-    more although nobody ended it (its endpoint said that it is gone).
+    `sheet` is the path of the stylesheet that is applied to each message. `disabled` is the reason why nothing is
+    sent although the subscription was not ended, for example because its endpoint is gone.
     """
 
     id: int
@@ -34,5 +34,5 @@ class Subscription:
 
     @property
     def is_internal(self) -> bool:
-        """Whether it serves a materialized feed, rather than somebody who subscribed."""
+        """Whether it serves a materialized feed and has no subscriber."""
         return self.kind == INTERNAL

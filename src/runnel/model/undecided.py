@@ -1,4 +1,4 @@
-"""What operators could not decide yet: an item, the queries concerned, and how often it was tried."""
+"""Undecided items: operators failed, so the item is retried for the affected queries."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Undecided:
-    """An item that waits to be logged once more, for some queries alone.
+    """An item that waits to be logged again for certain queries.
 
-    `until` is when trying ends, in the log's microseconds; `attempts` counts what was tried.
+    `until` is when retries end, in the log's microseconds; `attempts` counts the attempts.
     """
 
     sequence: int
@@ -22,7 +22,7 @@ class Undecided:
 
 @dataclass(frozen=True, slots=True)
 class Supplement:
-    """An item that is in the log once more: for these queries alone, to supplement what it matched before."""
+    """An item that was logged again, for these queries only, to supplement its earlier matches."""
 
     sequence: int
     supplements: int

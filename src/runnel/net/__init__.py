@@ -1,4 +1,4 @@
-"""The network: an HTTP client that reaches public addresses only and within limits.
+"""The network: an HTTP client that connects only to public addresses and limits the time and size of responses.
 
-In: URLs that nobody vouches for. Out: bounded answers, or an error that says what was refused.
+In: URLs from untrusted sources. Out: responses of limited size, or an error that gives the reason.
 """

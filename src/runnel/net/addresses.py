@@ -1,7 +1,7 @@
-"""Which addresses may be reached: the rules, and the list of exceptions that the settings name.
+"""The addresses to which Runnel may connect: deny rules, and the exceptions in the settings.
 
-In: addresses as they stand in a URL or as a socket is about to connect to them. Out: nothing, or the reason why not.
-Python's own `is_global` is no help: it lets 64:ff9b::, 2002::, fec0:: and 224.0.0.1 pass.
+In: addresses from a URL or of a socket that is about to connect. Out: None, or the reason for the refusal. Python's
+`is_global` is not sufficient: it is true for 64:ff9b::, 2002::, fec0:: and 224.0.0.1.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from runnel.errors import InputError
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
-# The IANA registries of special-purpose addresses, and what else must not be reached on behalf of others.
+# The IANA registries of special-purpose addresses, and other addresses to which owners must have no access.
 _DENIED: tuple[tuple[Network, str], ...] = tuple(
     (ip_network(network), reason)
     for network, reason in (
         ("0.0.0.0/8", "names no host"),
         ("10.0.0.0/8", "is private"),
-        ("100.64.0.0/10", "is private to a provider's network"),
-        ("127.0.0.0/8", "is this machine itself"),
-        ("168.63.129.16/32", "is the inner service of a cloud provider"),
-        ("169.254.0.0/16", "is local to its link, where cloud providers keep secrets"),
+        ("100.64.0.0/10", "is internal to a provider's network"),
+        ("127.0.0.0/8", "is the local machine"),
+        ("168.63.129.16/32", "is an internal service of a cloud provider"),
+        ("169.254.0.0/16", "is link-local, where cloud providers serve credentials"),
         ("172.16.0.0/12", "is private"),
         ("192.0.0.0/24", "is reserved for protocols"),
         ("192.0.2.0/24", "is for documentation only"),
-        ("192.88.99.0/24", "is a relay into other networks"),
+        ("192.88.99.0/24", "is a relay to other networks"),
         ("192.168.0.0/16", "is private"),
         ("198.18.0.0/15", "is for benchmarks only"),
         ("198.51.100.0/24", "is for documentation only"),
@@ -39,32 +39,32 @@ _DENIED: tuple[tuple[Network, str], ...] = tuple(
         ("255.255.255.255/32", "is for broadcast"),
         ("240.0.0.0/4", "is reserved"),
         ("::/128", "names no host"),
-        ("::1/128", "is this machine itself"),
-        ("::ffff:0:0/96", "hides an IPv4 address"),
-        ("::ffff:0:0:0/96", "hides an IPv4 address"),
-        ("::/96", "hides an IPv4 address"),
-        ("64:ff9b::/96", "hides an IPv4 address"),
-        ("64:ff9b:1::/48", "hides an IPv4 address"),
+        ("::1/128", "is the local machine"),
+        ("::ffff:0:0/96", "contains an IPv4 address"),
+        ("::ffff:0:0:0/96", "contains an IPv4 address"),
+        ("::/96", "contains an IPv4 address"),
+        ("64:ff9b::/96", "contains an IPv4 address"),
+        ("64:ff9b:1::/48", "contains an IPv4 address"),
         ("100::/64", "leads nowhere"),
-        ("2001::/32", "is a tunnel that hides an IPv4 address"),
+        ("2001::/32", "is a tunnel address that contains an IPv4 address"),
         ("2001::/23", "is reserved for protocols"),
         ("2001:db8::/32", "is for documentation only"),
-        ("2002::/16", "hides an IPv4 address"),
+        ("2002::/16", "contains an IPv4 address"),
         ("3fff::/20", "is for documentation only"),
         ("fc00::/7", "is private"),
-        ("fe80::/10", "is local to its link"),
+        ("fe80::/10", "is link-local"),
         ("fec0::/10", "is private"),
         ("ff00::/8", "is for multicast"),
     )
 )
-_IN_USE = IPv6Network("2000::/3")
-"""The only part of IPv6 from which public addresses are given out."""
+_GLOBAL_UNICAST = IPv6Network("2000::/3")
+"""The only IPv6 range from which public addresses are assigned."""
 
 _NUMBER = re.compile(r"(?:0[xX][0-9a-fA-F]*|[0-9]+)\Z")
 
 
 def refusal(address: Address) -> str | None:
-    """Why an address must not be reached, as the end of a sentence; None for a public one.
+    """Return why Runnel must not connect to an address, as the end of a sentence, or None for a public address.
 
     >>> refusal(ip_address("10.1.2.3"))
     'is private'
@@ -74,15 +74,15 @@ def refusal(address: Address) -> str | None:
     for network, reason in _DENIED:
         if address in network:
             return reason
-    if isinstance(address, IPv6Address) and (address not in _IN_USE or address.scope_id):
-        return "is not in use on the internet"
+    if isinstance(address, IPv6Address) and (address not in _GLOBAL_UNICAST or address.scope_id):
+        return "is not a public address"
     return None
 
 
 def literal_address(host: str) -> Address | None:
-    """The address that a host is, in whatever spelling; None for a name.
+    """Return the IP address that a host denotes in any spelling, or None for a host name.
 
-    A last part that is a number makes a host an address (as browsers do it), so a name can never pass for one.
+    A host whose last part is a number is an address, as in browsers, so a host name cannot be mistaken for one.
 
     >>> literal_address("0x7f.1"), literal_address("2130706433"), literal_address("muse.example")
     (IPv4Address('127.0.0.1'), IPv4Address('127.0.0.1'), None)
@@ -96,19 +96,19 @@ def literal_address(host: str) -> Address | None:
     try:
         return IPv4Address(socket.inet_aton(bare))
     except OSError as error:
-        raise ValueError(f"{host} is neither a name nor an address") from error
+        raise ValueError(f"{host} is neither a host name nor an IP address") from error
 
 
 @dataclass(frozen=True, slots=True)
 class AllowedAddresses:
-    """What may be reached although it is private: networks for everybody, names for their own hosts only."""
+    """Exceptions to the deny rules: networks for all hosts, and host names for the addresses of these hosts."""
 
     networks: tuple[Network, ...] = ()
     hosts: frozenset[str] = frozenset()
 
     @staticmethod
     def of(entries: Iterable[str]) -> AllowedAddresses:
-        """The list as the settings spell it.
+        """Parse the entries of the setting `allowed_addresses`.
 
         >>> AllowedAddresses.of(["10.1.0.0/16", "Intranet.example"]).hosts
         frozenset({'intranet.example'})
@@ -123,7 +123,7 @@ class AllowedAddresses:
         return AllowedAddresses(tuple(networks), frozenset(hosts))
 
     def refusal(self, address: Address, host: str) -> str | None:
-        """Why an address must not be reached for a host, with the exceptions; None where it may."""
+        """Return why Runnel must not connect to an address of a host, or None if it may."""
         if host in self.hosts or any(address in network for network in self.networks):
             return None
         return refusal(address)
@@ -135,7 +135,7 @@ def _host_name(entry: str, error: ValueError) -> str:
         name.rpartition(".")[2]
     ):
         raise InputError(
-            f"{entry!r} is no network, address or host name: {error}",
+            f"{entry!r} is not a network, address or host name: {error}",
             place="allowed_addresses",
             hint="write 10.1.0.0/16, 10.1.2.3 or intranet.example, without scheme or port",
         ) from error

@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own: coroutines of callers without a loop in, their results out."""
+"""An event loop in a background thread, for callers that have no event loop."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _T = TypeVar("_T")
 
 
 class BackgroundLoop:
-    """Started by the first `run`, ended by `close`. Several threads may run coroutines in it at once.
+    """Runs coroutines in a background thread, which the first `run` starts and `close` stops. It is thread-safe.
 
     >>> background = BackgroundLoop("example")
     >>> background.run(asyncio.sleep(0, "done"))
@@ -37,11 +37,11 @@ class BackgroundLoop:
 
     @property
     def started(self) -> bool:
-        """Whether there is a loop to close."""
+        """Whether the loop has been started and not closed."""
         return self._loop is not None
 
     def close(self) -> None:
-        """End the loop and its thread. Coroutines that still run in it are dropped: cancel them before."""
+        """Stop the loop and its thread. Coroutines that are still running are dropped, so cancel them first."""
         with self._lock:
             loop, thread = self._loop, self._thread
             self._loop = self._thread = None

@@ -1,6 +1,6 @@
-"""Who goes next: limits on exchanges under way, in all and for one host.
+"""Limits on concurrent requests, in total and per host.
 
-In: the host of an exchange. Out: a turn, when there is one. A slow host holds up only those who wait for it.
+A slow host delays only requests to the same host.
 """
 
 from __future__ import annotations
@@ -12,32 +12,36 @@ from dataclasses import dataclass
 
 
 @dataclass(slots=True)
-class _Gate:
+class _HostLimit:
     free: asyncio.Semaphore
     users: int = 0
 
 
 class ConcurrencyLimits:
-    """`concurrency` turns in all, `host_concurrency` for one host (0: no limit)."""
+    """At most `concurrency` requests in total, and `host_concurrency` per host (0: no limit)."""
 
     def __init__(self, concurrency: int, host_concurrency: int) -> None:
         self._all = asyncio.Semaphore(concurrency)
         self._host_concurrency = host_concurrency
-        self._gates: dict[str, _Gate] = {}
+        self._host_limits: dict[str, _HostLimit] = {}
 
     @asynccontextmanager
     async def turn(self, host: str) -> AsyncIterator[None]:
-        """Wait for a turn of the host, and only then for one of all: nobody holds a turn while waiting for a host."""
+        """Wait until a request to the host may start.
+
+        Wait for the host's limit before the total limit, so that a request that waits for its host does not block
+        requests to other hosts.
+        """
         if not self._host_concurrency:
             async with self._all:
                 yield
             return
-        gate = self._gates.setdefault(host, _Gate(asyncio.Semaphore(self._host_concurrency)))
-        gate.users += 1
+        host_limit = self._host_limits.setdefault(host, _HostLimit(asyncio.Semaphore(self._host_concurrency)))
+        host_limit.users += 1
         try:
-            async with gate.free, self._all:
+            async with host_limit.free, self._all:
                 yield
         finally:
-            gate.users -= 1
-            if not gate.users:
-                del self._gates[host]
+            host_limit.users -= 1
+            if not host_limit.users:
+                del self._host_limits[host]

@@ -1,7 +1,7 @@
-"""Host names to addresses, in threads of its own.
+"""DNS lookups in a bounded thread pool.
 
-In: a name. Out: its addresses, unjudged (the socket's check judges them). Name servers may take half a minute to say
-nothing; asked in the event loop's shared threads, a few dead names would hold up everybody else's work.
+In: a host name. Out: its addresses, unchecked: the client checks an address when it connects. A lookup may block for
+half a minute. In the event loop's default thread pool, a few dead names would delay all other work.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ THREADS = 32
 
 
 class HostResolver(AbstractResolver):
-    """A resolver over the system's own, with a bounded number of threads."""
+    """A resolver that calls the system's resolver in a bounded number of threads."""
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(THREADS, "names")
@@ -25,7 +25,7 @@ class HostResolver(AbstractResolver):
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
-        """The addresses of a host; OSError where it has none."""
+        """Return the addresses of a host. Raise OSError if it has none."""
         found = await asyncio.get_running_loop().run_in_executor(self._threads, _look_up, host, port, family)
         return [
             ResolveResult(hostname=host, host=str(address[0]), port=port, family=kind, proto=protocol, flags=0)
@@ -34,7 +34,7 @@ class HostResolver(AbstractResolver):
         ]
 
     async def close(self) -> None:
-        """Let go of the threads; a look-up under way ends by itself."""
+        """Release the threads. A lookup in progress ends on its own."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 

@@ -1,8 +1,8 @@
-"""The door itself: HTTP for others, to public addresses only and within limits.
+"""The HTTP client: requests to public addresses only, with limits on time, size and redirects.
 
-In: URLs that nobody vouches for. Out: an Answer, or Unreachable (RefusedAddress where the address is the reason) with
-a place and words for the person who named the URL. Every socket is checked where it connects, on every hop: what a
-name server said before, or says next, does not matter.
+In: URLs from untrusted sources. Out: an HttpResponse, or an UnreachableError (RefusedAddressError if the address is
+not allowed) with a message for the user who gave the URL. Every socket is checked when it connects, on every hop, so
+DNS answers that change between check and connection cannot bypass the rules.
 """
 
 from __future__ import annotations
@@ -32,32 +32,32 @@ from runnel.settings import Settings
 
 MAX_REDIRECTS = 5
 CONNECT_SECONDS = 10.0
-"""Longest that finding a name, connecting and agreeing on encryption may take together."""
+"""Time limit for the DNS lookup, the connection and the TLS handshake together."""
 
 IDLE_SECONDS = 15.0
-"""Longest wait for the next byte."""
+"""Time limit for the next byte."""
 
 COURTESY_SECONDS = 2.0
 COURTESY_BYTES = 64 << 10
-"""How long and how much is read of an answer whose status says all that matters."""
+"""Limits on the time and size of reading a response body that is not needed."""
 
 MAX_HEADER = 16 << 10
 MAX_HEADERS = 128
 
 _PERMANENT = frozenset({301, 308})
 _REDIRECTS = _PERMANENT | {302, 303, 307}
-_LISTS = frozenset({"link", "cache-control", "vary"})
-_PASSED_ON = frozenset(
+_LIST_HEADERS = frozenset({"link", "cache-control", "vary"})
+_FORWARDED_HEADERS = frozenset(
     {"accept", "accept-language", "a-im", "cache-control", "if-none-match", "if-modified-since", "user-agent"}
 )
-"""Headers that follow a redirect to another origin. Any other may be a secret meant for the first."""
+"""Headers that are sent again after a redirect to another origin. Others may contain secrets for the first origin."""
 
 
 @dataclass(frozen=True, slots=True)
 class HttpResponse:
-    """What a server said. `headers` ignore case; `url` is where the answer came from in the end.
+    """A response. `headers` ignore case, and `url` is the final URL after all redirects.
 
-    `moved` is the address to use from now on, where permanent redirects (301, 308) from the start led there.
+    `moved` is the URL to use in future: the last one that was reached by permanent redirects (301, 308) only.
     """
 
     status: int
@@ -69,7 +69,7 @@ class HttpResponse:
 
 @dataclass(slots=True)
 class _Hop:
-    """One connection being made: for which host, and why addresses of it were refused."""
+    """A connection attempt to a host, with the reasons for which addresses of the host were refused."""
 
     host: str
     refusals: list[str] = field(default_factory=list)
@@ -78,7 +78,7 @@ class _Hop:
 
 @dataclass(slots=True)
 class _Budget:
-    """Seconds that an exchange with all its hops may take, and those that are left."""
+    """The time limit of a request with all its redirects, and the remaining seconds."""
 
     seconds: float
     left: float
@@ -88,15 +88,15 @@ _hop: ContextVar[_Hop] = ContextVar("hop")
 
 
 class _RefusedSocketError(OSError):
-    """An address that must not be connected to; the next address of the host is tried."""
+    """The address is not allowed. aiohttp then tries the next address of the host."""
 
 
 class HttpClient:
-    """An async context manager; one per runner. Connections are kept and shared, cookies and logins are not.
+    """An async context manager, one per runner. Connections are pooled; cookies and logins are not kept.
 
-    `allowed` names what may be reached although private. Waiting for a turn (`concurrency` in all,
-    `host_concurrency` for one host, 0 for no limit) does not count as time of the exchange. A `resolver` of one's own
-    changes nothing about what may be reached.
+    `allowed` lists private addresses to which the client may connect. At most `concurrency` requests run at the same
+    time, and `host_concurrency` per host (0: no limit). Waiting for one of these slots does not count as time of the
+    request. The address rules also apply to the results of a custom `resolver`.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class HttpClient:
         self._headers = {"User-Agent": user_agent, "Accept-Encoding": OFFERED}
         self._max_bytes = max_bytes
         self._seconds = seconds
-        self._turns = ConcurrencyLimits(concurrency, host_concurrency)
+        self._limits = ConcurrencyLimits(concurrency, host_concurrency)
         self._resolver = resolver
         self._session: ClientSession | None = None
 
@@ -150,9 +150,9 @@ class HttpClient:
         max_bytes: int | None = None,
         seconds: float | None = None,
     ) -> HttpResponse:
-        """Fetch a URL, following up to MAX_REDIRECTS redirects; every hop is checked.
+        """Fetch a URL and follow up to MAX_REDIRECTS redirects, checking every hop.
 
-        A body larger than `max_bytes` is an error, unless the status is one: then it is cut.
+        A body larger than `max_bytes` is an error, or is truncated if the status is not 2xx.
         """
         target = urls.check_url(url, self._exceptions)
         limit = self._max_bytes if max_bytes is None else max_bytes
@@ -162,16 +162,16 @@ class HttpClient:
         moved: str | None = None
         permanent = True
         while True:
-            answer = await self._exchange("GET", target, passed, budget, limit)
-            if answer.status not in _REDIRECTS:
-                return replace(answer, moved=moved)
-            following = self._following(answer, visited)
-            permanent = permanent and answer.status in _PERMANENT
-            moved = following if permanent else moved
-            if not urls.same_origin(target, following):
-                passed = {name: value for name, value in passed.items() if name.lower() in _PASSED_ON}
-            visited.append(following)
-            target = following
+            response = await self._exchange("GET", target, passed, budget, limit)
+            if response.status not in _REDIRECTS:
+                return replace(response, moved=moved)
+            next_url = self._next_url(response, visited)
+            permanent = permanent and response.status in _PERMANENT
+            moved = next_url if permanent else moved
+            if not urls.same_origin(target, next_url):
+                passed = {name: value for name, value in passed.items() if name.lower() in _FORWARDED_HEADERS}
+            visited.append(next_url)
+            target = next_url
 
     async def post(
         self,
@@ -183,10 +183,10 @@ class HttpClient:
         max_bytes: int = COURTESY_BYTES,
         whole: bool = False,
     ) -> HttpResponse:
-        """Post a body. A redirect is an answer like others: a message goes where it was addressed, or nowhere.
+        """Post a body. Redirects are returned, not followed, because a message must not go to another recipient.
 
-        Once the status has come the message is taken or refused, so trouble with the rest of the answer only cuts
-        its body short. With `whole` the body of a 2xx answer is what was asked for, and is read as `get` reads it.
+        The status alone decides whether the message was accepted, so errors after it only truncate the body. With
+        `whole`, the body of a 2xx response is required and is read as by `get`.
         """
         target = urls.check_url(url, self._exceptions)
         return await self._exchange("POST", target, headers, self._budget(seconds), max_bytes, body, whole=whole)
@@ -206,14 +206,14 @@ class HttpClient:
         *,
         whole: bool = False,
     ) -> HttpResponse:
-        """One request and its answer; only the time that these take is taken from the budget."""
+        """Send a request and read its response. Waiting for a free slot is not charged to the budget."""
         if self._session is None:
-            raise RuntimeError("the door is opened with `async with`")
+            raise RuntimeError("HttpClient must be used with `async with`")
         hop = _Hop(urls.host_of(url))
         place = urls.shown_url(url)
-        async with self._turns.turn(hop.host):
+        async with self._limits.turn(hop.host):
             started = time.monotonic()
-            under_way = _hop.set(hop)
+            hop_token = _hop.set(hop)
             try:
                 async with (
                     asyncio.timeout(max(budget.left, 0)),
@@ -221,18 +221,18 @@ class HttpClient:
                         method, URL(url, encoded=True), headers=headers, data=body, allow_redirects=False
                     ) as response,
                 ):
-                    return await _answer(response, url, limit, place, whole=whole or method == "GET")
+                    return await _read_response(response, url, limit, place, whole=whole or method == "GET")
             except FAILURES as error:
                 if hop.refusals and len(hop.refusals) == hop.attempts:
-                    raise urls.refused(f"{hop.host} leads to an address that {hop.refusals[0]}", place) from error
+                    raise urls.refused(f"{hop.host} resolves to an address that {hop.refusals[0]}", place) from error
                 raise explain_failure(error, place, CONNECT_SECONDS, IDLE_SECONDS, budget.seconds) from error
             finally:
-                _hop.reset(under_way)
+                _hop.reset(hop_token)
                 budget.left -= time.monotonic() - started
 
-    def _socket(self, found: tuple[Any, ...]) -> socket.socket:
-        """A socket for an address that is about to be connected to: the one check that nothing gets around."""
-        family, kind, protocol, _, (host, *_) = found
+    def _socket(self, address_info: tuple[Any, ...]) -> socket.socket:
+        """Create the socket for a connection, or refuse the address. Every connection passes this check."""
+        family, kind, protocol, _, (host, *_) = address_info
         hop = _hop.get()
         hop.attempts += 1
         address = ip_address(str(host).partition("%")[0])
@@ -242,47 +242,45 @@ class HttpClient:
             raise _RefusedSocketError(f"an address that {reason}")
         return socket.socket(family, kind, protocol)
 
-    def _following(self, answer: HttpResponse, visited: Sequence[str]) -> str:
-        """Where a redirect leads, checked like the first address."""
+    def _next_url(self, response: HttpResponse, visited: Sequence[str]) -> str:
+        """Return the URL to which a redirect leads, checked like the first one."""
         place = urls.shown_url(visited[-1])
-        location = answer.headers.get("Location", "").strip()
+        location = response.headers.get("Location", "").strip()
         if not location:
-            raise UnreachableError(
-                f"the server answered {answer.status} (moved) without saying where to", place=place
-            )
+            raise UnreachableError(f"the server responded {response.status} without a Location header", place=place)
         try:
-            following = urls.check_url(str(URL(visited[-1]).join(URL(location))), self._exceptions)
+            next_url = urls.check_url(str(URL(visited[-1]).join(URL(location))), self._exceptions)
         except InputError as error:
             kind = type(error) if isinstance(error, UnreachableError) else UnreachableError
-            raise kind(f"it leads on to {error.place}: {error.message}", place=place, hint=error.hint) from error
+            raise kind(f"it redirects to {error.place}: {error.message}", place=place, hint=error.hint) from error
         except ValueError as error:
-            raise UnreachableError("it leads on to what is no address", place=place) from error
-        if visited[-1].startswith("https:") and following.startswith("http:"):
+            raise UnreachableError("it redirects to an invalid URL", place=place) from error
+        if visited[-1].startswith("https:") and next_url.startswith("http:"):
             raise UnreachableError(
-                f"it leads from https to {urls.shown_url(following)}, which anybody on the way could change",
+                f"it redirects from https to {urls.shown_url(next_url)}, which is not encrypted",
                 place=place,
-                hint="use that address itself if you trust it",
+                hint="use that URL directly if you trust it",
             )
-        if following in visited:
-            raise UnreachableError("its redirects go round in a circle", place=place)
+        if next_url in visited:
+            raise UnreachableError("it redirects in a loop", place=place)
         if len(visited) > MAX_REDIRECTS:
-            raise UnreachableError(f"it leads on more than {MAX_REDIRECTS} times", place=place)
-        return following
+            raise UnreachableError(f"it redirects more than {MAX_REDIRECTS} times", place=place)
+        return next_url
 
 
-async def _answer(response: ClientResponse, url: str, limit: int, place: str, *, whole: bool) -> HttpResponse:
+async def _read_response(response: ClientResponse, url: str, limit: int, place: str, *, whole: bool) -> HttpResponse:
     if response.method == "GET" and response.status in _REDIRECTS:
         body = b""
     elif whole and 200 <= response.status < 300:
         body = await read_body(response, limit, place)
     else:
-        body = await _beginning(response, min(limit, COURTESY_BYTES))
+        body = await _read_beginning(response, min(limit, COURTESY_BYTES))
     if not response.content.at_eof():
         response.close()
     return HttpResponse(response.status, _headers(response), body, url)
 
 
-async def _beginning(response: ClientResponse, limit: int) -> bytes:
+async def _read_beginning(response: ClientResponse, limit: int) -> bytes:
     try:
         async with asyncio.timeout(COURTESY_SECONDS):
             return await read_beginning(response, limit)
@@ -291,23 +289,24 @@ async def _beginning(response: ClientResponse, limit: int) -> bytes:
 
 
 def _headers(response: ClientResponse) -> Mapping[str, str]:
-    """The headers with one value each: lists are joined, of others the first counts.
+    """Return the headers with one value each: join lists, and otherwise keep the first value.
 
-    Lone surrogates stand for bytes that are not UTF-8; they fit in no database, so they are replaced.
+    Lone surrogates represent bytes that are not UTF-8. They are replaced, because databases cannot store them.
     """
-    kept: CIMultiDict[str] = CIMultiDict()
+    headers: CIMultiDict[str] = CIMultiDict()
     for name in response.headers:
-        if name not in kept:
+        if name not in headers:
             values = response.headers.getall(name)
-            value = ", ".join(values) if name.lower() in _LISTS else values[0]
-            kept[name] = value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-    return CIMultiDictProxy(kept)
+            value = ", ".join(values) if name.lower() in _LIST_HEADERS else values[0]
+            headers[name] = value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    return CIMultiDictProxy(headers)
 
 
 def check_url(url: str, allowed: Sequence[str] = ()) -> str:
-    """The canonical URL, or InputError (RefusedAddress): for when somebody registers or subscribes.
+    """Return the canonical URL, or raise InputError or RefusedAddressError.
 
-    Where `allowed` is not at hand, `urls.canonical_url` checks the form only; the door checks the rest.
+    Call it when a feed is registered or a subscription is made. Without `allowed`, use `urls.canonical_url`, which
+    checks only the form; the client checks the address later.
 
     >>> check_url("HTTPS://Muse.example/rss"), check_url("http://10.1.2.3", allowed=["10.1.0.0/16"])
     ('https://muse.example/rss', 'http://10.1.2.3/')
@@ -316,7 +315,7 @@ def check_url(url: str, allowed: Sequence[str] = ()) -> str:
 
 
 def http_client_of(settings: Settings, *, concurrency: int | None = None, host_concurrency: int = 0) -> HttpClient:
-    """A door with the limits of the settings; without `concurrency`, as many at once as messages may be under way."""
+    """Create a client with the limits of the settings. The default of `concurrency` is `send_concurrency`."""
     return HttpClient(
         allowed=settings.allowed_addresses,
         user_agent=settings.user_agent,

@@ -1,7 +1,7 @@
-"""The body of an answer, in bounded memory.
+"""Read response bodies in bounded memory.
 
-In: a response whose headers have come. Out: its bytes, decompressed here step by step, so that a megabyte that would
-grow to a gigabyte stops at the limit; or Unreachable.
+In: a response whose headers have been received. Out: its body, decompressed in steps, so that a small body that
+expands to gigabytes stops at the limit, or an UnreachableError.
 """
 
 from __future__ import annotations
@@ -14,18 +14,20 @@ from aiohttp import ClientResponse
 from runnel.errors import UnreachableError
 
 STEP = 16 << 10
-"""Bytes that are decompressed at a time."""
+"""Number of bytes that are decompressed at a time."""
 
 MAX_MEMBERS = 1000
-"""Most parts that a gzip body may have; each is a fresh start, and a body of empty ones would cost only time."""
+"""Maximum number of members of a gzip body. A body of many empty members would cost time without reaching the size
+limit.
+"""
 
 _GZIP = 0x1F
 OFFERED = "gzip, deflate"
-"""What requests offer; whoever answers in anything else was not asked to."""
+"""The encodings that requests accept. Others are refused."""
 
 
 async def read_body(response: ClientResponse, limit: int, place: str) -> bytes:
-    """The whole body; Unreachable where it, or what it grows to, is larger than a limit."""
+    """Read the whole body. Raise UnreachableError if its compressed or decompressed size exceeds the limit."""
     if response.content_length is not None and response.content_length > limit:
         raise too_large(limit, place)
     body = bytearray()
@@ -39,18 +41,18 @@ async def read_body(response: ClientResponse, limit: int, place: str) -> bytes:
             try:
                 decoder.feed(chunk[start : start + STEP], body, limit + 1)
             except zlib.error as error:
-                raise UnreachableError("the answer's compressed body is damaged", place=place) from error
+                raise UnreachableError("the compressed body of the response is damaged", place=place) from error
             if len(body) > limit:
                 raise too_large(limit, place)
     if received and not decoder.done():
-        raise UnreachableError("the answer was cut off", place=place, hint="its compressed body has no end")
+        raise UnreachableError("the response was cut off", place=place, hint="its compressed body is incomplete")
     return bytes(body)
 
 
 async def read_beginning(response: ClientResponse, limit: int) -> bytes:
-    """As much of a body as comes, up to a limit: for answers whose status says all that matters.
+    """Read at most `limit` bytes of a body that is only informative.
 
-    Such a body is not decompressed; where it would have to be, there is none.
+    It is not decompressed; a compressed body is returned as empty.
     """
     if _encoding_of(response).strip().lower() not in ("", "identity"):
         return b""
@@ -63,25 +65,25 @@ async def read_beginning(response: ClientResponse, limit: int) -> bytes:
 
 
 def _encoding_of(response: ClientResponse) -> str:
-    """The encodings of all `Content-Encoding` headers: several headers mean the same as one with a list."""
+    """Return the values of all `Content-Encoding` headers as one list. Several headers are equivalent to one list."""
     return ", ".join(response.headers.getall("Content-Encoding", ()))
 
 
 def too_large(limit: int, place: str) -> UnreachableError:
-    """The error for an answer above a limit."""
+    """Return the error for a response that exceeds the limit."""
     return UnreachableError(
-        f"the answer has more than the {limit} bytes that are taken", place=place, hint="ask for less of it at once"
+        f"the response is larger than {limit} bytes", place=place, hint="request less data at a time"
     )
 
 
 class Decoder(Protocol):
-    """Takes a body as it was sent, piece by piece, and gives what it stands for."""
+    """Decodes a body in chunks."""
 
     def feed(self, data: bytes, into: bytearray, limit: int) -> None:
-        """Decode a piece; at `limit` bytes in all it may stop."""
+        """Decode a chunk and append it to `into`, up to `limit` bytes in total."""
 
     def done(self) -> bool:
-        """Whether the body came to its end."""
+        """Return whether the body is complete."""
 
 
 class _Plain:
@@ -93,7 +95,7 @@ class _Plain:
 
 
 class _Inflating:
-    """gzip with all its members, or deflate with its header or (as some servers send it) without."""
+    """Decodes gzip with several members, and deflate with or without a zlib header, as servers send both."""
 
     def __init__(self, place: str, *, gzip: bool) -> None:
         self._place = place
@@ -107,7 +109,7 @@ class _Inflating:
         while data and len(into) < limit:
             if stream.eof:
                 if not self._gzip or data[0] != _GZIP:
-                    self._gzip = False  # What follows is padding: common, harmless, and no member begins after it.
+                    self._gzip = False  # The rest is padding, which is common and harmless.
                     return
                 stream = self._stream = self._next_member()
             into += stream.decompress(data, limit - len(into))
@@ -116,7 +118,9 @@ class _Inflating:
     def _next_member(self) -> zlib._Decompress:
         self._members += 1
         if self._members >= MAX_MEMBERS:
-            raise UnreachableError(f"the answer's gzip body has more than {MAX_MEMBERS} parts", place=self._place)
+            raise UnreachableError(
+                f"the gzip body of the response has more than {MAX_MEMBERS} members", place=self._place
+            )
         return zlib.decompressobj(zlib.MAX_WBITS | 16)
 
     def done(self) -> bool:
@@ -129,7 +133,7 @@ def _deflate_window(data: bytes) -> int:
 
 
 def decoder_for(encoding: str, place: str) -> Decoder:
-    """What undoes a Content-Encoding; Unreachable for one that was not offered.
+    """Return the decoder of a Content-Encoding. Raise UnreachableError if requests do not accept it.
 
     >>> body = bytearray()
     >>> decoder_for("deflate", "http://muse.example/").feed(zlib.compress(b"Muse"), body, 100)
@@ -145,5 +149,7 @@ def decoder_for(encoding: str, place: str) -> Decoder:
             return _Inflating(place, gzip=False)
         case other:
             raise UnreachableError(
-                f"the answer is packed as {other[:40]!r}", place=place, hint=f"only {OFFERED} was asked for"
+                f"the response has the unsupported encoding {other[:40]!r}",
+                place=place,
+                hint=f"the request accepted only {OFFERED}",
             )

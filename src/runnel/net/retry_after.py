@@ -1,4 +1,4 @@
-"""The Retry-After header of HTTP: how long a server asks clients to wait."""
+"""The HTTP header Retry-After: how long a server asks clients to wait."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ DAY = 86_400.0
 
 
 def retry_after(value: str | None, now: float, *, limit: float = DAY) -> float | None:
-    """The seconds that a header asks for at a time (seconds since 1970), at most `limit`; None if there are none.
+    """Return the seconds from `now` (seconds since 1970) that the header gives, at most `limit`.
 
-    It has seconds or a date, and comes from outside: nonsense counts as nothing.
+    The header contains seconds or a date. Return None if it is missing or invalid.
 
     >>> retry_after("120", 0.0), retry_after("Thu, 01 Jan 1970 00:01:00 GMT", 20.0), retry_after("soon", 0.0)
     (120.0, 40.0, None)

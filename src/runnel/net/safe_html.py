@@ -1,9 +1,8 @@
-"""HTML from outside that is passed on: one rule for URLs, and cleaning that changes nothing the second time.
+"""Sanitize HTML from untrusted sources: one rule for URLs, and cleaning that is idempotent.
 
-In: HTML that nobody vouches for. Out: HTML in which every URL is http, https or mailto, in whatever attribute it is,
-and which stays the same when it is cleaned again. A browser parses what we wrote once more, and so may other programs
-between us and the reader. HTML that is still changing after some rounds would mean something else to each of them, so
-only its text is kept.
+In: untrusted HTML. Out: HTML in which every URL in any attribute is http, https or mailto, and which cleaning does
+not change again. Browsers and programs on the path to the reader parse our output again. HTML that still changes
+after several rounds could mean something different to each of them, so only its text is kept.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _TEXT_ONLY = nh3.Cleaner(tags=set())
 
 
 def safe_url(value: str, base: str | None = None, *, relative: bool = False) -> str | None:
-    """A URL that may be passed on, or None. Relative URLs are joined to the base, or kept if they are allowed.
+    """Return the URL if it is safe to publish, or None. Join a relative URL to the base, or keep it if `relative`.
 
     >>> safe_url("https://muse.example/"), safe_url("java\\nscript:alert(1)"), safe_url("/tour")
     ('https://muse.example/', None, None)
@@ -56,7 +55,7 @@ def safe_url(value: str, base: str | None = None, *, relative: bool = False) -> 
 
 
 class HtmlCleaner:
-    """Removes what is not allowed from HTML, in one pass; `settle` makes the result stable."""
+    """Removes disallowed elements and attributes from HTML in one pass. `settle` repeats it until nothing changes."""
 
     def __init__(
         self,
@@ -79,7 +78,7 @@ class HtmlCleaner:
         )
 
     def clean(self, html: str) -> str:
-        """The allowed part of some HTML."""
+        """Return the allowed part of the HTML."""
         return self._cleaner.clean(html)
 
     def _attribute(self, element: str, name: str, value: str) -> str | None:
@@ -89,14 +88,14 @@ class HtmlCleaner:
 
 
 def settle(clean: Callable[[str], str], html: str) -> str:
-    """HTML cleaned until it stays the same; if it does not settle, its text.
+    """Clean HTML until it no longer changes. If it does not converge, return its text.
 
     >>> settle(HtmlCleaner().clean, '<q cite="javascript:x()">Muse</q>')
     '<q>Muse</q>'
     >>> settle(lambda html: f"<b>{html}</b>", "Muse") == settle(lambda html: html, "Muse")
     True
     """
-    # Each pass would remove one of them, as browsers remove the first.
+    # Browsers drop the first of them, so each pass would remove only one.
     html = _FIRST_LINES.sub(r"\1", html)
     for _ in range(_MOST_ROUNDS):
         cleaned = clean(html)

@@ -1,4 +1,4 @@
-"""Links from outside: made absolute, and only with schemes that a reader may follow without harm."""
+"""Convert links from untrusted sources into absolute links, and accept only harmless schemes."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ SAFE_SCHEMES = frozenset(
 )
 MAX_LINK = 8192
 
-# Browsers drop these wherever they stand, so "java\nscript:" would be a script after all.
+# Browsers ignore these characters anywhere in a URL, so "java\nscript:" would be a script.
 _DROPPED = re.compile(r"[\t\r\n\0]")
 _EDGES = "".join(map(chr, range(0x21)))
-# What no address may hold as it is (RFC 3986 §2) and what would end it where somebody pastes it into a page.
+# Characters that a URL must escape (RFC 3986 §2), and those that would end it in a page.
 _UNSAFE = re.compile(r'[\x00-\x20"<>\\^`{|}\x7f-\x9f]')
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 
 
 def safe_link(text: str, base: str | None = None) -> str | None:
-    """The absolute link, or None where there is none that is safe to follow.
+    """Return the absolute link, or None if it is missing or not safe to follow.
 
     >>> safe_link("../b?c=1", "https://muse.example/news/index.html")
     'https://muse.example/b?c=1'
@@ -67,7 +67,7 @@ def safe_link(text: str, base: str | None = None) -> str | None:
 
 
 def join_base(outer: str | None, inner: str | None) -> str | None:
-    """What relative links are relative to, given what surrounds the place and what is said there."""
+    """Return the base of relative links, from the base of the surrounding element and the element's own base."""
     if not inner:
         return outer
     joined = safe_link(inner, outer)
@@ -80,9 +80,9 @@ def _encoded(found: re.Match[str]) -> str:
 
 def _splits(link: str) -> bool:
     if link.isascii() and "[" not in link and "]" not in link:
-        return True  # only a host in brackets, or characters beyond ASCII, can be refused
+        return True  # only hosts in brackets and non-ASCII characters can fail
     try:
-        link.encode()  # half of a surrogate pair, which JSON can express, is no character
+        link.encode()  # a lone surrogate, which JSON can express, is not a character
         urlsplit(link)
     except ValueError:
         return False

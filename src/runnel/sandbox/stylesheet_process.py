@@ -143,7 +143,7 @@ def _read_reply(reply: memoryview) -> _Outcome:
 def transformer_of(settings: Settings) -> StylesheetTransformer:
     """A transformer with the limits of the settings."""
     return StylesheetTransformer(
-        seconds=settings.sheet_seconds,
-        megabytes=settings.sheet_megabytes,
+        seconds=settings.stylesheet_seconds,
+        megabytes=settings.stylesheet_megabytes,
         max_output=settings.max_document_bytes,
     )

@@ -1,7 +1,7 @@
-"""The contract of sinks: the messages that they get, and what every output must implement and declare.
+"""The contract of sinks: the messages that they receive, and the methods and traits of every output.
 
-In: a Delivery. Out: the outcome as a short text; DeliveryError if the endpoint did not take the message (it is tried
-again), StorageFullError if there is no space (work pauses).
+In: a Delivery. Out: the outcome as a short text. Raise DeliveryError if the endpoint did not accept the message (it
+is retried), or StorageFullError if there is no disk space (delivery pauses).
 """
 
 from __future__ import annotations
@@ -21,23 +21,25 @@ from runnel.settings import Settings
 
 if TYPE_CHECKING:
     from runnel.net.http_client import (
-        HttpClient,  # only runners that send need asyncio and TLS
+        HttpClient,  # only runners that send messages need asyncio and TLS
     )
 
 MAX_ENTRIES = 200
-"""The number of entries that a feed file keeps by default; readers poll, so they need only the newest."""
+"""The default number of entries in a feed file. Readers poll it and need only the newest entries."""
 
 Accept = Callable[[int, bytes, str, Mapping[str, Attributes]], str]
-"""Accept the items of a feed document into a feed, by its id; the text names the document. Entries, by their guids,
-get attributes in addition to those in the document. Returns the outcome. Raises BacklogError if the feed is paused or
-too many items wait for matching: the message then waits."""
+"""A function that accepts the items of a feed document into the feed with the given id. The text names the document.
+
+The mapping gives attributes, by guid of an entry, in addition to those in the document. It returns the outcome. It
+raises BacklogError if the feed is paused or too many items wait to be matched; the message then waits.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class DeliveredItem:
-    """An item on its way, with the title of the source feed it came from (its name, where it has none).
+    """An item of a message, with the title of its source feed, or the feed's name if it has no title.
 
-    `bindings` are those with which it matched the query of the feed that was subscribed to.
+    `bindings` are the bindings of the match with the subscribed feed.
     """
 
     item: Item
@@ -47,7 +49,7 @@ class DeliveredItem:
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What a subscription's stylesheet made of a message, where that is not a feed."""
+    """The output of a subscription's stylesheet, if it is not a feed."""
 
     media_type: str
     data: bytes
@@ -55,12 +57,12 @@ class Content:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """One message: items that matched, for one subscription.
+    """One message: the matched items for one subscription.
 
-    `key` stays the same over retries. `out` is the folder for relative targets; absolute ones must lie in one of the
-    `allowed` folders. `content` replaces the items if a stylesheet made something other than a feed of them.
-    `signing_keys` are those of the subscription, newest first; `unsubscribe` is a link that ends it. `out_url` is
-    where readers find the files of the `out` folder, if that is known. `accept` takes items into another feed.
+    `key` is the same in every attempt. `out` is the folder for relative targets; absolute targets must be in one of
+    the `allowed` folders. `content` replaces the items if the output of the stylesheet is not a feed. `signing_keys`
+    are those of the subscription, newest first. `unsubscribe` is a link that ends the subscription. `out_url` is the
+    public URL of the `out` folder, or empty. `accept` accepts items into another feed.
     """
 
     key: str
@@ -83,11 +85,10 @@ class Delivery:
 class ConfirmationRequest:
     """A request to the recipient of a target to agree to the messages of an owner.
 
-    It carries no item, and of what the owner wrote only the name of the feed. `key` identifies the request, and stays
-    the same while its `challenge` does. Only the recipient gets the challenge. It comes back in the response (see
-    Route.confirm), by the `link`, or through the owner, who enters it. Only a request to a
-    person has links, and only if the workspace has a public URL; `refuse` is the one by which the recipient refuses
-    for good.
+    It contains no items. The only text chosen by the owner is the name of the feed. `key` identifies the request and
+    changes only with its `challenge`. Only the recipient receives the challenge. It is returned in the response (see
+    Route.confirm), with the `link`, or by the owner, who enters it. Only a request to a person has links, and only if
+    the workspace has a public URL. With the link `refuse`, the recipient refuses permanently.
     """
 
     key: str
@@ -105,121 +106,125 @@ class ConfirmationRequest:
 class Sink(ABC):
     """An output such as `rss` or `mail`. Subclass LocalSink, RemoteSink or ConfirmingSink.
 
-    A sink keeps no state between calls. Its attributes are its traits: delivery and declarations read these, and
-    nothing outside a sink's own module knows its kind.
+    A sink keeps no state between calls. Its attributes are its traits. Delivery and declarations depend only on them,
+    never on the kind.
     """
 
     kind: ClassVar[str]
-    """The name in `output NAME`, and of the entry point."""
+    """The name in `output NAME` and of the entry point."""
     is_offered: ClassVar[bool] = True
-    """Whether error messages suggest it."""
+    """Whether error messages suggest this output."""
     is_for_owners: ClassVar[bool] = False
-    """Whether owners may use it, or only the admin."""
+    """Whether owners may use this output, or only the admin."""
     sends_messages: ClassVar[bool] = True
-    """False if subscribers read the match log themselves: no message is recorded for them."""
+    """False if subscribers read the match log directly. No messages are recorded for them."""
     is_signed: ClassVar[bool] = False
-    """Whether each subscription has signing keys, which `Delivery.signing_keys` holds."""
+    """Whether each subscription has signing keys (`Delivery.signing_keys`)."""
     owns_target: ClassVar[bool] = False
-    """Whether only one subscription may have a target."""
+    """Whether a target may have only one subscription."""
     keeps_newest: ClassVar[bool] = False
-    """Whether a target keeps only the newest items, `Delivery.max_entries` of them."""
+    """Whether a target keeps only the newest `Delivery.max_entries` items."""
     takes_content: ClassVar[bool] = False
-    """Whether it accepts the result of a stylesheet that is not a feed (`Delivery.content`)."""
+    """Whether it accepts the output of a stylesheet that is not a feed (`Delivery.content`)."""
     takes_documents: ClassVar[bool] = False
-    """Whether it gets every result of a stylesheet as content, even a feed, whose entries otherwise become items."""
+    """Whether it receives every output of a stylesheet as content. Otherwise the entries of a feed become items."""
 
     @abstractmethod
     def validate_target(self, target: str | None, folder: Path, allowed: Sequence[Path] = ()) -> str | None:
-        """The target in its canonical form, or InputError; called when somebody subscribes.
+        """Return the target in canonical form, or raise InputError. Called when a subscription is made.
 
-        `folder` is that of the workspace, and `allowed` are other folders that outputs may write to.
+        `folder` is the folder of the workspace, and `allowed` are other folders to which outputs may write.
         """
 
     def host(self, target: str) -> str | None:
-        """The queue in which messages to a target wait. Messages of different queues are sent concurrently.
+        """Return the queue for messages to a target. Messages of different queues are sent concurrently.
 
-        Those of a sink without queues are handed over one after the other by the runner itself.
+        The runner itself delivers the messages of a sink without queues, one after the other.
         """
         return None
 
 
 class LocalSink(Sink):
-    """A sink on this machine. It may block, and cannot be interrupted."""
+    """A sink on this machine. It may block and cannot be interrupted."""
 
     @abstractmethod
     def deliver(self, delivery: Delivery) -> str:
-        """Hand a message over; doing so again with the same key changes nothing."""
+        """Deliver a message. A second delivery with the same key must have no further effect."""
 
 
 class RemoteSink(Sink):
-    """A sink with endpoints on the network, whose messages go to others: they have a link that ends the subscription.
+    """A sink with endpoints on the network. Its messages contain a link that ends the subscription.
 
-    Its messages are sent concurrently, so that a slow endpoint delays no other.
+    Its messages are sent concurrently, so that a slow endpoint does not delay the others.
     """
 
     patience: float = 1.0
-    """How many times `send_seconds` one message may take."""
+    """The time limit of one message, as a multiple of `send_seconds`."""
 
     @abstractmethod
     def host(self, target: str) -> str:
-        """The host of a target, which has a limit of messages under way."""
+        """Return the host of a target. The number of concurrent messages per host is limited."""
 
     @abstractmethod
     def connect(self, settings: Settings, client: HttpClient) -> Route:
-        """A route to the endpoints of this kind, for as long as a runner lives."""
+        """Open a route to the endpoints of this kind, for the lifetime of a runner."""
 
 
 class ConfirmingSink(RemoteSink):
     """A RemoteSink whose recipients must agree before messages of an owner are sent to them.
 
-    Only such remote sinks are for owners. Its routes implement `confirm`.
+    Owners may use only such remote sinks. Their routes implement `confirm`.
     """
 
     is_for_owners = True
     answers_later: ClassVar[bool] = False
-    """Whether a person answers, by the link or the code, rather than the endpoint in its response.
+    """Whether a person answers later, with the link or the code, instead of the endpoint in its response.
 
     Only requests to persons have links.
     """
 
     @abstractmethod
     def recipient(self, target: str) -> str:
-        """What limits count a canonical target by: all targets that may reach the same recipient have one."""
+        """Return the key under which limits count a canonical target.
+
+        All targets that may reach the same recipient have the same key.
+        """
 
     @abstractmethod
     def refuser(self, target: str) -> str:
-        """For whom a canonical target can refuse: only targets that surely reach the same recipient share a refuser.
+        """Return the key for which a refusal by a canonical target applies.
 
-        Targets with one refuser have one recipient too.
+        Only targets that certainly reach the same recipient share a key. Targets with the same refuser also have the
+        same recipient.
         """
 
     @abstractmethod
     def domain(self, target: str) -> str:
-        """The host name by which the setting `confirmed_domains` may exempt a canonical target."""
+        """Return the host name with which the setting `confirmed_domains` may exempt a canonical target."""
 
     @abstractmethod
     def messages_per_hour(self, settings: Settings) -> int:
-        """The number of messages per hour that an owner may send to one recipient."""
+        """Return the number of messages per hour that an owner may send to one recipient."""
 
 
 class Route(ABC):
-    """An open route to the endpoints of a RemoteSink; it may keep connections between messages."""
+    """An open route to the endpoints of a RemoteSink. It may keep connections between messages."""
 
     @abstractmethod
     async def deliver(self, delivery: Delivery) -> str:
-        """Hand a message over; the endpoint can recognize by the key that it has it already.
+        """Deliver a message. The endpoint can recognize duplicates by the key.
 
-        A DeliveryError that is raised `from` an OSError, a TimeoutError or UnreachableError means that the host did
-        not answer at all: after several in a row the host is tried with one message at a time.
+        A DeliveryError raised `from` an OSError, TimeoutError or UnreachableError means that the host did not
+        respond. After several of them in a row, the host gets one message at a time.
         """
 
     async def confirm(self, request: ConfirmationRequest) -> bool:
-        """Send a request; returns whether the recipient agreed in its response. Otherwise it may answer later.
+        """Send a request and return whether the recipient agreed in its response. Otherwise it may answer later.
 
-        Raises DeliveryError if the recipient did not get the request or gave a wrong response. The owner reads the
+        Raise DeliveryError if the recipient did not receive the request or gave a wrong response. The owner reads the
         text of the error, so it must not quote the response, which may repeat the challenge.
         """
-        raise DeliveryError(f"the output {request.subscription.kind!r} cannot ask for a confirmation")
+        raise DeliveryError(f"the output {request.subscription.kind!r} cannot send confirmation requests")
 
     async def close(self) -> None:
         """Close connections."""

@@ -1,4 +1,4 @@
-"""The match log as a sink: nothing is sent, since subscribers read every match in the log."""
+"""The match log as a sink: nothing is sent, because subscribers read every match in the log."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from runnel.sinks.contract import Delivery, LocalSink
 
 
 class MatchLogOnly(LocalSink):
-    """Sends nothing: matches stay in the match log, for `runnel.connect(…).matches(name)` and others to read.
+    """Sends nothing. Matches stay in the match log, where `runnel.connect(…).matches(name)` and others read them.
 
     >>> MatchLogOnly().validate_target(None, Path("/srv/runnel")) is None
     True
@@ -21,11 +21,11 @@ class MatchLogOnly(LocalSink):
     sends_messages = False
 
     def validate_target(self, target: str | None, folder: Path, allowed: Sequence[Path] = ()) -> str | None:
-        """There is no target."""
+        """Refuse a target."""
         if target is not None:
-            raise InputError("this output takes no target", place=repr(target[:80]), hint="write only: output log")
+            raise InputError("this output has no target", place=repr(target[:80]), hint="write only: output log")
         return None
 
     def deliver(self, delivery: Delivery) -> str:
-        """Leave the items where they are."""
+        """Do nothing: the items are in the match log."""
         return "kept in the match log"

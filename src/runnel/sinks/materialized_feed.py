@@ -1,9 +1,9 @@
-"""Materialized feeds: what a stylesheet makes of a feed's items becomes items of another feed.
+"""Materialized feeds: the output of a stylesheet becomes items of another feed.
 
-In: a message of the subscription behind `register feed V apply 'x.xsl' as W`. Out: items in the log of W. The
-delivery brings a function that decodes and accepts them, since sinks know nothing of sources. A message that comes
-twice changes nothing: the seen-set knows its items. Only materialization makes new items. The bindings with which an
-item matched become attributes of the new item.
+In: a message of the internal subscription of `register feed V apply 'x.xsl' as W`. Out: items in the item log, of the
+feed W. The delivery contains the function that decodes and accepts them, because sinks do not import sources. A
+repeated message has no effect: its items are recognized as seen. Only materialized feeds create new items. The
+bindings of a match become attributes of the new item.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from runnel.sinks.files.render_rss import rss_document
 
 
 class MaterializedFeed(LocalSink):
-    """The sink behind a materialised feed. Its target is the id of that feed, in digits."""
+    """The sink of a materialized feed. Its target is the id of that feed, in digits."""
 
     kind = INTERNAL
     is_offered = False
@@ -29,18 +29,18 @@ class MaterializedFeed(LocalSink):
     takes_documents = True
 
     def validate_target(self, target: str | None, folder: Path, allowed: Sequence[Path] = ()) -> str | None:
-        """Nobody subscribes this way: it would put items into others' feeds."""
+        """Refuse subscriptions: they could put items into the feeds of other owners."""
         raise InputError(
             "this output is not for subscriptions",
-            hint="`register feed News apply 'sheet.xsl' as Shaped` makes a feed of what a stylesheet makes",
+            hint="to create a feed from a stylesheet's output, use `register feed News apply 'sheet.xsl' as Shaped`",
         )
 
     def host(self, target: str) -> str:
-        """The feed: while matching lags behind, its messages wait and delay no others."""
+        """Return the feed as the queue: while matching lags, its messages wait without delaying others."""
         return target
 
     def deliver(self, delivery: Delivery) -> str:
-        """Accept what the stylesheet made; without a stylesheet the items as they are."""
+        """Accept the output of the stylesheet, or the unchanged items if there is no stylesheet."""
         if delivery.accept is None:
             raise DeliveryError("this process cannot accept items", hint="start the runner of this workspace")
         target = delivery.subscription.target or ""
@@ -49,17 +49,19 @@ class MaterializedFeed(LocalSink):
         data = rss_document(delivery) if delivery.content is None else delivery.content.data
         bound = {entry_id(one.item): bound_attributes(one.bindings) for one in delivery.items if one.bindings.rows}
         try:
-            return delivery.accept(int(target), data, f"what {delivery.feed_name} gave ({delivery.key})", bound)
+            return delivery.accept(
+                int(target), data, f"stylesheet output for {delivery.feed_name} ({delivery.key})", bound
+            )
         except InputError as error:
             raise DeliveryError(
-                f"what the stylesheet made is not a feed: {error}",
-                hint="let it write RSS, Atom or JSON Feed",
+                f"the output of the stylesheet is not a feed: {error}",
+                hint="change the stylesheet to write RSS, Atom or JSON Feed",
                 permanent=True,
             ) from error
 
 
 def bound_attributes(bindings: Bindings) -> Attributes:
-    """The attributes that stand for bindings: for every variable all values that it had.
+    """Return the bindings as attributes: per variable, all its values.
 
     >>> bound_attributes(Bindings(({"people": 60.0}, {"people": 70.0}), 2))
     {'binding:people': (60.0, 70.0)}

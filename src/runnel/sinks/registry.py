@@ -1,4 +1,4 @@
-"""Sinks by name: the entry points of the group `runnel.sinks`, built-in and plug-in alike."""
+"""Sinks by name: the entry points of the group `runnel.sinks`, for built-in sinks and plug-ins."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OPENED: dict[str, Sink] = {}
 
 
 def open_sink(kind: str) -> Sink:
-    """The sink of a name such as `rss`; an unknown one is refused, with the name that was probably meant."""
+    """Return the sink of a name such as `rss`. Raise InputError for an unknown name and suggest a similar one."""
     if kind not in OPENED:
         entry = find_entry(GROUP, kind)
         if entry is None:
@@ -28,7 +28,7 @@ def open_sink(kind: str) -> Sink:
 
 
 def find_sink(kind: str) -> Sink | None:
-    """The sink of a name; None if it is not installed, or no longer."""
+    """Return the sink of a name, or None if it is not installed."""
     try:
         return open_sink(kind)
     except InputError:
@@ -36,13 +36,13 @@ def find_sink(kind: str) -> Sink | None:
 
 
 def installed_sinks() -> list[Sink]:
-    """All sinks that can be loaded, by name."""
+    """Return all sinks that can be loaded, by name."""
     return [sink for kind in plugin_names(GROUP) if (sink := find_sink(kind)) is not None]
 
 
 @cache
 def silent_kinds() -> frozenset[str]:
-    """The kinds of the sinks that send no messages."""
+    """Return the kinds of the sinks that send no messages."""
     return frozenset(sink.kind for sink in installed_sinks() if not sink.sends_messages)
 
 
@@ -50,22 +50,23 @@ def _load(entry: EntryPoint) -> Sink:
     sink = cast("Sink", load_plugin(entry, Sink, "output"))
     if not hasattr(sink, "kind"):
         raise InputError(
-            f"the output {entry.name!r} has no kind", hint=f"set kind = {entry.name!r} in the class {entry.value}"
+            f"the class of the output {entry.name!r} does not set kind",
+            hint=f"set kind = {entry.name!r} in the class {entry.value}",
         )
     if sink.kind != entry.name:
         raise InputError(
-            f"the output {entry.name!r} calls itself {sink.kind!r}",
-            hint=f"use one name in {entry.value} and in its entry point",
+            f"the kind of the output {entry.name!r} is {sink.kind!r}, but must equal the name of its entry point",
+            hint=f"set kind = {entry.name!r} in {entry.value}, or rename the entry point",
         )
     if sink.sends_messages and not isinstance(sink, LocalSink | RemoteSink):
         raise InputError(
-            f"the output {entry.name!r} has no method that takes messages",
-            hint=f"make {entry.value} a LocalSink or a RemoteSink",
+            f"the output {entry.name!r} sends messages, but is not a LocalSink or RemoteSink",
+            hint=f"derive {entry.value} from LocalSink or RemoteSink",
         )
     if sink.is_for_owners and isinstance(sink, RemoteSink) and not isinstance(sink, ConfirmingSink):
         raise InputError(
-            f"the output {entry.name!r} sends messages of owners to recipients who never agreed",
-            hint=f"make {entry.value} a ConfirmingSink, or leave it to the admin (is_for_owners = False)",
+            f"the output {entry.name!r} is open to owners, but its recipients cannot confirm subscriptions",
+            hint=f"derive {entry.value} from ConfirmingSink, or set is_for_owners = False",
         )
     return sink
 

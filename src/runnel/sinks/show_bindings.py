@@ -1,7 +1,7 @@
-"""Bindings as they are shown: in JSON, in XML and in a line of text.
+"""Bindings as JSON, XML and text.
 
-In: the bindings of a match. Out: what the formats put into an entry, with numbers as the language prints them. Where
-there are no bindings nothing is put there.
+In: the bindings of a match. Out: their representation in each format, with numbers as the language prints them, or
+nothing if there are no bindings.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from typing import Any
 from runnel.model.bindings import Binding, Bindings
 from runnel.model.item import Value
 
-INCOMPLETE = "there may be more: the search was limited"
-"""The note on a match if not all of its bindings were searched."""
+INCOMPLETE = "there may be more bindings: the search was limited"
+"""The note on a match if the search did not find all of its bindings."""
 
 _LINES = 5
-"""Rows of a match that are shown below it."""
+"""Maximum number of rows that are shown below a match."""
 
 _WHOLE = 1e15
-"""Numbers from here on are printed as doubles are."""
+"""Numbers from this value on are printed as floating-point numbers."""
 
 
 def bindings_json(bindings: Bindings) -> dict[str, Any]:
-    """What a JSON object says of an item's bindings.
+    """Return the members of a JSON object that represent an item's bindings.
 
     >>> bindings_json(Bindings(({"people": 60.0},), 3)), bindings_json(Bindings())
     ({'bindings': [{'people': 60}], 'more_bindings': 2}, {})
@@ -46,7 +46,7 @@ def _json_value(value: Value) -> str | int | float | bool:
 
 
 def printed(value: Value) -> str:
-    """A value as text.
+    """Format a value as text.
 
     >>> printed(60.0), printed(0.5), printed(True), printed("Bronx")
     ('60', '0.5', 'true', 'Bronx')
@@ -63,7 +63,7 @@ def printed(value: Value) -> str:
 
 
 def kind_of(value: Value) -> str:
-    """The type of a value, as `register operator` names it."""
+    """Return the type of a value, as in `register operator`."""
     match value:
         case bool():
             return "boolean"
@@ -76,7 +76,7 @@ def kind_of(value: Value) -> str:
 
 
 def binding_text(row: Binding) -> str:
-    """A row as a person reads it.
+    """Format a row for people.
 
     >>> binding_text({"people": 60.0, "place": "Bronx"})
     'people: 60, place: Bronx'
@@ -85,7 +85,7 @@ def binding_text(row: Binding) -> str:
 
 
 def binding_lines(bindings: Bindings) -> list[str]:
-    """The first rows of a match as lines below it, and how many others there are.
+    """Format the first rows of a match, one per line, and the number of further rows.
 
     >>> binding_lines(Bindings(({"people": 60.0},), 3))
     ['  where people: 60', '  and 2 more rows']

@@ -1,8 +1,10 @@
-"""Webhooks: messages posted to an endpoint, signed by Standard Webhooks (https://www.standardwebhooks.com).
+"""Webhooks: messages posted to an endpoint and signed according to Standard Webhooks
+(https://www.standardwebhooks.com).
 
-In: a delivery. Out: one POST of JSON through the guarded door. The header `webhook-id` is the key of the message, the
-same however often it is tried; `webhook-signature` has one signature for each of the subscription's keys. Any 2xx
-answer settles the message; redirects are never followed, since they would lead a signed message elsewhere.
+In: a delivery. Out: one POST request with JSON, sent by the HTTP client. The header `webhook-id` is the key of the
+message, the same in every attempt. `webhook-signature` contains one signature per key of the subscription. Any 2xx
+response accepts the message. Redirects are never followed, because they would send a signed message to another
+recipient.
 """
 
 from __future__ import annotations
@@ -31,53 +33,53 @@ if TYPE_CHECKING:
     from runnel.net.http_client import HttpClient, HttpResponse
 
 TYPE = "feed.items"
-"""What the body's `type` says."""
+"""The `type` in the body of a message."""
 
 CONFIRMATION = "runnel.confirmation"
-"""What it says in a challenge."""
+"""The `type` in the body of a challenge."""
 
-_SHOWN = 1024
-_ANSWER = 4 << 10
-"""The most bytes that are read of an answer; one to a challenge may not be longer."""
-_LONGEST_FEED = 80
-_HINT = "give the address of an endpoint, such as 'https://muse.example/hooks/runnel'"
+_MAX_QUOTED = 1024
+_MAX_RESPONSE = 4 << 10
+"""Maximum number of bytes of a response that are read. The response to a challenge may not be longer."""
+_MAX_FEED_NAME = 80
+_HINT = "give the URL of an endpoint, such as 'https://muse.example/hooks/runnel'"
 
 
 class WebhookSink(ConfirmingSink):
-    """An endpoint that takes signed JSON by POST."""
+    """An endpoint that accepts signed JSON in POST requests."""
 
     kind = "webhook"
     is_signed = True
     takes_content = True
 
     def validate_target(self, target: str | None, folder: Path, allowed: Sequence[Path] = ()) -> str | None:
-        """The canonical address of the endpoint; whether it may be reached the door decides, at each attempt."""
+        """Return the canonical URL of the endpoint. The HTTP client checks the address at each attempt."""
         if target is None or not target.strip():
-            raise InputError("this output needs a target", hint=_HINT)
+            raise InputError("this output requires a target", hint=_HINT)
         return canonical_url(target.strip())
 
     def host(self, target: str) -> str:
-        """The endpoint's host and port."""
+        """Return the endpoint's host and port."""
         return urlsplit(target).netloc
 
     def recipient(self, target: str) -> str:
-        """The endpoint's host and port: paths and queries of a host cost an attacker nothing."""
+        """Return the endpoint's host and port: an attacker can vary path and query without cost."""
         return self.host(target)
 
     def refuser(self, target: str) -> str:
-        """The endpoint alone: others at its host may be somebody else's."""
+        """Return the endpoint's URL: other URLs of its host may belong to other people."""
         return target
 
     def domain(self, target: str) -> str:
-        """The endpoint's host."""
+        """Return the endpoint's host."""
         return host_of(target)
 
     def messages_per_hour(self, settings: Settings) -> int:
-        """The limit for webhooks."""
+        """Return the limit for webhooks."""
         return settings.owner_webhooks_per_hour
 
     def connect(self, settings: Settings, client: HttpClient) -> WebhookRoute:
-        """A route to all endpoints, through the HTTP client."""
+        """Open a route to all endpoints through the HTTP client."""
         return WebhookRoute(client, seconds=settings.send_seconds)
 
 
@@ -90,79 +92,81 @@ class WebhookRoute(Route):
         self._clock = clock
 
     async def deliver(self, delivery: Delivery) -> str:
-        """Post a message; 2xx is taken, anything else is DeliveryFailed."""
+        """Post a message. A 2xx response accepts it; anything else raises DeliveryError."""
         if delivery.content is None and not delivery.items:
-            return "nothing to send: the stylesheet left no entries"
+            return "nothing to send: the output of the stylesheet has no entries"
         body = webhook_body(delivery)
         headers = webhook_headers(delivery, body, self._clock())
-        return self._judge(await self._post(delivery.subscription, body, headers))
+        return self._check_response(await self._post(delivery.subscription, body, headers))
 
     async def confirm(self, request: ConfirmationRequest) -> bool:
-        """Post a challenge, which the endpoint has to repeat in its answer."""
+        """Post a challenge, which the endpoint must repeat in its response."""
         body = confirmation_body(request)
         headers = webhook_headers(request, body, self._clock())
-        answer = await self._post(request.subscription, body, headers, whole=True)
-        self._judge(answer, is_quoted=False)
-        if answered_challenge(answer.body) != request.challenge:
+        response = await self._post(request.subscription, body, headers, whole=True)
+        self._check_response(response, is_quoted=False)
+        if challenge_in(response.body) != request.challenge:
             raise DeliveryError(
-                f"the endpoint answered {_status(answer.status)} without the challenge",
-                hint='it has to answer with the JSON {"challenge": "…"}, which repeats data.challenge of the request',
+                f"the endpoint responded {_status(response.status)} without the challenge",
+                hint='the response must be the JSON {"challenge": "…"} with data.challenge of the request',
             )
         return True
 
     async def _post(
         self, subscription: Subscription, body: bytes, headers: Mapping[str, str], *, whole: bool = False
     ) -> HttpResponse:
-        """Post to the target. The body of the answer matters, and must be short, where the `whole` of it is read."""
-        target = _usable(subscription)
+        """Post to the target. With `whole`, the body of the response is required and must be short."""
+        target = _checked_target(subscription)
         try:
             return await self._client.post(
-                target, body, headers=headers, seconds=self._seconds, max_bytes=_ANSWER, whole=whole
+                target, body, headers=headers, seconds=self._seconds, max_bytes=_MAX_RESPONSE, whole=whole
             )
         except RefusedAddressError as error:
-            # A name may lead elsewhere tomorrow; an address that stands in the target stays what it is.
+            # A host name may resolve to another address later; an IP address in the target is permanent.
             raise DeliveryError(str(error), permanent=_is_literal(target)) from error
         except UnreachableError as error:
             raise DeliveryError(str(error)) from error
 
-    def _judge(self, answer: HttpResponse, *, is_quoted: bool = True) -> str:
-        """What an answer means for the message. An answer to a challenge is not quoted, since it may repeat it."""
-        if 200 <= answer.status < 300:
-            return f"the endpoint took it with {_status(answer.status)}"
-        said = _said(answer.body) if is_quoted else ""
-        message = f"the endpoint answered {_status(answer.status)}" + (f": {said}" if said else "")
-        match answer.status:
+    def _check_response(self, response: HttpResponse, *, is_quoted: bool = True) -> str:
+        """Return the outcome, or raise DeliveryError. A response to a challenge is not quoted, since it may repeat
+        it.
+        """
+        if 200 <= response.status < 300:
+            return f"the endpoint accepted the message with {_status(response.status)}"
+        quoted = _quote(response.body) if is_quoted else ""
+        message = f"the endpoint responded {_status(response.status)}" + (f": {quoted}" if quoted else "")
+        match response.status:
             case 410:
-                hint = "it wants nothing more; resume the subscription once it does"
+                hint = "the endpoint is gone; resume the subscription when it is back"
                 raise DeliveryError(message, hint=hint, permanent=True, gone=True)
             case 413:
-                hint = "messages are too large for it; shorten its period, or apply a stylesheet"
+                hint = "the message is too large; shorten the subscription's period, or apply a stylesheet"
                 raise DeliveryError(message, hint=hint)
             case status if 300 <= status < 400:
-                raise DeliveryError(message, hint="redirects are not followed; subscribe the final address")
+                raise DeliveryError(message, hint="redirects are not followed; subscribe with the final URL")
             case 429 | 503:
-                wait = retry_after(answer.headers.get("Retry-After"), self._clock())
+                wait = retry_after(response.headers.get("Retry-After"), self._clock())
                 raise DeliveryError(message, retry_after=wait)
             case _:
                 raise DeliveryError(message)
 
 
 def webhook_body(delivery: Delivery) -> bytes:
-    """The JSON that is posted: the items as in a file of JSON lines, or what the stylesheet made of them."""
+    """Return the JSON to post: the items as in a file of JSON lines, or the output of the stylesheet."""
     data: dict[str, Any] = {"feed": delivery.feed_name, "subscription": delivery.subscription.id}
     if delivery.content is not None:
         data["content"] = _content(delivery.content)
     else:
-        data["items"] = [item_json(one) for one in delivery.items]
+        data["items"] = [item_json(item) for item in delivery.items]
     document = {"type": TYPE, "timestamp": delivery.sent.isoformat(), "data": data}
     return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 
 def confirmation_body(request: ConfirmationRequest) -> bytes:
-    """The JSON of a challenge. It is inside of `data`, so an endpoint that repeats requests confirms nothing."""
+    """Return the JSON of a challenge. It is inside `data`, so an endpoint that echoes requests confirms nothing."""
     data = {
         "challenge": request.challenge,
-        "feed": request.feed_name[:_LONGEST_FEED],
+        "feed": request.feed_name[:_MAX_FEED_NAME],
         "owner": request.owner_name,
         "subscription": request.subscription.id,
         "expires": request.expires.isoformat(),
@@ -171,31 +175,31 @@ def confirmation_body(request: ConfirmationRequest) -> bytes:
     return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 
-def answered_challenge(body: bytes) -> str | None:
-    """The challenge that an answer repeats.
+def challenge_in(body: bytes) -> str | None:
+    """Return the challenge in a response, or None.
 
-    >>> answered_challenge(b'{"challenge": "ABCD"}'), answered_challenge(b'{"data": {"challenge": "ABCD"}}')
+    >>> challenge_in(b'{"challenge": "ABCD"}'), challenge_in(b'{"data": {"challenge": "ABCD"}}')
     ('ABCD', None)
     """
     try:
-        answer = json.loads(body)
+        response = json.loads(body)
     except (ValueError, RecursionError):
         return None
-    found = answer.get("challenge") if isinstance(answer, dict) else None
-    return found if isinstance(found, str) else None
+    challenge = response.get("challenge") if isinstance(response, dict) else None
+    return challenge if isinstance(challenge, str) else None
 
 
 def webhook_headers(delivery: Delivery | ConfirmationRequest, body: bytes, seconds: float) -> dict[str, str]:
-    """The headers of an attempt at a time (seconds since 1970).
+    """Return the headers of an attempt at `seconds` since 1970.
 
-    A subscription without keys cannot have its messages told from forged ones, so nothing is sent for it.
+    Without a signing key, recipients could not distinguish messages from forged ones, so nothing is sent.
     """
     if not delivery.signing_keys:
         raise DeliveryError(
-            "this subscription has no signing key that can be used",
+            "this subscription has no usable signing key",
             hint=f"rotate key of subscription {delivery.subscription.id};",
         )
-    # The timestamp is that of the attempt: receivers refuse old ones, so that nobody can replay a message.
+    # Use the time of the attempt: receivers refuse old timestamps, so that messages cannot be replayed.
     moment = datetime.fromtimestamp(int(seconds), UTC)
     text = body.decode("utf-8")
     signatures = [Webhook(key).sign(delivery.key, moment, text) for key in delivery.signing_keys]
@@ -207,13 +211,13 @@ def webhook_headers(delivery: Delivery | ConfirmationRequest, body: bytes, secon
     }
 
 
-def _usable(subscription: Subscription) -> str:
-    """The target, held against today's rules: those of yesterday may have been looser."""
+def _checked_target(subscription: Subscription) -> str:
+    """Return the target after checking it with the current rules, which may be stricter than when it was declared."""
     target = subscription.target or ""
     try:
         return canonical_url(target)
     except InputError as error:
-        raise DeliveryError(f"the target cannot be used: {error}", permanent=True) from error
+        raise DeliveryError(f"the target is not valid: {error}", permanent=True) from error
 
 
 def _is_literal(target: str) -> bool:
@@ -235,7 +239,7 @@ def _status(status: int) -> str:
         return str(status)
 
 
-def _said(body: bytes) -> str:
-    """The beginning of an answer, on one line and without what a terminal would act on."""
-    text = body[:_SHOWN].decode("utf-8", "replace")
-    return " ".join("".join(one if one.isprintable() else " " for one in text).split())
+def _quote(body: bytes) -> str:
+    """Return the beginning of a response in one line, without control characters."""
+    text = body[:_MAX_QUOTED].decode("utf-8", "replace")
+    return " ".join("".join(character if character.isprintable() else " " for character in text).split())

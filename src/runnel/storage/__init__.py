@@ -1,4 +1,4 @@
-"""Storage: where the files of a workspace live, and the two kinds of files that most modules write.
+"""Storage: the files of a workspace, with checksums, and the Arrow and Parquet formats.
 
-In: paths and bytes. Out: durable files. No catalog here, so that workers start quickly.
+In: paths and bytes. Out: durable files. This package does not import the catalog, so that workers start quickly.
 """

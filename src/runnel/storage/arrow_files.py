@@ -1,4 +1,4 @@
-"""Arrow and Parquet files as the logs use them: written whole through the storage, read by mapping."""
+"""Arrow and Parquet files of the logs: written in one step, and read by memory mapping."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ROW_GROUP = 5_000
 
 
 def write_arrow(storage: Storage, path: str, batches: list[Any], schema: Any) -> SealedFile:
-    """Write record batches as an Arrow file, whose name gets its size and checksum."""
+    """Write record batches as an Arrow file. Its name gets its size and checksum."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_file(sink, schema) as writer:
         for batch in batches:
@@ -25,16 +25,16 @@ def write_arrow(storage: Storage, path: str, batches: list[Any], schema: Any) ->
 
 
 def read_arrow(storage: Storage, path: str) -> Any:
-    """The table of an Arrow file, mapped into memory, after it was compared with its checksum."""
+    """Verify the checksum of an Arrow file and map it as a table."""
     with _reading(storage, path), pa.memory_map(str(storage.local(path))) as source:
         table = pa.ipc.open_file(source).read_all()
         if not is_sealed(path):
-            table.validate(full=True)  # without a checksum, offsets may lead out of the file
+            table.validate(full=True)  # without a checksum, offsets may point outside the file
         return table
 
 
 def write_parquet(storage: Storage, path: str, batches: Iterable[Any], schema: Any) -> SealedFile:
-    """Write record batches, one after the other, as a Parquet file, whose name gets its size and checksum."""
+    """Write record batches as a Parquet file. Its name gets its size and checksum."""
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(sink, schema, compression="zstd") as writer:
         waiting: list[Any] = []
@@ -53,7 +53,7 @@ def write_parquet(storage: Storage, path: str, batches: Iterable[Any], schema: A
 def read_parquet_rows(
     storage: Storage, path: str, first: int, count: int, columns: Sequence[str] | None = None
 ) -> Any:
-    """Some consecutive rows of a Parquet file; only the row groups, and columns, that hold them are decoded."""
+    """Read consecutive rows of a Parquet file. Only the row groups and columns that contain them are decoded."""
     with _reading(storage, path):
         file = pq.ParquetFile(storage.local(path))
         groups: list[int] = []
@@ -68,20 +68,20 @@ def read_parquet_rows(
 
 
 def read_parquet(storage: Storage, path: str) -> Any:
-    """The whole table of a Parquet file."""
+    """Read the whole table of a Parquet file."""
     with _reading(storage, path):
         return pq.ParquetFile(storage.local(path)).read()
 
 
 def read_parquet_column(storage: Storage, path: str, name: str) -> Any:
-    """One column of a Parquet file; the others are not decoded."""
+    """Read one column of a Parquet file without decoding the others."""
     with _reading(storage, path):
         return pq.ParquetFile(storage.local(path)).read(columns=[name]).column(name).combine_chunks()
 
 
 @contextmanager
 def _reading(storage: Storage, path: str) -> Iterator[None]:
-    """Compare a file with its checksum, and report what the reader finds wrong with it under its name."""
+    """Verify the checksum of a file, and convert errors of its reader into CorruptDataError with the file's path."""
     check_file(storage, path)
     try:
         yield

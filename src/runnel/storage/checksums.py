@@ -1,8 +1,8 @@
-"""Checksums of files: part of a file's name, so that every reader can check that the file is whole.
+"""Checksums in file names, so that every reader can verify a file.
 
-In: the bytes of a file that is to be written. Out: a name with their size and CRC-32 in it, `…~1f40-89abcdef.arrow`.
-So the catalog row that names the file has both, and a worker that only knows the name needs nothing else. A file is
-read and compared once per process, unless its size or its time of modification changes.
+In: the content of a new file. Out: a name that contains its size and CRC-32, `…~1f40-89abcdef.arrow`. The catalog row
+that references the file thus contains both, and a worker that knows only the name needs nothing else. A file is
+verified once per process, and again if its size or modification time changes.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ _CHUNK = 1 << 20
 _MOST_VERIFIED = 100_000
 
 _verified: dict[str, tuple[int, int]] = {}
-"""Files that were compared with their checksums, by path, with their size and time of modification."""
+"""Files that were verified, by path, with their size and modification time."""
 
 _damaged: dict[tuple[str, str], None] = {}
-"""Files that were found damaged, by storage and path, in order."""
+"""Files that were found damaged, by storage and path, in order of detection."""
 
 _MOST_DAMAGED = 10_000
 
-HINT = "the runner replaces or quarantines the file and goes on; to recover its content, restore a backup"
+HINT = "the runner replaces or quarantines the file and continues; to recover its content, restore a backup"
 
 
 @dataclass(frozen=True, slots=True)
 class SealedFile:
-    """A file whose name has its size and checksum."""
+    """A file whose name contains its size and checksum."""
 
     path: str
     size: int
 
 
 def sealed_name(path: str, data: bytes | memoryview) -> str:
-    """A name for a file with this content.
+    """Return the name for a file with this content.
 
     >>> sealed_name("items/log/a.arrow", b"abc"), sealed_name("quarantine/a", b"abc")
     ('items/log/a~3-352441c2.arrow', 'quarantine/a~3-352441c2')
@@ -54,19 +54,19 @@ def sealed_name(path: str, data: bytes | memoryview) -> str:
 
 
 def write_sealed(storage: Storage, path: str, data: bytes | memoryview) -> SealedFile:
-    """Write a new file under a name with its size and checksum."""
+    """Write a new file with its size and checksum in its name."""
     name = sealed_name(path, data)
     storage.write(name, data)
     return SealedFile(name, memoryview(data).nbytes)
 
 
 def is_sealed(path: str) -> bool:
-    """Whether a file's name has its checksum; files of earlier versions of Runnel have none."""
+    """Return whether a file's name contains a checksum. Files of early versions of Runnel have none."""
     return _MARK.search(path) is not None
 
 
 def check_size(storage: Storage, path: str) -> None:
-    """Raise CorruptData if a file is missing or has another size than its name says; its content is not read."""
+    """Raise CorruptDataError if a file is missing or its size differs from its name. Its content is not read."""
     size = _status(storage, path)[0]
     mark = _MARK.search(path)
     if mark is not None and size != int(mark[1], 16):
@@ -74,9 +74,9 @@ def check_size(storage: Storage, path: str) -> None:
 
 
 def check_file(storage: Storage, path: str, *, again: bool = False) -> None:
-    """Raise CorruptData if a file is missing or does not have the size and the checksum that its name has.
+    """Raise CorruptDataError if a file is missing or its size or checksum differs from its name.
 
-    A file that was compared before is compared `again` only if that is asked for.
+    A file that was verified before is verified again only with `again`.
     """
     mark = _MARK.search(path)
     if mark is None:
@@ -86,46 +86,48 @@ def check_file(storage: Storage, path: str, *, again: bool = False) -> None:
     if not again and _verified.get(str(local)) == status:
         return
     check_size(storage, path)
-    found = _crc32_of(storage, path)
-    if found != mark[2]:
-        raise damaged(storage, path, f"its checksum is {found} instead of {mark[2]}")
+    actual = _crc32_of(storage, path)
+    if actual != mark[2]:
+        raise damaged(storage, path, f"its checksum is {actual} instead of {mark[2]}")
     note_verified(local, status)
 
 
 def is_verified(local: Path, status: tuple[int, int]) -> bool:
-    """Whether a file was compared with its checksum in this process, and did not change since."""
+    """Return whether this process has verified the file and the file has not changed since."""
     return _verified.get(str(local)) == status
 
 
 def note_verified(local: Path, status: tuple[int, int]) -> None:
-    """Remember that a file is whole."""
+    """Record that a file was verified."""
     if len(_verified) >= _MOST_VERIFIED:
         _verified.clear()
     _verified[str(local)] = status
 
 
 def damaged(storage: Storage, path: str, reason: str) -> CorruptDataError:
-    """The error for a file that is not as it was written; it is noted, so that the runner contains the damage."""
+    """Record that a file is damaged, so that the runner contains the damage, and return the error."""
     note_damaged(storage, path)
     return CorruptDataError(f"{path} is damaged: {reason}", hint=HINT)
 
 
 def note_damaged(storage: Storage, path: str) -> None:
-    """Note that a file was found damaged, even if the error is handled elsewhere."""
+    """Record that a file is damaged, without an error."""
     if len(_damaged) < _MOST_DAMAGED:
         _damaged[storage.url, path] = None
 
 
 def take_damaged(storage: Storage) -> list[str]:
-    """The files of a storage that were found damaged in this process since this was last asked."""
-    found = [path for url, path in list(_damaged) if url == storage.url]
-    for path in found:
+    """Return the files of a storage that were found damaged since the last call."""
+    actual = [path for url, path in list(_damaged) if url == storage.url]
+    for path in actual:
         _damaged.pop((storage.url, path), None)
-    return found
+    return actual
 
 
 def _crc32_of(storage: Storage, path: str) -> str:
-    """The CRC-32 of a file. It is read, not mapped: an I/O error in a mapped file kills the process (SIGBUS)."""
+    """Compute the CRC-32 of a file. The file is read, not mapped: an I/O error in a mapped file kills the process
+    (SIGBUS).
+    """
     value = 0
     try:
         with storage.local(path).open("rb", buffering=0) as file:
@@ -137,7 +139,7 @@ def _crc32_of(storage: Storage, path: str) -> str:
 
 
 def status_of(local: Path) -> tuple[int, int]:
-    """The size and the time of modification of a file, which show whether it changed."""
+    """Return the size and modification time of a file, to detect changes."""
     status = local.stat()
     return status.st_size, status.st_mtime_ns
 
@@ -150,7 +152,7 @@ def _status(storage: Storage, path: str) -> tuple[int, int]:
 
 
 def sealed_json(value: Any) -> bytes:
-    """An object as JSON that begins with the checksum of the rest.
+    """Serialize an object as JSON that begins with the checksum of the rest.
 
     >>> sealed_json({"a": 1})
     b'{"crc32": "f2d50346", "a": 1}'
@@ -160,7 +162,7 @@ def sealed_json(value: Any) -> bytes:
 
 
 def unsealed_json(data: bytes) -> Any:
-    """The object of a text made by `sealed_json`; ValueError if its checksum is missing or wrong.
+    """Parse the output of `sealed_json`. Raise ValueError if its checksum is missing or wrong.
 
     >>> unsealed_json(sealed_json({"a": 1}))
     {'a': 1}

@@ -1,8 +1,8 @@
-"""Where files live: a small set of operations that every file of a root goes through.
+"""The storage interface that all files of a workspace go through, and local files as its built-in implementation.
 
-A storage is opened by its URL; schemes are entry points of the group `runnel.storages`, so that workers in other
-processes open the same one. A file is written whole, once, and is durable when `write` returns. Other users cannot
-read it.
+A storage is opened by its URL. URL schemes are entry points of the group `runnel.storages`, so workers in other
+processes can open the same storage. A file is written once, as a whole, and is durable when `write` returns. Other
+users cannot read it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """A file as the storage sees it; only for collecting orphans, never for finding data."""
+    """A file in a listing of the storage. Listings serve only to find orphans, never to find data."""
 
     path: str
     size: int
@@ -36,33 +36,34 @@ class StoredFile:
 
 
 class Storage(Protocol):
-    """The operations on files. Paths are relative, with forward slashes."""
+    """Operations on files. Paths are relative and use forward slashes."""
 
     url: str
 
     def write(self, path: str, data: bytes | memoryview, *, last: bool = True) -> None:
-        """Write a new file, durably. A file of that name must not exist.
+        """Write a new file durably. No file of that name may exist.
 
-        Of several files in one folder, only the `last` one makes their names durable: each wait for the disk counts.
+        For several files in one folder, pass `last` only for the last one: it makes all their names durable with one
+        wait for the disk.
         """
 
     def replace(self, path: str, data: bytes | memoryview) -> None:
-        """Write a file so that a reader sees the old content or the new, never a mixture."""
+        """Replace a file atomically: readers see the old or the new content."""
 
     def read(self, path: str) -> bytes:
-        """The whole content of a file."""
+        """Read the whole content of a file."""
 
     def local(self, path: str) -> Path:
-        """A local path of a file, for mapping it into memory."""
+        """Return a local path of a file, for memory mapping."""
 
     def delete(self, path: str) -> None:
-        """Remove a file if it is there."""
+        """Delete a file if it exists."""
 
     def move(self, path: str, target: str) -> None:
-        """Give a file another name, if it is there."""
+        """Rename a file if it exists."""
 
     def files(self, prefix: str) -> Iterator[StoredFile]:
-        """All files below a folder."""
+        """List all files below a folder."""
 
 
 class FileStorage:
@@ -142,14 +143,14 @@ class FileStorage:
             if error.errno in _FULL:
                 target.unlink(missing_ok=True)
                 raise StorageFullError(
-                    f"no room left in {self._folder}", hint="free some space; work goes on by itself"
+                    f"no disk space left in {self._folder}", hint="free disk space; processing resumes automatically"
                 ) from error
             raise
 
 
 @cache
 def open_storage(url: str) -> Storage:
-    """The storage of a URL such as `file:///var/lib/runnel`.
+    """Open the storage of a URL such as `file:///var/lib/runnel`.
 
     >>> open_storage("file:///tmp/example").local("items/1.arrow").as_posix()
     '/tmp/example/items/1.arrow'
@@ -158,6 +159,6 @@ def open_storage(url: str) -> Storage:
     entry = find_entry("runnel.storages", scheme)
     if entry is None:
         known = ", ".join(plugin_names("runnel.storages"))
-        raise WorkspaceError(f"no storage is known for {scheme}: URLs", hint=f"known: {known}")
+        raise WorkspaceError(f"no storage plug-in supports {scheme}: URLs", hint=f"known: {known}")
     storage: Storage = entry.load()(url)
     return storage

@@ -1,7 +1,7 @@
-"""The file with the key of a workspace: `private/key.json` in its storage, which only its user can read.
+"""The key file of a workspace: `private/key.json` in its storage, readable only by its user.
 
-All hosts that share the workspace find it there, whatever database holds the catalog. It is never in a backup: a copy
-of the catalog without this file tells no secrets.
+All hosts that share the workspace read it from there, independently of the catalog's database. It is never in a
+backup, so a copy of the catalog reveals no secrets.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class KeyFile:
         self._known: WorkspaceKey | None = None
 
     def read(self) -> WorkspaceKey:
-        """The key; WorkspaceError if the file is missing."""
+        """Return the key. Raise WorkspaceError if the file is missing."""
         if self._known is None:
             path = self._storage.local(KEY_FILE)
             try:
@@ -36,27 +36,29 @@ class KeyFile:
             except FileNotFoundError as error:
                 raise WorkspaceError(
                     f"the key of the workspace, {path}, is missing",
-                    hint="put your copy of it there; if there is none, `runnel adopt --new-key` makes a new key, and"
-                    " secrets that were sealed with the lost one have to be replaced",
+                    hint="put your copy of it there; without a copy, `runnel adopt --new-key` creates a new key, and"
+                    " secrets that were encrypted with the lost key must be replaced",
                 ) from error
             except PermissionError as error:
-                raise WorkspaceError(f"{path} cannot be read: {error.strerror}", hint="run as its owner") from error
+                raise WorkspaceError(
+                    f"{path} cannot be read: {error.strerror}", hint="run the command as the user who owns the file"
+                ) from error
         return self._known
 
     def read_or_make(self) -> WorkspaceKey:
-        """The key, made durably if there is none. The caller holds the catalog's write lock."""
+        """Return the key, and create it durably if there is none. The caller holds the catalog's write lock."""
         if self._known is None and not self._storage.local(KEY_FILE).exists():
             self.write(WorkspaceKey.make())
         return self.read()
 
     def write(self, key: WorkspaceKey) -> None:
-        """Write a key in place of the one that was there."""
+        """Replace the key."""
         self._storage.replace(KEY_FILE, json.dumps({"format": _FORMAT, "key": key.value.hex()}).encode())
         self._known = key
 
 
 def read_key_file(path: Path) -> WorkspaceKey:
-    """The key in a copy of a key file, wherever it is."""
+    """Read the key from a copy of a key file."""
     try:
         with os.fdopen(open_regular(path.parent, (path.name,)), "rb") as file:
             return _parse(file.read(_MOST_BYTES), path)
@@ -71,4 +73,6 @@ def _parse(data: bytes, path: Path) -> WorkspaceKey:
             raise ValueError("it was written by a newer Runnel")
         return WorkspaceKey(bytes.fromhex(value["key"]))
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise CorruptDataError(f"{path} is not a key of a workspace: {error}", hint="use a copy of it") from error
+        raise CorruptDataError(
+            f"{path} is not the key file of a workspace: {error}", hint="use another copy of the key file"
+        ) from error

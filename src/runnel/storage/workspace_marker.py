@@ -1,7 +1,7 @@
-"""The marker of a workspace: a small file next to the data files that names the workspace they belong to.
+"""The marker of a workspace: a small file next to the data files that identifies their workspace.
 
-In: the storage of a workspace. Out: its identity, and how far its history had come when the marker was written. The
-catalog has the same identity; a catalog with another one does not belong to these files.
+In: the storage of a workspace. Out: its identity, and the point of its history at which the marker was written. The
+catalog stores the same identity. A catalog with a different identity does not belong to these files.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class WorkspaceMarker:
 
 
 def read_marker(storage: Storage) -> WorkspaceMarker | None:
-    """The marker of the workspace whose files are in a storage; None if there is none."""
+    """Read the marker in a storage, or return None if there is none."""
     try:
         value = unsealed_json(storage.read(MARKER))
         identity = str(value["identity"])
@@ -46,7 +46,7 @@ def read_marker(storage: Storage) -> WorkspaceMarker | None:
 
 
 def write_marker(storage: Storage, marker: WorkspaceMarker) -> None:
-    """Write the marker in place of the one that was there."""
+    """Replace the marker."""
     value = {
         "format": _FORMAT,
         "identity": marker.identity,

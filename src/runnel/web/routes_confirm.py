@@ -52,7 +52,7 @@ def add_confirm_routes(app: FastAPI, root: Workspace) -> None:
             return _settled(found)
         return answer_page(
             f"Send nothing to {found.target} again?",
-            "<p>Nothing has changed yet. The button stops all messages from this installation to you.</p>"
+            "<p>Nothing has changed yet. The button stops all messages from this server to you.</p>"
             '<form method="post"><button>Send me nothing</button></form>',
         )
 
@@ -71,7 +71,7 @@ async def _act(
     try:
         await read_body(request, _BODY_LIMIT)
     except BodyTooLargeError:
-        return answer_page("The request is too large", "<p>Its body is longer than it needs to be.</p>", 413)
+        return answer_page("The request is too large", "<p>The body of the request is too long.</p>", 413)
     found = await run_in_threadpool(act, root, token)
     return _unknown() if found is None else _settled(found)
 
@@ -86,7 +86,7 @@ def _settled(found: LinkedRequest) -> Response:
         case ConsentState.REFUSED:
             return answer_page("Refused", f"<p>Nothing is sent to {target}.</p>")
         case ConsentState.PENDING:
-            return answer_page("The time for this is over", "<p>The request was not confirmed in time.</p>", 410)
+            return answer_page("This request has expired", "<p>The request was not confirmed in time.</p>", 410)
 
 
 def _unknown() -> Response:

@@ -39,7 +39,7 @@ def add_hub_routes(app: FastAPI, hubs: Hubs, limit: int) -> None:
         given = {name: value for name, value in request.query_params.items() if name.startswith("hub.")}
         challenge = await run_in_threadpool(hubs.verify, callback, given)
         if challenge is None:
-            return PlainTextResponse("nobody asked for this\n", status_code=404)
+            return PlainTextResponse("no such subscription\n", status_code=404)
         return PlainTextResponse(challenge)
 
     @app.post("/websub/{callback}")
@@ -50,7 +50,7 @@ def add_hub_routes(app: FastAPI, hubs: Hubs, limit: int) -> None:
             async with reading:
                 body = await read_body(request, limit)
         except BodyTooLargeError:
-            return PlainTextResponse("the document is larger than what is taken\n", status_code=413)
+            return PlainTextResponse("the document is too large\n", status_code=413)
         headers = {name.lower(): value for name, value in request.headers.items()}
         known = await run_in_threadpool(hubs.receive, callback, headers, body)
         # WebSub §8: a wrong signature is still answered with success, so that it cannot be probed.

@@ -81,7 +81,7 @@ def add_publish_routes(app: FastAPI, root: Workspace) -> None:
         except NotFoundError as error:
             return _error(404, error.message, error.hint)
         except QuotaExceededError:
-            return _error(403, "the quota of this feed is used up", "ask the admin of this server for a higher quota")
+            return _error(403, "the quota of this feed is used up", "ask the admin of this server to raise the quota")
         except (BacklogError, CatalogUnavailableError, ReadOnlyError, StorageFullError):
             return _error(503, "items cannot be accepted now", "try again later", {"Retry-After": "60"})
         except InputError as error:

@@ -37,7 +37,7 @@ def add_unsubscribe_routes(app: FastAPI, root: Workspace) -> None:
         try:
             await read_body(request, _BODY_LIMIT)  # `List-Unsubscribe=One-Click`, or the form's nothing
         except BodyTooLargeError:
-            return answer_page("That was too much", "<p>The request has a longer body than it needs.</p>", 413)
+            return answer_page("The request is too large", "<p>The body of the request is too long.</p>", 413)
         feed = await run_in_threadpool(end_by_link, root, token)
         if feed is None:
             return _unknown()
@@ -46,7 +46,7 @@ def add_unsubscribe_routes(app: FastAPI, root: Workspace) -> None:
 
 def _unknown() -> Response:
     return answer_page(
-        "This link is not in use",
-        "<p>The subscription it belonged to has ended, or the link was not copied whole.</p>",
+        "This link is not valid",
+        "<p>The subscription has ended, or the link is incomplete.</p>",
         404,
     )

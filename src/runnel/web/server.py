@@ -51,7 +51,10 @@ def listen_address(text: str) -> tuple[str, int]:
     """
     host, separator, port = text.rpartition(":")
     if not separator or not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
-        raise WorkspaceError(f"the setting listen is {text!r}", hint='write host:port, such as "127.0.0.1:8080"')
+        raise WorkspaceError(
+            f"the setting listen must have the form host:port, not {text!r}",
+            hint='for example listen = "127.0.0.1:8080"',
+        )
     return host.strip("[]"), int(port)
 
 
@@ -136,7 +139,7 @@ class Server:
         try:
             asyncio.run(server.serve(sockets=[bound]))
         except Exception:
-            logger.exception("the HTTP side of the runner failed")
+            logger.exception("the HTTP server failed")
         finally:
             bound.close()
 
@@ -150,16 +153,18 @@ def make_app(root: Workspace, hubs: Hubs, run: Watched) -> FastAPI:
         try:
             response = await answer(request)
         except (BacklogError, CatalogUnavailableError, StorageFullError) as error:
-            logger.warning("a request has to wait: %s", error)
-            response = PlainTextResponse("not now; try again later\n", status_code=503, headers={"Retry-After": "60"})
+            logger.warning("a request was refused temporarily: %s", error)
+            response = PlainTextResponse(
+                "temporarily unavailable; try again later\n", status_code=503, headers={"Retry-After": "60"}
+            )
         except ClientDisconnect:
             response = Response(status_code=400)  # nobody is left to read it
         except TimeoutError:
-            response = PlainTextResponse("the request came too slowly\n", status_code=408)
+            response = PlainTextResponse("the request took too long to arrive\n", status_code=408)
         except Exception:
             # The rest of a path may be a secret: that of a link, or of a hub's callback.
             logger.exception("a request to /%s failed", request.url.path[1:].partition("/")[0][:20])
-            response = PlainTextResponse("something failed here; the journal says what\n", status_code=500)
+            response = PlainTextResponse("internal error; see the application log\n", status_code=500)
         response.headers.update(_HEADERS)
         return response
 

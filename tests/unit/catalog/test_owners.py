@@ -144,8 +144,8 @@ def test_disabling_an_owner_holds_what_they_have_and_enabling_lets_it_go(catalog
         assert lagging == [plain], "it has its own place, so what matched meanwhile is sent"
 
 
-def test_the_operator_cannot_be_disabled(catalog: Catalog) -> None:
-    with catalog.write() as connection, pytest.raises(InputError, match="operator cannot"):
+def test_the_admin_cannot_be_disabled(catalog: Catalog) -> None:
+    with catalog.write() as connection, pytest.raises(InputError, match="admin cannot"):
         owners.disable_owner(connection, owners.owner_by_id(connection, ADMIN), True)
 
 
@@ -160,7 +160,7 @@ def test_quotas_are_the_settings_unless_set_for_the_owner(catalog: Catalog) -> N
         ann = owners.owner_by_name(connection, "ann")
         assert owners.quotas_of(ann, SETTINGS) == Quotas(0, 4, 1000)
         for wrong in (-1, 1 << 62):
-            with pytest.raises(InputError, match="a quota is"):
+            with pytest.raises(InputError, match="a quota must be"):
                 owners.set_quotas(connection, ann, Quotas(bytes=wrong))
 
 

@@ -108,4 +108,4 @@ def test_no_standard_output_at_all(workspace: Path) -> None:
 
 
 def _environment(workspace: Path, unbuffered: str = "") -> dict[str, str]:
-    return os.environ | {"RUNNEL_ROOT": str(workspace), "PYTHONUNBUFFERED": unbuffered}
+    return os.environ | {"RUNNEL_WORKSPACE": str(workspace), "PYTHONUNBUFFERED": unbuffered}

@@ -140,5 +140,5 @@ def test_what_is_no_text_is_stored_as_one() -> None:
     ],
 )
 def test_what_is_damaged_is_told(text: str) -> None:
-    with pytest.raises(CorruptDataError, match="not the bindings of an item"):
+    with pytest.raises(CorruptDataError, match="not valid bindings of an item"):
         decode_bindings(text)

@@ -188,9 +188,9 @@ def test_a_graph_has_a_line_for_a_triple_whatever_its_texts_hold() -> None:
         ("\n<urn:s> <urn:p> <urn:o>\n", "line 2 of the graph is no N-Triples: '<urn:s> <urn:p> <urn:o>'"),
         (
             LINE.format("<page.html>"),
-            "line 1 of the graph: an IRI must be whole, as <https://muse.example/x> is: '<page.html>'",
+            "line 1 of the graph: an IRI must be absolute, such as <https://muse.example/x>: '<page.html>'",
         ),
-        (LINE.format('"\\uD800"'), "line 1 of the graph: \\uD800 stands for no character"),
+        (LINE.format('"\\uD800"'), "line 1 of the graph: \\uD800 is not a valid Unicode escape"),
         (LINE.format('"half \ud800"'), "line 1 of the graph is no N-Triples: "),
         (
             LINE.format('"a"^^<http://www.w3.org/1999/02/22-rdf-syntax-ns#langString>'),

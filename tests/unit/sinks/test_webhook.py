@@ -188,7 +188,7 @@ def test_what_a_stylesheet_made_stands_in_place_of_the_items(signed: Make) -> No
 
 def test_nothing_left_by_a_stylesheet_is_not_posted(signed: Make) -> None:
     endpoint, outcomes = post(answering(500), replace(signed(), items=()))
-    assert outcomes == ["nothing to send: the stylesheet left no entries"]
+    assert outcomes == ["nothing to send: the output of the stylesheet has no entries"]
     assert endpoint.bodies == []
 
 
@@ -312,7 +312,7 @@ def test_a_private_address_is_refused_for_good_and_a_private_name_is_tried_again
     with pytest.raises(DeliveryError) as caught:
         asyncio.run(run())
     assert not caught.value.permanent
-    assert "this machine itself" in str(caught.value)
+    assert "the local machine" in str(caught.value)
 
 
 def test_a_target_that_is_no_longer_possible_is_refused_for_good(signed: Make) -> None:

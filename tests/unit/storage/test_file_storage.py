@@ -50,5 +50,5 @@ def test_a_folder_may_have_any_name_that_needs_no_question_mark(tmp_path: Path) 
         engine.execute("register feed Wire;")
         engine.publish("Wire", [{"id": "1"}])
     assert [path.name for path in tmp_path.iterdir()] == ["my röot 100%"]
-    with pytest.raises(WorkspaceError, match="must not have"):
+    with pytest.raises(WorkspaceError, match="must not contain"):
         connect(tmp_path / "a?b")

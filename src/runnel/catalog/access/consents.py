@@ -40,7 +40,7 @@ from runnel.model.subscription import Subscription
 CONFIRMATION = "confirmation"
 """The name of the secret from which challenges are derived."""
 
-EXEMPT = "its domain is exempt"
+EXEMPT = "the domain is in confirmed_domains"
 """How a target was confirmed that the setting `confirmed_domains` names."""
 
 EVERYBODY = 0
@@ -186,9 +186,13 @@ def describe_consent(consent: Consent, moment: int) -> str:
     if consent.state is ConsentState.CONFIRMED:
         return f"confirmed{because}"
     if consent.not_before is not None:
-        return f"waiting for confirmation{because}" if consent.requests else f"not asked to confirm yet{because}"
+        return (
+            f"waiting for confirmation{because}"
+            if consent.requests
+            else f"confirmation request not sent yet{because}"
+        )
     if consent.expires <= moment:
-        return f"not confirmed in time{because}"
+        return f"confirmation request expired{because}"
     return f"waiting for confirmation{because}"
 
 

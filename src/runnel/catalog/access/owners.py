@@ -60,11 +60,11 @@ def add_owner(connection: Connection, name: str) -> Owner:
     """Make an owner of a name that nobody has or had."""
     if not _NAME.match(name):
         raise InputError(
-            "an owner's name has 1 to 64 letters, digits, _ . or -, and begins with a letter",
+            "an owner's name must have 1 to 64 letters, digits, _ . or -, and begin with a letter",
             place=repr(name[:80]),
         )
     if _owner_named(connection, name) is not None:
-        raise InputError(f"there is an owner {name} already", hint="choose another name")
+        raise InputError(f"the owner {name} already exists", hint="choose another name")
     connection.execute(insert(schema.owners).values(name=name, created=now(connection)))
     return owner_by_name(connection, name)
 
@@ -73,7 +73,7 @@ def owner_by_name(connection: Connection, name: str) -> Owner:
     """The owner of a name, disabled or not."""
     found = _owner_named(connection, name)
     if found is None:
-        raise NotFoundError(f"there is no owner {name[:80]}", hint="`runnel owner list` shows who there is")
+        raise NotFoundError(f"no owner is named {name[:80]}", hint="`runnel owner list` lists all owners")
     return found
 
 
@@ -101,7 +101,9 @@ def disable_owner(connection: Connection, owner: Owner, disabled: bool) -> None:
     Subscriptions keep their place: what matches meanwhile is sent once the owner is enabled again.
     """
     if owner.id == ADMIN:
-        raise InputError("the operator cannot be disabled", hint="whoever can open the root's files is the operator")
+        raise InputError(
+            "the admin cannot be disabled", hint="every user who can open the workspace's files is the admin"
+        )
     moment = now(connection) if disabled else None
     connection.execute(update(schema.owners).where(_o.id == owner.id).values(disabled=moment))
     for one in live_subscriptions(connection, owner=owner.id):
@@ -116,7 +118,7 @@ def set_quotas(connection: Connection, owner: Owner, quotas: Quotas) -> None:
     for name in ("queries", "subscriptions", "bytes"):
         value = getattr(quotas, name)
         if value is not None and not 0 <= value < 1 << 62:
-            raise InputError(f"a quota is a whole number from 0 on, not {value}", place=name)
+            raise InputError(f"a quota must be a whole number from 0 on, not {value}", place=name)
     connection.execute(
         update(schema.owners)
         .where(_o.id == owner.id)
@@ -160,8 +162,8 @@ class QuotaAllowance:
         if most is not None and have >= most:
             noun = "feeds" if what == "queries" else what
             raise QuotaExceededError(
-                f"you have {have:,} {noun} and may have {most:,}",
-                hint=f"end {noun} that you need no more, or ask the admin for more",
+                f"the quota of {most:,} {noun} is used up",
+                hint=f"drop {noun} that you no longer need, or ask the admin to raise the quota",
             )
         self._counts()[what] = (have + 1, most)
 
@@ -201,8 +203,8 @@ def _refuse_bytes(connection: Connection, feed: int, count: int, settings: Setti
     have = int(connection.execute(select(func.sum(_f.bytes)).where(_f.owner == owner)).scalar_one() or 0)
     if have + count > most:
         raise QuotaExceededError(
-            f"{count:,} more bytes are too many: {have:,} of {most:,} are used up",
-            hint="ask the admin for more",
+            f"publishing {count:,} bytes would exceed the quota: {have:,} of {most:,} bytes are used up",
+            hint="ask the admin to raise the quota",
         )
 
 

@@ -99,7 +99,7 @@ def keys_of(connection: Connection, subscriptions: Iterable[int]) -> dict[int, t
                 key = unseal(connection, SIGNING_KEYS, row)
             except CorruptDataError as error:
                 logger.error(
-                    "%s; `rotate key of subscription %d` makes a new signing key", error.message, row.subscription
+                    "%s; `rotate key of subscription %d` creates a new signing key", error.message, row.subscription
                 )
             else:
                 found.setdefault(row.subscription, []).append(key)

@@ -58,7 +58,9 @@ class Token:
 def new_token(connection: Connection, owner: int, label: str) -> tuple[Token, str]:
     """Make a token for an owner; gives also its text, which is kept nowhere."""
     if not label.strip() or len(label) > _LONGEST_LABEL or not label.isprintable():
-        raise InputError(f"a token's label has 1 to {_LONGEST_LABEL} printable characters", place=repr(label[:80]))
+        raise InputError(
+            f"a token's label must have 1 to {_LONGEST_LABEL} printable characters", place=repr(label[:80])
+        )
     secret = secrets.token_urlsafe(32)
     result = connection.execute(
         insert(schema.tokens)
@@ -81,7 +83,7 @@ def revoke_token(connection: Connection, token: int) -> Token:
     """Let a token be of no use any more, from this moment on."""
     row = connection.execute(select(schema.tokens).where(_t.id == token)).one_or_none()
     if row is None:
-        raise NotFoundError(f"there is no token {token}", hint="`runnel token list` shows those that there are")
+        raise NotFoundError(f"no token has the number {token}", hint="`runnel token list` lists all tokens")
     connection.execute(
         update(schema.tokens).where(_t.id == token, _t.revoked.is_(None)).values(revoked=now(connection))
     )
@@ -123,7 +125,7 @@ def check_token(connection: Connection, token: int) -> None:
 
 
 def _refusal() -> NotAllowedError:
-    return NotAllowedError("this token is not valid", hint="ask the admin for a new one")
+    return NotAllowedError("this token is not valid", hint="ask the admin for a new token")
 
 
 def note_use(connection: Connection, token: int) -> None:

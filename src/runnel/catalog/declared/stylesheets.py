@@ -21,7 +21,7 @@ FOLDER = "sheets"
 MAX_BYTES = 1 << 20
 _KEPT = re.compile(r"[0-9a-f]{64}\.xsl\Z")
 _STORED = re.compile(FOLDER + r"/(?:[0-9a-f]{64}\.xsl|\.[0-9a-f]{64}\.xsl\.[0-9a-f]{32})\Z")
-_HINT = "put the file into the root's folder `sheets` and give its name, such as 'title.xsl'"
+_HINT = "put the file into the workspace's folder `sheets` and give its name, such as 'title.xsl'"
 _f, _s = schema.feeds.c, schema.subscriptions.c
 
 
@@ -40,7 +40,7 @@ def read_stylesheet(root: Path, name: str) -> bytes:
     with os.fdopen(handle, "rb") as file:
         data = file.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
-        raise InputError("the stylesheet is too large", place=name[:80], hint=f"at most {MAX_BYTES >> 20} MB")
+        raise InputError(f"the stylesheet is larger than {MAX_BYTES >> 20} MB", place=name[:80], hint="shorten it")
     return data
 
 
@@ -72,7 +72,11 @@ def stylesheets_in_use(connection: Connection) -> set[str]:
 def _parts(name: str) -> tuple[str, ...]:
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or not path.parts or "\0" in name or "://" in name:
-        raise InputError("a stylesheet is named by its path below the folder `sheets`", place=name[:80], hint=_HINT)
+        raise InputError(
+            "the path of a stylesheet must be relative to the folder `sheets`, without '..'",
+            place=name[:80],
+            hint=_HINT,
+        )
     if _KEPT.match(path.name):
-        raise InputError("this is a kept copy, not a stylesheet of yours", place=name[:80], hint=_HINT)
+        raise InputError("this folder contains Runnel's copies of stylesheets", place=name[:80], hint=_HINT)
     return path.parts

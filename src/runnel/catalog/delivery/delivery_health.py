@@ -68,7 +68,7 @@ def newest_dead(connection: Connection, limit: int) -> list[DeadMessage]:
         .order_by(message.finished.desc())
         .limit(limit)
     )
-    return [DeadMessage(row.key, row.outcome or "no reason was kept") for row in connection.execute(query)]
+    return [DeadMessage(row.key, row.outcome or "no reason was recorded") for row in connection.execute(query)]
 
 
 def disabled_subscriptions(connection: Connection, limit: int) -> list[tuple[int, str]]:

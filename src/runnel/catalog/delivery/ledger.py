@@ -331,7 +331,7 @@ def bury_unkept(connection: Connection, upto: int) -> None:
         .where(_OPEN, _m.first_sequence <= upto, _m.subscription.in_(held))
         .values(
             state=MessageState.DEAD.value,
-            outcome="not sent: the subscription was disabled or unconfirmed until the items were no longer kept",
+            outcome="not sent: the items were deleted while the subscription was disabled or unconfirmed",
             finished=now(connection),
         )
     )

@@ -209,8 +209,8 @@ def check_kept(connection: Connection, sequence: int) -> None:
     retained = retained_upto(connection)
     if sequence <= retained:
         raise NotFoundError(
-            f"the items up to number {retained} are no longer kept",
-            hint=f"read after {retained}; the setting keep_items_days says how long items are kept",
+            f"the items up to sequence {retained} were deleted",
+            hint=f"read after {retained}; the setting keep_items_days determines how long items are kept",
         )
 
 

@@ -14,7 +14,7 @@ from runnel.catalog.store import counters, schema
 from runnel.catalog.store.connection import chunks, now
 
 DOCUMENT, ITEM, EVALUATION, OPERATOR, FILE = "document", "item", "evaluation", "operator", "file"
-NO_BYTES = "; its bytes are no longer kept"
+NO_BYTES = "; its content was deleted"
 _q = schema.quarantine.c
 
 

@@ -147,8 +147,8 @@ class Catalog:
             )
         if version and fingerprint != history.fingerprint_of(version):
             raise WorkspaceError(
-                f"the catalog {self.shown} was made by a development version of Runnel, and cannot be upgraded",
-                hint="use the version that made it, or make a new workspace and declare the feeds there again",
+                f"the catalog {self.shown} was created by a development version of Runnel and cannot be upgraded",
+                hint="use the version that created it, or create a new workspace and declare the feeds there again",
             )
         return version
 
@@ -165,7 +165,9 @@ class Catalog:
         try:
             yield
         except PoolTimeout as error:
-            raise CatalogUnavailableError("the catalog is busy", hint="too much at once; try again") from error
+            raise CatalogUnavailableError(
+                "the catalog is busy", hint="too many concurrent operations; try again"
+            ) from error
         except DBAPIError as error:
             told = translate_db_error(error, self.shown)
             if told is None:
@@ -212,7 +214,7 @@ def _opened_for_lock(path: str) -> IO[bytes]:
 
 def _others_turn() -> CatalogUnavailableError:
     return CatalogUnavailableError(
-        "another process is declaring feeds or subscriptions, and the wait for it timed out",
+        "timed out while another process was declaring feeds or subscriptions",
         hint="nothing was changed; try again",
     )
 
@@ -279,15 +281,15 @@ def _parsed(url: str) -> URL:
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError):
-        raise WorkspaceError("the catalog's URL cannot be read", hint=hint) from None
+        raise WorkspaceError("the catalog's URL is not valid", hint=hint) from None
     if "@" in (parsed.host or ""):
-        raise WorkspaceError("the catalog's URL cannot be read: there are two @ in it", hint=hint)
+        raise WorkspaceError("the catalog's URL must contain at most one @", hint=hint)
     match parsed.get_backend_name():
         case "sqlite":
             return parsed
         case "postgresql" | "postgres":
             return parsed.set(drivername="postgresql+psycopg")
-    raise WorkspaceError(f"{parsed.get_backend_name()} cannot hold a catalog", hint=hint)
+    raise WorkspaceError(f"{parsed.get_backend_name()} is not supported for catalogs", hint=hint)
 
 
 def _open(url: URL, max_bytes: int, read_only: bool) -> Engine:
@@ -317,7 +319,8 @@ def _connect_read_only(file: Path) -> Callable[[], sqlite3.Connection]:
         is_whole = not log.exists() or log.stat().st_size == 0
         if not is_whole and not index.exists():
             raise ReadOnlyError(
-                f"{file} was not closed properly: only a user who may write it can open it", hint=READ_ONLY_HINT
+                f"{file} was not closed properly and must be opened first by a user who may write it",
+                hint=READ_ONLY_HINT,
             )
         mode = "immutable=1" if is_whole else "mode=ro"
         return sqlite3.connect(f"{file.absolute().as_uri()}?{mode}", uri=True, timeout=_BUSY_SECONDS)
@@ -349,7 +352,8 @@ def _open_postgresql(url: URL) -> Engine:
         )
     except ModuleNotFoundError as error:
         raise WorkspaceError(
-            f"{error.name} is not installed", hint=f"PostgreSQL needs its driver: `{install_hint('postgresql')}`"
+            f"{error.name} is not installed",
+            hint=f"install the driver for PostgreSQL: `{install_hint('postgresql')}`",
         ) from error
     event.listen(engine, "connect", _configure_postgresql)
 
@@ -379,7 +383,7 @@ def _configure_postgresql(connection: Any, record: Any) -> None:
 
     if connection.info.parameter_status("server_encoding") != "UTF8":
         raise WorkspaceError(
-            "the catalog's database cannot hold every character",
+            "the encoding of the catalog's database must be UTF-8",
             hint="make it with UTF8: `create database runnel encoding 'UTF8' template template0`",
         )
     connection.adapters.register_dumper(str, WithoutNul)

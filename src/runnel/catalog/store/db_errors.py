@@ -14,9 +14,9 @@ from runnel.errors import (
 )
 
 READ_ONLY_HINT = "run the command as the user who owns the workspace, or make the disk and the folder writable"
-_ROOM_HINT = "free some space; work goes on by itself"
+_ROOM_HINT = "free disk space; processing resumes automatically"
 _BUSY = "the catalog is busy"
-_BUSY_HINT = "another transaction takes long; try again"
+_BUSY_HINT = "another transaction takes a long time; try again"
 
 # SQLSTATE codes of PostgreSQL, by what they mean here.
 _FULL = {"53100"}
@@ -40,24 +40,25 @@ def translate_db_error(error: DBAPIError, place: str) -> RunnelError | None:
 
 def _by_code(code: str, reason: str, place: str) -> RunnelError | None:
     if code in _FULL:
-        return StorageFullError("no room left for the catalog", hint=_ROOM_HINT)
+        return StorageFullError("no disk space left for the catalog", hint=_ROOM_HINT)
     if code in _SLOW:
         return CatalogUnavailableError(_BUSY, hint=_BUSY_HINT)
     if code in _CROWDED:
         return CatalogUnavailableError(
-            f"the catalog's server takes no more: {reason}", hint="raise its limits, or try later"
+            f"the catalog's server is overloaded: {reason}", hint="raise the limits of the server, or try again later"
         )
     if code in _AWAY or code.startswith("08"):
         return CatalogUnavailableError(
-            f"the catalog's server went away: {reason}",
-            hint="try again when it is back; what was accepted is kept, and publishing it again is harmless",
+            f"lost the connection to the catalog's server: {reason}",
+            hint="try again when it is back; publishing the same items again is harmless",
         )
     if code in _DENIED:
         return WorkspaceError(
-            f"{place} cannot be used: {reason}", hint="check the user, its rights and the database's name"
+            f"{place} cannot be accessed: {reason}",
+            hint="check the user, its privileges and the name of the database",
         )
     if code in _DAMAGED:
-        return CorruptDataError(f"the catalog cannot be read: {reason}", hint="restore it from a backup")
+        return CorruptDataError(f"the catalog cannot be read: {reason}", hint="restore the workspace from a backup")
     return None
 
 
@@ -65,16 +66,18 @@ def _by_words(error: DBAPIError, reason: str, place: str) -> RunnelError | None:
     """SQLite has no codes, and neither has a connection to PostgreSQL that did not come about."""
     words = str(error.orig).lower()
     if any(sign in words for sign in ("disk is full", "no space left", "disk i/o error")):
-        return StorageFullError("no room left for the catalog", hint=_ROOM_HINT)
+        return StorageFullError("no disk space left for the catalog", hint=_ROOM_HINT)
     if "readonly database" in words:
         return ReadOnlyError(f"{place} cannot be written: {reason}", hint=READ_ONLY_HINT)
     if "unable to open database file" in words:
         return ReadOnlyError(
             f"{place} cannot be opened: {reason}",
-            hint="check that its folder exists, and that this user may read both",
+            hint="check that the folder exists and that this user can read the folder and the file",
         )
     if "not a database" in words or "malformed" in words:
-        return CorruptDataError(f"the catalog cannot be read: {error.orig}", hint="restore it from a backup")
+        return CorruptDataError(
+            f"the catalog cannot be read: {error.orig}", hint="restore the workspace from a backup"
+        )
     if not isinstance(error, OperationalError):
         return None
     if "locked" in words or "busy" in words:
@@ -83,11 +86,11 @@ def _by_words(error: DBAPIError, reason: str, place: str) -> RunnelError | None:
         return None
     if any(sign in words for sign in ("authentication failed", "no password supplied", "does not exist", "pg_hba")):
         return WorkspaceError(
-            f"{place} cannot be used: {reason}", hint="check the user, the password and the database's name"
+            f"{place} cannot be accessed: {reason}", hint="check the user, the password and the name of the database"
         )
     return CatalogUnavailableError(
-        f"the catalog's server does not answer: {reason}",
-        hint="is it running, and is its address right? Trying again later does no harm",
+        f"cannot connect to the catalog's server: {reason}",
+        hint="check that it is running and that its address is right, then try again",
     )
 
 

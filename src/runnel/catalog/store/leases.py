@@ -67,8 +67,8 @@ def acquire(connection: Connection, seconds: float, *, name: str = RUNNER) -> Le
     if row is not None and _held(connection, row.expires, row.holder):
         holder = json.loads(row.holder)
         raise RunnerActiveError(
-            f"a runner is active on this root: process {holder['process']} on {holder['host']}",
-            hint="stop it first; publishing, asking and declaring need no runner of their own",
+            f"a runner is active on this workspace: process {holder['process']} on {holder['host']}",
+            hint="stop it first; other commands work while it runs",
         )
     lease = Lease(name, (0 if row is None else row.epoch) + 1, this_process(seconds))
     connection.execute(delete(schema.leases).where(_l.name == name))
@@ -102,7 +102,10 @@ def check(connection: Connection, epoch: int, *, name: str = RUNNER) -> None:
     """Raise Fenced unless this epoch is the lease's current one."""
     current = connection.execute(select(_l.epoch).where(_l.name == name)).scalar_one_or_none()
     if current != epoch:
-        raise FencedError(f"epoch {epoch} is over, {current} has begun", hint="another runner took this root over")
+        raise FencedError(
+            f"lost the lease: this runner has epoch {epoch}, the current epoch is {current}",
+            hint="another runner has taken over this workspace",
+        )
 
 
 def state(connection: Connection, *, name: str = RUNNER) -> LeaseState | None:

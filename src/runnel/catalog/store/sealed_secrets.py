@@ -41,7 +41,7 @@ def seal(connection: Connection, place: _Place, of: object, secret: bytes) -> di
     key = workspace_key(connection)
     if read_fingerprint(connection) not in (None, key.fingerprint):
         raise WorkspaceError(
-            "the key of the workspace was replaced while this process was running", hint="start the process again"
+            "the key of the workspace was replaced while this process was running", hint="restart this process"
         )
     return {place.secret: key.seal(f"{place.purpose} {of}", secret)}
 

@@ -83,7 +83,9 @@ class Status:
             *self._operators(),
             *self._little_room(),
             *_some("failing", [_failing_line(one) for one in self.failing_sources], "runnel show quarantine"),
-            *_some("dead", [f"{one['message']}: {one['reason']}" for one in self.dead_letters], "runnel letters"),
+            *_some(
+                "dead", [f"{one['message']}: {one['reason']}" for one in self.dead_letters], "runnel dead-letters"
+            ),
             *_some(
                 "disabled",
                 [f"subscription {one['subscription']}: {one['reason']}" for one in self.disabled_subscriptions],

@@ -28,7 +28,7 @@ def keep_stylesheets(root: Workspace, statements: Iterable[Statement]) -> dict[s
         return {}
     limits = root.settings
     with closing(
-        StylesheetTransformer(seconds=limits.sheet_seconds, megabytes=limits.sheet_megabytes)
+        StylesheetTransformer(seconds=limits.stylesheet_seconds, megabytes=limits.stylesheet_megabytes)
     ) as transformer:
         return {name: _keep(root, name, span, transformer) for name, span in named.items()}
 

@@ -259,7 +259,7 @@ class Runner:
                 ("deliver", self._deliver, _TICK),
                 ("tidy", self._tidy, settings.archive_seconds),
                 ("again", self._log_again, _AGAIN_TICK),
-                ("reoptimise", self._reoptimise, settings.reoptimise_seconds),
+                ("reoptimise", self._reoptimise, settings.reoptimize_seconds),
                 ("distribute", self._distribute, _DISTRIBUTE_TICK),
                 ("rebalance", self._rebalance, settings.rebalance_seconds),
             )

@@ -104,7 +104,7 @@ def back_up(
         _prune(target, manifest)
     except OSError as error:
         raise StorageFullError(
-            f"the backup cannot be written: {error.strerror}", hint="look at the room and the permissions there"
+            f"the backup cannot be written: {error.strerror}", hint="check the free disk space and the permissions"
         ) from error
     return BackupReport(
         target, len(manifest.files), manifest.size, copied, manifest.last_sequence, sum(manifest.tables.values())
@@ -132,21 +132,23 @@ def _attempts(
         except _VanishedError as vanished:
             problem = vanished
     raise WorkspaceError(
-        f"files of the root are missing, or go faster than they are copied: {problem}",
-        hint="`runnel doctor` looks for missing files; otherwise use --link, or raise orphan_seconds",
+        f"files are missing, or were deleted before they could be copied: {problem}",
+        hint="find missing files with `runnel doctor`; otherwise use --link, or raise orphan_seconds",
     ) from problem
 
 
 def _prepare(root: Workspace, target: Path, number: int) -> Manifest | None:
     """Look at the place of a backup; gives the manifest of the one that is there."""
     if target.is_relative_to(root.folder) or root.folder.is_relative_to(target):
-        raise InputError("a backup cannot be inside its root, nor around it", place=str(target))
+        raise InputError("the folder of a backup must not contain the workspace, nor be inside it", place=str(target))
     before = read_manifest(target) if (target / MANIFEST).exists() else None
     if before is not None and before.root != number:
-        raise InputError("there is a backup of another root", place=str(target), hint="choose another folder")
+        raise InputError(
+            "the folder contains the backup of another workspace", place=str(target), hint="choose another folder"
+        )
     foreign = before is None and target.exists() and any(target.iterdir()) and not (target / UNFINISHED).exists()
     if foreign:
-        raise InputError("this folder has other things in it", place=str(target), hint="choose an empty folder")
+        raise InputError("the folder contains other files", place=str(target), hint="choose an empty folder")
     try:
         make_folders_above(target)
         make_private_folder(target)
@@ -306,7 +308,7 @@ def _refuse_links(target: Path) -> None:
                 raise InputError(
                     "a backup must not contain symbolic links",
                     place=str(path),
-                    hint="find out who made the link and remove it, or choose an empty folder",
+                    hint="remove the link after finding out where it comes from, or choose an empty folder",
                 )
 
 

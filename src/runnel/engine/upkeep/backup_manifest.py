@@ -29,7 +29,7 @@ from runnel.workspace_key import WorkspaceKey
 MANIFEST = "backup.json"
 UNFINISHED = "backup.unfinished"
 FORMAT = 1
-HINT = "use another backup; this one cannot be relied on"
+HINT = "use another backup; this one is not reliable"
 _LARGEST_MANIFEST = 512 << 20
 _CHUNK = 1 << 20
 _SHA256 = re.compile(r"[0-9a-f]{64}\Z")
@@ -105,8 +105,10 @@ def read_manifest(source: Path) -> Manifest:
             data = file.read(_LARGEST_MANIFEST + 1)
     except OSError as error:
         if (source / UNFINISHED).exists():
-            raise CorruptDataError(f"the backup in {source} was never finished", hint="make it again") from error
-        raise NotFoundError(f"there is no backup in {source}", hint="`runnel backup` makes one") from error
+            raise CorruptDataError(f"the backup in {source} is incomplete", hint="make it again") from error
+        raise NotFoundError(
+            f"{source} does not contain a backup", hint="create a backup with `runnel backup`"
+        ) from error
     try:
         if len(data) > _LARGEST_MANIFEST:
             raise ValueError(f"it has more than {_LARGEST_MANIFEST >> 20} MB")
@@ -118,10 +120,13 @@ def read_manifest(source: Path) -> Manifest:
 def _parse(value: dict[str, Any]) -> Manifest:
     history, version, fingerprint = migrations.HISTORY, value["catalog_version"], value.get("catalog_fingerprint")
     if fingerprint is not None and (value["format"] > FORMAT or version > history.version):
-        raise NewerWorkspaceError("the backup was made by a newer Runnel", hint="use that one, or a newer one")
+        raise NewerWorkspaceError(
+            "the backup was created by a newer version of Runnel", hint="use that version or a newer one"
+        )
     if fingerprint is None or version < 1 or fingerprint != history.fingerprint_of(version):
         raise WorkspaceError(
-            "the backup was made by a development version of Runnel", hint="restore it with the version that made it"
+            "the backup was created by a development version of Runnel",
+            hint="restore it with the version that created it",
         )
     snapshot_files = _digests(value["snapshot_files"], _SNAPSHOT_FILES, (f"folder/{FILE}",))
     manifest = Manifest(**{**value, "snapshot_files": snapshot_files, "files": _digests(value["files"], _FILES)})
@@ -155,7 +160,7 @@ def _digests(
         pure = PurePosixPath(name)
         is_plain = pure.as_posix() == name and not pure.is_absolute() and ".." not in pure.parts
         if not is_plain or "\\" in name or "\0" in name or not (name.startswith(tuple(folders)) or name in others):
-            raise ValueError(f"{name!r} is no name of a file in a backup")
+            raise ValueError(f"{name!r} is not a valid file name in a backup")
         size, sha256 = value["size"], value["sha256"]
         if type(size) is not int or size < 0 or type(sha256) is not str or not _SHA256.match(sha256):
             raise ValueError(f"{name!r} has no valid size and digest")
@@ -183,7 +188,7 @@ def verified_chunks(folder: Path, name: str, expected: Digest) -> Iterator[bytes
                 left -= len(data)
                 yield data
     if left or digest.hexdigest() != expected.sha256:
-        raise CorruptDataError(f"{name} is not what was backed up: its digest differs", hint=HINT)
+        raise CorruptDataError(f"{name} was changed after the backup: its digest differs", hint=HINT)
 
 
 def file_digest(path: Path) -> Digest:

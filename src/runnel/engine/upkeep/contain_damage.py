@@ -77,13 +77,15 @@ def _contain_items(root: Workspace, epoch: int, path: str) -> Containment | None
         if item_segments.live_segment(connection, path) is None:
             return Containment.FILE
         if pieces and item_segments.revive_segments(connection, segment, pieces):
-            logger.warning("%s is damaged, and was replaced by the files that it was merged from", path)
+            logger.warning("%s is damaged and was replaced by the files from which it was merged", path)
             return Containment.FILE
         matched = match_segments.matched_upto(connection)
         again = item_segments.lose_segment(connection, segment, matched)
         reason = f"the file is damaged: items {first}-{last} are lost"
         if again:
-            reason += f"; {again} of them were not matched yet, and are accepted if they are read or published again"
+            reason += (
+                f"; {again} of them were not matched yet and are accepted again if they are read or published again"
+            )
         _quarantine(connection, path, reason, first)
     logger.error("%s is quarantined: %s", path, reason)
     return Containment.FILE
@@ -108,7 +110,7 @@ def _contain_matches(root: Workspace, epoch: int, path: str) -> Containment | No
         if match_segments.live_part(connection, path) is None:
             return Containment.FILE
         if pieces and match_segments.revive_parts(connection, part, pieces):
-            logger.warning("%s is damaged, and was replaced by the files that it was merged from", path)
+            logger.warning("%s is damaged and was replaced by the files from which it was merged", path)
             return Containment.FILE
         match_segments.lose_part(connection, part)
         reason = f"the file is damaged: matches of items {part.first_sequence}-{part.last_sequence} are lost"
@@ -124,7 +126,7 @@ def _contain_answers(root: Workspace, epoch: int, path: str) -> Containment | No
         operator_cache.retire_segments(connection, found)
     if not found:
         return None
-    logger.warning("%s is damaged: its answers of operators are dropped, and operators are asked again", path)
+    logger.warning("%s is damaged: its cached answers are dropped, and the operators are called again", path)
     return Containment.FILE
 
 

@@ -26,7 +26,7 @@ from runnel.catalog.store.connection import now
 from runnel.engine.ask.slow_queries import log_slow_queries, sample_costs
 from runnel.engine.upkeep.merge_operator_cache import cache_steps
 from runnel.engine.workspace import Workspace
-from runnel.logs.garbage import empty_trash, record_history, remove_orphans, retired_steps
+from runnel.logs.garbage import delete_retired_files, empty_trash, record_history, remove_orphans
 from runnel.logs.items.archive import archive_steps
 from runnel.logs.matches.compaction import compaction_steps
 from runnel.sinks.registry import silent_kinds
@@ -95,10 +95,10 @@ class _Turn:
         root, settings = self._root, self._root.settings
         enough = settings.archive_segments if at_least is None else at_least
         archived = self._count(
-            len(run.pieces) for run in archive_steps(root.catalog, root.storage, epoch=self._epoch, at_least=enough)
+            len(run.files) for run in archive_steps(root.catalog, root.storage, epoch=self._epoch, at_least=enough)
         )
         compacted = self._count(
-            len(run.pieces)
+            len(run.files)
             for run in compaction_steps(
                 root.catalog, root.storage, epoch=self._epoch, at_least=enough, asked=asked, silent=silent_kinds()
             )
@@ -112,7 +112,7 @@ class _Turn:
         done = MaintenanceReport(archived=archived, compacted=compacted, merged=merged, finished=self._has_time())
         if self._has_time() and (self._chores_are_due() if chores is None else chores):
             done += self._chores()
-        removed = self._count(retired_steps(root.catalog, root.storage, older_than=settings.orphan_seconds))
+        removed = self._count(delete_retired_files(root.catalog, root.storage, older_than=settings.orphan_seconds))
         return done + MaintenanceReport(removed=removed, finished=self._has_time())
 
     def _has_time(self) -> bool:
@@ -204,7 +204,7 @@ class _Turn:
                 quarantine.measure_quarantined(connection, sizes)
 
         def drop(connection: Connection) -> int:
-            surplus = quarantine.quarantined_bytes(connection) - settings.keep_aside_bytes
+            surplus = quarantine.quarantined_bytes(connection) - settings.keep_quarantine_bytes
             paths = quarantine.drop_oldest_quarantined(connection, surplus, _ROWS) if surplus > 0 else []
             gone.extend(paths)
             return len(paths)

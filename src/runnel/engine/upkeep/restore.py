@@ -102,7 +102,7 @@ def restore(
         kept = open_storage(storage or folder.as_uri())
         key_file = KeyFile(kept)
         if kept.local(KEY_FILE).exists():  # it must not be replaced: another workspace would lose its secrets
-            raise WorkspaceError(f"{KEY_FILE} is in the storage already", hint="restore into an empty storage")
+            raise WorkspaceError(f"the storage already contains {KEY_FILE}", hint="restore into an empty storage")
         opened = Catalog(catalog or f"sqlite:///{folder / 'catalog.sqlite'}", clock=clock, key=key_file.read)
         try:
             _refuse_used(opened)
@@ -110,7 +110,9 @@ def restore(
             _write_operators(snapshot / OPERATORS, kept)
             rows = copy_in(opened, snapshot / "catalog", version=manifest.catalog_version, ids=manifest.identities)
             if rows != manifest.tables:
-                raise CorruptDataError("the backup's catalog does not have the rows that it should", hint=HINT)
+                raise CorruptDataError(
+                    "the backup's catalog does not have the number of rows in its manifest", hint=HINT
+                )
             with opened.write() as connection:
                 make_ready(connection)
             lost = restore_key(opened, key_file, key)
@@ -140,7 +142,8 @@ def _undone_unless_whole(folder: Path) -> Iterator[None]:
                 path.unlink(missing_ok=True)
         if isinstance(error, OSError):
             raise StorageFullError(
-                f"the root cannot be written: {error.strerror}", hint="look at the room and the permissions there"
+                f"the workspace cannot be written: {error.strerror}",
+                hint="check the free disk space and the permissions",
             ) from error
         raise
 
@@ -196,7 +199,7 @@ def _refuse_rights(text: str, accepted: bool) -> list[GivenRight]:
     rights = rights_in(text)
     if rights and not accepted:
         raise NotAllowedError(
-            "the settings of the backup give rights that the defaults do not give:\n  "
+            "settings of the backup grant rights that the defaults do not grant:\n  "
             + "\n  ".join(str(right) for right in rights),
             hint="check each of them; `--accept-settings` restores the workspace with them",
         )
@@ -208,7 +211,7 @@ def _refuse_too_large(folder: Path, manifest: Manifest) -> None:
     free = shutil.disk_usage(folder).free
     if manifest.size > free:
         raise StorageFullError(
-            f"the backup has {manifest.size:,} bytes, and there is room for {free:,} in {folder}",
+            f"the backup has {manifest.size:,} bytes, but only {free:,} bytes are free in {folder}",
             hint="free disk space, or restore to another disk",
         )
 
@@ -217,7 +220,7 @@ def _settings_text(snapshot: Path) -> str:
     try:
         return (snapshot / "folder" / FILE).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise CorruptDataError(f"{FILE} is missing in the backup, or is not a text", hint=HINT) from error
+        raise CorruptDataError(f"{FILE} is missing in the backup, or is not UTF-8 text", hint=HINT) from error
 
 
 def _write_sheets(source: Path, folder: Path) -> None:
@@ -240,7 +243,7 @@ def _put(storage: Storage, name: str, data: bytes | memoryview) -> None:
     try:
         storage.write(name, data)
     except FileExistsError as error:
-        raise WorkspaceError(f"{name} is in the storage already", hint="restore into an empty storage") from error
+        raise WorkspaceError(f"the storage already contains {name}", hint="restore into an empty storage") from error
 
 
 def settings_for(text: str, catalog: str, storage: str) -> str:

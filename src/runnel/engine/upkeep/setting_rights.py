@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from runnel.errors import CorruptDataError
-from runnel.settings import FILE, Settings
+from runnel.settings import FILE, FORMER_NAMES, Settings
 
 GIVES_RIGHTS: Final[dict[str, str]] = {
     "catalog_password_file": "reads this file and sends it to the catalog's server",
@@ -20,17 +20,17 @@ GIVES_RIGHTS: Final[dict[str, str]] = {
     "out_folders": "lets subscriptions write files in these folders",
     "shared_output": "lets other users of the machine read `out`",
     "allowed_addresses": "lets feeds, webhooks and operators reach these private addresses",
-    "listen": "answers HTTP requests at this address",
-    "public_url": "is the address in links in messages, and the one that hubs push to",
-    "out_url": "names this address in feed files",
+    "listen": "serves HTTP requests on this address",
+    "public_url": "is the address in links in messages and for pushes from WebSub hubs",
+    "out_url": "writes this address into feed files",
     "trusted_proxies": "trusts the client addresses that these proxies report",
-    "confirmed_domains": "sends owners' messages to these domains without asking their recipients",
+    "confirmed_domains": "sends owners' messages to these domains without confirmation by the recipients",
     "smtp_host": "sends mail, and the password, to this server",
     "smtp_port": "sends mail to this port",
     "smtp_security": "decides whether mail and its password are encrypted",
     "smtp_user": "logs in to the mail server with this name",
     "smtp_password": "logs in to the mail server with this password",
-    "mail_from": "sends mail in this name",
+    "mail_from": "sends mail with this sender",
     "operator_modules": "lets functions of these Python modules run as operators",
     "operator_databases": "lets operators query these databases",
 }
@@ -46,8 +46,14 @@ LIMITS: Final = frozenset(
         *("owner_mails_per_hour", "owner_webhooks_per_hour"),
         *("owner_query_conditions", "owner_query_constants", "owner_script_conditions", "owner_script_changes"),
         *("open_items_per_minute", "open_client_items_per_minute", "open_body_bytes"),
-        *("sheet_seconds", "sheet_megabytes", "operator_megabytes", "operator_processes", "operator_cache_bytes"),
-        *("keep_items_days", "keep_receipts_days", "keep_aside_bytes"),
+        *(
+            "stylesheet_seconds",
+            "stylesheet_megabytes",
+            "operator_megabytes",
+            "operator_processes",
+            "operator_cache_bytes",
+        ),
+        *("keep_items_days", "keep_receipts_days", "keep_quarantine_bytes"),
     }
 )
 """Settings that bound how much is used or kept. They open no new way in or out."""
@@ -56,7 +62,7 @@ TUNING: Final = frozenset(
     {
         *("driver_memory", "executor_memory", "executor_cores", "max_batch_items", "max_batch_bytes", "slice_items"),
         *("partitions", "partition_strategy", "plan_megabytes", "rebalance_seconds"),
-        *("reoptimise_seconds", "slow_query_milliseconds", "scan_seconds", "publish_wait_seconds"),
+        *("reoptimize_seconds", "slow_query_milliseconds", "scan_seconds", "publish_wait_seconds"),
         *("archive_seconds", "archive_segments", "orphan_seconds", "lease_seconds", "stall_seconds"),
         *("poll_seconds", "poll_retry_seconds", "poll_retry_limit_seconds", "retry_seconds"),
         *("matcher", "operator_order", "log_format", "user_agent", "preview_operator_seconds", "preview_items"),
@@ -93,7 +99,7 @@ def rights_in(text: str) -> list[GivenRight]:
     return [
         GivenRight(name, _shown(name, value), GIVES_RIGHTS.get(name, "is not a known setting"))
         for name, value in values.items()
-        if name not in LIMITS | TUNING | REPLACED and not _is_default(name, value)
+        if FORMER_NAMES.get(name, name) not in LIMITS | TUNING | REPLACED and not _is_default(name, value)
     ]
 
 

@@ -1,4 +1,4 @@
-"""The item log: accepting items, reading them by sequence or by time, and archiving them.
+"""The item log: accept items, read them by sequence or by time, and archive them.
 
 In: items. Out: segments and Parquet files.
 """

@@ -1,7 +1,7 @@
-"""The archive: matched items in Parquet, by minutes, then hours, then days of acceptance.
+"""The archive: matched items in Parquet files that cover minutes, then hours, then days of acceptance.
 
-In: log segments whose items are all matched. Out: fewer and larger files, put in their place in one transaction.
-Readers that still hold the old list go on, because the old files stay for a while after they are retired.
+In: log segments whose items are all matched. Out: fewer and larger files, which replace the segments in one
+transaction. Readers with the old list can continue, because retired files are deleted later.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ _ROWS = 5_000
 def archive_steps(
     catalog: Catalog, storage: Storage, *, epoch: int, at_least: int = 1
 ) -> Iterator[MergeRun[ItemSegment]]:
-    """Merge matched segments, a run at each step; gives the run that was merged."""
+    """Merge matched segments, one run per step. Yield each merged run."""
     with catalog.read() as connection:
         upto = match_segments.matched_upto(connection)
         segments = manifest.small_segments(connection, upto, _SEGMENTS)
         waiting = manifest.segments_between(
             connection, segments[-1].last_sequence if segments else 0, 1 << 62, limit=1
         )
-        # Whatever is not looked at here, because it is not matched or because there is too much, keeps its hour open.
+        # Segments that are not read here, because they are unmatched or too many, keep their hour open.
         open_from = min(now(connection), *(one.began for one in waiting), 1 << 62)
     for run in due_runs(segments, open_from=open_from, at_least=at_least):
-        if len(run.pieces) == 1 and run.pieces[0].level > Level.FRESH:
+        if len(run.files) == 1 and run.files[0].level > Level.FRESH:
             with catalog.write() as connection:
                 leases.check(connection, epoch)
-                manifest.set_level(connection, run.pieces[0], run.level)
+                manifest.set_level(connection, run.files[0], run.level)
             continue
         _merge(catalog, storage, run, epoch)
         yield run
@@ -52,47 +52,44 @@ def archive_steps(
 
 def _merge(catalog: Catalog, storage: Storage, run: MergeRun[ItemSegment], epoch: int) -> None:
     first, last = run.sequences
-    day = datetime.fromtimestamp(run.pieces[0].accepted / 1e6, UTC).date().isoformat()
+    day = datetime.fromtimestamp(run.files[0].accepted / 1e6, UTC).date().isoformat()
     path = f"items/day/{day}/{first:020d}-{uuid.uuid4().hex[:8]}.parquet"
     file = write_parquet(storage, path, _checked(_batches(storage, run), first, last), ITEM_SCHEMA)
     with catalog.write() as connection:
         leases.check(connection, epoch)
-        if (
-            manifest.retire_segments(connection, run.pieces) != len(run.pieces)
-            or not storage.local(file.path).exists()
-        ):
+        if manifest.retire_segments(connection, run.files) != len(run.files) or not storage.local(file.path).exists():
             raise RunnelError(
-                f"items {first}-{last} were archived by somebody else", hint="the next turn tries again"
+                f"another process has archived items {first}-{last}", hint="the runner repeats this step later"
             )
         manifest.add_segment(
             connection,
             Tier.DAY,
             file.path,
             sequences=(first, last),
-            times=(run.pieces[0].accepted, run.pieces[-1].last_accepted),
+            times=(run.files[0].accepted, run.files[-1].last_accepted),
             size=file.size,
             level=run.level,
         )
 
 
 def _batches(storage: Storage, run: MergeRun[ItemSegment]) -> Iterator[Any]:
-    """The items of a run, some thousand at a time."""
-    for one in run.pieces:
-        for row in range(0, one.items, _ROWS):
-            rows = min(_ROWS, one.items - row)
+    """Read the items of a run in batches of a few thousand."""
+    for segment in run.files:
+        for row in range(0, segment.items, _ROWS):
+            rows = min(_ROWS, segment.items - row)
             yield read_items(
-                storage, Slice(one.tier, one.path, row, rows, one.first_sequence + row, one.accepted)
+                storage, Slice(segment.tier, segment.path, row, rows, segment.first_sequence + row, segment.accepted)
             ).records
 
 
 def _checked(batches: Iterator[Any], first: int, last: int) -> Iterator[Any]:
-    """The same batches, after making sure that nothing is missing: the old files will go."""
+    """Yield the batches after checking that no item is missing, because the old files will be deleted."""
     expected = first
     for batch in batches:
         sequences = batch.column("sequence")
         if batch.num_rows and (sequences[0].as_py(), sequences[-1].as_py() - batch.num_rows + 1) != (expected,) * 2:
-            raise CorruptDataError(f"the items from {expected} on are not where the manifest says")
+            raise CorruptDataError(f"the items from {expected} on are missing from the files that the manifest lists")
         expected += batch.num_rows
         yield batch
     if expected != last + 1:
-        raise CorruptDataError(f"items {expected}-{last} are not where the manifest says")
+        raise CorruptDataError(f"items {expected}-{last} are missing from the files that the manifest lists")

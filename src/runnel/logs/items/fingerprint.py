@@ -1,6 +1,6 @@
-"""Fingerprints: whether an item that comes again is the same, or was edited and is a new version.
+"""Fingerprints: detect whether an item that arrives again is unchanged or a new version.
 
-In: an item. Out: 16 bytes that depend only on its attributes, the same in every process and every Python.
+In: an item. Out: 16 bytes that depend only on its attributes and are the same in every process and Python version.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from datetime import UTC, datetime
 from runnel.model.item import Item, Value
 
 VOLATILE = frozenset({"slash:comments", "slash:hit_parade", "thr:total", "media:statistics", "media:starRating"})
-"""Attributes that change by themselves (counts of comments, views, votes): no reason for a new version."""
+"""Attributes that change on their own (counts of comments, views, votes). They do not make a new version."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def fingerprint(item: Item) -> bytes:
-    """The fingerprint of an item's attributes; the order of names does not matter, that of values does.
+    """Return the fingerprint of an item's attributes. The order of values matters, that of names does not.
 
     >>> fingerprint(Item("News", "1", {"title": ("Muse",)})).hex()
     'fa681c06929b0603969b03e58695662f'
@@ -44,7 +44,7 @@ def _canonical(value: Value) -> bytes:
             since = (value if value.tzinfo else value.replace(tzinfo=UTC)) - _EPOCH
             return b"m" + struct.pack(">qii", since.days, since.seconds, since.microseconds)
         case _:
-            # Adding zero makes -0.0 and 0.0, which compare equal, one number.
+            # Adding zero turns -0.0 into 0.0, which compares equal.
             return b"n" + struct.pack(">d", float(value) + 0.0)
 
 

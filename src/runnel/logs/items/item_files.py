@@ -1,7 +1,7 @@
-"""Item segments as files: what a worker reads. No catalog here, so that workers start quickly.
+"""Item segments as files, for workers. This module does not import the catalog, so that workers start quickly.
 
-A segment of the tier `log` holds only what the publisher gave; sequence and time come with the slice. Archived
-segments hold both as columns.
+A segment of the tier `log` contains only the publisher's data; sequence and time come from the slice. Archived
+segments contain both as columns.
 """
 
 from __future__ import annotations
@@ -21,31 +21,37 @@ STORED_SCHEMA = pa.schema(list(ITEM_SCHEMA)[2:], metadata=ITEM_SCHEMA.metadata)
 """The columns of a segment of the tier `log`."""
 
 
-def read_items(storage: Storage, one: Slice) -> ItemBatch:
-    """The items of a slice, with their sequences and times; none of a lost segment."""
-    if one.tier == Tier.LOST:
+def read_items(storage: Storage, item_slice: Slice) -> ItemBatch:
+    """Read the items of a slice with their sequences and times. A lost segment has no items."""
+    if item_slice.tier == Tier.LOST:
         return ItemBatch(pa.RecordBatch.from_pylist([], schema=ITEM_SCHEMA))
-    if one.tier != Tier.LOG:
-        table = read_parquet_rows(storage, one.path, one.first_row, one.rows)
+    if item_slice.tier != Tier.LOG:
+        table = read_parquet_rows(storage, item_slice.path, item_slice.first_row, item_slice.rows)
         return ItemBatch(_single_batch(table.select(ITEM_SCHEMA.names), ITEM_SCHEMA))
-    stored = _single_batch(read_arrow(storage, one.path).slice(one.first_row, one.rows), STORED_SCHEMA)
-    sequences = pa.array(np.arange(one.first_sequence, one.first_sequence + one.rows, dtype=np.int64))
-    times = pa.array(np.full(one.rows, one.accepted, dtype=np.int64)).cast(ITEM_SCHEMA.field("accepted").type)
+    stored = _single_batch(
+        read_arrow(storage, item_slice.path).slice(item_slice.first_row, item_slice.rows), STORED_SCHEMA
+    )
+    sequences = pa.array(
+        np.arange(item_slice.first_sequence, item_slice.first_sequence + item_slice.rows, dtype=np.int64)
+    )
+    times = pa.array(np.full(item_slice.rows, item_slice.accepted, dtype=np.int64)).cast(
+        ITEM_SCHEMA.field("accepted").type
+    )
     return ItemBatch(pa.RecordBatch.from_arrays([sequences, times, *stored.columns], schema=ITEM_SCHEMA))
 
 
-def read_feeds(storage: Storage, one: Slice) -> npt.NDArray[np.int64]:
-    """The source feed of every item of a slice; of archived segments nothing else is decoded."""
-    if one.tier == Tier.LOST:
+def read_feeds(storage: Storage, item_slice: Slice) -> npt.NDArray[np.int64]:
+    """Read the source feed of every item of a slice. For archived segments, no other column is decoded."""
+    if item_slice.tier == Tier.LOST:
         return np.empty(0, dtype=np.int64)
-    if one.tier != Tier.LOG:
-        table = read_parquet_rows(storage, one.path, one.first_row, one.rows, ["feed"])
+    if item_slice.tier != Tier.LOG:
+        table = read_parquet_rows(storage, item_slice.path, item_slice.first_row, item_slice.rows, ["feed"])
     else:
-        table = read_arrow(storage, one.path).slice(one.first_row, one.rows)
+        table = read_arrow(storage, item_slice.path).slice(item_slice.first_row, item_slice.rows)
     return np.asarray(table.column("feed").to_numpy())
 
 
 def _single_batch(table: Any, schema: Any) -> Any:
-    """A table's rows as one record batch."""
+    """Combine the rows of a table into one record batch."""
     batches = table.combine_chunks().cast(schema).to_batches()
     return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=schema)

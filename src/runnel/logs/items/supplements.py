@@ -1,7 +1,7 @@
-"""Items in the log once more: what operators could not decide is tried again, for the queries concerned alone.
+"""Log undecided items again, so that the queries whose operators failed are retried.
 
-In: what is due of the undecided. Out: a segment of the item log with the same items under new sequences, accepted and
-taken from the undecided in one transaction, so that a crash repeats nothing and loses nothing.
+In: undecided items that are due. Out: a segment of the item log with the same items under new sequences. One
+transaction accepts it and removes the items from the undecided ones, so a crash neither repeats nor loses a retry.
 """
 
 from __future__ import annotations
@@ -25,22 +25,24 @@ from runnel.storage.arrow_files import write_arrow
 from runnel.storage.checksums import SealedFile
 from runnel.storage.file_storage import Storage
 
-_MOST = 5_000
+_MAX_ITEMS = 5_000
 
 
-def log_again(catalog: Catalog, storage: Storage, *, epoch: int, limit: int = _MOST) -> int:
-    """Log the items once more whose time has come; gives their number."""
+def log_again(catalog: Catalog, storage: Storage, *, epoch: int, limit: int = _MAX_ITEMS) -> int:
+    """Log the undecided items that are due again. Return their number."""
     with catalog.read() as connection:
         due = undecided.due_undecided(connection, limit)
         kept_after = manifest.kept_after(connection, 0)
-    gone = [one for one in due if one.sequence <= kept_after]
-    if gone:
+    deleted = [item for item in due if item.sequence <= kept_after]
+    if deleted:
         with catalog.write() as connection:
-            undecided.forget_undecided(connection, [one.id for one in gone])
-            for one in gone:
-                told = f"{one.reason}; the item was not kept long enough to be tried again"
-                add_quarantined(connection, Quarantined(OPERATOR, f"item {one.sequence}", told, query=one.queries[0]))
-    waiting = sorted((one for one in due if one.sequence > kept_after), key=lambda one: (one.sequence, one.id))
+            undecided.forget_undecided(connection, [item.id for item in deleted])
+            for item in deleted:
+                reason = f"{item.reason}; the item was deleted before the retry"
+                add_quarantined(
+                    connection, Quarantined(OPERATOR, f"item {item.sequence}", reason, query=item.queries[0])
+                )
+    waiting = sorted((item for item in due if item.sequence > kept_after), key=lambda item: (item.sequence, item.id))
     if not waiting:
         return 0
     file = _write(catalog, storage, waiting)
@@ -51,11 +53,11 @@ def log_again(catalog: Catalog, storage: Storage, *, epoch: int, limit: int = _M
 
 
 def _write(catalog: Catalog, storage: Storage, waiting: Sequence[Undecided]) -> SealedFile:
-    """The items, each as often as it waits, in their order."""
-    sequences = sorted({one.sequence for one in waiting})
+    """Write the items in order, each once per waiting entry."""
+    sequences = sorted({item.sequence for item in waiting})
     rows = {sequence: row for row, sequence in enumerate(sequences)}
-    found = pa.Table.from_batches([batch.records for batch in ItemLog(catalog, storage).get(sequences)])
-    stored = found.take(pa.array([rows[one.sequence] for one in waiting])).select(STORED_SCHEMA.names)
+    items = pa.Table.from_batches([batch.records for batch in ItemLog(catalog, storage).get(sequences)])
+    stored = items.take(pa.array([rows[item.sequence] for item in waiting])).select(STORED_SCHEMA.names)
     path = f"items/log/{uuid.uuid4().hex}.arrow"
     return write_arrow(storage, path, stored.cast(STORED_SCHEMA).combine_chunks().to_batches(), STORED_SCHEMA)
 
@@ -63,12 +65,12 @@ def _write(catalog: Catalog, storage: Storage, waiting: Sequence[Undecided]) -> 
 def _commit(catalog: Catalog, storage: Storage, file: SealedFile, waiting: Sequence[Undecided], epoch: int) -> bool:
     with catalog.write() as connection:
         leases.check(connection, epoch)
-        taken = undecided.still_undecided(connection, [one.id for one in waiting])
+        taken = undecided.still_undecided(connection, [item.id for item in waiting])
         if len(taken) < len(waiting) or not storage.local(file.path).exists():
             return False
         first, accepted = take_sequences(connection, len(waiting))
         sequences = (first, first + len(waiting) - 1)
         times = (accepted, accepted)
         manifest.add_segment(connection, Tier.LOG, file.path, sequences=sequences, times=times, size=file.size)
-        undecided.supplement(connection, ((one, first + row) for row, one in enumerate(waiting)))
+        undecided.supplement(connection, ((item, first + row) for row, item in enumerate(waiting)))
     return True

@@ -1,7 +1,7 @@
-"""Match parts with more matches than their workers could know: a part is never changed, so another takes its place.
+"""Add matches to a part of the match log. Parts are immutable, so a new part replaces the old one.
 
-In: a part and pairs of sequence and query. Out: a new part, of the same items, under a name that no other has; a
-part that had several rows for an item has one then.
+In: a part, and pairs of sequence and query. Out: a new part of the same items under a unique name, with one row per
+item.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ Numbers = npt.NDArray[np.int64]
 def add_matches(
     storage: Storage, lineage: int, part: MatchPart, sequences: Numbers, queries: Numbers
 ) -> tuple[MatchPart, int]:
-    """The part with these matches besides its own, and how many of them it did not have.
+    """Return a part with these additional matches, and the number of matches that are new.
 
-    Sequences ascend; those of other parts are passed over. The part itself is given back if there is nothing to add.
+    Sequences are ascending; those of other parts are ignored. If there is nothing to add, return the part itself.
     """
     low, high = np.searchsorted(sequences, [part.first_sequence, part.last_sequence + 1])
     if low == high:
@@ -38,7 +38,7 @@ def add_matches(
 
 
 def with_matches(rows: MatchRows, sequences: Numbers, queries: Numbers) -> MatchRows:
-    """Rows with more matches: still one row an item, in order, its queries ascending, with the bindings it had.
+    """Add matches to rows: one row per item, in order, with ascending queries and the item's bindings.
 
     >>> one = MatchRows(np.array([4, 6]), np.array([0, 2, 3]), np.array([1, 9, 1]))
     >>> both = with_matches(one, np.array([4, 5]), np.array([3, 7]))
@@ -57,7 +57,7 @@ def with_matches(rows: MatchRows, sequences: Numbers, queries: Numbers) -> Match
 
 
 def _bindings_of(rows: MatchRows, sequences: Numbers) -> Any:
-    """The bindings that rows have for some items, which are not all in the rows."""
+    """Return the bindings of the rows for these items. Not all of the items have rows."""
     if rows.bindings is None:
         return None
     places = np.searchsorted(rows.sequences, sequences)

@@ -1,8 +1,7 @@
-"""Compaction of the match log: one file per batch and task becomes one per some minutes, hour and day.
+"""Compaction of the match log: merge one file per batch and task into files that cover minutes, hours and days.
 
-In: committed parts, several of which may be layers of the same items. Out: larger ones in their place, without
-layers, in one transaction, and beside each hour and day an index by query, for the queries that somebody reads that
-way.
+In: committed parts, several of which may be layers of the same items. Out: larger parts without layers, which replace
+them in one transaction. Each hour and day also gets an index by query, for the queries that are read by query.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ def compaction_steps(
     asked: Collection[int] = (),
     silent: Collection[str] = (),
 ) -> Iterator[MergeRun[KeptPart]]:
-    """Merge parts, a run at each step; gives the run that was merged.
+    """Merge parts, one run per step. Yield each merged run.
 
     Queries in `asked` are indexed in addition to those of subscriptions that are read by query, such as those of the
     `silent` kinds.
@@ -44,7 +43,7 @@ def compaction_steps(
         runs = list(due_runs(parts, open_from=open_from, at_least=at_least))
         indexed = {*asked, *match_segments.read_queries(connection, silent)} if runs else set()
     for run in runs:
-        if len(run.pieces) == 1 and not _is_layered(storage, run.pieces[0]):
+        if len(run.files) == 1 and not _is_layered(storage, run.files[0]):
             _promote(catalog, storage, run, epoch, indexed)
         else:
             _merge(catalog, storage, run, epoch, indexed)
@@ -52,30 +51,30 @@ def compaction_steps(
 
 
 def _merge(catalog: Catalog, storage: Storage, run: MergeRun[KeptPart], epoch: int, indexed: Collection[int]) -> None:
-    rows = joined([read_part(storage, part.path).matched() for part in run.pieces])
+    rows = joined([read_part(storage, part.path).matched() for part in run.files])
     path = _path(run)
     part = write_rows(storage, path, rows, run.sequences)
     by_query = _index(storage, run, rows, path, indexed)
     with catalog.write() as connection:
         leases.check(connection, epoch)
         there = all(storage.local(one).exists() for one in (part.path, by_query) if one)
-        if not there or not match_segments.replace_parts(connection, run.pieces, part, run.level, by_query):
+        if not there or not match_segments.replace_parts(connection, run.files, part, run.level, by_query):
             raise RunnelError(
-                f"matches {part.first_sequence}-{part.last_sequence} were merged by somebody else",
-                hint="the next turn tries again",
+                f"another process has merged the matches of items {part.first_sequence}-{part.last_sequence}",
+                hint="the runner repeats this step later",
             )
 
 
 def _is_layered(storage: Storage, part: KeptPart) -> bool:
-    """Whether a part has layers in itself; what was merged has none."""
+    """Return whether a part contains layers. Merged parts contain none."""
     return part.level == Level.FRESH and repeats_items(storage, part.path)
 
 
 def _promote(
     catalog: Catalog, storage: Storage, run: MergeRun[KeptPart], epoch: int, indexed: Collection[int]
 ) -> None:
-    """A part that has no neighbours to merge with stays as it is; only an index may be missing."""
-    (part,) = run.pieces
+    """Raise the level of a part without neighbors to merge with, and write its index if it is missing."""
+    (part,) = run.files
     by_query = part.by_query
     if by_query is None:
         rows = read_part(storage, part.path)
@@ -88,12 +87,12 @@ def _promote(
 def _index(
     storage: Storage, run: MergeRun[KeptPart], rows: MatchRows, path: str, indexed: Collection[int]
 ) -> str | None:
-    """Write the index of a part, if it is one that lasts and there is anybody to read it."""
+    """Write the index of a part if the part is permanent and a query needs it."""
     if run.level < Level.HOUR or not indexed or not len(rows.queries):
         return None
     return write_index(storage, path.replace(".arrow", ".queries.arrow"), rows, indexed)
 
 
 def _path(run: MergeRun[KeptPart]) -> str:
-    day = datetime.fromtimestamp(run.pieces[0].committed / 1e6, UTC).date().isoformat()
+    day = datetime.fromtimestamp(run.files[0].committed / 1e6, UTC).date().isoformat()
     return f"matches/day/{day}/{run.sequences[0]:020d}-{uuid.uuid4().hex[:8]}.arrow"

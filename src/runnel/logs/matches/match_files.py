@@ -1,14 +1,15 @@
-"""Match parts as files: what a worker writes. No catalog here, so that workers start quickly.
+"""Match parts as files, written by workers. This module does not import the catalog, so that workers start quickly.
 
-A part is Arrow with MATCH_SCHEMA, one row per item that matched anything; the commit of its batch makes it exist. One
-item may match ten thousand queries, so their ids, which ascend, are kept as steps from one to the next, in two bytes
-each. A step too long for that is LEAP, and the next of the row's leaps says how long it is.
+A part is an Arrow file with MATCH_SCHEMA and one row per item with a match. It becomes visible when its batch is
+committed. An item may match ten thousand queries, so their ascending ids are stored as differences of two bytes,
+called steps. A longer step is stored as LEAP, and the row's next leap contains its value.
 
-A part in which some match has bindings is of BOUND_SCHEMA: a row may have, as JSON, the bindings of its queries. An
-item that must pass a gate first has its bindings before it has its match: a row without queries did not match.
+A part with bindings has BOUND_SCHEMA: a row may contain the bindings of its queries as JSON. An item that must pass a
+gate has its bindings before its match, so a row without queries is not a match.
 
-Where the queries are in partitions, a file has the rows of one partition after those of another, so that an item may
-have several, and several files, *layers*, may have rows of the same items. Whoever reads sees one row an item.
+If the queries are partitioned, a file contains the rows of one partition after those of another, so an item may have
+several rows. Several files, called *layers*, may contain rows of the same items. Readers combine them into one row
+per item.
 """
 
 from __future__ import annotations
@@ -43,14 +44,14 @@ _BINDINGS = pa.field("bindings", pa.large_string())
 BOUND_SCHEMA = MATCH_SCHEMA.append(_BINDINGS).with_metadata({"runnel.format": "bound matches/1"})
 
 _BLOCK = 500_000
-"""Matches that are united at once: few enough to find room in memory that was used before."""
+"""Number of matches that are combined at a time, small enough to reuse memory."""
 
 
 @dataclass(frozen=True)
 class MatchRows:
-    """Matches as stored: row i says that the item `sequences[i]` satisfies its slice of `queries`.
+    """Decoded matches: the item `sequences[i]` satisfies the queries of row i.
 
-    `bindings` are an Arrow array of the rows' bindings, as JSON or null; None where no row has any.
+    `bindings` is an Arrow array with the bindings of each row as JSON or null, or None if no row has bindings.
     """
 
     sequences: npt.NDArray[np.int64]
@@ -61,14 +62,14 @@ class MatchRows:
     def of_queries(
         self, wanted: Collection[int] | npt.NDArray[np.int64]
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """The (sequence, query) pairs of these queries, in order of sequence."""
+        """Return the (sequence, query) pairs of these queries, in order of sequence."""
         ids = wanted if isinstance(wanted, np.ndarray) else np.fromiter(wanted, dtype=np.int64, count=len(wanted))
         chosen = np.flatnonzero(np.isin(self.queries, ids))
         rows = np.searchsorted(self.offsets, chosen, side="right") - 1
         return self.sequences[rows], self.queries[chosen]
 
     def between(self, after: int, upto: int) -> MatchRows:
-        """The rows of the items in (after, upto]."""
+        """Return the rows of the items in (after, upto]."""
         low, high = np.searchsorted(self.sequences, [after + 1, upto + 1])
         base = self.offsets[low]
         return MatchRows(
@@ -79,7 +80,7 @@ class MatchRows:
         )
 
     def matched(self) -> MatchRows:
-        """The rows of the items that matched something: not of those that have bindings and came to no match."""
+        """Return the rows of items with a match, without the rows that only have bindings."""
         kept = np.flatnonzero(np.diff(self.offsets))
         if len(kept) == len(self.sequences):
             return self
@@ -91,7 +92,7 @@ class MatchRows:
         )
 
     def bindings_of(self, wanted: Mapping[int, Collection[int]]) -> dict[tuple[int, int], Bindings]:
-        """The bindings of wanted queries, by sequence, where these matched and have any: by query and sequence."""
+        """Return the bindings of the wanted queries, given by sequence, as a mapping by query and sequence."""
         found: dict[tuple[int, int], Bindings] = {}
         if self.bindings is None:
             return found
@@ -107,7 +108,7 @@ class MatchRows:
 
 @dataclass(frozen=True)
 class SteppedRows:
-    """Matches as a file has them, not decoded: row i has the steps of the queries that `sequences[i]` satisfies.
+    """Encoded matches as in a file: row i has the steps of the queries that `sequences[i]` satisfies.
 
     An item may have several rows.
     """
@@ -118,9 +119,9 @@ class SteppedRows:
 
 
 def match_records(sequences: npt.NDArray[np.int64], matches: Matches, bindings: MatchBindings | None = None) -> Any:
-    """A record batch of the items that matched something: of MATCH_SCHEMA, or, if any has bindings, BOUND_SCHEMA.
+    """Return a record batch of the items with a match, with BOUND_SCHEMA if there are bindings, else MATCH_SCHEMA.
 
-    Items with bindings are there too, whatever they matched: a gate may be before their matches.
+    Items with bindings are included even without a match, because their matches may have to pass a gate.
     """
     steps = matches.steps if isinstance(matches, SteppedMatches) else _steps_of(matches.offsets, matches.queries)
     texts = [encode_bindings(bindings.get(one, {})) for one in sequences.tolist()] if bindings else []
@@ -134,7 +135,7 @@ def match_records(sequences: npt.NDArray[np.int64], matches: Matches, bindings: 
 
 
 def _steps_of(offsets: npt.NDArray[np.int64], queries: npt.NDArray[np.int64]) -> Steps:
-    # Imported here: who only reads matches needs no compiler.
+    # Imported here, because readers of matches do not need compiled code.
     from runnel.logs.matches.match_steps import steps_of
 
     return steps_of(offsets, queries)
@@ -156,7 +157,7 @@ def _lists(offsets: npt.NDArray[np.int64], values: npt.NDArray[Any], field: Any)
 
 
 def write_part(storage: Storage, lineage: int, batches: Sequence[Any], sequences: tuple[int, int]) -> MatchPart:
-    """Write one part under a name that no other attempt uses."""
+    """Write a part under a name that no other attempt uses."""
     path = f"matches/{lineage}/{sequences[0]:020d}-{uuid.uuid4().hex}.arrow"
     if any(_BINDINGS.name in batch.schema.names for batch in batches):
         file = write_arrow(storage, path, [_with_bindings(batch) for batch in batches], BOUND_SCHEMA)
@@ -166,7 +167,7 @@ def write_part(storage: Storage, lineage: int, batches: Sequence[Any], sequences
 
 
 def _with_bindings(batch: Any) -> Any:
-    """A batch in BOUND_SCHEMA, whether it has bindings or not."""
+    """Return a batch with BOUND_SCHEMA."""
     if _BINDINGS.name in batch.schema.names:
         return batch
     columns = [*batch.columns, pa.nulls(batch.num_rows, _BINDINGS.type)]
@@ -174,17 +175,17 @@ def _with_bindings(batch: Any) -> Any:
 
 
 def has_bindings(storage: Storage, path: str) -> bool:
-    """Whether a part has bindings; its matches are not read for that."""
+    """Return whether a part has bindings, without reading its matches."""
     return _BINDINGS.name in read_arrow(storage, path).schema.names
 
 
 def repeats_items(storage: Storage, path: str) -> bool:
-    """Whether a part has several rows for an item, or rows out of order; its matches are not read for that."""
+    """Return whether a part has several rows per item or unordered rows, without reading its matches."""
     return not _ascend(read_arrow(storage, path).column("sequence").to_numpy())
 
 
 def read_part(storage: Storage, path: str) -> MatchRows:
-    """The matches of a part, one row an item, in order."""
+    """Read the matches of a part, one row per item, in order."""
     batches = read_arrow(storage, path).combine_chunks().to_batches()
     if not batches:
         empty = np.empty(0, dtype=np.int64)
@@ -193,7 +194,7 @@ def read_part(storage: Storage, path: str) -> MatchRows:
 
 
 def read_steps(storage: Storage, path: str) -> list[SteppedRows]:
-    """The matches of a part as they are stored, mapped into memory; nothing is decoded."""
+    """Map the encoded matches of a part into memory without decoding them."""
     return [_stepped_rows(batch) for batch in read_arrow(storage, path).to_batches()]
 
 
@@ -215,7 +216,7 @@ def _listed(column: Any) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:
 
 
 def joined(parts: Sequence[MatchRows]) -> MatchRows:
-    """Several runs of matches as one, or several layers of a run: one row an item, in order."""
+    """Combine several ranges of matches, or several layers of a range: one row per item, in order."""
     lengths = np.concatenate([np.diff(part.offsets) for part in parts])
     bound = None
     if any(part.bindings is not None for part in parts):
@@ -233,9 +234,9 @@ def joined(parts: Sequence[MatchRows]) -> MatchRows:
 
 
 def united(rows: MatchRows) -> MatchRows:
-    """Rows of which an item may have several, in any order, as one row an item, in order, its queries ascending.
+    """Combine rows so that each item has one row, in order, with ascending queries.
 
-    Rows that are so already, as nearly all are, cost one look at their sequences.
+    Nearly all rows already have this form. For them, only the sequences are checked.
 
     >>> several = MatchRows(np.array([4, 6, 4]), np.array([0, 2, 3, 4]), np.array([1, 9, 1, 3]))
     >>> one = united(several)
@@ -267,7 +268,7 @@ def _ascend(sequences: npt.NDArray[np.int64]) -> bool:
 
 
 def _blocks(items: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -> list[int]:
-    """Where to cut rows, of items that ascend, into blocks of not many more matches than one, and whole items."""
+    """Return where to split ascending rows into blocks of about _BLOCK matches, without splitting an item."""
     begun = np.cumsum(lengths) - lengths
     first = np.flatnonzero(np.diff(items, prepend=-1))
     return [*first[np.flatnonzero(np.diff(begun[first] // _BLOCK, prepend=-1))].tolist(), len(items)]
@@ -276,16 +277,16 @@ def _blocks(items: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -> lis
 def _in_order(
     owners: npt.NDArray[np.int64], queries: npt.NDArray[np.int64]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """The queries of owners, which ascend, in order for each of them, every one once."""
+    """Sort the queries of each owner and remove duplicates. Owners are ascending."""
     if not len(queries):
         return owners, queries
     scale = int(queries.max()) + 1
     if queries.min() >= 0 and (int(owners[-1]) + 1) * scale < 1 << 63:
-        # One number for both sorts many times faster than two, and rows ascend already, which this kind makes use of.
+        # Sorting by one combined key is much faster than by two, and a stable sort benefits from ordered rows.
         base = owners * scale
         queries = base + queries
         queries.sort(kind="stable")
-        queries -= base  # the owners have stayed where they were
+        queries -= base  # the owners were already in order
     else:
         queries = queries[np.lexsort((queries, owners))]
     fresh = np.ones(len(queries), dtype=bool)
@@ -294,7 +295,7 @@ def _in_order(
 
 
 def _united_bindings(bindings: Any, order: npt.NDArray[np.int64], items: npt.NDArray[np.int64], count: int) -> Any:
-    """The bindings of so many items: of the rows in this order, each of which belongs to one of the items."""
+    """Combine the bindings of `count` items. `order` sorts the rows, and each row belongs to one of the items."""
     filled = bindings.is_valid().to_numpy(False)[order]
     rows, of = order[filled], items[filled]
     starts = np.searchsorted(of, np.arange(count + 1))
@@ -306,13 +307,13 @@ def _united_bindings(bindings: Any, order: npt.NDArray[np.int64], items: npt.NDA
     if not len(several):
         return first
     texts = (bindings.take(pa.array(rows[starts[one] : starts[one + 1]])).to_pylist() for one in several.tolist())
-    # Each text is a list of what some queries have: the lists are put end to end, and are not looked into.
+    # Each text is a JSON list, so lists are concatenated without parsing them.
     spliced = [f"[{','.join(text[1:-1] for text in some)}]" for some in texts]
     return pc.replace_with_mask(first, pa.array(counts > 1), pa.array(spliced, first.type))
 
 
 def write_rows(storage: Storage, path: str, rows: MatchRows, sequences: tuple[int, int]) -> MatchPart:
-    """Write matches as one part, in one piece."""
+    """Write matches as one part."""
     bound = rows.bindings
     if bound is not None and bound.null_count == len(bound):
         bound = None

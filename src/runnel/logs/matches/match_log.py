@@ -1,8 +1,8 @@
-"""The match log: which queries each item satisfied, read by range of sequences and by query.
+"""The match log: the queries that each item satisfied, by range of sequences and by query.
 
-Files are merged into larger ones while others read. A reader that finds a file gone looks at the manifest again, and
-goes on behind the last item that it had. Files with exactly the same sequences are *layers*: what they say of an item
-is united, and they are read together or not at all.
+Files are merged concurrently. If a file is gone, a reader reads the manifest again and continues after the last item
+that it has read. Files with exactly the same sequences are *layers*: their matches are combined, and they are read
+together or not at all.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ logger = logging.getLogger("runnel")
 
 _PARTS = 64
 _NEAR = 20_000
-"""Items that lie farther apart are looked for in several runs of the log."""
+"""Maximum gap between items that are read in one run of the log."""
 
-_MOST_KNOWN = 100_000
-"""Files of which it is remembered that they have no bindings."""
+_MAX_UNBOUND = 100_000
+"""Maximum number of files that are remembered as having no bindings."""
 
 Ids = npt.NDArray[np.int64]
 Layers = tuple[KeptPart, ...]
@@ -45,7 +45,7 @@ _T = TypeVar("_T")
 
 
 class MatchLog:
-    """The committed matches of a root."""
+    """The committed matches of a workspace."""
 
     def __init__(self, catalog: Catalog, storage: Storage) -> None:
         self._catalog = catalog
@@ -53,12 +53,14 @@ class MatchLog:
         self._unbound: set[str] = set()
 
     def matched_upto(self) -> int:
-        """The last sequence whose matches are committed."""
+        """Return the last sequence whose matches are committed."""
         with self._catalog.read() as connection:
             return manifest.matched_upto(connection)
 
     def read(self, after: int, upto: int) -> Iterator[MatchRows]:
-        """The matches of the items in (after, upto], part by part, in order; NotFound if they are no longer kept."""
+        """Read the matches of the items in (after, upto], part by part, in order. Raise NotFoundError if they were
+        deleted.
+        """
 
         def rows_of(layers: Layers, behind: int) -> MatchRows:
             some = [self._read(part).between(behind, upto).matched() for part in layers]
@@ -88,7 +90,7 @@ class MatchLog:
         return {query: np.concatenate(several) for query, several in found.items()}
 
     def matched_queries(self, after: int, upto: int) -> Ids:
-        """The queries that any item in (after, upto] matched, ascending; matches are neither decoded nor sorted."""
+        """Return the ascending queries with a match in (after, upto], without decoding or sorting the matches."""
         from runnel.logs.matches.query_sequences import matched_queries
 
         def queries_of(layers: Layers, behind: int) -> Ids:
@@ -98,7 +100,7 @@ class MatchLog:
         return np.unique(np.concatenate(found)) if found else np.empty(0, dtype=np.int64)
 
     def by_query(self, after: int, upto: int, most: int) -> QuerySequences | None:
-        """All matches of (after, upto] by query; None if they are more than `most`."""
+        """Return all matches in (after, upto] by query, or None if there are more than `most`."""
         from runnel.logs.matches.query_sequences import matched_queries, sequences_by_query
 
         rows: list[SteppedRows] = []
@@ -109,14 +111,14 @@ class MatchLog:
         return sequences_by_query(rows, matched_queries(rows, after, upto), after, upto)
 
     def bindings(self, query: int, sequences: Collection[int]) -> dict[int, Bindings]:
-        """The bindings with which a query matched items, for those that have any."""
+        """Return the bindings of a query's matches with these items, if they have any."""
         found = self.bindings_of({query: sequences})
         return {sequence: one for (_, sequence), one in found.items()}
 
     def bindings_of(self, wanted: Mapping[int, Collection[int]]) -> dict[tuple[int, int], Bindings]:
-        """The same for the items of several queries, by query and sequence.
+        """Return the bindings of several queries' matches, by query and sequence.
 
-        A file is asked once whether it has bindings; most have none, and then there is nothing to do.
+        Most files have no bindings, which is remembered per file, so reading them costs nothing.
         """
         found: dict[tuple[int, int], Bindings] = {}
         queries: dict[int, set[int]] = {}
@@ -127,19 +129,19 @@ class MatchLog:
         return found
 
     def _with_bindings(self, run: Ids) -> Iterator[MatchRows]:
-        """The matches around some items, of the files that have bindings."""
+        """Read the matches around these items from the files that have bindings."""
 
         def rows_of(layers: Layers, behind: int) -> list[MatchRows]:
             low, high = np.searchsorted(run, [behind + 1, layers[0].last_sequence + 1])
             bound = [] if low == high else [part for part in layers if not self._has_none(part)]
-            # A query's bindings are in the layer of its match, so that layers need not be united for them.
+            # A query's bindings are in the layer of its match, so layers need not be combined.
             return [self._read(part).between(behind, int(run[-1])) for part in bound]
 
         for several in self._each(int(run[0]) - 1, int(run[-1]), rows_of):
             yield from several
 
     def _has_none(self, part: KeptPart) -> bool:
-        """Whether a file, which never changes, has no bindings."""
+        """Return whether a file has no bindings. Files never change."""
         if part.path in self._unbound:
             return True
         if has_bindings(self._storage, part.path):
@@ -163,7 +165,7 @@ class MatchLog:
         return found
 
     def _note_unbound(self, part: KeptPart) -> None:
-        if len(self._unbound) >= _MOST_KNOWN:
+        if len(self._unbound) >= _MAX_UNBOUND:
             self._unbound = set()
         self._unbound.add(part.path)
 
@@ -178,22 +180,25 @@ class MatchLog:
         return found | self._scan(part, rest, after, upto) if len(rest) else found
 
     def _index(self, part: KeptPart) -> QueryIndex | None:
-        """The index of a file. One that cannot be read is done without: the matches themselves say the same."""
+        """Return the index of a file, or None if it cannot be read; the matches are then scanned."""
         try:
             return None if part.by_query is None else QueryIndex(self._storage, part.by_query)
         except CorruptDataError as error:
-            logger.warning("an index of matches is not used: %s", error)
+            logger.warning("reading matches without their index: %s", error)
             return None
 
     def _scan(self, part: KeptPart, wanted: Ids, after: int, upto: int) -> dict[int, Ids]:
-        """The same, from the steps of all matches."""
-        # Imported here: an index answers without a compiler.
+        """Find the matches of queries by scanning the steps of all matches."""
+        # Imported here, because reads with an index do not need compiled code.
         from runnel.logs.matches.query_sequences import sequences_by_query
 
         return sequences_by_query(self._read_steps((part,)), wanted, after, upto).to_dict()
 
-    def _each(self, after: int, upto: int, look: Callable[[Layers, int], _T]) -> Iterator[_T]:
-        """What `look` makes of the layers of each run of items, in order, and of what it is wanted behind."""
+    def _each(self, after: int, upto: int, read_layers: Callable[[Layers, int], _T]) -> Iterator[_T]:
+        """Yield the result of `read_layers` for the layers of each range of items, in order.
+
+        Its second argument is the sequence after which matches are wanted.
+        """
         position = after
         while position < upto:
             with self._catalog.read() as connection:
@@ -202,15 +207,15 @@ class MatchLog:
                 parts = manifest.match_parts(connection, position, upto, limit=_PARTS)
             if not parts:
                 return
-            for last, some in groupby(parts, key=lambda part: part.last_sequence):
-                layers = tuple(some)
+            for last, group in groupby(parts, key=lambda part: part.last_sequence):
+                layers = tuple(group)
                 try:
-                    seen = look(layers, position)
+                    result = read_layers(layers, position)
                 except CorruptDataError:
                     if self._are_live(layers):
                         raise
                     break
-                yield seen
+                yield result
                 position = last
 
     def _are_live(self, layers: Layers) -> bool:
@@ -219,7 +224,7 @@ class MatchLog:
 
 
 def _united(several: Sequence[Mapping[int, Ids]]) -> dict[int, Ids]:
-    """The sequences of queries in all layers; a query should be in one of them, and counts once where it is not."""
+    """Combine the sequences of queries in all layers. A sequence that occurs in several layers is counted once."""
     found: dict[int, Ids] = {}
     for by_query in several:
         for query, sequences in by_query.items():
@@ -228,7 +233,7 @@ def _united(several: Sequence[Mapping[int, Ids]]) -> dict[int, Ids]:
 
 
 def _runs(several: Iterable[Collection[int]]) -> list[Ids]:
-    """All these sequences in order, parted where the next one is far away.
+    """Return all sequences in order, split where the gap to the next one is large.
 
     >>> [run.tolist() for run in _runs([[1, 90_000], [5, 1]])]
     [[1, 5], [90000]]
@@ -239,7 +244,7 @@ def _runs(several: Iterable[Collection[int]]) -> list[Ids]:
 
 
 def _by_sequence(wanted: Mapping[int, Collection[int]]) -> dict[int, set[int]]:
-    """The queries that are wanted of each item."""
+    """Return the wanted queries of each item."""
     queries: dict[int, set[int]] = {}
     for query, sequences in wanted.items():
         for sequence in sequences:

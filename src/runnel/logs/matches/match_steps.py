@@ -1,4 +1,4 @@
-"""The ids of matches as steps from one to the next: how they are stored (see `match_files`)."""
+"""Encode the ids of matches as steps, the differences between consecutive ids (see `match_files`)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Ids = npt.NDArray[np.int64]
 
 
 def steps_of(offsets: Ids, queries: Ids) -> Steps:
-    """Rows of ascending ids as steps.
+    """Encode rows of ascending ids as steps.
 
     >>> found = steps_of(np.array([0, 3, 4]), np.array([7, 9, 70_009, 3]))
     >>> found.steps.tolist(), found.leap_offsets.tolist(), found.leaps.tolist(), found.ids().tolist()

@@ -1,7 +1,7 @@
-"""The index by query of a file of matches: for each query that somebody reads, the sequences of its items.
+"""The index by query of a file of matches: the sequences of each query that is read by query.
 
-A file is Arrow with BY_QUERY_SCHEMA, mapped into memory: a row for every query that it covers, ascending, also for
-those without a match. What it does not cover is found by scanning the matches themselves.
+A file is Arrow with BY_QUERY_SCHEMA, mapped into memory, with one row per covered query in ascending order, even for
+queries without a match. For other queries, the matches are scanned.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Ids = npt.NDArray[np.int64]
 
 
 def write_index(storage: Storage, path: str, rows: MatchRows, queries: Collection[int]) -> str:
-    """Write the index of some matches for these queries; gives the file's name."""
+    """Write the index of matches for these queries. Return the file's name."""
     covered = np.unique(np.fromiter(queries, dtype=np.int64, count=len(queries)))
     sequences, of = rows.of_queries(covered)
     order = np.argsort(of, kind="stable")
@@ -42,7 +42,7 @@ def write_index(storage: Storage, path: str, rows: MatchRows, queries: Collectio
 
 
 class QueryIndex:
-    """An index, opened."""
+    """An open index."""
 
     def __init__(self, storage: Storage, path: str) -> None:
         (batch,) = read_arrow(storage, path).to_batches() or [pa.RecordBatch.from_pylist([], schema=BY_QUERY_SCHEMA)]
@@ -52,14 +52,14 @@ class QueryIndex:
         self._sequences: Ids = lists.values.to_numpy()
 
     def covers(self, queries: Ids) -> npt.NDArray[np.bool_]:
-        """Which of these queries (ascending) the index answers for."""
+        """Return which of these ascending queries the index covers."""
         places = np.searchsorted(self._queries, queries)
         inside = places < len(self._queries)
         inside[inside] = self._queries[places[inside]] == queries[inside]
         return inside
 
     def of_queries(self, queries: Ids, after: int, upto: int) -> dict[int, Ids]:
-        """The sequences in (after, upto] of covered queries, for those that have any."""
+        """Return the sequences in (after, upto] of covered queries, for queries that have any."""
         places = np.searchsorted(self._queries, queries)
         found: dict[int, Ids] = {}
         filled = self._offsets[places] < self._offsets[places + 1]

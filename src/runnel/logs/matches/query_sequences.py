@@ -1,7 +1,7 @@
-"""Stored matches by query instead of by item, without decoding them: one pass over the steps for each question.
+"""Read stored matches by query without decoding them, with one pass over the steps per call.
 
-In: rows of steps, as files have them. Out: which queries matched at all, and the sequences of some queries. An item
-may match ten thousand queries, so nothing is sorted and no array of all matches is made.
+In: rows of steps. Out: the queries with a match, and the sequences of given queries. An item may match ten thousand
+queries, so nothing is sorted, and there is no array of all matches.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ Ids = npt.NDArray[np.int64]
 _NONE: Ids = np.empty(0, dtype=np.int64)
 
 _DENSE = 1 << 26
-"""Ids below this are looked up in a table. A catalog counts its ids from 1, so hardly any is beyond."""
+"""Ids below this bound are looked up in a table. A catalog assigns ids from 1, so higher ids are rare."""
 
 _HIGHEST = 1 << 60
-"""No id is higher: two such numbers can be added without overflow."""
+"""The highest possible id. Two such numbers can be added without overflow."""
 
 _DAMAGED = -2
 
@@ -39,14 +39,14 @@ class QuerySequences:
     sequences: Ids
 
     def of(self, query: int) -> Ids:
-        """The sequences of one query."""
+        """Return the sequences of one query."""
         row = int(np.searchsorted(self.queries, query))
         if row == len(self.queries) or self.queries[row] != query:
             return _NONE
         return self.sequences[self.offsets[row] : self.offsets[row + 1]]
 
     def to_dict(self) -> dict[int, Ids]:
-        """The sequences of the queries that have any."""
+        """Return the sequences of the queries that have any."""
         filled = np.flatnonzero(np.diff(self.offsets))
         ranges = zip(self.offsets[filled].tolist(), self.offsets[filled + 1].tolist(), strict=True)
         return {
@@ -56,7 +56,7 @@ class QuerySequences:
 
 
 def matched_queries(rows: Sequence[SteppedRows], after: int, upto: int) -> Ids:
-    """The queries that any item in (after, upto] satisfies, ascending.
+    """Return the ascending queries that any item in (after, upto] satisfies.
 
     >>> from runnel.logs.matches.match_steps import steps_of
     >>> some = SteppedRows(np.array([4, 6]), steps_of(np.array([0, 2, 3]), np.array([1, 9, 7])))
@@ -75,14 +75,14 @@ def matched_queries(rows: Sequence[SteppedRows], after: int, upto: int) -> Ids:
 
 
 def _ids_beyond(rows: SteppedRows, after: int, upto: int) -> Ids:
-    """The ids that are too high for a table."""
+    """Return the ids that are too high for a table."""
     ids = rows.steps.ids()
     inside = np.repeat((after < rows.sequences) & (rows.sequences <= upto), np.diff(rows.steps.offsets))
     return ids[inside & (ids >= _DENSE)]
 
 
 def sequences_by_query(rows: Sequence[SteppedRows], queries: Ids, after: int, upto: int) -> QuerySequences:
-    """The sequences in (after, upto] that satisfy each of these queries, which ascend.
+    """Return the sequences in (after, upto] that satisfy each of these ascending queries.
 
     >>> from runnel.logs.matches.match_steps import steps_of
     >>> some = SteppedRows(np.array([4, 6]), steps_of(np.array([0, 2, 4]), np.array([1, 9, 7, 9])))
@@ -93,7 +93,7 @@ def sequences_by_query(rows: Sequence[SteppedRows], queries: Ids, after: int, up
     if highest >= _DENSE and len(queries) and queries[-1] >= _DENSE:
         return _decoded_by_query(rows, queries, after, upto)
     dense = queries[: np.searchsorted(queries, _DENSE)]
-    # The memory pages of tables that no query is in are never touched.
+    # Pages of the tables without a query are never touched, so they use no memory.
     wanted = np.zeros(int(dense[-1]) + 1 if len(dense) else 0, dtype=np.bool_)
     wanted[dense] = True
     places = np.zeros(len(wanted), dtype=np.int32)
@@ -110,7 +110,7 @@ def sequences_by_query(rows: Sequence[SteppedRows], queries: Ids, after: int, up
 
 
 def _decoded_by_query(rows: Sequence[SteppedRows], queries: Ids, after: int, upto: int) -> QuerySequences:
-    """The same for ids that are too high for a table: all matches are decoded and sorted."""
+    """Do the same for ids that are too high for a table, by decoding and sorting all matches."""
     pairs = [MatchRows(one.sequences, one.steps.offsets, one.steps.ids()).of_queries(queries) for one in rows]
     sequences, of = (np.concatenate(several) for several in zip(*pairs, strict=True))
     inside = (after < sequences) & (sequences <= upto)
@@ -121,7 +121,7 @@ def _decoded_by_query(rows: Sequence[SteppedRows], queries: Ids, after: int, upt
 
 
 def _in_order(found: QuerySequences) -> QuerySequences:
-    """Every sequence of a query once, in order: files may have rows out of order, or the same match twice."""
+    """Sort the sequences of each query and remove duplicates. Files may have unordered rows or repeat a match."""
     owners = np.repeat(np.arange(len(found.queries)), np.diff(found.offsets))
     order = np.lexsort((found.sequences, owners))
     sequences = found.sequences[order]
@@ -137,7 +137,7 @@ def _arrays(rows: SteppedRows) -> tuple[Any, Any, Any, Any, Any]:
 
 
 def _checked_highest(rows: SteppedRows) -> int:
-    """The highest id in rows, -1 if there is none. Kernels do not check bounds, so rows are checked here."""
+    """Return the highest id in rows, or -1. Compiled loops do not check bounds, so rows are checked here."""
     steps = rows.steps
     fits = (
         len(steps.offsets) == len(steps.leap_offsets) == len(rows.sequences) + 1
@@ -146,7 +146,7 @@ def _checked_highest(rows: SteppedRows) -> int:
     )
     highest = int(_highest(*_arrays(rows)[1:])) if fits else _DAMAGED
     if highest == _DAMAGED:
-        raise CorruptDataError("a file of matches is damaged: its steps do not fit together")
+        raise CorruptDataError("a file of matches is damaged: its sequences are not consistent")
     return highest
 
 
@@ -156,7 +156,7 @@ def _are_offsets(offsets: Ids, length: int) -> bool:
 
 @kernel
 def _highest(offsets: Any, steps: Any, leap_offsets: Any, leaps: Any) -> Number:
-    """The highest id; -1 if there is none, _DAMAGED where leaps are missing or too long."""
+    """Return the highest id, -1 if there is none, or _DAMAGED if leaps are missing or too long."""
     highest: Number = -1
     for row in range(len(offsets) - 1):
         number: Number = 0

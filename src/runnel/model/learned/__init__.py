@@ -1,1 +1,1 @@
-"""Statistics as plain data, and how two of them are merged: of the stream, of operators, of queries."""
+"""Statistics of the stream, of operators and of queries, as plain data that can be merged."""

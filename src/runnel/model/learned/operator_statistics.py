@@ -1,8 +1,7 @@
-"""What is learned of operators: what a call costs, and how often its tests pass.
+"""Statistics of operators: the cost of a call, and how often its tests pass.
 
-In: what workers observed in a batch. Out: costs and chances, for the order in which calls are made. They decide
-speed, never answers, so old observations count less (exponentially weighted), and tests that are seldom asked are
-let go.
+In: observations of workers in a batch. Out: costs and probabilities, for the order of calls. They affect speed, never
+results. Old observations have exponentially decreasing weight, and rarely used tests are dropped.
 """
 
 from __future__ import annotations
@@ -16,21 +15,21 @@ from typing import Any, NamedTuple
 from runnel.model.learned.stream_statistics import ObservedShare
 
 HALF_LIFE_CALLS = 2_000.0
-"""Calls of an operator, or asks of a test, after which an observation of it counts half."""
+"""Number of calls of an operator, or evaluations of a test, after which an observation has half its weight."""
 HALF_LIFE_DAYS = 30.0
 
 MOST_TESTS, MOST_OPERATORS = 20_000, 2_000
 TEST_BYTES = 16
 _GUESS_ASKS = 2.0
-"""A guess of a test's chance weighs as much as so many asks: with 0.5, one that passed and one that did not."""
+"""Weight of a guessed probability, in evaluations. With a guess of 0.5: one that passed and one that failed."""
 _GUESS_CALLS = 5.0
-"""A declared cost weighs as much as so many calls."""
+"""Weight of a declared cost, in calls."""
 
 
 class OperatorUse(NamedTuple):
-    """How an operator was used: calls that were made, their seconds, those that failed, and answers known already.
+    """The use of an operator: number of calls, their seconds, failed calls, and cached answers.
 
-    Weighted, so not whole numbers.
+    The numbers are weighted, so they are not integers.
     """
 
     calls: float = 0.0
@@ -39,11 +38,11 @@ class OperatorUse(NamedTuple):
     hits: float = 0.0
 
     def plus(self, other: OperatorUse) -> OperatorUse:
-        """Both together."""
+        """Return the sum of both."""
         return OperatorUse(*(one + more for one, more in zip(self, other, strict=True)))
 
     def times(self, factor: float) -> OperatorUse:
-        """The same with another weight."""
+        """Return the use multiplied by a factor."""
         return OperatorUse(*(one * factor for one in self))
 
 
@@ -52,7 +51,7 @@ _NOT_ASKED = ObservedShare(0.0, 0.0)
 
 @dataclass(frozen=True)
 class OperatorStatistics:
-    """Uses of operators by `operator_key`, and by the digest of a test how often it was asked and passed.
+    """Uses of operators by `operator_key`, and evaluations and passes of tests by the digest of the test.
 
     >>> some = OperatorStatistics({"mob 1": OperatorUse(10, 0.4)}, {b"1" * 16: ObservedShare(6, 6)})
     >>> some.chance(b"1" * 16), some.chance(b"2" * 16), some.chance(b"2" * 16, 0.1)
@@ -68,21 +67,21 @@ class OperatorStatistics:
         return bool(self.operators or self.tests)
 
     def chance(self, test: bytes, guess: float = 0.5) -> float:
-        """How likely a test passes; a guess while little is known."""
+        """Return the probability that a test passes, or a guess while there are few observations."""
         known = self.tests.get(test, _NOT_ASKED)
         return (min(known.held, known.asked) + _GUESS_ASKS * guess) / (known.asked + _GUESS_ASKS)
 
     def cost(self, operator: str, declared: float) -> float:
-        """The seconds of a call; those that were declared while little is known."""
+        """Return the seconds per call, or the declared cost while there are few observations."""
         known = self.operators.get(operator, OperatorUse())
         return (known.seconds + _GUESS_CALLS * declared) / (known.calls + _GUESS_CALLS)
 
     def merge(self, other: OperatorStatistics) -> OperatorStatistics:
-        """Both together, of one age."""
+        """Combine observations of the same time."""
         return merged((self, other))
 
     def then(self, fresh: OperatorStatistics, *, days: float = 0.0) -> OperatorStatistics:
-        """What is known after fresh observations, so many days later: each fades by what was seen of it since.
+        """Add observations made `days` later. Older observations lose weight by the number of new ones.
 
         >>> known = OperatorStatistics(tests={b"1" * 16: ObservedShare(2_000, 1_000)})
         >>> known.then(OperatorStatistics(tests={b"1" * 16: ObservedShare(2_000, 2_000)})).tests[b"1" * 16]
@@ -100,7 +99,7 @@ class OperatorStatistics:
         return OperatorStatistics(operators, tests).merge(fresh)
 
     def bounded(self, *, tests: int = MOST_TESTS, operators: int = MOST_OPERATORS) -> OperatorStatistics:
-        """The same with the tests that were asked most, and the operators that were called most."""
+        """Return only the most frequently evaluated tests and the most frequently called operators."""
         if len(self.tests) <= tests and len(self.operators) <= operators:
             return self
         return OperatorStatistics(
@@ -109,16 +108,16 @@ class OperatorStatistics:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """As a JSON value, short; without what is empty."""
-        told = {
+        """Return a short JSON value without empty parts."""
+        members = {
             "operators": {name: [_short(one) for one in use] for name, use in self.operators.items()},
             "tests": {test.hex(): [_short(asked), _short(held)] for test, (asked, held) in self.tests.items()},
         }
-        return {name: value for name, value in told.items() if value}
+        return {name: value for name, value in members.items() if value}
 
     @staticmethod
-    def from_json(told: object) -> OperatorStatistics:
-        """Read what `to_json` gave; nothing is learned from anything else.
+    def from_json(value: object) -> OperatorStatistics:
+        """Read the output of `to_json`. Ignore invalid values.
 
         >>> OperatorStatistics.from_json({"operators": {"mob 1": [1, 0.5, 0, 2]}}).operators["mob 1"]
         OperatorUse(calls=1.0, seconds=0.5, failures=0.0, hits=2.0)
@@ -126,16 +125,16 @@ class OperatorStatistics:
         >>> broken == OperatorStatistics.from_json(None) == OperatorStatistics()
         True
         """
-        if not isinstance(told, dict):
+        if not isinstance(value, dict):
             return OperatorStatistics()
         try:
             operators = {
                 str(name): OperatorUse(*(_weight(one) for one in use))
-                for name, use in told.get("operators", {}).items()
+                for name, use in value.get("operators", {}).items()
             }
             tests = {
                 _digest(test): ObservedShare(_weight(asked), _weight(held))
-                for test, (asked, held) in told.get("tests", {}).items()
+                for test, (asked, held) in value.get("tests", {}).items()
             }
         except (AttributeError, TypeError, ValueError):
             return OperatorStatistics()
@@ -143,7 +142,7 @@ class OperatorStatistics:
 
 
 def merged(several: Iterable[OperatorStatistics]) -> OperatorStatistics:
-    """All observations together."""
+    """Combine all observations."""
     operators: dict[str, OperatorUse] = {}
     tests: dict[bytes, ObservedShare] = {}
     for one in several:
@@ -156,7 +155,7 @@ def merged(several: Iterable[OperatorStatistics]) -> OperatorStatistics:
 
 
 def operator_key(name: str, version: int) -> str:
-    """How a registration of an operator is called among what was learned.
+    """Return the key of an operator's registration in the statistics.
 
     >>> operator_key("mobPattern", 2)
     'mobPattern 2'
@@ -165,12 +164,12 @@ def operator_key(name: str, version: int) -> str:
 
 
 def _left(asked: float) -> float:
-    """What is left of the weight of an observation after so many others."""
+    """Return the remaining weight of an observation after `asked` further ones."""
     return float(0.5 ** (asked / HALF_LIFE_CALLS))
 
 
 def _short(number: float) -> float:
-    """Five digits are enough, and short."""
+    """Round to five significant digits, to keep the JSON short."""
     return float(f"{number:.5g}") if number != int(number) else int(number)
 
 

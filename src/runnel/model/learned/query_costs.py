@@ -1,7 +1,7 @@
-"""What queries cost, as sampled items show it: all share one plan, so nobody can time a query by itself.
+"""Costs of queries, estimated from sampled items. All queries share one plan, so a query cannot be timed alone.
 
-In: what the work for a few sampled items took, and which queries caused it. Out: the time that a query costs for a
-thousand items. Work that several queries cause is shared among them, so the costs of all add up to the whole.
+In: the time spent on sampled items, and the queries that caused it. Out: the time that a query costs per thousand
+items. Time caused by several queries is divided among them, so the costs of all queries add up to the total.
 """
 
 from __future__ import annotations
@@ -13,32 +13,32 @@ from heapq import nlargest
 from typing import Any, NamedTuple
 
 HALF_LIFE_ITEMS = 2_000.0
-"""Sampled items after which a cost counts half."""
+"""Number of sampled items after which a cost has half its weight."""
 HALF_LIFE_DAYS = 7.0
 
 MAX_PART = 200
-"""Characters that are kept of a condition."""
+"""Maximum number of characters of a condition that are kept."""
 
 _GUESS_ITEMS = 20.0
-"""That a query costs nothing weighs as much as so many items: one slow item makes no slow query."""
+"""Weight of the initial guess of zero cost, in items, so that one slow item does not make a slow query."""
 
 
 class Cost(NamedTuple):
-    """The time that was spent for a query, and what kind of part of it costs most, with its text for a person."""
+    """The time spent on a query, and the kind and text of its most expensive part."""
 
     nanoseconds: float
     kind: str
     part: str
 
     def and_then(self, other: Cost) -> Cost:
-        """Both times, and the part of the larger."""
+        """Add the times, and keep the part of the larger one."""
         dearer = self if self.nanoseconds >= other.nanoseconds else other
         return Cost(self.nanoseconds + other.nanoseconds, dearer.kind, dearer.part)
 
 
 @dataclass(frozen=True)
 class Costs:
-    """The sampled items, and the costs of queries among them by the queries' ids.
+    """The number of sampled items, and the costs of queries by id.
 
     >>> some = Costs(1, {7: Cost(500.0, "words", "a")}).merge(Costs(1, {7: Cost(900.0, "regular", "b")}))
     >>> some.items, some.queries[7]
@@ -49,45 +49,47 @@ class Costs:
     queries: Mapping[int, Cost] = field(default_factory=dict)
 
     def merge(self, other: Costs) -> Costs:
-        """Both together."""
+        """Combine both."""
         return merged_costs((self, other))
 
     def bounded(self, most: int) -> Costs:
-        """The same with the dearest queries alone."""
+        """Keep only the most expensive queries."""
         if len(self.queries) <= most:
             return self
         return Costs(self.items, dict(nlargest(most, self.queries.items(), key=lambda one: one[1].nanoseconds)))
 
     def to_json(self) -> dict[str, Any]:
-        """As a JSON value, short; empty where nothing was sampled."""
+        """Return a short JSON value, which is empty if nothing was sampled."""
         if not self.items:
             return {}
-        told = {str(query): [round(one.nanoseconds), one.kind, one.part] for query, one in self.queries.items()}
-        return {"items": self.items, "queries": told}
+        queries = {
+            str(query): [round(cost.nanoseconds), cost.kind, cost.part] for query, cost in self.queries.items()
+        }
+        return {"items": self.items, "queries": queries}
 
     @staticmethod
-    def from_json(told: object) -> Costs:
-        """Read what `to_json` gave; nothing is learned from anything else.
+    def from_json(value: object) -> Costs:
+        """Read the output of `to_json`. Ignore invalid values.
 
         >>> Costs.from_json({"items": 1, "queries": {"7": [500, "words", "a"]}}).queries[7].nanoseconds
         500.0
         >>> Costs.from_json({"items": "many"}) == Costs.from_json(None) == Costs()
         True
         """
-        if not isinstance(told, dict):
+        if not isinstance(value, dict):
             return Costs()
         try:
             queries = {
                 int(query): Cost(_weight(spent), str(kind), str(part)[:MAX_PART])
-                for query, (spent, kind, part) in told.get("queries", {}).items()
+                for query, (spent, kind, part) in value.get("queries", {}).items()
             }
-            return Costs(_weight(told.get("items", 0)), queries)
+            return Costs(_weight(value.get("items", 0)), queries)
         except (AttributeError, TypeError, ValueError):
             return Costs()
 
 
 def merged_costs(several: Iterable[Costs]) -> Costs:
-    """All costs together."""
+    """Combine all costs."""
     items = 0.0
     queries: dict[int, Cost] = {}
     for one in several:
@@ -99,20 +101,20 @@ def merged_costs(several: Iterable[Costs]) -> Costs:
 
 @dataclass(frozen=True, slots=True)
 class QueryCost:
-    """What is known of one query: how many sampled items were looked at for it, and the cost among them."""
+    """The cost of one query, and the number of sampled items on which it is based."""
 
     items: float
     cost: Cost
 
     def then(self, fresh: Costs, cost: Cost | None, *, days: float) -> QueryCost:
-        """The same after more was sampled: what was known fades."""
+        """Return the cost after further samples. Older samples lose weight."""
         left = 0.5 ** (fresh.items / HALF_LIFE_ITEMS + max(0.0, days) / HALF_LIFE_DAYS)
         faded = self.cost._replace(nanoseconds=self.cost.nanoseconds * left)
         return QueryCost(self.items * left + fresh.items, faded if cost is None else faded.and_then(cost))
 
     @property
     def milliseconds(self) -> float:
-        """The time for a thousand items.
+        """The milliseconds per thousand items.
 
         >>> round(QueryCost(80.0, Cost(1e6, "regular", "a")).milliseconds, 3)
         10.0

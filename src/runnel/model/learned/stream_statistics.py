@@ -1,8 +1,8 @@
-"""What is learned of a stream: in which part of its items a word occurs and an atom holds.
+"""Statistics of a stream: the share of items that contain a word or satisfy an atom.
 
-In: observations of a few sampled items at a time. Out: frequencies, for the optimiser. They decide speed, never
-answers, so they are samples, old ones count less (exponentially weighted), and only the heaviest words are kept
-(lossy counting: what was let go weighed at most `floor`).
+In: observations of sampled items. Out: frequencies, for the optimizer. They affect speed, never results. Old samples
+have exponentially decreasing weight, and only the most frequent words are kept (lossy counting: a dropped word had a
+weight of at most `floor`).
 """
 
 from __future__ import annotations
@@ -14,21 +14,23 @@ from heapq import nlargest
 from typing import Any, NamedTuple
 
 HALF_LIFE_ITEMS = 20_000.0
-"""Sampled items after which an observation counts half."""
+"""Number of sampled items after which an observation has half its weight."""
 HALF_LIFE_DAYS = 30.0
 
 MAX_WORD = 64
 MAX_ATOM = 1_000
-"""The longest word, and the longest atom as it is stored, that are observed."""
+"""Maximum length of observed words and of observed atoms in stored form."""
 
 _ENOUGH_ITEMS = 500.0
-"""From so many items on, a word that was never seen is known to be rare."""
+"""Number of items from which on a word that was never observed counts as rare."""
 _GUESS_ITEMS = 20.0
-"""A guess weighs as much as so many items."""
+"""Weight of a guess, in items."""
 
 
 class ObservedShare(NamedTuple):
-    """Of the items that were asked about, those for which something held; weighted, so not whole numbers."""
+    """The number of items that were checked, and of those that passed. The numbers are weighted, so they are not
+    integers.
+    """
 
     asked: float
     held: float
@@ -36,7 +38,7 @@ class ObservedShare(NamedTuple):
 
 @dataclass(frozen=True)
 class StreamSample:
-    """How many items were sampled, in how many of them each word occurs, and the shares of atoms as they are stored.
+    """The number of sampled items, the number of items per word, and the shares of atoms in stored form.
 
     >>> some = StreamSample(2, {"rock": 2, "jazz": 1}).merge(StreamSample(2, {"rock": 1}))
     >>> some.items, dict(some.words), some.decayed(items=HALF_LIFE_ITEMS).words["rock"]
@@ -49,18 +51,18 @@ class StreamSample:
     floor: float = 0.0
 
     def merge(self, other: StreamSample) -> StreamSample:
-        """Both observations together."""
+        """Combine both observations."""
         return merged((self, other))
 
     def decayed(self, *, items: float = 0.0, days: float = 0.0) -> StreamSample:
-        """The same after so many more sampled items and days."""
+        """Return the observations after `items` further sampled items and `days` days."""
         left = 0.5 ** (max(0.0, items) / HALF_LIFE_ITEMS + max(0.0, days) / HALF_LIFE_DAYS)
         words = {word: held * left for word, held in self.words.items()}
         atoms = {atom: ObservedShare(share.asked * left, share.held * left) for atom, share in self.atoms.items()}
         return StreamSample(self.items * left, words, atoms, self.floor * left)
 
     def bounded(self, *, words: int, atoms: int) -> StreamSample:
-        """The same with the heaviest words and the atoms that were asked for most; the floor says what is lost.
+        """Keep the most frequent words and the most frequently checked atoms, and raise the floor accordingly.
 
         >>> StreamSample(9, {"a": 5, "b": 3, "c": 1}).bounded(words=1, atoms=0)
         StreamSample(items=9, words={'a': 5}, atoms={}, floor=3)
@@ -72,22 +74,22 @@ class StreamSample:
         return StreamSample(self.items, dict(ranked[:words]), kept_atoms, max(self.floor, ranked[words][1]))
 
     def frequency(self, word: str, guess: float) -> float:
-        """The part of all items that hold a word; a guess stands in while little is known.
+        """Return the share of items that contain a word, or a guess while there are few observations.
 
         >>> round(StreamSample(980, {"rock": 490}).frequency("rock", 0.01), 3), StreamSample().frequency("rock", 0.01)
         (0.49, 0.01)
         """
-        # A word that was let go weighed something between nothing and the floor.
+        # The weight of a dropped word is between zero and the floor.
         held = min(self.words.get(word, self.floor / 2), self.items)
         return (held + _GUESS_ITEMS * guess) / (self.items + _GUESS_ITEMS)
 
     def share(self, atom: str, guess: float) -> float:
-        """The part of all items for which an atom, as it is stored, holds; a guess while little is known."""
+        """Return the share of items that satisfy a stored atom, or a guess while there are few observations."""
         known = self.atoms.get(atom, ObservedShare(0.0, 0.0))
         return (min(known.held, known.asked) + _GUESS_ITEMS * guess) / (known.asked + _GUESS_ITEMS)
 
     def frequencies(self) -> Mapping[str, float]:
-        """The frequencies of words; when enough items were seen, of every word.
+        """Return the frequencies of words. If enough items were sampled, they include every word.
 
         >>> few, many = StreamSample(10, {"rock": 5}).frequencies(), StreamSample(999, {"rock": 500}).frequencies()
         >>> few.get("jazz"), many["jazz"], round(many["rock"], 2)
@@ -96,40 +98,40 @@ class StreamSample:
         return _Frequencies(self)
 
     def to_json(self) -> dict[str, Any]:
-        """As a JSON value, short; without what is empty."""
+        """Return a short JSON value without empty parts."""
         atoms = {atom: [_short(share.asked), _short(share.held)] for atom, share in self.atoms.items()}
-        told = {
+        members = {
             "items": _short(self.items),
             "words": {word: _short(held) for word, held in self.words.items()},
             "atoms": atoms,
             "floor": _short(self.floor),
         }
-        return {name: value for name, value in told.items() if value}
+        return {name: value for name, value in members.items() if value}
 
     @staticmethod
-    def from_json(told: object) -> StreamSample:
-        """Read what `to_json` gave; nothing is learned from anything else.
+    def from_json(value: object) -> StreamSample:
+        """Read the output of `to_json`. Ignore invalid values.
 
         >>> StreamSample.from_json({"items": 2, "words": {"rock": 1}}).words
         {'rock': 1.0}
         >>> StreamSample.from_json({"items": "many"}) == StreamSample.from_json(None) == StreamSample()
         True
         """
-        if not isinstance(told, dict):
+        if not isinstance(value, dict):
             return StreamSample()
         try:
-            words = {str(word): _weight(held) for word, held in told.get("words", {}).items()}
+            words = {str(word): _weight(held) for word, held in value.get("words", {}).items()}
             atoms = {
                 str(atom): ObservedShare(_weight(asked), _weight(held))
-                for atom, (asked, held) in told.get("atoms", {}).items()
+                for atom, (asked, held) in value.get("atoms", {}).items()
             }
-            return StreamSample(_weight(told.get("items", 0)), words, atoms, _weight(told.get("floor", 0)))
+            return StreamSample(_weight(value.get("items", 0)), words, atoms, _weight(value.get("floor", 0)))
         except (AttributeError, TypeError, ValueError):
             return StreamSample()
 
 
 class _Frequencies(Mapping[str, float]):
-    """The frequencies of words, seen as a mapping."""
+    """The frequencies of words as a mapping."""
 
     def __init__(self, observed: StreamSample) -> None:
         self._observed = observed
@@ -139,7 +141,7 @@ class _Frequencies(Mapping[str, float]):
         held = self._observed.words.get(word)
         if held is None and items < _ENOUGH_ITEMS:
             raise KeyError(word)
-        # Half an item more: a word that was not met yet can still come.
+        # Add half an item, because an unobserved word may still occur.
         return min(1.0, ((self._observed.floor / 2 if held is None else held) + 0.5) / (items + 1))
 
     def __iter__(self) -> Iterator[str]:
@@ -150,7 +152,7 @@ class _Frequencies(Mapping[str, float]):
 
 
 def merged(several: Iterable[StreamSample]) -> StreamSample:
-    """All observations together."""
+    """Combine all observations."""
     items, floor = 0.0, 0.0
     words: dict[str, float] = {}
     atoms: dict[str, ObservedShare] = {}
@@ -165,7 +167,7 @@ def merged(several: Iterable[StreamSample]) -> StreamSample:
 
 
 def _short(number: float) -> float:
-    """Four digits are enough, and short."""
+    """Round to four significant digits, to keep the JSON short."""
     return float(f"{number:.4g}") if number != int(number) else int(number)
 
 
@@ -175,15 +177,15 @@ def _weight(number: object) -> float:
     return float(number)
 
 
-def observations_from_json(told: Mapping[str, object]) -> dict[int, StreamSample]:
-    """Observations that travelled."""
-    return {int(feed): StreamSample.from_json(one) for feed, one in told.items() if feed.isdecimal()}
+def observations_from_json(value: Mapping[str, object]) -> dict[int, StreamSample]:
+    """Decode serialized observations."""
+    return {int(feed): StreamSample.from_json(one) for feed, one in value.items() if feed.isdecimal()}
 
 
 def merged_observations(several: Iterable[Mapping[str, object]]) -> dict[int, StreamSample]:
-    """The observations of several slices, as they travelled, together."""
+    """Combine the serialized observations of several slices."""
     by_feed: dict[int, list[StreamSample]] = {}
-    for told in several:
-        for feed, one in observations_from_json(told).items():
+    for value in several:
+        for feed, one in observations_from_json(value).items():
             by_feed.setdefault(feed, []).append(one)
     return {feed: merged(them) for feed, them in by_feed.items()}

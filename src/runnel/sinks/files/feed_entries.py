@@ -1,7 +1,7 @@
-"""Entries: what the three feed formats have in common.
+"""Entries: the common part of the three feed formats.
 
-In: a delivered item. Out: `ShownItem`, what a reader sees of it, safe for XML and HTML whatever the item holds; and
-`merge`, how entries that are new come together with those that a file has already.
+In: a delivered item. Out: `ShownItem`, its presentation to readers, safe for XML and HTML whatever the item contains.
+`merge` combines new entries with those of an existing file.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from runnel.sinks.files.valid_texts import (
 
 GENERATOR = "Runnel"
 NAMESPACE = "https://runnel.example/ns/feed/1"
-"""The namespace of what Runnel adds to an entry, and the mark by which it knows its own files."""
+"""The XML namespace of Runnel's additions to an entry. Runnel recognizes its own files by it."""
 
 _MOST_TAGS = 2000
 _MOST_LABELS = 50
@@ -45,12 +45,12 @@ _RELATIVE = re.compile(r"(?:href|src|cite)\s*=\s*[\"']?\s*(?!https?:|mailto:)", 
 
 
 class ForeignFileError(Exception):
-    """A file that is there, and is not one of ours."""
+    """An existing file that Runnel did not write."""
 
 
 @dataclass(frozen=True, slots=True)
 class FeedEntry:
-    """An entry of a feed file: its id there, which version of the item it shows, and its node in the format."""
+    """An entry of a feed file: its id, the item version that it shows, and its node in the format."""
 
     id: str
     version: int
@@ -60,32 +60,32 @@ class FeedEntry:
 
 @dataclass(frozen=True, slots=True)
 class FeedHead:
-    """What a feed says of itself."""
+    """The metadata of a feed."""
 
     id: str
     title: str
     description: str
     updated: datetime
     address: str | None = None
-    """Where readers find the file, if that is known."""
+    """The public URL of the file, if known."""
 
 
 class FeedFormat(Protocol):
-    """One format of feed file."""
+    """A format of feed files."""
 
     def read(self, data: bytes) -> list[FeedEntry]:
-        """The entries of a file of ours; ForeignFile for any other."""
+        """Read the entries of a file that Runnel wrote. Raise ForeignFileError for other files."""
 
     def entry(self, shown: ShownItem) -> FeedEntry:
-        """A new entry."""
+        """Create an entry."""
 
     def render(self, head: FeedHead, entries: Sequence[FeedEntry]) -> bytes:
-        """The whole document."""
+        """Render the whole document."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShownItem:
-    """What a reader sees of an item."""
+    """The presentation of an item to readers."""
 
     id: str
     feed: str
@@ -108,7 +108,8 @@ class ShownItem:
 
 
 def entry_id(item: Item) -> str:
-    """The id of an item in feed files: the same for all its versions, different for items of different feeds.
+    """Return the id of an item in feed files: the same for all its versions, and different for items of different
+    feeds.
 
     >>> entry_id(Item("News", "1", {})) == entry_id(Item("News", "1", {}, version=2))
     True
@@ -120,7 +121,7 @@ def entry_id(item: Item) -> str:
 
 
 def show(delivered: DeliveredItem, sent: datetime) -> ShownItem:
-    """What a reader sees of a delivered item. `summary` and `content` are HTML."""
+    """Return the presentation of a delivered item. `summary` and `content` are HTML."""
     item = delivered.item
     published = _moment(item, "published")
     link = next(filter(None, map(web_address, _texts(item, "link"))), None)
@@ -147,7 +148,7 @@ def show(delivered: DeliveredItem, sent: datetime) -> ShownItem:
 
 
 def head_of(delivery: Delivery) -> FeedHead:
-    """The head of a delivery's feed. Its id is its address, or derived from its name if the address is unknown."""
+    """Return the head of a delivery's feed. Its id is its URL, or derived from its name if the URL is unknown."""
     name = " ".join(xml_text(delivery.feed_name).split())
     address = file_address(delivery.out_url, delivery.subscription.target)
     return FeedHead(
@@ -160,7 +161,7 @@ def head_of(delivery: Delivery) -> FeedHead:
 
 
 def merge(present: Iterable[FeedEntry], arriving: Iterable[FeedEntry], most: int) -> list[FeedEntry]:
-    """The newest entries of both, newest first, one per id: the latest version counts."""
+    """Return the newest entries of both lists, newest first, with the latest version per id."""
     latest: dict[str, FeedEntry] = {}
     for entry in (*present, *arriving):
         other = latest.get(entry.id)
@@ -183,7 +184,7 @@ def _texts(item: Item, name: str) -> list[str]:
 
 
 def _labels(item: Item, name: str) -> tuple[str, ...]:
-    """Short texts; a feed file is for readers, the whole item is in the log."""
+    """Return short texts. A feed file is for readers; the complete item is in the log."""
     labels = (" ".join(plain_text(text[:_LONGEST_LABEL]).split()) for text in _texts(item, name)[:_MOST_LABELS])
     return tuple(dict.fromkeys(filter(None, labels)))
 
@@ -196,12 +197,12 @@ def _moment(item: Item, name: str) -> datetime | None:
 
 
 def _html(item: Item, name: str, base: str | None) -> str | None:
-    """HTML for a reader: what came as HTML is cleaned here again, since an item may come from anywhere.
+    """Return an attribute as HTML for readers. HTML is cleaned again here, because items come from untrusted sources.
 
-    Relative addresses in it are completed with the item's own, or left out where it has none.
+    Relative URLs are joined to the item's URL, or removed if the item has none.
     """
     html = "".join(_texts(item, f"{name}:html"))
-    # Cleaning takes more than linear time for elements nested without end; then the text has to do.
+    # Cleaning takes more than linear time for deeply nested elements, so only their text is shown.
     if html and len(html) <= _LONGEST_TEXT and html.count("<") <= _MOST_TAGS:
         cleaner = _CLEANER
         if base is not None and _RELATIVE.search(html):
@@ -214,7 +215,7 @@ def _html(item: Item, name: str, base: str | None) -> str | None:
 
 
 def _readable(bindings: Bindings) -> Bindings:
-    """Bindings whose texts XML can carry, and a reader can take in."""
+    """Return bindings with texts that are valid in XML and short enough for readers."""
     return NO_BINDINGS if bindings.is_empty else replace(bindings, rows=tuple(map(_readable_row, bindings.rows)))
 
 

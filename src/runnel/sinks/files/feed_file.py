@@ -1,8 +1,8 @@
-"""Feed files: a file that always is a valid feed of the newest entries.
+"""Feed files: a file that is at all times a valid feed of the newest entries.
 
-In: a delivery. Out: the file at its target with the items added, replaced in one step. The file itself is the state:
-each entry says which version of which item it shows, so what is delivered again changes nothing. A file that is not
-ours is given another name, never written over.
+In: a delivery. Out: the file at its target with the items added, replaced atomically. The file itself is the state:
+each entry contains the item and version that it shows, so a repeated delivery has no effect. A file that Runnel did
+not write is renamed, never overwritten.
 """
 
 from __future__ import annotations
@@ -19,18 +19,20 @@ from runnel.sinks.files.targets import TargetFile, check_target, open_target
 from runnel.sinks.files.whole_file import exists, read_whole, rename_aside, replace_whole
 
 MAX_FILE = 64 << 20
-"""A file of ours is never larger, in bytes: the oldest entries go. What is larger is not ours."""
+"""Maximum size of a file in bytes. Runnel drops the oldest entries to stay below it, so it did not write a larger
+file.
+"""
 
 
 class _FeedFile(LocalSink):
-    """What the three formats have in common."""
+    """The common part of the three formats."""
 
     owns_target = True
     keeps_newest = True
     _format: FeedFormat
 
     def validate_target(self, target: str | None, folder: Path, allowed: Sequence[Path] = ()) -> str | None:
-        """The path of the file below the workspace's out folder."""
+        """Return the path of the file below the workspace's out folder."""
         return check_target(target, folder / "out", allowed)
 
     def deliver(self, delivery: Delivery) -> str:
@@ -55,7 +57,7 @@ class _FeedFile(LocalSink):
         return data
 
     def _present(self, file: TargetFile) -> tuple[list[FeedEntry] | None, str | None]:
-        """The entries of the file (None: there is no file of ours), and what a foreign file is named now."""
+        """Return the entries of the file, or None if there is no file of ours, and the new name of a foreign file."""
         data = read_whole(file, MAX_FILE)
         try:
             if data is not None:

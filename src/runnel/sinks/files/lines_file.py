@@ -1,8 +1,8 @@
-"""JSON lines: a file that only grows, one line for each version of an item that matched.
+"""JSON lines: an append-only file with one line per matching item version.
 
-In: a delivery. Out: its lines at the end of the file, each exactly once. A crash may leave some of a message's lines,
-the last one torn; the message then comes again with the same key, so its lines are looked for at the end of the
-file, what is torn is cut off, and only what is missing is added.
+In: a delivery. Out: its lines at the end of the file, each exactly once. A crash may leave part of a message's lines,
+the last one incomplete. The message then comes again with the same key. Its lines are searched at the end of the
+file, an incomplete line is cut off, and only missing lines are added.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from runnel.sinks.files.whole_file import rename_aside, require_regular, write_a
 from runnel.sinks.show_bindings import bindings_json
 
 WINDOW = 1 << 20
-"""How far back from the end, in bytes, lines of the message are looked for even behind lines of others."""
+"""How far from the end of the file, in bytes, the message's lines are searched behind lines of other messages."""
 
 _OPEN = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _BEGIN = b'{"message":'
@@ -35,11 +35,11 @@ class JsonLinesFile(LocalSink):
     owns_target = True
 
     def validate_target(self, target: str | None, folder: Path, allowed: Sequence[Path] = ()) -> str | None:
-        """The path of the file below the workspace's out folder."""
+        """Return the path of the file below the workspace's out folder."""
         return check_target(target, folder / "out", allowed)
 
     def deliver(self, delivery: Delivery) -> str:
-        """Add the lines that are not there yet."""
+        """Add the lines that the file does not contain yet."""
         with open_target(delivery.subscription.target, delivery.out, delivery.allowed) as file:
             aside = rename_aside(file) if _is_foreign(file) else None
             handle, made = _open(file)
@@ -57,7 +57,7 @@ class JsonLinesFile(LocalSink):
 
 
 def _open(file: TargetFile) -> tuple[int, bool]:
-    """The file for reading and writing, and whether it was made now."""
+    """Open the file for reading and writing. Return also whether it was created now."""
     try:
         handle = os.open(file.name, _OPEN | os.O_EXCL, FILE_MODE, dir_fd=file.folder)
         os.fchmod(handle, file.mode)
@@ -69,7 +69,7 @@ def _open(file: TargetFile) -> tuple[int, bool]:
 
 
 def _is_foreign(file: TargetFile) -> bool:
-    """Whether the file begins otherwise than ours do; an empty one is nobody's."""
+    """Return whether the file does not begin like a file of ours. An empty file is not foreign."""
     try:
         handle = os.open(file.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=file.folder)
     except FileNotFoundError:
@@ -83,7 +83,7 @@ def _is_foreign(file: TargetFile) -> bool:
 
 
 def _whole_lines(handle: int) -> int:
-    """The size of the file up to the end of its last whole line."""
+    """Return the size of the file up to the end of its last complete line."""
     end = os.fstat(handle).st_size
     while end > 0:
         start = max(0, end - WINDOW)
@@ -95,9 +95,10 @@ def _whole_lines(handle: int) -> int:
 
 
 def _written(handle: int, size: int, key: str) -> set[tuple[str, str, int]]:
-    """Which items of the message the end of the file holds.
+    """Return the items of the message whose lines are at the end of the file.
 
-    Its lines stand together, so the search goes back as long as it finds them, and a window further.
+    The lines of a message are contiguous, so the search continues backwards while it finds them, and one window
+    further.
     """
     begin = _BEGIN + json.dumps(key, ensure_ascii=False).encode("utf-8", "replace") + b","
     found: set[tuple[str, str, int]] = set()
@@ -116,7 +117,7 @@ def _written(handle: int, size: int, key: str) -> set[tuple[str, str, int]]:
 
 
 def _line_identity(line: bytes) -> tuple[str, str, int] | None:
-    """Which item version a line of ours holds."""
+    """Return the item version of a line of ours."""
     try:
         record = json.loads(line)
         return record["feed"], record["id"], record["version"]
@@ -125,7 +126,7 @@ def _line_identity(line: bytes) -> tuple[str, str, int] | None:
 
 
 def _append(handle: int, size: int, data: bytes) -> None:
-    """Write at the end of the whole lines; what cannot be written whole is taken back."""
+    """Write after the last complete line. If the write fails, truncate the file to its previous size."""
     if os.fstat(handle).st_size > size:
         os.ftruncate(handle, size)
         os.fsync(handle)
@@ -151,7 +152,7 @@ def _line(delivered: DeliveredItem, delivery: Delivery) -> bytes:
 
 
 def item_json(delivered: DeliveredItem) -> dict[str, Any]:
-    """An item as a JSON value, in files of JSON lines and in webhooks."""
+    """Return an item as a JSON value, for files of JSON lines and for webhooks."""
     item = delivered.item
     return {
         "feed": item.feed,

@@ -1,4 +1,4 @@
-"""Atom 1.0 files (RFC 4287): entries to a document, and our own document back to entries."""
+"""Atom 1.0 files (RFC 4287): render entries, and read the entries of our own files."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class Atom:
     """Atom 1.0."""
 
     def read(self, data: bytes) -> list[FeedEntry]:
-        """The entries of a file of ours."""
+        """Read the entries of a file of ours."""
         root = parse_own(data, _tag("feed"))
         if root.findtext(_tag("generator")) != GENERATOR:
             raise ForeignFileError
         return read_entries(iter(root.findall(_tag("entry"))), _tag("id"), _upgrade)
 
     def entry(self, shown: ShownItem) -> FeedEntry:
-        """A new entry."""
+        """Create an entry."""
         node = etree.Element(_tag("entry"), nsmap=_NAMESPACES)
         if shown.language:
             node.set(_LANGUAGE, shown.language)
@@ -46,7 +46,7 @@ class Atom:
             add(node, _tag("category"), term=category)
         content = shown.content
         if content is None and shown.link is None:
-            # RFC 4287 §4.1.2: an entry without an alternate link has content.
+            # RFC 4287 §4.1.2: an entry without an alternate link must have content.
             content = shown.summary or html_of(shown.title)
         if shown.summary and shown.summary != content:
             add(node, _tag("summary"), shown.summary, type="html")
@@ -56,7 +56,7 @@ class Atom:
         return FeedEntry(shown.id, shown.version, shown.sequence, node)
 
     def render(self, head: FeedHead, entries: Sequence[FeedEntry]) -> bytes:
-        """The whole document."""
+        """Render the whole document."""
         root = etree.Element(_tag("feed"), nsmap=_NAMESPACES)
         add(root, _tag("id"), head.id)
         _add_text(root, "title", head.title)
@@ -71,7 +71,7 @@ class Atom:
 
 
 def _add_text(parent: etree._Element, local: str, text: str) -> None:
-    """A text construct. Text that looks like markup is escaped and declared as HTML, so that readers show it."""
+    """Add a text construct. Text that looks like markup is escaped and declared as HTML, so that readers show it."""
     if has_markup(text):
         add(parent, _tag(local), html_of(text), type="html")
     else:
@@ -79,7 +79,7 @@ def _add_text(parent: etree._Element, local: str, text: str) -> None:
 
 
 def _upgrade(node: etree._Element) -> None:
-    """Repair an entry that was written before entries were held against the rules of validators."""
+    """Repair an entry of an early version of Runnel, which did not follow all rules of validators."""
     title = node.find(_tag("title"))
     shown = "" if title is None else title.text or ""
     if title is not None and title.get("type") == "text" and has_markup(shown):

@@ -1,4 +1,4 @@
-"""JSON Feed 1.1 files: entries to a document, and our own document back to entries."""
+"""JSON Feed 1.1 files: render entries, and read the entries of our own files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class JsonFeed:
     """JSON Feed 1.1."""
 
     def read(self, data: bytes) -> list[FeedEntry]:
-        """The entries of a file of ours."""
+        """Read the entries of a file of ours."""
         try:
             document = json.loads(data.decode("utf-8"))
             if document["version"] != _VERSION or document[_MARK]["generator"] != GENERATOR:
@@ -28,7 +28,7 @@ class JsonFeed:
             raise ForeignFileError from error
 
     def entry(self, shown: ShownItem) -> FeedEntry:
-        """A new entry."""
+        """Create an entry."""
         node: dict[str, Any] = {
             "id": shown.id,
             "url": shown.link,
@@ -53,7 +53,7 @@ class JsonFeed:
         return FeedEntry(shown.id, shown.version, shown.sequence, kept)
 
     def render(self, head: FeedHead, entries: Sequence[FeedEntry]) -> bytes:
-        """The whole document."""
+        """Render the whole document."""
         document = {
             "version": _VERSION,
             "title": head.title,
@@ -78,7 +78,7 @@ def _own_entry(item: dict[str, Any]) -> FeedEntry:
 
 
 def _upgraded(item: dict[str, Any]) -> dict[str, Any]:
-    """An entry as it would be written now: older ones had addresses as they came, and could have no content."""
+    """Convert an entry to the current form: older entries had unchecked URLs and could lack content."""
     item = item | {"content_html": item.get("content_html") or html_of(str(item.get("title") or item["id"]))}
     for name, repair in (("url", web_address), ("summary", plain_text), ("language", language)):
         if name in item:

@@ -1,4 +1,4 @@
-"""RSS 2.0 files: entries to a document, and our own document back to entries."""
+"""RSS 2.0 files: render entries, and read the entries of our own files."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ class Rss:
     """RSS 2.0 with Dublin Core authors and content:encoded."""
 
     def read(self, data: bytes) -> list[FeedEntry]:
-        """The entries of a file of ours."""
+        """Read the entries of a file of ours."""
         channel = parse_own(data, "rss").find("channel")
         if channel is None or channel.findtext("generator") != GENERATOR:
             raise ForeignFileError
         return read_entries(iter(channel.findall("item")), "guid", _upgrade)
 
     def entry(self, shown: ShownItem) -> FeedEntry:
-        """A new entry."""
+        """Create an entry."""
         node = etree.Element("item", nsmap=_NAMESPACES)
         add(node, "title", _title(shown.title, shown.item))
         if shown.link:
@@ -70,7 +70,7 @@ class Rss:
         return FeedEntry(shown.id, shown.version, shown.sequence, node)
 
     def render(self, head: FeedHead, entries: Sequence[FeedEntry]) -> bytes:
-        """The whole document."""
+        """Render the whole document."""
         root = etree.Element("rss", {"version": "2.0"}, nsmap=_NAMESPACES)
         channel = add(root, "channel")
         add(channel, "title", _title(head.title, GENERATOR))
@@ -86,12 +86,12 @@ class Rss:
 
 
 def _title(text: str, instead: str) -> str:
-    """A title in RSS is plain text: there is no way to declare markup."""
+    """Return a title as plain text. RSS cannot declare markup in titles."""
     return plain_text(text) or plain_text(instead) or "(untitled)"
 
 
 def _upgrade(node: etree._Element) -> None:
-    """Repair an entry that was written before entries were held against the rules of validators."""
+    """Repair an entry of an early version of Runnel, which did not follow all rules of validators."""
     upgrade_text(node.find("title"), lambda text: _title(text, ""))
     upgrade_text(node.find("link"), web_address)
     upgrade_text(node.find(f"{{{_DC}}}language"), language)
@@ -101,7 +101,7 @@ def _upgrade(node: etree._Element) -> None:
 
 
 def rss_document(delivery: Delivery) -> bytes:
-    """A message as an RSS 2.0 document, newest item first; stylesheets get it in this form."""
+    """Render a message as an RSS 2.0 document, newest item first. This is the input of stylesheets."""
     form = Rss()
     entries = [form.entry(show(one, delivery.sent)) for one in reversed(delivery.items)]
     return form.render(head_of(delivery), entries)

@@ -1,4 +1,4 @@
-"""What RSS and Atom files share: reading our own file back, and writing XML."""
+"""XML code shared by RSS and Atom files: read our own files and write XML."""
 
 from __future__ import annotations
 
@@ -12,14 +12,17 @@ from runnel.sinks.files.valid_texts import media_type, web_address, xml_text
 from runnel.sinks.show_bindings import kind_of, printed
 
 _OLD_NAMESPACE = "urn:runnel:feed/1"
-"""Of files that were written before; it is no valid URN."""
+"""The namespace in files of early versions of Runnel. It is not a valid URN."""
 
 _MARK = f"{{{NAMESPACE}}}entry"
 _BINDINGS, _ROW, _BINDING = (f"{{{NAMESPACE}}}{local}" for local in ("bindings", "row", "binding"))
 
 
 def parse_own(data: bytes, root_tag: str) -> etree._Element:
-    """The root of a file of ours; ForeignFile where it is not XML, has another root, or declares anything."""
+    """Parse a file of ours and return its root element.
+
+    Raise ForeignFileError if it is not XML, has another root, or contains a document type.
+    """
     if b"<!DOCTYPE" in data[:4096]:
         raise ForeignFileError
     parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False, recover=False)
@@ -35,11 +38,11 @@ def parse_own(data: bytes, root_tag: str) -> etree._Element:
 def read_entries(
     nodes: Iterator[etree._Element], id_tag: str, upgrade: Callable[[etree._Element], None]
 ) -> list[FeedEntry]:
-    """The entries with our mark; one without it makes the file a foreign one. Those of an older form are upgraded."""
+    """Read the entries, upgrading those of an older form. An entry without our namespace makes the file foreign."""
     entries = []
     for node in nodes:
         if node.find(f"{{{_OLD_NAMESPACE}}}entry") is not None:
-            node = _with_todays_marks(node)
+            node = _with_current_marks(node)
             upgrade(node)
         mark = node.find(_MARK)
         identifier = node.findtext(id_tag)
@@ -54,8 +57,8 @@ def read_entries(
     return entries
 
 
-def _with_todays_marks(node: etree._Element) -> etree._Element:
-    """A copy of an entry without the declaration of the older namespace, its marks in today's."""
+def _with_current_marks(node: etree._Element) -> etree._Element:
+    """Return a copy of an entry with its marks in the current namespace, without the old one."""
     spaces: dict[Any, str] = {
         prefix: NAMESPACE if uri == _OLD_NAMESPACE else uri for prefix, uri in node.nsmap.items()
     }
@@ -73,7 +76,7 @@ def _with_todays_marks(node: etree._Element) -> etree._Element:
 
 
 def upgrade_text(element: etree._Element | None, repair: Callable[[str], str | None]) -> None:
-    """Repair the text of an element; one of which nothing is left goes."""
+    """Repair the text of an element. Remove the element if no text is left."""
     if element is not None:
         element.text = repair(element.text or "")
         if not element.text:
@@ -81,7 +84,7 @@ def upgrade_text(element: etree._Element | None, repair: Callable[[str], str | N
 
 
 def upgrade_address(element: etree._Element | None, attribute: str) -> None:
-    """Repair an address in an attribute and its media type; without a valid address the element is removed."""
+    """Repair the URL in an attribute and its media type. Remove the element if the URL is not valid."""
     if element is None:
         return
     address = web_address(element.get(attribute) or "")
@@ -101,14 +104,14 @@ def _remove(element: etree._Element) -> None:
 
 
 def add(parent: etree._Element, tag: str, text: str | None = None, **attributes: str) -> etree._Element:
-    """A new last child."""
+    """Append a child element."""
     child = etree.SubElement(parent, tag, attributes)
     child.text = text
     return child
 
 
 def add_mark(node: etree._Element, shown: ShownItem) -> None:
-    """Add which item, in which version, an entry shows, and the bindings with which it matched."""
+    """Record in an entry which item version it shows, and the bindings of the match."""
     add(
         node,
         _MARK,
@@ -128,7 +131,7 @@ def add_mark(node: etree._Element, shown: ShownItem) -> None:
 
 
 def write_document(root: etree._Element) -> bytes:
-    """The document as bytes, one element a line where that changes nothing."""
+    """Serialize the document, with one element per line where this does not change the content."""
     etree.indent(root, space=" ")
     data: bytes = etree.tostring(root, encoding="utf-8", xml_declaration=True)
     return data + b"\n"

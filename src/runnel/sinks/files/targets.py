@@ -1,10 +1,11 @@
-"""Targets: where a file sink may write, and nowhere else.
+"""Targets of file sinks, and the folders to which they may write.
 
-In: the target of a subscription. Out: its canonical form when subscribing; when delivering, an open folder. Relative
-targets lie below the root's `out` folder, absolute ones below an allowed folder. No symbolic link below those is ever
-followed: one may appear after the target was checked, so the way is walked folder by folder, by handle.
+In: the target of a subscription. Out: its canonical form when subscribing, and an open folder when delivering.
+Relative targets are below the workspace's `out` folder, absolute targets below an allowed folder. Symbolic links
+below these folders are never followed. A link may appear after the check, so delivery opens one folder after the
+other by handle.
 
-Other users can read what is written if they can read the `out` folder or the allowed folder that it is written to.
+Other users can read the files if they can read the `out` folder or the allowed folder that contains them.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ _MOST_OPEN_FOLDER, _MOST_OPEN_FILE = 0o755, 0o644
 _LONGEST_NAME = 200
 _DRAFT = re.compile(r"\..*\.draft", re.IGNORECASE | re.DOTALL)
 _PATIENCE = 10.0
-_HINT = "give a path below the root's out folder, such as 'news/rock.xml'"
+_HINT = "give a path in the workspace's out folder, such as 'news/rock.xml'"
 
 
 @dataclass(frozen=True, slots=True)
 class TargetFile:
-    """A file to write: the handle of its folder, its name there, its path for messages, and its mode when made."""
+    """A file to write: the handle of its folder, its name, its path for messages, and the mode of a new file."""
 
     folder: int
     name: str
@@ -43,7 +44,7 @@ class TargetFile:
 
 
 def draft_name(name: str) -> str:
-    """The name under which a file is written before it takes the place of the old one; no target can have it.
+    """Return the name under which a file is written before it replaces the old one. No target can have this name.
 
     >>> draft_name("rock.xml")
     '.rock.xml.draft'
@@ -52,26 +53,30 @@ def draft_name(name: str) -> str:
 
 
 def check_target(target: str | None, out: Path, allowed: Sequence[Path] = ()) -> str:
-    """The canonical form of a target, or InputError.
+    """Return the canonical form of a target, or raise InputError.
 
     >>> check_target("news//rock.xml", Path("/srv/runnel/out"))
     'news/rock.xml'
     """
     if target is None or not target.strip():
-        raise InputError("this output needs a target", hint=_HINT)
+        raise InputError("this output requires a target", hint=_HINT)
     place = repr(target[:80])
     if any(ord(character) < 0x20 or 0xD800 <= ord(character) < 0xE000 for character in target):
-        raise InputError("the target has characters that no file name may have", place=place, hint=_HINT)
+        raise InputError("the target contains characters that are not allowed in file names", place=place, hint=_HINT)
     path = PurePosixPath(target)
     if ".." in path.parts or target.endswith(("/", "/.")) or path.name in ("", "."):
-        raise InputError("the target must name a file, without '..'", place=place, hint=_HINT)
+        raise InputError("the target must be the path of a file, without '..'", place=place, hint=_HINT)
     if "://" in target or target.startswith("~"):
         raise InputError("the target must be a plain path", place=place, hint=_HINT)
     if any(len(part.encode()) > _LONGEST_NAME for part in path.parts):
-        raise InputError("a name in the target is too long", place=place, hint=f"at most {_LONGEST_NAME} bytes")
+        raise InputError(
+            f"a name in the target is longer than {_LONGEST_NAME} bytes",
+            place=place,
+            hint="choose a shorter name",
+        )
     if any(_DRAFT.fullmatch(part) for part in path.parts):
         raise InputError(
-            "the target has the name of a draft, under which another output is written before it is complete",
+            "the target's name is reserved for drafts, the temporary files of outputs",
             place=place,
             hint="choose a name that does not begin with '.' and end with '.draft'",
         )
@@ -81,13 +86,13 @@ def check_target(target: str | None, out: Path, allowed: Sequence[Path] = ()) ->
 
 
 def _split(path: PurePosixPath, out: Path, allowed: Sequence[Path], place: str) -> tuple[Path, PurePosixPath]:
-    """The folder that a target must stay in, and the way from there."""
+    """Return the folder that a target must stay in, and the path of the target inside it."""
     if not path.is_absolute():
         return out, path
     for folder in (form for given in allowed for form in (given, given.resolve())):
         if path.is_relative_to(folder) and path != PurePosixPath(folder):
             return folder, path.relative_to(folder)
-    raise InputError("this absolute path lies in no folder that outputs may write to", place=place, hint=_HINT)
+    raise InputError("outputs may not write to this absolute path", place=place, hint=_HINT)
 
 
 def _refuse_links(base: Path, inner: PurePosixPath, place: str) -> None:
@@ -98,22 +103,22 @@ def _refuse_links(base: Path, inner: PurePosixPath, place: str) -> None:
             if reached.is_symlink():
                 raise InputError(f"{reached} is a symbolic link, which is not followed", place=place, hint=_HINT)
         except OSError as error:
-            raise InputError(f"the target cannot be used: {error.strerror}", place=place, hint=_HINT) from error
+            raise InputError(f"the target is not valid: {error.strerror}", place=place, hint=_HINT) from error
     if reached.exists() and not reached.is_file():
         raise InputError("the target exists and is not a file", place=place, hint="choose another name")
 
 
 @contextmanager
 def open_target(target: str | None, out: Path, allowed: Sequence[Path] = ()) -> Iterator[TargetFile]:
-    """The folder of a target, made if need be, locked against other writers while in use.
+    """Open the folder of a target, create it if necessary, and lock it against other writers.
 
-    What goes wrong inside becomes StorageFull or DeliveryFailed.
+    Errors of the operating system inside the block become StorageFullError or DeliveryError.
     """
     try:
         path = PurePosixPath(check_target(target, out, allowed))
         base, inner = _split(path, out, allowed, repr(target))
     except InputError as error:
-        raise DeliveryError(f"the target cannot be used: {error.message}", hint=error.hint) from error
+        raise DeliveryError(f"the target is not valid: {error.message}", hint=error.hint) from error
     with _explained(base / inner):
         make_private_folder(base)
         mode = stat.S_IMODE(base.stat().st_mode)
@@ -126,7 +131,7 @@ def open_target(target: str | None, out: Path, allowed: Sequence[Path] = ()) -> 
 
 
 def _walk(base: Path, parts: Sequence[str], mode: int) -> int:
-    """The handle of a folder below a base; folders that are missing are made, with this mode."""
+    """Return the handle of a folder below a base. Missing folders are created with this mode."""
     handle = os.open(base, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     for part in parts:
         outer = handle
@@ -163,13 +168,13 @@ def _lock(folder: int) -> None:
 
 @contextmanager
 def _explained(path: Path) -> Iterator[None]:
-    """What the system refuses, as an error of ours."""
+    """Convert errors of the operating system into errors of Runnel."""
     try:
         yield
     except OSError as error:
         if error.errno in _FULL:
             raise StorageFullError(
-                f"no room left for {path}", hint="free some space; work goes on by itself"
+                f"no disk space left for {path}", hint="free disk space; processing resumes automatically"
             ) from error
         hint = "check the folder and its permissions"
         if error.errno in (errno.ELOOP, errno.ENOTDIR):

@@ -1,7 +1,6 @@
-"""Texts, addresses and names as feed formats allow them: what the W3C feed validator refuses is repaired or left out.
+"""Texts, URLs and names as feed formats allow them: repair or drop what the W3C feed validator refuses.
 
-In: whatever an item holds. Out: text without markup that no element declares, addresses of ASCII characters,
-languages and media types that exist.
+In: values of an item. Out: text without undeclared markup, URLs in ASCII, and existing languages and media types.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ _STRAY_PERCENT = re.compile("%(?![0-9A-Fa-f]{2})")
 
 
 def xml_text(text: str) -> str:
-    """The text without what XML 1.0 cannot carry, and without characters that stand for no text.
+    """Remove characters that XML 1.0 does not allow, and characters that are not text.
 
     >>> xml_text("a\\x01b \\x93c\\x94")
     'ab “c”'
@@ -58,7 +57,7 @@ def xml_text(text: str) -> str:
 
 
 def _readable(found: re.Match[str]) -> str:
-    """Characters from U+0080 to U+009F are nearly always Windows-1252 that was read as Latin-1."""
+    """Replace a character from U+0080 to U+009F, which nearly always is Windows-1252 that was decoded as Latin-1."""
     character = found.group()
     if "\x80" <= character <= "\x9f":
         return character.encode("latin-1").decode("cp1252", "ignore")
@@ -66,7 +65,7 @@ def _readable(found: re.Match[str]) -> str:
 
 
 def has_markup(text: str) -> bool:
-    """Whether a text holds something that readers take for HTML.
+    """Return whether readers would interpret part of a text as HTML.
 
     >>> has_markup("<b>Rock</b>"), has_markup("R&amp;B"), has_markup("Rock & <Roll>, 1 < 2")
     (True, True, False)
@@ -75,7 +74,7 @@ def has_markup(text: str) -> bool:
 
 
 def plain_text(text: str) -> str:
-    """A text without markup, for elements that have no way to declare it.
+    """Remove the markup of a text, for elements that cannot declare markup.
 
     >>> plain_text("<b>Rock</b> &amp;amp; Roll")
     'Rock & Roll'
@@ -88,12 +87,12 @@ def plain_text(text: str) -> str:
 
 
 def html_of(text: str) -> str:
-    """A text as HTML that shows it."""
+    """Return HTML that shows a text."""
     return escape(text, quote=False)
 
 
 def web_address(text: str) -> str | None:
-    """An http address of ASCII characters (RFC 3986), from one of any characters (RFC 3987); None for anything else.
+    """Convert an http URL with any characters (RFC 3987) to ASCII (RFC 3986). Return None for anything else.
 
     >>> web_address("https://münchen.example/käse?q=ä b#é")
     >>> web_address("https://münchen.example/käse?q=ä#é")
@@ -132,7 +131,7 @@ def _quoted(part: str, also: str) -> str:
 
 
 def language(text: str) -> str | None:
-    """A language tag, if it is one.
+    """Return the language tag, or None if it is not valid.
 
     >>> language("de-CH"), language("deutsch"), language("xx")
     ('de-CH', None, None)
@@ -144,7 +143,7 @@ def language(text: str) -> str | None:
 
 
 def media_type(text: str) -> str | None:
-    """A media type without parameters, if it is one.
+    """Return the media type without parameters, or None if it is not valid.
 
     >>> media_type("audio/mpeg"), media_type("music")
     ('audio/mpeg', None)
@@ -153,7 +152,7 @@ def media_type(text: str) -> str | None:
 
 
 def feed_id(name: str) -> str:
-    """The id of a feed whose address is not known: always the same for a name.
+    """Return the id of a feed whose URL is unknown, derived from its name.
 
     >>> feed_id("Rock") == feed_id("Rock") != feed_id("Jazz")
     True
@@ -162,7 +161,7 @@ def feed_id(name: str) -> str:
 
 
 def file_address(base: str, target: str | None) -> str | None:
-    """Where readers find the file of a target below the out folder, if the address of that folder is known.
+    """Return the public URL of a target below the out folder, if the URL of that folder is known.
 
     >>> file_address("https://news.example/feeds/", "music/röck.xml")
     'https://news.example/feeds/music/r%C3%B6ck.xml'

@@ -1,6 +1,6 @@
-"""Whole files: read with care, replaced so that nobody ever sees half of one.
+"""Files that are read and replaced as a whole, so that readers never see a partial file.
 
-In: a TargetFile and its new bytes. Out: the file, durable when `replace_whole` returns. A crash at any point leaves
+In: a TargetFile and its new content. Out: the file, durable when `replace_whole` returns. A crash at any point leaves
 the old content or the new.
 """
 
@@ -19,7 +19,7 @@ _MOST_SET_ASIDE = 1000
 
 
 def read_whole(file: TargetFile, limit: int) -> bytes | None:
-    """The content of the file; None where there is none, or more than the limit."""
+    """Return the content of the file, or None if it does not exist or exceeds the limit."""
     try:
         handle = os.open(file.name, _READ, dir_fd=file.folder)
     except FileNotFoundError:
@@ -35,7 +35,7 @@ def read_whole(file: TargetFile, limit: int) -> bytes | None:
 
 
 def exists(file: TargetFile) -> bool:
-    """Whether something has the file's name."""
+    """Return whether the file's name exists."""
     try:
         os.stat(file.name, dir_fd=file.folder, follow_symlinks=False)
     except FileNotFoundError:
@@ -44,9 +44,9 @@ def exists(file: TargetFile) -> bool:
 
 
 def replace_whole(file: TargetFile, data: bytes) -> None:
-    """Put new content in the file's place."""
+    """Replace the content of the file atomically."""
     draft = draft_name(file.name)
-    # What a crash left under this name, or somebody put there, must not be written through.
+    # Remove a file that a crash left under this name, or a link that would redirect the write.
     _remove(draft, file.folder)
     try:
         handle = os.open(draft, _WRITE, FILE_MODE, dir_fd=file.folder)
@@ -64,29 +64,32 @@ def replace_whole(file: TargetFile, data: bytes) -> None:
 
 
 def rename_aside(file: TargetFile) -> str:
-    """Give what is at the file's place another name, and tell which; nothing of somebody else's is ever lost."""
+    """Rename a file that Runnel did not write, so that it is not lost, and return its new name."""
     for number in range(1, _MOST_SET_ASIDE):
         name = f"{file.name}.foreign-{number}"
         try:
-            # A link fails where the name is taken; a rename would put an end to what has it.
+            # Creating a link fails if the name exists; a rename would replace the existing file.
             os.link(file.name, name, src_dir_fd=file.folder, dst_dir_fd=file.folder, follow_symlinks=False)
         except FileExistsError:
             continue
         os.unlink(file.name, dir_fd=file.folder)
         os.fsync(file.folder)
         return name
-    raise DeliveryError(f"too many foreign files beside {file.path}", hint="remove some of them")
+    raise DeliveryError(
+        f"too many files that Runnel did not write, next to {file.path}",
+        hint=f"delete or move the files {file.name}.foreign-…",
+    )
 
 
 def write_all(handle: int, data: bytes) -> None:
-    """Write all bytes, however often the system takes only some."""
+    """Write all bytes, even if the system accepts only part of them at a time."""
     view = memoryview(data)
     while view:
         view = view[os.write(handle, view) :]
 
 
 def require_regular(handle: int, file: TargetFile) -> None:
-    """Refuse pipes, devices and folders that stand at the file's place."""
+    """Refuse pipes, devices and folders."""
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         raise DeliveryError(f"{file.path} is not a regular file", hint="remove it or choose another target")
 

@@ -1,1 +1,1 @@
-"""The mail sink: a message as a digest, rendered, composed and handed to the mail server."""
+"""The mail sink: renders a message as a digest, composes the mail and sends it to the mail server."""

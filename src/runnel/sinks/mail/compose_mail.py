@@ -1,8 +1,9 @@
-"""From what a person reads to the bytes that a mail server takes: headers, parts, encodings.
+"""Compose mails: headers, parts and encodings.
 
-In: a delivery, its Rendered form and the sender. Out: a message by RFC 5322, ASCII and with CRLF. The Message-ID
-comes from the key of the message, so that a mail that is sent twice is seen to be the same. All that comes from
-outside is on one clean line before it gets into a header, so no title or name can add a header or a recipient.
+In: a delivery, its Rendered form and the sender. Out: a message according to RFC 5322, in ASCII with CRLF. The
+Message-ID is derived from the key of the message, so that recipients recognize a mail that is sent twice. Untrusted
+text is reduced to one clean line before it becomes part of a header, so a title or name cannot add a header or a
+recipient.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _OURS = ("date", "message-id", "list-id", "list-unsubscribe", "list-unsubscribe-
 
 
 class _Whole(BaseHeader):
-    """A header of ours that is written as it is: a link that was folded or encoded would be of no use."""
+    """A header that is written unchanged. A link that is folded or encoded would not work."""
 
     max_count: ClassVar[Literal[1]] = 1
 
@@ -48,7 +49,7 @@ _POLICY = _policy()
 
 
 def compose_mail(delivery: Delivery, rendered: Rendered, sender: Address, recipient: str) -> bytes:
-    """The whole mail, ready for a server."""
+    """Compose the whole mail."""
     name, _, domain = recipient.rpartition("@")
     message = EmailMessage(policy=_POLICY)
     message["From"] = sender
@@ -62,7 +63,7 @@ def compose_mail(delivery: Delivery, rendered: Rendered, sender: Address, recipi
     link = unsubscribe_link(delivery)
     if link is not None:
         message["List-Unsubscribe"] = f"<{link}>"
-        if link.startswith("https:"):  # RFC 8058 asks for https
+        if link.startswith("https:"):  # RFC 8058 requires https
             message["List-Unsubscribe-Post"] = "List-Unsubscribe=One-Click"
     message.set_content(rendered.text, cte="quoted-printable")
     if rendered.html is not None:
@@ -76,7 +77,7 @@ def compose_mail(delivery: Delivery, rendered: Rendered, sender: Address, recipi
 
 
 def compose_confirmation(request: ConfirmationRequest, sender: Address, recipient: str) -> bytes:
-    """The mail that asks a recipient to confirm, in plain text."""
+    """Compose the mail that asks a recipient to confirm, in plain text."""
     name, _, domain = recipient.rpartition("@")
     message = EmailMessage(policy=_POLICY)
     message["From"] = sender
@@ -90,12 +91,12 @@ def compose_confirmation(request: ConfirmationRequest, sender: Address, recipien
 
 
 def _subject(text: str) -> str:
-    """One line; what looks like an encoded word is none, or it would be decoded into anything."""
+    """Return a text as one line in which nothing is decoded as an encoded word."""
     return one_line(text.replace("=?", "= ?"), 200) or "News"
 
 
 def _label(text: str) -> str:
-    """A text as it may stand in an identifier; a digest of it where it has other characters.
+    """Return a text as part of an identifier, or its digest if it contains other characters.
 
     >>> _label("1f-2-3"), len(_label("Müsli@all"))
     ('1f-2-3', 32)

@@ -1,7 +1,7 @@
-"""HTML and text that may stand in a mail.
+"""HTML and text for mails.
 
-In: HTML that nobody vouches for, titles and names. Out: HTML without scripts, styles, forms and anything that a mail
-program would fetch (a picture tells its server who reads when); the same as plain text; and single clean lines.
+In: untrusted HTML, titles and names. Out: HTML without scripts, styles, forms and resources that a mail program would
+fetch (a picture reports to its server who reads the mail, and when), the same as plain text, and single clean lines.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from lxml import etree, html
 from runnel.net.safe_html import HtmlCleaner, settle
 
 LARGEST = 1 << 20
-"""Characters of HTML that a mail may have."""
+"""Maximum number of characters of HTML in a mail."""
 
 _DEEPEST = 100
 _JOINERS = frozenset("\u200c\u200d")
@@ -51,11 +51,11 @@ _CLEANER = HtmlCleaner(
 
 
 class HtmlTooLargeError(Exception):
-    """HTML that is too large, or nested too deeply, to be cleaned in good time."""
+    """HTML that is too large or too deeply nested to be cleaned quickly."""
 
 
 def one_line(text: str, most: int) -> str:
-    """A text as one line: no control or direction characters, at most so many characters.
+    """Return a text as one line of at most `most` characters, without control and direction characters.
 
     >>> one_line("Muse\\r\\nBcc: all@muse.example\\u202e", 60)
     'Muse Bcc: all@muse.example'
@@ -66,7 +66,7 @@ def one_line(text: str, most: int) -> str:
 
 
 def safe_html(source: str) -> str:
-    """HTML that a mail program may show; TooMuch where that could take long.
+    """Return HTML that is safe in a mail. Raise HtmlTooLargeError if cleaning it could take long.
 
     >>> safe_html('<p onclick="x()">Muse <img src="https://spy.example/p.gif"><a href="javascript:x()">tour</a></p>')
     '<p>Muse <a rel="noopener noreferrer">tour</a></p>'
@@ -79,12 +79,12 @@ def safe_html(source: str) -> str:
 def _cleaned_once(source: str) -> str:
     if "<" not in source:
         return _CLEANER.clean(source)
-    # Cleaning takes quadratic time in the depth of nesting, so that is bounded first, by a parser that does not.
+    # Cleaning takes quadratic time in the depth of nesting, so a linear parser checks the depth first.
     parser = etree.HTMLParser(encoding="utf-8", no_network=True, huge_tree=False, remove_comments=True)
     try:
         root = html.document_fromstring(source.encode("utf-8", "replace"), parser=parser)
     except (etree.ParserError, etree.XMLSyntaxError):
-        return ""  # nothing but comments and the like
+        return ""  # only comments and similar nodes
     _refuse_depth(root)
     body = root.find("body")
     written: bytes = etree.tostring(root if body is None else body, method="html", encoding="utf-8")
@@ -100,7 +100,7 @@ def _refuse_depth(root: etree._Element) -> None:
 
 
 def text_of_html(cleaned: str) -> str:
-    """The plain text of HTML that was cleaned: a line for each block, links with their addresses.
+    """Convert cleaned HTML to plain text: one line per block, and links with their URLs.
 
     >>> text_of_html('<h1>Muse</h1><p>On <a href="https://muse.example/">tour</a></p><ul><li>Bern</li></ul>')
     'Muse\\n\\nOn tour <https://muse.example/>\\n\\n- Bern'
@@ -113,7 +113,7 @@ def text_of_html(cleaned: str) -> str:
 
 
 class _Reading(HTMLParser):
-    """Gathers text. What it reads was written by the cleaner, so it is well formed and bounded."""
+    """Collects text. Its input comes from the cleaner, so it is well formed and bounded."""
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)

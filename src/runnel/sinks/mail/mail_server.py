@@ -1,8 +1,8 @@
-"""The mail server: a few connections, kept and used again.
+"""Connections to the mail server, which are kept and reused.
 
-In: a mail with its sender and recipient. Out: what the server said when it took it; SMTPException otherwise. A
-connection is encrypted where the settings say so, or not made at all. One that the server closed meanwhile is
-replaced; that is noticed before the mail itself is sent, so nothing is sent twice for it.
+In: a mail with its sender and recipient. Out: the response of the server that accepted it; otherwise SMTPException.
+If the settings require encryption, there is no unencrypted connection. A connection that the server closed is
+replaced before the mail itself is sent, so nothing is sent twice.
 """
 
 from __future__ import annotations
@@ -18,103 +18,107 @@ from aiosmtplib.errors import SMTPException, SMTPHeloError, SMTPSenderRefused, S
 from runnel.settings import Settings
 
 MAILS = 100
-"""Mails over one connection, after which it is replaced, before the server does that in the middle of one."""
+"""Number of mails after which a connection is replaced, before the server closes it in the middle of a mail."""
 
 _IDLE_SECONDS = 5.0
 DATA_TIMES = 40
-"""How many times `send_seconds` the data may take: with 15 the ten minutes that RFC 5321 §4.5.3.2.6 asks for. Who
-gives up sooner sends a mail again that the server was about to take."""
+"""Time limit for the data, as a multiple of `send_seconds`: with 15 seconds, the ten minutes that RFC 5321 §4.5.3.2.6
+requires.
+
+With a shorter limit, a mail that the server is about to accept would be sent again.
+"""
 _STALE_SECONDS = 60.0
 _TOO_LARGE = 552
 
 
 class LostInDataError(SMTPException, OSError):
-    """The connection was lost while the mail was sent, so the server may have taken it.
+    """The connection was lost while the mail was sent, so the server may have accepted it.
 
-    It is no ConnectionError: that says that the server has not got the mail.
+    It is not a ConnectionError, which means that the server has not received the mail.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """That the server took a mail, and its words."""
+    """The server's response to a mail that it accepted."""
 
     said: str
 
 
 @dataclass(slots=True)
-class _Line:
-    """A connection, how many mails went over it, and since when it rests."""
+class _ServerConnection:
+    """A connection, the number of mails sent over it, and since when it is idle."""
 
     client: SMTP
     mails: int = 0
-    resting: float = 0.0
+    idle_since: float = 0.0
 
 
 class MailServer:
-    """Connections to the mail server of the settings; for one event loop."""
+    """Connections to the mail server of the settings, for one event loop."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._free = asyncio.Semaphore(settings.send_host_concurrency)
-        self._resting: list[_Line] = []
+        self._idle: list[_ServerConnection] = []
         self._closed = False
 
     async def send(self, sender: str, recipient: str, mail: bytes) -> Sent:
-        """Hand a mail over. Waiting for a connection takes as long as it takes; each step has `send_seconds`,
+        """Send a mail.
 
-        but for the last, in which a server looks at the mail before it says that it has it.
+        Waiting for a connection has no time limit. Each step has `send_seconds`, except for the data, which the
+        server may check before it responds.
         """
         async with self._free:
-            line = await self._line()
+            connection = await self._take_connection()
             try:
                 try:
-                    await self._begin(line, sender, mail)
+                    await self._begin(connection, sender, mail)
                 except SMTPServerDisconnected:
-                    # The server may have closed a kept connection at any time; a fresh one tells the truth.
-                    if not line.mails:
+                    # The server may have closed an idle connection, so try again with a new one.
+                    if not connection.mails:
                         raise
-                    line = await self._connect()
-                    await self._begin(line, sender, mail)
-                await line.client.rcpt(recipient)
+                    connection = await self._connect()
+                    await self._begin(connection, sender, mail)
+                await connection.client.rcpt(recipient)
                 try:
-                    answer = await line.client.data(mail, timeout=self._settings.send_seconds * DATA_TIMES)
+                    answer = await connection.client.data(mail, timeout=self._settings.send_seconds * DATA_TIMES)
                 except ConnectionError as error:
                     raise LostInDataError(str(error)) from None
-                line.mails += 1
-                self._rest(line)
+                connection.mails += 1
+                self._release(connection)
                 return Sent(f"{answer.code} {answer.message}")
             except SMTPException:
-                await self._reset(line)
+                await self._reset(connection)
                 raise
             except BaseException:
-                line.client.close()
+                connection.client.close()
                 raise
 
     async def close(self) -> None:
-        """End all connections politely, without waiting long for it."""
+        """Close all connections with a short time limit."""
         self._closed = True
-        lines, self._resting = self._resting, []
-        for line in lines:
-            await self._quit(line)
+        idle, self._idle = self._idle, []
+        for connection in idle:
+            await self._quit(connection)
 
-    async def _line(self) -> _Line:
-        """A connection that works: one that rested, or a new one."""
-        while self._resting:
-            line = self._resting.pop()
-            rested = time.monotonic() - line.resting
-            if not line.client.is_connected or rested > _STALE_SECONDS:
-                await self._quit(line)
+    async def _take_connection(self) -> _ServerConnection:
+        """Return an idle connection that still works, or a new one."""
+        while self._idle:
+            connection = self._idle.pop()
+            idle_seconds = time.monotonic() - connection.idle_since
+            if not connection.client.is_connected or idle_seconds > _STALE_SECONDS:
+                await self._quit(connection)
                 continue
             try:
-                if rested > _IDLE_SECONDS:
-                    await line.client.noop()
-                return line
+                if idle_seconds > _IDLE_SECONDS:
+                    await connection.client.noop()
+                return connection
             except (SMTPException, OSError):
-                line.client.close()
+                connection.client.close()
         return await self._connect()
 
-    async def _connect(self) -> _Line:
+    async def _connect(self) -> _ServerConnection:
         settings = self._settings
         client = SMTP(
             hostname=settings.smtp_host,
@@ -124,42 +128,42 @@ class MailServer:
             local_hostname=settings.mail_from.rpartition("@")[2].strip("> ") or "localhost",
             timeout=settings.send_seconds,
             use_tls=settings.smtp_security == "tls",
-            # True, not None: without STARTTLS on the other side there is no connection, and no password sent.
+            # True, not None: if the server does not support STARTTLS, fail without sending the password.
             start_tls=settings.smtp_security == "starttls",
         )
         await client.connect()
-        with suppress(SMTPHeloError):  # a very old server: it is greeted in the old way when the mail begins
+        with suppress(SMTPHeloError):  # a very old server is greeted with HELO when the mail begins
             if client.is_ehlo_or_helo_needed:
                 await client.ehlo()
-        return _Line(client)
+        return _ServerConnection(client)
 
-    async def _begin(self, line: _Line, sender: str, mail: bytes) -> None:
-        """MAIL FROM, with the size where the server wants to know it."""
-        limit = line.client.esmtp_extensions.get("size", "")
+    async def _begin(self, connection: _ServerConnection, sender: str, mail: bytes) -> None:
+        """Send MAIL FROM, with the size if the server supports it."""
+        limit = connection.client.esmtp_extensions.get("size", "")
         if limit.isascii() and limit.isdigit() and 0 < int(limit) < len(mail):
             raise SMTPSenderRefused(_TOO_LARGE, f"the limit is {int(limit):,} bytes", sender)
-        options = [f"SIZE={len(mail)}"] if line.client.supports_extension("size") else []
-        await line.client.mail(sender, options=options)
+        options = [f"SIZE={len(mail)}"] if connection.client.supports_extension("size") else []
+        await connection.client.mail(sender, options=options)
 
-    async def _reset(self, line: _Line) -> None:
-        """Make a connection usable after a refusal: one refused recipient costs the others nothing."""
+    async def _reset(self, connection: _ServerConnection) -> None:
+        """Make a connection usable after a refusal, so that one refused recipient does not affect others."""
         try:
-            if line.client.is_connected:
-                await line.client.rset()
-                line.mails += 1
-                self._rest(line)
+            if connection.client.is_connected:
+                await connection.client.rset()
+                connection.mails += 1
+                self._release(connection)
         except (SMTPException, OSError):
-            line.client.close()
+            connection.client.close()
 
-    def _rest(self, line: _Line) -> None:
-        if self._closed or line.mails >= MAILS or not line.client.is_connected:
-            line.client.close()
+    def _release(self, connection: _ServerConnection) -> None:
+        if self._closed or connection.mails >= MAILS or not connection.client.is_connected:
+            connection.client.close()
             return
-        line.resting = time.monotonic()
-        self._resting.append(line)
+        connection.idle_since = time.monotonic()
+        self._idle.append(connection)
 
-    async def _quit(self, line: _Line) -> None:
+    async def _quit(self, connection: _ServerConnection) -> None:
         with suppress(SMTPException, OSError):
-            if line.client.is_connected:
-                await line.client.quit(timeout=2)
-        line.client.close()
+            if connection.client.is_connected:
+                await connection.client.quit(timeout=2)
+        connection.client.close()

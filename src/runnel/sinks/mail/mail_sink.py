@@ -1,8 +1,9 @@
-"""Mail: messages as digests for people, handed to the operator's mail server.
+"""The mail sink: digests for people, sent through the workspace's mail server.
 
-In: a delivery. Out: one mail to one address, taken by the server; or DeliveryFailed. A server that refuses the
-recipient or the mail for good (5xx) makes that one message dead; a server that cannot be reached, or asks to wait
-(4xx), has it tried again. The server is the operator's own choice, so it may be private, unlike all other addresses.
+In: a delivery. Out: one mail to one address, accepted by the server, or DeliveryError. If the server refuses the
+recipient or the mail permanently (5xx), the message becomes a dead letter. If the server is unreachable or refuses
+temporarily (4xx), the message is retried. The admin chooses the server, so unlike all other addresses it may be
+private.
 """
 
 from __future__ import annotations
@@ -49,39 +50,39 @@ class MailSink(ConfirmingSink):
     takes_content = True
     answers_later = True
     patience = DATA_TIMES + 4.0
-    """How many times `send_seconds` a whole mail may take: see DATA_TIMES."""
+    """The time limit of a whole mail, as a multiple of `send_seconds`; see DATA_TIMES."""
 
     def validate_target(self, target: str | None, folder: Path, allowed: Sequence[Path] = ()) -> str | None:
-        """The address in its canonical form."""
+        """Return the address in canonical form."""
         return check_address(target)
 
     def host(self, target: str) -> str:
-        """All mail goes through one server: while that hangs, mail must not take the places of everything else."""
+        """Return one queue for all mail. While the mail server hangs, mail must not block other messages."""
         return "mail"
 
     def recipient(self, target: str) -> str:
-        """The mailbox: tricks with case, dots and plus reach the same person."""
+        """Return the mailbox: variants in case, dots and plus reach the same person."""
         return mailbox_of(target)
 
     def refuser(self, target: str) -> str:
-        """The mailbox, as far as it is certain that the spellings lead to it."""
+        """Return the mailbox of the spellings that certainly lead to it."""
         return certain_mailbox_of(target)
 
     def domain(self, target: str) -> str:
-        """The domain of the address."""
+        """Return the domain of the address."""
         return target.rpartition("@")[2]
 
     def messages_per_hour(self, settings: Settings) -> int:
-        """The limit for mail."""
+        """Return the limit for mail."""
         return settings.owner_mails_per_hour
 
     def connect(self, settings: Settings, client: HttpClient) -> MailRoute:
-        """A route to the mail server of the settings."""
+        """Open a route to the mail server of the settings."""
         return MailRoute(settings)
 
 
 class MailRoute(Route):
-    """Hands mails to the server over a few connections that it keeps."""
+    """Sends mails over a few connections that it keeps open."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -90,17 +91,17 @@ class MailRoute(Route):
     async def deliver(self, delivery: Delivery) -> str:
         """Send a mail."""
         if delivery.content is None and not delivery.items:
-            return "nothing to send: the stylesheet left no entries"
+            return "nothing to send: the output of the stylesheet has no entries"
         if delivery.content is not None and not delivery.content.data.strip():
-            return "nothing to send: the stylesheet left nothing"
+            return "nothing to send: the output of the stylesheet is empty"
         sender = self._sender()
         recipient = _recipient(delivery.subscription)
-        # Rendering a large digest takes long enough to hold up others.
+        # Render in a thread: a large digest would block the event loop.
         mail = await asyncio.to_thread(lambda: compose_mail(delivery, render_mail(delivery), sender, recipient))
         return _outcome(await self._send(sender, recipient, mail), len(mail))
 
     async def confirm(self, request: ConfirmationRequest) -> bool:
-        """Send a mail that asks whether more may be sent; the answer comes later."""
+        """Send a mail that asks for confirmation. The answer comes later."""
         sender = self._sender()
         recipient = _recipient(request.subscription)
         await self._send(sender, recipient, compose_confirmation(request, sender, recipient), is_quoted=False)
@@ -113,40 +114,46 @@ class MailRoute(Route):
             raise _failure(error, recipient, len(mail), is_quoted=is_quoted) from error
 
     async def close(self) -> None:
-        """Say goodbye to the server."""
+        """Close the connections."""
         await self._server.close()
 
     def _sender(self) -> Address:
-        """The sender; without one, or without a server, mail waits until the operator has set them."""
+        """Return the sender. If no sender or server is configured, raise an error, so that mail waits."""
         if not self._settings.smtp_host:
-            raise DeliveryError("no mail server is set", hint="the admin sets smtp_host and the other smtp settings")
+            raise DeliveryError(
+                "no mail server is configured", hint="ask the admin to set smtp_host and the other smtp settings"
+            )
         if not self._settings.mail_from:
-            raise DeliveryError("mail has no sender", hint="the admin sets mail_from to 'Runnel <name@host>'")
+            raise DeliveryError(
+                "no sender of mail is configured", hint="ask the admin to set mail_from, such as 'Runnel <name@host>'"
+            )
         try:
             return sender_of(self._settings.mail_from)
         except InputError as error:
-            raise DeliveryError(f"the setting mail_from cannot be used: {error.message}", hint=error.hint) from error
+            raise DeliveryError(f"the setting mail_from is not valid: {error.message}", hint=error.hint) from error
 
 
 def _failure(error: Exception, recipient: str, size: int, *, is_quoted: bool) -> DeliveryError:
-    """What a server's refusal means for this message.
+    """Return the error for a failure of the mail server.
 
-    Of an answer that is not quoted only the code is shown: a server may repeat the mail, and with it the challenge.
+    If the response is not quoted, only its code is shown: a server may repeat the mail, and thus the challenge.
     """
-    said = _said(error, is_quoted=is_quoted)
+    reply = _server_reply(error, is_quoted=is_quoted)
     match error:
         case SMTPRecipientRefused(code=code) if code >= 500:
-            return DeliveryError(f"the mail server refused {recipient}: {said}", permanent=True)
+            return DeliveryError(f"the mail server refused {recipient}: {reply}", permanent=True)
         case SMTPDataError(code=code) | SMTPSenderRefused(code=code) if code == _TOO_LARGE:
-            return _too_large(size, said)
+            return _too_large(size, reply)
         case SMTPDataError(code=code) if code >= 500:
-            return DeliveryError(f"the mail server refused the mail: {said}", permanent=True)
+            return DeliveryError(f"the mail server refused the mail: {reply}", permanent=True)
         case SMTPSenderRefused(code=code) if code >= 500:
-            return _misconfigured("the mail server refused the sender", _said(error), "mail_from")
+            return _misconfigured("the mail server refused the sender", _server_reply(error), "mail_from")
         case SMTPAuthenticationError():
-            return _misconfigured("the mail server refused the login", _said(error), "smtp_user and smtp_password")
+            return _misconfigured(
+                "the mail server refused the login", _server_reply(error), "smtp_user and smtp_password"
+            )
         case SMTPResponseException():
-            return DeliveryError(f"the mail server put the mail off: {said}")
+            return DeliveryError(f"the mail server rejected the mail temporarily: {reply}")
         case LostInDataError():
             return DeliveryError("the connection to the mail server was lost while the mail was sent")
         case _:
@@ -155,34 +162,38 @@ def _failure(error: Exception, recipient: str, size: int, *, is_quoted: bool) ->
 
 
 def _misconfigured(message: str, answer: str, settings: str) -> DeliveryError:
-    """A failure that only the admin can repair. The answer may name the server and its accounts, so it goes to the
-    application log and not into the ledger, where owners read why their mails failed.
+    """Return the error for a failure that only the admin can fix.
+
+    The response may contain names of servers and accounts, so it goes to the application log and not to the ledger,
+    where owners read why their mails failed.
     """
     logger.warning("%s: %s; check %s", message, answer, settings)
-    return DeliveryError(message, hint=f"the admin checks {settings}; the application log has the server's answer")
-
-
-def _recipient(subscription: Subscription) -> str:
-    """The target, held against today's rules."""
-    try:
-        return check_address(subscription.target)
-    except InputError as error:
-        raise DeliveryError(f"the target cannot be used: {error}", permanent=True) from error
-
-
-def _too_large(size: int, said: str) -> DeliveryError:
-    hint = "shorten the subscription's period, or apply a stylesheet that says less"
     return DeliveryError(
-        f"the mail has {size:,} bytes, too many for the mail server: {said}", hint=hint, permanent=True
+        message, hint=f"ask the admin to check {settings}; the server's response is in the application log"
     )
 
 
-def _said(error: Exception, *, is_quoted: bool = True) -> str:
-    """What the server said, on one line, or only its code; nothing if it did not answer."""
+def _recipient(subscription: Subscription) -> str:
+    """Return the target after checking it with the current rules."""
+    try:
+        return check_address(subscription.target)
+    except InputError as error:
+        raise DeliveryError(f"the target is not valid: {error}", permanent=True) from error
+
+
+def _too_large(size: int, reply: str) -> DeliveryError:
+    hint = "shorten the subscription's period, or apply a stylesheet with a shorter output"
+    return DeliveryError(
+        f"the mail of {size:,} bytes is too large for the mail server: {reply}", hint=hint, permanent=True
+    )
+
+
+def _server_reply(error: Exception, *, is_quoted: bool = True) -> str:
+    """Return the server's response in one line, or only its code. It is empty if the server did not respond."""
     if not isinstance(error, SMTPResponseException):
         return ""
     return one_line(f"{error.code} {error.message}", _SHOWN) if is_quoted else str(error.code)
 
 
 def _outcome(sent: Sent, size: int) -> str:
-    return f"the mail server took {size:,} bytes: {one_line(sent.said, _SHOWN)}"
+    return f"the mail server accepted {size:,} bytes: {one_line(sent.said, _SHOWN)}"

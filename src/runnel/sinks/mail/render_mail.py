@@ -1,8 +1,8 @@
-"""A message as a mail: its subject, its text and its HTML.
+"""Render a message as a mail: subject, text and HTML.
 
-In: a delivery. Out: Rendered. Both parts say the same. The HTML fetches nothing and sets no colours but one grey that
-is legible on white and on black, so it is right in dark mode everywhere. Every item is there: few in full, more as
-excerpts, very many as titles with links.
+In: a delivery. Out: Rendered. Text and HTML have the same content. The HTML fetches nothing and sets no colors except
+one gray that is legible on white and on black, so it works in dark mode. Every item is included: a few items in full,
+more as excerpts, and the rest as titles with links.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from runnel.sinks.mail.mail_html import HtmlTooLargeError, one_line, safe_html, 
 from runnel.sinks.show_bindings import INCOMPLETE, binding_text
 
 WIDTH = 78
-"""Columns of the text part; addresses of links may be longer, since a broken one is of no use."""
+"""Columns of the text part. Links may be longer, because a broken link does not work."""
 
 IN_FULL = 5
-"""Up to so many items are shown in full."""
+"""Maximum number of items that are shown in full."""
 
 WITH_EXCERPT = 100
-"""So many items have an excerpt; those after them have a title and a link."""
+"""Number of items with an excerpt. Further items have only a title and a link."""
 
 _EXCERPT = 400
 _ROWS = 5
@@ -58,7 +58,7 @@ _STYLE = (
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """A document that goes with a mail."""
+    """A document attached to a mail."""
 
     name: str
     media_type: str
@@ -67,7 +67,7 @@ class Attachment:
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """A mail but for its headers. `html` is a whole document; there is none where the text is all there is."""
+    """A mail without its headers. `html` is a complete document, or None for a mail of plain text."""
 
     subject: str
     text: str
@@ -76,7 +76,7 @@ class Rendered:
 
 
 def render_mail(delivery: Delivery) -> Rendered:
-    """What a person is to read of a message."""
+    """Render a message for a person."""
     if delivery.content is not None:
         return _of_content(delivery, delivery.content)
     entries = [show(one, delivery.sent) for one in delivery.items]
@@ -94,7 +94,7 @@ def render_mail(delivery: Delivery) -> Rendered:
 
 
 def unsubscribe_link(delivery: Delivery) -> str | None:
-    """The link that ends the subscription, where it can stand in a mail and in its headers."""
+    """Return the link that ends the subscription, if it is valid in a mail and its headers."""
     link = delivery.unsubscribe
     return link if link is not None and _WAY_OUT.fullmatch(link) else None
 
@@ -103,7 +103,7 @@ def unsubscribe_link(delivery: Delivery) -> str | None:
 
 
 def _of_content(delivery: Delivery, content: Content) -> Rendered:
-    """HTML becomes the mail's HTML, text its text; anything else is attached as it is."""
+    """Use HTML content as the mail's HTML and text as its text; attach everything else."""
     feed = _feed(delivery)
     count = len(delivery.items)
     subject = f"{feed}: {count:,} new items" if count > 1 else feed
@@ -113,9 +113,9 @@ def _of_content(delivery: Delivery, content: Content) -> Rendered:
             try:
                 cleaned = safe_html(text)
             except HtmlTooLargeError as error:
-                hint = "let the stylesheet write less, or shorten the subscription's period"
+                hint = "shorten the output of the stylesheet or the subscription's period"
                 raise DeliveryError(
-                    f"what the stylesheet made cannot be mailed: {error}", hint=hint, permanent=True
+                    f"the output of the stylesheet cannot be mailed: {error}", hint=hint, permanent=True
                 ) from error
             body = f'<div class="said">{cleaned}</div>'
             return Rendered(
@@ -133,7 +133,7 @@ def _of_content(delivery: Delivery, content: Content) -> Rendered:
 
 
 def _file_name(name: str) -> str:
-    """A name that is harmless on every system."""
+    """Return a file name that is safe on every system."""
     return "".join(one for one in name if one.isascii() and (one.isalnum() or one in "-_"))[:60] or "message"
 
 
@@ -147,7 +147,7 @@ class _Body:
 
 
 def _body(delivered: DeliveredItem, shown: ShownItem, number: int, count: int) -> _Body:
-    """What is shown of an item below its title."""
+    """Return the part of an item that is shown below its title."""
     if count <= IN_FULL:
         return _in_full(delivered.item, shown.content or shown.summary or "")
     if number >= WITH_EXCERPT:
@@ -161,7 +161,7 @@ def _in_full(item: Item, said: str) -> _Body:
         html = safe_html(said)
         text = text_of_html(html)
     except HtmlTooLargeError:
-        # The item's plain text says the same.
+        # The item's plain text has the same content.
         text = _plain(item, "content") or _plain(item, "description")
         html = "".join(f"<p>{escape(line)}</p>" for line in text.split("\n") if line)
     return _Body(text, html)
@@ -177,14 +177,14 @@ def _title(shown: ShownItem) -> str:
 
 
 def _about(shown: ShownItem) -> str:
-    """Where an item comes from, by whom and when."""
+    """Return the source, author and date of an item."""
     authors = ", ".join(shown.authors[:3])
     parts = [one_line(shown.source, 80), one_line(authors, 120), _date(shown.published) if shown.published else ""]
     return " · ".join(part for part in parts if part)
 
 
 def _bound(shown: ShownItem) -> list[str]:
-    """The bindings of an item, a line for each of the first rows."""
+    """Return the bindings of an item, one line for each of the first rows."""
     lines = [one_line(binding_text(row), _LONGEST_ROW) for row in shown.bindings.rows[:_ROWS]]
     more = shown.bindings.count - len(lines)
     lines = [line for line in lines if line] + ([f"and {more:,} more"] if more else [])
@@ -233,7 +233,7 @@ def _why(delivery: Delivery) -> str:
 def _page_text(heading: str, parts: Sequence[str], delivery: Delivery) -> str:
     blocks = [f"{heading}\n{'=' * min(len(heading), WIDTH)}"] if heading else []
     blocks += [part for part in parts if part]
-    # "-- " is how mail programs know a signature, which they fold away.
+    # Mail programs recognize "-- " as the beginning of a signature.
     foot = ["-- ", *textwrap.wrap(_why(delivery), WIDTH)]
     link = unsubscribe_link(delivery)
     if link is not None:
@@ -259,14 +259,14 @@ def _page_html(title: str, heading: str, parts: Sequence[str], delivery: Deliver
 
 
 def _lines(text: str) -> str:
-    """Text without control characters but for line ends."""
+    """Remove control characters except line ends."""
     return "\n".join(
         "".join(one for one in line if one.isprintable() or one in "\t\u200c\u200d") for line in text.splitlines()
     )
 
 
 def _wrapped(text: str) -> str:
-    """Each line of a text, wrapped; what has no place to break stays whole."""
+    """Wrap each line of a text. Words longer than a line are not broken."""
     return "\n".join(
         "\n".join(textwrap.wrap(line, WIDTH, break_long_words=False, break_on_hyphens=False))
         for line in text.split("\n")

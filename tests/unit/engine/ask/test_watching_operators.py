@@ -68,7 +68,7 @@ def engine(run: InProcess) -> Engine:
 
 
 def _doctor(root: Path, code: int = 0) -> dict[str, dict[str, Any]]:
-    told = CliRunner().invoke(app, ["doctor", "-r", str(root), "--json"])
+    told = CliRunner().invoke(app, ["doctor", "-w", str(root), "--json"])
     assert told.exit_code == code, told.output
     return {one["check"]: one for one in map(json.loads, told.stdout.splitlines())}
 
@@ -169,7 +169,7 @@ def test_doctor_warns_of_operators_that_cannot_be_found_without_importing_them(e
         in (found["detail"])
     )
     assert "1 query stays undecided" in found["detail"]
-    shown = CliRunner().invoke(app, ["doctor", "-r", str(folder)])
+    shown = CliRunner().invoke(app, ["doctor", "-w", str(folder)])
     assert "! operators" in shown.stdout
     with engine.root.catalog.write() as connection:
         connection.execute(schema.uses_operators.delete())

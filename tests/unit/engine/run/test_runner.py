@@ -188,7 +188,7 @@ def test_bounded_run_that_fails_leaves_no_query_behind(engine: Engine, monkeypat
     made = _runner(engine, monkeypatch, None)
 
     def notice_progress(self: query_keeper.QueryKeeper) -> None:
-        raise FencedError("another runner took this root over")
+        raise FencedError("another runner has taken over this workspace")
 
     monkeypatch.setattr(query_keeper.QueryKeeper, "notice_progress", notice_progress)
     with pytest.raises(FencedError):
@@ -246,7 +246,7 @@ def test_a_full_disk_is_waited_for_wherever_it_shows(engine: Engine, monkeypatch
 
     def full_at_times() -> Progress:
         if made.pulse.state == "running" and next(turns, False):
-            raise StorageFullError("no room left for the catalog")
+            raise StorageFullError("no disk space left for the catalog")
         return progress()
 
     def report(now: Progress) -> None:

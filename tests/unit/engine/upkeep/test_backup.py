@@ -297,7 +297,7 @@ def test_a_backup_that_was_not_finished_is_none(
         patched.setattr("runnel.engine.upkeep.backup._replace", die)
         with pytest.raises(KeyboardInterrupt):
             back_up(life.root, target)
-    with pytest.raises(CorruptDataError, match="never finished"):
+    with pytest.raises(CorruptDataError, match="is incomplete"):
         restore(target, tmp_path / "again")
     back_up(life.root, target)
     # Death in a later one leaves the earlier one as it was.
@@ -314,7 +314,7 @@ def test_places_that_will_not_do_are_refused(life: LongLife, tmp_path: Path) -> 
     other.mkdir()
     (other / "letter.txt").touch()
     for target, said in (
-        (life.root.folder / "x", "inside its root"),
+        (life.root.folder / "x", "nor be inside it"),
         (tmp_path, "around it"),
         (other, "other things"),
     ):
@@ -363,7 +363,7 @@ def _app() -> typer.Typer:
 
 def test_the_commands(life: LongLife, tmp_path: Path) -> None:
     run = CliRunner()
-    made = run.invoke(_app(), ["backup", str(tmp_path / "backup"), "-r", str(life.root.folder), "--json"])
+    made = run.invoke(_app(), ["backup", str(tmp_path / "backup"), "-w", str(life.root.folder), "--json"])
     assert made.exit_code == 0, made.output
     assert json.loads(made.stdout)["last_sequence"] == 38
     told = run.invoke(_app(), ["restore", str(tmp_path / "backup"), str(tmp_path / "again")])

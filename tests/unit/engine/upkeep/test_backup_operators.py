@@ -146,7 +146,7 @@ def test_files_of_operators_go_where_the_storage_is(life: LongLife, tmp_path: Pa
     back_up(root, tmp_path / "second")
     root.close()
     assert any(name.endswith("operators/rules/taste.n3") for name in _below(tmp_path / "second"))
-    with pytest.raises(WorkspaceError, match="in the storage already"):
+    with pytest.raises(WorkspaceError, match="the storage already contains"):
         restore(tmp_path / "backup", tmp_path / "third", storage=storage, clock=life.clock)
 
 

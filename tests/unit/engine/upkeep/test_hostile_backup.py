@@ -21,7 +21,7 @@ from runnel.engine.upkeep.backup_manifest import MANIFEST, UNFINISHED, Manifest,
 from runnel.engine.upkeep.restore import restore
 from runnel.engine.upkeep.setting_rights import GIVES_RIGHTS, LIMITS, REPLACED, TUNING, rights_in
 from runnel.errors import CorruptDataError, InputError, NotAllowedError, RunnelError, StorageFullError
-from runnel.settings import Settings
+from runnel.settings import FORMER_NAMES, Settings
 
 
 @pytest.fixture
@@ -89,6 +89,10 @@ def _toml(name: str, value: Any) -> str:
     if isinstance(value, dict):
         return f"[{name}]\n" + "".join(f"{key} = {json.dumps(one)}\n" for key, one in value.items())
     return f"{name} = {json.dumps(list(value) if isinstance(value, tuple) else value)}\n"
+
+
+def test_former_names_of_settings_give_no_rights() -> None:
+    assert rights_in("".join(f"{former} = 101\n" for former in FORMER_NAMES)) == []
 
 
 def test_an_unknown_setting_must_be_accepted() -> None:
@@ -176,14 +180,14 @@ _ENTRY = {"size": 0, "sha256": "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934c
 )
 def test_names_outside_the_data_folders_are_refused(backup: Path, tmp_path: Path, name: str) -> None:
     _edit(backup, lambda value: value["files"].update({name: _ENTRY}))
-    with pytest.raises(CorruptDataError, match="is no name of a file"):
+    with pytest.raises(CorruptDataError, match="is not a valid file name"):
         restore(backup, tmp_path / "again")
 
 
 @pytest.mark.parametrize("name", ["folder/x", "folder/private/x", "runnel.toml", "operators", "folder/../x"])
 def test_names_outside_the_snapshot_are_refused(backup: Path, tmp_path: Path, name: str) -> None:
     _edit(backup, lambda value: value["snapshot_files"].update({name: _ENTRY}))
-    with pytest.raises(CorruptDataError, match="is no name of a file"):
+    with pytest.raises(CorruptDataError, match="is not a valid file name"):
         restore(backup, tmp_path / "again")
 
 

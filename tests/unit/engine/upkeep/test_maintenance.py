@@ -347,7 +347,7 @@ def test_files_that_are_gone_are_forgotten_unless_all_are(life: LongLife, tmp_pa
 
 
 def test_the_oldest_bytes_put_aside_go_first_and_a_note_stays(life: LongLife) -> None:
-    root = _keeping(life, keep_aside_bytes=250)
+    root = _keeping(life, keep_quarantine_bytes=250)
     for number in range(4):
         root.storage.write(f"quarantine/{number}", b"x" * 100)
         with root.catalog.write() as connection:
@@ -362,7 +362,7 @@ def test_the_oldest_bytes_put_aside_go_first_and_a_note_stays(life: LongLife) ->
         assert quarantine.quarantined_count(connection) == 8
         assert quarantine.quarantined_bytes(connection) == 200
     assert [one.path for one in things] == ["quarantine/3"] * 2 + ["quarantine/2"] * 2 + [None] * 4
-    assert things[-1].reason == "broken; its bytes are no longer kept"
+    assert things[-1].reason == "broken; its content was deleted"
     life.advance(days=40)
     run_maintenance(_keeping(life, keep_items_days=30), life.epoch, chores=True)
     with root.catalog.read() as connection:
@@ -565,7 +565,7 @@ def test_all_of_it_works_on_postgresql(tmp_path: Path, postgresql: PostgreSQL) -
     life.root.storage.write("quarantine/2", b"x")
     with life.root.catalog.write() as connection:
         quarantine.add_quarantined(connection, Quarantined("item", "b", "broken", path="quarantine/2"))
-    done = _tidied(_keeping(life, keep_aside_bytes=0), life.epoch)
+    done = _tidied(_keeping(life, keep_quarantine_bytes=0), life.epoch)
     assert min(done.asides, done.forgotten) > 0
     life.check()
     life.root.close()

@@ -378,15 +378,15 @@ def test_runs_never_part_layers(stretches: list[tuple[int, int, int]], at_least:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(merge_tiers, "_FILES", 7)
         runs = list(due_runs(files, open_from=now + 48 * HOUR if over else now, at_least=at_least))
-    placed = {id(one): number for number, run in enumerate(runs) for one in run.pieces}
-    assert len(placed) == sum(len(run.pieces) for run in runs)
+    placed = {id(one): number for number, run in enumerate(runs) for one in run.files}
+    assert len(placed) == sum(len(run.files) for run in runs)
     assert not over or len(placed) == len(files)
     for one, other in pairwise(files):
         if one.first_sequence == other.first_sequence:
             assert placed.get(id(one)) == placed.get(id(other))
     for run in runs:
-        assert len(run.pieces) <= 7
-        assert [one.first_sequence for one in run.pieces] == sorted(one.first_sequence for one in run.pieces)
+        assert len(run.files) <= 7
+        assert [one.first_sequence for one in run.files] == sorted(one.first_sequence for one in run.files)
 
 
 def test_bindings_of_an_item_in_several_layers_are_all_there(tmp_path: Path) -> None:

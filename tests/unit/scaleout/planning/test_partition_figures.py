@@ -187,6 +187,6 @@ def test_no_more_partitions_than_queries(tmp_path: Path) -> None:
         lines = read_status(engine.root).lines()
     (line,) = (line for line in lines if line.startswith("partitions"))
     assert line.startswith(f"partitions     {row.queries} ")
-    told = CliRunner().invoke(app, ["status", "-r", str(tmp_path / "root")], env={"RUNNEL_PARTITIONS": "1024"}).output
+    told = CliRunner().invoke(app, ["status", "-w", str(tmp_path / "root")], env={"RUNNEL_PARTITIONS": "1024"}).output
     assert "instead of the 1,024 of the settings" in re.sub(r"\s+", " ", told)
     assert f"as there are {row.queries} queries" in re.sub(r"\s+", " ", told)

@@ -272,14 +272,14 @@ def test_a_backup_holds_what_a_version_is_divided_into(divided: Engine, tmp_path
 
 def test_the_doctor_looks_at_every_piece(divided: Engine) -> None:
     row, folder = current(divided), str(divided.root.folder)
-    well = CliRunner().invoke(app, ["doctor", "-r", folder])
+    well = CliRunner().invoke(app, ["doctor", "-w", folder])
     assert "in 3 partitions" in well.output
     for damaged in (f"{row.pieces[-1]}/arrays.npy", f"{row.distribution}/{ASSIGNMENT}"):
         path = divided.root.storage.local(damaged)
         kept = path.read_bytes()
         path.chmod(0o644)
         path.write_bytes(kept[:-1] + bytes([kept[-1] ^ 1]))
-        found = CliRunner().invoke(app, ["doctor", "-r", folder])
+        found = CliRunner().invoke(app, ["doctor", "-w", folder])
         assert "digest" in found.output or "damaged" in found.output, found.output
         assert found.exit_code == 5
         path.write_bytes(kept)

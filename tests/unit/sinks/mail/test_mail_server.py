@@ -107,7 +107,7 @@ def test_a_sender_that_is_cancelled_gives_its_place_back(to: Make) -> None:
         return outcome
 
     with serving(post) as port:
-        assert asyncio.run(run(settings_for(port, send_host_concurrency=1))).startswith("the mail server took")
+        assert asyncio.run(run(settings_for(port, send_host_concurrency=1))).startswith("the mail server accepted")
     assert [mail["Message-ID"] for mail in post.mails()] == ["<k-2@muse.example>"]
 
 

@@ -1,4 +1,4 @@
-"""`runnel letters`: messages that no endpoint took."""
+"""`runnel dead-letters`: inspect and resend messages that could not be delivered."""
 
 from __future__ import annotations
 
@@ -10,40 +10,40 @@ import typer
 from runnel.cli.options import ActingOption, JsonOption, TokenOption, WorkspaceOption, open_for_command
 from runnel.cli.output import print_outcomes, reporting_errors
 
-letters = typer.Typer(
+dead_letters = typer.Typer(
     no_args_is_help=True,
-    help="Look at messages that no endpoint took, and send them again.\n\nExample: `runnel letters list`",
+    help="Inspect and resend messages that could not be delivered.\n\nExample: `runnel dead-letters list`",
 )
 
-KeyArgument = Annotated[str, typer.Argument(help="The message's key, as `runnel letters list` shows it.")]
+KeyArgument = Annotated[str, typer.Argument(help="The message's key from `runnel dead-letters list`.")]
 
 
-@letters.command("list")
-def list_letters(
+@dead_letters.command("list")
+def list_dead_letters(
     root: WorkspaceOption = Path(),
     token: TokenOption = None,
     acting: ActingOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show dead letters, the newest first.
+    """List dead letters, the newest first.
 
-    Example: `runnel letters list`
+    Example: `runnel dead-letters list`
     """
     with reporting_errors(as_json), open_for_command(root, token, acting) as engine:
         print_outcomes([engine.show("dead letters")], as_json)
 
 
-@letters.command("explain")
-def explain_letter(
+@dead_letters.command("explain")
+def explain_dead_letter(
     key: KeyArgument,
     root: WorkspaceOption = Path(),
     token: TokenOption = None,
     acting: ActingOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what is in a message, and every attempt to deliver it that failed.
+    """Show the content of a message and its failed delivery attempts.
 
-    Example: `runnel letters explain 5f3a-12-7-9c41d20e`
+    Example: `runnel dead-letters explain 5f3a-12-7-9c41d20e`
     """
     from runnel.language.syntax.statements import ExplainMessage
 
@@ -51,17 +51,17 @@ def explain_letter(
         print_outcomes([engine.apply(ExplainMessage(key))], as_json)
 
 
-@letters.command("replay")
-def replay_letter(
+@dead_letters.command("replay")
+def replay_dead_letter(
     key: KeyArgument,
     root: WorkspaceOption = Path(),
     token: TokenOption = None,
     acting: ActingOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Send a dead letter again, under the same key.
+    """Send a dead letter again, with the same key.
 
-    Example: `runnel letters replay 5f3a-12-7-9c41d20e`
+    Example: `runnel dead-letters replay 5f3a-12-7-9c41d20e`
     """
     from runnel.language.syntax.statements import Replay
 
@@ -69,7 +69,7 @@ def replay_letter(
         print_outcomes([engine.apply(Replay(message=key))], as_json)
 
 
-@letters.command("send-now")
+@dead_letters.command("send-now")
 def send_now(
     subscription: Annotated[
         int | None, typer.Argument(help="The number of a subscription. Default: all subscriptions.")
@@ -79,12 +79,11 @@ def send_now(
     acting: ActingOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Send messages that wait for another attempt right away, for example after an endpoint was repaired.
+    """Make messages that wait for another attempt due now, for example after an endpoint was repaired.
 
-    With a number, the subscription is also resumed if it was disabled. The messages become due, and the runner sends
-    them.
+    The runner sends them at its next opportunity. With a number, the subscription is also resumed if it was disabled.
 
-    Example: `runnel letters send-now 12`
+    Example: `runnel dead-letters send-now 12`
     """
     from runnel.language.syntax.statements import SendNow
 
