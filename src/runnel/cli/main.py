@@ -29,9 +29,9 @@ from runnel.cli.options import (
 from runnel.cli.output import (
     console,
     escaped,
+    print_answers,
     print_json,
     print_note,
-    print_outcomes,
     reporting_errors,
     write_pictures,
 )
@@ -163,7 +163,7 @@ def execute(
             text = read_file(file).decode("utf-8", "replace")
         else:
             text = sys.stdin.buffer.read().decode("utf-8", "replace") if script == "-" else script or ""
-        print_outcomes(engine.execute(text), as_json)
+        print_answers(engine.execute(text), as_json)
 
 
 @app.command()
@@ -226,7 +226,7 @@ def show(
     Example: `runnel show subscriptions`
     """
     with reporting_errors(as_json), open_for_command(root, token, acting) as engine:
-        print_outcomes([engine.show(what)], as_json)
+        print_answers([engine.show(what)], as_json)
 
 
 @app.command()
@@ -254,13 +254,8 @@ def explain(
     with reporting_errors(as_json), open_for_command(root, token, acting) as engine:
         explained = engine.explain(feed, steps=steps)
         if picture is not None:
-            written = write_pictures(picture, engine.pictures(feed))
-            explained = replace(
-                explained,
-                data={**explained.data, "pictures": written},
-                lines=(*explained.lines, *(f"drawn: {place} ({sources})" for place, sources in written.items())),
-            )
-        print_outcomes([explained], as_json)
+            explained = replace(explained, pictures=write_pictures(picture, engine.pictures(feed)))
+        print_answers([explained], as_json)
 
 
 @app.command()
@@ -277,7 +272,7 @@ def why(
     Example: `runnel why 1 Rock`
     """
     with reporting_errors(as_json), open_for_command(root, token, acting) as engine:
-        print_outcomes([engine.why(item, feed)], as_json)
+        print_answers([engine.why(item, feed)], as_json)
 
 
 @app.command()
@@ -296,7 +291,7 @@ def preview(
     from datetime import timedelta
 
     with reporting_errors(as_json), open_for_command(root, token, acting) as engine:
-        print_outcomes([engine.preview(query, since=timedelta(days=days), tell=print_note).outcome()], as_json)
+        print_answers([engine.preview(query, since=timedelta(days=days), tell=print_note)], as_json)
 
 
 @app.command()

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from runnel.cli.options import ActingOption, JsonOption, TokenOption, WorkspaceOption, open_for_command
-from runnel.cli.output import print_outcomes, reporting_errors
+from runnel.cli.output import print_answers, reporting_errors
 from runnel.errors import InputError
 
 
@@ -54,4 +54,4 @@ def trial(
             found = engine.test_document(
                 data, name=document, feed=feed, owner=owner, tag=tag, queries=queries, limit=limit
             )
-        print_outcomes([found.outcome()], as_json)
+        print_answers([found], as_json)

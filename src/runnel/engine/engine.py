@@ -10,9 +10,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
+from runnel.algebra.nodes.render import render_name
 from runnel.catalog.store.connection import Clock
+from runnel.delivery.dead_letters import DeadLetter
 from runnel.delivery.dispatcher import Dispatcher
 from runnel.engine.actors import (
     ADMIN_ACTOR,
@@ -24,16 +26,27 @@ from runnel.engine.actors import (
     matched_since,
     names_for,
 )
-from runnel.engine.ask import explain_feed, show_dead_letters, why
+from runnel.engine.answers import Answer
+from runnel.engine.ask import explain_feed, show_dead_letters
 from runnel.engine.ask.query_usage import ITEMS, QueryUsage, read_usage
 from runnel.engine.ask.selection import Selection
 from runnel.engine.ask.show import show_feed, show_feeds, show_quarantine, show_subscriptions
+from runnel.engine.ask.shown import (
+    Feed,
+    FeedDetails,
+    MessageDetails,
+    Operator,
+    OperatorDetails,
+    Prefix,
+    Quarantined,
+    Subscription,
+)
 from runnel.engine.ask.status import Status, read_status
+from runnel.engine.ask.why import Why, explain_match
 from runnel.engine.declare import declare_operators, declare_prefixes
 from runnel.engine.declare.locate_errors import locate_errors
 from runnel.engine.declare.script import declare
 from runnel.engine.open_delivery import dispatcher_of
-from runnel.engine.outcome import Outcome
 from runnel.engine.own_spark import OwnSpark
 from runnel.engine.owners import Owners
 from runnel.engine.publish import Publisher
@@ -164,8 +177,11 @@ class Engine:
 
     # --- declaring and asking ------------------------------------------------------------------------------------
 
-    def execute(self, text: str, /, **parameters: ParameterValue) -> list[Outcome]:
-        """Run a script: all its declarations in one transaction, then its questions, in order.
+    def execute(self, text: str, /, **parameters: ParameterValue) -> list[Answer]:
+        """Run a script and return one answer per statement. All its declarations are one transaction.
+
+        Questions (`show`, `explain`, `why`, `preview`) that stand before the declarations are answered before them,
+        and questions behind them afterwards. One between two declarations is refused, and nothing is declared.
 
         Keyword arguments are the values of parameters such as `:word`, which may stand for any constant, never for a
         name. If a declaration is refused, nothing has changed, and the error has its position in the text.
@@ -175,59 +191,70 @@ class Engine:
         values.refuse_unused(text, script[0].span if script else said.NOWHERE)
         return self._run(script, text, values)
 
-    def apply(self, statement: said.Statement) -> Outcome:
+    def apply(self, statement: said.Statement) -> Answer:
         """Run one statement that is not a text yet."""
         text = print_statement(statement)
         return self._run([said.Parsed(statement, said.NOWHERE)], text)[0]
 
-    def _run(self, script: list[said.Parsed], text: str, values: Parameters | None = None) -> list[Outcome]:
+    def _run(self, script: list[said.Parsed], text: str, values: Parameters | None = None) -> list[Answer]:
         self._check_actor()
-        declarations = [
-            (number, one) for number, one in enumerate(script) if not isinstance(one.statement, _QUESTIONS)
-        ]
-        outcomes = declare(self.root, self.actor, declarations, text) if declarations else {}
-        done = "the script's declarations were applied" if declarations else None
-        for number, one in enumerate(script):
-            if isinstance(one.statement, _QUESTIONS):
-                with locate_errors(text, one.span, done):
-                    outcomes[number] = self._answer(one.statement)
-        return self._noted([outcomes[number] for number in range(len(script))], script, text, values)
+        places = [place for place, parsed in enumerate(script) if not isinstance(parsed.statement, _QUESTIONS)]
+        first, end = (places[0], places[-1] + 1) if places else (len(script), len(script))
+        if end - first != len(places):
+            question = next(parsed for parsed in script[first:end] if isinstance(parsed.statement, _QUESTIONS))
+            raise StatementError(
+                "a question cannot stand between declarations, which are applied together",
+                span=question.span,
+                text=text,
+                hint="move it behind the last declaration, or execute it on its own",
+            )
+        answers = [self._answer_at(parsed, text) for parsed in script[:first]]
+        if places:
+            declared = declare(self.root, self.actor, list(enumerate(script))[first:end], text)
+            answers += [declared[place] for place in places]
+        done = "the script's declarations were applied" if places else None
+        answers += [self._answer_at(parsed, text, done) for parsed in script[end:]]
+        return self._noted(answers, script, text, values)
 
     @staticmethod
     def _noted(
-        outcomes: list[Outcome], script: list[said.Parsed], text: str, values: Parameters | None
-    ) -> list[Outcome]:
-        """The outcomes, each with the notes on its statement."""
-        starts = [(one.span.line, one.span.column) for one in script]
-        for place, note in phrase_notes(text, values):
-            number = max(bisect_right(starts, place) - 1, 0)
-            outcomes[number] = outcomes[number].with_notes([note])
-        return outcomes
+        answers: list[Answer], script: list[said.Parsed], text: str, values: Parameters | None
+    ) -> list[Answer]:
+        """The answers, each with the notes on its statement."""
+        starts = [(parsed.span.line, parsed.span.column) for parsed in script]
+        for position, note in phrase_notes(text, values):
+            place = max(bisect_right(starts, position) - 1, 0)
+            answers[place] = replace(answers[place], notes=(*answers[place].notes, note))
+        return answers
 
-    def _answer(self, question: said.Question) -> Outcome:
+    def _answer_at(self, question: said.Parsed, text: str, done: str | None = None) -> Answer:
+        with locate_errors(text, question.span, done):
+            return self._answer(cast(said.Question, question.statement))
+
+    def _answer(self, question: said.Question) -> Answer:
         match question:
             case said.Show("feed", said.Name(name)):
-                return show_feed(self.root, name, self.actor)
+                return self.feed(name)
             case said.Show("operator", said.Name(name)):
-                return declare_operators.show_operator(self.root, name, self.actor)
-            case said.Show(what):
-                return self.show(what)
+                return self.operator(name)
+            case said.Show(kind):
+                return self.show(kind)
             case said.Explain(feed):
                 return self.explain(feed.text)
             case said.ExplainMessage(key):
-                return show_dead_letters.explain_message(self.root, key, self.actor)
+                return self.explain_message(key)
             case said.Why(item, feed):
                 return self.why(item, feed.text)
             case said.Preview(said.CreateFeed() as query, _, back):
-                return preview_query(self.root, query, back, self._spark.session, self.actor).outcome()
+                return preview_query(self.root, query, back, self._spark.session, self.actor)
             case said.Preview(_, feed_or_none, back):
                 name = "" if feed_or_none is None else feed_or_none.text
-                return preview_feed(self.root, name, back, self._spark.session, self.actor).outcome()
+                return preview_feed(self.root, name, back, self._spark.session, self.actor)
 
-    def show(self, what: str) -> Outcome:
+    def show(self, kind: str) -> Answer:
         """`feeds`, `subscriptions`, `quarantine`, `dead letters`, `operators`, `prefixes`, or a feed by its name."""
         self._check_actor()
-        match what:
+        match kind:
             case "feeds":
                 return show_feeds(self.root, self.actor)
             case "subscriptions":
@@ -243,7 +270,52 @@ class Engine:
             case name:
                 return show_feed(self.root, name, self.actor)
 
-    def explain(self, name: str, *, steps: bool = False) -> Outcome:
+    def feeds(self) -> list[Feed]:
+        """The feeds that the actor may read."""
+        self._check_actor()
+        return list(show_feeds(self.root, self.actor).rows)
+
+    def feed(self, name: str) -> FeedDetails:
+        """One feed: what it reads, which feeds read it, and its subscriptions."""
+        self._check_actor()
+        return show_feed(self.root, name, self.actor)
+
+    def subscriptions(self) -> list[Subscription]:
+        """The actor's subscriptions, or to the admin everybody's."""
+        self._check_actor()
+        return list(show_subscriptions(self.root, self.actor).rows)
+
+    def quarantine(self) -> list[Quarantined]:
+        """Documents, items and evaluations that failed, newest first."""
+        self._check_actor()
+        return list(show_quarantine(self.root, self.actor).rows)
+
+    def dead_letters(self) -> list[DeadLetter]:
+        """Messages that were given up, newest first."""
+        self._check_actor()
+        return list(show_dead_letters.show_dead_letters(self.root, self.actor).rows)
+
+    def explain_message(self, key: str) -> MessageDetails:
+        """What is in a message, and every attempt to deliver it that failed."""
+        self._check_actor()
+        return show_dead_letters.explain_message(self.root, key, self.actor)
+
+    def operators(self) -> list[Operator]:
+        """The operators that queries can use."""
+        self._check_actor()
+        return list(declare_operators.show_operators(self.root, self.actor).rows)
+
+    def operator(self, name: str) -> OperatorDetails:
+        """One operator, and the queries that use it."""
+        self._check_actor()
+        return declare_operators.show_operator(self.root, name, self.actor)
+
+    def prefixes(self) -> list[Prefix]:
+        """The prefixes of graph patterns, those that were registered first."""
+        self._check_actor()
+        return list(declare_prefixes.show_prefixes(self.root).rows)
+
+    def explain(self, name: str, *, steps: bool = False) -> explain_feed.Explanation:
         """How a feed is matched, and what it shares with others; with `steps` also its plan after each pass."""
         self._check_actor()
         return explain_feed.explain_feed(self.root, name, self.actor, steps=steps)
@@ -253,10 +325,10 @@ class Engine:
         self._check_actor()
         return explain_feed.picture_feed(self.root, name, self.actor)
 
-    def why(self, item_id: str, name: str) -> Outcome:
+    def why(self, item_id: str, name: str) -> Why:
         """Why an item is, or is not, in a feed."""
         self._check_actor()
-        return why.why(self.root, item_id, name, self.actor)
+        return explain_match(self.root, item_id, name, self.actor)
 
     def preview(
         self, text: str, *, since: timedelta | None = None, tell: Callable[[str], None] = lambda text: None
@@ -337,24 +409,37 @@ class Engine:
     def matches(self, name: str, *, after: int = 0) -> Iterator[MatchedItem]:
         """The items that matched a feed, in the order of acceptance, after a sequence.
 
-        Of a feed of the admin, an owner gets the items that matched since their own subscription to it began.
+        Matches are recorded for feeds with subscriptions, also indirect ones. Raises NotFoundError if no match was
+        recorded because nobody subscribes. Of a feed of the admin, an owner gets the items that matched since their
+        own subscription to it began.
         """
         with self.root.catalog.read() as connection:
             check_actor(connection, self.actor)
             feed = feed_named(connection, name, self.actor)
             names = names_for(connection, self.actor)
-            if not self.actor.sees_all_of(feed):
-                since = matched_since(connection, self.actor, [feed.id]).get(feed.id)
-                if since is None:
-                    return
-                after = max(after, since)
+            since = matched_since(connection, self.actor, [feed.id]).get(feed.id)
+        sees_all = self.actor.sees_all_of(feed)
+        if since is None and not (sees_all and self._has_matches(feed.id)):
+            reason = "nobody subscribes" if sees_all else "you do not subscribe"
+            raise NotFoundError(
+                f"no matches of {feed.name} are recorded, because {reason} to it",
+                hint=f"`subscribe to {render_name(feed.name)} output log` records them from now on",
+            )
+        return self._read_matches(feed.id, names, after if sees_all else max(after, since or 0))
+
+    def _has_matches(self, feed: int) -> bool:
+        """Whether matches of a feed are recorded, for example of a subscription that has ended."""
+        rows = self.root.matches.read(0, self.root.matches.matched_upto())
+        return any(len(matches.of_queries([feed])[0]) for matches in rows)
+
+    def _read_matches(self, feed: int, names: Mapping[int, str], after: int) -> Iterator[MatchedItem]:
         for rows in self.root.matches.read(after, self.root.matches.matched_upto()):
-            sequences, _ = rows.of_queries([feed.id])
-            bound = rows.bindings_of(dict.fromkeys(sequences.tolist(), (feed.id,)))
+            sequences, _ = rows.of_queries([feed])
+            bound = rows.bindings_of(dict.fromkeys(sequences.tolist(), (feed,)))
             for batch in self.root.items.get(sequences.tolist()):
                 for item in batch.items(names):
                     sequence = item.sequence or 0
-                    yield MatchedItem(sequence, item, bound.get((feed.id, sequence), NO_BINDINGS))
+                    yield MatchedItem(sequence, item, bound.get((feed, sequence), NO_BINDINGS))
 
     # --- publishing ----------------------------------------------------------------------------------------------
 

@@ -98,7 +98,7 @@ def test_work_goes_on_after_the_reader_left(tmp_path: Path) -> None:
     finally:
         os.close(writing)
     with connect(tmp_path / "news") as engine:
-        assert len(engine.show("feeds").data["feeds"]) == 2
+        assert len(engine.show("feeds").to_json()["feeds"]) == 2
 
 
 def test_no_standard_output_at_all(workspace: Path) -> None:

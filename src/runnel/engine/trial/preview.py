@@ -22,7 +22,7 @@ from runnel.catalog.declared.prefixes import all_prefixes
 from runnel.catalog.store.connection import now
 from runnel.catalog.store.sequencer import last_sequence
 from runnel.engine.actors import Actor, feed_named, names_for
-from runnel.engine.outcome import Outcome
+from runnel.engine.answers import Answer, Rendering
 from runnel.engine.trial.adhoc_matching import past_bindings, past_matches
 from runnel.engine.trial.find_duplicates import gates_in
 from runnel.engine.trial.preview_cost import PreviewCost, preview_cost
@@ -44,7 +44,7 @@ _PREVIEWED = 1 << 40
 
 
 @dataclass(frozen=True, slots=True)
-class PreviewResult:
+class PreviewResult(Answer):
     """What a query would have matched: how many of the items that the asker may read, and the newest of them."""
 
     name: str
@@ -59,7 +59,7 @@ class PreviewResult:
     cost: PreviewCost | None = None
     """What asking operators was expected to cost."""
 
-    def outcome(self) -> Outcome:
+    def render(self) -> Rendering:
         """As the answer to a statement."""
         shown = [
             {"feed": item.feed, "id": item.id, "version": item.version, "title": item.first("title")}
@@ -74,7 +74,7 @@ class PreviewResult:
         if self.cost is not None:
             data["operators"] = asdict(self.cost)
             lines = (*lines, self.cost.told())
-        return Outcome(
+        return Rendering(
             f"{self.name} would have matched {self.matched} of the {self.looked_at} items accepted in that time"
             + without,
             data,
