@@ -235,7 +235,7 @@ def language_reference() -> str:
         f"Known from the start are the prefixes {_words(list(KNOWN_PREFIXES))}; `register prefix` adds more.",
         "## Constants",
         _table("constant", CONSTANTS),
-        "In Python a constant may be a parameter: `engine.execute(\"… where title contains :word\", word=text)`, and "
+        'In Python a constant may be a parameter: `engine.execute("… where title contains :word", word=text)`, and '
         "`runnel.compile` likewise. A parameter stands for a text, a number, a truth value, a day or an instant, or "
         "for a list with its parentheses: `category in :names`. It never stands for a name or a keyword, and `:word` "
         "inside a text or a graph pattern is no parameter.",

@@ -1,4 +1,4 @@
-"""`Engine`: declare, publish, run and ask, for one root."""
+"""`Engine`: declare, publish, run and ask, for one workspace."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ from runnel.engine.actors import (
     names_for,
 )
 from runnel.engine.answers import Answer
-from runnel.engine.ask import explain_feed, show_dead_letters
+from runnel.engine.ask import show_dead_letters
+from runnel.engine.ask.explain_feed import Explanation, explain_feed, picture_feed
 from runnel.engine.ask.query_usage import ITEMS, QueryUsage, read_usage
 from runnel.engine.ask.selection import Selection
 from runnel.engine.ask.show import show_feed, show_feeds, show_quarantine, show_subscriptions
@@ -75,7 +76,7 @@ _QUESTIONS = (said.Show, said.Explain, said.ExplainMessage, said.Why, said.Previ
 
 @dataclass(frozen=True, slots=True)
 class MatchedItem:
-    """An item in a feed, with the sequence under which it was accepted, and the bindings with which it matched."""
+    """An item in a feed, the sequence under which it was accepted, and the bindings of the match."""
 
     sequence: int
     item: Item
@@ -90,9 +91,9 @@ def connect(
     Keyword arguments override settings of the workspace's `runnel.toml`. With a token the engine acts for the token's
     owner. Without one it acts for the admin, who is anyone that can open the files of the workspace.
 
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder, connect(folder) as engine:
-    ...     print(engine.execute("register feed Wire")[0].message)
+    >>> import runnel, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder, runnel.connect(folder) as engine:
+    ...     print(engine.execute("register feed Wire")[0])
     registered feed Wire
     """
     folder = Path(path)
@@ -112,9 +113,23 @@ def connect(
 
 
 class Engine:
-    """One root, open for one actor. Use it as a context manager, or call `close`.
+    """A workspace, open for one actor: the admin or an owner. Use it as a context manager, or call `close`.
 
-    Any number of engines may declare, publish and ask at the same time; only one may `run`.
+    Any number of engines may declare, publish and ask at the same time. Only one may `run`.
+
+    >>> import runnel, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder, runnel.connect(folder) as engine:
+    ...     answers = engine.execute("register feed Wire")
+    ...     answers += engine.execute("create feed Rock from Wire where title contains :word", word="rock")
+    ...     published = engine.publish("Wire", [{"id": "1", "title": "Rock am Ring"}, {"id": "2", "title": "Jazz"}])
+    ...     names = [feed.name for feed in engine.feeds()]
+    ...     preview = engine.preview("Rock")
+    ...     why = engine.why("2", "Rock")
+    >>> names, preview.matched, why.holds
+    (['Wire', 'Rock'], 1, False)
+    >>> print(preview)
+    Rock would have matched 1 of the 2 items accepted in that time
+      Wire  Rock am Ring
     """
 
     def __init__(self, root: Workspace, actor: Actor = ADMIN_ACTOR) -> None:
@@ -134,24 +149,24 @@ class Engine:
         self.close()
 
     def close(self) -> None:
-        """Let go of the catalog, and of Spark if this engine started it."""
+        """Close the catalog, and stop Spark if this engine started it."""
         self._spark.close()
         if self._owns_root:
             self.root.close()
 
     def acting_as(self, name: str) -> Engine:
-        """An engine on the same open root for an owner: sees and may do what that owner does."""
+        """Return an engine on the same workspace that acts for an owner. Only the admin may call this."""
         self.require_admin("act for others")
         return self._for(replace(actor_named(self.root, name), token=self.actor.token))
 
     def authenticated(self, token: str) -> Engine:
-        """An engine on the same open root for the owner of a token; NotAllowed if the token is not valid."""
+        """Return an engine on the same workspace for the owner of a token. Only the admin may call this."""
         self.require_admin("act for others")
         return self._for(authenticate(self.root, token))
 
     @property
     def owners(self) -> Owners:
-        """Owners, their quotas and tokens: the operator's matter alone."""
+        """Owners, their quotas and their tokens. Only the admin may use this."""
         self.require_admin("look after owners")
         return Owners(self.root)
 
@@ -161,7 +176,7 @@ class Engine:
         return engine
 
     def _check_actor(self) -> None:
-        """An engine that was opened with a token is of use for as long as the token is."""
+        """Raise NotAllowedError if the token with which this engine was opened is no longer valid."""
         if self.actor.token is not None:
             with self.root.catalog.read() as connection:
                 check_actor(connection, self.actor)
@@ -315,25 +330,28 @@ class Engine:
         self._check_actor()
         return list(declare_prefixes.show_prefixes(self.root).rows)
 
-    def explain(self, name: str, *, steps: bool = False) -> explain_feed.Explanation:
-        """How a feed is matched, and what it shares with others; with `steps` also its plan after each pass."""
+    def explain(self, name: str, *, steps: bool = False) -> Explanation:
+        """Explain how a feed is matched and what it shares with others, with `steps` also after each pass."""
         self._check_actor()
-        return explain_feed.explain_feed(self.root, name, self.actor, steps=steps)
+        return explain_feed(self.root, name, self.actor, steps=steps)
 
     def pictures(self, name: str) -> dict[str, str]:
         """The filter trees that match a feed, as SVG pictures by the names of the sources."""
         self._check_actor()
-        return explain_feed.picture_feed(self.root, name, self.actor)
+        return picture_feed(self.root, name, self.actor)
 
     def why(self, item_id: str, name: str) -> Why:
-        """Why an item is, or is not, in a feed."""
+        """Explain why an item is, or is not, in a feed."""
         self._check_actor()
         return explain_match(self.root, item_id, name, self.actor)
 
     def preview(
         self, text: str, *, since: timedelta | None = None, tell: Callable[[str], None] = lambda text: None
     ) -> PreviewResult:
-        """What a query would have matched: a `create feed` statement or a feed's name, over the last `since`."""
+        """Return what a query would have matched in the last `since`, by default 7 days.
+
+        `text` is a `create feed` statement or the name of a feed. Nothing is declared.
+        """
         self._check_actor()
         if not re.match(r"(create|preview)\s", text.strip(), re.IGNORECASE):
             try:
@@ -364,10 +382,10 @@ class Engine:
         since: timedelta | None = None,
         limit: int = SHOWN,
     ) -> TrialResult:
-        """Try queries on items, as if they came into a source feed now; without items, on those of the last `since`.
+        """Try queries on items, as if these came into a source feed now, or on the items of the last `since`.
 
-        Nothing is accepted, recorded or sent. Queries are asked whether anybody subscribes to them or not: all of
-        one's own, or one owner's, those with a tag, or some by name.
+        Nothing is accepted, recorded or sent. Queries need no subscription. They are all queries of the actor, or
+        those of an owner, with a tag, or with the names in `queries`.
         """
         self._check_actor()
         select = Selection(owner, tag, tuple(queries))
@@ -386,7 +404,7 @@ class Engine:
         queries: Sequence[str] = (),
         limit: int = SHOWN,
     ) -> TrialResult:
-        """As `test`, on the items of a document (RSS, Atom, JSON Feed, JSON lines, RDF)."""
+        """Try queries, as `test` does, on the items of a document (RSS, Atom, JSON Feed, JSON lines, RDF)."""
         self._check_actor()
         select = Selection(owner, tag, tuple(queries))
         source = source_for(self.root, self.actor, select, feed)
@@ -394,15 +412,15 @@ class Engine:
         return try_adapted(self.root, self.actor, select, source, read.items, limit, read.problems)
 
     def usage(self, items: int = ITEMS, *, tag: str | None = None) -> QueryUsage:
-        """Which of the actor's queries match most and which never, among so many of the newest items; which are dear.
+        """Count matches of the actor's queries among the newest items, and list the most expensive queries.
 
-        With a tag, only of those that have it.
+        With a tag, only the queries that have it.
         """
         self._check_actor()
         return read_usage(self.root, self.actor, items, tag)
 
     def status(self) -> Status:
-        """How the root is: lag, plan, runner, failing sources, messages, what was put aside."""
+        """Return the state of the workspace: lag, plan, runner, failing sources, messages, the quarantine."""
         self.require_admin("see the status of the workspace")
         return read_status(self.root)
 
@@ -444,17 +462,17 @@ class Engine:
     # --- publishing ----------------------------------------------------------------------------------------------
 
     def publish(self, feed: str, items: Iterable[Mapping[str, Any]]) -> Accepted:
-        """Accept items given as mappings (`id` and attributes) into a source feed of one's own.
+        """Accept items, given as mappings with an `id` and attributes, into a source feed of the actor.
 
-        If one of them is not valid none is accepted. Very many are accepted some thousand at a time.
-        Items that are known are passed over; an item with a known id and other attributes is a new version.
+        If one of them is not valid, none is accepted. Very many are accepted a few thousand at a time. Known items
+        are skipped. An item with a known id and other attributes is a new version.
         """
         return self._publisher.publish(feed, items)
 
     def publish_document(
         self, feed: str, data: bytes, *, name: str = "document"
     ) -> tuple[Accepted, list[InputError]]:
-        """Accept the items of a document (RSS, Atom, JSON Feed, JSON lines, RDF); tells what was refused in it."""
+        """Accept the items of a document (RSS, Atom, JSON Feed, JSON lines, RDF), and return the errors of others."""
         return self._publisher.publish_document(feed, data, name)
 
     # --- running -------------------------------------------------------------------------------------------------
@@ -468,8 +486,8 @@ class Engine:
     ) -> Progress:
         """Acquire, match and deliver: until nothing is left (`once`), or until `stop` is called.
 
-        `companions` are started beside the run and closed with it. Raises RunnerActive while another process runs
-        this root.
+        `companions` are started with the run and closed with it. Raises RunnerActiveError while another process runs
+        this workspace.
         """
         self.require_admin("run the workspace")
         from runnel.engine.run.runner import Runner  # only a runner needs Spark, whose import takes a second
@@ -484,13 +502,13 @@ class Engine:
             self._stopping.clear()
 
     def stop(self) -> None:
-        """Ask a run in another thread to drain and end; one that is just beginning ends too."""
+        """Ask a run in another thread to finish its work and end. A run that is just starting ends too."""
         self._stopping.set()
         if self._runner is not None:
             self._runner.stop()
 
     def hubs(self) -> WebSubClient:
-        """Who asked hubs for pushes (WebSub), and takes them."""
+        """Return the client that subscribes to hubs (WebSub) and takes their pushes."""
         return WebSubClient(self.root.catalog, self._acquirer, self.root.settings)
 
     def _parts(self, companions: Sequence[Companion] = ()) -> RunnerParts:
