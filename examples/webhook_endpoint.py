@@ -55,11 +55,11 @@ def main() -> None:
         engine.execute("register feed Wire;")
         engine.owners.add("ann")
         ann = engine.acting_as("ann")
-        (outcome,) = ann.execute(f"subscribe to Wire output webhook '{address}';")
-        keys.append(outcome.data["key"])
+        (subscribed,) = ann.execute("subscribe to Wire output webhook :address", address=address)
+        keys.append(subscribed.to_json()["key"])
         engine.publish("Wire", [{"id": "1", "title": "Muse on tour"}])
         engine.run(once=True)
-        confirmation = ann.show("subscriptions").data["subscriptions"][0]["confirmation"]
+        confirmation = ann.subscriptions()[0].confirmation
         print(f"waiting for confirmation: {confirmation is not None}")
     server.shutdown()
     server.server_close()

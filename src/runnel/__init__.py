@@ -57,31 +57,88 @@ from runnel.errors import (
 
 if TYPE_CHECKING:
     from runnel import spark
+    from runnel.delivery.dead_letters import DeadLetter
     from runnel.engine import Engine, MatchedItem, connect
+    from runnel.engine.answers import (
+        Answer,
+        Done,
+        Dropped,
+        FeedDone,
+        ImportedFeeds,
+        Listing,
+        MessagesDone,
+        OperatorDone,
+        OwnerDone,
+        PrefixDone,
+        Subscribed,
+        SubscriptionDone,
+    )
+    from runnel.engine.ask.explain_feed import Explanation
+    from runnel.engine.ask.query_usage import QueryUsage
+    from runnel.engine.ask.shown import (
+        Feed,
+        FeedDetails,
+        MessageDetails,
+        Operator,
+        OperatorDetails,
+        Owner,
+        OwnerDetails,
+        Prefix,
+        Quarantined,
+        Subscription,
+        Token,
+    )
+    from runnel.engine.ask.status import Status
+    from runnel.engine.ask.why import Why
+    from runnel.engine.trial.preview import PreviewResult
+    from runnel.engine.trial.try_items import TrialResult
     from runnel.library import CompiledPlan, compile
 
 __all__ = [
+    "Answer",
     "BacklogError",
     "BrokenDocumentError",
     "CatalogUnavailableError",
     "CompiledPlan",
     "CorruptDataError",
     "CyclicFeedsError",
+    "DeadLetter",
     "DeliveryError",
+    "Done",
+    "Dropped",
     "DuplicateNameError",
     "Engine",
+    "Explanation",
+    "Feed",
+    "FeedDetails",
+    "FeedDone",
     "FencedError",
+    "ImportedFeeds",
     "InputError",
     "InvalidConditionError",
     "InvalidItemError",
     "JavaMissingError",
     "LineageConflictError",
+    "Listing",
     "MatchedItem",
+    "MessageDetails",
+    "MessagesDone",
     "NewerWorkspaceError",
     "NotAWorkspaceError",
     "NotAllowedError",
     "NotFoundError",
+    "Operator",
+    "OperatorDetails",
+    "OperatorDone",
     "OperatorRefusedError",
+    "Owner",
+    "OwnerDetails",
+    "OwnerDone",
+    "Prefix",
+    "PrefixDone",
+    "PreviewResult",
+    "Quarantined",
+    "QueryUsage",
     "QuotaExceededError",
     "ReadOnlyError",
     "RefusedAddressError",
@@ -90,12 +147,19 @@ __all__ = [
     "SparkLostError",
     "StatementError",
     "StatementSyntaxError",
+    "Status",
     "StillNeededError",
     "StorageFullError",
     "StylesheetError",
+    "Subscribed",
+    "Subscription",
+    "SubscriptionDone",
+    "Token",
     "TooExpensiveError",
+    "TrialResult",
     "UnknownNameError",
     "UnreachableError",
+    "Why",
     "WorkspaceError",
     "WorkspaceExistsError",
     "compile",
@@ -105,11 +169,42 @@ __all__ = [
 __version__ = "0.1.0"
 
 _MODULES = {
-    "CompiledPlan": "runnel.library",
-    "Engine": "runnel.engine",
-    "MatchedItem": "runnel.engine",
-    "compile": "runnel.library",
-    "connect": "runnel.engine",
+    "runnel.delivery.dead_letters": ("DeadLetter",),
+    "runnel.engine": ("Engine", "MatchedItem", "connect"),
+    "runnel.engine.answers": (
+        "Answer",
+        "Done",
+        "Dropped",
+        "FeedDone",
+        "ImportedFeeds",
+        "Listing",
+        "MessagesDone",
+        "OperatorDone",
+        "OwnerDone",
+        "PrefixDone",
+        "Subscribed",
+        "SubscriptionDone",
+    ),
+    "runnel.engine.ask.explain_feed": ("Explanation",),
+    "runnel.engine.ask.query_usage": ("QueryUsage",),
+    "runnel.engine.ask.shown": (
+        "Feed",
+        "FeedDetails",
+        "MessageDetails",
+        "Operator",
+        "OperatorDetails",
+        "Owner",
+        "OwnerDetails",
+        "Prefix",
+        "Quarantined",
+        "Subscription",
+        "Token",
+    ),
+    "runnel.engine.ask.status": ("Status",),
+    "runnel.engine.ask.why": ("Why",),
+    "runnel.engine.trial.preview": ("PreviewResult",),
+    "runnel.engine.trial.try_items": ("TrialResult",),
+    "runnel.library": ("CompiledPlan", "compile"),
 }
 """Names that are imported when they are first used, because Spark's workers must start quickly."""
 
@@ -121,6 +216,7 @@ def __getattr__(name: str) -> Any:
     if name == "open":
         warnings.warn("runnel.open is deprecated; use runnel.connect", DeprecationWarning, stacklevel=2)
         name = "connect"
-    if name not in _MODULES:
-        raise AttributeError(f"module 'runnel' has no attribute {name!r}")
-    return getattr(import_module(_MODULES[name]), name)
+    for module, names in _MODULES.items():
+        if name in names:
+            return getattr(import_module(module), name)
+    raise AttributeError(f"module 'runnel' has no attribute {name!r}")

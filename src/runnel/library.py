@@ -23,9 +23,9 @@ from runnel.plan.logical_plan import PlanQuery
 
 
 class CompiledPlan:
-    """Queries compiled together. `match` gives, for each item, the names of the feeds it is in.
+    """Queries that were compiled together, by `runnel.compile`.
 
-    The plan is a folder of arrays that is mapped into memory; it goes away with this object.
+    The plan is a temporary folder of arrays that are mapped into memory. It is deleted with this object.
     """
 
     def __init__(self, sources: Mapping[str, int], names: Mapping[int, str], nodes: Mapping[int, Node]) -> None:
@@ -35,11 +35,11 @@ class CompiledPlan:
 
     @property
     def folder(self) -> str:
-        """Where the plan's arrays are, for other processes on this machine."""
+        """The folder with the plan's arrays, for other processes on this machine."""
         return self._compiled.folder
 
     def keep_until_exit(self) -> None:
-        """Let the folder outlive this object: something lazy, such as a DataFrame, will need it later."""
+        """Keep the folder until the process ends, for something lazy, such as a DataFrame, that needs it later."""
         self._compiled.keep_until_exit()
 
     @property
@@ -63,20 +63,21 @@ class CompiledPlan:
 
     @cached_property
     def matcher(self) -> Matcher:
-        """The matcher, for those who have batches of items in columns.
+        """The matcher, for batches of items in columns.
 
-        Gates remember the items of earlier batches, whose sequences must ascend.
+        Gates remember the items of earlier batches. Sequences must ascend from batch to batch.
         """
         return OrderedMatcher(self._compiled.plan, self._matcher) if self.gates else self._matcher
 
     def match(self, items: Iterable[Mapping[str, Any]], *, accepted: datetime | None = None) -> list[list[str]]:
-        """The names of the feeds that each item is in, in the order of declaration.
+        """Return for each item the names of the feeds that it is in, in the order of declaration.
 
-        An item is a mapping of attributes. With several source feeds, `feed` says from which one it comes. Relative
-        times (`2 days ago`) count from `accepted`; without it, from now. Items are taken in their order, which
-        matters for gates such as `distinct`, and each call starts with empty gates.
+        An item is a mapping of attributes. With several source feeds, `feed` names the one it comes from. Relative
+        times (`2 days ago`) count from `accepted`, by default now. Items are matched in their order, which matters
+        for gates such as `distinct`. Each call starts without memory of earlier ones.
 
-        >>> plan = compile(["create feed Rock from Wire where title contains 'rock'"])
+        >>> import runnel
+        >>> plan = runnel.compile(["create feed Rock from Wire where title contains 'rock'"])
         >>> plan.match([{"title": "Rock am Ring"}, {"title": "Jazz"}])
         [['Rock'], []]
         """
@@ -85,7 +86,7 @@ class CompiledPlan:
         return [[self._names[int(query)] for query in matches.row(row)] for row in range(len(batch))]
 
     def batch(self, items: Iterable[Mapping[str, Any]], *, accepted: datetime | None = None) -> ItemBatch:
-        """Items in columns, as the matcher takes them; accepted then, or now."""
+        """Return items in columns, as the matcher takes them."""
         adapted = [self._item(number, dict(item)) for number, item in enumerate(items, 1)]
         return ItemBatch.of(adapted, self._sources, accepted=moment(accepted or datetime.now(UTC)))
 
@@ -103,10 +104,12 @@ def compile(queries: str | Sequence[str], /, **parameters: ParameterValue) -> Co
 
     Keyword arguments are the values of parameters such as `:word`, which may stand for any constant.
 
-    >>> compile("create feed Rock from Wire where title contains :word", word="rock'n'roll").queries
-    {1: 'Rock'}
+    >>> import runnel
+    >>> plan = runnel.compile("create feed Rock from Wire where title contains :word", word="rock'n'roll")
+    >>> plan.match([{"title": "Rock'n'Roll lives"}])
+    [['Rock']]
     >>> texts = ["create feed Rock from A | B where title contains 'rock'", "create feed Hot from Rock where n > 3"]
-    >>> plan = compile(texts)
+    >>> plan = runnel.compile(texts)
     >>> plan.match([{"feed": "B", "title": "rock", "n": 5}])
     [['Rock', 'Hot']]
     """

@@ -379,7 +379,11 @@ def test_why_names_the_gate_that_stops_an_item_and_the_item_that_caused_it(engin
         ),
     ):
         (why,) = engine.execute(f"why item '{item}' in Few;")
-        assert (why.data["holds"], why.data["recorded"], why.data["stopped_by"]) == (verdict, verdict, stopped_by)
+        assert (why.to_json()["holds"], why.to_json()["recorded"], why.to_json()["stopped_by"]) == (
+            verdict,
+            verdict,
+            stopped_by,
+        )
         assert any(line in one for one in why.lines), why.lines
 
 
@@ -392,7 +396,7 @@ def test_explain_preview_and_test_apply_every_gate(engine: Engine) -> None:
     gates = "must pass the gate of News (distinct by title within 2 days), then Few (limit 2 per day)"
     assert gates in " ".join(" ".join(explained.lines).split())
     (previewed,) = engine.execute("preview create feed T from News limit 1 per day over last 7 days;")
-    assert previewed.data["matched"] == 1
+    assert previewed.to_json()["matched"] == 1
     assert "`limit 1 per day` was applied to these items only" in previewed.message
     assert "`distinct by title within 2 days` was applied to these items only" in previewed.message
     tried = engine.test(items(*((f"muse {number}", number) for number in range(4))), feed="Wire")

@@ -32,7 +32,7 @@ def matched(engine: Engine) -> dict[str, set[str]]:
     """The ids of the items that each feed matches, with the plan as it is now."""
     with engine.root.catalog.read() as connection:
         current = plan_versions.current_plan(connection)
-    names = {row["id"]: row["name"] for row in engine.show("feeds").data["feeds"]}
+    names = {row["id"]: row["name"] for row in engine.show("feeds").to_json()["feeds"]}
     assert current is not None
     matcher = build_matcher(load(engine.root.storage, PlanVersion.of(current)))
     found: dict[str, set[str]] = {}
@@ -119,7 +119,7 @@ def test_statements_keep_titles_and_tags(engine: Engine) -> None:
         "register feed 'https://a.example/x' as A title 'It''s A' home 'https://a.example/' tagged b, 'C d';"
     )
     engine.execute("create feed Q from all feeds tagged 'c D' as $v where $v[n = 1];")
-    shown = {row["name"]: row for row in engine.show("feeds").data["feeds"]}
+    shown = {row["name"]: row for row in engine.show("feeds").to_json()["feeds"]}
     assert (shown["A"]["title"], shown["A"]["home"], shown["A"]["tags"]) == (
         "It's A",
         "https://a.example/",
@@ -127,7 +127,7 @@ def test_statements_keep_titles_and_tags(engine: Engine) -> None:
     )
     assert shown["Q"]["statement"] == 'create feed Q from all feeds tagged "c d" as $v where $v[n = 1];'
     engine.execute("tag feed A as x;")
-    shown = {row["name"]: row for row in engine.show("feeds").data["feeds"]}
+    shown = {row["name"]: row for row in engine.show("feeds").to_json()["feeds"]}
     assert shown["A"]["statement"] == (
         "register feed 'https://a.example/x' as A title 'It''s A' home 'https://a.example/' tagged x;"
     )
@@ -140,12 +140,12 @@ def test_why_and_explain_speak_of_the_feeds_that_were_read(engine: Engine) -> No
         "register feed A; create feed Q from all feeds where n = 1; subscribe to Q output log; register feed B;"
     )
     engine.publish("B", [{"id": "x", "n": 1}])
-    assert engine.why("x", "Q").data["holds"]
-    assert engine.execute("preview create feed P from all feeds over last 1 day")[0].data["matched"] == 1
+    assert engine.why("x", "Q").to_json()["holds"]
+    assert engine.execute("preview create feed P from all feeds over last 1 day")[0].to_json()["matched"] == 1
     assert any("on A, B:" in line for line in engine.explain("Q").lines)
-    assert engine.execute("show feed Q")[0].data["reads"] == ["A", "B"]
+    assert engine.execute("show feed Q")[0].to_json()["reads"] == ["A", "B"]
     engine.execute("drop feed B;")
-    assert not engine.why("x", "Q").data["holds"]
+    assert not engine.why("x", "Q").to_json()["holds"]
     assert any("on A:" in line for line in engine.explain("Q").lines)
 
 

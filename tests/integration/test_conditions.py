@@ -42,13 +42,13 @@ def test_every_kind_of_condition_is_declared_matched_and_explained(engine: Engin
     InProcess(engine).match()
     for name in EVERY_KIND:
         assert matched_ids(engine, name) == ["1"], name
-        told = engine.why("1", name).data
+        told = engine.why("1", name).to_json()
         assert (told["holds"], told["recorded"]) == (True, True)
         for mark in told["highlights"]:
             assert mark["text"] in ITEM.values()
             assert all(mark["text"][start:end] for start, end in mark["places"])
-        assert engine.why("2", name).data["highlights"] == []
-    json.dumps([engine.why("1", name).data["highlights"] for name in EVERY_KIND])
+        assert engine.why("2", name).to_json()["highlights"] == []
+    json.dumps([engine.why("1", name).to_json()["highlights"] for name in EVERY_KIND])
 
 
 def test_relative_times_do_not_move_with_the_clock(engine: Engine, clock: FakeClock) -> None:
@@ -67,10 +67,10 @@ def test_relative_times_do_not_move_with_the_clock(engine: Engine, clock: FakeCl
     clock.advance(timedelta(days=30))
     assert matched_ids(engine, "Fresh") == ["1"]
     assert matched_ids(engine, "Old") == ["2"]
-    assert engine.why("1", "Fresh").data["holds"]
-    assert not engine.why("2", "Fresh").data["holds"]
+    assert engine.why("1", "Fresh").to_json()["holds"]
+    assert not engine.why("2", "Fresh").to_json()["holds"]
     (preview,) = engine.execute("preview feed Fresh over last 60 days;")
-    assert [row["id"] for row in preview.data["newest"]] == ["1"]
+    assert [row["id"] for row in preview.to_json()["newest"]] == ["1"]
 
 
 def test_why_marks_words_in_their_context(engine: Engine) -> None:
@@ -78,6 +78,6 @@ def test_why_marks_words_in_their_context(engine: Engine) -> None:
     engine.publish("Wire", [{"id": "1", "title": "In der Straße"}])
     (told,) = engine.execute("why item '1' in Street;")
     assert any("[In der »Straße«]" in line for line in told.lines)
-    assert told.data["highlights"] == [
+    assert told.to_json()["highlights"] == [
         {"condition": "title contains 'strasse'", "attribute": "title", "text": "In der Straße", "places": [(7, 13)]}
     ]

@@ -233,7 +233,7 @@ def test_a_confirmed_address_gets_everything_that_matched_since_it_was_subscribe
 ) -> None:
     engine, ann = runner.engine, _owner(runner)
     made = ann.execute(f"subscribe to Rock output mail '{VICTIM}';")[0]
-    assert made.data["waiting"] == "for confirmation"
+    assert made.to_json()["waiting"] == "for confirmation"
     _publish(runner, 1, 2, 3)
     (link,) = _links(post)
     client = _client(engine)
@@ -360,7 +360,7 @@ def test_a_script_cannot_exceed_the_pending_targets_either(tmp_path: Path, clock
         script = "".join(f"subscribe to Rock output mail 'v{number}@mail.example';" for number in range(3))
         with pytest.raises(StatementError, match="at most 2 targets"):
             ann.execute(script)
-        assert ann.show("subscriptions").data["subscriptions"] == []
+        assert ann.show("subscriptions").to_json()["subscriptions"] == []
         ann.execute(script.partition(";")[0] + ";" + script.partition(";")[0] + ";")
 
 
@@ -828,7 +828,7 @@ def test_an_endpoint_that_repeats_the_challenge_gets_messages(runner: InProcess,
     (challenge,) = endpoint.documents("runnel.confirmation")
     assert set(challenge["data"]) == {"challenge", "feed", "owner", "subscription", "expires"}
     _, headers, body = endpoint.posts[0]
-    assert Webhook(made.data["key"]).verify(body, headers) == challenge, "it is signed"
+    assert Webhook(made.to_json()["key"]).verify(body, headers) == challenge, "it is signed"
     runner.deliver()
     (message,) = endpoint.documents("feed.items")
     assert message["data"]["items"][0]["id"] == "1"
@@ -976,7 +976,7 @@ def test_the_waiting_state_is_shown_everywhere(runner: InProcess, post: Post) ->
     assert b"runnel_subscriptions_unconfirmed 1.0" in render_metrics(engine.root, _Run())[0]
     engine.execute("confirm subscription 1;")
     assert b"runnel_subscriptions_unconfirmed 0.0" in render_metrics(engine.root, _Run())[0]
-    assert ann.show("subscriptions").data["subscriptions"][0]["confirmation"] is None
+    assert ann.show("subscriptions").to_json()["subscriptions"][0]["confirmation"] is None
 
 
 def test_what_waits_for_confirmation_does_not_keep_items_for_ever(runner: InProcess, post: Post) -> None:

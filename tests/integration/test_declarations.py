@@ -72,17 +72,17 @@ def test_statements_of_a_script_see_those_before_them(engine: Engine) -> None:
     outcomes = engine.execute(
         "register feed Wire; create feed Rock from Wire where title contains 'rock';"
         "create or replace feed Rock from Wire where title contains 'roll';"
-        "subscribe to Rock output log; show subscriptions; drop feed Wire cascade; register feed Wire;"
-        "show feeds;"
+        "subscribe to Rock output log; drop feed Wire cascade; register feed Wire;"
+        "show subscriptions; show feeds;"
     )
     assert [one.message for one in outcomes] == [
         "registered feed Wire",
         "created feed Rock",
         "replaced feed Rock",
         "subscription 1 to Rock: log",
-        "0 subscriptions",  # questions are asked when everything is declared
         "dropped feeds Rock, Wire and ended subscription 1",
         "registered feed Wire",
+        "0 subscriptions",
         "1 feeds",
     ]
     assert live_names(engine) == set()
@@ -193,7 +193,7 @@ def test_unsubscribe_by_number_by_feed_by_kind_and_by_target(engine: Engine) -> 
     )
 
     def ended(text: str) -> object:
-        return engine.execute(text)[0].data["subscriptions"]
+        return engine.execute(text)[0].to_json()["subscriptions"]
 
     assert ended("unsubscribe 5;") == [5]
     assert ended("unsubscribe from Rock output rss 'a.xml';") == [2]
@@ -210,13 +210,13 @@ def test_drop_cascade_takes_readers_and_subscriptions_and_frees_the_name(engine:
         f"{WIRE} create feed Hard from Rock; create feed Soft from Wire; subscribe to Hard output log;"
         "subscribe to Soft output log;"
     )
-    old = engine.execute("show feed Rock;")[0].data["id"]
+    old = engine.execute("show feed Rock;")[0].to_json()["id"]
     outcome = engine.execute("drop feed Rock cascade;")[0]
-    assert outcome.data["feeds"] == ["Hard", "Rock"]
+    assert outcome.to_json()["feeds"] == ["Hard", "Rock"]
     assert live_names(engine) == {"Soft"}
     assert engine.status().subscriptions == 1
     engine.execute("create feed Rock from Wire; subscribe to Rock output log;")
-    assert engine.execute("show feed Rock;")[0].data["id"] > old
+    assert engine.execute("show feed Rock;")[0].to_json()["id"] > old
     assert live_names(engine) == {"Soft", "Rock"}
 
 
@@ -234,16 +234,16 @@ def test_pause_and_resume_are_shown(engine: Engine) -> None:
 
 def test_show_tells_who_reads_whom(engine: Engine) -> None:
     engine.execute(f"{WIRE} create feed Hard from Rock | Wire where n > 3; subscribe to Hard output jsonl 'h.jsonl';")
-    feed = engine.execute("show feed Rock;")[0].data
+    feed = engine.execute("show feed Rock;")[0].to_json()
     assert (feed["reads"], feed["read_by"], feed["matched"], feed["subscriptions"]) == (["Wire"], ["Hard"], True, [])
-    everything = engine.execute("show feeds;")[0].data["feeds"]
+    everything = engine.execute("show feeds;")[0].to_json()["feeds"]
     assert [(one["name"], one["kind"], one["matched"]) for one in everything] == [
         ("Wire", "source", False),
         ("Rock", "virtual", True),
         ("Hard", "virtual", True),
     ]
     assert engine.execute("show feed Hard;")[0].lines[0].startswith("create feed Hard from Rock | Wire where n > 3")
-    row = engine.execute("show subscriptions;")[0].data["subscriptions"][0]
+    row = engine.execute("show subscriptions;")[0].to_json()["subscriptions"][0]
     assert (row["feed"], row["kind"], row["target"], row["messages"]) == ("Hard", "jsonl", "h.jsonl", 0)
 
 
@@ -253,11 +253,11 @@ def test_explain_a_matched_feed_and_one_that_nobody_wants(engine: Engine) -> Non
         "subscribe to Rock output log; subscribe to Twin output log;"
     )
     matched = engine.explain("Rock")
-    assert matched.data["matched"] is True
+    assert matched.to_json()["matched"] is True
     assert "plan version 1" in matched.lines
     assert "    shared by 2 queries" in matched.lines, "Rock and Twin have one condition"
     idle = engine.explain("Idle")
-    assert idle.data["matched"] is False
+    assert idle.to_json()["matched"] is False
     assert any("nobody subscribes" in line for line in idle.lines)
     assert any("n > 3" in line for line in idle.lines)
     source = engine.explain("Wire")
@@ -478,10 +478,10 @@ def test_a_replaced_query_and_what_was_matched_before(engine: Engine, clock: Fak
     engine.execute("create or replace feed Hot from Wire where n > 2;")
     runner.match()
     assert [one.item.id for one in engine.matches("Hot")] == ["waiting"]
-    told = engine.why("matched before", "Hot").data
+    told = engine.why("matched before", "Hot").to_json()
     assert (told["holds"], told["recorded"]) == (False, False)
     assert any("n > 5" in line for line in told["trace"])
-    told = engine.why("waiting", "Hot").data
+    told = engine.why("waiting", "Hot").to_json()
     assert (told["holds"], told["recorded"]) == (True, True)
 
 
@@ -491,7 +491,7 @@ def test_why_needs_no_clock_that_goes_forward(engine: Engine, clock: FakeClock) 
     InProcess(engine).match()
     clock.advance(timedelta(hours=-1))
     engine.execute("create or replace feed Hot from Wire where n > 2;")
-    told = engine.why("1", "Hot").data
+    told = engine.why("1", "Hot").to_json()
     assert (told["holds"], told["recorded"]) == (False, False)
 
 
@@ -500,5 +500,5 @@ def test_why_knows_that_a_view_was_paused(engine: Engine, clock: FakeClock) -> N
     engine.publish("Wire", [{"id": "1", "title": "rock"}])
     InProcess(engine).match()
     assert [one.item.id for one in engine.matches("Hard")] == []
-    told = engine.why("1", "Hard").data
+    told = engine.why("1", "Hard").to_json()
     assert (told["holds"], told["recorded"]) == (False, False)

@@ -242,7 +242,7 @@ def test_a_declarer_that_is_overtaken_again_and_again_gives_up_and_changes_nothi
 ) -> None:
     with runnel.connect(tmp_path / "root") as engine:
         engine.execute(_BEFORE)
-        before = engine.show("feeds").data
+        before = engine.show("feeds").to_json()
         monkeypatch.setattr(commit_change, "_TRIES", 4)
 
         def publish_plan() -> None:
@@ -254,7 +254,7 @@ def test_a_declarer_that_is_overtaken_again_and_again_gives_up_and_changes_nothi
         while_compiling(monkeypatch, *(publish_plan for _ in range(4)))
         with pytest.raises(CatalogUnavailableError, match="others changed the plan"):
             engine.execute("create or replace feed Rock from News where n = 6;")
-        assert engine.show("feeds").data == before
+        assert engine.show("feeds").to_json() == before
         engine.execute("create or replace feed Rock from News where n = 6;")
 
 
@@ -315,7 +315,7 @@ def test_a_script_of_an_owner_has_a_limit(tmp_path: Path) -> None:
             engine.acting_as("ada").execute(script)
         assert refused.value.span is not None
         assert refused.value.span.line == 7
-        assert [row["name"] for row in engine.acting_as("ada").show("feeds").data["feeds"]] == ["News"]
+        assert [row["name"] for row in engine.acting_as("ada").show("feeds").to_json()["feeds"]] == ["News"]
 
 
 def test_a_script_of_an_owner_changes_a_limited_number_of_things(tmp_path: Path) -> None:

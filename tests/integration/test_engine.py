@@ -152,13 +152,13 @@ def test_what_is_declared_between_runs_on_spark(engine: Engine, clock: FakeClock
 
     # `why` speaks of the query as it was when the item was matched.
     before, after = engine.why("7", "Hot"), engine.why("9", "Hot")
-    assert (before.data["holds"], before.data["recorded"]) == (True, True)
+    assert (before.to_json()["holds"], before.to_json()["recorded"]) == (True, True)
     assert any("n > 5" in line for line in before.lines)
-    assert (after.data["holds"], after.data["recorded"]) == (False, False)
+    assert (after.to_json()["holds"], after.to_json()["recorded"]) == (False, False)
     assert any("n > 10" in line for line in after.lines)
     engine.publish("Wire", _numbered(15, 15))
     waiting = engine.why("15", "Hot")
-    assert (waiting.data["recorded"], waiting.lines[-1]) == (None, "not matched yet")
+    assert (waiting.to_json()["recorded"], waiting.lines[-1]) == (None, "not matched yet")
 
 
 @pytest.mark.spark
@@ -189,7 +189,7 @@ def test_preview_on_spark_is_preview_in_the_client_is_the_oracle(tmp_path: Path)
         assert here.matched == len(ids) > 20
         assert [one.id for one in here.newest] == ids[::-1][:20]
         told = client.execute(f"preview feed {world.queries[0].name} over last 1 day;")[0]
-        assert told.data["matched"] == declared.matched
+        assert told.to_json()["matched"] == declared.matched
 
 
 def _everything(engine: Engine) -> tuple[object, ...]:

@@ -43,7 +43,7 @@ def by_trees(engine: Engine) -> Engine:
 def test_a_feed_is_shown_in_its_streams(engine: Engine) -> None:
     engine.execute(SCRIPT)
     explained = engine.execute("explain feed Live;")[0]
-    (branch,) = json.loads(json.dumps(explained.data))["branches"]
+    (branch,) = json.loads(json.dumps(explained.to_json()))["branches"]
     (matched,) = branch["matched"]
     assert (matched["matcher"], matched["sources"]) == ("streams", ["Wire", "Other"])
     assert matched["anchor"] in ("title contains 'rock'", "title contains 'live'")
@@ -53,7 +53,7 @@ def test_a_feed_is_shown_in_its_streams(engine: Engine) -> None:
         ["title contains 'live'", "title contains 'rock'"],
     )
     assert {name: one["queries"] for one in matched["expected"] for name in one["sources"]} == {"Wire": 2, "Other": 1}
-    assert explained.data["measured"] is None, "nothing was sampled yet"
+    assert explained.to_json()["measured"] is None, "nothing was sampled yet"
     assert "tree" not in "\n".join(explained.lines)
     with pytest.raises(NotFoundError, match="no filter tree of Live") as refused:
         engine.pictures("Live")
@@ -64,21 +64,21 @@ def test_a_feed_is_shown_in_its_streams(engine: Engine) -> None:
 def test_the_plan_after_each_pass_is_shown_and_a_pass_that_changes_nothing_says_so(engine: Engine) -> None:
     engine.execute(SCRIPT)
     explained = engine.explain("Live", steps=True)
-    steps = explained.data["steps"]
+    steps = explained.to_json()["steps"]
     assert [step["pass"] for step in steps] == [one.__name__ for one in PASSES]
     assert steps[0]["plan"] == ["Live: (Wire | Other)[title contains 'rock' and title contains 'live']"]
     assert steps[1]["plan"] == ["Live on Wire, Other: title contains 'rock' and title contains 'live'"]
     assert all(step["plan"] == [] for step in steps[2:])
     at = explained.lines.index("after push_negations:")
     assert explained.lines[at + 1] == "  the same"
-    assert engine.explain("Live").data["steps"] == []
-    assert engine.explain("Wire", steps=True).data["steps"][0]["plan"] == ["Wire: Wire"]
+    assert engine.explain("Live").to_json()["steps"] == []
+    assert engine.explain("Wire", steps=True).to_json()["steps"][0]["plan"] == ["Wire: Wire"]
     root = str(engine.root.folder)
     told = CliRunner().invoke(app, ["explain", "Live", "--steps", "-w", root])
     assert "after push_filters:" in told.stdout
     engine.owners.add("ann")
     owned = engine.acting_as("ann").explain("Rock", steps=True)
-    assert "Live" not in json.dumps(owned.data)
+    assert "Live" not in json.dumps(owned.to_json())
 
 
 def test_what_was_measured_is_shown_to_the_admin_alone(engine: Engine) -> None:
@@ -89,17 +89,21 @@ def test_what_was_measured_is_shown_to_the_admin_alone(engine: Engine) -> None:
         costs = Costs(40.0, {feed.id: Cost(60e6, "Walk", "title contains 'rock'")})
         query_costs.learn(connection, costs, now(connection))
     explained = engine.explain("Rock")
-    assert explained.data["measured"] == {"milliseconds": 1000.0, "sampled": 40.0, "part": "title contains 'rock'"}
+    assert explained.to_json()["measured"] == {
+        "milliseconds": 1000.0,
+        "sampled": 40.0,
+        "part": "title contains 'rock'",
+    }
     assert any(line.startswith("measured: 1,000.000 ms per 1,000 items (40 sampled)") for line in explained.lines)
     engine.owners.add("ann")
-    assert engine.acting_as("ann").explain("Rock").data["measured"] is None
+    assert engine.acting_as("ann").explain("Rock").to_json()["measured"] is None
 
 
 def test_with_the_setting_a_feed_is_shown_in_the_tree_of_each_of_its_sources(engine: Engine) -> None:
     with by_trees(engine) as trees:
         trees.execute(SCRIPT)
         explained = trees.execute("explain feed Live;")[0]
-    (branch,) = explained.data["branches"]
+    (branch,) = explained.to_json()["branches"]
     wire, other = branch["matched"]
     assert (wire["sources"], wire["predicates"]) == (["Wire"], 2)
     assert [one["condition"] for one in wire["tree"]["filters"]] == ["title contains 'rock'", "title contains 'live'"]
@@ -107,13 +111,13 @@ def test_with_the_setting_a_feed_is_shown_in_the_tree_of_each_of_its_sources(eng
     assert wire["tree"]["cost"] < 2
     assert wire["matcher"] == "tree"
     assert (other["sources"], other["predicates"]) == (["Other"], 1)
-    json.dumps(explained.data)
+    json.dumps(explained.to_json())
 
 
 def test_a_feed_that_nobody_wants_has_a_tree_of_its_own(engine: Engine) -> None:
     with by_trees(engine) as trees:
         trees.execute(SCRIPT)
-        (branch,) = trees.explain("Idle").data["branches"]
+        (branch,) = trees.explain("Idle").to_json()["branches"]
         assert branch["matched"][0]["predicates"] == 1
         assert list(trees.pictures("Idle")) == ["Wire"]
 
@@ -132,7 +136,7 @@ def _check_what_an_owner_sees(engine: Engine, matcher: str) -> None:
     for actor, word in ((ann, "alpha"), (bob, "beta")):
         actor.execute(f"create feed Mine from Wire where title contains '{word}'; subscribe to Mine output log;")
     engine.execute("create feed All from Wire where title contains 'gamma'; subscribe to All output log;")
-    told = "\n".join(ann.explain("Mine").lines) + json.dumps(ann.explain("Mine").data)
+    told = "\n".join(ann.explain("Mine").lines) + json.dumps(ann.explain("Mine").to_json())
     assert "alpha" in told
     for word in ("beta", "gamma"):
         assert word not in told
@@ -187,7 +191,7 @@ def _divided(folder: Path) -> Engine:
 def test_a_query_of_a_divided_plan_is_shown_where_it_is(tmp_path: Path) -> None:
     with _divided(tmp_path / "divided") as engine:
         explained = engine.explain("Live")
-        told = explained.data["partition"]
+        told = explained.to_json()["partition"]
         assert told["partitions"] == 2
         assert told["partition"]["number"] in (1, 2)
         assert 1 <= told["group_here"] <= told["group"]
@@ -197,7 +201,7 @@ def test_a_query_of_a_divided_plan_is_shown_where_it_is(tmp_path: Path) -> None:
         assert f"in partition {told['partition']['number']} of 2" in text
         assert "the router asks first: title contains" in text
         assert "measured: nothing yet" in text
-        json.dumps(explained.data)
+        json.dumps(explained.to_json())
         (page,) = (
             CliRunner().invoke(app, ["explain", "Rock", "--json", "-w", str(engine.root.folder)]).output.splitlines()
         )
@@ -208,9 +212,9 @@ def test_a_query_that_was_added_since_is_in_no_partition(tmp_path: Path) -> None
     with _divided(tmp_path / "divided") as engine:
         engine.execute("create feed Late from Wire where title contains 'late'; subscribe to Late output log;")
         explained = engine.explain("Late")
-        assert explained.data["partition"]["partition"] is None
+        assert explained.to_json()["partition"]["partition"] is None
         assert any("in none of the 2 partitions" in line for line in explained.lines)
-        assert engine.explain("Idle").data["partition"] is None, "nobody wants it, so it is in no plan"
+        assert engine.explain("Idle").to_json()["partition"] is None, "nobody wants it, so it is in no plan"
 
 
 def test_how_queries_are_divided_is_for_the_operator(tmp_path: Path) -> None:
@@ -219,18 +223,18 @@ def test_how_queries_are_divided_is_for_the_operator(tmp_path: Path) -> None:
         ann = engine.acting_as("ann")
         ann.execute("create feed Mine from Wire where title contains 'rock'; subscribe to Mine output log;")
         explained = ann.explain("Mine")
-        assert explained.data["partition"] is None
+        assert explained.to_json()["partition"] is None
         assert not any("partition" in line for line in explained.lines)
 
 
 def test_what_is_not_looked_at_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with _divided(tmp_path / "divided") as engine:
-        (before,) = engine.explain("Rock").data["partition"]["router"]
+        (before,) = engine.explain("Rock").to_json()["partition"]["router"]
         assert (before["condition"], before["looked_at"]) == ("title contains 'rock'", True)
         # One literal times the atoms of the router, and the reading of these, is more than that.
         monkeypatch.setattr(explain_partition, "_MOST_COMPARED", explain_partition._READING)
         explained = engine.explain("Rock")
-        (router,) = explained.data["partition"]["router"]
+        (router,) = explained.to_json()["partition"]["router"]
         assert (router["condition"], router["looked_at"]) == (None, False)
         assert any("too many to look which" in line for line in explained.lines)
 
@@ -251,11 +255,11 @@ def test_many_words_times_many_atoms_are_not_compared(tmp_path: Path, monkeypatc
             return follows(wide, narrow)
 
         monkeypatch.setattr(explain_partition, "_follows", noted)
-        assert engine.explain("Wide").data["partition"]["router"][0]["looked_at"]
+        assert engine.explain("Wide").to_json()["partition"]["router"][0]["looked_at"]
         assert 40 <= len(compared) <= 40 * 41
         compared.clear()
         monkeypatch.setattr(explain_partition, "_MOST_COMPARED", 40 * 40)
-        assert not engine.explain("Wide").data["partition"]["router"][0]["looked_at"]
+        assert not engine.explain("Wide").to_json()["partition"]["router"][0]["looked_at"]
         assert not compared
 
 
@@ -266,7 +270,7 @@ def test_a_partition_that_takes_all_items_names_their_sources(tmp_path: Path) ->
             "create feed All from Wire | News; subscribe to All output log;"
             "create feed Other from Wire where title contains 'other'; subscribe to Other output log;"
         )
-        (router,) = engine.explain("All").data["partition"]["router"]
+        (router,) = engine.explain("All").to_json()["partition"]["router"]
         assert router["condition"] == "nothing: all items of Wire and News go there"
 
 

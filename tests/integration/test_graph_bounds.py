@@ -92,7 +92,7 @@ def test_costly_patterns_leave_cheap_ones_be(engine: Engine) -> None:
     cheap = "create feed Cheap from Pages where graph { ?a <urn:zz> ?b . ?b <urn:zz> ?c };"
     found = run(engine, script + cheap, graph(("z1", "zz", "z2"), ("z2", "zz", "z3"), *layers))
     assert list(found) == ["Cheap"]
-    put_aside = engine.execute("show quarantine;")[0].data["quarantine"]
+    put_aside = engine.execute("show quarantine;")[0].to_json()["quarantine"]
     assert put_aside, "some of the costly ones were given up, or this test says nothing"
 
 

@@ -15,6 +15,7 @@ from runnel.algebra.semantics.close_conditions import leaves
 from runnel.catalog.declared import feeds
 from runnel.cli.main import app
 from runnel.engine import Engine
+from runnel.engine.answers import PrefixDone
 from runnel.engine.upkeep.backup import back_up
 from runnel.engine.upkeep.restore import restore
 from runnel.errors import Span, StatementError, UnknownNameError
@@ -45,8 +46,8 @@ def patterns_of(engine: Engine, name: str) -> list[Graph]:
 def test_a_script_registers_a_prefix_and_uses_it(engine: Engine) -> None:
     told = engine.execute(LAB + PAGES + RECENT)
     assert told[0].message == "registered prefix lab for http://lab.example/"
-    assert told[0].data == {"prefix": "lab", "iri": "http://lab.example/"}
-    assert engine.show("Recent").data["statement"] == CANONICAL
+    assert told[0] == PrefixDone(told[0].message, "lab", "http://lab.example/")
+    assert engine.show("Recent").to_json()["statement"] == CANONICAL
     (pattern,) = patterns_of(engine, "Recent")
     assert "<http://lab.example/year>" in str(pattern)
     assert "lab:" not in str(pattern)
@@ -56,12 +57,12 @@ def test_another_meaning_leaves_queries_as_they_are(engine: Engine) -> None:
     engine.execute(LAB + PAGES + RECENT)
     (told,) = engine.execute("register prefix lab as 'http://other.example/';")
     assert told.message == "registered prefix lab for http://other.example/, no more for http://lab.example/"
-    assert engine.show("Recent").data["statement"] == CANONICAL
+    assert engine.show("Recent").to_json()["statement"] == CANONICAL
     engine.execute(RECENT.replace("create", "create or replace"))
-    assert engine.show("Recent").data["statement"] == CANONICAL.replace("lab.example", "other.example")
+    assert engine.show("Recent").to_json()["statement"] == CANONICAL.replace("lab.example", "other.example")
     engine.execute("drop prefix lab;")
     assert "there is no prefix lab:" in refused(engine, RECENT.replace("Recent", "Again")).message
-    assert engine.show("Recent").data["statement"] == CANONICAL.replace("lab.example", "other.example")
+    assert engine.show("Recent").to_json()["statement"] == CANONICAL.replace("lab.example", "other.example")
 
 
 def test_within_a_script_a_prefix_means_what_was_said_last(engine: Engine) -> None:
@@ -90,8 +91,8 @@ def test_unknown_prefixes_are_refused_at_their_place(engine: Engine) -> None:
     many = "".join(f"create feed A{n} from Pages where graph {{ ?x lab:p {n} }};\n" for n in range(250))
     error = refused(engine, f"{many}create feed B from Pages where graph {{ ?x lav:p 1 }};")
     assert error.span == Span(251, 43, 48)
-    assert engine.show("feeds").data["feeds"][0]["name"] == "Pages"
-    assert len(engine.show("feeds").data["feeds"]) == 1, "the script is refused whole"
+    assert engine.show("feeds").to_json()["feeds"][0]["name"] == "Pages"
+    assert len(engine.show("feeds").to_json()["feeds"]) == 1, "the script is refused whole"
 
 
 def test_many_patterns_are_declared_at_once(engine: Engine) -> None:
@@ -108,16 +109,16 @@ def test_many_patterns_are_declared_at_once(engine: Engine) -> None:
 def test_people_with_a_token_say_their_prefixes_in_the_block(engine: Engine) -> None:
     engine.execute(LAB + PAGES)
     engine.owners.add("ann")
-    ann = engine.authenticated(engine.owners.new_token("ann", "test").data["token"])
+    ann = engine.authenticated(engine.owners.new_token("ann", "test").to_json()["token"])
     for one in (ann, engine.acting_as("ann")):
         for text in ("register prefix mine as 'urn:mine:';", LAB, "drop prefix lab;"):
             error = refused(one, text)
             assert "by the installation itself" in error.message
             assert "graph { prefix" in (error.hint or "")
-    assert engine.show("prefixes").data["prefixes"][0]["iri"] == "http://lab.example/"
+    assert engine.show("prefixes").to_json()["prefixes"][0]["iri"] == "http://lab.example/"
     ann.execute("create feed Mine from Pages where graph { prefix mine: <urn:mine:> ?x mine:p lab:a };")
     assert "<urn:mine:p>" in str(patterns_of(ann, "Mine"))
-    assert ann.show("prefixes").data == engine.show("prefixes").data
+    assert ann.show("prefixes").to_json() == engine.show("prefixes").to_json()
 
 
 @pytest.mark.parametrize(
@@ -138,7 +139,7 @@ def test_what_is_refused(engine: Engine, text: str, message: str, hint: str) -> 
     error = refused(engine, text)
     assert message in error.message
     assert hint in (error.hint or "")
-    assert engine.show("prefixes").data["prefixes"][0] == {
+    assert engine.show("prefixes").to_json()["prefixes"][0] == {
         "prefix": "lab",
         "iri": "http://lab.example/",
         "registered": True,
@@ -148,7 +149,7 @@ def test_what_is_refused(engine: Engine, text: str, message: str, hint: str) -> 
 def test_a_preview_knows_prefixes(engine: Engine) -> None:
     engine.execute(LAB + PAGES)
     (told,) = engine.execute("preview create feed P from Pages where graph { ?x lab:year ?y };")
-    assert told.data["matched"] == 0
+    assert told.to_json()["matched"] == 0
     assert (
         "there is no prefix lap:"
         in refused(engine, "preview create feed P from Pages where graph { ?x lap:y 1 };").message
@@ -163,7 +164,7 @@ def test_what_is_shown_is_a_script(engine: Engine, tmp_path: Path) -> None:
     assert told.lines[:2] == (LAB, "register prefix \"my-terms\" as 'urn:it''s:';")
     with runnel.connect(tmp_path / "other") as other:
         other.execute("\n".join(told.lines))
-        assert other.show("prefixes").data == engine.show("prefixes").data
+        assert other.show("prefixes").to_json() == engine.show("prefixes").to_json()
 
 
 def test_the_command_line_shows_prefixes(engine: Engine, tmp_path: Path) -> None:
@@ -182,5 +183,5 @@ def test_a_backup_keeps_prefixes(engine: Engine, tmp_path: Path) -> None:
     back_up(engine.root, tmp_path / "copy")
     restore(tmp_path / "copy", tmp_path / "again")
     with runnel.connect(tmp_path / "again", create=False) as again:
-        assert again.show("prefixes").data == engine.show("prefixes").data
-        assert again.show("Recent").data["statement"] == CANONICAL
+        assert again.show("prefixes").to_json() == engine.show("prefixes").to_json()
+        assert again.show("Recent").to_json()["statement"] == CANONICAL

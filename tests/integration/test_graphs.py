@@ -263,7 +263,7 @@ def test_a_graph_that_would_take_for_ever_is_put_aside_for_its_query_alone(decla
     assert matched_ids(declared, "Plain") == ["wide"]
     assert matched_ids(declared, "Endless") == []
     assert matched_ids(declared, "LongReads") == ["old"]
-    (row,) = declared.execute("show quarantine;")[0].data["quarantine"]
+    (row,) = declared.execute("show quarantine;")[0].to_json()["quarantine"]
     assert "too many ways" in json.dumps(row)
 
 
@@ -282,7 +282,7 @@ def test_why_explains_what_matching_decides_or_gives_up(declared: Engine) -> Non
     InProcess(declared).run()
     for name in ("Cut", "Hit", "Endless"):
         told = declared.why("wide", name)
-        assert told.data["holds"] is told.data["recorded"] is (name == "Hit"), name
+        assert told.to_json()["holds"] is told.to_json()["recorded"] is (name == "Hit"), name
     assert any("✓" in line and "once" in line and "here" in line for line in declared.why("wide", "Hit").lines)
     assert any("✗ ?s5" in line and "missing" in line for line in declared.why("wide", "Cut").lines)
     assert any("unknown: the graph has too many ways" in line for line in declared.why("wide", "Endless").lines)
@@ -295,10 +295,10 @@ def test_why_explain_test_and_preview_know_graphs(declared: Engine) -> None:
     publish_all(declared)
     InProcess(declared).run()
     told = declared.why("filter.ttl", "Recent")
-    assert (told.data["holds"], told.data["recorded"]) == (True, True)
+    assert (told.to_json()["holds"], told.to_json()["recorded"]) == (True, True)
     assert any("?y = 2004" in line for line in told.lines)
     missing = declared.why("draft", "LongReads")
-    assert missing.data["holds"] is False
+    assert missing.to_json()["holds"] is False
     assert any("draft" in line and "graph {" in line for line in missing.lines)
     assert any("graph {" in line for line in declared.explain("Recent").lines)
     trial = declared.test(ITEMS, feed="Pages")
@@ -307,7 +307,7 @@ def test_why_explain_test_and_preview_know_graphs(declared: Engine) -> None:
     (preview,) = declared.execute(
         "preview create feed X from Pages where graph { ?p ex:year 1999 } over last 7 days;"
     )
-    assert sorted(row["id"] for row in preview.data["newest"]) == ["draft", "old"]
+    assert sorted(row["id"] for row in preview.to_json()["newest"]) == ["draft", "old"]
     assert sorted(item.id for item in declared.preview("ByAnn").newest) == ["bare", "filter.ttl"]
 
 

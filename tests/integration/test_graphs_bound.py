@@ -114,10 +114,10 @@ def test_why_shows_triples_and_what_operators_were_given(engine: Engine) -> None
     missing = engine.why("3", "Late").lines
     assert any("✗ the item has the attribute graph" in line for line in missing)
     asked = engine.why("2", "Boats")
-    assert asked.data["holds"]
+    assert asked.to_json()["holds"]
     assert any("boatCount(" in line and "✓" in line for line in asked.lines)
-    assert not engine.why("2", "NoBoats").data["holds"]
-    assert engine.why("3", "NoBoats").data["holds"]
+    assert not engine.why("2", "NoBoats").to_json()["holds"]
+    assert engine.why("3", "NoBoats").to_json()["holds"]
 
 
 def test_explain_shows_graphs_and_their_operators(engine: Engine) -> None:
@@ -125,14 +125,14 @@ def test_explain_shows_graphs_and_their_operators(engine: Engine) -> None:
     assert "<urn:year>" in late
     boats = engine.explain("Boats")
     assert any("boatCount(" in line for line in boats.lines)
-    assert boats.data["operators"]["ways"]
+    assert boats.to_json()["operators"]["ways"]
 
 
 def test_a_preview_asks_operators_with_values_of_graphs(engine: Engine) -> None:
     engine.publish("Pages", ITEMS)
     (found,) = engine.execute("preview feed Boats over last 1 days")
-    assert (found.data["matched"], found.data["looked_at"]) == (1, 3)
-    assert found.data["operators"]["items"] == 1, "the pattern is before the operator"
+    assert (found.to_json()["matched"], found.to_json()["looked_at"]) == (1, 3)
+    assert found.to_json()["operators"]["items"] == 1, "the pattern is before the operator"
 
 
 @pytest.mark.parametrize(
@@ -162,8 +162,8 @@ def test_trials_previews_and_the_past_have_the_bindings_of_the_match_log(engine:
         tried = engine.test() if past else engine.test(ITEMS, feed="Pages")
         found = {(one.item.id, name): _shown(own) for one in tried.items for name, own in one.bindings.items()}
         assert found == {(str(n), name): rows for name in NAMES for n, rows in bound(engine, name).items()}
-        assert any("Boats:" in line for line in tried.outcome().lines)
-        (row,) = [one for one in tried.outcome().data["items"] if one["id"] == "2"]
+        assert any("Boats:" in line for line in tried.lines)
+        (row,) = [one for one in tried.to_json()["items"] if one["id"] == "2"]
         assert (
             row["bindings"]["Boats"]["bindings"]
             == bindings_json(Bindings(tuple(bound(engine, "Boats")[2]), 2))["bindings"]
@@ -171,7 +171,7 @@ def test_trials_previews_and_the_past_have_the_bindings_of_the_match_log(engine:
     for name in NAMES:
         previewed = engine.preview(name)
         assert {n: _shown(own) for n, own in previewed.bindings.items()} == bound(engine, name)
-    lines = engine.preview("Late").outcome().lines
+    lines = engine.preview("Late").lines
     assert any("where p: urn:a, y: 2010" in line for line in lines)
     runner.close()
 

@@ -184,13 +184,13 @@ def _act(world: World, name: str) -> None:
 def _remembered(world: World, name: str, said: str) -> object:
     outcomes = world.engines[name].execute(said)
     for outcome in outcomes:
-        if "subscription" in outcome.data and said.startswith("subscribe"):
-            world.numbers[name].append(outcome.data["subscription"])
+        if "subscription" in outcome.to_json() and said.startswith("subscribe"):
+            world.numbers[name].append(outcome.to_json()["subscription"])
         for secret in ("ticket", "key"):
-            if secret in outcome.data and said.startswith(("subscribe", "rotate")):
-                world.secrets[name].append(outcome.data[secret])
+            if secret in outcome.to_json() and said.startswith(("subscribe", "rotate")):
+                world.secrets[name].append(outcome.to_json()[secret])
         if said.startswith(("register", "create")):
-            world.made[name].append(outcome.data["feed"])
+            world.made[name].append(outcome.to_json()["feed"])
     return outcomes
 
 
@@ -218,9 +218,9 @@ def _operate(world: World) -> None:
         case 3:
             _die(world)
         case _:
-            shown = json.dumps([one.data for one in world.operator.execute("show feeds; show subscriptions;")])
+            shown = json.dumps([one.to_json() for one in world.operator.execute("show feeds; show subscriptions;")])
             for name in MARKS:
-                live = world.engines[name].execute("show feeds;")[0].data["feeds"]
+                live = world.engines[name].execute("show feeds;")[0].to_json()["feeds"]
                 assert all(one["name"] in shown for one in live)
 
 

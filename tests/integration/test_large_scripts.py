@@ -137,7 +137,7 @@ def test_a_large_script_leaves_what_small_ones_leave(tmp_path: Path) -> None:
         assert [outcome.message for outcome in together] == [outcome.message for outcome in apart]
         assert content(one) == content(other)
         assert check(one) == check(other)
-        secrets = [outcome.data.get("key") for outcome in together if "key" in outcome.data]
+        secrets = [outcome.to_json().get("key") for outcome in together if "key" in outcome.to_json()]
         assert secrets
         items = [{"id": str(n), "title": f"w{n} rock", "n": n} for n in range(60)]
         found = []

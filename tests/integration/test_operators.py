@@ -107,7 +107,7 @@ def test_what_failed_is_told_and_hurts_no_other(engine: Engine) -> None:
     engine.execute(SCRIPT)
     engine.publish("Cameras", ITEMS)
     InProcess(engine).match()
-    rows = engine.show("quarantine").data["quarantine"]
+    rows = engine.show("quarantine").to_json()["quarantine"]
     assert [row["kind"] for row in rows] == ["operator"]
     assert "the camera is broken" in rows[0]["reason"]
     assert "operator alarming" in rows[0]["place"]
@@ -115,7 +115,7 @@ def test_what_failed_is_told_and_hurts_no_other(engine: Engine) -> None:
         assert undecided.undecided_count(connection) == 0
         learned = operator_statistics.learned_operators(connection)
     assert learned.operators["mobPattern 1"].calls > 0
-    (alarming, _, mob) = engine.show("operators").data["operators"]
+    (alarming, _, mob) = engine.show("operators").to_json()["operators"]
     assert alarming["learned"]["failed"] > 0 == mob["learned"]["failed"]
     assert any("of late" in line for line in engine.show("operators").lines)
 
@@ -150,7 +150,7 @@ def test_what_may_pass_is_tried_again_for_its_queries_alone(tmp_path: Path) -> N
         with root.catalog.read() as connection:
             assert undecided.undecided_count(connection) == 0
             assert match_segments.matched_upto(connection) == 3
-        assert engine.show("quarantine").data["quarantine"] == []
+        assert engine.show("quarantine").to_json()["quarantine"] == []
     operator_work.operators.cache_clear()
 
 
@@ -197,7 +197,7 @@ def test_an_alternative_that_may_hold_later_is_tried_and_two_operators_are_no_tw
         log_again(engine.root.catalog, engine.root.storage, epoch=run.epoch)
         run.match()
         assert sorted(matched(engine)["a"]) == ["Both", "Either"]
-        assert engine.show("quarantine").data["quarantine"] == []
+        assert engine.show("quarantine").to_json()["quarantine"] == []
     operator_work.operators.cache_clear()
 
 
@@ -212,7 +212,7 @@ def test_a_retry_that_a_distinct_feed_would_stop_is_told_and_not_lost(tmp_path: 
         )
         engine.publish("Wire", [{"id": "a", "title": "x", "file": str(tmp_path / "never")}])
         InProcess(engine).match()
-        (row,) = engine.show("quarantine").data["quarantine"]
+        (row,) = engine.show("quarantine").to_json()["quarantine"]
         assert "behind a distinct feed" in row["reason"]
         with engine.root.catalog.read() as connection:
             assert undecided.undecided_count(connection) == 0
@@ -237,7 +237,7 @@ def test_trying_ends(tmp_path: Path) -> None:
         clock.advance(timedelta(minutes=1))
         assert log_again(engine.root.catalog, engine.root.storage, epoch=run.epoch) == 1
         run.match()
-        (row,) = engine.show("quarantine").data["quarantine"]
+        (row,) = engine.show("quarantine").to_json()["quarantine"]
         assert "the service is away" in row["reason"]
         with engine.root.catalog.read() as connection:
             assert undecided.undecided_count(connection) == 0
@@ -263,15 +263,15 @@ def test_why_asks_again_and_tells_what_was_bound(engine: Engine) -> None:
     engine.publish("Cameras", ITEMS)
     InProcess(engine).match()
     told = engine.why("2", "Mobs")
-    assert told.data["holds"]
-    assert told.data["bindings"] == [{"people": 70}, {"people": 120}]
+    assert told.to_json()["holds"]
+    assert told.to_json()["bindings"] == [{"people": 70}, {"people": 120}]
     text = "\n".join(told.lines)
     assert "✓ mobPattern(?people)" in text
     assert "✓ ?people > 50" in text
     assert "where ?people = 70" in text
-    assert engine.why("4", "Tours").data["bindings"] == [{"y": 7, "z": 3}]
+    assert engine.why("4", "Tours").to_json()["bindings"] == [{"y": 7, "z": 3}]
     unknown = engine.why("6", "Calm")
-    assert not unknown.data["holds"]
+    assert not unknown.to_json()["holds"]
     assert "alarming(): unknown" in "\n".join(unknown.lines)
     assert "the camera is broken" in "\n".join(unknown.lines)
 
@@ -300,7 +300,7 @@ def test_previews_say_first_what_they_cost(engine: Engine) -> None:
     preview = engine.preview(query, tell=told.append)
     assert told == ["operators are asked about 3 items, in some 3 calls: about 0.12 s"]
     assert preview.cost is not None
-    assert preview.outcome().data["operators"]["calls"] == 3
+    assert preview.to_json()["operators"]["calls"] == 3
     assert engine.preview("create feed Some from Cameras where place = 'Bronx'", tell=told.append).cost is None
 
 
@@ -339,19 +339,19 @@ def test_a_test_of_the_past_that_would_cost_too_much_asks_nobody(tmp_path: Path)
 def test_explain_shows_ways_calls_and_orders(engine: Engine) -> None:
     engine.execute(SCRIPT)
     explained = engine.explain("Tours")
-    (way,) = explained.data["operators"]["ways"]
+    (way,) = explained.to_json()["operators"]["ways"]
     assert way == "boatCount('coast guard', ?z) and boatCount('tour', ?y) and ?y > 2 * ?z"
-    assert {one["call"] for one in explained.data["operators"]["calls"]} == {
+    assert {one["call"] for one in explained.to_json()["operators"]["calls"]} == {
         "boatCount('coast guard', …)",
         "boatCount('tour', …)",
     }
-    assert {one["order"] for one in explained.data["operators"]["shared"]} >= {"adaptive", "static_greedy"}
+    assert {one["order"] for one in explained.to_json()["operators"]["shared"]} >= {"adaptive", "static_greedy"}
     assert any("then operators decide: boatCount" in line for line in explained.lines)
-    (mob,) = engine.explain("Mobs").data["operators"]["calls"]
+    (mob,) = engine.explain("Mobs").to_json()["operators"]["calls"]
     assert mob["others"] == 2
     assert mob["seconds"] == pytest.approx(0.04)
     assert all(len(line) <= 80 or line.startswith("create feed") for line in engine.explain("Mobs").lines)
-    assert engine.explain("Cameras").data["operators"] is None
+    assert engine.explain("Cameras").to_json()["operators"] is None
 
 
 def test_a_batch_that_is_run_again_notes_nothing_twice(engine: Engine) -> None:
@@ -363,7 +363,7 @@ def test_a_batch_that_is_run_again_notes_nothing_twice(engine: Engine) -> None:
     before = matched(engine)
     run.commit(start, run.offset, 0)
     assert matched(engine) == before
-    assert len(engine.show("quarantine").data["quarantine"]) == 1
+    assert len(engine.show("quarantine").to_json()["quarantine"]) == 1
 
 
 def test_distinct_feeds_and_operators_go_together(engine: Engine) -> None:

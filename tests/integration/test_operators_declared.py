@@ -100,9 +100,9 @@ def versions(engine: Engine, name: str) -> set[int]:
 def test_a_feed_that_asks_an_operator_is_stored_bound(engine: Engine) -> None:
     outcomes = engine.execute(REGISTER + MOBS)
     assert [one.message for one in outcomes] == ["registered operator mob", "created feed Mobs"]
-    assert outcomes[0].data["signature"] == "mob(?people int)"
+    assert outcomes[0].to_json()["signature"] == "mob(?people int)"
     assert versions(engine, "Mobs") == {1}
-    shown = engine.show("Mobs").data["statement"]
+    shown = engine.show("Mobs").to_json()["statement"]
     assert shown == "create feed Mobs from Wire where title contains 'square' and mob(?n) and ?n > 50;"
 
 
@@ -110,12 +110,12 @@ def test_what_code_says_of_itself_is_taken_where_nothing_else_is_said(engine: En
     engine.execute(
         "register operator near from 'city_vision:Near'; register operator holds from 'city_vision:holds';"
     )
-    near, holds = (engine.execute(f"show operator {name};")[0].data for name in ("near", "holds"))
+    near, holds = (engine.execute(f"show operator {name};")[0].to_json() for name in ("near", "holds"))
     assert near["signature"] == "near(place text, ?metres number)"
     assert (near["cost"], near["pure"], near["reads"]) == ("3 ms", False, ["lat", "lon"])
     assert (holds["signature"], holds["cost"], holds["pure"]) == ("holds()", "1 ms", True)
     engine.execute("register operator near(?far number, there text) from 'city_vision:Near' pure cost 2 seconds;")
-    near = engine.execute("show operator near;")[0].data
+    near = engine.execute("show operator near;")[0].to_json()
     assert (near["signature"], near["cost"], near["pure"]) == ("near(?far number, there text)", "2 seconds", True)
     error = refused(engine, "register operator near(there text) from 'city_vision:Near';")
     assert "other parameters" in error.message
@@ -127,9 +127,9 @@ def test_what_is_shown_registers_the_same_again(engine: Engine) -> None:
         "register operator near from 'city_vision:Near' with (a 'it''s') on error retry for 3 hours limit 1500 us "
         "budget 100 calls per minute release '2';"
     )
-    first = engine.execute("show operator near;")[0].data
+    first = engine.execute("show operator near;")[0].to_json()
     engine.execute(first["statement"])
-    again = engine.execute("show operator near;")[0].data
+    again = engine.execute("show operator near;")[0].to_json()
     assert again == first | {"version": 2}
 
 
@@ -150,7 +150,7 @@ def test_what_does_not_exist_is_refused(engine: Engine) -> None:
     assert "no mob_patern" in refused(engine, "register operator m from 'city_vision:mob_patern';").message
     assert "did you mean" in (refused(engine, "register operator m from 'distanse';").hint or "")
     engine.execute("register operator far from 'distance';")
-    assert engine.show("operators").data["operators"][0]["signature"] == "far(place text, ?metres number)"
+    assert engine.show("operators").to_json()["operators"][0]["signature"] == "far(place text, ?metres number)"
 
 
 def test_a_plug_in_is_registered_without_being_imported_here(
@@ -174,7 +174,7 @@ def test_a_plug_in_s_configuration_is_checked_where_it_will_run(engine: Engine) 
     engine.execute("register operator choosy() from 'city_vision:Choosy' limit 3 seconds with (model 'small');")
     error = refused(engine, "register operator other() from 'city_vision:Choosy' with (model 'small');")
     assert "this is no place" in error.message
-    assert [one["name"] for one in engine.show("operators").data["operators"]] == ["choosy"]
+    assert [one["name"] for one in engine.show("operators").to_json()["operators"]] == ["choosy"]
 
 
 @pytest.mark.parametrize(
@@ -202,8 +202,8 @@ def test_what_comes_with_runnel_refuses_its_configuration_when_it_is_registered(
         assert message in error.message
         assert hint in (error.hint or "")
         assert "s3cret" not in str(error)
-        assert engine.show("operators").data["operators"] == []
-        assert engine.show("feeds").data["feeds"] == [], "the script is refused whole"
+        assert engine.show("operators").to_json()["operators"] == []
+        assert engine.show("feeds").to_json()["feeds"] == [], "the script is refused whole"
         # Nobody answers at this address, and nobody is asked.
         engine.execute(
             "register operator a() from 'http' with (url 'https://vision.example/mobs');"
@@ -215,7 +215,7 @@ def test_people_with_a_token_register_and_drop_nothing(engine: Engine, modules: 
     engine.execute(REGISTER)
     (modules / "imported").unlink()
     engine.owners.add("ann")
-    ann = engine.authenticated(engine.owners.new_token("ann", "test").data["token"])
+    ann = engine.authenticated(engine.owners.new_token("ann", "test").to_json()["token"])
     for one in (ann, engine.acting_as("ann")):
         for text in (REGISTER, "register operator far from 'distance';", "drop operator mob;"):
             error = refused(one, text)
@@ -223,10 +223,10 @@ def test_people_with_a_token_register_and_drop_nothing(engine: Engine, modules: 
     assert not (modules / "imported").exists()
     ann.execute("create feed Mine from Wire where mob(?n);")
     assert versions_of_owner(ann, "Mine") == {1}
-    told = json.dumps([ann.show("operators").data, ann.execute("show operator mob;")[0].data])
+    told = json.dumps([ann.show("operators").to_json(), ann.execute("show operator mob;")[0].to_json()])
     assert "city_vision" not in told
-    assert ann.show("operators").data["operators"][0]["queries"] == 1
-    assert ann.execute("show operator mob;")[0].data["used_by"] == ["Mine"]
+    assert ann.show("operators").to_json()["operators"][0]["queries"] == 1
+    assert ann.execute("show operator mob;")[0].to_json()["used_by"] == ["Mine"]
 
 
 def versions_of_owner(engine: Engine, name: str) -> set[int]:
@@ -238,7 +238,7 @@ def versions_of_owner(engine: Engine, name: str) -> set[int]:
 
 
 def test_a_token_of_the_installation_s_own_is_a_token_too(engine: Engine) -> None:
-    token = engine.owners.new_token("operator", "web").data["token"]
+    token = engine.owners.new_token("operator", "web").to_json()["token"]
     with pytest.raises((StatementError, NotAllowedError)):
         engine.authenticated(token).execute(REGISTER)
 
@@ -248,8 +248,8 @@ def test_registered_again_its_queries_are_bound_again(engine: Engine) -> None:
     engine.execute(REGISTER + MOBS + "create feed Large from Mobs where n > 3;")
     engine.acting_as("ann").execute("create feed Mine from Wire where not mob(3);")
     (again,) = engine.execute(REGISTER)
-    assert again.data["version"] == 2
-    assert again.data["feeds"] == ["Mine of ann", "Mobs"]
+    assert again.to_json()["version"] == 2
+    assert again.to_json()["feeds"] == ["Mine of ann", "Mobs"]
     assert versions(engine, "Mobs") == versions_of_owner(engine.acting_as("ann"), "Mine") == {2}
     with engine.root.catalog.read() as connection:
         mobs = feeds.feed_by_name(connection, "Mobs")
@@ -282,7 +282,7 @@ def test_a_registration_that_queries_no_longer_fit_is_refused_whole(engine: Engi
     )
     assert "feed Mobs could not use mob any more: ?n > 50 says nothing" in error.message
     assert versions(engine, "Mobs") == versions(engine, "Fine") == {1}
-    assert engine.execute("show operator mob;")[0].data["signature"] == "mob(?people int)"
+    assert engine.execute("show operator mob;")[0].to_json()["signature"] == "mob(?people int)"
     assert "Mobs, Fine" not in error.message
 
 
@@ -292,13 +292,13 @@ def test_a_dropped_operator_takes_its_queries_along_only_if_asked(engine: Engine
     assert error.message == "mob is still needed by feed Mobs"
     assert error.hint == "`drop operator mob cascade` drops them too"
     (dropped,) = engine.execute("drop operator mob cascade;")
-    assert dropped.data["feeds"] == ["Large", "Mobs"]
-    assert [one["name"] for one in engine.show("feeds").data["feeds"]] == ["Wire", "Other"]
-    assert engine.show("operators").data["operators"] == []
+    assert dropped.to_json()["feeds"] == ["Large", "Mobs"]
+    assert [one["name"] for one in engine.show("feeds").to_json()["feeds"]] == ["Wire", "Other"]
+    assert engine.show("operators").to_json()["operators"] == []
     error = refused(engine, "drop operator mob;", kind=UnknownNameError)
     assert "show operators" in (error.hint or "")
     engine.execute(REGISTER)
-    assert engine.show("operators").data["operators"][0]["version"] == 2
+    assert engine.show("operators").to_json()["operators"][0]["version"] == 2
     engine.execute("drop operator mob;")
 
 
@@ -315,7 +315,7 @@ def test_what_is_matched_goes_on_from_where_it_is(engine: Engine) -> None:
     assert second.version > first.version, "the plan asks the new registration"
     assert before == after
     (dropped,) = engine.execute("drop operator mob cascade;")
-    assert (dropped.data["feeds"], len(dropped.data["subscriptions"])) == (["Mobs"], 1)
+    assert (dropped.to_json()["feeds"], len(dropped.to_json()["subscriptions"])) == (["Mobs"], 1)
     with engine.root.catalog.read() as connection:
         last = plan_versions.current_plan(connection)
     assert last is not None
@@ -345,9 +345,9 @@ def test_a_large_script_with_operators(engine: Engine) -> None:
     error = refused(engine, wrong, kind=UnknownNameError)
     assert error.span is not None
     assert error.span.line == 251
-    assert engine.show("operators").data["operators"][0]["queries"] == 300
+    assert engine.show("operators").to_json()["operators"][0]["queries"] == 300
     (again,) = engine.execute(REGISTER)
-    assert len(again.data["feeds"]) == 300
+    assert len(again.to_json()["feeds"]) == 300
     assert versions(engine, "Q299") == {2}
 
 

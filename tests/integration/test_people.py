@@ -24,6 +24,7 @@ from runnel.catalog.declared import feeds, subscriptions
 from runnel.catalog.delivery import outbox
 from runnel.cli.main import app
 from runnel.engine import Engine
+from runnel.engine.answers import Dropped
 from runnel.engine.declare.end_expired import end_expired
 from runnel.engine.declare.keep_stylesheets import keep_stylesheets
 from runnel.engine.upkeep.maintenance import run_maintenance
@@ -73,7 +74,7 @@ def _sheet(engine: Engine, name: str, text: str) -> None:
 
 def test_a_token_opens_the_root_for_its_owner(engine: Engine) -> None:
     engine.owners.add("ann")
-    token = engine.owners.new_token("ann", "laptop").data["token"]
+    token = engine.owners.new_token("ann", "laptop").to_json()["token"]
     with runnel.connect(engine.root.folder, token=token) as opened:
         assert (opened.actor.name, opened.actor.is_admin) == ("ann", False)
         opened.execute("register feed Mine;")
@@ -81,7 +82,7 @@ def test_a_token_opens_the_root_for_its_owner(engine: Engine) -> None:
     listed = engine.owners.tokens("ann")
     assert "used never" not in listed.lines[0]
     assert token not in str(listed)
-    engine.owners.revoke(listed.data["tokens"][0]["id"])
+    engine.owners.revoke(listed.to_json()["tokens"][0]["id"])
     with pytest.raises(NotAllowedError, match="not valid"):
         runnel.connect(engine.root.folder, token=token)
 
@@ -122,28 +123,28 @@ def _attempts(ann: Engine) -> list[Callable[[], object]]:
 @pytest.mark.parametrize("end", ["revoke the token", "disable the owner"])
 def test_an_engine_that_is_open_already_ends_with_its_token(engine: Engine, end: str) -> None:
     engine.owners.add("ann")
-    made = engine.owners.new_token("ann", "laptop").data
-    other = engine.authenticated(engine.owners.new_token("ann", "phone").data["token"])
+    made = engine.owners.new_token("ann", "laptop").to_json()
+    other = engine.authenticated(engine.owners.new_token("ann", "phone").to_json()["token"])
     with runnel.connect(engine.root.folder, token=made["token"]) as ann:
-        ann.execute("register feed Mine;")
+        ann.execute("register feed Mine; subscribe to Mine output log;")
         ann.publish("Mine", [{"id": "1"}])
         for attempt in _attempts(ann)[1:8]:
             attempt()
         if end == "revoke the token":
             engine.owners.revoke(made["id"])
-            assert other.show("feeds").data["feeds"], "her other token still holds"
+            assert other.show("feeds").to_json()["feeds"], "her other token still holds"
         else:
             engine.owners.disable("ann")
         for attempt in _attempts(ann):
             with pytest.raises(NotAllowedError, match="this token is not valid"):
                 attempt()
     assert engine.status().accepted == 1
-    assert [row["name"] for row in engine.show("feeds").data["feeds"]] == ["Mine"]
+    assert [row["name"] for row in engine.show("feeds").to_json()["feeds"]] == ["Mine"]
 
 
 def test_who_acts_for_others_by_a_token_does_so_for_as_long_as_it_holds(engine: Engine) -> None:
     engine.owners.add("ann")
-    made = engine.owners.new_token("operator", "console").data
+    made = engine.owners.new_token("operator", "console").to_json()
     operator = engine.authenticated(made["token"])
     ann = operator.acting_as("ann")
     ann.execute("register feed Mine;")
@@ -217,7 +218,7 @@ def test_an_endpoint_at_a_private_address_is_taken_where_the_operator_allows_it(
     with runnel.connect(tmp_path / "root", allowed_addresses=("10.1.0.0/16",)) as engine:
         engine.execute(WIRE)
         made = engine.execute("subscribe to Rock output webhook 'http://10.1.2.3/x';")[0]
-        assert made.data["target"] == "http://10.1.2.3/x"
+        assert made.to_json()["target"] == "http://10.1.2.3/x"
         with pytest.raises(StatementError, match=r"10\.2\.2\.3 is private") as refused:
             engine.execute("subscribe to Rock output webhook 'http://10.2.2.3/x';")
         assert "allowed_addresses" in (refused.value.hint or "")
@@ -239,13 +240,13 @@ def test_owners_read_the_operator_s_feeds_and_name_their_own_as_they_like(
     assert matched_ids(ann, "Rock") == ["1"], "her Rock reads the operator's Rock"
     assert matched_ids(ann, "Both") == ["1", "3"], "her Both reads her own Wire and Rock"
     assert matched_ids(bob, "Rock") == ["2"]
-    shown = ann.execute("show feed Rock;")[0].data
+    shown = ann.execute("show feed Rock;")[0].to_json()
     assert (shown["owner"], shown["reads"], shown["read_by"]) == ("ann", ["Rock"], ["Both"])
     with pytest.raises(DuplicateNameError):
         ann.execute("create feed Both from Wire;")
-    operators = engine.execute("show feed Rock;")[0].data
+    operators = engine.execute("show feed Rock;")[0].to_json()
     assert (operators["reads"], operators["read_by"]) == (["Wire"], ["Rock of ann"])
-    assert bob.execute("show feed Wire;")[0].data["read_by"] == ["Rock", "Rock"], "her Rock is not among them"
+    assert bob.execute("show feed Wire;")[0].to_json()["read_by"] == ["Rock", "Rock"], "her Rock is not among them"
 
 
 def test_the_operator_sees_whose_everything_is_and_may_end_it(engine: Engine, ann: Engine) -> None:
@@ -258,15 +259,15 @@ def test_the_operator_sees_whose_everything_is_and_may_end_it(engine: Engine, an
     engine.execute("pause subscription 1;")
     assert "paused" in ann.execute("show subscriptions;")[0].lines[0]
     engine.execute("drop feed Rock cascade;")
-    assert [row["name"] for row in ann.execute("show feeds;")[0].data["feeds"]] == ["Wire"]
-    assert ann.execute("show subscriptions;")[0].data["subscriptions"] == []
+    assert [row["name"] for row in ann.execute("show feeds;")[0].to_json()["feeds"]] == ["Wire"]
+    assert ann.execute("show subscriptions;")[0].to_json()["subscriptions"] == []
 
 
 def test_the_operator_ends_own_subscriptions_by_feed_and_others_by_number(engine: Engine, ann: Engine) -> None:
     engine.execute(f"{WIRE} subscribe to Rock output log;")
     ann.execute("subscribe to Rock output log;")
-    assert engine.execute("unsubscribe from Rock;")[0].data["subscriptions"] == [1]
-    assert engine.execute("unsubscribe 2;")[0].data["subscriptions"] == [2]
+    assert engine.execute("unsubscribe from Rock;")[0].to_json()["subscriptions"] == [1]
+    assert engine.execute("unsubscribe 2;")[0].to_json()["subscriptions"] == [2]
 
 
 def test_publishing_is_for_one_s_own_source_feeds(engine: Engine, ann: Engine, bob: Engine) -> None:
@@ -319,9 +320,9 @@ def test_what_was_put_aside_is_shown_to_its_owner(engine: Engine, ann: Engine, b
     ann.execute("register feed Mine;")
     with pytest.raises(InputError):
         ann.publish_document("Mine", b"<rss", name="mine.xml")
-    assert ann.show("quarantine").data["quarantine"][0]["place"].startswith("mine.xml")
-    assert bob.show("quarantine").data["quarantine"] == []
-    assert len(engine.show("quarantine").data["quarantine"]) == 1
+    assert ann.show("quarantine").to_json()["quarantine"][0]["place"].startswith("mine.xml")
+    assert bob.show("quarantine").to_json()["quarantine"] == []
+    assert len(engine.show("quarantine").to_json()["quarantine"]) == 1
 
 
 # --- disabled owners -----------------------------------------------------------------------------------------------
@@ -333,7 +334,7 @@ def test_nothing_of_a_disabled_owner_is_served_and_nothing_is_lost(engine: Engin
         "register feed Mine; create feed All from Wire | Mine; subscribe to All output webhook 'https://a.example/';"
     )
     engine.execute("confirm subscription 1;")
-    token = engine.owners.new_token("ann", "x").data["token"]
+    token = engine.owners.new_token("ann", "x").to_json()["token"]
     engine.owners.disable("ann")
     with pytest.raises(NotAllowedError, match="not valid"):
         engine.authenticated(token)
@@ -346,11 +347,11 @@ def test_nothing_of_a_disabled_owner_is_served_and_nothing_is_lost(engine: Engin
     with engine.root.catalog.read() as connection:
         assert "disabled: the owner is disabled" in engine.execute("show subscriptions;")[0].lines[0]
         assert outbox.behind(connection, after=0, limit=10) == []
-    assert engine.execute("show subscriptions;")[0].data["subscriptions"][0]["messages"] == 0
+    assert engine.execute("show subscriptions;")[0].to_json()["subscriptions"][0]["messages"] == 0
     engine.owners.disable("ann", False)
     assert engine.authenticated(token).actor.name == "ann"
     runner.dispatcher.recorder.record(runner.epoch)
-    assert engine.execute("show subscriptions;")[0].data["subscriptions"][0]["messages"] == 1
+    assert engine.execute("show subscriptions;")[0].to_json()["subscriptions"][0]["messages"] == 1
 
 
 def test_nothing_that_would_be_served_begins_for_a_disabled_owner(engine: Engine, ann: Engine) -> None:
@@ -369,7 +370,7 @@ def test_nothing_that_would_be_served_begins_for_a_disabled_owner(engine: Engine
     assert live_names(engine) == set()
     ann.execute("create feed Mine from Rock;")  # the operator may tend what is there
     engine.owners.disable("ann", False)
-    assert ann.execute("subscribe to Mine output log;")[0].data["subscription"] == 1
+    assert ann.execute("subscribe to Mine output log;")[0].to_json()["subscription"] == 1
 
 
 def test_what_only_ended_subscriptions_needed_is_tidied_away(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -407,7 +408,7 @@ def test_what_only_ended_subscriptions_needed_is_tidied_away(engine: Engine, mon
     gone: list[int] = []
     monkeypatch.setattr("runnel.engine.declare.script.keep_stylesheets", kept)
     made = engine.execute("subscribe to Rock apply 'a.xsl' output webhook 'https://a.example/';")
-    assert (gone, made[0].data["subscription"]) == ([1], 5)
+    assert (gone, made[0].to_json()["subscription"]) == ([1], 5)
     assert len(list(sheets.iterdir())) == 6
 
 
@@ -417,14 +418,14 @@ def test_what_only_ended_subscriptions_needed_is_tidied_away(engine: Engine, mon
 def test_whoever_has_the_ticket_renews_and_ends(engine: Engine, ann: Engine, bob: Engine, clock: FakeClock) -> None:
     engine.execute(WIRE)
     made = ann.execute("subscribe to Rock output mail 'ann@mail.example' for 2 days;")[0]
-    ticket = made.data["ticket"]
+    ticket = made.to_json()["ticket"]
     assert made.lines[0].startswith(f"ticket: {ticket}  (shown only now")
     assert ticket not in str(ann.execute("show subscriptions;"))
     clock.advance(timedelta(days=1))
     renewed = bob.execute(f"renew ticket '{ticket}' for 10 days;")[0]
-    assert renewed.data["expires"] == "2026-01-12T00:00:00+00:00"
-    assert bob.apply(Unsubscribe(ticket=ticket)).data["subscriptions"] == [1]
-    assert ann.execute("show subscriptions;")[0].data["subscriptions"] == []
+    assert renewed.to_json()["expires"] == "2026-01-12T00:00:00+00:00"
+    assert bob.apply(Unsubscribe(ticket=ticket)).to_json()["subscriptions"] == [1]
+    assert ann.execute("show subscriptions;")[0].to_json()["subscriptions"] == []
     for again in (
         Unsubscribe(ticket=ticket),
         Renew(ticket=ticket),
@@ -438,7 +439,7 @@ def test_whoever_has_the_ticket_renews_and_ends(engine: Engine, ann: Engine, bob
 def test_every_subscription_has_a_ticket_and_files_do_not_talk_about_it(engine: Engine) -> None:
     made = engine.execute(f"{WIRE} subscribe to Rock output rss 'r.xml';")[2]
     assert (made.message, made.lines) == ("subscription 1 to Rock: rss into r.xml", ())
-    engine.apply(Unsubscribe(ticket=made.data["ticket"]))
+    engine.apply(Unsubscribe(ticket=made.to_json()["ticket"]))
     assert live_names(engine) == set()
 
 
@@ -461,7 +462,7 @@ def test_how_long_a_subscription_lasts(
     actor.execute(f"subscribe to Rock output {output};")
 
     def expires() -> object:
-        return actor.execute("show subscriptions;")[0].data["subscriptions"][0]["expires"]
+        return actor.execute("show subscriptions;")[0].to_json()["subscriptions"][0]["expires"]
 
     assert expires() == (None if days is None else (clock.now + timedelta(days=days)).isoformat())
     clock.advance(timedelta(days=100))
@@ -474,7 +475,7 @@ def test_how_long_a_subscription_lasts(
 def test_no_days_mean_until_somebody_ends_it(tmp_path: Path) -> None:
     with runnel.connect(tmp_path / "root", subscription_days=0) as engine:
         engine.execute(f"{WIRE} subscribe to Rock output mail 'me@mail.example';")
-        assert engine.execute("show subscriptions;")[0].data["subscriptions"][0]["expires"] is None
+        assert engine.execute("show subscriptions;")[0].to_json()["subscriptions"][0]["expires"] is None
         assert engine.execute("renew subscription 1;")[0].message == "subscription 1 lasts until it is ended"
 
 
@@ -487,7 +488,7 @@ def test_what_has_ended_cannot_be_renewed(engine: Engine, clock: FakeClock) -> N
     with pytest.raises(UnknownNameError, match="there is no subscription 1"):
         engine.execute("renew subscription 1;")
     with pytest.raises(UnknownNameError, match="no subscription has this ticket"):
-        engine.apply(Renew(ticket=made.data["ticket"]))
+        engine.apply(Renew(ticket=made.to_json()["ticket"]))
     assert live_names(engine) == set()
 
 
@@ -515,17 +516,17 @@ def test_resuming_takes_back_that_a_subscription_was_disabled(engine: Engine) ->
 def test_a_webhook_s_key_is_shown_once_and_rotated(engine: Engine, ann: Engine) -> None:
     engine.execute(WIRE)
     made = ann.execute("subscribe to Rock output webhook 'https://ann.example/hook';")[0]
-    key = made.data["key"]
+    key = made.to_json()["key"]
     assert key.startswith("whsec_")
     assert any(key in line for line in made.lines)
     rotated = ann.execute("rotate key of subscription 1;")[0]
-    assert rotated.data["key"] not in (key, None)
+    assert rotated.to_json()["key"] not in (key, None)
     with engine.root.catalog.read() as connection:
         kept = [signing_keys.key_text(one) for one in signing_keys.keys_of(connection, [1])[1]]
-    assert kept == [rotated.data["key"], key]
+    assert kept == [rotated.to_json()["key"], key]
     everything = str(ann.execute("show subscriptions; show feeds; show feed Rock;"))
     assert key not in everything
-    assert rotated.data["key"] not in everything
+    assert rotated.to_json()["key"] not in everything
 
 
 # --- stylesheets ---------------------------------------------------------------------------------------------------
@@ -592,9 +593,9 @@ def test_a_materialised_feed_is_shown_as_what_it_is(shaped: Engine) -> None:
     row = shaped.execute("show feed Shaped;")[0]
     assert row.lines[0] == "register feed Rock apply 't.xsl' as Shaped;"
     assert row.lines[-1] == "materialised feed"
-    assert (row.data["kind"], row.data["reads"]) == ("source", ["Rock"])
-    assert shaped.execute("show feed Rock;")[0].data["read_by"] == ["Shaped"]
-    assert shaped.execute("show subscriptions;")[0].data["subscriptions"] == []
+    assert (row.to_json()["kind"], row.to_json()["reads"]) == ("source", ["Rock"])
+    assert shaped.execute("show feed Rock;")[0].to_json()["read_by"] == ["Shaped"]
+    assert shaped.execute("show subscriptions;")[0].to_json()["subscriptions"] == []
     assert live_names(shaped) == {"Rock"}, "Rock is wanted, for the sake of Shaped"
     with pytest.raises(NotFoundError, match="Shaped is a materialised feed"):
         shaped.publish("Shaped", [{"id": "1"}])
@@ -627,7 +628,7 @@ def test_dropping_what_is_materialised_and_what_it_is_made_from(shaped: Engine) 
         "register feed Rock apply 't.xsl' as Shaped; create feed View from Shaped; subscribe to View output log;"
     )
     told = shaped.execute("drop feed Wire cascade;")[0]
-    assert told.data == {"feeds": ["Rock", "Shaped", "View", "Wire"], "subscriptions": [3]}
+    assert told == Dropped(told.message, [3], ["Rock", "Shaped", "View", "Wire"])
     with shaped.root.catalog.read() as connection:
         assert subscriptions.live_subscriptions(connection) == []
         assert feeds.origins(connection) == {}
@@ -669,7 +670,7 @@ def test_a_quota_names_its_numbers_and_the_script_changes_nothing(engine: Engine
     with pytest.raises(QuotaExceededError, match="you have 2 feeds and may have 2") as refused:
         ann.execute("register feed A;\nregister feed B;\n register feed C;")
     assert "line 3" in (refused.value.hint or "")
-    assert [row["owner"] for row in ann.execute("show feeds;")[0].data["feeds"]] == ["operator", "operator"]
+    assert [row["owner"] for row in ann.execute("show feeds;")[0].to_json()["feeds"]] == ["operator", "operator"]
     ann.execute("register feed A; register feed B; drop feed A; register feed C; subscribe to B output log;")
     with pytest.raises(QuotaExceededError, match="you have 1 subscriptions and may have 1"):
         ann.execute("subscribe to C output log;")
@@ -688,7 +689,7 @@ def test_bytes_published_are_counted_and_refused(engine: Engine, ann: Engine) ->
         ann.publish_document("Mine", b'{"id": "2", "title": "' + b"x" * 50 + b'"}\n')
     with pytest.raises(InputError):
         ann.publish_document("Mine", b"<rss" + b" " * 30)
-    have = engine.owners.list().data["owners"][1]["bytes"]
+    have = engine.owners.list().to_json()["owners"][1]["bytes"]
     assert have == {"have": 56 + 34, "most": 100}, "what was put aside was brought in all the same"
     assert engine.status().accepted == 1
 
@@ -733,7 +734,7 @@ class Quotas(RuleBasedStateMachine):
 
     def _try(self, text: str, allowed: bool) -> list[object]:
         if allowed:
-            return [one.data for one in self.ann.execute(text)]
+            return [one.to_json() for one in self.ann.execute(text)]
         with pytest.raises(QuotaExceededError):
             self.ann.execute(text)
         return []
@@ -831,7 +832,7 @@ def test_the_commands_about_people(engine: Engine) -> None:
 def _registered(engine: Engine) -> list[dict[str, Any]]:
     with engine.root.catalog.read() as connection:
         addresses = {feed.id: feed.address for feed in feeds.live_feeds(connection)}
-    return [{**row, "address": addresses[row["id"]]} for row in engine.show("feeds").data["feeds"]]
+    return [{**row, "address": addresses[row["id"]]} for row in engine.show("feeds").to_json()["feeds"]]
 
 
 def test_lists_of_feeds_come_and_go(engine: Engine, tmp_path: Path) -> None:

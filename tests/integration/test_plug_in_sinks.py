@@ -149,7 +149,7 @@ def test_a_plug_in_that_fails_on_a_target_refuses_the_statement(runner: InProces
 
 def test_a_signed_plug_in_gets_keys_and_a_link_that_ends_the_subscription(runner: InProcess, chat: Chat) -> None:
     (told,) = runner.engine.execute("subscribe to Rock output chat 'a.example#rock';")
-    assert told.data["key"].startswith("whsec_")
+    assert told.to_json()["key"].startswith("whsec_")
     assert told.message.endswith("chat to a.example#rock")
     publish(runner.engine, "1")
     runner.match()
@@ -177,7 +177,7 @@ def test_owners_use_a_plug_in_whose_recipients_agree_and_are_limited(
     engine = owner(runner.engine)
     chat.agrees = False
     (told,) = engine.execute("subscribe to Rock output chat 'a.example#rock';")
-    assert told.data["waiting"] == "for confirmation"
+    assert told.to_json()["waiting"] == "for confirmation"
     publish(runner.engine, "1")
     runner.match()
     runner.deliver()

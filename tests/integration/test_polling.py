@@ -97,7 +97,7 @@ def test_files_and_web_feeds_do_not_get_in_each_others_way(
     assert read_files(web_engine).accepted == 1
     assert server.seen == []
     assert poller.read(once=True).accepted == 1
-    assert web_engine.show("quarantine").data == {"quarantine": []}
+    assert web_engine.quarantine() == []
 
 
 def test_a_feed_that_ended_goes_on_with_a_statement(

@@ -33,7 +33,7 @@ def _rss(*numbers: int) -> str:
 
 
 def _put_aside(engine: Engine) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = engine.execute("show quarantine;")[0].data["quarantine"]
+    rows: list[dict[str, Any]] = engine.execute("show quarantine;")[0].to_json()["quarantine"]
     return rows
 
 

@@ -165,7 +165,7 @@ def test_documents_and_lines_are_published_with_graphs(engine: Engine) -> None:
     assert [item.id for item in items_of(engine)] == ["tour.ttl", "https://tour.example/autumn", "l"]
     with pytest.raises(BrokenDocumentError, match="could not be read"):
         engine.publish_document("Wire", DEEP, name="deep.ttl")
-    quarantine = engine.execute("show quarantine;")[0].data["quarantine"]
+    quarantine = engine.execute("show quarantine;")[0].to_json()["quarantine"]
     assert {row["kind"] for row in quarantine} == {"item", "document"}
 
 

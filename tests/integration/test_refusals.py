@@ -247,7 +247,7 @@ def test_an_endpoint_that_is_gone_gets_everything_once_it_is_resumed(
     _publish(runner, clock, 1, 2, 3)
     assert _states(engine) == [DEAD]
     [outcome] = engine.execute("send all now;")
-    assert outcome.data["disabled"] == [1]
+    assert outcome.to_json()["disabled"] == [1]
     assert _held(engine).disabled is not None, "all at once resumes nothing"
     endpoint.status = 200
     engine.execute("send subscription 1 now; replay subscription 1;")

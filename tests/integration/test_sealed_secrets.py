@@ -45,7 +45,7 @@ HOOK = "subscribe to Rock output webhook 'https://hook.example/in';"
 def _fill(engine: Engine) -> dict[str, bytes]:
     """Make secrets of all kinds, and give them in clear."""
     engine.execute(SCRIPT)
-    shown = str(engine.execute(HOOK)[0].data["key"])
+    shown = str(engine.execute(HOOK)[0].to_json()["key"])
     hub = HubRow(1, "https://hub.example", "topic", "callback", b"h" * 64, HubState.ACTIVE)
     with engine.root.catalog.write() as connection:
         unsubscribe = workspace_secret(connection, UNSUBSCRIBE)
@@ -146,7 +146,7 @@ def test_a_lost_or_foreign_key_is_noticed_and_can_be_replaced(tmp_path: Path) ->
     assert done.exit_code == 0, done.output
     with runnel.connect(root) as engine:
         assert _read(engine) == {"signing key": None, "unsubscribe": None, "hub": None}
-        rotated = engine.execute("rotate key of subscription 1;")[0].data["key"]
+        rotated = engine.execute("rotate key of subscription 1;")[0].to_json()["key"]
         assert _read(engine)["signing key"] == b64decode(str(rotated).removeprefix(PREFIX))
 
 

@@ -52,7 +52,7 @@ def tokens(root: Path) -> dict[str, str]:
     """A token of an owner, one of the admin, and one that nobody has."""
     with connect(root) as engine:
         engine.owners.add("ann")
-        made = {name: str(engine.owners.new_token(name, "test").data["token"]) for name in ("ann", "operator")}
+        made = {name: str(engine.owners.new_token(name, "test").to_json()["token"]) for name in ("ann", "operator")}
     return {**made, "nobody": "runnel_99_" + "x" * 43, "empty": ""}
 
 

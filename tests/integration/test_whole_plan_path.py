@@ -52,7 +52,7 @@ with connect(folder / "root", partitions=partitions) as engine:
     back_up(engine.root, folder / "backup")
     matched = [len(list(engine.matches(name))) for name in ("Rock", "Jazz")]
     status = read_status(engine.root).to_json()
-    explained = engine.explain("Rock").data["partition"]
+    explained = engine.explain("Rock").to_json()["partition"]
     page = render_report(collect_report(engine, "Run"))
     metrics = render_metrics(engine.root, Run())[0].decode()
     findings = [one.is_well for one in examine(folder / "root")]

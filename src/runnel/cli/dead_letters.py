@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from runnel.cli.options import ActingOption, JsonOption, TokenOption, WorkspaceOption, open_for_command
-from runnel.cli.output import print_outcomes, reporting_errors
+from runnel.cli.output import print_answers, reporting_errors
 
 dead_letters = typer.Typer(
     no_args_is_help=True,
@@ -30,7 +30,7 @@ def list_dead_letters(
     Example: `runnel dead-letters list`
     """
     with reporting_errors(as_json), open_for_command(root, token, acting) as engine:
-        print_outcomes([engine.show("dead letters")], as_json)
+        print_answers([engine.show("dead letters")], as_json)
 
 
 @dead_letters.command("explain")
@@ -48,7 +48,7 @@ def explain_dead_letter(
     from runnel.language.syntax.statements import ExplainMessage
 
     with reporting_errors(as_json), open_for_command(root, token, acting) as engine:
-        print_outcomes([engine.apply(ExplainMessage(key))], as_json)
+        print_answers([engine.apply(ExplainMessage(key))], as_json)
 
 
 @dead_letters.command("replay")
@@ -66,7 +66,7 @@ def replay_dead_letter(
     from runnel.language.syntax.statements import Replay
 
     with reporting_errors(as_json), open_for_command(root, token, acting) as engine:
-        print_outcomes([engine.apply(Replay(message=key))], as_json)
+        print_answers([engine.apply(Replay(message=key))], as_json)
 
 
 @dead_letters.command("send-now")
@@ -88,4 +88,4 @@ def send_now(
     from runnel.language.syntax.statements import SendNow
 
     with reporting_errors(as_json), open_for_command(root, token, acting) as engine:
-        print_outcomes([engine.apply(SendNow(subscription))], as_json)
+        print_answers([engine.apply(SendNow(subscription))], as_json)

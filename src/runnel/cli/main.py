@@ -30,9 +30,9 @@ from runnel.cli.options import (
 from runnel.cli.output import (
     console,
     escaped,
+    print_answers,
     print_json,
     print_note,
-    print_outcomes,
     reporting_errors,
     write_pictures,
 )
@@ -170,7 +170,7 @@ def execute(
             text = read_file(file).decode("utf-8", "replace")
         else:
             text = sys.stdin.buffer.read().decode("utf-8", "replace") if script == "-" else script or ""
-        print_outcomes(engine.execute(text), as_json)
+        print_answers(engine.execute(text), as_json)
 
 
 @app.command()
@@ -233,7 +233,7 @@ def show(
     Example: `runnel show subscriptions`
     """
     with reporting_errors(as_json), open_for_command(root, token, acting) as engine:
-        print_outcomes([engine.show(what)], as_json)
+        print_answers([engine.show(what)], as_json)
 
 
 @app.command()
@@ -261,13 +261,8 @@ def explain(
     with reporting_errors(as_json), open_for_command(root, token, acting) as engine:
         outcome = engine.explain(feed, steps=steps)
         if picture is not None:
-            written = write_pictures(picture, engine.pictures(feed))
-            outcome = replace(
-                outcome,
-                data={**outcome.data, "pictures": written},
-                lines=(*outcome.lines, *(f"drawn: {path} ({sources})" for path, sources in written.items())),
-            )
-        print_outcomes([outcome], as_json)
+            outcome = replace(outcome, pictures=write_pictures(picture, engine.pictures(feed)))
+        print_answers([outcome], as_json)
 
 
 @app.command()
@@ -284,7 +279,7 @@ def why(
     Example: `runnel why 1 Rock`
     """
     with reporting_errors(as_json), open_for_command(root, token, acting) as engine:
-        print_outcomes([engine.why(item, feed)], as_json)
+        print_answers([engine.why(item, feed)], as_json)
 
 
 @app.command()
@@ -303,7 +298,7 @@ def preview(
     from datetime import timedelta
 
     with reporting_errors(as_json), open_for_command(root, token, acting) as engine:
-        print_outcomes([engine.preview(query, since=timedelta(days=days), tell=print_note).outcome()], as_json)
+        print_answers([engine.preview(query, since=timedelta(days=days), tell=print_note)], as_json)
 
 
 @app.command()

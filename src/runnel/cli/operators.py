@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from runnel.cli.options import ActingOption, JsonOption, TokenOption, WorkspaceOption, open_for_command
-from runnel.cli.output import print_outcomes, reporting_errors
+from runnel.cli.output import print_answers, reporting_errors
 
 
 def operators(
@@ -22,10 +22,7 @@ def operators(
 
     Example: `runnel operators mobPattern`
     """
-    from runnel.algebra.nodes.render import render_name
+    from runnel.language.syntax.statements import Name, Show
 
     with reporting_errors(as_json), open_for_command(root, token, acting) as engine:
-        if name is None:
-            print_outcomes([engine.show("operators")], as_json)
-        else:
-            print_outcomes(engine.execute(f"show operator {render_name(name)};"), as_json)
+        print_answers([engine.apply(Show("operators") if name is None else Show("operator", Name(name)))], as_json)

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from runnel.cli.options import ActingOption, JsonOption, TokenOption, WorkspaceOption, open_for_command
-from runnel.cli.output import print_outcomes, reporting_errors
+from runnel.cli.output import print_answers, reporting_errors
 from runnel.errors import InputError
 from runnel.private_files import open_private
 
@@ -43,7 +43,7 @@ def import_opml(
                 place=file,
                 hint="raise the setting max_document_bytes",
             )
-        print_outcomes([import_feeds(engine, data)], as_json)
+        print_answers([import_feeds(engine, data)], as_json)
 
 
 @opml.command("export")

@@ -29,7 +29,7 @@ from runnel.errors import (
 )
 
 if TYPE_CHECKING:
-    from runnel.engine.outcome import Outcome
+    from runnel.engine.answers import Answer
 
 EXIT_CODES: Final[dict[int, str]] = {
     0: "success",
@@ -113,15 +113,15 @@ def print_warning(text: str) -> None:
     stderr_console.print(f"[yellow]warning[/yellow] {escaped(text)}", soft_wrap=True)
 
 
-def print_outcomes(outcomes: Iterable[Outcome], as_json: bool) -> None:
-    """Print the outcomes of statements."""
-    for outcome in outcomes:
+def print_answers(answers: Iterable[Answer], as_json: bool) -> None:
+    """Print answers for a person, or one line of JSON for each."""
+    for answer in answers:
         if as_json:
-            print_json({"message": outcome.message, **outcome.data})
+            print_json(answer.to_json())
             continue
-        mark = "[yellow]✗[/yellow]" if outcome.data.get("holds") is False else "[green]✓[/green]"
-        console.print(f"{mark} {escaped(outcome.message)}", soft_wrap=True)
-        for line in outcome.lines:
+        mark = "[yellow]✗[/yellow]" if getattr(answer, "holds", True) is False else "[green]✓[/green]"
+        console.print(f"{mark} {escaped(answer.message)}", soft_wrap=True)
+        for line in answer.lines:
             console.print(f"  {escaped(line)}", soft_wrap=True)
 
 

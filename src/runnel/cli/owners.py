@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from runnel.cli.options import JsonOption, TokenOption, WorkspaceOption, open_for_command
-from runnel.cli.output import print_outcomes, reporting_errors
+from runnel.cli.output import print_answers, reporting_errors
 
 owner = typer.Typer(
     no_args_is_help=True,
@@ -30,7 +30,7 @@ def add_owner(
     Example: `runnel owner add ann`
     """
     with reporting_errors(as_json), open_for_command(root, token) as engine:
-        print_outcomes([engine.owners.add(name)], as_json)
+        print_answers([engine.owners.add(name)], as_json)
 
 
 @owner.command("list")
@@ -41,7 +41,7 @@ def list_owners(root: WorkspaceOption = Path(), token: TokenOption = None, as_js
     """
     with reporting_errors(as_json), open_for_command(root, token) as engine:
         outcome = engine.owners.list()
-        print_outcomes([outcome], as_json)
+        print_answers([outcome], as_json)
 
 
 @owner.command("disable")
@@ -57,7 +57,7 @@ def disable_owner(
     Example: `runnel owner disable ann`
     """
     with reporting_errors(as_json), open_for_command(root, token) as engine:
-        print_outcomes([engine.owners.disable(name, not undo)], as_json)
+        print_answers([engine.owners.disable(name, not undo)], as_json)
 
 
 @owner.command("quota")
@@ -83,7 +83,7 @@ def set_quota(
 
     with reporting_errors(as_json), open_for_command(root, token) as engine:
         quotas = Quotas(feeds, subscriptions, size)
-        print_outcomes([engine.owners.quota(name, quotas, reset=reset)], as_json)
+        print_answers([engine.owners.quota(name, quotas, reset=reset)], as_json)
 
 
 @token.command("new")
@@ -99,7 +99,7 @@ def new_token(
     Example: `runnel token new ann --label laptop`
     """
     with reporting_errors(as_json), open_for_command(root, token) as engine:
-        print_outcomes([engine.owners.new_token(name, label)], as_json)
+        print_answers([engine.owners.new_token(name, label)], as_json)
 
 
 @token.command("list")
@@ -114,7 +114,7 @@ def list_tokens(
     Example: `runnel token list ann`
     """
     with reporting_errors(as_json), open_for_command(root, token) as engine:
-        print_outcomes([engine.owners.tokens(name)], as_json)
+        print_answers([engine.owners.tokens(name)], as_json)
 
 
 @token.command("revoke")
@@ -129,4 +129,4 @@ def revoke_token(
     Example: `runnel token revoke 3`
     """
     with reporting_errors(as_json), open_for_command(root, token) as engine:
-        print_outcomes([engine.owners.revoke(number)], as_json)
+        print_answers([engine.owners.revoke(number)], as_json)

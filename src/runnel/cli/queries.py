@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from runnel.cli.options import ActingOption, JsonOption, TokenOption, WorkspaceOption, open_for_command
-from runnel.cli.output import print_outcomes, reporting_errors
+from runnel.cli.output import print_answers, reporting_errors
 
 
 def queries(
@@ -35,12 +36,7 @@ def queries(
     Example: `runnel queries --never`
     """
     with reporting_errors(as_json), open_for_command(root, token, acting) as engine:
-        show_all = not (never or busiest or slow)
-        outcome = engine.usage(items, tag=tag).outcome(
-            never=never or show_all,
-            busiest=busiest or show_all,
-            slow=slow,
-            idle=show_all and tag is not None,
-            limit=limit,
-        )
-        print_outcomes([outcome], as_json)
+        chosen = {name for name, is_chosen in (("never", never), ("busiest", busiest), ("slow", slow)) if is_chosen}
+        if not chosen:
+            chosen = {"never", "busiest"} if tag is None else {"never", "busiest", "idle"}
+        print_answers([replace(engine.usage(items, tag=tag), shown=frozenset(chosen), limit=limit)], as_json)

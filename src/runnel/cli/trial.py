@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from runnel.cli.options import ActingOption, JsonOption, TokenOption, WorkspaceOption, open_for_command
-from runnel.cli.output import print_outcomes, reporting_errors
+from runnel.cli.output import print_answers, reporting_errors
 from runnel.errors import InputError
 
 
@@ -60,4 +60,4 @@ def trial(
             result = engine.test_document(
                 data, name=document, feed=feed, owner=owner, tag=tag, queries=queries, limit=limit
             )
-        print_outcomes([result.outcome()], as_json)
+        print_answers([result], as_json)

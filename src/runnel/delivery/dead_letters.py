@@ -48,12 +48,12 @@ class DeadLetter:
         """As a JSON value."""
         return asdict(self) | {"given_up": self.given_up.isoformat()}
 
-    def line(self) -> str:
+    def lines(self) -> list[str]:
         """For a terminal."""
         where = f" {self.target}" if self.target else ""
         items = "1 item" if self.count == 1 else f"{self.count} items"
         when = self.given_up.isoformat(sep=" ", timespec="minutes")[:16]
-        return f"{self.key}  {when}  {self.feed} ({items}) to {self.kind}{where}: {_short(self.reason)}"
+        return [f"{self.key}  {when}  {self.feed} ({items}) to {self.kind}{where}: {_short(self.reason)}"]
 
 
 @dataclass(frozen=True, slots=True)

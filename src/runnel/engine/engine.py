@@ -1,4 +1,4 @@
-"""`Engine`: declare, publish, run and ask, for one root."""
+"""`Engine`: declare, publish, run and ask, for one workspace."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
+from runnel.algebra.nodes.render import render_name
 from runnel.catalog.store.connection import Clock
+from runnel.delivery.dead_letters import DeadLetter
 from runnel.delivery.dispatcher import Dispatcher
 from runnel.engine.actors import (
     ADMIN_ACTOR,
@@ -24,16 +26,28 @@ from runnel.engine.actors import (
     matched_since,
     names_for,
 )
-from runnel.engine.ask import explain_feed, show_dead_letters, why
+from runnel.engine.answers import Answer
+from runnel.engine.ask import show_dead_letters
+from runnel.engine.ask.explain_feed import Explanation, explain_feed, picture_feed
 from runnel.engine.ask.query_usage import ITEMS, QueryUsage, read_usage
 from runnel.engine.ask.selection import Selection
 from runnel.engine.ask.show import show_feed, show_feeds, show_quarantine, show_subscriptions
+from runnel.engine.ask.shown import (
+    Feed,
+    FeedDetails,
+    MessageDetails,
+    Operator,
+    OperatorDetails,
+    Prefix,
+    Quarantined,
+    Subscription,
+)
 from runnel.engine.ask.status import Status, read_status
+from runnel.engine.ask.why import Why, explain_match
 from runnel.engine.declare import declare_operators, declare_prefixes
 from runnel.engine.declare.locate_errors import locate_errors
 from runnel.engine.declare.script import declare
 from runnel.engine.open_delivery import dispatcher_of
-from runnel.engine.outcome import Outcome
 from runnel.engine.own_spark import OwnSpark
 from runnel.engine.owners import Owners
 from runnel.engine.publish import Publisher
@@ -63,7 +77,7 @@ _QUESTIONS = (said.Show, said.Explain, said.ExplainMessage, said.Why, said.Previ
 
 @dataclass(frozen=True, slots=True)
 class MatchedItem:
-    """An item in a feed, with the sequence under which it was accepted, and the bindings with which it matched."""
+    """An item in a feed, the sequence under which it was accepted, and the bindings of the match."""
 
     sequence: int
     item: Item
@@ -78,9 +92,9 @@ def connect(
     Keyword arguments override settings of the workspace's `runnel.toml`. With a token the engine acts for the token's
     owner. Without one it acts for the admin, who is anyone that can open the files of the workspace.
 
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder, connect(folder) as engine:
-    ...     print(engine.execute("register feed Wire")[0].message)
+    >>> import runnel, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder, runnel.connect(folder) as engine:
+    ...     print(engine.execute("register feed Wire")[0])
     registered feed Wire
     """
     folder = Path(path)
@@ -100,9 +114,23 @@ def connect(
 
 
 class Engine:
-    """One root, open for one actor. Use it as a context manager, or call `close`.
+    """A workspace, open for one actor: the admin or an owner. Use it as a context manager, or call `close`.
 
-    Any number of engines may declare, publish and ask at the same time; only one may `run`.
+    Any number of engines may declare, publish and ask at the same time. Only one may `run`.
+
+    >>> import runnel, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder, runnel.connect(folder) as engine:
+    ...     answers = engine.execute("register feed Wire")
+    ...     answers += engine.execute("create feed Rock from Wire where title contains :word", word="rock")
+    ...     published = engine.publish("Wire", [{"id": "1", "title": "Rock am Ring"}, {"id": "2", "title": "Jazz"}])
+    ...     names = [feed.name for feed in engine.feeds()]
+    ...     preview = engine.preview("Rock")
+    ...     why = engine.why("2", "Rock")
+    >>> names, preview.matched, why.holds
+    (['Wire', 'Rock'], 1, False)
+    >>> print(preview)
+    Rock would have matched 1 of the 2 items accepted in that time
+      Wire  Rock am Ring
     """
 
     def __init__(self, root: Workspace, actor: Actor = ADMIN_ACTOR) -> None:
@@ -122,24 +150,24 @@ class Engine:
         self.close()
 
     def close(self) -> None:
-        """Let go of the catalog, and of Spark if this engine started it."""
+        """Close the catalog, and stop Spark if this engine started it."""
         self._spark.close()
         if self._owns_root:
             self.root.close()
 
     def acting_as(self, name: str) -> Engine:
-        """An engine on the same open root for an owner: sees and may do what that owner does."""
+        """Return an engine on the same workspace that acts for an owner. Only the admin may call this."""
         self.require_admin("act for others")
         return self._for(replace(actor_named(self.root, name), token=self.actor.token))
 
     def authenticated(self, token: str) -> Engine:
-        """An engine on the same open root for the owner of a token; NotAllowed if the token is not valid."""
+        """Return an engine on the same workspace for the owner of a token. Only the admin may call this."""
         self.require_admin("act for others")
         return self._for(authenticate(self.root, token))
 
     @property
     def owners(self) -> Owners:
-        """Owners, their quotas and tokens: the operator's matter alone."""
+        """Owners, their quotas and their tokens. Only the admin may use this."""
         self.require_admin("look after owners")
         return Owners(self.root)
 
@@ -149,7 +177,7 @@ class Engine:
         return engine
 
     def _check_actor(self) -> None:
-        """An engine that was opened with a token is of use for as long as the token is."""
+        """Raise NotAllowedError if the token with which this engine was opened is no longer valid."""
         if self.actor.token is not None:
             with self.root.catalog.read() as connection:
                 check_actor(connection, self.actor)
@@ -165,8 +193,11 @@ class Engine:
 
     # --- declaring and asking ------------------------------------------------------------------------------------
 
-    def execute(self, text: str, /, **parameters: ParameterValue) -> list[Outcome]:
-        """Run a script: all its declarations in one transaction, then its questions, in order.
+    def execute(self, text: str, /, **parameters: ParameterValue) -> list[Answer]:
+        """Run a script and return one answer per statement. All its declarations are one transaction.
+
+        Questions (`show`, `explain`, `why`, `preview`) that stand before the declarations are answered before them,
+        and questions behind them afterwards. One between two declarations is refused, and nothing is declared.
 
         Keyword arguments are the values of parameters such as `:word`, which may stand for any constant, never for a
         name. If a declaration is refused, nothing has changed, and the error has its position in the text.
@@ -176,59 +207,70 @@ class Engine:
         values.refuse_unused(text, script[0].span if script else said.NOWHERE)
         return self._run(script, text, values)
 
-    def apply(self, statement: said.Statement) -> Outcome:
+    def apply(self, statement: said.Statement) -> Answer:
         """Run one statement that is not a text yet."""
         text = print_statement(statement)
         return self._run([said.Parsed(statement, said.NOWHERE)], text)[0]
 
-    def _run(self, script: list[said.Parsed], text: str, values: Parameters | None = None) -> list[Outcome]:
+    def _run(self, script: list[said.Parsed], text: str, values: Parameters | None = None) -> list[Answer]:
         self._check_actor()
-        declarations = [
-            (number, one) for number, one in enumerate(script) if not isinstance(one.statement, _QUESTIONS)
-        ]
-        outcomes = declare(self.root, self.actor, declarations, text) if declarations else {}
-        done = "the script's declarations were applied" if declarations else None
-        for number, one in enumerate(script):
-            if isinstance(one.statement, _QUESTIONS):
-                with locate_errors(text, one.span, done):
-                    outcomes[number] = self._answer(one.statement)
-        return self._noted([outcomes[number] for number in range(len(script))], script, text, values)
+        places = [place for place, parsed in enumerate(script) if not isinstance(parsed.statement, _QUESTIONS)]
+        first, end = (places[0], places[-1] + 1) if places else (len(script), len(script))
+        if end - first != len(places):
+            question = next(parsed for parsed in script[first:end] if isinstance(parsed.statement, _QUESTIONS))
+            raise StatementError(
+                "a question cannot stand between declarations, which are applied together",
+                span=question.span,
+                text=text,
+                hint="move it behind the last declaration, or execute it on its own",
+            )
+        answers = [self._answer_at(parsed, text) for parsed in script[:first]]
+        if places:
+            declared = declare(self.root, self.actor, list(enumerate(script))[first:end], text)
+            answers += [declared[place] for place in places]
+        done = "the script's declarations were applied" if places else None
+        answers += [self._answer_at(parsed, text, done) for parsed in script[end:]]
+        return self._noted(answers, script, text, values)
 
     @staticmethod
     def _noted(
-        outcomes: list[Outcome], script: list[said.Parsed], text: str, values: Parameters | None
-    ) -> list[Outcome]:
-        """The outcomes, each with the notes on its statement."""
-        starts = [(one.span.line, one.span.column) for one in script]
-        for place, note in phrase_notes(text, values):
-            number = max(bisect_right(starts, place) - 1, 0)
-            outcomes[number] = outcomes[number].with_notes([note])
-        return outcomes
+        answers: list[Answer], script: list[said.Parsed], text: str, values: Parameters | None
+    ) -> list[Answer]:
+        """The answers, each with the notes on its statement."""
+        starts = [(parsed.span.line, parsed.span.column) for parsed in script]
+        for position, note in phrase_notes(text, values):
+            place = max(bisect_right(starts, position) - 1, 0)
+            answers[place] = replace(answers[place], notes=(*answers[place].notes, note))
+        return answers
 
-    def _answer(self, question: said.Question) -> Outcome:
+    def _answer_at(self, question: said.Parsed, text: str, done: str | None = None) -> Answer:
+        with locate_errors(text, question.span, done):
+            return self._answer(cast(said.Question, question.statement))
+
+    def _answer(self, question: said.Question) -> Answer:
         match question:
             case said.Show("feed", said.Name(name)):
-                return show_feed(self.root, name, self.actor)
+                return self.feed(name)
             case said.Show("operator", said.Name(name)):
-                return declare_operators.show_operator(self.root, name, self.actor)
-            case said.Show(what):
-                return self.show(what)
+                return self.operator(name)
+            case said.Show(kind):
+                return self.show(kind)
             case said.Explain(feed):
                 return self.explain(feed.text)
             case said.ExplainMessage(key):
-                return show_dead_letters.explain_message(self.root, key, self.actor)
+                return self.explain_message(key)
             case said.Why(item, feed):
                 return self.why(item, feed.text)
             case said.Preview(said.CreateFeed() as query, _, back):
-                return preview_query(self.root, query, back, self._spark.session, self.actor).outcome()
+                return preview_query(self.root, query, back, self._spark.session, self.actor)
             case said.Preview(_, feed_or_none, back):
                 name = "" if feed_or_none is None else feed_or_none.text
-                return preview_feed(self.root, name, back, self._spark.session, self.actor).outcome()
+                return preview_feed(self.root, name, back, self._spark.session, self.actor)
 
-    def show(self, what: str) -> Outcome:
+    def show(self, kind: str) -> Answer:
         """`feeds`, `subscriptions`, `quarantine`, `dead letters`, `operators`, `prefixes`, or a feed by its name."""
         self._check_actor()
-        match what:
+        match kind:
             case "feeds":
                 return show_feeds(self.root, self.actor)
             case "subscriptions":
@@ -244,25 +286,73 @@ class Engine:
             case name:
                 return show_feed(self.root, name, self.actor)
 
-    def explain(self, name: str, *, steps: bool = False) -> Outcome:
-        """How a feed is matched, and what it shares with others; with `steps` also its plan after each pass."""
+    def feeds(self) -> list[Feed]:
+        """The feeds that the actor may read."""
         self._check_actor()
-        return explain_feed.explain_feed(self.root, name, self.actor, steps=steps)
+        return list(show_feeds(self.root, self.actor).rows)
+
+    def feed(self, name: str) -> FeedDetails:
+        """One feed: what it reads, which feeds read it, and its subscriptions."""
+        self._check_actor()
+        return show_feed(self.root, name, self.actor)
+
+    def subscriptions(self) -> list[Subscription]:
+        """The actor's subscriptions, or to the admin everybody's."""
+        self._check_actor()
+        return list(show_subscriptions(self.root, self.actor).rows)
+
+    def quarantine(self) -> list[Quarantined]:
+        """Documents, items and evaluations that failed, newest first."""
+        self._check_actor()
+        return list(show_quarantine(self.root, self.actor).rows)
+
+    def dead_letters(self) -> list[DeadLetter]:
+        """Messages that were given up, newest first."""
+        self._check_actor()
+        return list(show_dead_letters.show_dead_letters(self.root, self.actor).rows)
+
+    def explain_message(self, key: str) -> MessageDetails:
+        """What is in a message, and every attempt to deliver it that failed."""
+        self._check_actor()
+        return show_dead_letters.explain_message(self.root, key, self.actor)
+
+    def operators(self) -> list[Operator]:
+        """The operators that queries can use."""
+        self._check_actor()
+        return list(declare_operators.show_operators(self.root, self.actor).rows)
+
+    def operator(self, name: str) -> OperatorDetails:
+        """One operator, and the queries that use it."""
+        self._check_actor()
+        return declare_operators.show_operator(self.root, name, self.actor)
+
+    def prefixes(self) -> list[Prefix]:
+        """The prefixes of graph patterns, those that were registered first."""
+        self._check_actor()
+        return list(declare_prefixes.show_prefixes(self.root).rows)
+
+    def explain(self, name: str, *, steps: bool = False) -> Explanation:
+        """Explain how a feed is matched and what it shares with others, with `steps` also after each pass."""
+        self._check_actor()
+        return explain_feed(self.root, name, self.actor, steps=steps)
 
     def pictures(self, name: str) -> dict[str, str]:
         """The filter trees that match a feed, as SVG pictures by the names of the sources."""
         self._check_actor()
-        return explain_feed.picture_feed(self.root, name, self.actor)
+        return picture_feed(self.root, name, self.actor)
 
-    def why(self, item_id: str, name: str) -> Outcome:
-        """Why an item is, or is not, in a feed."""
+    def why(self, item_id: str, name: str) -> Why:
+        """Explain why an item is, or is not, in a feed."""
         self._check_actor()
-        return why.why(self.root, item_id, name, self.actor)
+        return explain_match(self.root, item_id, name, self.actor)
 
     def preview(
         self, text: str, *, since: timedelta | None = None, tell: Callable[[str], None] = lambda text: None
     ) -> PreviewResult:
-        """What a query would have matched: a `create feed` statement or a feed's name, over the last `since`."""
+        """Return what a query would have matched in the last `since`, by default 7 days.
+
+        `text` is a `create feed` statement or the name of a feed. Nothing is declared.
+        """
         self._check_actor()
         if not re.match(r"(create|preview)\s", text.strip(), re.IGNORECASE):
             try:
@@ -293,10 +383,10 @@ class Engine:
         since: timedelta | None = None,
         limit: int = SHOWN,
     ) -> TrialResult:
-        """Try queries on items, as if they came into a source feed now; without items, on those of the last `since`.
+        """Try queries on items, as if these came into a source feed now, or on the items of the last `since`.
 
-        Nothing is accepted, recorded or sent. Queries are asked whether anybody subscribes to them or not: all of
-        one's own, or one owner's, those with a tag, or some by name.
+        Nothing is accepted, recorded or sent. Queries need no subscription. They are all queries of the actor, or
+        those of an owner, with a tag, or with the names in `queries`.
         """
         self._check_actor()
         select = Selection(owner, tag, tuple(queries))
@@ -315,7 +405,7 @@ class Engine:
         queries: Sequence[str] = (),
         limit: int = SHOWN,
     ) -> TrialResult:
-        """As `test`, on the items of a document (RSS, Atom, JSON Feed, JSON lines, RDF)."""
+        """Try queries, as `test` does, on the items of a document (RSS, Atom, JSON Feed, JSON lines, RDF)."""
         self._check_actor()
         select = Selection(owner, tag, tuple(queries))
         source = source_for(self.root, self.actor, select, feed)
@@ -323,54 +413,67 @@ class Engine:
         return try_adapted(self.root, self.actor, select, source, read.items, limit, read.problems)
 
     def usage(self, items: int = ITEMS, *, tag: str | None = None) -> QueryUsage:
-        """Which of the actor's queries match most and which never, among so many of the newest items; which are dear.
+        """Count matches of the actor's queries among the newest items, and list the most expensive queries.
 
-        With a tag, only of those that have it.
+        With a tag, only the queries that have it.
         """
         self._check_actor()
         return read_usage(self.root, self.actor, items, tag)
 
     def status(self) -> Status:
-        """How the root is: lag, plan, runner, failing sources, messages, what was put aside."""
+        """Return the state of the workspace: lag, plan, runner, failing sources, messages, the quarantine."""
         self.require_admin("see the status of the workspace")
         return read_status(self.root)
 
     def matches(self, name: str, *, after: int = 0) -> Iterator[MatchedItem]:
         """The items that matched a feed, in the order of acceptance, after a sequence.
 
-        Of a feed of the admin, an owner gets the items that matched since their own subscription to it began.
+        Matches are recorded for feeds with subscriptions, also indirect ones. Raises NotFoundError if no match was
+        recorded because nobody subscribes. Of a feed of the admin, an owner gets the items that matched since their
+        own subscription to it began.
         """
         with self.root.catalog.read() as connection:
             check_actor(connection, self.actor)
             feed = feed_named(connection, name, self.actor)
             names = names_for(connection, self.actor)
-            if not self.actor.sees_all_of(feed):
-                since = matched_since(connection, self.actor, [feed.id]).get(feed.id)
-                if since is None:
-                    return
-                after = max(after, since)
+            since = matched_since(connection, self.actor, [feed.id]).get(feed.id)
+        sees_all = self.actor.sees_all_of(feed)
+        if since is None and not (sees_all and self._has_matches(feed.id)):
+            reason = "nobody subscribes" if sees_all else "you do not subscribe"
+            raise NotFoundError(
+                f"no matches of {feed.name} are recorded, because {reason} to it",
+                hint=f"`subscribe to {render_name(feed.name)} output log` records them from now on",
+            )
+        return self._read_matches(feed.id, names, after if sees_all else max(after, since or 0))
+
+    def _has_matches(self, feed: int) -> bool:
+        """Whether matches of a feed are recorded, for example of a subscription that has ended."""
+        rows = self.root.matches.read(0, self.root.matches.matched_upto())
+        return any(len(matches.of_queries([feed])[0]) for matches in rows)
+
+    def _read_matches(self, feed: int, names: Mapping[int, str], after: int) -> Iterator[MatchedItem]:
         for rows in self.root.matches.read(after, self.root.matches.matched_upto()):
-            sequences, _ = rows.of_queries([feed.id])
-            bound = rows.bindings_of(dict.fromkeys(sequences.tolist(), (feed.id,)))
+            sequences, _ = rows.of_queries([feed])
+            bound = rows.bindings_of(dict.fromkeys(sequences.tolist(), (feed,)))
             for batch in self.root.items.get(sequences.tolist()):
                 for item in batch.items(names):
                     sequence = item.sequence or 0
-                    yield MatchedItem(sequence, item, bound.get((feed.id, sequence), NO_BINDINGS))
+                    yield MatchedItem(sequence, item, bound.get((feed, sequence), NO_BINDINGS))
 
     # --- publishing ----------------------------------------------------------------------------------------------
 
     def publish(self, feed: str, items: Iterable[Mapping[str, Any]]) -> Accepted:
-        """Accept items given as mappings (`id` and attributes) into a source feed of one's own.
+        """Accept items, given as mappings with an `id` and attributes, into a source feed of the actor.
 
-        If one of them is not valid none is accepted. Very many are accepted some thousand at a time.
-        Items that are known are passed over; an item with a known id and other attributes is a new version.
+        If one of them is not valid, none is accepted. Very many are accepted a few thousand at a time. Known items
+        are skipped. An item with a known id and other attributes is a new version.
         """
         return self._publisher.publish(feed, items)
 
     def publish_document(
         self, feed: str, data: bytes, *, name: str = "document"
     ) -> tuple[Accepted, list[InputError]]:
-        """Accept the items of a document (RSS, Atom, JSON Feed, JSON lines, RDF); tells what was refused in it."""
+        """Accept the items of a document (RSS, Atom, JSON Feed, JSON lines, RDF), and return the errors of others."""
         return self._publisher.publish_document(feed, data, name)
 
     # --- running -------------------------------------------------------------------------------------------------
@@ -384,8 +487,8 @@ class Engine:
     ) -> Progress:
         """Acquire, match and deliver: until nothing is left (`once`), or until `stop` is called.
 
-        `companions` are started beside the run and closed with it. Raises RunnerActive while another process runs
-        this root.
+        `companions` are started with the run and closed with it. Raises RunnerActiveError while another process runs
+        this workspace.
         """
         self.require_admin("run the workspace")
         from runnel.engine.run.runner import Runner  # only a runner needs Spark, whose import takes a second
@@ -400,13 +503,13 @@ class Engine:
             self._stopping.clear()
 
     def stop(self) -> None:
-        """Ask a run in another thread to drain and end; one that is just beginning ends too."""
+        """Ask a run in another thread to finish its work and end. A run that is just starting ends too."""
         self._stopping.set()
         if self._runner is not None:
             self._runner.stop()
 
     def hubs(self) -> WebSubClient:
-        """Who asked hubs for pushes (WebSub), and takes them."""
+        """Return the client that subscribes to hubs (WebSub) and takes their pushes."""
         return WebSubClient(self._acquirer)
 
     def _parts(self, companions: Sequence[Companion] = ()) -> RunnerParts:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from runnel.catalog.declared import feeds, tags
+from runnel.engine.answers import ImportedFeeds
 from runnel.engine.engine import Engine
-from runnel.engine.outcome import Outcome
 from runnel.errors import InputError
 from runnel.language.printing import print_script
 from runnel.language.syntax.statements import Name, RegisterFeed
@@ -15,7 +15,7 @@ from runnel.sources.feed_address import is_web
 from runnel.sources.opml import OpmlFeed, feed_names, read_opml, write_opml
 
 
-def import_feeds(engine: Engine, data: bytes) -> Outcome:
+def import_feeds(engine: Engine, data: bytes) -> ImportedFeeds:
     """Register the web feeds of a list, in one transaction; addresses that are registered already are passed over."""
     listed = read_opml(data)
     known = {feed.address for feed in _web_feeds(engine)}
@@ -28,11 +28,7 @@ def import_feeds(engine: Engine, data: bytes) -> Outcome:
     ]
     engine.execute(print_script(statements))
     problems = [str(one) for one in listed.problems] + problems
-    return Outcome(
-        f"registered {len(names)} feeds, {passed} were already registered, {len(problems)} could not be used",
-        {"registered": names, "known": passed, "problems": problems, "repairs": list(listed.repairs)},
-        (*names, *problems, *listed.repairs),
-    )
+    return ImportedFeeds(names, passed, problems, list(listed.repairs))
 
 
 def tags_of_folders(feed: OpmlFeed) -> tuple[str, ...]:

@@ -1,110 +1,94 @@
-"""The operator's tasks about people: owners, their quotas and their tokens. Each gives an Outcome to show."""
+"""What the admin does about owners, their quotas and their tokens. Each method returns an answer to show."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
+from dataclasses import asdict, replace
 
 from runnel.catalog.access import owners, tokens
 from runnel.catalog.access.owners import Owner, Quotas
 from runnel.catalog.declared.subscriptions import moment_of
-from runnel.engine.outcome import Outcome
+from runnel.engine.answers import Listing, OwnerDone
+from runnel.engine.ask import shown
 from runnel.engine.workspace import Workspace
-
-_COUNTED = (("queries", "feeds"), ("subscriptions", "subscriptions"), ("bytes", "bytes"))
 
 
 class Owners:
-    """What the operator does about owners of a root."""
+    """What the admin does about the owners of a workspace."""
 
     def __init__(self, root: Workspace) -> None:
         self._root = root
 
-    def add(self, name: str) -> Outcome:
+    def add(self, name: str) -> OwnerDone:
         """Make an owner."""
         with self._root.catalog.write() as connection:
             made = owners.add_owner(connection, name)
         lines = (f"next: create a token with `runnel token new {name}`",)
-        return Outcome(f"created the owner {made.name}", {"owner": made.name, "id": made.id}, lines)
+        return OwnerDone(f"created the owner {made.name}", id=made.id, owner=made.name, details=lines)
 
-    def list(self) -> Outcome:
-        """All owners, with what they have and may have."""
+    def list(self) -> Listing[shown.Owner]:
+        """All owners, with their quotas."""
         with self._root.catalog.read() as connection:
             found = [(one, owners.usage_of(connection, one.id)) for one in owners.all_owners(connection)]
-        rows = [self._row(one, usage) for one, usage in found]
-        return Outcome(f"{len(rows)} owners", {"owners": rows}, tuple(map(_line, rows)))
+        rows = tuple(self._row(owner, usage) for owner, usage in found)
+        return Listing(f"{len(rows)} owners", "owners", rows)
 
-    def disable(self, name: str, disabled: bool = True) -> Outcome:
+    def disable(self, name: str, disabled: bool = True) -> OwnerDone:
         """Refuse an owner and serve nothing of theirs, or take that back."""
         with self._root.catalog.write() as connection:
             owners.disable_owner(connection, owners.owner_by_name(connection, name), disabled)
         verb = "disabled" if disabled else "enabled"
-        return Outcome(f"{verb} the owner {name}", {"owner": name, "disabled": disabled})
+        return OwnerDone(f"{verb} the owner {name}", owner=name, disabled=disabled)
 
-    def quota(self, name: str, given: Quotas, *, reset: bool = False) -> Outcome:
+    def quota(self, name: str, given: Quotas, *, reset: bool = False) -> shown.OwnerDetails:
         """Set what an owner may have; what is not given stays as it is, or with `reset` is as the settings say."""
         with self._root.catalog.write() as connection:
             owner = owners.owner_by_name(connection, name)
             before = Quotas() if reset else owner.quotas
-            changes = {what: getattr(given, what) for what, _ in _COUNTED if getattr(given, what) is not None}
+            changes = {name: limit for name, limit in asdict(given).items() if limit is not None}
             owners.set_quotas(connection, owner, replace(before, **changes))
             owner = owners.owner_by_name(connection, name)
-            row = self._row(owner, owners.usage_of(connection, owner.id))
-        return Outcome(f"quotas of {name}", row, (_line(row),))
+            return shown.OwnerDetails(self._row(owner, owners.usage_of(connection, owner.id)))
 
-    def new_token(self, name: str, label: str) -> Outcome:
+    def new_token(self, name: str, label: str) -> OwnerDone:
         """Make a token for an owner. The answer alone holds it."""
         with self._root.catalog.write() as connection:
             owner = owners.owner_by_name(connection, name)
             made, text = tokens.new_token(connection, owner.id, label)
         lines = (f"token: {text}  (shown only now)", "pass it in RUNNEL_TOKEN, or with --token")
-        return Outcome(f"token {made.id} for {name}", {"token": text, "id": made.id, "owner": name}, lines)
+        return OwnerDone(f"token {made.id} for {name}", token=text, id=made.id, owner=name, details=lines)
 
-    def tokens(self, name: str | None = None) -> Outcome:
+    def tokens(self, name: str | None = None) -> Listing[shown.Token]:
         """The tokens of an owner, or of all; never the secrets."""
         with self._root.catalog.read() as connection:
             owner = None if name is None else owners.owner_by_name(connection, name).id
             names = owners.owner_names(connection)
             found = tokens.tokens_of(connection, owner)
-        rows = [
-            {
-                "id": one.id,
-                "owner": names[one.owner],
-                "label": one.label,
-                "created": _moment(one.created),
-                "used": _moment(one.used),
-                "revoked": _moment(one.revoked),
-            }
-            for one in found
-        ]
-        lines = tuple(
-            f"{row['id']:>6}  {row['owner']}  {row['label']}  "
-            + (f"revoked {row['revoked']}" if row["revoked"] else f"used {row['used'] or 'never'}")
-            for row in rows
+        rows = tuple(
+            shown.Token(
+                token.id,
+                names[token.owner],
+                token.label,
+                moment_of(token.created),
+                None if token.used is None else moment_of(token.used),
+                None if token.revoked is None else moment_of(token.revoked),
+            )
+            for token in found
         )
-        return Outcome(f"{len(rows)} tokens", {"tokens": rows}, lines)
+        return Listing(f"{len(rows)} tokens", "tokens", rows)
 
-    def revoke(self, token: int) -> Outcome:
+    def revoke(self, token: int) -> OwnerDone:
         """Let a token be of no use any more, at once."""
         with self._root.catalog.write() as connection:
             found = tokens.revoke_token(connection, token)
-        return Outcome(f"revoked token {found.id}", {"id": found.id, "label": found.label})
+        return OwnerDone(f"revoked token {found.id}", id=found.id, label=found.label)
 
-    def _row(self, owner: Owner, usage: owners.OwnerUsage) -> dict[str, Any]:
+    def _row(self, owner: Owner, usage: owners.OwnerUsage) -> shown.Owner:
         quotas = owners.quotas_of(owner, self._root.settings)
-        counts = {what: {"have": getattr(usage, what), "most": getattr(quotas, what)} for what, _ in _COUNTED}
-        return {"owner": owner.name, "id": owner.id, "disabled": owner.disabled, **counts}
-
-
-def _line(row: dict[str, Any]) -> str:
-    counts = "  ".join(
-        f"{row[what]['have']:,} {noun}"
-        if row[what]["most"] is None
-        else f"{row[what]['have']:,} of {row[what]['most']:,} {noun}"
-        for what, noun in _COUNTED
-    )
-    return f"{row['owner']}  {counts}{'  disabled' if row['disabled'] else ''}"
-
-
-def _moment(microseconds: int | None) -> str | None:
-    return None if microseconds is None else moment_of(microseconds).isoformat(timespec="minutes")[:16]
+        return shown.Owner(
+            owner.name,
+            owner.id,
+            owner.disabled,
+            shown.Quota(usage.queries, quotas.queries),
+            shown.Quota(usage.subscriptions, quotas.subscriptions),
+            shown.Quota(usage.bytes, quotas.bytes),
+        )

@@ -41,12 +41,12 @@ def match(
     column: str = "feeds",
     accepted: datetime | None = None,
 ) -> DataFrame:
-    """The rows of a DataFrame with one more column: the names of the feeds that each row is in.
+    """Return the DataFrame with one more column: the names of the feeds that each row is in.
 
-    `feed` names the source feed of all rows; without it a column `feed` says so row by row, unless the plan reads
-    only one. The plan's folder must be reachable from the workers, as it is in local mode. Relative times
-    (`2 days ago`) count from `accepted`; without it, from the moment at which a row is matched. The rows of a
-    DataFrame have no order, so a plan with gates, such as `distinct`, is refused.
+    `feed` names the source feed of all rows. Without it, the column `feed` names it row by row, unless the plan reads
+    only one source feed. The plan's folder must be reachable from the workers, as it is in local mode. Relative times
+    (`2 days ago`) count from `accepted`, by default the moment at which a row is matched. The rows of a DataFrame
+    have no order, so a plan with gates, such as `distinct`, is refused.
     """
     if plan.gates:
         raise InputError(

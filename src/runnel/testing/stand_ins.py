@@ -66,7 +66,7 @@ class MemorySink(LocalSink):
 
 @dataclass
 class FakeClock:
-    """A clock that stands still until it is moved: `runnel.connect(root, clock=FakeClock())`.
+    """A clock that stands still until it is moved: `runnel.connect(path, clock=FakeClock())`.
 
     >>> clock = FakeClock(datetime(2026, 1, 1, tzinfo=UTC)); clock.advance(timedelta(hours=1)); clock.now.hour
     1

@@ -237,7 +237,7 @@ def _samples(engine: Engine, ranked: Sequence[QueryMatches], declared: dict[str,
                     declared[query.name].statement,
                     title,
                     first.item.feed,
-                    tuple(explained.data["trace"]),
+                    explained.trace,
                 )
             )
     return tuple(samples)

@@ -92,13 +92,13 @@ def test_work_goes_on_after_the_reader_left(tmp_path: Path) -> None:
     connect(tmp_path / "news").close()
     reading, writing = os.pipe()
     os.close(reading)
-    script = "show feeds; register feed First; show feeds; register feed Second;"
+    script = "show feeds; register feed First; register feed Second; show feeds;"
     try:
         subprocess.run([RUNNEL, "exec", script], stdout=writing, check=True, env=_environment(tmp_path / "news"))
     finally:
         os.close(writing)
     with connect(tmp_path / "news") as engine:
-        assert len(engine.show("feeds").data["feeds"]) == 2
+        assert len(engine.show("feeds").to_json()["feeds"]) == 2
 
 
 def test_no_standard_output_at_all(workspace: Path) -> None:

@@ -59,7 +59,7 @@ def test_the_answer_of_the_statement_shows_its_notes(tmp_path: Path) -> None:
         )
         assert registered.lines == plain.lines == ()
         assert noted.message == "created feed C"
-        assert noted.lines == (f"note: {noted.data['notes'][0]}",)
+        assert noted.lines == (f"note: {noted.to_json()['notes'][0]}",)
         assert "contains 'c++' finds the word c" in noted.lines[0]
         (hint,) = [line for line in noted.lines if "matches 'c\\+\\+'" in line]
         engine.execute(f"create feed D from A where title {hint[hint.index('matches') : -1]};")

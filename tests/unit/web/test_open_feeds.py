@@ -42,7 +42,7 @@ class Strangers:
             connection.close()
 
     def accepted(self) -> list[tuple[str, str]]:
-        names = {row["id"]: row["name"] for row in self.engine.show("feeds").data["feeds"]}
+        names = {row["id"]: row["name"] for row in self.engine.show("feeds").to_json()["feeds"]}
         last = self.engine.root.items.last_sequence()
         return [(item.feed, item.id) for batch in self.engine.root.items.read(0, last) for item in batch.items(names)]
 
@@ -156,7 +156,7 @@ def test_a_client_is_an_address_that_nobody_can_make_up() -> None:
 
 
 def test_the_statement_says_that_a_feed_is_open(strangers: Strangers) -> None:
-    shown = {row["name"]: row for row in strangers.engine.show("feeds").data["feeds"]}
+    shown = {row["name"]: row for row in strangers.engine.show("feeds").to_json()["feeds"]}
     assert (shown["Box"]["open"], shown["Closed"]["open"]) == (True, False)
     assert shown["Few"]["statement"] == "register feed Few open to 3 items per minute;"
     with pytest.raises(StatementSyntaxError, match="a feed with an address cannot be open"):

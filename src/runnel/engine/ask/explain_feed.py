@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -16,8 +16,8 @@ from runnel.catalog.learned.query_costs import known_costs
 from runnel.catalog.logs import plan_versions
 from runnel.catalog.logs.plan_versions import PlanRow
 from runnel.engine.actors import Actor, feed_named, matched_since, names_for
+from runnel.engine.answers import Answer, Rendering
 from runnel.engine.ask.show import feed_state
-from runnel.engine.outcome import Outcome
 from runnel.engine.planning.ports import QueryPlacement, plan_port
 from runnel.engine.workspace import Workspace
 from runnel.errors import NotFoundError
@@ -31,9 +31,54 @@ from runnel.plan.store import Plan, PlanVersion, load
 
 if TYPE_CHECKING:
     from runnel.matching.explain.explain_operators import ExplainedOperators
+    from runnel.matching.explain.explain_query import PlanExplanation
 
 
-def explain_feed(root: Workspace, name: str, actor: Actor, *, steps: bool = False) -> Outcome:
+@dataclass(frozen=True, slots=True)
+class Explanation(Answer):
+    """The answer to `explain`: how a feed is matched, and what it shares with others.
+
+    `state` names the plan that is explained. `pictures` are files with drawings of filter trees, by their paths.
+    """
+
+    feed: str
+    statement: str
+    is_matched: bool
+    state: str
+    query: PlanExplanation
+    steps: tuple[PlanStep, ...] = ()
+    measured: MeasuredCost | None = None
+    operators: ExplainedOperators | None = None
+    placement: QueryPlacement | None = None
+    pictures: Mapping[str, str] = field(default_factory=dict)
+
+    def render(self) -> Rendering:
+        """The parts of the explanation, one after the other."""
+        lines = (
+            self.statement,
+            self.state,
+            *(line for step in self.steps for line in step.lines()),
+            *self.query.lines(),
+            *([self.measured.told()] if self.measured else ()),
+            *(self.operators.lines() if self.operators else ()),
+            *(self.placement.lines() if self.placement else ()),
+            *(f"drawn: {path} ({sources})" for path, sources in self.pictures.items()),
+        )
+        data = {
+            "feed": self.feed,
+            "statement": self.statement,
+            "matched": self.is_matched,
+            **self.query.to_json(),
+            "steps": [{"pass": step.name, "plan": step.plan} for step in self.steps],
+            "measured": asdict(self.measured) if self.measured else None,
+            "operators": self.operators.to_json() if self.operators else None,
+            "partition": self.placement.to_json() if self.placement else None,
+            **({"pictures": dict(self.pictures)} if self.pictures else {}),
+        }
+        return Rendering(f"explain feed {self.feed}", data, lines)
+
+
+def explain_feed(root: Workspace, name: str, actor: Actor, *, steps: bool = False) -> Explanation:
     """How a feed is matched: its part of the shared plan, what finds it there, and what it shares with others.
 
     A feed that nobody subscribes to is in no plan. It is compiled alone, to show how it would be matched. For owners
@@ -44,31 +89,17 @@ def explain_feed(root: Workspace, name: str, actor: Actor, *, steps: bool = Fals
         # Imported here, as the compiler of kernels takes a second to load.
         from runnel.matching.explain.explain_query import explain_query
 
-        explained = explain_query(planned.feed.id, planned.plan, planned.names)
-        feed = planned.feed
-        asked, placed = _operators(root, planned, actor), _placement(root, planned)
-        measured = _measured(root, planned)
-        passes = _passes(planned) if steps else []
-        lines = (
-            feed.statement,
+        return Explanation(
+            planned.feed.name,
+            planned.feed.statement,
+            planned.is_live,
             planned.state,
-            *(line for one in passes for line in one.lines()),
-            *explained.lines(),
-            *([measured.told()] if measured else ()),
-            *(asked.lines() if asked else ()),
-            *(placed.lines() if placed else ()),
+            explain_query(planned.feed.id, planned.plan, planned.names),
+            tuple(_passes(planned)) if steps else (),
+            _measured(root, planned),
+            _operators(root, planned, actor),
+            _placement(root, planned),
         )
-        data = {
-            "feed": feed.name,
-            "statement": feed.statement,
-            "matched": planned.is_live,
-            **explained.to_json(),
-            "steps": [{"pass": one.name, "plan": one.plan} for one in passes],
-            "measured": asdict(measured) if measured else None,
-            "operators": asked.to_json() if asked else None,
-            "partition": placed.to_json() if placed else None,
-        }
-    return Outcome(f"explain feed {feed.name}", data, lines)
 
 
 def _operators(root: Workspace, planned: _Planned, actor: Actor) -> ExplainedOperators | None:
@@ -84,7 +115,7 @@ def _operators(root: Workspace, planned: _Planned, actor: Actor) -> ExplainedOpe
 
 
 @dataclass(frozen=True, slots=True)
-class _Pass:
+class PlanStep:
     """The plan of a feed after a pass of the optimizer; no lines where the pass has changed nothing."""
 
     name: str
@@ -95,12 +126,12 @@ class _Pass:
         return wrapped([f"after {self.name}:", *(f"  {line}" for line in self.plan or ("the same",))])
 
 
-def _passes(planned: _Planned) -> list[_Pass]:
+def _passes(planned: _Planned) -> list[PlanStep]:
     steps: list[Step] = []
     optimize([PlanQuery(planned.feed.id)], planned.definitions, steps=steps)
     plans = [[], *(step.lines(planned.names) for step in steps)]
     return [
-        _Pass(step.name, [] if after == before else after)
+        PlanStep(step.name, [] if after == before else after)
         for step, (before, after) in zip(steps, pairwise(plans), strict=True)
     ]
 

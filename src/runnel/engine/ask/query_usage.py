@@ -7,6 +7,7 @@ for an actor: the operator sees all queries, an owner only those of their own.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -17,22 +18,25 @@ from runnel.catalog.declared import feeds
 from runnel.catalog.logs import match_segments
 from runnel.catalog.logs.item_segments import retained_upto
 from runnel.engine.actors import Actor, names_for
+from runnel.engine.answers import Answer, Rendering
 from runnel.engine.ask.selection import Selection, select_for
 from runnel.engine.ask.slow_queries import SlowQuery, read_slow_queries
-from runnel.engine.outcome import Outcome
 from runnel.engine.workspace import Workspace
 from runnel.errors import InputError
 
 ITEMS = 100_000
-"""How many of the newest items are looked at, unless it is told."""
+"""How many of the newest items are read by default."""
+
+SHOWN = 20
+"""How many queries of each list are shown by default."""
 
 
 @dataclass(frozen=True, slots=True)
-class QueryUsage:
+class QueryUsage(Answer):
     """Queries, the most frequent first, with how many of the items in (after, upto] they matched.
 
     `whole` says that nothing older is kept. `newer` are queries for which no item was matched yet, `idle` those that
-    nobody subscribes to, `slow` those that cost most.
+    nobody subscribes to, `slow` those that cost most. Text and JSON have the lists in `shown`, each up to `limit`.
     """
 
     after: int
@@ -42,6 +46,8 @@ class QueryUsage:
     newer: int
     idle: tuple[str, ...] = ()
     slow: tuple[SlowQuery, ...] = ()
+    shown: frozenset[str] = frozenset({"busiest", "never"})
+    limit: int = SHOWN
 
     @property
     def never(self) -> tuple[str, ...]:
@@ -60,34 +66,31 @@ class QueryUsage:
         kept = "all that is kept" if self.whole else "older ones were not looked at"
         return f"looked at the items {self.after + 1:,} to {self.upto:,}; {kept}"
 
-    def outcome(self, *, never: bool, busiest: bool, limit: int, slow: bool = False, idle: bool = False) -> Outcome:
-        """The lists that are wanted, as far as the limit goes."""
-        lines = [self.range()] if never or busiest else []
+    def render(self) -> Rendering:
+        """The lists that are shown, as far as the limit goes."""
+        limit = self.limit
+        lines = [self.range()] if self.shown & {"busiest", "never"} else []
         data: dict[str, Any] = {"after": self.after, "upto": self.upto, "whole": self.whole, "newer": self.newer}
-        if busiest:
-            found = self.busiest
-            data["busiest"] = [{"feed": name, "matches": count} for name, count in found[:limit]]
-            data["matched_something"] = len(found)
-            told = [f"  {count:>10,}  {name}" for name, count in found[:limit]]
-            lines += [f"{len(found):,} matched something, the most frequent first:", *told, *_more(len(found), limit)]
-        if never:
-            names = self.never
-            data["never"] = list(names[:limit])
-            data["matched_nothing"] = len(names)
-            told = [f"  {name}" for name in names[:limit]]
-            lines += [f"{len(names):,} matched nothing:", *told, *_more(len(names), limit)]
-        if slow:
-            data["slow"] = [asdict(one) for one in self.slow[:limit]]
+        if "busiest" in self.shown:
+            busiest = self.busiest
+            data["busiest"] = [{"feed": name, "matches": count} for name, count in busiest[:limit]]
+            data["matched_something"] = len(busiest)
+            lines.append(f"{len(busiest):,} matched something, the most frequent first:")
+            lines += [f"  {count:>10,}  {name}" for name, count in busiest[:limit]] + _more(len(busiest), limit)
+        if "never" in self.shown:
+            data["never"] = list(self.never[:limit])
+            data["matched_nothing"] = len(self.never)
+            lines += _list_names("matched nothing", self.never, limit)
+        if "slow" in self.shown:
+            data["slow"] = [asdict(query) for query in self.slow[:limit]]
             lines += self._slow_lines(limit)
-        if idle:
+        if "idle" in self.shown:
             data["idle"] = list(self.idle[:limit])
-            told = [f"  {name}" for name in self.idle[:limit]]
-            lines += [f"{len(self.idle):,} without a subscription, so not matched:", *told]
-            lines += _more(len(self.idle), limit)
+            lines += _list_names("without a subscription, so not matched", self.idle, limit)
         if self.newer:
             lines.append(f"{self.newer:,} more are new: no item was matched since they were declared")
-        count = len(self.counts) + self.newer + (len(self.idle) if idle else 0)
-        return Outcome(f"{count:,} queries", data, tuple(lines))
+        count = len(self.counts) + self.newer + (len(self.idle) if "idle" in self.shown else 0)
+        return Rendering(f"{count:,} queries", data, tuple(lines))
 
     def _slow_lines(self, limit: int) -> list[str]:
         if not self.slow:
@@ -96,6 +99,10 @@ class QueryUsage:
         for one in self.slow[:limit]:
             lines += [one.line(), *([f"                  {one.hint}"] if one.is_slow else [])]
         return lines + _more(len(self.slow), limit)
+
+
+def _list_names(heading: str, names: Sequence[str], limit: int) -> list[str]:
+    return [f"{len(names):,} {heading}:", *(f"  {name}" for name in names[:limit]), *_more(len(names), limit)]
 
 
 def _more(count: int, limit: int) -> list[str]:

@@ -31,7 +31,7 @@ _WIDTH = 80
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What matters about a root: counts, lag, the plan, the runner, and what needs a person."""
+    """The state of a workspace: counts, lag, the plan, the runner, and what needs a person."""
 
     root: str
     sources: int
@@ -62,6 +62,9 @@ class Status:
         value = asdict(self)
         del value["distribution"]
         return value | self.distribution.to_json()
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
 
     def lines(self) -> list[str]:
         """For a terminal: what is always there, then what needs a person."""

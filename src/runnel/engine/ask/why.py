@@ -6,7 +6,7 @@ Operators are asked again, in this process; what the variables were bound to is 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from runnel.algebra.nodes.gate_rules import Stop
@@ -18,17 +18,70 @@ from runnel.algebra.semantics.trace import Trace, trace_node
 from runnel.catalog.declared import feeds
 from runnel.catalog.logs import item_segments, match_segments, undecided
 from runnel.engine.actors import Actor, feed_named, names_for, sees_matches
-from runnel.engine.outcome import Outcome
+from runnel.engine.answers import Answer, Rendering
 from runnel.engine.trial.find_stops import MOST_ITEMS, GateStops, find_stops
 from runnel.engine.trial.operator_session import answering
 from runnel.engine.workspace import Workspace
 from runnel.errors import NotFoundError
 from runnel.logs.items.item_log import item_key
-from runnel.model.item import Item
+from runnel.model.item import Item, Value
 from runnel.sinks.show_bindings import bindings_json
 
 
-def why(root: Workspace, item_id: str, name: str, actor: Actor) -> Outcome:
+@dataclass(frozen=True, slots=True)
+class Why(Answer):
+    """The answer to `why`: whether an item is in a feed, and which conditions decide it.
+
+    `holds` is what evaluating the query again gives. `recorded` says whether the match log has the match, or None if
+    the item was not matched yet. `undecided` says that operators have not answered yet, and `failures` which failed.
+    """
+
+    item: str
+    source: str
+    version: int
+    sequence: int
+    feed: str
+    holds: bool
+    recorded: bool | None
+    plan: int | None
+    trace: tuple[str, ...]
+    highlights: tuple[Mapping[str, Any], ...]
+    stopped_by: Mapping[str, Mapping[str, Any]]
+    bindings: tuple[Mapping[str, Any], ...]
+    title: Value | None = None
+    failures: tuple[str, ...] = ()
+    searched: int | None = None
+    undecided: str | None = None
+
+    def render(self) -> Rendering:
+        """The conditions one by one, and what was recorded."""
+        data = {
+            "item": self.item,
+            "source": self.source,
+            "version": self.version,
+            "sequence": self.sequence,
+            "feed": self.feed,
+            "holds": self.holds,
+            "recorded": self.recorded,
+            "plan": self.plan,
+            "trace": list(self.trace),
+            "highlights": list(self.highlights),
+            "stopped_by": dict(self.stopped_by),
+            "bindings": list(self.bindings),
+        }
+        states = {None: "not matched yet", True: "recorded as a match", False: "not recorded as a match"}
+        lines = (
+            f"{self.source} item {self.item}, version {self.version}{f': {self.title}' if self.title else ''}",
+            *self.trace,
+            *self.failures,
+            *([f"gates were evaluated on the {self.searched:,} items before it"] if self.searched else ()),
+            self.undecided or states[self.recorded],
+            *(f"  where {', '.join(f'?{name} = {value}' for name, value in row.items())}" for row in self.bindings),
+        )
+        return Rendering(f"item {self.item} {'is' if self.holds else 'is not'} in {self.feed}", data, lines)
+
+
+def explain_match(root: Workspace, item_id: str, name: str, actor: Actor) -> Why:
     """Why an item is, or is not, in a feed: evaluated again, on the archived item, with the query as it was."""
     with root.catalog.read() as connection:
         feed = feed_named(connection, name, actor)
@@ -57,40 +110,25 @@ def why(root: Workspace, item_id: str, name: str, actor: Actor) -> Outcome:
             # The match log decides: a new history of the gate began after the earlier items.
             gates = replace(gates, stops={})
             trace = _traced(feed.id, source, item, definitions, names, gates, answers)
-    bound = _bound(root, again, feed.id) if recorded else []
     # What an operator says of itself may speak of servers and files that are not everybody's.
-    failed = [f"{name} failed: {reason}" for name, reason in reasons.items()] if actor.is_admin else []
-    data = {
-        "item": item_id,
-        "source": names[source],
-        "version": item.version,
-        "sequence": sequence,
-        "feed": feed.name,
-        "holds": trace.holds,
-        "recorded": recorded,
-        "plan": version if actor.is_admin else None,
-        "trace": trace.lines(),
-        "highlights": trace.highlights(),
-        "stopped_by": _stopped_by(gates, names),
-        "bindings": bound,
-    }
-    title = item.first("title")
-    head = f"{names[source]} item {item_id}, version {item.version}{f': {title}' if title else ''}"
-    named = [f"  where {', '.join(f'?{name} = {value}' for name, value in row.items())}" for row in bound]
-    told = {None: "not matched yet", True: "recorded as a match", False: "not recorded as a match"}[recorded]
-    verb = "is" if trace.holds else "is not"
-    unsure = () if gates.whole else (f"gates were evaluated on the {MOST_ITEMS:,} items before it",)
-    return Outcome(
-        f"item {item_id} {verb} in {feed.name}",
-        data,
-        (
-            head,
-            *trace.lines(),
-            *failed,
-            *unsure,
-            (_still(root, again, feed.id, actor) if is_seen else None) or told,
-            *named,
-        ),
+    failures = (f"{name} failed: {reason}" for name, reason in reasons.items() if actor.is_admin)
+    return Why(
+        item=item_id,
+        source=names[source],
+        version=item.version,
+        sequence=sequence,
+        feed=feed.name,
+        holds=trace.holds,
+        recorded=recorded,
+        plan=version if actor.is_admin else None,
+        trace=tuple(trace.lines()),
+        highlights=tuple(trace.highlights()),
+        stopped_by=_stopped_by(gates, names),
+        bindings=tuple(_bound(root, again, feed.id)) if recorded else (),
+        title=item.first("title"),
+        failures=tuple(failures),
+        searched=None if gates.whole else MOST_ITEMS,
+        undecided=_still(root, again, feed.id, actor) if is_seen else None,
     )
 
 

@@ -7,8 +7,8 @@ from runnel.catalog.access.workspace_secrets import find_secret
 from runnel.catalog.declared import subscriptions
 from runnel.catalog.store.connection import now
 from runnel.delivery.confirmer import UNANSWERED
+from runnel.engine.answers import MessagesDone, SubscriptionDone
 from runnel.engine.declare.scope import DeclarationScope
-from runnel.engine.outcome import Outcome
 from runnel.errors import Span, StatementError
 from runnel.language.syntax.statements import Confirm
 from runnel.model.consent import Consent, ConsentState
@@ -18,13 +18,12 @@ from runnel.sinks.contract import ConfirmingSink
 from runnel.sinks.registry import find_sink
 
 
-def confirm(scope: DeclarationScope, statement: Confirm) -> Outcome:
+def confirm(scope: DeclarationScope, statement: Confirm) -> SubscriptionDone:
     """`confirm subscription 12 'code'`; the admin may confirm without the code, also after a refusal."""
     found = scope.subscription(statement.subscription, statement.span)
     consent = _consent(scope, found)
-    data = {"subscription": found.id, "target": found.target}
     if consent is None or consent.is_confirmed:
-        return Outcome(f"subscription {found.id} needs no confirmation", data)
+        return SubscriptionDone(f"subscription {found.id} needs no confirmation", found.id, target=found.target)
     if statement.code is not None:
         _check_code(scope, consent, statement.code, statement.span)
         outcome = "the code was entered"
@@ -38,7 +37,8 @@ def confirm(scope: DeclarationScope, statement: Confirm) -> Outcome:
             hint=f"enter the code that {found.target} got: `confirm subscription {found.id} 'code';`",
         )
     consents.confirm_consent(scope.connection, consent, outcome)
-    return Outcome(f"subscription {found.id} is confirmed: messages are sent to {found.target}", data)
+    done = f"subscription {found.id} is confirmed: messages are sent to {found.target}"
+    return SubscriptionDone(done, found.id, target=found.target)
 
 
 def _forget_refusal(scope: DeclarationScope, consent: Consent) -> None:
@@ -66,7 +66,7 @@ def _check_code(scope: DeclarationScope, consent: Consent, code: str, span: Span
         )
 
 
-def ask_again(scope: DeclarationScope, subscription: Subscription, span: Span) -> Outcome | None:
+def ask_again(scope: DeclarationScope, subscription: Subscription, span: Span) -> MessagesDone | None:
     """Send the target of a subscription another request to confirm; None if it need not confirm."""
     consent = _consent(scope, subscription)
     if consent is None or consent.is_confirmed:
@@ -87,7 +87,7 @@ def ask_again(scope: DeclarationScope, subscription: Subscription, span: Span) -
             hint=f"the admin can confirm it: `confirm subscription {subscription.id};`",
         )
     consents.ask_again(scope.connection, consent, scope.root.settings.confirmation_days * consents.DAY)
-    return Outcome(f"{target} is asked to confirm again", {"subscription": subscription.id, "messages": 0})
+    return MessagesDone(f"{target} is asked to confirm again", 0, subscription.id)
 
 
 def _consent(scope: DeclarationScope, subscription: Subscription) -> Consent | None:

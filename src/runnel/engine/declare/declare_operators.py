@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from datetime import timedelta
-from textwrap import wrap
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from sqlalchemy import Connection
 
@@ -18,13 +16,14 @@ from runnel.algebra.nodes.query import Node
 from runnel.catalog.declared import feeds, operators
 from runnel.catalog.learned.operator_statistics import learned_operators
 from runnel.engine.actors import Actor, names_for
+from runnel.engine.answers import Listing, OperatorDone, listed
+from runnel.engine.ask.shown import LearnedCalls, Operator, OperatorDetails
 from runnel.engine.declare.scope import DeclarationScope
-from runnel.engine.outcome import Outcome, listed
 from runnel.engine.workspace import Workspace
 from runnel.errors import InputError, NotFoundError, Span, StatementError, StillNeededError, UnknownNameError
 from runnel.language.binding.bind_operators import bind_node, signature
 from runnel.language.nearest import did_you_mean
-from runnel.language.printing import print_parameters, print_statement, render_budget, render_span
+from runnel.language.printing import print_parameters, print_statement, render_budget
 from runnel.language.syntax.statements import DropOperator, Name, RegisterOperator, Statement
 from runnel.matching.operators.ask.operator_environment import OperatorEnvironment
 from runnel.matching.operators.plugins.operator_process import describe_operator
@@ -38,7 +37,6 @@ Registrations = Mapping[RegisterOperator, OperatorDeclaration]
 DropFeeds = Callable[[set[int]], tuple[list[str], list[int]]]
 """Drops feeds with what depends on them; gives their names, and the numbers of subscriptions that ended."""
 
-_WIDTH = 76
 _T = TypeVar("_T")
 
 
@@ -132,7 +130,7 @@ def _types(parameters: tuple[Parameter, ...]) -> tuple[list[str], list[str]]:
     return constants, [one.type for one in parameters if one.role == "result"]
 
 
-def register(scope: DeclarationScope, statement: RegisterOperator) -> Outcome:
+def register(scope: DeclarationScope, statement: RegisterOperator) -> OperatorDone:
     """Register an operator; the queries that used an earlier registration use this one from now on.
 
     They keep their subscriptions and go on where they are, as with `create or replace feed`.
@@ -148,8 +146,7 @@ def register(scope: DeclarationScope, statement: RegisterOperator) -> Outcome:
         scope.redefined |= users
     name, version, bound = registered.name, registered.version, scope.shown(users)
     again = f" again; {listed('feed', bound)} {'uses' if len(bound) == 1 else 'use'} it as it is now" if bound else ""
-    data = {"operator": name, "version": version, "signature": signature(registered), "feeds": bound}
-    return Outcome(f"registered operator {name}{again}", data)
+    return OperatorDone(f"registered operator {name}{again}", name, version, signature(registered), bound)
 
 
 def _bound_again(scope: DeclarationScope, name: Name, nodes: Mapping[int, Node]) -> dict[int, Node]:
@@ -170,7 +167,7 @@ def _bound_again(scope: DeclarationScope, name: Name, nodes: Mapping[int, Node])
     return bound
 
 
-def drop(scope: DeclarationScope, statement: DropOperator, drop_feeds: DropFeeds) -> Outcome:
+def drop(scope: DeclarationScope, statement: DropOperator, drop_feeds: DropFeeds) -> OperatorDone:
     """Drop an operator; with `cascade` the queries that use it, and what depends on them, too."""
     _refuse_people(scope.actor, statement.name.span)
     name = statement.name.text
@@ -189,31 +186,23 @@ def drop(scope: DeclarationScope, statement: DropOperator, drop_feeds: DropFeeds
     scope.forget_operators()
     also = f", {listed('feed', dropped)}" if dropped else ""
     also += f" and ended {listed('subscription', ended)}" if ended else ""
-    return Outcome(f"dropped operator {name}{also}", {"operator": name, "feeds": dropped, "subscriptions": ended})
+    return OperatorDone(f"dropped operator {name}{also}", name, feeds=dropped, subscriptions=ended)
 
 
 # --- showing -----------------------------------------------------------------------------------------------------
 
 
-def show_operators(root: Workspace, actor: Actor) -> Outcome:
+def show_operators(root: Workspace, actor: Actor) -> Listing[Operator]:
     """All operators that can be used, each with what is known of it and how many of one's queries use it."""
     with root.catalog.read() as connection:
         live = operators.live_operators(connection)
         uses = operators.use_counts(connection, None if actor.is_admin else {actor.owner})
         learned = _learned_for(connection, actor)
-    rows = [
-        _row(one, actor) | {"queries": uses[name], "learned": _learned(one, learned)} for name, one in live.items()
-    ]
-    lines = [
-        line
-        for row in rows
-        for line in (*wrap(row["signature"], _WIDTH, subsequent_indent="    "), *_indented(_described(row)))
-    ]
-    noun = "operator" if len(rows) == 1 else "operators"
-    return Outcome(f"{len(rows)} {noun}", {"operators": rows}, tuple(lines))
+    rows = tuple(_row(declared, actor, uses[name], learned) for name, declared in live.items())
+    return Listing(f"{len(rows)} {'operator' if len(rows) == 1 else 'operators'}", "operators", rows)
 
 
-def show_operator(root: Workspace, name: str, actor: Actor) -> Outcome:
+def show_operator(root: Workspace, name: str, actor: Actor) -> OperatorDetails:
     """One operator: its registration, and the queries that use it, of those that the actor may read."""
     with root.catalog.read() as connection:
         found = operators.operator_named(connection, name)
@@ -221,17 +210,10 @@ def show_operator(root: Workspace, name: str, actor: Actor) -> Outcome:
             near = did_you_mean(name, operators.live_operators(connection))
             raise NotFoundError(f"there is no operator {name}", hint=near or "`show operators` lists what there is")
         names = names_for(connection, actor)
-        using = sorted(names[one] for one in operators.users_of(connection, name) if one in names)
+        using = sorted(names[feed] for feed in operators.users_of(connection, name) if feed in names)
         learned = _learned_for(connection, actor)
-    row = _row(found, actor) | {"queries": len(using), "used_by": using, "learned": _learned(found, learned)}
-    if actor.is_admin:
-        row["statement"] = print_statement(statement_of(found))
-    lines = (
-        *([row["statement"]] if actor.is_admin else [row["signature"]]),
-        *_indented(_described(row)),
-        *_indented(f"used by {listed('feed', using)}" if using else "used by: -"),
-    )
-    return Outcome(f"operator {name}", row, lines)
+    statement = print_statement(statement_of(found)) if actor.is_admin else None
+    return OperatorDetails(_row(found, actor, len(using), learned), tuple(using), statement)
 
 
 def statement_of(declaration: OperatorDeclaration) -> RegisterOperator:
@@ -255,21 +237,23 @@ def statement_of(declaration: OperatorDeclaration) -> RegisterOperator:
     )
 
 
-def _row(one: OperatorDeclaration, actor: Actor) -> dict[str, Any]:
-    """What is told of an operator; where its code is, and how it is set up, is the installation's matter."""
-    row: dict[str, Any] = {
-        "name": one.name,
-        "version": one.version,
-        "signature": signature(one),
-        "cost_seconds": one.cost.total_seconds(),
-        "cost": render_span(one.cost),
-        "pure": one.pure,
-        "on_error": _policy(one),
-        "budget": render_budget(one.budget.calls, one.budget.seconds),
-        "reads": list(one.reads),
-        "release": one.release,
-    }
-    return row | {"source": one.source, "configuration": dict(one.configuration)} if actor.is_admin else row
+def _row(declared: OperatorDeclaration, actor: Actor, queries: int, learned: OperatorStatistics) -> Operator:
+    """An operator as it is shown. Where its code is and how it is configured is shown to the admin only."""
+    return Operator(
+        declared.name,
+        declared.version,
+        signature(declared),
+        declared.cost,
+        declared.pure,
+        _policy(declared),
+        tuple(render_budget(declared.budget.calls, declared.budget.seconds)),
+        declared.reads,
+        declared.release,
+        queries,
+        _learned(declared, learned),
+        declared.source if actor.is_admin else None,
+        dict(declared.configuration) if actor.is_admin else None,
+    )
 
 
 def _learned_for(connection: Connection, actor: Actor) -> OperatorStatistics:
@@ -277,41 +261,18 @@ def _learned_for(connection: Connection, actor: Actor) -> OperatorStatistics:
     return learned_operators(connection) if actor.is_admin else OperatorStatistics()
 
 
-def _learned(one: OperatorDeclaration, learned: OperatorStatistics) -> dict[str, float] | None:
-    """What calls of late have shown; None where there were none."""
-    use = learned.operators.get(operator_key(one.name, one.version))
+def _learned(declared: OperatorDeclaration, learned: OperatorStatistics) -> LearnedCalls | None:
+    """What recent calls have shown; None if there were none."""
+    use = learned.operators.get(operator_key(declared.name, declared.version))
     asked = 0.0 if use is None else use.calls + use.hits
     if use is None or not asked:
         return None
-    return {
-        "seconds": round(use.seconds / use.calls, 9) if use.calls else 0.0,
-        "failed": round(use.failures / use.calls, 4) if use.calls else 0.0,
-        "known": round(use.hits / asked, 4),
-    }
+    return LearnedCalls(
+        round(use.seconds / use.calls, 9) if use.calls else 0.0,
+        round(use.failures / use.calls, 4) if use.calls else 0.0,
+        round(use.hits / asked, 4),
+    )
 
 
 def _policy(one: OperatorDeclaration) -> str:
     return f"retry for {render_duration(one.retry_for)}" if one.on_error == "retry" else "unknown"
-
-
-def _described(row: Mapping[str, Any]) -> str:
-    """An operator in words, after its signature."""
-    said = [f"from {row['source']}"] if "source" in row else []
-    said += [f"release {row['release']}"] if row["release"] else []
-    said += [
-        f"cost {row['cost']}",
-        "pure" if row["pure"] else "impure",
-        f"on error {row['on_error']}",
-        *row["budget"],
-    ]
-    said += [f"reading {', '.join(row['reads'])}"] if row["reads"] else []
-    learned = row["learned"]
-    if learned is not None:
-        took = render_span(timedelta(seconds=float(f"{learned['seconds']:.3g}")))
-        said.append(f"of late {took} a call, {learned['failed']:.0%} failed, {learned['known']:.0%} known already")
-    queries = row["queries"]
-    return "; ".join([*said, "1 query uses it" if queries == 1 else f"{queries:,} queries use it"])
-
-
-def _indented(text: str) -> list[str]:
-    return wrap(text, _WIDTH, initial_indent="  ", subsequent_indent="  ")

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from runnel.catalog.declared.prefixes import all_prefixes, drop_prefix, register_prefix
 from runnel.engine.actors import Actor
+from runnel.engine.answers import Listing, PrefixDone
+from runnel.engine.ask.shown import Prefix
 from runnel.engine.declare.scope import DeclarationScope
-from runnel.engine.outcome import Outcome
 from runnel.engine.workspace import Workspace
 from runnel.errors import Span, StatementError, UnknownNameError
 from runnel.language.graphs.iri_prefixes import KNOWN_PREFIXES
@@ -17,7 +18,7 @@ from runnel.language.printing import print_statement
 from runnel.language.syntax.statements import DropPrefix, Name, RegisterPrefix
 
 
-def change_prefixes(scope: DeclarationScope, statement: RegisterPrefix | DropPrefix) -> Outcome:
+def change_prefixes(scope: DeclarationScope, statement: RegisterPrefix | DropPrefix) -> PrefixDone:
     """Register or drop a prefix. Queries that were made before keep the IRIs that they have."""
     name = statement.name.text
     _refuse_people(scope.actor, statement.name.span)
@@ -25,11 +26,11 @@ def change_prefixes(scope: DeclarationScope, statement: RegisterPrefix | DropPre
         case RegisterPrefix(_, iri):
             before = register_prefix(scope.connection, name, iri)
             again = f", no more for {before}" if before not in (None, iri) else ""
-            return Outcome(f"registered prefix {name} for {iri}{again}", {"prefix": name, "iri": iri})
+            return PrefixDone(f"registered prefix {name} for {iri}{again}", name, iri)
         case DropPrefix():
             if drop_prefix(scope.connection, name) is None:
                 raise _nothing_to_drop(scope, statement.name)
-            return Outcome(f"dropped prefix {name}", {"prefix": name})
+            return PrefixDone(f"dropped prefix {name}", name)
 
 
 def _refuse_people(actor: Actor, span: Span) -> None:
@@ -49,16 +50,13 @@ def _nothing_to_drop(scope: DeclarationScope, name: Name) -> StatementError:
     return UnknownNameError(f"there is no prefix {name.text}", span=name.span, hint=hint)
 
 
-def show_prefixes(root: Workspace) -> Outcome:
-    """All prefixes, those that are known from the start after those that were registered, as comments."""
+def show_prefixes(root: Workspace) -> Listing[Prefix]:
+    """All prefixes: those that were registered, then those that are known from the start."""
     with root.catalog.read() as connection:
         registered = all_prefixes(connection)
-    rows = [
-        *({"prefix": name, "iri": iri, "registered": True} for name, iri in registered.items()),
-        *({"prefix": name, "iri": iri, "registered": False} for name, iri in KNOWN_PREFIXES.items()),
-    ]
-    lines = (
-        *(print_statement(RegisterPrefix(Name(name), iri)) for name, iri in registered.items()),
-        *(f"-- {name}: <{iri}> is known from the start" for name, iri in KNOWN_PREFIXES.items()),
+    rows = tuple(
+        Prefix(name, iri, known is registered, print_statement(RegisterPrefix(Name(name), iri)))
+        for known in (registered, KNOWN_PREFIXES)
+        for name, iri in known.items()
     )
-    return Outcome(f"{len(rows)} prefixes", {"prefixes": rows}, lines)
+    return Listing(f"{len(rows)} prefixes", "prefixes", rows)

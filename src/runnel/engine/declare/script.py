@@ -19,6 +19,7 @@ from runnel.catalog.declared.bulk_insert import NewFeed, NewSubscription
 from runnel.catalog.declared.feed_groups import SourceFeed, source_feed
 from runnel.delivery.settle_attempts import reason_of
 from runnel.engine.actors import Actor, check_actor
+from runnel.engine.answers import Answer, Dropped, FeedDone, listed
 from runnel.engine.declare import confirm_targets, declare_operators, declare_prefixes, subscribe
 from runnel.engine.declare.bind_statement import BoundQuery, bind
 from runnel.engine.declare.commit_change import Applied, commit_change
@@ -27,7 +28,6 @@ from runnel.engine.declare.keep_stylesheets import keep_stylesheets
 from runnel.engine.declare.locate_errors import locate_errors
 from runnel.engine.declare.refuse_large import SizeLimits
 from runnel.engine.declare.scope import DeclarationScope, NeedsLockError
-from runnel.engine.outcome import Outcome, listed
 from runnel.engine.workspace import Workspace
 from runnel.errors import CyclicFeedsError, InputError, RunnelError, StatementError, StillNeededError
 from runnel.language.binding.bind_query import find_cycle
@@ -53,8 +53,8 @@ BoundQueries = dict[int, BoundQuery]
 """By the identity of the statement: hashing a large query takes as long as binding it."""
 
 
-def declare(root: Workspace, actor: Actor, declarations: Sequence[Numbered], text: str) -> dict[int, Outcome]:
-    """Apply the declarations of a script; gives their outcomes by the statements' places in the script."""
+def declare(root: Workspace, actor: Actor, declarations: Sequence[Numbered], text: str) -> dict[int, Answer]:
+    """Apply the declarations of a script; return their answers by the statements' places in the script."""
     statements = [one.statement for _, one in declarations]
     with locate_errors(text, declarations[0][1].span):
         registrations = load_registrations(root, actor, statements)
@@ -84,22 +84,20 @@ class _Script:
         self._registrations = registrations
         self._bound: BoundQueries = {}
 
-    def apply(
-        self, connection: Connection, *, ahead: bool, numbers: Mapping[str, int]
-    ) -> Applied[dict[int, Outcome]]:
+    def apply(self, connection: Connection, *, ahead: bool, numbers: Mapping[str, int]) -> Applied[dict[int, Answer]]:
         """Apply the declarations one by one."""
         scope = self._scope(connection, ahead, numbers)
         declarer = Declarer(scope, self._bound)
-        outcomes: dict[int, Outcome] = {}
+        answers: dict[int, Answer] = {}
         for number, one in self._declarations:
             with locate_errors(self._text, one.span):
                 try:
-                    outcomes[number] = declarer.apply(one.statement)  # type: ignore[arg-type]
+                    answers[number] = declarer.apply(one.statement)  # type: ignore[arg-type]
                 except NeedsLockError:
                     self._bind_rest(declarer, number)
                     raise
         return Applied(
-            outcomes, scope.pending, scope.touched, scope.redefined, scope.dropped, scope.regrouped - scope.dropped
+            answers, scope.pending, scope.touched, scope.redefined, scope.dropped, scope.regrouped - scope.dropped
         )
 
     def before_commit(self, connection: Connection) -> None:
@@ -162,7 +160,7 @@ class Declarer:
         self._limits = SizeLimits(scope.root.settings, scope.actor)
         self._origins: dict[int, int] | None = None
 
-    def apply(self, statement: said.Declaration) -> Outcome:
+    def apply(self, statement: said.Declaration) -> Answer:
         """Apply one declaration; raises a StatementError that knows its place."""
         match statement:
             case said.RegisterFeed():
@@ -204,7 +202,7 @@ class Declarer:
             case said.Confirm():
                 return confirm_targets.confirm(self.scope, statement)
 
-    def _register(self, statement: said.RegisterFeed) -> Outcome:
+    def _register(self, statement: said.RegisterFeed) -> FeedDone:
         self.scope.refuse_taken(statement.name)
         if statement.address is not None:
             self._check_address(statement, statement.address)
@@ -242,7 +240,7 @@ class Declarer:
             )
         )
         how = ", open for everybody" if statement.open_items is not None else ""
-        return Outcome(f"registered feed {name}{how}", {"feed": name, "id": feed})
+        return FeedDone(f"registered feed {name}{how}", name, feed)
 
     def _check_address(self, statement: said.RegisterFeed, text: str) -> None:
         root = self.scope.root
@@ -273,7 +271,7 @@ class Declarer:
                 hint="leave `every` out: they are read every few seconds (setting scan_seconds)",
             )
 
-    def _materialise(self, statement: said.MaterialiseFeed) -> Outcome:
+    def _materialise(self, statement: said.MaterialiseFeed) -> FeedDone:
         scope = self.scope
         self._origins = None
         scope.refuse_taken(statement.name)
@@ -287,10 +285,9 @@ class Declarer:
         number = scope.pending.subscription_id()
         scope.subscribe(NewSubscription(number, origin.id, INTERNAL, str(feed), owner=owner, sheet=sheet))
         scope.remember(Feed(feed, name, FeedKind.SOURCE, text, owner=owner, origin=origin.id, sheet=sheet))
-        data = {"feed": name, "id": feed, "origin": origin.name, "sheet": sheet}
-        return Outcome(f"registered feed {name}, made from {origin.name}", data)
+        return FeedDone(f"registered feed {name}, made from {origin.name}", name, feed, origin.name, sheet)
 
-    def _create(self, statement: said.CreateFeed) -> Outcome:
+    def _create(self, statement: said.CreateFeed) -> FeedDone:
         name, owner = statement.name.text, self.scope.actor.owner
         self._limits.check(statement.query, statement.name.span)
         existing = self.scope.own(name)
@@ -326,7 +323,7 @@ class Declarer:
         paused = existing is not None and existing.paused
         self.scope.remember(Feed(feed, name, FeedKind.VIRTUAL, text, revision=revision, paused=paused, owner=owner))
         verb = "created" if existing is None else "replaced"
-        return Outcome(f"{verb} feed {name}", {"feed": name, "id": feed})
+        return FeedDone(f"{verb} feed {name}", name, feed)
 
     def bind(self, statement: said.CreateFeed) -> BoundQuery:
         """The query of a statement, bound to what names mean now."""
@@ -351,7 +348,7 @@ class Declarer:
             shown = ", which reads ".join(names[one] for one in path)
             raise CyclicFeedsError(f"{feed.name} would read itself: it reads {shown}", span=statement.name.span)
 
-    def _tag(self, statement: said.TagFeed) -> Outcome:
+    def _tag(self, statement: said.TagFeed) -> FeedDone:
         scope = self.scope
         feed = scope.find_own(statement.name)
         before = source_feed(self._connection, feed.id)
@@ -370,9 +367,9 @@ class Declarer:
         scope.regroup(before)
         scope.regroup(SourceFeed(feed.id, feed.owner, frozenset(statement.tags)))
         tagged = f"tagged {', '.join(statement.tags)}" if statement.tags else "without tags"
-        return Outcome(f"feed {feed.name} is {tagged}", {"feed": feed.name, "tags": list(statement.tags)})
+        return FeedDone(f"feed {feed.name} is {tagged}", feed.name, tags=list(statement.tags))
 
-    def _drop(self, statement: said.Drop) -> Outcome:
+    def _drop(self, statement: said.Drop) -> Dropped:
         scope = self.scope
         feed = scope.find_own(statement.name)
         doomed = feeds.all_dependents(self._connection, [feed.id])
@@ -390,7 +387,7 @@ class Declarer:
             )
         dropped, ended = self._drop_all(doomed)
         also = f" and ended {listed('subscription', ended)}" if ended else ""
-        return Outcome(f"dropped {listed('feed', dropped)}{also}", {"feeds": dropped, "subscriptions": ended})
+        return Dropped(f"dropped {listed('feed', dropped)}{also}", ended, dropped)
 
     def _drop_all(self, doomed: set[int]) -> tuple[list[str], list[int]]:
         """Drop feeds on which no others depend, and end their subscriptions; gives the names and the numbers."""
@@ -416,7 +413,7 @@ class Declarer:
         scope.dropped |= doomed
         return dropped, ended
 
-    def _pause(self, statement: said.Pause) -> Outcome:
+    def _pause(self, statement: said.Pause) -> FeedDone:
         if statement.feed is None:
             raise StatementError("expected `feed NAME` or `subscription N`", span=statement.span)
         feed = self.scope.find_own(statement.feed)
@@ -428,4 +425,4 @@ class Declarer:
             subscriptions.keep_place(self._connection, serving)
             subscriptions.pause_subscription(self._connection, serving.id, statement.paused)
         verb = "paused" if statement.paused else "resumed"
-        return Outcome(f"{verb} feed {feed.name}", {"feed": feed.name, "paused": statement.paused})
+        return FeedDone(f"{verb} feed {feed.name}", feed.name, paused=statement.paused)

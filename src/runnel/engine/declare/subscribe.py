@@ -16,9 +16,9 @@ from runnel.catalog.store.connection import now
 from runnel.delivery.confirmer import is_exempt
 from runnel.delivery.dead_letters import replay as open_again
 from runnel.delivery.settle_attempts import reason_of
+from runnel.engine.answers import Dropped, MessagesDone, Subscribed, SubscriptionDone, listed
 from runnel.engine.declare.confirm_targets import ask_again
 from runnel.engine.declare.scope import DeclarationScope
-from runnel.engine.outcome import Outcome, listed
 from runnel.engine.workspace import Workspace
 from runnel.errors import (
     DuplicateNameError,
@@ -36,7 +36,7 @@ from runnel.sinks.contract import ConfirmingSink, RemoteSink, Sink
 from runnel.sinks.registry import find_sink, installed_sinks, open_sink
 
 
-def subscribe(scope: DeclarationScope, statement: Subscribe) -> Outcome:
+def subscribe(scope: DeclarationScope, statement: Subscribe) -> Subscribed:
     """`subscribe to Feed …`: only the answer holds the ticket, and the signing key if messages are signed."""
     feed = scope.find(statement.feed)
     scope.refuse_disabled(statement.feed.span)
@@ -69,18 +69,18 @@ def subscribe(scope: DeclarationScope, statement: Subscribe) -> Outcome:
             consent=consent,
         )
     )
-    data = {"subscription": number, "feed": feed.name, "kind": statement.kind, "target": target, "ticket": ticket}
-    lines: tuple[str, ...] = ()
-    if _reaches_people(scope.actor.owner, sink):
-        lines = (f"ticket: {ticket}  (shown only now; it renews and ends the subscription)",)
-    if key is not None:
-        data["key"] = signing_keys.key_text(key)
-        lines = (*lines, f"signing key: {data['key']}  (shown only now)")
-    if consent is not None and not scope.is_confirmed(consent):
-        data["waiting"] = "for confirmation"
-        lines = (*lines, f"waiting: {target} has to confirm before anything is sent to it")
     where = f" {'to' if isinstance(sink, RemoteSink) else 'into'} {target}" if target else ""
-    return Outcome(f"subscription {number} to {feed.name}: {statement.kind}{where}", data, lines)
+    return Subscribed(
+        f"subscription {number} to {feed.name}: {statement.kind}{where}",
+        number,
+        feed.name,
+        statement.kind,
+        target,
+        ticket,
+        shows_ticket=_reaches_people(scope.actor.owner, sink),
+        key=None if key is None else signing_keys.key_text(key),
+        is_waiting=consent is not None and not scope.is_confirmed(consent),
+    )
 
 
 def default_lifetime(root: Workspace, owner: int, kind: str) -> timedelta | None:
@@ -168,10 +168,10 @@ def _wanted_consent(scope: DeclarationScope, statement: Subscribe, sink: Sink, t
     return wanted
 
 
-def unsubscribe(scope: DeclarationScope, statement: Unsubscribe) -> Outcome:
+def unsubscribe(scope: DeclarationScope, statement: Unsubscribe) -> Dropped:
     """`unsubscribe …`, by number, by ticket, or all of one's own to a feed."""
     numbers = scope.end(_matching(scope, statement))
-    return Outcome(f"ended {listed('subscription', numbers)}", {"subscriptions": numbers})
+    return Dropped(f"ended {listed('subscription', numbers)}", numbers)
 
 
 def _matching(scope: DeclarationScope, statement: Unsubscribe) -> list[Subscription]:
@@ -220,7 +220,7 @@ def _made_by_somebody(scope: DeclarationScope, number: int, span: Span) -> Subsc
     return found
 
 
-def renew(scope: DeclarationScope, statement: Renew) -> Outcome:
+def renew(scope: DeclarationScope, statement: Renew) -> SubscriptionDone:
     """`renew …`: the subscription lasts for as long as is said, or as a new one would, from now on."""
     if statement.ticket is not None:
         found = _by_ticket(scope, statement.ticket, statement.span)
@@ -234,10 +234,10 @@ def renew(scope: DeclarationScope, statement: Renew) -> Outcome:
     expires = subscriptions.renew_subscription(scope.connection, found.id, lifetime)
     shown = None if expires is None else moment_of(expires).isoformat()
     until = "it is ended" if shown is None else shown[:16]
-    return Outcome(f"subscription {found.id} lasts until {until}", {"subscription": found.id, "expires": shown})
+    return SubscriptionDone(f"subscription {found.id} lasts until {until}", found.id, expires=shown)
 
 
-def rotate(scope: DeclarationScope, statement: RotateKey) -> Outcome:
+def rotate(scope: DeclarationScope, statement: RotateKey) -> SubscriptionDone:
     """`rotate key of subscription 12`."""
     found = scope.subscription(statement.subscription, statement.span)
     sink = find_sink(found.kind)
@@ -251,10 +251,10 @@ def rotate(scope: DeclarationScope, statement: RotateKey) -> Outcome:
     key = signing_keys.rotate_key(scope.connection, found.id)
     hours = int(signing_keys.OVERLAP.total_seconds() // 3600)
     lines = (f"signing key: {key}  (shown only now; the old one signs as well for {hours} hours)",)
-    return Outcome(f"new key of subscription {found.id}", {"subscription": found.id, "key": key}, lines)
+    return SubscriptionDone(f"new key of subscription {found.id}", found.id, key=key, details=lines)
 
 
-def replay(scope: DeclarationScope, statement: Replay) -> Outcome:
+def replay(scope: DeclarationScope, statement: Replay) -> MessagesDone:
     """`replay message 'key'` or `replay subscription 12`."""
     if statement.message is not None:
         owner = subscriptions.owner_of_message(scope.connection, statement.message)
@@ -269,10 +269,10 @@ def replay(scope: DeclarationScope, statement: Replay) -> Outcome:
     if not count:
         raise UnknownNameError("there is no dead letter to send again", span=statement.span)
     noun = "message is" if count == 1 else "messages are"
-    return Outcome(f"{count} {noun} sent again", {"messages": count})
+    return MessagesDone(f"{count} {noun} sent again", count)
 
 
-def send_now(scope: DeclarationScope, statement: SendNow) -> Outcome:
+def send_now(scope: DeclarationScope, statement: SendNow) -> MessagesDone:
     """`send subscription 12 now` also resumes a disabled subscription, or asks its target to confirm once more.
 
     `send all now` does neither.
@@ -281,13 +281,7 @@ def send_now(scope: DeclarationScope, statement: SendNow) -> Outcome:
         owner = None if scope.actor.is_admin else scope.actor.owner
         held = subscriptions.live_subscriptions(scope.connection, owner=owner)
         count = ledger.send_now(scope.connection, [one.id for one in held if one.disabled is None])
-        disabled = [one.id for one in held if one.disabled is not None]
-        lines = (
-            (f"disabled: {listed('subscription', disabled)}; after a repair, use `resume subscription N;`",)
-            if disabled
-            else ()
-        )
-        return Outcome(_sent_now(count), {"messages": count, "disabled": disabled}, lines)
+        return MessagesDone(_sent_now(count), count, disabled=[one.id for one in held if one.disabled is not None])
     found = scope.subscription(statement.subscription, statement.span)
     if found.paused:
         raise StatementError(
@@ -299,7 +293,7 @@ def send_now(scope: DeclarationScope, statement: SendNow) -> Outcome:
     if asked is not None:
         return asked
     count = _enable(scope, found, statement.span)
-    return Outcome(_sent_now(count), {"subscription": found.id, "messages": count})
+    return MessagesDone(_sent_now(count), count, found.id)
 
 
 def _sent_now(count: int) -> str:
@@ -319,7 +313,7 @@ def _enable(scope: DeclarationScope, found: Subscription, span: Span) -> int:
     return subscriptions.enable_subscription(scope.connection, found.id)
 
 
-def pause(scope: DeclarationScope, statement: Pause) -> Outcome:
+def pause(scope: DeclarationScope, statement: Pause) -> SubscriptionDone:
     """`pause subscription 12` and `resume subscription 12`; resuming also takes back that it was disabled."""
     verb = "paused" if statement.paused else "resumed"
     found = scope.subscription(statement.subscription or 0, statement.span)
@@ -328,4 +322,4 @@ def pause(scope: DeclarationScope, statement: Pause) -> Outcome:
     elif found.disabled is not None:
         _enable(scope, found, statement.span)
     subscriptions.pause_subscription(scope.connection, found.id, statement.paused)
-    return Outcome(f"{verb} subscription {found.id}", {"subscription": found.id, "paused": statement.paused})
+    return SubscriptionDone(f"{verb} subscription {found.id}", found.id, paused=statement.paused)

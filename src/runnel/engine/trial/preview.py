@@ -20,7 +20,7 @@ from runnel.catalog.declared import feeds, operators
 from runnel.catalog.declared.feed_groups import expand
 from runnel.catalog.declared.prefixes import all_prefixes
 from runnel.engine.actors import Actor, feed_named
-from runnel.engine.outcome import Outcome
+from runnel.engine.answers import Answer, Rendering
 from runnel.engine.trial.collect_matches import SHOWN, PastItems, collect_from_log, collect_matches
 from runnel.engine.trial.find_stops import gates_in
 from runnel.engine.trial.operator_cost import OperatorCost, estimate_cost
@@ -43,7 +43,7 @@ _PREVIEWED = 1 << 40
 
 
 @dataclass(frozen=True, slots=True)
-class PreviewResult:
+class PreviewResult(Answer):
     """What a query would have matched: how many of the items that the asker may read, and the newest of them."""
 
     name: str
@@ -58,7 +58,7 @@ class PreviewResult:
     cost: OperatorCost | None = None
     """What asking operators was expected to cost."""
 
-    def outcome(self) -> Outcome:
+    def render(self) -> Rendering:
         """As the answer to a statement."""
         shown = [
             {"feed": item.feed, "id": item.id, "version": item.version, "title": item.first("title")}
@@ -73,7 +73,7 @@ class PreviewResult:
         if self.cost is not None:
             data["operators"] = asdict(self.cost)
             lines = (*lines, self.cost.told())
-        return Outcome(
+        return Rendering(
             f"{self.name} would have matched {self.matched} of the {self.looked_at} items accepted in that time"
             + alone,
             data,

@@ -16,8 +16,8 @@ from runnel.catalog.declared import feeds
 from runnel.catalog.declared.subscriptions import moment_of
 from runnel.catalog.store.connection import now
 from runnel.engine.actors import Actor, check_actor, feed_named, names_for, operator_reason
+from runnel.engine.answers import Answer, Rendering
 from runnel.engine.ask.selection import Selection, select_for
-from runnel.engine.outcome import Outcome
 from runnel.engine.trial.collect_matches import SHOWN, PastItems, TrialMatches, collect_from_log, collect_matches
 from runnel.engine.trial.operator_cost import estimate_cost
 from runnel.engine.trial.trial_matcher import open_declared
@@ -43,7 +43,7 @@ class TriedItem:
 
 
 @dataclass(frozen=True, slots=True)
-class TrialResult:
+class TrialResult(Answer):
     """What came of it: how many items were looked at, how many each query matched, and some of the items.
 
     `items` are those of the caller in their order, or the newest of the past that any query matched. `failures` tell
@@ -57,7 +57,7 @@ class TrialResult:
     failures: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
 
-    def outcome(self) -> Outcome:
+    def render(self) -> Rendering:
         """As the answer to a command."""
         matched = [name for name, count in self.counts if count]
         never = [name for name, count in self.counts if not count]
@@ -95,7 +95,7 @@ class TrialResult:
         lines += [f"failed: {one}" for one in self.failures] + [f"refused: {one}" for one in self.refused]
         queries = "1 query" if len(self.counts) == 1 else f"{len(self.counts):,} queries"
         items = "1 item" if self.looked_at == 1 else f"{self.looked_at:,} items"
-        return Outcome(f"{len(matched):,} of {queries} matched something in {items}", data, tuple(lines))
+        return Rendering(f"{len(matched):,} of {queries} matched something in {items}", data, tuple(lines))
 
 
 def try_items(

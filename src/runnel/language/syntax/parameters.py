@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from numbers import Integral, Real
-from typing import NamedTuple
 
 from runnel.errors import Span, StatementError
 from runnel.language.nearest import did_you_mean
@@ -22,7 +22,8 @@ Scalar = str | float | bool | date
 ParameterValue = Scalar | Sequence[Scalar]
 
 
-class ValueToken(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class ValueToken:
     """A token that a parameter stands for. It is read as a match of `TOKEN` is, at the place of the parameter."""
 
     lastgroup: str
@@ -30,7 +31,7 @@ class ValueToken(NamedTuple):
     start: int
     end: int
 
-    def __getitem__(self, key: object) -> str:  # type: ignore[override]
+    def __getitem__(self, kind: str) -> str:
         return self.text
 
     def span(self, kind: str) -> tuple[int, int]:

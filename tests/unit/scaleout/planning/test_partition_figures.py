@@ -61,7 +61,7 @@ def test_status_says_how_the_plan_is_divided_not_how_it_would_be(divided: Engine
         assert figures["count_reason"] is None
         assert "every worker" in figures["next_start"]
         explained = engine.explain("AllRock")
-        assert explained.data["partition"]["next_start"] == figures["next_start"]
+        assert explained.to_json()["partition"]["next_start"] == figures["next_start"]
         assert any("the next start of the runner gives every" in line for line in explained.lines)
 
 
@@ -156,16 +156,16 @@ def test_the_busiest_worker_is_the_one_that_decided(divided: Engine) -> None:
     assert figures.expected_busiest < way.longest, "the router's work is shared"
     told = divided.explain("AllRock")
     assert "if every partition had one" in " ".join(told.lines)
-    assert {one["strategy"] for one in told.data["partition"]["weighed"]} == {"grouped", "spread"}
-    assert told.data["partition"]["expected_busiest"] == figures.expected_busiest
-    assert all("longest" not in one for one in told.data["partition"]["weighed"]), "it has the router in it"
+    assert {one["strategy"] for one in told.to_json()["partition"]["weighed"]} == {"grouped", "spread"}
+    assert told.to_json()["partition"]["expected_busiest"] == figures.expected_busiest
+    assert all("longest" not in one for one in told.to_json()["partition"]["weighed"]), "it has the router in it"
 
 
 def test_partitions_are_numbered_from_one(divided: Engine) -> None:
     figures = read_status(divided.root).to_json()["partitions"]
     assert [one["number"] for one in figures["partitions"]] == [1, 2, 3]
     explained = divided.explain("AllRock")
-    number = explained.data["partition"]["partition"]["number"]
+    number = explained.to_json()["partition"]["partition"]["number"]
     assert any(line.startswith(f"in partition {number} of 3") for line in explained.lines)
 
 

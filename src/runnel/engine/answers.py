@@ -1,0 +1,262 @@
+"""Answers: what statements and questions return. Each class renders its own text and its own JSON.
+
+The answers to declarations and lists are here. `ask.shown` has what `show` answers, and the answers to larger
+questions are next to the code that finds them: `Why`, `Explanation`, `PreviewResult`, `TrialResult`, `QueryUsage`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, Generic, Protocol, TypeVar
+
+_NAMED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Rendering:
+    """An answer as text and as JSON: one line for a person, data for a program, and lines to show below."""
+
+    message: str
+    data: dict[str, Any] = field(default_factory=dict)
+    lines: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer(ABC):
+    """The answer to a statement. `str()` gives its text, `to_json()` the value that `--json` prints.
+
+    `notes` are remarks on the statement that are no errors, such as characters that a condition ignores.
+    """
+
+    notes: tuple[str, ...] = ()
+
+    @abstractmethod
+    def render(self) -> Rendering:
+        """Return the text and the JSON of this answer, without its notes."""
+
+    @property
+    def message(self) -> str:
+        """The answer in one line."""
+        return self.render().message
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The details, as lines of text, and the notes."""
+        return (*self.render().lines, *(f"note: {note}" for note in self.notes))
+
+    def to_json(self) -> dict[str, Any]:
+        """The answer as a JSON object: its message, its data, and its notes if there are any."""
+        rendering = self.render()
+        notes = {"notes": list(self.notes)} if self.notes else {}
+        return {"message": rendering.message, **rendering.data, **notes}
+
+    def __str__(self) -> str:
+        return "\n".join((self.message, *(f"  {line}" for line in self.lines)))
+
+
+def listed(noun: str, things: Sequence[Any]) -> str:
+    """Some things by name, many by their first names.
+
+    >>> listed("feed", ["A"]), listed("subscription", [1, 2, 3, 4, 5, 6])
+    ('feed A', 'subscriptions 1, 2, 3, 4, 5 and 1 more')
+    """
+    shown = ", ".join(str(thing) for thing in things[:_NAMED])
+    more = f" and {len(things) - _NAMED} more" if len(things) > _NAMED else ""
+    return f"{noun}{'s' if len(things) != 1 else ''} {shown}{more}"
+
+
+# --- declarations ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Done(Answer):
+    """A statement was carried out. Fields that do not concern it are None, and its JSON leaves them out.
+
+    >>> FeedDone("paused feed Rock", feed="Rock", paused=True).to_json()
+    {'message': 'paused feed Rock', 'feed': 'Rock', 'paused': True}
+    """
+
+    summary: str
+    details: tuple[str, ...] = field(default=(), kw_only=True)
+
+    def render(self) -> Rendering:
+        """The summary, and the fields that are set."""
+        named = (one.name for one in fields(self) if one.name not in ("summary", "details", "notes"))
+        data = {name: value for name in named if (value := getattr(self, name)) is not None}
+        return Rendering(self.summary, data, self.details)
+
+
+@dataclass(frozen=True, slots=True)
+class FeedDone(Done):
+    """A feed was registered, created, replaced, tagged, paused or resumed."""
+
+    feed: str
+    id: int | None = None
+    origin: str | None = None
+    sheet: str | None = None
+    tags: list[str] | None = None
+    paused: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorDone(Done):
+    """An operator was registered or dropped; `feeds` use it now, or were dropped with it."""
+
+    operator: str
+    version: int | None = None
+    signature: str | None = None
+    feeds: list[str] | None = None
+    subscriptions: list[int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PrefixDone(Done):
+    """A prefix was registered or dropped."""
+
+    prefix: str
+    iri: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped(Done):
+    """Feeds were dropped, or subscriptions ended."""
+
+    subscriptions: list[int]
+    feeds: list[str] | None = None
+
+    def render(self) -> Rendering:
+        """The names of the feeds, and the numbers of the subscriptions."""
+        feeds = {} if self.feeds is None else {"feeds": self.feeds}
+        return Rendering(self.summary, {**feeds, "subscriptions": self.subscriptions})
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionDone(Done):
+    """A subscription was renewed, paused, resumed or confirmed, or has a new signing key."""
+
+    subscription: int
+    expires: str | None = None
+    target: str | None = None
+    key: str | None = None
+    paused: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribed(Done):
+    """A new subscription. Only this answer holds its ticket, and its signing key if messages are signed."""
+
+    subscription: int
+    feed: str
+    kind: str
+    target: str | None
+    ticket: str
+    shows_ticket: bool = False
+    key: str | None = None
+    is_waiting: bool = False
+
+    def render(self) -> Rendering:
+        """The subscription and its secrets."""
+        data: dict[str, Any] = {
+            "subscription": self.subscription,
+            "feed": self.feed,
+            "kind": self.kind,
+            "target": self.target,
+            "ticket": self.ticket,
+        }
+        lines: list[str] = []
+        if self.shows_ticket:
+            lines.append(f"ticket: {self.ticket}  (shown only now; it renews and ends the subscription)")
+        if self.key is not None:
+            data["key"] = self.key
+            lines.append(f"signing key: {self.key}  (shown only now)")
+        if self.is_waiting:
+            data["waiting"] = "for confirmation"
+            lines.append(f"waiting: {self.target} has to confirm before anything is sent to it")
+        return Rendering(self.summary, data, tuple(lines))
+
+
+@dataclass(frozen=True, slots=True)
+class MessagesDone(Done):
+    """Messages are sent now or again; `disabled` are subscriptions that need a repair first."""
+
+    messages: int
+    subscription: int | None = None
+    disabled: list[int] | None = None
+
+    def render(self) -> Rendering:
+        """The number of messages, and what was left out."""
+        one = {} if self.subscription is None else {"subscription": self.subscription}
+        left_out = {} if self.disabled is None else {"disabled": self.disabled}
+        lines = (
+            (f"disabled: {listed('subscription', self.disabled)}; after a repair, use `resume subscription N;`",)
+            if self.disabled
+            else ()
+        )
+        return Rendering(self.summary, {**one, "messages": self.messages, **left_out}, lines)
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerDone(Done):
+    """An owner was added, disabled or enabled, or a token was made or revoked. Only this answer holds the token."""
+
+    token: str | None = None
+    id: int | None = None
+    owner: str | None = None
+    label: str | None = None
+    disabled: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedFeeds(Answer):
+    """The web feeds of an OPML document: those that are registered now, and why others are not."""
+
+    registered: list[str]
+    known: int
+    problems: list[str]
+    repairs: list[str]
+
+    def render(self) -> Rendering:
+        """The names, the problems and the repairs."""
+        counts = f"{self.known} were known already, {len(self.problems)} could not be used"
+        return Rendering(
+            f"registered {len(self.registered)} feeds, {counts}",
+            {
+                "registered": self.registered,
+                "known": self.known,
+                "problems": self.problems,
+                "repairs": self.repairs,
+            },
+            (*self.registered, *self.problems, *self.repairs),
+        )
+
+
+# --- lists -------------------------------------------------------------------------------------------------------
+
+
+class Row(Protocol):
+    """An entry of a list."""
+
+    def lines(self) -> Sequence[str]:
+        """The entry as text."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The entry as a JSON object."""
+
+
+RowType = TypeVar("RowType", bound=Row, covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Listing(Answer, Generic[RowType]):
+    """The answer to `show feeds` and other lists: a summary, and the rows."""
+
+    summary: str
+    key: str
+    rows: tuple[RowType, ...]
+
+    def render(self) -> Rendering:
+        """The lines of all rows; in JSON, the rows are under the key."""
+        lines = tuple(line for row in self.rows for line in row.lines())
+        return Rendering(self.summary, {self.key: [row.to_json() for row in self.rows]}, lines)
