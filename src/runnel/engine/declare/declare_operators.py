@@ -151,7 +151,7 @@ def register(scope: DeclarationScope, statement: RegisterOperator) -> Outcome:
         nodes = operators.current_nodes(scope.connection, users)
         operators.replace_nodes(scope.connection, _bound_again(scope, statement.name, nodes))
         scope.forget_all()
-        scope.redefined |= users
+        scope.pending.redefined |= users
     name, version, bound = registered.name, registered.version, scope.shown(users)
     again = f" again; {listed('feed', bound)} {'uses' if len(bound) == 1 else 'use'} it as it is now" if bound else ""
     data = {"operator": name, "version": version, "signature": signature(registered), "feeds": bound}
