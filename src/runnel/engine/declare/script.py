@@ -138,16 +138,6 @@ def _names(declarations: Sequence[Numbered]) -> Iterator[str]:
                 yield name.text
 
 
-def _terms(source: said.Term) -> Iterator[str]:
-    waiting = [source]
-    while waiting:
-        match waiting.pop():
-            case said.FeedTerm(feed):
-                yield feed.text
-            case said.GroupTerm(terms):
-                waiting.extend(terms)
-
-
 class Declarer:
     """Applies declarations in one open transaction; its scope remembers what they touched."""
 
