@@ -50,7 +50,7 @@ STATEMENTS: tuple[Entry, ...] = (
         "parameter is a constant, an `attribute` of the item, or with `?` a result. Without parameters the operator "
         "has those that its code names. Options stand in any order, each once. A name that is there already is "
         "replaced: the "
-        "queries that use it use the new one. Only the admin registers operators. "
+        "queries that use it use the new one. Only the admin can register operators, without a token. "
         "[Write an operator](../guides/write-an-operator.md) says what the options mean.",
         "register operator mobPattern(?people int) from 'city.vision:mob_pattern' cost 40 ms;\n"
         "register operator near(place text, ?metres number) from 'distance' on error retry for 6 hours\n"
@@ -61,7 +61,7 @@ STATEMENTS: tuple[Entry, ...] = (
         "register prefix name as 'IRI';",
         "Declares a prefix of IRIs for graph patterns that are written from now on. A prefix that exists is "
         "replaced; queries are stored with full IRIs, so earlier ones do not change. "
-        "Only the admin registers prefixes; a block can declare its own.",
+        "Only the admin can register prefixes, without a token; a pattern can define its own.",
         "register prefix ex as 'http://muse.example/terms#';",
     ),
     Entry(

@@ -42,6 +42,11 @@ class Actor:
         """Whether this is who installed the root: sees and may change everything."""
         return self.owner == ADMIN
 
+    @property
+    def is_local_admin(self) -> bool:
+        """Whether this is the admin, with access to the files of the workspace rather than a token."""
+        return self.is_admin and self.token is None
+
     def sees_all_of(self, feed: Feed) -> bool:
         """Whether the addresses and polls of a feed are this actor's to see."""
         return self.is_admin or feed.owner == self.owner

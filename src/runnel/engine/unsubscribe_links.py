@@ -13,7 +13,7 @@ from runnel.catalog.access import consents
 from runnel.catalog.access.workspace_secrets import UNSUBSCRIBE, check_unsubscribe_token, find_secret
 from runnel.catalog.declared import feeds, subscriptions
 from runnel.catalog.delivery import ledger
-from runnel.engine.declare.commit_change import Applied, commit_change
+from runnel.engine.declare.commit_change import commit_change
 from runnel.engine.declare.scope import NeedsLockError, Pending
 from runnel.engine.workspace import Workspace
 from runnel.model.feed import ADMIN
@@ -32,17 +32,17 @@ def end_by_link(root: Workspace, token: str) -> str | None:
     if feed_of_link(root, token) is None:
         return None  # whoever guesses tokens takes no lock
 
-    def end(connection: Connection, *, ahead: bool, numbers: Mapping[str, int]) -> Applied[str | None]:
+    def end(connection: Connection, *, ahead: bool, numbers: Mapping[str, int]) -> tuple[str | None, Pending]:
         found = _subscription(connection, token)
         if found is None:
-            return Applied(None, Pending(connection))
+            return None, Pending(connection)
         if ahead:
             raise NeedsLockError
         name = _feed_name(connection, found)
         subscriptions.end_subscription(connection, found.id)
         ledger.drop_cursor(connection, found.id)
         _withdraw(connection, found)
-        return Applied(name, Pending(connection), touched={found.feed})
+        return name, Pending(connection, touched={found.feed})
 
     return commit_change(root, end)
 

@@ -13,7 +13,7 @@ from runnel.errors import DuplicateNameError, Span, UnknownNameError
 from runnel.language.binding.bind_query import bind_query, find_cycle
 from runnel.language.grammar.parser import parse
 from runnel.language.nearest import nearest
-from runnel.language.syntax.statements import CreateFeed
+from runnel.language.syntax.statements import AllTerm, CreateFeed, FeedTerm, GroupTerm, Name, each_term
 
 FEEDS = {"A": 1, "B": 2, "C": 3, "News": 4}
 
@@ -22,6 +22,14 @@ def bind(text: str) -> Node:
     statement = parse(f"create feed F {text}")[0].statement
     assert isinstance(statement, CreateFeed)
     return bind_query(statement.query, FEEDS.get, lambda: FEEDS)
+
+
+def test_terms_are_walked_from_left_to_right_groups_first() -> None:
+    a, b, c = (FeedTerm(Name(name)) for name in "ABC")
+    inner = GroupTerm((b, AllTerm()))
+    whole = GroupTerm((a, inner, c))
+    assert list(each_term(whole)) == [whole, a, inner, b, AllTerm(), c]
+    assert list(each_term(a)) == [a]
 
 
 def has(word: str) -> Expression:

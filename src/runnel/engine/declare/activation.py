@@ -6,7 +6,7 @@ read are looked at. What a script has declared and not written yet is looked at 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
+from collections.abc import Set
 from dataclasses import dataclass
 
 from sqlalchemy import Connection
@@ -34,19 +34,14 @@ class Activation:
         feeds.set_since(connection, {**since, **dict.fromkeys(self.remove)})
 
 
-def find_activation(
-    connection: Connection, touched: Iterable[int], redefined: Iterable[int], pending: Pending
-) -> Activation:
-    """The effects of a change; nothing is written.
-
-    `touched` are feeds whose subscriptions or readers changed, `redefined` those whose query did.
-    """
-    region = pending.all_sources({*touched, *redefined})
+def find_activation(connection: Connection, pending: Pending) -> Activation:
+    """The effects of a change; nothing is written."""
+    region = pending.all_sources(pending.touched | pending.changed)
     before = feeds.since_of(connection, region - pending.feeds.keys())
     needed = _needed(connection, region, pending)
     fresh = needed - before.keys()
     gone = before.keys() - needed
-    changed = feeds.all_readers(connection, redefined) if redefined else set()
+    changed = feeds.all_readers(connection, pending.changed) if pending.changed else set()
     live = set(feeds.since_of(connection, changed)) - gone
     return Activation(frozenset(fresh | live), frozenset(gone), frozenset(fresh))
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from sqlalchemy import Connection
@@ -49,28 +49,19 @@ _TRIES = 20
 """How often in all. With its turn taken, only the runner can overtake a declarer, a few times an hour."""
 
 _T = TypeVar("_T")
+_Result = TypeVar("_Result", covariant=True)
 
 
-@dataclass
-class Applied(Generic[_T]):
-    """The outcome of applying a change: its result, the feeds that it concerns, and rows that are to be written."""
+class Apply(Protocol[_Result]):
+    """Applies a change; gives its result, and what is still to be written and compiled.
 
-    result: _T
-    pending: Pending
-    touched: set[int] = field(default_factory=set)
-    redefined: set[int] = field(default_factory=set)
-    dropped: set[int] = field(default_factory=set)
-    regrouped: set[int] = field(default_factory=set)
-    """Queries that read groups of feeds which have other members now."""
-
-
-class Apply(Protocol[_T]):
-    """Applies a change. With `ahead` the connection only reads: what needs more raises NeedsLockError.
-
-    `numbers` are the ids that new rows had when the change was applied before, which they must have again.
+    With `ahead` the connection only reads: what needs more raises NeedsLockError. `numbers` are the ids that new rows
+    had when the change was applied before, which they must have again.
     """
 
-    def __call__(self, connection: Connection, *, ahead: bool, numbers: Mapping[str, int]) -> Applied[_T]: ...
+    def __call__(
+        self, connection: Connection, *, ahead: bool, numbers: Mapping[str, int]
+    ) -> tuple[_Result, Pending]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +78,8 @@ class _Prepared(Generic[_T]):
     """A change that was applied and not kept. `is_ahead` says whether only its pending rows have to be written."""
 
     seen: _Seen
-    applied: Applied[_T]
+    result: _T
+    pending: Pending
     activation: Activation
     uncommitted: Uncommitted
     is_ahead: bool
@@ -111,9 +103,10 @@ def commit_change(
     change = _Change(root, apply, owner, before_commit)
     for attempt in range(_TRIES):
         with root.catalog.declaring() if attempt >= OPTIMISTIC else nullcontext():
-            result = change.try_once(has_turn=attempt >= OPTIMISTIC)
-        if result is not None:
-            return result.result
+            try:
+                return change.try_once(has_turn=attempt >= OPTIMISTIC)
+            except _OutdatedError:
+                continue
     raise CatalogUnavailableError(
         "the change could not be committed, because others changed the plan at the same time",
         hint="nothing was changed; try again",
@@ -131,41 +124,33 @@ class _Change(Generic[_T]):
         self._owner = owner
         self._before_commit = before_commit
 
-    def try_once(self, *, has_turn: bool) -> Applied[_T] | None:
-        """Prepare, compile and commit; None if something was declared meanwhile, and nothing was written."""
+    def try_once(self, *, has_turn: bool) -> _T:
+        """Prepare, compile and commit; raises _OutdatedError if something was declared meanwhile."""
         prepared = self._prepare()
-        try:
-            draft = self._compile(prepared)
-            with nullcontext() if has_turn else self._root.catalog.declaring():
-                return self._commit(prepared, draft)
-        except _OutdatedError:
-            return None
+        draft = self._compile(prepared)
+        with nullcontext() if has_turn else self._root.catalog.declaring():
+            return self._commit(prepared, draft)
 
     def _prepare(self) -> _Prepared[_T]:
-        catalog = self._root.catalog
         try:
-            with catalog.read() as connection:
-                seen = self._seen(connection)
-                applied = self._apply(connection, ahead=True, numbers={})
-                return self._prepared(connection, seen, applied, is_ahead=True)
+            with self._root.catalog.read() as connection:
+                return self._apply_once(connection, is_ahead=True)
         except NeedsLockError:
             pass
-        with catalog.trial() as connection:
-            seen = self._seen(connection)
-            applied = self._apply(connection, ahead=False, numbers={})
-            return self._prepared(connection, seen, applied, is_ahead=False)
+        with self._root.catalog.trial() as connection:
+            return self._apply_once(connection, is_ahead=False)
 
-    def _prepared(
-        self, connection: Connection, seen: _Seen, applied: Applied[_T], *, is_ahead: bool
-    ) -> _Prepared[_T]:
-        activation = _settle(connection, applied)
-        new = applied.pending.source_feeds()
-        definitions: dict[int, Node | None] = {**expand_as_views(connection, applied.pending.definitions, new)}
-        changed = (applied.redefined | applied.regrouped) - applied.dropped
+    def _apply_once(self, connection: Connection, *, is_ahead: bool) -> _Prepared[_T]:
+        seen = self._seen(connection)
+        result, pending = self._apply(connection, ahead=is_ahead, numbers={})
+        activation = _activate(connection, pending)
+        new = pending.source_feeds()
+        definitions: dict[int, Node | None] = {**expand_as_views(connection, pending.definitions, new)}
+        changed = pending.changed - pending.dropped
         if changed:
             definitions |= {**dict.fromkeys(changed), **feeds.planned_definitions(connection, changed, new)}
-        uncommitted = Uncommitted(definitions, frozenset(applied.pending.added), frozenset(applied.dropped))
-        return _Prepared(seen, applied, activation, uncommitted, is_ahead)
+        uncommitted = Uncommitted(definitions, frozenset(pending.added), frozenset(pending.dropped))
+        return _Prepared(seen, result, pending, activation, uncommitted, is_ahead)
 
     def _compile(self, prepared: _Prepared[_T]) -> CompiledChange | None:
         try:
@@ -184,30 +169,29 @@ class _Change(Generic[_T]):
                 raise _OutdatedError
             return read_change(self._root, connection, prepared.activation, prepared.uncommitted)
 
-    def _commit(self, prepared: _Prepared[_T], draft: CompiledChange | None) -> Applied[_T]:
+    def _commit(self, prepared: _Prepared[_T], draft: CompiledChange | None) -> _T:
         with self._root.catalog.write() as connection:
             self._before_commit(connection)
             if self._seen(connection) != prepared.seen:
                 raise _OutdatedError
             if draft is not None and draft.part is not None and not draft.part.is_there:
                 raise _OutdatedError
-            applied, activation = prepared.applied, prepared.activation
+            result, pending, activation = prepared.result, prepared.pending, prepared.activation
             if prepared.is_ahead:
-                if not applied.pending.fits(connection):
+                if not pending.fits(connection):
                     raise _OutdatedError
             else:
-                numbers = applied.pending.numbers
-                applied = self._apply(connection, ahead=False, numbers=numbers)
-                activation = _settle(connection, applied)
-                if activation != prepared.activation or applied.dropped != prepared.uncommitted.dropped:
+                result, pending = self._apply(connection, ahead=False, numbers=pending.numbers)
+                activation = _activate(connection, pending)
+                if activation != prepared.activation or pending.dropped != prepared.uncommitted.dropped:
                     raise _OutdatedError
             note_change(connection)
-            new = frozenset(applied.pending.feeds)
-            applied.pending.write(connection, last_sequence(connection), activation.fresh)
+            new = frozenset(pending.feeds)
+            pending.write(connection, last_sequence(connection), activation.fresh)
             activation.write(connection, but=new)
             if draft is not None:
                 publish_draft(self._root, connection, draft)
-            return applied
+            return result
 
     def _seen(self, connection: Connection) -> _Seen:
         current = plan_versions.current_plan(connection)
@@ -215,8 +199,8 @@ class _Change(Generic[_T]):
         return _Seen(changes(connection), None if current is None else current.version, owner)
 
 
-def _settle(connection: Connection, applied: Applied[_T]) -> Activation:
+def _activate(connection: Connection, pending: Pending) -> Activation:
     """The effects of an applied change on the plan."""
-    if applied.redefined or applied.dropped:
-        applied.pending.write(connection, last_sequence(connection))
-    return find_activation(connection, applied.touched, applied.redefined | applied.regrouped, applied.pending)
+    if pending.redefined or pending.dropped:
+        pending.write(connection, last_sequence(connection))
+    return find_activation(connection, pending)

@@ -1,4 +1,4 @@
-"""Operators of a root: registered, dropped and shown. Only the installation itself does the first two: they run code.
+"""Register, drop and show operators. They run code, so only the admin registers and drops them, without a token.
 
 In: statements, and an open transaction. Out: registrations in the catalog, and queries bound to what operators are.
 """
@@ -48,18 +48,18 @@ def load_registrations(root: Workspace, actor: Actor, statements: Iterable[State
     found: dict[RegisterOperator, OperatorDeclaration] = {}
     for statement in statements:
         if isinstance(statement, RegisterOperator):
-            _refuse_people(actor, statement.name.span)
+            _require_admin(actor, statement.name.span)
             found[statement] = _load(root, statement)
     return found
 
 
-def _refuse_people(actor: Actor, span: Span) -> None:
-    """Whoever comes with a token says what is to be matched, never what code runs here."""
-    if not actor.is_admin or actor.token is not None:
+def _require_admin(actor: Actor, span: Span) -> None:
+    """A token lets its holder declare what is matched, never which code runs here."""
+    if not actor.is_local_admin:
         raise StatementError(
-            "operators run code, so they are registered and dropped by the installation itself",
+            "operators run code, so only the admin, without a token, can register or drop them",
             span=span,
-            hint="ask whoever runs this root; `show operators` lists what there is to use",
+            hint="ask the admin; `show operators` lists the operators that you can use",
         )
 
 
@@ -135,7 +135,7 @@ def register(scope: DeclarationScope, statement: RegisterOperator) -> OperatorDo
 
     They keep their subscriptions and go on where they are, as with `create or replace feed`.
     """
-    _refuse_people(scope.actor, statement.name.span)
+    _require_admin(scope.actor, statement.name.span)
     registered = operators.register_operator(scope.connection, scope.registrations[statement])
     scope.forget_operators()
     users = operators.users_of(scope.connection, registered.name)
@@ -143,7 +143,7 @@ def register(scope: DeclarationScope, statement: RegisterOperator) -> OperatorDo
         nodes = operators.current_nodes(scope.connection, users)
         operators.replace_nodes(scope.connection, _bound_again(scope, statement.name, nodes))
         scope.forget_all()
-        scope.redefined |= users
+        scope.pending.redefined |= users
     name, version, bound = registered.name, registered.version, scope.shown(users)
     again = f" again; {listed('feed', bound)} {'uses' if len(bound) == 1 else 'use'} it as it is now" if bound else ""
     return OperatorDone(f"registered operator {name}{again}", name, version, signature(registered), bound)
@@ -169,7 +169,7 @@ def _bound_again(scope: DeclarationScope, name: Name, nodes: Mapping[int, Node])
 
 def drop(scope: DeclarationScope, statement: DropOperator, drop_feeds: DropFeeds) -> OperatorDone:
     """Drop an operator; with `cascade` the queries that use it, and what depends on them, too."""
-    _refuse_people(scope.actor, statement.name.span)
+    _require_admin(scope.actor, statement.name.span)
     name = statement.name.text
     if scope.operator(name) is None:
         near = did_you_mean(name, scope.operator_names()) or "`show operators` lists what there is"

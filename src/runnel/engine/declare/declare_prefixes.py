@@ -1,4 +1,4 @@
-"""Prefixes of a root: registered, dropped and shown. They are for everybody, so the installation itself says them.
+"""Register, drop and show prefixes. They apply to all owners, so only the admin changes them, without a token.
 
 In: statements, and an open transaction. Out: what names stand for in graph patterns from now on.
 """
@@ -6,12 +6,11 @@ In: statements, and an open transaction. Out: what names stand for in graph patt
 from __future__ import annotations
 
 from runnel.catalog.declared.prefixes import all_prefixes, drop_prefix, register_prefix
-from runnel.engine.actors import Actor
 from runnel.engine.answers import Listing, PrefixDone
 from runnel.engine.ask.shown import Prefix
 from runnel.engine.declare.scope import DeclarationScope
 from runnel.engine.workspace import Workspace
-from runnel.errors import Span, StatementError, UnknownNameError
+from runnel.errors import StatementError, UnknownNameError
 from runnel.language.graphs.iri_prefixes import KNOWN_PREFIXES
 from runnel.language.nearest import did_you_mean
 from runnel.language.printing import print_statement
@@ -21,7 +20,12 @@ from runnel.language.syntax.statements import DropPrefix, Name, RegisterPrefix
 def change_prefixes(scope: DeclarationScope, statement: RegisterPrefix | DropPrefix) -> PrefixDone:
     """Register or drop a prefix. Queries that were made before keep the IRIs that they have."""
     name = statement.name.text
-    _refuse_people(scope.actor, statement.name.span)
+    if not scope.actor.is_local_admin:
+        raise StatementError(
+            "prefixes apply to all owners, so only the admin, without a token, can register or drop them",
+            span=statement.name.span,
+            hint="define yours in the pattern: graph { prefix ex: <http://…> … }; `show prefixes` lists the others",
+        )
     match statement:
         case RegisterPrefix(_, iri):
             before = register_prefix(scope.connection, name, iri)
@@ -31,15 +35,6 @@ def change_prefixes(scope: DeclarationScope, statement: RegisterPrefix | DropPre
             if drop_prefix(scope.connection, name) is None:
                 raise _nothing_to_drop(scope, statement.name)
             return PrefixDone(f"dropped prefix {name}", name)
-
-
-def _refuse_people(actor: Actor, span: Span) -> None:
-    if not actor.is_admin or actor.token is not None:
-        raise StatementError(
-            "prefixes are for everybody, so they are registered and dropped by the installation itself",
-            span=span,
-            hint="say yours in the block: graph { prefix ex: <http://…> … }; `show prefixes` lists what there is",
-        )
 
 
 def _nothing_to_drop(scope: DeclarationScope, name: Name) -> StatementError:

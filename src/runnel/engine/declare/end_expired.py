@@ -10,7 +10,7 @@ from runnel.catalog.access.consents import unconfirmed_among
 from runnel.catalog.declared import subscriptions
 from runnel.catalog.delivery import ledger
 from runnel.catalog.logs import match_segments
-from runnel.engine.declare.commit_change import Applied, commit_change
+from runnel.engine.declare.commit_change import commit_change
 from runnel.engine.declare.scope import NeedsLockError, Pending
 from runnel.engine.workspace import Workspace
 from runnel.model.subscription import Subscription
@@ -28,7 +28,7 @@ def end_expired(root: Workspace) -> int:
         if not any(_has_all(connection, one, last[one.id]) for one in expired):
             return 0  # as long as something is still to be sent; nobody else's declaration is disturbed
 
-    def end(connection: Connection, *, ahead: bool, numbers: Mapping[str, int]) -> Applied[int]:
+    def end(connection: Connection, *, ahead: bool, numbers: Mapping[str, int]) -> tuple[int, Pending]:
         ended = [
             one
             for one in subscriptions.expired_subscriptions(connection)
@@ -39,7 +39,7 @@ def end_expired(root: Workspace) -> int:
         for one in ended:
             subscriptions.end_subscription(connection, one.id)
             ledger.drop_cursor(connection, one.id)
-        return Applied(len(ended), Pending(connection), touched={one.feed for one in ended})
+        return len(ended), Pending(connection, touched={one.feed for one in ended})
 
     return commit_change(root, end)
 

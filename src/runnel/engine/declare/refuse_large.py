@@ -6,28 +6,25 @@ is always accepted. Limits are for owners; like quotas they do not bind the admi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from runnel.algebra.nodes.calls import Call, Constraint
 from runnel.algebra.nodes.expressions import (
-    And,
     Contains,
     ContainsPattern,
     ContainsStems,
     Expression,
     In,
     InNetwork,
-    Not,
-    Or,
     Shares,
     Similar,
 )
 from runnel.algebra.nodes.item_patterns import ItemPattern
 from runnel.algebra.nodes.terms import Term as CallTerm
+from runnel.algebra.semantics.close_conditions import leaves
 from runnel.engine.actors import Actor
 from runnel.errors import Span, StatementError
-from runnel.language.syntax.statements import GroupTerm, QueryText, Term
+from runnel.language.syntax.statements import GroupTerm, QueryText, each_term
 from runnel.settings import Settings
 
 
@@ -91,10 +88,10 @@ def size_of(query: QueryText) -> QuerySize:
     >>> size_of(parsed.statement.query)
     QuerySize(conditions=4, constants=5)
     """
-    conditions = sum(1 for _ in _feeds(query.source))
+    conditions = sum(not isinstance(term, GroupTerm) for term in each_term(query.source))
     constants = 0
     for condition in query.conditions:
-        for part in _parts(condition.expression):
+        for part in leaves(condition.expression):
             conditions += 1
             constants += _constants(part)
     return QuerySize(conditions, constants)
@@ -107,29 +104,6 @@ def _refuse(count: int, most: int, what: str, setting: str, span: Span) -> None:
             span=span,
             hint=f"split it into several feeds and read their union, or ask the admin to raise {setting}",
         )
-
-
-def _feeds(source: Term) -> Iterator[Term]:
-    waiting = [source]
-    while waiting:
-        term = waiting.pop()
-        if isinstance(term, GroupTerm):
-            waiting.extend(term.terms)
-        else:
-            yield term
-
-
-def _parts(expression: Expression) -> Iterator[Expression]:
-    """The atoms, calls and constraints of an expression."""
-    waiting = [expression]
-    while waiting:
-        match waiting.pop():
-            case And(parts) | Or(parts):
-                waiting.extend(parts)
-            case Not(part):
-                waiting.append(part)
-            case part:
-                yield part
 
 
 def _constants(part: Expression) -> int:

@@ -43,9 +43,17 @@ class NeedsLockError(Exception):
 
 @dataclass
 class Pending:
-    """The catalog as one transaction sees it, and what is to be added to it."""
+    """A change to the catalog as one transaction sees it: rows that are to be added, and the feeds that it concerns.
+
+    `touched` are feeds whose subscriptions or readers change, `redefined` those that get another query, are paused or
+    are resumed, and `regrouped` queries that read a group of feeds which has other members now.
+    """
 
     connection: Connection
+    touched: set[int] = field(default_factory=set)
+    redefined: set[int] = field(default_factory=set)
+    regrouped: set[int] = field(default_factory=set)
+    dropped: set[int] = field(default_factory=set)
     feeds: dict[int, NewFeed] = field(default_factory=dict)
     subscriptions: list[NewSubscription] = field(default_factory=list)
     definitions: dict[int, Node] = field(default_factory=dict)
@@ -78,10 +86,6 @@ class Pending:
         if new.node is not None:
             self.definitions[new.id] = new.node
 
-    def add_subscription(self, new: NewSubscription) -> None:
-        """One more subscription."""
-        self.subscriptions.append(new)
-
     def fits(self, connection: Connection) -> bool:
         """Whether the ids that were given are still those that are next in a catalog."""
         return all(next_number(connection, table) == first for table, first in self._next.items())
@@ -94,6 +98,11 @@ class Pending:
         self.subscriptions.clear()
         self._written |= self._next.keys()
         self._next.clear()
+
+    @property
+    def changed(self) -> set[int]:
+        """The queries that are defined differently now."""
+        return self.redefined | (self.regrouped - self.dropped)
 
     def source_feeds(self) -> list[SourceFeed]:
         """The new feeds that groups of feeds have."""
@@ -176,10 +185,6 @@ class DeclarationScope:
         self._unanswered: int | None = None
         self._operators: dict[str, OperatorDeclaration] | None = None
         self._prefixes: dict[str, str] | None = None
-        self.touched: set[int] = set()
-        self.redefined: set[int] = set()
-        self.regrouped: set[int] = set()
-        self.dropped: set[int] = set()
 
     def refuse_disabled(self, span: Span) -> None:
         """Nothing of a disabled owner is served, so nothing that is to be served can begin for one."""
@@ -244,9 +249,23 @@ class DeclarationScope:
             hint = "use `create or replace feed` to change it" if existing.kind is FeedKind.VIRTUAL else None
             raise DuplicateNameError(f"there is a feed {name.text} already", span=name.span, hint=hint)
 
-    def remember(self, feed: Feed) -> None:
-        """A feed as it is now, for the statements that follow."""
-        self._feeds[feed.name] = feed
+    def add(self, new: NewFeed) -> None:
+        """Add a feed, which is written later; the statements that follow know it."""
+        self.pending.add_feed(new)
+        self._feeds[new.name] = Feed(
+            new.id,
+            new.name,
+            new.kind,
+            new.statement,
+            new.address,
+            owner=new.owner,
+            every=new.every,
+            origin=new.origin,
+            sheet=new.sheet,
+            title=new.title,
+            home=new.home,
+            open_items=new.open_items,
+        )
 
     def forget(self, name: str) -> None:
         """A name means something else now, or nothing."""
@@ -268,7 +287,7 @@ class DeclarationScope:
 
     def regroup(self, feed: SourceFeed) -> None:
         """A source feed comes into the groups of feeds that have it, or leaves them: their readers change."""
-        self.regrouped |= group_readers(self.connection, feed)
+        self.pending.regrouped |= group_readers(self.connection, feed)
 
     # --- prefixes and operators ----------------------------------------------------------------------------------
 
@@ -323,8 +342,8 @@ class DeclarationScope:
 
     def subscribe(self, new: NewSubscription) -> None:
         """One more subscription, which is written later."""
-        self.pending.add_subscription(new)
-        self.touched.add(new.feed)
+        self.pending.subscriptions.append(new)
+        self.pending.touched.add(new.feed)
         if self._targets is not None and new.target is not None:
             self._targets[new.target] = new.id
 
@@ -355,7 +374,7 @@ class DeclarationScope:
         for one in ended:
             subscriptions.end_subscription(self.connection, one.id)
             ledger.drop_cursor(self.connection, one.id)
-            self.touched.add(one.feed)
+            self.pending.touched.add(one.feed)
             if not one.is_internal:
                 numbers.append(one.id)
                 if one.owner == self.actor.owner:

@@ -22,12 +22,12 @@ from runnel.engine.actors import Actor, check_actor
 from runnel.engine.answers import Answer, Dropped, FeedDone, listed
 from runnel.engine.declare import confirm_targets, declare_operators, declare_prefixes, subscribe
 from runnel.engine.declare.bind_statement import BoundQuery, bind
-from runnel.engine.declare.commit_change import Applied, commit_change
+from runnel.engine.declare.commit_change import commit_change
 from runnel.engine.declare.declare_operators import Registrations, load_registrations
 from runnel.engine.declare.keep_stylesheets import keep_stylesheets
 from runnel.engine.declare.locate_errors import locate_errors
 from runnel.engine.declare.refuse_large import SizeLimits
-from runnel.engine.declare.scope import DeclarationScope, NeedsLockError
+from runnel.engine.declare.scope import DeclarationScope, NeedsLockError, Pending
 from runnel.engine.workspace import Workspace
 from runnel.errors import CyclicFeedsError, InputError, RunnelError, StatementError, StillNeededError
 from runnel.language.binding.bind_query import find_cycle
@@ -84,9 +84,20 @@ class _Script:
         self._registrations = registrations
         self._bound: BoundQueries = {}
 
-    def apply(self, connection: Connection, *, ahead: bool, numbers: Mapping[str, int]) -> Applied[dict[int, Answer]]:
+    def apply(
+        self, connection: Connection, *, ahead: bool, numbers: Mapping[str, int]
+    ) -> tuple[dict[int, Answer], Pending]:
         """Apply the declarations one by one."""
-        scope = self._scope(connection, ahead, numbers)
+        scope = DeclarationScope(
+            self._root,
+            connection,
+            self._actor,
+            self._sheets,
+            registrations=self._registrations,
+            names=set(_names(self._declarations)) if len(self._declarations) >= _MANY else (),
+            ahead=ahead,
+            numbers=numbers,
+        )
         declarer = Declarer(scope, self._bound)
         answers: dict[int, Answer] = {}
         for number, one in self._declarations:
@@ -96,9 +107,7 @@ class _Script:
                 except NeedsLockError:
                     self._bind_rest(declarer, number)
                     raise
-        return Applied(
-            answers, scope.pending, scope.touched, scope.redefined, scope.dropped, scope.regrouped - scope.dropped
-        )
+        return answers, scope.pending
 
     def before_commit(self, connection: Connection) -> None:
         """Check that the actor may still declare, and keep the stylesheets again that were tidied away meanwhile."""
@@ -115,19 +124,6 @@ class _Script:
                 except RunnelError:
                     continue  # it is bound again under the lock, where the statements before it have been applied
 
-    def _scope(self, connection: Connection, ahead: bool, numbers: Mapping[str, int]) -> DeclarationScope:
-        names = set(_names(self._declarations)) if len(self._declarations) >= _MANY else ()
-        return DeclarationScope(
-            self._root,
-            connection,
-            self._actor,
-            self._sheets,
-            registrations=self._registrations,
-            names=names,
-            ahead=ahead,
-            numbers=numbers,
-        )
-
 
 def _names(declarations: Sequence[Numbered]) -> Iterator[str]:
     """The names of feeds that a script gives or speaks of."""
@@ -135,19 +131,11 @@ def _names(declarations: Sequence[Numbered]) -> Iterator[str]:
         match one.statement:
             case said.CreateFeed(name, query):
                 yield name.text
-                yield from _terms(query.source)
+                yield from (
+                    term.feed.text for term in said.each_term(query.source) if isinstance(term, said.FeedTerm)
+                )
             case said.RegisterFeed(name) | said.Subscribe(name):
                 yield name.text
-
-
-def _terms(source: said.Term) -> Iterator[str]:
-    waiting = [source]
-    while waiting:
-        match waiting.pop():
-            case said.FeedTerm(feed):
-                yield feed.text
-            case said.GroupTerm(terms):
-                waiting.extend(terms)
 
 
 class Declarer:
@@ -207,14 +195,14 @@ class Declarer:
         if statement.address is not None:
             self._check_address(statement, statement.address)
         self.scope.allowance.take("queries")
-        name, text, owner = statement.name.text, print_statement(statement), self.scope.actor.owner
+        name, owner = statement.name.text, self.scope.actor.owner
         feed = self.scope.pending.feed_id()
-        self.scope.pending.add_feed(
+        self.scope.add(
             NewFeed(
                 feed,
                 name,
                 FeedKind.SOURCE,
-                text,
+                print_statement(statement),
                 statement.address,
                 owner=owner,
                 every=statement.every,
@@ -225,20 +213,6 @@ class Declarer:
             )
         )
         self.scope.regroup(SourceFeed(feed, owner, frozenset(statement.tags)))
-        self.scope.remember(
-            Feed(
-                feed,
-                name,
-                FeedKind.SOURCE,
-                text,
-                statement.address,
-                owner=owner,
-                every=statement.every,
-                title=statement.title,
-                home=statement.home,
-                open_items=statement.open_items,
-            )
-        )
         how = ", open for everybody" if statement.open_items is not None else ""
         return FeedDone(f"registered feed {name}{how}", name, feed)
 
@@ -281,49 +255,47 @@ class Declarer:
         name, text, owner = statement.name.text, print_statement(statement), scope.actor.owner
         sheet = scope.sheets[statement.sheet]
         feed = scope.pending.feed_id()
-        scope.pending.add_feed(NewFeed(feed, name, FeedKind.SOURCE, text, owner=owner, origin=origin.id, sheet=sheet))
+        scope.add(NewFeed(feed, name, FeedKind.SOURCE, text, owner=owner, origin=origin.id, sheet=sheet))
         number = scope.pending.subscription_id()
         scope.subscribe(NewSubscription(number, origin.id, INTERNAL, str(feed), owner=owner, sheet=sheet))
-        scope.remember(Feed(feed, name, FeedKind.SOURCE, text, owner=owner, origin=origin.id, sheet=sheet))
         return FeedDone(f"registered feed {name}, made from {origin.name}", name, feed, origin.name, sheet)
 
     def _create(self, statement: said.CreateFeed) -> FeedDone:
-        name, owner = statement.name.text, self.scope.actor.owner
+        name = statement.name.text
         self._limits.check(statement.query, statement.name.span)
         existing = self.scope.own(name)
         if existing is not None and (not statement.replace or existing.kind is FeedKind.SOURCE):
             self.scope.refuse_taken(statement.name)
         bound = self.bind(statement)
-        node, text = bound.node, bound.text
-        if existing is None:
-            self.scope.allowance.take("queries")
-            feed = self.scope.pending.feed_id()
-            self.scope.pending.add_feed(
-                NewFeed(
-                    feed,
-                    name,
-                    FeedKind.VIRTUAL,
-                    text,
-                    node=node,
-                    owner=owner,
-                    tags=statement.tags,
-                    encoded=bound.encoded,
-                )
+        if existing is not None:
+            self._replace(existing, statement, bound)
+            return FeedDone(f"replaced feed {name}", name, existing.id)
+        self.scope.allowance.take("queries")
+        feed = self.scope.pending.feed_id()
+        self.scope.add(
+            NewFeed(
+                feed,
+                name,
+                FeedKind.VIRTUAL,
+                bound.text,
+                node=bound.node,
+                owner=self.scope.actor.owner,
+                tags=statement.tags,
+                encoded=bound.encoded,
             )
-        else:
-            self._limits.count_change()
-            self.scope.settle()
-            self._refuse_cycle(statement, existing, node)
-            feed = existing.id
-            feeds.replace_feed(self._connection, existing, text, node, bound.encoded)
-            self.scope.redefined.add(feed)
-            self.scope.touched |= feeds.all_sources(self._connection, [feed])
-            tags.set_tags(self._connection, feed, statement.tags)
-        revision = 1 if existing is None else existing.revision + 1
-        paused = existing is not None and existing.paused
-        self.scope.remember(Feed(feed, name, FeedKind.VIRTUAL, text, revision=revision, paused=paused, owner=owner))
-        verb = "created" if existing is None else "replaced"
-        return FeedDone(f"{verb} feed {name}", name, feed)
+        )
+        return FeedDone(f"created feed {name}", name, feed)
+
+    def _replace(self, feed: Feed, statement: said.CreateFeed, bound: BoundQuery) -> None:
+        """Give an own virtual feed another query."""
+        self._limits.count_change()
+        self.scope.settle()
+        self._refuse_cycle(statement, feed, bound.node)
+        feeds.replace_feed(self._connection, feed, bound.text, bound.node, bound.encoded)
+        tags.set_tags(self._connection, feed.id, statement.tags)
+        self.scope.forget(feed.name)
+        self.scope.pending.redefined.add(feed.id)
+        self.scope.pending.touched |= feeds.all_sources(self._connection, [feed.id])
 
     def bind(self, statement: said.CreateFeed) -> BoundQuery:
         """The query of a statement, bound to what names mean now."""
@@ -333,7 +305,7 @@ class Declarer:
         return bound
 
     def _refuse_cycle(self, statement: said.CreateFeed, feed: Feed, node: Node) -> None:
-        self.scope.touched |= feeds.all_sources(self._connection, [feed.id])
+        self.scope.pending.touched |= feeds.all_sources(self._connection, [feed.id])
         # A materialized feed reads its origin as a view does, only later.
         if self._origins is None:
             self._origins = feeds.origins(self._connection)
@@ -395,7 +367,7 @@ class Declarer:
         self._origins = None
         held = [one for each in doomed for one in subscriptions.live_subscriptions(self._connection, each)]
         # What the doomed feeds read may be needed no more; ask before the edges are gone.
-        scope.touched |= feeds.all_sources(self._connection, doomed)
+        scope.pending.touched |= feeds.all_sources(self._connection, doomed)
         serving = subscriptions.internal_subscriptions(self._connection, doomed)
         ended = sorted(scope.end({one.id: one for one in (*held, *serving)}.values()))
         dropped = scope.shown(doomed)
@@ -410,7 +382,7 @@ class Declarer:
             if owners[one] == scope.actor.owner:
                 scope.allowance.give_back("queries")
         tags.forget_tags(self._connection, doomed)
-        scope.dropped |= doomed
+        scope.pending.dropped |= doomed
         return dropped, ended
 
     def _pause(self, statement: said.Pause) -> FeedDone:
@@ -420,7 +392,7 @@ class Declarer:
         feeds.pause_feed(self._connection, feed, statement.paused)
         self.scope.forget(feed.name)
         if feed.kind is FeedKind.VIRTUAL:
-            self.scope.redefined.add(feed.id)
+            self.scope.pending.redefined.add(feed.id)
         for serving in subscriptions.internal_subscriptions(self._connection, [feed.id]):
             subscriptions.keep_place(self._connection, serving)
             subscriptions.pause_subscription(self._connection, serving.id, statement.paused)

@@ -9,26 +9,24 @@ import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import timedelta
-from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from runnel.algebra.nodes.query import Node, reads
-from runnel.catalog.declared import feeds, operators
+from runnel.catalog.declared import feeds
 from runnel.catalog.declared.feed_groups import expand
-from runnel.catalog.declared.prefixes import all_prefixes
 from runnel.engine.actors import Actor, feed_named
 from runnel.engine.answers import Answer, Rendering
+from runnel.engine.declare.bind_statement import bind
+from runnel.engine.declare.scope import DeclarationScope
 from runnel.engine.trial.collect_matches import SHOWN, PastItems, collect_from_log, collect_matches
 from runnel.engine.trial.find_stops import gates_in
 from runnel.engine.trial.operator_cost import OperatorCost, estimate_cost
 from runnel.engine.trial.trial_matcher import open_matcher
 from runnel.engine.workspace import Workspace
 from runnel.errors import TooExpensiveError
-from runnel.language.binding.bind_query import bind_query
-from runnel.language.graphs.iri_prefixes import write_out
 from runnel.language.syntax.statements import CreateFeed
 from runnel.model.bindings import NO_BINDINGS, Bindings
 from runnel.model.item import Item
@@ -98,16 +96,8 @@ def preview_query(
 ) -> PreviewResult:
     """Preview a `create feed` statement without declaring it; `tell` is told the cost before operators are asked."""
     with root.catalog.read() as connection:
-
-        def resolve(name: str) -> int | None:
-            found = feeds.feed_by_name(connection, name, actor.owner)
-            return None if found is None else found.id
-
-        known = operators.live_operators(connection)
-        names = partial(feeds.live_names, connection, actor.owner)
-        written = write_out(query.query, partial(all_prefixes, connection))
-        node = bind_query(written, resolve, names, known.get, lambda: known, actor.owner)
-        node = expand(connection, {_PREVIEWED: node})[_PREVIEWED]
+        scope = DeclarationScope(root, connection, actor, {}, ahead=True)
+        node = expand(connection, {_PREVIEWED: bind(query, scope, actor.owner).node})[_PREVIEWED]
         nodes = feeds.definitions(connection, set(reads(node)), with_paused=True)
     return _preview(root, query.name.text, _PREVIEWED, {**nodes, _PREVIEWED: node}, back, spark, actor, tell)
 

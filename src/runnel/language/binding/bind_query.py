@@ -11,7 +11,16 @@ from runnel.errors import DuplicateNameError, UnknownNameError
 from runnel.language.binding.bind_operators import OperatorNamed, asks_operators, bind_conditions
 from runnel.language.graphs.iri_prefixes import write_out
 from runnel.language.nearest import did_you_mean
-from runnel.language.syntax.statements import AllTerm, Condition, FeedTerm, GroupTerm, Name, QueryText, Term
+from runnel.language.syntax.statements import (
+    AllTerm,
+    Condition,
+    FeedTerm,
+    GroupTerm,
+    Name,
+    QueryText,
+    Term,
+    each_term,
+)
 from runnel.model.feed import ADMIN
 from runnel.model.operator import OperatorDeclaration
 
@@ -90,11 +99,7 @@ def _way(last: int, came_from: Mapping[int, int | None]) -> list[int]:
 def _variables(source: Term) -> dict[str, Name]:
     """The variables of a `from` clause, each defined once."""
     found: dict[str, Name] = {}
-    waiting = [source]
-    while waiting:
-        term = waiting.pop()
-        if isinstance(term, GroupTerm):
-            waiting.extend(reversed(term.terms))
+    for term in each_term(source):
         if term.variable is None:
             continue
         if term.variable.text in found:

@@ -5,6 +5,7 @@ Spans never take part in comparison, so that parse(print_statement(statement)) =
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Literal
@@ -51,6 +52,16 @@ class AllTerm:
 
 
 Term = FeedTerm | AllTerm | GroupTerm
+
+
+def each_term(source: Term) -> Iterator[Term]:
+    """All terms of a `from` clause from left to right, each group before its members."""
+    waiting = [source]
+    while waiting:
+        term = waiting.pop()
+        yield term
+        if isinstance(term, GroupTerm):
+            waiting.extend(reversed(term.terms))
 
 
 @dataclass(frozen=True, slots=True)
