@@ -23,7 +23,7 @@ from runnel.errors import FencedError
 from runnel.matching.operators.ask.answer_cache import AnswerCache
 from runnel.matching.operators.ask.cache_files import CacheDraft, open_segment, write_segment
 from runnel.matching.operators.ask.notebook import key_of_test
-from runnel.matching.operators.plugins.encoding import rows_to_bytes
+from runnel.matching.operators.plugins.encoding import to_bytes
 from runnel.model.learned.operator_statistics import HALF_LIFE_DAYS, OperatorStatistics, OperatorUse
 from runnel.model.learned.stream_statistics import ObservedShare
 from runnel.model.operator_cache import CacheSegment
@@ -45,7 +45,7 @@ def key(number: int) -> bytes:
 
 def segment(storage: Storage, *numbers: int) -> CacheSegment:
     found = write_segment(
-        storage, CacheDraft(tuple((key(number), rows_to_bytes(((float(number),),))) for number in numbers))
+        storage, CacheDraft(tuple((key(number), to_bytes(((float(number),),))) for number in numbers))
     )
     assert found is not None
     return found

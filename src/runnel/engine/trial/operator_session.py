@@ -1,6 +1,6 @@
-"""Operators asked by a client of a root: for previews, trials and `why`. Nothing is noted of it.
+"""Operators of a workspace, asked in this process: for previews, trials and `why`. Nothing is recorded.
 
-In: a root. Out: matchers that decide as a worker would, and what operators say of a single item.
+In: a workspace. Out: matchers that decide as a worker would, and the answers of operators about a single item.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 
 _ALL = 1_000
-"""Registrations of a name that `why` may need: an item is held against the query as it was."""
+"""Registrations of a name that `why` may need: an item is matched with the query as it was."""
 
 
 class OperatorSession:
-    """The operators of a root, asked in this process."""
+    """The operators of a workspace, asked in this process."""
 
     def __init__(self, root: Workspace) -> None:
         # Imported here, as the compiler of kernels takes a second to load.
@@ -50,13 +50,13 @@ class OperatorSession:
         """Why operators gave no answer, by name."""
 
     def matcher(self, plan: Plan, matcher: Matcher) -> DecidingMatcher:
-        """The matcher of a plan, with its ways decided."""
+        """The matcher of a plan, with operators that decide its disjuncts."""
         from runnel.matching.operators.decide.operators_in_process import DecidingMatcher
 
         return DecidingMatcher(matcher, self._operators.new_decider(plan, self._learned))
 
     def answers(self, attributes: Attributes) -> Answers:
-        """What operators say of one item; each call is asked once."""
+        """The answers of operators about one item; each call is asked once."""
         from runnel.matching.operators.decide.questions import question_of
         from runnel.matching.operators.plugins.contract import Failed
 
@@ -80,21 +80,21 @@ class OperatorSession:
 
 @contextmanager
 def open_operator_session(root: Workspace) -> Iterator[OperatorSession]:
-    """Operators of a root for a while."""
-    asked = OperatorSession(root)
+    """A session that is closed at the end of the block."""
+    session = OperatorSession(root)
     try:
-        yield asked
+        yield session
     finally:
-        asked.close()
+        session.close()
 
 
 @contextmanager
 def answering(
     root: Workspace, item: Item, definitions: Mapping[int, Node]
 ) -> Iterator[tuple[Answers, Mapping[str, str]]]:
-    """What operators say of one item, and why some gave no answer; nobody is asked where no definition has a call."""
+    """The answers of operators about one item, and why some have none; without a call in a query none is asked."""
     if not any(has_calls(one) for node in definitions.values() for one in conditions_of(node)):
         yield unanswered, {}
         return
-    with open_operator_session(root) as asked:
-        yield asked.answers(item.attributes), asked.reasons
+    with open_operator_session(root) as session:
+        yield session.answers(item.attributes), session.reasons

@@ -33,11 +33,11 @@ _WAITING = ("http", "lookup", "rules")
 
 @dataclass
 class _Group:
-    """The questions of one operator: asks that are needed, and the places of the questions that wait for each."""
+    """The asks that one operator needs, and for each the positions of the questions that wait for its answer."""
 
     client: OperatorClient
     asks: list[Ask] = field(default_factory=list)
-    places: list[list[int]] = field(default_factory=list)
+    positions: list[list[int]] = field(default_factory=list)
     keys: list[bytes] = field(default_factory=list)
 
 
@@ -62,7 +62,7 @@ class Caller:
         self.use_declarations(declarations)
 
     def use_declarations(self, declarations: Mapping[tuple[str, int], OperatorDeclaration]) -> None:
-        """Know these operators from now on; those that are not among them any more are ended."""
+        """Use these operators from now on; the processes of all others are ended."""
         self._declarations = dict(declarations)
         for operator in [one for one in self._clients if declarations.get(one) != self._clients[one].declaration]:
             self._clients.pop(operator).close()
@@ -82,7 +82,7 @@ class Caller:
         return [Failed("it was not asked") if one is None else one for one in answers]
 
     def take_fresh(self) -> CacheDraft:
-        """The answers of pure operators that are in no file yet; for the end of a task. Items are let go of, too."""
+        """The answers of pure operators that are in no file yet; for the end of a task. Items are released, too."""
         self._contents.forget()
         return self._cache.take_fresh()
 
@@ -103,13 +103,13 @@ class Caller:
         """The questions by operator; for a pure one, those of one key are one."""
         groups: dict[tuple[str, int], _Group] = {}
         by_key: dict[tuple[tuple[str, int], bytes], int] = {}
-        for place, question in enumerate(questions):
+        for position, question in enumerate(questions):
             operator = question.operator
             group = groups.get(operator)
             if group is None:
                 client = self._client(operator)
                 if client is None:
-                    answers[place] = Failed(f"there is no operator {operator[0]} of version {operator[1]}")
+                    answers[position] = Failed(f"there is no operator {operator[0]} of version {operator[1]}")
                     continue
                 group = groups[operator] = _Group(client)
             seen, content = self._contents.read(question.attributes, group.client.declaration.reads)
@@ -117,11 +117,11 @@ class Caller:
                 key = group.client.keys.key(question.inputs, content)
                 known = by_key.setdefault((operator, key), len(group.asks))
                 if known < len(group.asks):
-                    group.places[known].append(place)
+                    group.positions[known].append(position)
                     continue
                 group.keys.append(key)
             group.asks.append(Ask(seen, question.inputs))
-            group.places.append([place])
+            group.positions.append([position])
         return list(groups.values())
 
     def _client(self, operator: tuple[str, int]) -> OperatorClient | None:
@@ -141,11 +141,11 @@ class Caller:
             if rows is None:
                 left.append(number)
                 continue
-            hits += len(group.places[number])
-            for place in group.places[number]:
-                answers[place] = rows
+            hits += len(group.positions[number])
+            for position in group.positions[number]:
+                answers[position] = rows
         group.asks = [group.asks[number] for number in left]
-        group.places = [group.places[number] for number in left]
+        group.positions = [group.positions[number] for number in left]
         group.keys = [group.keys[number] for number in left]
         if hits:
             declaration = group.client.declaration
@@ -160,27 +160,27 @@ class Caller:
                 range(first, min(first + size, len(group.asks))) for first in range(0, len(group.asks), size)
             )
             lanes += [(group, batches)] * min(group.client.lanes, len(batches))
-        # What computes in this process goes here, one after another, while others wait for theirs in threads: threads
-        # would only take turns, and what a call is seen to cost would be mostly what its neighbours do meanwhile.
-        here = [place for place, (group, _) in enumerate(lanes) if _computes(group.client.declaration.source)]
+        # Operators that compute in this process run here, one after another, while others wait for theirs in threads:
+        # threads would only take turns, and the measured cost of a call would be mostly that of its neighbors.
+        here = [lane for lane, (group, _) in enumerate(lanes) if _computes(group.client.declaration.source)]
         if len(lanes) == 1:
             here = [0]
         elif len(here) < len(lanes) and self._threads is None:
             self._threads = ThreadPoolExecutor(_MOST_LANES, thread_name_prefix="operators")
         started = {
-            place: self._threads.submit(_run_lane, *lane)
-            for place, lane in enumerate(lanes)
-            if self._threads is not None and place not in here
+            lane: self._threads.submit(_run_lane, *work)
+            for lane, work in enumerate(lanes)
+            if self._threads is not None and lane not in here
         }
-        given = {place: _run_lane(*lanes[place]) for place in here}
-        given |= {place: future.result() for place, future in started.items()}
-        for place, (group, _) in enumerate(lanes):
-            self._take_in(group, given[place], answers)
+        given = {lane: _run_lane(*lanes[lane]) for lane in here}
+        given |= {lane: future.result() for lane, future in started.items()}
+        for lane, (group, _) in enumerate(lanes):
+            self._take_in(group, given[lane], answers)
 
     def _take_in(self, group: _Group, given: Mapping[int, Answer], answers: list[Answer | None]) -> None:
         for number, answer in given.items():
-            for place in group.places[number]:
-                answers[place] = answer
+            for position in group.positions[number]:
+                answers[position] = answer
             if group.client.declaration.pure and not isinstance(answer, Failed):
                 self._cache.add(group.keys[number], answer)
 

@@ -1,7 +1,7 @@
-"""Values as bytes and back, for the pipes to operators' processes, for digests, and for the files of the cache.
+"""Values as bytes and back, for the sandboxes of operators, for digests, and for the files of the cache.
 
 In: attributes, inputs and rows. Out: JSON in which a moment is `{"date": …}` and everything else is as JSON has it.
-No richer language of objects (pickle) is used, since what comes back from a plug-in's process is not trusted.
+No pickles, since a plug-in's process is not trusted.
 """
 
 from __future__ import annotations
@@ -39,15 +39,10 @@ def from_bytes(data: bytes) -> Any:
         raise CorruptDataError(f"this is not JSON as it is sent and stored: {str(error)[:200]}") from error
 
 
-def rows_to_bytes(rows: Rows) -> bytes:
-    """The rows of an answer, for a file."""
-    return to_bytes(rows)
-
-
 def rows_from_bytes(data: bytes) -> Rows:
     """The rows of an answer that was stored.
 
-    >>> rows_from_bytes(rows_to_bytes((("Bronx", 2.0),)))
+    >>> rows_from_bytes(to_bytes((("Bronx", 2.0),)))
     (('Bronx', 2.0),)
     """
     found = from_bytes(data)

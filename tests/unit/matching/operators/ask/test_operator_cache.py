@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from runnel.matching.operators.ask.answer_cache import AnswerCache
 from runnel.matching.operators.ask.cache_files import CacheDraft, open_segment, write_segment
-from runnel.matching.operators.plugins.encoding import rows_to_bytes
+from runnel.matching.operators.plugins.encoding import to_bytes
 from runnel.model.operator import HOLDS, Rows
 from runnel.storage.file_storage import Storage, open_storage
 
@@ -28,7 +28,7 @@ def rows(number: int) -> Rows:
 
 
 def draft(*numbers: int) -> CacheDraft:
-    return CacheDraft(tuple((key(number), rows_to_bytes(rows(number))) for number in numbers))
+    return CacheDraft(tuple((key(number), to_bytes(rows(number))) for number in numbers))
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def test_answers_without_rows_are_answers(storage: Storage) -> None:
 
 def test_keys_that_end_in_zeros_are_told_apart(storage: Storage) -> None:
     names = [bytes(16), b"\1" + bytes(15), b"\1" * 15 + b"\0", b"\1" * 16, b"\xff" * 16]
-    segment = write_segment(storage, CacheDraft(tuple((name, rows_to_bytes(((name.hex(),),))) for name in names)))
+    segment = write_segment(storage, CacheDraft(tuple((name, to_bytes(((name.hex(),),))) for name in names)))
     assert segment is not None
     opened = open_segment(storage, segment.path)
     assert opened is not None

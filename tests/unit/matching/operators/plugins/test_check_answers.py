@@ -18,7 +18,7 @@ from runnel.matching.operators.plugins.check_answers import (
     rows_of,
 )
 from runnel.matching.operators.plugins.contract import Failed
-from runnel.matching.operators.plugins.encoding import from_bytes, rows_from_bytes, rows_to_bytes, to_bytes
+from runnel.matching.operators.plugins.encoding import from_bytes, rows_from_bytes, to_bytes
 from runnel.model.item import MAX_TEXT
 from runnel.model.operator import HOLDS, Parameter, ValueType
 
@@ -165,7 +165,7 @@ def test_equal_answers_are_equal_values_and_survive_being_stored(data: st.DataOb
     found = checked_rows(rows, results(*kinds))
     assert checked_rows(shuffled, results(*kinds)) == found
     assert len(set(found)) == len(found)
-    again = rows_from_bytes(rows_to_bytes(found))
+    again = rows_from_bytes(to_bytes(found))
     assert again == found
     assert [[type(value) for value in row] for row in again] == [[type(value) for value in row] for row in found]
     assert checked_rows(found, results(*kinds)) == found
