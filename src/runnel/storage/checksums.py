@@ -60,11 +60,6 @@ def write_sealed(storage: Storage, path: str, data: bytes | memoryview) -> Seale
     return SealedFile(name, memoryview(data).nbytes)
 
 
-def is_sealed(path: str) -> bool:
-    """Whether a file's name has its checksum; files of earlier versions of Runnel have none."""
-    return _MARK.search(path) is not None
-
-
 def check_size(storage: Storage, path: str) -> None:
     """Raise CorruptData if a file is missing or has another size than its name says; its content is not read."""
     size = _status(storage, path)[0]
@@ -76,7 +71,8 @@ def check_size(storage: Storage, path: str) -> None:
 def check_file(storage: Storage, path: str, *, again: bool = False) -> None:
     """Raise CorruptData if a file is missing or does not have the size and the checksum that its name has.
 
-    A file that was compared before is compared `again` only if that is asked for.
+    A file that was compared before is compared `again` only if that is asked for. Files whose names have no checksum
+    (plans, stylesheets) are checked by the packages that write them.
     """
     mark = _MARK.search(path)
     if mark is None:
