@@ -23,8 +23,7 @@ from runnel.model.operator import OperatorDeclaration
 from runnel.model.segment import Tier
 from runnel.plan.store import PlanVersion, load, verify
 from runnel.settings import FILE
-from runnel.storage.arrow_files import read_arrow, read_parquet
-from runnel.storage.checksums import HINT, check_file, check_size, is_sealed
+from runnel.storage.checksums import HINT, check_file, check_size
 
 _MIN_FREE_BYTES = 1 << 30
 _MAX_SEQUENCE = 1 << 62
@@ -167,9 +166,7 @@ def _files(root: Workspace, deep: bool) -> str:
         )
     if not deep:
         return f"{len(paths)} files exist and have the right size"
-    unchecked = sum(1 for path in paths if not is_sealed(path) and not stylesheets.is_kept(path))
-    exception = f"; {unchecked} of them have no checksum and were only read" if unchecked else ""
-    return f"{len(paths)} files are intact{exception}"
+    return f"{len(paths)} files are intact"
 
 
 def _problem(root: Workspace, path: str, size: int | None, deep: bool) -> str | None:
@@ -186,13 +183,8 @@ def _problem(root: Workspace, path: str, size: int | None, deep: bool) -> str | 
 
 
 def _read(root: Workspace, path: str) -> None:
-    if is_sealed(path):
-        check_file(root.storage, path)
-    elif path.endswith(".parquet"):
-        read_parquet(root.storage, path)
-    elif path.endswith(".arrow"):
-        read_arrow(root.storage, path)
-    elif stylesheets.is_kept(path) and stylesheets.kept_path(root.storage.read(path)) != path:
+    check_file(root.storage, path)
+    if stylesheets.is_kept(path) and stylesheets.kept_path(root.storage.read(path)) != path:
         raise CorruptDataError(f"{path} is damaged: its digest differs")
 
 

@@ -60,11 +60,6 @@ def write_sealed(storage: Storage, path: str, data: bytes | memoryview) -> Seale
     return SealedFile(name, memoryview(data).nbytes)
 
 
-def is_sealed(path: str) -> bool:
-    """Return whether a file's name contains a checksum. Files of early versions of Runnel have none."""
-    return _MARK.search(path) is not None
-
-
 def check_size(storage: Storage, path: str) -> None:
     """Raise CorruptDataError if a file is missing or its size differs from its name. Its content is not read."""
     size = _status(storage, path)[0]
@@ -76,7 +71,8 @@ def check_size(storage: Storage, path: str) -> None:
 def check_file(storage: Storage, path: str, *, again: bool = False) -> None:
     """Raise CorruptDataError if a file is missing or its size or checksum differs from its name.
 
-    A file that was verified before is verified again only with `again`.
+    A file that was verified before is verified again only with `again`. Files whose names have no checksum (plans,
+    stylesheets) are checked by the packages that write them.
     """
     mark = _MARK.search(path)
     if mark is None:

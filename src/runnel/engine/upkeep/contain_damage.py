@@ -26,8 +26,7 @@ from runnel.engine.workspace import Workspace
 from runnel.errors import CorruptDataError
 from runnel.matching.operators.ask.cache_files import FOLDER as ANSWERS
 from runnel.plan.store import forget_parts, read_part, verify
-from runnel.storage.arrow_files import read_arrow, read_parquet
-from runnel.storage.checksums import check_file, is_sealed
+from runnel.storage.checksums import check_file
 from runnel.storage.file_storage import Storage
 from runnel.storage.workspace_marker import read_marker
 
@@ -173,12 +172,7 @@ def _covering(storage: Storage, whole: _S, retired: Sequence[_S]) -> list[_S]:
 
 def _is_sound(storage: Storage, path: str) -> bool:
     try:
-        if is_sealed(path):
-            check_file(storage, path, again=True)
-        elif path.endswith(".parquet"):
-            read_parquet(storage, path)
-        else:
-            read_arrow(storage, path)
+        check_file(storage, path, again=True)
     except CorruptDataError:
         return False
     return True
