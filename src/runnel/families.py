@@ -249,13 +249,27 @@ def _load_family(entry: EntryPoint) -> Family:
     return family
 
 
+def find_family(name: str) -> Family:
+    """A family by name; InputError where its package is not installed.
+
+    >>> find_family("graph").kind.code
+    4
+    """
+    family = registry().families.get(name)
+    if family is None:
+        raise InputError(
+            f"the condition family {name!r} is not installed", hint="install its package wherever Runnel runs"
+        )
+    return family
+
+
 def attribute_of(family: str) -> str:
     """The attribute whose values a family reads.
 
     >>> attribute_of("graph")
     'graph'
     """
-    return registry().families[family].kind.attribute
+    return find_family(family).kind.attribute
 
 
 @cache

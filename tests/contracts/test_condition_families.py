@@ -257,8 +257,23 @@ def test_statements_of_a_family_are_declared_previewed_explained_and_traced(tmp_
 
 
 def test_an_unknown_family_is_refused() -> None:
-    with pytest.raises(ValueError, match="unknown expression 'smell'"):
-        decode_expression(["smell", "title", "x"])
+    with pytest.raises(InputError, match="the condition family 'smell' is not installed") as refused:
+        decode_expression(["smell", ["title"], "x"])
+    assert refused.value.hint == "install its package wherever Runnel runs"
+
+
+def test_a_plan_whose_family_is_not_installed_is_refused_and_not_taken_for_damaged() -> None:
+    plan = compiled({10: Filter(Read(1), SHADE)}, [10])
+    batch = batch_of(item(1, color="#00ff00"))
+    matches = build_matcher(plan).match(batch)
+    del registry().families[COLORS.name]
+    try:
+        with pytest.raises(InputError, match="the condition family 'color' is not installed"):
+            build_matcher(plan)
+        with pytest.raises(InputError, match="the condition family 'color' is not installed"):
+            PatternBinder(plan).bind(batch, matches)
+    finally:
+        registry().families[COLORS.name] = COLORS
 
 
 def test_a_family_or_a_kind_of_value_is_registered_once() -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from runnel.bounded_cache import BoundedCache
 from runnel.errors import CorruptDataError, NotFoundError
 from runnel.logs.matches.match_log import MatchLog
 
@@ -27,6 +28,7 @@ SPAN = 20_000
 
 _MOST_PAIRS = 8_000_000
 _MOST_ANSWERS = 1_000_000
+"""Sequences that are kept in answers."""
 _FEW_FEEDS = 1_000
 _KEPT = 4
 _Array = npt.NDArray[np.int64]
@@ -53,8 +55,7 @@ class MatchesByQuery:
     def __init__(self, matched: MatchLog) -> None:
         self._matched = matched
         self._kept: list[_Range] = []
-        self._answers: dict[tuple[int, int, int], tuple[int, ...]] = {}
-        self._answered = 0
+        self._answers = BoundedCache[tuple[int, int, int], tuple[int, ...]](_MOST_ANSWERS)
         self.reads = 0
         """How often the match log was read."""
 
@@ -83,11 +84,7 @@ class MatchesByQuery:
             asked = self._range(after, upto)
             self._ask(asked, {feed})
             answer = tuple(_within(asked.of(feed), after, upto).tolist())
-            self._answered += len(answer) + 1
-            if self._answered > _MOST_ANSWERS:
-                self._answers.clear()
-                self._answered = 0
-            self._answers[feed, after, upto] = answer
+            self._answers.put((feed, after, upto), answer, min(len(answer) + 1, _MOST_ANSWERS))
         return answer
 
     def _range(self, after: int, upto: int) -> _Range:

@@ -8,8 +8,9 @@ how many were sent.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import OrderedDict
 from collections.abc import Callable
+
+from runnel.bounded_cache import BoundedCache
 
 Recipient = tuple[int, str, str]
 """An owner, a kind of sink, and one of its recipients."""
@@ -24,7 +25,7 @@ class MessagePacer:
     def __init__(self, sent_before: Callable[[Recipient, int, int], list[int]]) -> None:
         """`sent_before` gives the times of a recipient's newest messages since a time, at most a number of them."""
         self._sent_before = sent_before
-        self._sent: OrderedDict[Recipient, list[int]] = OrderedDict()
+        self._sent = BoundedCache[Recipient, list[int]](_MOST_RECIPIENTS)
 
     def take(self, recipient: Recipient, wanted: int, limit: int, moment: int) -> tuple[int, int]:
         """Take up to `wanted` of what the limit leaves now; gives how many, and when the next one may be sent."""
@@ -37,9 +38,7 @@ class MessagePacer:
     def _times(self, recipient: Recipient, limit: int, moment: int) -> list[int]:
         times = self._sent.get(recipient)
         if times is None:
-            times = self._sent[recipient] = sorted(self._sent_before(recipient, moment - HOUR, limit))
-        self._sent.move_to_end(recipient)
-        if len(self._sent) > _MOST_RECIPIENTS:
-            self._sent.popitem(last=False)  # it is counted from the ledger again
+            times = sorted(self._sent_before(recipient, moment - HOUR, limit))
+            self._sent.put(recipient, times)  # The ledger has the times of recipients that are evicted.
         del times[: bisect_right(times, moment - HOUR)]
         return times

@@ -11,7 +11,6 @@ import re
 import resource
 import struct
 import sys
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
@@ -20,6 +19,7 @@ from typing import Any, Literal
 
 from lxml import etree
 
+from runnel.bounded_cache import BoundedCache
 from runnel.sandbox.child_main import EXHAUSTED
 
 XSL = "http://www.w3.org/1999/XSL/Transform"
@@ -125,7 +125,7 @@ class StylesheetServer:
     def __init__(self, most: int, plenty: int) -> None:
         self._most = most
         self._plenty = plenty
-        self._sheets: OrderedDict[bytes, Stylesheet] = OrderedDict()
+        self._sheets = BoundedCache[bytes, Stylesheet](_KEPT_SHEETS)
 
     def answer(self, request: bytes) -> bytes:
         """The reply to a request."""
@@ -158,11 +158,11 @@ class StylesheetServer:
 
     def _compiled(self, sheet: bytes) -> Stylesheet:
         digest = sha256(sheet).digest()
-        compiled = self._sheets.pop(digest, None) or compile_stylesheet(sheet)
-        if len(sheet) <= _KEPT_SHEET_BYTES:
-            self._sheets[digest] = compiled
-            if len(self._sheets) > _KEPT_SHEETS:
-                self._sheets.popitem(last=False)
+        compiled = self._sheets.get(digest)
+        if compiled is None:
+            compiled = compile_stylesheet(sheet)
+            if len(sheet) <= _KEPT_SHEET_BYTES:
+                self._sheets.put(digest, compiled)
         return compiled
 
 

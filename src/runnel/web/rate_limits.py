@@ -5,8 +5,9 @@ from __future__ import annotations
 import ipaddress
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
+
+from runnel.bounded_cache import BoundedCache
 
 _MINUTE = 60.0
 _KEPT = 50_000
@@ -19,7 +20,7 @@ class RateLimiter:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._buckets: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()
+        self._buckets = BoundedCache[Hashable, tuple[float, float]](_KEPT)
 
     def take(self, key: Hashable, count: int, per_minute: int) -> float:
         """Take tokens; gives 0 if there were enough, else the seconds to wait, and nothing is taken.
@@ -30,16 +31,14 @@ class RateLimiter:
         """
         with self._lock:
             moment = self._clock()
-            left, noted = self._buckets.pop(key, (float(per_minute), moment))
+            left, noted = self._buckets.get(key) or (float(per_minute), moment)
             left = min(float(per_minute), left + (moment - noted) * per_minute / _MINUTE)
             wait = 0.0
             if count <= left:
                 left -= count
             else:
                 wait = (min(count, per_minute) - left) * _MINUTE / per_minute
-            self._buckets[key] = (left, moment)
-            while len(self._buckets) > _KEPT:
-                self._buckets.popitem(last=False)
+            self._buckets.put(key, (left, moment))
             return wait
 
 

@@ -31,7 +31,7 @@ from runnel.algebra.nodes.query import Filter, Read, Union
 from runnel.algebra.semantics.evaluate import accepts, compare, holds, views_below
 from runnel.algebra.semantics.trace import trace_node
 from runnel.algebra.values.words import words
-from runnel.errors import CyclicFeedsError
+from runnel.errors import CyclicFeedsError, InputError
 from runnel.model.item import Attributes
 
 X = Attribute("x")
@@ -183,7 +183,7 @@ def test_what_was_stored_before_there_were_more_conditions_is_still_read(
 
 
 def test_an_unknown_stored_form_is_refused() -> None:
-    with pytest.raises(ValueError, match="unknown expression 'resembles'"):
+    with pytest.raises(InputError, match="the condition family 'resembles' is not installed"):
         decode_expression(["resembles", "title", "rock"])
 
 

@@ -202,10 +202,14 @@ def test_forwarded_header_counts_only_from_trusted_proxies(tmp_path: Path) -> No
     assert statuses == [202, 202, 429]
 
 
-def test_many_addresses_do_not_make_the_limit_of_a_feed_forgotten(
-    strangers: Strangers, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def two_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Limiters that are made from now on remember two keys."""
     monkeypatch.setattr(rate_limits, "_KEPT", 2)
+
+
+@pytest.mark.usefixtures("two_kept")  # before the limiters of `strangers` are made
+def test_many_addresses_do_not_make_the_limit_of_a_feed_forgotten(strangers: Strangers) -> None:
     items = [{"id": str(number)} for number in range(3)]
     assert strangers.post("/feeds/Few/items", items, X_Forwarded_For="192.0.2.1")[0] == 202
     for number in range(2, 6):

@@ -48,7 +48,7 @@ from runnel.algebra.nodes.query import Filter, Gated, Node, Read, ReadAll, Union
 from runnel.algebra.nodes.terms import Term
 from runnel.algebra.values.word_patterns import word_patterns
 from runnel.algebra.values.words import words
-from runnel.families import OTHER_TAGS, registry
+from runnel.families import OTHER_TAGS
 from runnel.model.operator import ValueType
 
 
@@ -120,10 +120,8 @@ def decode_expression(value: Any) -> Expression:
             return Not(decode_expression(rest[0]))
         case "call" | "constraint" | "term":
             return decode_operators(tag, rest)
-        case _ if tag in registry().families:
-            return decode_pattern(tag, rest)
         case _ if tag not in OTHER_TAGS:
-            raise ValueError(f"unknown expression {tag!r}: no such condition family is installed")
+            return decode_pattern(tag, rest)
     attribute = decode_attribute(rest[0])
     match tag:
         case "contains":

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Protocol, Self, cast
 from runnel.algebra.nodes.attributes import Attribute
 from runnel.algebra.nodes.calls import Constraint
 from runnel.errors import Span
-from runnel.families import load_part, registry
+from runnel.families import find_family, load_part
 from runnel.model.item import Attributes, Value
 
 Solution = Mapping[str, str]
@@ -153,8 +153,8 @@ def encode_pattern(pattern: ItemPattern) -> list[Any]:
 
 
 def decode_pattern(tag: str, values: Sequence[Any]) -> ItemPattern:
-    """The pattern of a stored form. KeyError where there is no such family."""
-    return cast(type[ItemPattern], load_part(registry().families[tag].pattern)).decode(values)
+    """The pattern of a stored form; InputError where there is no such family."""
+    return cast(type[ItemPattern], load_part(find_family(tag).pattern)).decode(values)
 
 
 def pattern_values(pattern: ItemPattern, attributes: Attributes) -> tuple[Value, ...]:

@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar, cast
 
 from runnel.algebra.nodes.item_patterns import ItemPattern, Solution
 from runnel.arrays import Array, Arrays
-from runnel.families import load_part, registry
+from runnel.families import find_family, load_part
 from runnel.matching.filters.atoms.item_columns import ItemColumns
 from runnel.model.item import Attributes, Value
 
@@ -131,4 +131,4 @@ class PatternIndex(Protocol[Layout]):
 
 def index_of(family: str) -> PatternIndex[Any]:
     """The index of a family."""
-    return cast(PatternIndex[Any], load_part(registry().families[family].index))
+    return cast(PatternIndex[Any], load_part(find_family(family).index))

@@ -7,13 +7,13 @@ through, and its predicates are checked by themselves at the end.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from runnel.arrays import Array, offsets_of
+from runnel.bounded_cache import BoundedCache
 from runnel.matching.contract import MatchStatistics
 from runnel.matching.filters.atoms.atom_layout import AtomLayout
 from runnel.matching.filters.atoms.atom_tests import TestKind
@@ -92,7 +92,7 @@ class TreePart:
         self._table = FilterTable.of(part.logical, self._atoms.atom_shares if shares is None else shares)
         self._settings = settings
         self._kinds, self._places, self._extras = _numbered(self._atoms)
-        self._trees: OrderedDict[bytes, SourceTree] = OrderedDict()
+        self._trees = BoundedCache[bytes, SourceTree](_KEPT_NODES)
 
     def tree(self, source: int) -> SourceTree:
         """The tree of a source; sources of which the same predicates are asked share one."""
@@ -100,10 +100,8 @@ class TreePart:
         key = np.packbits(mask).tobytes()
         found = self._trees.get(key)
         if found is None:
-            found = self._trees[key] = self._prepared(self._table.tree(np.flatnonzero(mask), self._settings))
-        self._trees.move_to_end(key)
-        while len(self._trees) > 1 and sum(len(one.tree) for one in self._trees.values()) > _KEPT_NODES:
-            self._trees.popitem(last=False)
+            found = self._prepared(self._table.tree(np.flatnonzero(mask), self._settings))
+            self._trees.put(key, found, min(len(found.tree), _KEPT_NODES))  # The newest one is kept at any size.
         return found
 
     def _prepared(self, tree: FilterTree) -> SourceTree:

@@ -14,7 +14,7 @@ import numpy as np
 
 from runnel.algebra.nodes.item_patterns import ItemPattern
 from runnel.arrays import Array
-from runnel.families import load_part, registry
+from runnel.families import find_family, load_part
 from runnel.model.item import Value
 
 Samples = Mapping[str, Sequence[Value]]
@@ -78,5 +78,5 @@ class NoCover:
 
 def cover_of(family: str) -> PatternCover:
     """The cover of a family."""
-    reference = registry().families[family].cover
+    reference = find_family(family).cover
     return NoCover() if reference is None else cast(PatternCover, load_part(reference))

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from runnel.arrays import Array, Rows, offsets_of
-from runnel.families import registry
+from runnel.families import find_family
 from runnel.matching.filters.atoms.anchors import Anchors
 from runnel.matching.filters.atoms.atom_layout import NOTHING, AtomLayout
 from runnel.matching.filters.atoms.atom_tests import TestKind
@@ -175,7 +175,7 @@ def _merge_patterns(
         literals = logical.clauses.values[logical.clauses.offsets[draft.anchors[able]]]
         patterns = [stored_pattern(logical.atoms.text(atom)) for atom in (literals >> 1).tolist()]
         lower = max(1, len(able) - (len(draft) - most))
-        found = cover_of(family).merged(patterns, lower, samples.get(registry().families[family].kind.name, ()))
+        found = cover_of(family).merged(patterns, lower, samples.get(find_family(family).kind.name, ()))
         counters |= found.counters
         inside = np.flatnonzero(found.of_patterns != NOTHING)
         added = len(draft.clause_shares) + found.of_patterns[inside]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-
 import numpy as np
 
 from runnel.arrays import Array, Rows
+from runnel.bounded_cache import BoundedCache
 from runnel.matching.filters.atoms.item_columns import ItemColumns
 from runnel.matching.filters.atoms.truth import Atoms
 from runnel.plan.logical_plan import LogicalPlan
@@ -22,7 +21,7 @@ class Reach:
         self.atoms = Atoms(logical)
         self._targets = targets
         self._alive = alive
-        self._masks: OrderedDict[int, Array] = OrderedDict()
+        self._masks = BoundedCache[int, Array](_MASK_BYTES)
         self._scopes_of = _sources_to_scopes(logical.scopes)
 
     @property
@@ -32,14 +31,11 @@ class Reach:
 
     def predicates(self, source: int) -> Array:
         """Which predicates some query asks of a source."""
-        if source in self._masks:
-            self._masks.move_to_end(source)
-            return self._masks[source]
-        mask = np.zeros(len(self.logical.predicates), dtype=bool)
-        mask[self.logical.target_predicates[self._scoped(source)[self.logical.target_scopes]]] = True
-        self._masks[source] = mask
-        while len(self._masks) > 1 and len(self._masks) * len(mask) > _MASK_BYTES:
-            self._masks.popitem(last=False)
+        mask = self._masks.get(source)
+        if mask is None:
+            mask = np.zeros(len(self.logical.predicates), dtype=bool)
+            mask[self.logical.target_predicates[self._scoped(source)[self.logical.target_scopes]]] = True
+            self._masks.put(source, mask, min(len(mask), _MASK_BYTES))  # The newest one is kept at any size.
         return mask
 
     def queries(self, columns: ItemColumns, rows: Array, predicates: Array) -> tuple[Array, Array]:
