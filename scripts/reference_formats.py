@@ -221,15 +221,13 @@ def _plans() -> tuple[str, ...]:
 
 
 def _catalog() -> tuple[str, ...]:
-    rows = []
-    for name, declared in sorted(metadata.tables.items()):
-        columns = ", ".join(code(column.name) for column in declared.columns)
-        rows.append((code(name), _TABLES[name], columns))
+    rows = [(code(name), _TABLES[name]) for name in sorted(metadata.tables)]
     return (
         "## Catalog",
         f"Version {HISTORY.version}, in the table `{VERSION_TABLE}`, with a fingerprint of the tables. "
-        "Times are microseconds since 1970 in UTC. Ids are never used again.",
-        table(["table", "a row is, or holds", "columns"], rows),
+        "Times are microseconds since 1970 in UTC. Ids are never reused. `src/runnel/catalog/store/schema.py` "
+        "declares the columns.",
+        table(["table", "contents"], rows),
         "An example, with the `sqlite3` program:",
         block('sqlite3 catalog.sqlite "select key, state, attempts, outcome from messages"'),
     )

@@ -491,3 +491,41 @@ def test_pages_speak_of_the_project_alone(page: Path) -> None:
     for word in ("TODO", "FIXME", "/home/"):
         assert word not in text
     assert text.startswith("# ") or page == README
+
+
+# --- style ---------------------------------------------------------------------------------------------------------
+
+AVOIDED = re.compile(
+    r"\b(?:dear|dearest|anew|beside|for ever|in vain|whoever|nobody|somebody|anybody|put aside|mended"
+    r"|looks? at|looked at|(?:is|are|was|were) told|the guarded door|the journal"
+    r"|\w*(?:alis|imis|anis)(?:e|es|ed|ing|ation)|\w*(?:avi|neighb|hon|fav)our\w*|misspelt)\b",
+    re.IGNORECASE,
+)
+"""Old words and British spellings. American words that look like the latter are in `FINE`."""
+
+FINE = {"otherwise", "promise", "promises", "promised", "precise", "exercise", "advertise", "surprise", "analysis"}
+
+BUDGETS = {"decisions": 170, "start": 1600, "guides": 1100, "operate": 1500, "reference": 2200, "internals": 2200}
+"""The largest number of words of a page, by folder. A page that grows beyond it should be split or shortened."""
+
+CHANGELOG = ROOT / "CHANGELOG.md"
+WRITTEN = [page for page in PAGES if not page.read_text("utf-8").endswith(f"{NOTE}\n")]
+
+
+def words_of(page: Path) -> str:
+    """Return the prose of a page, without code and quoted titles of papers."""
+    text = re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
+    return re.sub(r"`[^`\n]*`|\*\"[^\"]*\"\*", "", text)
+
+
+@pytest.mark.parametrize("page", WRITTEN, ids=name_of)
+def test_pages_avoid_old_words_and_british_spelling(page: Path) -> None:
+    found = {match[0].lower() for match in AVOIDED.finditer(words_of(page))}
+    assert found - FINE == set()
+
+
+@pytest.mark.parametrize("page", [page for page in WRITTEN if page != CHANGELOG], ids=name_of)
+def test_pages_stay_within_their_budget_of_words(page: Path) -> None:
+    folder = page.relative_to(ROOT).parts[1:2] if page.is_relative_to(ROOT / "docs") else ()
+    budget = BUDGETS.get(folder[0], 1500) if folder else 1500
+    assert len(page.read_text("utf-8").split()) <= budget
