@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator
 
-from scripts.reference_markdown import block, code, page, table
+from scripts.reference_markdown import code, page, table
 
 from runnel import errors
 from runnel.cli.output import exit_code
@@ -25,22 +25,21 @@ def _below(kind: type[RunnelError]) -> Iterator[type[RunnelError]]:
 
 
 def errors_page() -> str:
-    """The tree, what each class means, and with which code a command ends that meets it."""
-    documentation = inspect.cleandoc(errors.__doc__ or "")
-    first, tree, *rest = documentation.split("\n\n")
+    """Return the page: every class with its parent, its meaning and the exit code of a command that raises it."""
+    first, _, *rest = inspect.cleandoc(errors.__doc__ or "").split("\n\n")
     rows = []
     for kind in error_classes():
         said = (inspect.getdoc(kind) or "").split("\n\n")[0].replace("\n", " ")
-        rows.append((code(kind.__name__), said, str(exit_code(kind("")))))
+        parent = "" if kind is RunnelError else code(kind.__bases__[0].__name__)
+        rows.append((code(kind.__name__), parent, said, str(exit_code(kind("")))))
     return page(
         "# Errors",
         first,
-        block(inspect.cleandoc(f"\n{tree}")),
         *rest,
         "`str(error)` has the message and the hint. A `StatementError` also has a `span` (line and column) and the "
         "`text` of the script; `render()` shows the line with carets under the span. An `InputError` has a `place`: "
         "a file, a line, an attribute. With `--json` a command writes the error to standard error as one line of "
         "JSON with `kind`, `message`, `hint` and `place`.",
-        table(["error", "meaning", "exit code"], rows),
+        table(["error", "is a", "meaning", "exit code"], rows),
         "[Commands](commands.md#exit-codes) says what the exit codes mean.",
     )

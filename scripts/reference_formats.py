@@ -209,10 +209,10 @@ def _plans() -> tuple[str, ...]:
         "manifest has `format`, `kind` (`base` or `delta`), `parent` (of a delta: its base), `counts`, the size and "
         "SHA-256 digest of every file, the place of every array, and what the making of the plan cost. A plan "
         "version is a base and at most one delta. Sets are stored as two arrays, `.offsets` and `.values`; texts as "
-        "`.offsets` and `.data`. The predicate table (atoms to formulas) and what else is seldom looked at lies in "
-        f"`{PREDICATES}` where it is large, everything else in `{ARRAYS}`.",
+        "`.offsets` and `.data`. If the predicate table (atoms to formulas) is large, it and other rarely used "
+        f"arrays are in `{PREDICATES}`, everything else in `{ARRAYS}`.",
         table(["array", "types", "meaning"], rows),
-        "A version may name a *partitioning* besides: a folder that says how the queries of the base are divided. "
+        "A version may also name a *partitioning*: a directory that says how the queries of the base are divided. "
         f"`{DIVISION}` has the folder of the router, the folder of every partition with what was expected of it, "
         f"and why it was divided like this; `{ASSIGNMENT}` is an archive of NumPy's with the partition (from 0 on), "
         "the group and the expected microseconds of every query, by ascending ids. The router and the partitions "
@@ -221,15 +221,13 @@ def _plans() -> tuple[str, ...]:
 
 
 def _catalog() -> tuple[str, ...]:
-    rows = []
-    for name, declared in sorted(metadata.tables.items()):
-        columns = ", ".join(code(column.name) for column in declared.columns)
-        rows.append((code(name), _TABLES[name], columns))
+    rows = [(code(name), _TABLES[name]) for name in sorted(metadata.tables)]
     return (
         "## Catalog",
         f"Version {HISTORY.version}, in the table `{VERSION_TABLE}`, with a fingerprint of the tables. "
-        "Times are microseconds since 1970 in UTC. Ids are never used again.",
-        table(["table", "a row is, or holds", "columns"], rows),
+        "Times are microseconds since 1970 in UTC. Ids are never reused. `src/runnel/catalog/store/schema.py` "
+        "declares the columns.",
+        table(["table", "contents"], rows),
         "An example, with the `sqlite3` program:",
         block('sqlite3 catalog.sqlite "select key, state, attempts, outcome from messages"'),
     )

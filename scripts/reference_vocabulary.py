@@ -17,28 +17,26 @@ from runnel.sources.drop_folder import SUFFIXES
 def attributes_page() -> str:
     """Which attributes an item has, where they come from, and within which limits."""
     return page(
-        "# Attributes of items",
-        "Conditions speak of attributes. What a document of a source feed says becomes these:",
+        "# Item attributes",
+        "Documents of source feeds become items with these attributes:",
         table(["attribute", "kind", "from RSS / Atom / JSON Feed"], _rows()),
         _after_table(),
-        "A moment is an instant in UTC. A text is in Unicode's normal form C. Where a document has several values "
-        "for an attribute, the item has them all, except for "
+        "A moment is an instant in UTC. A text is in Unicode's normal form C. If a document has several values for "
+        "an attribute, the item has all of them, except for "
         f"{', '.join(code(name) for name in sorted(adapt.SINGLE))}: of these the first counts.",
         "## Graphs",
-        "`graph` is an RDF graph: a text in canonical N-Triples, its lines sorted, each once. An RDF document is one "
-        "item with all that it says as its graph, named graphs taken together; of RSS 1.0 and 0.90 each item has "
-        "what the document says of it and of what it leads to, but not of other items or the channel. In an object "
-        "of JSON lines or of the library a text under `graph` is read as N-Triples, and refused with its line where "
-        "it is none. Conditions on texts do not look into graphs; `graph { … }` does. In conditions the attribute "
-        'itself stands in double quotes: `"graph" exists`. [Feed RDF](../guides/publish-rdf.md) tells more.',
+        "`graph` is an RDF graph: canonical N-Triples, with sorted lines. An RDF document is one item with all of "
+        "its triples. In JSON lines and in Python, a text under `graph` is read as N-Triples. Conditions on texts "
+        'ignore graphs; `graph { … }` reads them. The attribute is written in double quotes: `"graph" exists`. '
+        "[Publish RDF](../guides/publish-rdf.md) has the details.",
         "## Extensions",
-        "Elements of other namespaces become attributes named `prefix:name`. It is the namespace that decides, not "
-        "the document's own prefix. In conditions such a name stands in double quotes: "
-        "`\"slash:section\" = 'music'`.",
+        "Elements of other namespaces become attributes named `prefix:name`. The namespace decides, not the "
+        'document\'s own prefix. In conditions such a name is written in double quotes: `"slash:section" '
+        "= 'music'`.",
         table(["prefix", "namespace"], sorted((code(p), code(n)) for n, p in extensions.PREFIXES.items())),
-        "Some extensions say what a standard attribute says, and become that:",
+        "Some extensions become standard attributes:",
         table(["extension", "attribute"], sorted((code(e), code(a)) for e, (a, _) in extensions.STANDARD.items())),
-        "## Objects of JSON lines and of the library",
+        "## JSON lines and Python",
         "`id` identifies the item; every other member is an attribute. A list gives several values, a nested object "
         "gives `outer:inner` attributes, `null` gives nothing. Numbers are doubles; `true` and `false` are truth "
         f"values. {', '.join(code(name) for name in sorted(item.MOMENTS))} are read as dates in ISO form.",
@@ -53,9 +51,9 @@ def attributes_page() -> str:
                 ("triples of a graph", f"{graph.MOST_TRIPLES:,}"),
             ],
         ),
-        "## Files in a drop folder",
-        f"Files with these endings are read: {', '.join(code(one) for one in sorted(SUFFIXES))}. Others, hidden "
-        "files and folders inside are left alone.",
+        "## Files in a folder",
+        f"Files with these extensions are read: {', '.join(code(one) for one in sorted(SUFFIXES))}. Other files, "
+        "hidden files and subfolders are ignored.",
     )
 
 

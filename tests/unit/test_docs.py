@@ -1,7 +1,7 @@
-"""The documentation is held against the code: what is not documented, not fresh or not true fails here.
+"""Compare the documentation with the code: undocumented features, stale pages and untrue statements fail here.
 
-Python blocks of all pages are executed. A block that begins with `# needs Spark` runs under the marker `spark`, in
-one process for all of them, since starting Spark is what takes the time.
+Python blocks of all pages are executed. Blocks that begin with `# needs Spark` run under the marker `spark`, in one
+process for all of them, because starting Spark takes most of the time.
 """
 
 from __future__ import annotations
@@ -27,10 +27,16 @@ import typer
 from scripts.reference_commands import commands
 
 from runnel import errors
+from runnel.catalog.access import signing_keys
 from runnel.cli.main import app
 from runnel.cli.output import EXIT_CODES
 from runnel.language.grammar.parser import parse
+from runnel.language.syntax import nesting
 from runnel.language.syntax.statements import Statement
+from runnel.matching.graphs.search import find_solutions
+from runnel.matching.operators.plugins import check_answers
+from runnel.model import bindings, graph, item
+from runnel.net import http_client, urls
 from runnel.settings import Settings
 
 ROOT = Path(__file__).parent.parent.parent
@@ -104,6 +110,40 @@ def test_every_output_is_in_the_reference() -> None:
     assert ours
     for entry in ours:
         assert f"| `{entry.name}` |" in page
+
+
+LIMITS = {
+    "text of one value": item.MAX_TEXT,
+    "values of one item": item.MAX_VALUES,
+    "name of an attribute": item.MAX_NAME,
+    "id of an item": item.MAX_ID,
+    "RDF graph of an item": graph.MOST_TRIPLES,
+    "nested parentheses": nesting.DEEPEST,
+    "rows of one answer": check_answers.MOST_ROWS,
+    "bindings kept with a match": bindings.MOST_ROWS,
+    "solutions of a graph pattern that are searched for bindings": find_solutions.MOST_SOLUTIONS,
+    "signing keys of a subscription": signing_keys.MOST_KEYS,
+    "redirects": http_client.MAX_REDIRECTS,
+    "URL": urls.MAX_URL,
+}
+
+
+@pytest.mark.parametrize("what", LIMITS)
+def test_the_limits_are_those_of_the_code(what: str) -> None:
+    page = (REFERENCE / "limits.md").read_text("utf-8")
+    row = re.search(rf"^\| {re.escape(what)} \| (.*) \|$", page, re.MULTILINE)
+    assert row, f"the limits lack: {what}"
+    assert re.match(rf"{LIMITS[what]:,}\b", row[1])
+
+
+def test_the_settings_among_the_limits_have_their_defaults() -> None:
+    page = (REFERENCE / "limits.md").read_text("utf-8")
+    named = re.findall(r"`(\w+)` \(([\d,]+)(?: ([GM])iB)?\)", page)
+    assert len(named) > 25
+    for name, number, unit in named:
+        default = Settings.model_fields[name].default
+        shown = int(number.replace(",", "")) * {"": 1, "M": 1 << 20, "G": 1 << 30}[unit]
+        assert shown == (len(default) if isinstance(default, tuple) else default), name
 
 
 # --- the reference is fresh --------------------------------------------------------------------------------------
@@ -491,3 +531,41 @@ def test_pages_speak_of_the_project_alone(page: Path) -> None:
     for word in ("TODO", "FIXME", "/home/"):
         assert word not in text
     assert text.startswith("# ") or page == README
+
+
+# --- style ---------------------------------------------------------------------------------------------------------
+
+AVOIDED = re.compile(
+    r"\b(?:dear|dearest|anew|beside|for ever|in vain|whoever|nobody|somebody|anybody|put aside|mended"
+    r"|looks? at|looked at|(?:is|are|was|were) told|the guarded door|the journal"
+    r"|\w*(?:alis|imis|anis)(?:e|es|ed|ing|ation)|\w*(?:avi|neighb|hon|fav)our\w*|misspelt)\b",
+    re.IGNORECASE,
+)
+"""Old words and British spellings. American words that look like the latter are in `FINE`."""
+
+FINE = {"otherwise", "promise", "promises", "promised", "precise", "exercise", "advertise", "surprise", "analysis"}
+
+BUDGETS = {"decisions": 170, "start": 1600, "guides": 1100, "operate": 1500, "reference": 2200, "internals": 2200}
+"""The largest number of words of a page, by folder. A page that grows beyond it should be split or shortened."""
+
+CHANGELOG = ROOT / "CHANGELOG.md"
+WRITTEN = [page for page in PAGES if not page.read_text("utf-8").endswith(f"{NOTE}\n")]
+
+
+def words_of(page: Path) -> str:
+    """Return the prose of a page, without code and quoted titles of papers."""
+    text = re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
+    return re.sub(r"`[^`\n]*`|\*\"[^\"]*\"\*", "", text)
+
+
+@pytest.mark.parametrize("page", WRITTEN, ids=name_of)
+def test_pages_avoid_old_words_and_british_spelling(page: Path) -> None:
+    found = {match[0].lower() for match in AVOIDED.finditer(words_of(page))}
+    assert found - FINE == set()
+
+
+@pytest.mark.parametrize("page", [page for page in WRITTEN if page != CHANGELOG], ids=name_of)
+def test_pages_stay_within_their_budget_of_words(page: Path) -> None:
+    folder = page.relative_to(ROOT).parts[1:2] if page.is_relative_to(ROOT / "docs") else ()
+    budget = BUDGETS.get(folder[0], 1500) if folder else 1500
+    assert len(page.read_text("utf-8").split()) <= budget
