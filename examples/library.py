@@ -29,8 +29,8 @@ ITEMS = [
 def main() -> None:
     """Declare, publish, run once, and look at the result in three ways."""
     with tempfile.TemporaryDirectory() as folder, runnel.connect(Path(folder) / "news") as engine:
-        for outcome in engine.execute(DECLARATIONS):
-            print(outcome.message)
+        for answer in engine.execute(DECLARATIONS):
+            print(answer.message)
 
         accepted = engine.publish("Wire", ITEMS)
         print(f"{accepted.accepted} items accepted, the last one has sequence {accepted.last_sequence}")

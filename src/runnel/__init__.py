@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from runnel.engine import Engine, MatchedItem, connect
     from runnel.engine.answers import (
         Answer,
+        Confirmed,
         Done,
         Dropped,
         FeedDone,
@@ -70,6 +71,7 @@ if TYPE_CHECKING:
         OperatorDone,
         OwnerDone,
         PrefixDone,
+        Renewed,
         Subscribed,
         SubscriptionDone,
     )
@@ -100,6 +102,7 @@ __all__ = [
     "BrokenDocumentError",
     "CatalogUnavailableError",
     "CompiledPlan",
+    "Confirmed",
     "CorruptDataError",
     "CyclicFeedsError",
     "DeadLetter",
@@ -142,6 +145,7 @@ __all__ = [
     "QuotaExceededError",
     "ReadOnlyError",
     "RefusedAddressError",
+    "Renewed",
     "RunnelError",
     "RunnerActiveError",
     "SparkLostError",
@@ -173,6 +177,7 @@ _MODULES = {
     "runnel.engine": ("Engine", "MatchedItem", "connect"),
     "runnel.engine.answers": (
         "Answer",
+        "Confirmed",
         "Done",
         "Dropped",
         "FeedDone",
@@ -182,6 +187,7 @@ _MODULES = {
         "OperatorDone",
         "OwnerDone",
         "PrefixDone",
+        "Renewed",
         "Subscribed",
         "SubscriptionDone",
     ),

@@ -40,8 +40,7 @@ def list_owners(root: WorkspaceOption = Path(), token: TokenOption = None, as_js
     Example: `runnel owner list`
     """
     with reporting_errors(as_json), open_for_command(root, token) as engine:
-        outcome = engine.owners.list()
-        print_answers([outcome], as_json)
+        print_answers([engine.owners.list()], as_json)
 
 
 @owner.command("disable")

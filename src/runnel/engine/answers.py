@@ -72,7 +72,7 @@ def listed(noun: str, things: Sequence[Any]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Done(Answer):
-    """A statement was carried out. Fields that do not concern it are None, and its JSON leaves them out.
+    """A statement was carried out. Optional fields that do not concern it are None, and its JSON leaves them out.
 
     >>> FeedDone("paused feed Rock", feed="Rock", paused=True).to_json()
     {'message': 'paused feed Rock', 'feed': 'Rock', 'paused': True}
@@ -83,8 +83,12 @@ class Done(Answer):
 
     def render(self) -> Rendering:
         """The summary, and the fields that are set."""
-        named = (one.name for one in fields(self) if one.name not in ("summary", "details", "notes"))
-        data = {name: value for name in named if (value := getattr(self, name)) is not None}
+        data: dict[str, Any] = {}
+        for one in fields(self):
+            value = getattr(self, one.name)
+            is_absent = value is None and one.default is None
+            if one.name not in ("summary", "details", "notes") and not is_absent:
+                data[one.name] = value
         return Rendering(self.summary, data, self.details)
 
 
@@ -134,13 +138,31 @@ class Dropped(Done):
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionDone(Done):
-    """A subscription was renewed, paused, resumed or confirmed, or has a new signing key."""
+    """A subscription was paused or resumed, or has a new signing key."""
 
     subscription: int
-    expires: str | None = None
-    target: str | None = None
     key: str | None = None
     paused: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Renewed(Done):
+    """A subscription was renewed. Without `expires` it lasts until it is ended.
+
+    >>> Renewed("subscription 1 lasts until it is ended", 1, None).to_json()["expires"] is None
+    True
+    """
+
+    subscription: int
+    expires: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmed(Done):
+    """A subscription is confirmed, or needs no confirmation."""
+
+    subscription: int
+    target: str | None
 
 
 @dataclass(frozen=True, slots=True)

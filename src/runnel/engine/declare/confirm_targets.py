@@ -7,7 +7,7 @@ from runnel.catalog.access.workspace_secrets import find_secret
 from runnel.catalog.declared import subscriptions
 from runnel.catalog.store.connection import now
 from runnel.delivery.confirmer import UNANSWERED
-from runnel.engine.answers import MessagesDone, SubscriptionDone
+from runnel.engine.answers import Confirmed, MessagesDone
 from runnel.engine.declare.scope import DeclarationScope
 from runnel.errors import Span, StatementError
 from runnel.language.syntax.statements import Confirm
@@ -18,12 +18,12 @@ from runnel.sinks.contract import ConfirmingSink
 from runnel.sinks.registry import find_sink
 
 
-def confirm(scope: DeclarationScope, statement: Confirm) -> SubscriptionDone:
+def confirm(scope: DeclarationScope, statement: Confirm) -> Confirmed:
     """`confirm subscription 12 'code'`; the admin may confirm without the code, also after a refusal."""
     found = scope.subscription(statement.subscription, statement.span)
     consent = _consent(scope, found)
     if consent is None or consent.is_confirmed:
-        return SubscriptionDone(f"subscription {found.id} needs no confirmation", found.id, target=found.target)
+        return Confirmed(f"subscription {found.id} needs no confirmation", found.id, found.target)
     if statement.code is not None:
         _check_code(scope, consent, statement.code, statement.span)
         outcome = "the code was entered"
@@ -38,7 +38,7 @@ def confirm(scope: DeclarationScope, statement: Confirm) -> SubscriptionDone:
         )
     consents.confirm_consent(scope.connection, consent, outcome)
     done = f"subscription {found.id} is confirmed: messages are sent to {found.target}"
-    return SubscriptionDone(done, found.id, target=found.target)
+    return Confirmed(done, found.id, found.target)
 
 
 def _forget_refusal(scope: DeclarationScope, consent: Consent) -> None:

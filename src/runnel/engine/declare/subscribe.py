@@ -16,7 +16,7 @@ from runnel.catalog.store.connection import now
 from runnel.delivery.confirmer import is_exempt
 from runnel.delivery.dead_letters import replay as open_again
 from runnel.delivery.settle_attempts import reason_of
-from runnel.engine.answers import Dropped, MessagesDone, Subscribed, SubscriptionDone, listed
+from runnel.engine.answers import Dropped, MessagesDone, Renewed, Subscribed, SubscriptionDone, listed
 from runnel.engine.declare.confirm_targets import ask_again
 from runnel.engine.declare.scope import DeclarationScope
 from runnel.engine.workspace import Workspace
@@ -220,7 +220,7 @@ def _made_by_somebody(scope: DeclarationScope, number: int, span: Span) -> Subsc
     return found
 
 
-def renew(scope: DeclarationScope, statement: Renew) -> SubscriptionDone:
+def renew(scope: DeclarationScope, statement: Renew) -> Renewed:
     """`renew …`: the subscription lasts for as long as is said, or as a new one would, from now on."""
     if statement.ticket is not None:
         found = _by_ticket(scope, statement.ticket, statement.span)
@@ -234,7 +234,7 @@ def renew(scope: DeclarationScope, statement: Renew) -> SubscriptionDone:
     expires = subscriptions.renew_subscription(scope.connection, found.id, lifetime)
     shown = None if expires is None else moment_of(expires).isoformat()
     until = "it is ended" if shown is None else shown[:16]
-    return SubscriptionDone(f"subscription {found.id} lasts until {until}", found.id, expires=shown)
+    return Renewed(f"subscription {found.id} lasts until {until}", found.id, shown)
 
 
 def rotate(scope: DeclarationScope, statement: RotateKey) -> SubscriptionDone:
