@@ -60,7 +60,7 @@ def refuse_by_link(root: Workspace, token: str) -> LinkedRequest | None:
         sink = None if found is None else _sink(found.kind)
         if found is None or sink is None:
             return None
-        consents.refuse_for_good(connection, found, sink.refuser, "the recipient refused permanently")
+        consents.refuse_permanently(connection, found, sink.refuser, "the recipient refused permanently")
         for one in subscriptions.live_subscriptions(connection, owner=ADMIN):
             if one.kind != found.kind or one.target is None or one.disabled is not None:
                 continue

@@ -23,13 +23,13 @@ class _File:
 def _tidied(files: list[_File], now: int, at_least: int) -> list[_File]:
     found = {one.first_sequence: one for one in files}
     for run in due_runs(files, open_from=now, at_least=at_least):
-        first, *rest = run.pieces
+        first, *rest = run.files
         for one in rest:
             del found[one.first_sequence]
         is_alone = not rest and first.level > 0
-        written = max(one.written for one in run.pieces) + (0 if is_alone else 1)
+        written = max(one.written for one in run.files) + (0 if is_alone else 1)
         found[first.first_sequence] = _File(
-            run.level, *run.sequences, sum(one.bytes for one in run.pieces), first.began, written
+            run.level, *run.sequences, sum(one.bytes for one in run.files), first.began, written
         )
     return sorted(found.values(), key=lambda one: one.first_sequence)
 
