@@ -90,7 +90,7 @@ def feed_named(connection: Connection, name: str, actor: Actor) -> Feed:
     found = feeds.feed_by_name(connection, name, actor.owner)
     if found is None:
         near = did_you_mean(name, feeds.live_names(connection, actor.owner))
-        raise NotFoundError(f"no feed is named {name}", hint=near or "`show feeds` lists all feeds")
+        raise NotFoundError(f"there is no feed {name}", hint=near or "`show feeds` lists all feeds")
     return _as_seen(connection, [found], actor)[0]
 
 

@@ -84,7 +84,7 @@ def _accept(
         raise BacklogError(f"{found.name} is paused", hint=f"`resume feed {found.name}`")
     lag = acquirer.lag()
     if lag >= root.settings.lag_limit:
-        raise BacklogError(f"{lag} items wait to be matched")
+        raise BacklogError(f"{lag} items wait for matching")
     adapted = acquirer.read_document(found, data, place)
     adapted = replace(adapted, items=_with_attributes(adapted.items, bound))
     accepted, problems = acquirer.accept_adapted(found, adapted), adapted.problems

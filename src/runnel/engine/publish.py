@@ -39,7 +39,7 @@ class Publisher:
         target = find_open_feed(self._root, owner, feed)
         adapted = [item_of_object(one, feed, f"item {number}") for number, one in enumerate(items, 1)]
         if (lag := self._acquirer.lag()) >= self._root.settings.lag_limit:
-            raise BacklogError(f"{lag} items wait to be matched", hint="try again later")
+            raise BacklogError(f"{lag} items wait for matching", hint="try again later")
         with self._charged(target, lambda: size_of(adapted)):
             return self._root.items.accept(target.id, adapted)
 
@@ -78,7 +78,7 @@ class Publisher:
         deadline = time.monotonic() + settings.publish_wait_seconds
         while (lag := self._acquirer.lag()) >= settings.lag_limit:
             if time.monotonic() >= deadline:
-                raise BacklogError(f"{lag} items wait to be matched", hint="start `runnel run`, or try again later")
+                raise BacklogError(f"{lag} items wait for matching", hint="start `runnel run`, or try again later")
             time.sleep(0.1)
 
     @contextmanager

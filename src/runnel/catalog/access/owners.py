@@ -75,7 +75,7 @@ def owner_by_name(connection: Connection, name: str) -> Owner:
     """Return the owner of a name, even if disabled."""
     found = _owner_named(connection, name)
     if found is None:
-        raise NotFoundError(f"no owner is named {name[:80]}", hint="`runnel owner list` lists all owners")
+        raise NotFoundError(f"there is no owner {name[:80]}", hint="`runnel owner list` lists all owners")
     return found
 
 

@@ -85,7 +85,7 @@ def revoke_token(connection: Connection, token: int) -> Token:
     """Revoke a token immediately."""
     row = connection.execute(select(schema.tokens).where(_t.id == token)).one_or_none()
     if row is None:
-        raise NotFoundError(f"no token has the number {token}", hint="`runnel token list` lists all tokens")
+        raise NotFoundError(f"there is no token {token}", hint="`runnel token list` lists all tokens")
     connection.execute(
         update(schema.tokens).where(_t.id == token, _t.revoked.is_(None)).values(revoked=now(connection))
     )

@@ -1,4 +1,4 @@
-"""Statistics that runs leave behind: of the stream, of operators, of queries and of partitions.
+"""Statistics of the stream, operators, queries and partitions that runs collect.
 
 In: observations that a batch commits. Out: merged statistics for the next compilation.
 """

@@ -1,7 +1,7 @@
-"""What queries cost, as far as it was sampled: the dearest of them, and who was told of.
+"""Sampled query costs, and which slow queries have been reported.
 
-In: costs that a runner sampled. Out: what each query costs. What was learned of a query before
-it was replaced is forgotten; the number of rows is bounded.
+In: costs that a runner sampled. Out: the cost of each query. Costs from before a query was replaced are dropped. The
+number of rows is bounded.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from runnel.model.learned.query_costs import Cost, Costs, QueryCost
 
 _MOST_QUERIES = 256
 _ENOUGH_ITEMS = 20.0
-"""Sampled items after which a query may be called slow."""
+"""Number of sampled items from which on a query may be reported as slow."""
 
-_FORGIVEN = 0.5
-"""A query whose cost falls below this part of the limit is told of again if it rises."""
+_RESET_RATIO = 0.5
+"""A query whose cost falls below this fraction of the limit is reported again if it rises."""
 
 _DAY = 86_400 * 1_000_000
 _c, _f, _r = schema.costs.c, schema.feeds.c, schema.revisions.c
@@ -31,7 +31,7 @@ _c, _f, _r = schema.costs.c, schema.feeds.c, schema.revisions.c
 
 @dataclass(frozen=True, slots=True)
 class KnownCost:
-    """What a query costs; `noted` is when that was learned last, `told` when somebody was told that it is slow."""
+    """The cost of a query. `noted` is when it was updated, `told` when the query was reported as slow."""
 
     query: int
     cost: QueryCost
@@ -39,12 +39,12 @@ class KnownCost:
     told: int | None = None
 
     def is_slow(self, milliseconds: float) -> bool:
-        """Whether a thousand items take so long, as far as enough were sampled to say so."""
+        """Return whether a thousand items take at least `milliseconds`, if enough items were sampled."""
         return self.cost.items >= _ENOUGH_ITEMS and self.cost.milliseconds >= milliseconds
 
 
 def learn(connection: Connection, costs: Costs, sampled: int) -> None:
-    """Fold costs that were sampled at a time into what is known."""
+    """Merge costs that were sampled at a time into the known costs."""
     if not costs.items:
         return
     moment = now(connection)
@@ -68,7 +68,7 @@ def learn(connection: Connection, costs: Costs, sampled: int) -> None:
 
 
 def known_costs(connection: Connection) -> list[KnownCost]:
-    """What is known, the dearest first; nothing of what was replaced or dropped since."""
+    """Return the known costs, the most expensive first, without queries that were replaced or dropped since."""
     rows = connection.execute(select(schema.costs)).all()
     declared = _declared(connection, [row.query for row in rows])
     found = [
@@ -80,10 +80,10 @@ def known_costs(connection: Connection) -> list[KnownCost]:
 
 
 def newly_slow(connection: Connection, milliseconds: float) -> list[KnownCost]:
-    """The queries that are slow and that nobody was told of yet; from now on they are told of."""
+    """Return the slow queries that have not been reported yet, and mark them as reported."""
     known = known_costs(connection)
     slow = [one for one in known if one.told is None and one.is_slow(milliseconds)]
-    better = [one for one in known if one.told is not None and one.cost.milliseconds < _FORGIVEN * milliseconds]
+    better = [one for one in known if one.told is not None and one.cost.milliseconds < _RESET_RATIO * milliseconds]
     for several, told in ((slow, now(connection)), (better, None)):
         if several:
             queries = [one.query for one in several]
@@ -92,7 +92,7 @@ def newly_slow(connection: Connection, milliseconds: float) -> list[KnownCost]:
 
 
 def _declared(connection: Connection, queries: Iterable[int]) -> dict[int, int]:
-    """When the live ones of some queries were declared as they are now."""
+    """Return when the current revisions of these live queries were declared."""
     query = (
         select(_f.id, _r.created)
         .join(schema.revisions, (_r.feed == _f.id) & (_r.revision == _f.revision))
@@ -103,7 +103,7 @@ def _declared(connection: Connection, queries: Iterable[int]) -> dict[int, int]:
 
 
 def _as_declared(costs: Costs, sampled: int, declared: dict[int, int]) -> Costs:
-    """Costs without those of queries that were dropped, or are others now than when they were sampled."""
+    """Omit the costs of queries that were dropped or replaced since the sample."""
     kept = {query: cost for query, cost in costs.queries.items() if sampled >= declared.get(query, sampled + 1)}
     return Costs(costs.items, kept)
 
@@ -115,7 +115,7 @@ def _row(one: KnownCost) -> dict[str, Any]:
 
 
 def _cost(content: str) -> QueryCost:
-    """What a row says; nothing where it is damaged."""
+    """Decode a row, or return no cost if it is damaged."""
     try:
         told = json.loads(content)
         spent = Costs.from_json(

@@ -1,8 +1,8 @@
-"""What was learned of the stream, by source feed and of all together.
+"""Statistics of the stream, per source feed and in total.
 
-In: what the workers observed in a batch, noted in the transaction that commits it, so that it counts once. Out:
-statistics. Notes are short and many; `learn` folds them into what is known, now and then. Sizes are bounded: by feed,
-for all feeds together, and in the number of notes.
+In: observations of workers in a batch, recorded in the transaction that commits it, so that they count once. Out:
+statistics. The observations are short and many; `learn` merges them from time to time. Sizes are bounded per feed, in
+total, and in the number of waiting observations.
 """
 
 from __future__ import annotations
@@ -19,14 +19,16 @@ from runnel.catalog.store.connection import chunks, now
 from runnel.model.learned.stream_statistics import StreamSample, merged
 
 WHOLE_STREAM = 0
-"""In place of a feed: all source feeds together."""
+"""A feed id that represents all source feeds together."""
 
 _WORDS_OF_ALL, _ATOMS_OF_ALL = 32_768, 4_096
 _WORDS_OF_FEED, _ATOMS_OF_FEED = 1_024, 128
 """What is kept of the whole stream, and of a feed: there may be very many feeds."""
 
-_MOST_NOTES = 1_000
-"""Notes that wait; those beyond are dropped, so that a catalog that nobody tends does not grow."""
+_MAX_NOTES = 1_000
+"""Maximum number of waiting observations. Further ones are dropped, so that a catalog without a runner
+does not grow.
+"""
 
 _MOST_BYTES = 1 << 24
 _DAY = 86_400 * 1_000_000
@@ -34,14 +36,14 @@ _s, _o = schema.statistics.c, schema.observations.c
 
 
 def note(connection: Connection, observed: Mapping[int, StreamSample]) -> None:
-    """Note what was observed in a batch, by feed."""
+    """Record the observations of a batch, by feed."""
     told = {str(feed): one.to_json() for feed, one in observed.items() if one.items > 0}
-    if told and _waiting(connection) < _MOST_NOTES:
+    if told and _waiting(connection) < _MAX_NOTES:
         connection.execute(insert(schema.observations).values(content=_packed(told), created=now(connection)))
 
 
 def learn(connection: Connection) -> int:
-    """Fold all notes into what is known; gives their number."""
+    """Merge all waiting observations. Return their number."""
     rows = connection.execute(select(_o.id, _o.content).order_by(_o.id)).all()
     if not rows:
         return 0
@@ -58,7 +60,7 @@ def learn(connection: Connection) -> int:
 
 
 def learned(connection: Connection, feeds: Iterable[int] | None = None) -> dict[int, StreamSample]:
-    """What is known of feeds, or of all; WHOLE_STREAM is a feed like the others. Unknown ones are left out."""
+    """Return the statistics of these feeds, or of all. WHOLE_STREAM counts as a feed. Unknown feeds are omitted."""
     query = select(_s.feed, _s.content)
     if feeds is None:
         rows = list(connection.execute(query))
@@ -69,13 +71,13 @@ def learned(connection: Connection, feeds: Iterable[int] | None = None) -> dict[
 
 
 def word_frequencies(connection: Connection) -> dict[str, float]:
-    """The share of all items that contain a word, as far as it is known."""
+    """Return the share of all items that contain a word, as far as known."""
     known = learned(connection, [WHOLE_STREAM]).get(WHOLE_STREAM)
     return {} if known is None else dict(known.frequencies())
 
 
 def forget(connection: Connection) -> int:
-    """Forget the feeds that were dropped; gives their number."""
+    """Delete the statistics of dropped feeds. Return their number."""
     live = select(schema.feeds.c.id).where(schema.feeds.c.dropped.is_(None))
     gone = delete(schema.statistics).where(_s.feed != WHOLE_STREAM, _s.feed.not_in(live))
     return connection.execute(gone).rowcount
@@ -86,7 +88,7 @@ def _waiting(connection: Connection) -> int:
 
 
 def _of_live_feeds(connection: Connection, observed: dict[int, StreamSample]) -> dict[int, StreamSample]:
-    """Without feeds that were dropped meanwhile."""
+    """Omit feeds that were dropped in the meantime."""
     column = schema.feeds.c
     query = select(column.id).where(column.dropped.is_(None))
     found = (connection.execute(query.where(column.id.in_(some))).scalars() for some in chunks(sorted(observed)))
@@ -95,7 +97,7 @@ def _of_live_feeds(connection: Connection, observed: dict[int, StreamSample]) ->
 
 
 def _keep(connection: Connection, feed: int, fresh: StreamSample) -> None:
-    """Fold into one row: what was known fades, what is new is added, and only the heaviest is kept."""
+    """Merge observations into a row: old ones lose weight, and only the most frequent are kept."""
     moment = now(connection)
     row = connection.execute(select(_s.content, _s.learned).where(_s.feed == feed)).one_or_none()
     known = StreamSample()
@@ -113,7 +115,7 @@ def _packed(told: dict[str, Any]) -> bytes:
 
 
 def _unpacked(content: bytes) -> dict[str, Any]:
-    """What was packed, or nothing: a damaged row costs time, never a batch."""
+    """Decode a row. A damaged row gives empty statistics, so that it never fails a batch."""
     try:
         told = json.loads(zlib.decompressobj().decompress(content, _MOST_BYTES))
     except (zlib.error, ValueError, RecursionError):

@@ -1,7 +1,7 @@
 """The keys that distinct feeds have seen, each with the last item that had it.
 
-They are read before a batch is committed, and written in the transaction that commits it, so they always say what the
-match log says. A key is a digest: what it was made of cannot be read here.
+They are read before a batch is committed and written in the transaction that commits it, so they are always
+consistent with the match log. A key is a digest, from which the item's values cannot be recovered.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _REMEMBER = """insert into seen_keys (key, feed, sequence, accepted, expires) va
 
 
 def seen_keys(connection: Connection, keys: Collection[bytes]) -> dict[bytes, SeenKey]:
-    """Those of some keys that were seen. A key is made with its feed, so no two feeds have the same."""
+    """Return the keys that were seen. A key includes its feed, so feeds have no keys in common."""
     query = select(schema.seen_keys)
     rows = (row for some in chunks(sorted(keys)) for row in connection.execute(query.where(_k.key.in_(some))))
     return {
@@ -33,25 +33,25 @@ def seen_keys(connection: Connection, keys: Collection[bytes]) -> dict[bytes, Se
 
 
 def remember_keys(connection: Connection, keys: Sequence[SeenKey]) -> None:
-    """Remember the last item of every key."""
+    """Record the last item of every key."""
     if not keys:
         return
-    # A batch may have a hundred thousand keys while others wait to write: they go to the driver as they are, in the
-    # order in which the database keeps them.
+    # A batch may have a hundred thousand keys while other writers wait, so pass them directly to the driver, in the
+    # order in which the database stores them.
     rows = sorted((one.key, one.feed, one.sequence, one.accepted, one.expires) for one in keys)
     connection.exec_driver_sql(_REMEMBER.format(*_MARKS[connection.dialect.name] * 5), rows)
 
 
 def forget_keys(connection: Connection, limit: int) -> int:
-    """Forget up to so many keys that make nothing a duplicate any more, and those of dropped feeds; gives how many.
+    """Delete up to `limit` keys that no longer make items duplicates, and keys of dropped feeds. Return their number.
 
-    What counts is the acceptance of the items that are still to be matched, which may lie far back.
+    The decision depends on the acceptance time of the items that are still to be matched, which may be long ago.
     """
     waiting = select(func.min(_i.accepted)).where(
         _i.retired.is_(None), _i.last_sequence > match_segments.matched_upto(connection)
     )
     earliest = connection.execute(waiting).scalar()
-    # The log's own time, not this machine's: another one may be behind it, and clocks are set back.
+    # Use the log's time, because clocks of machines differ and may be set back.
     before = log_clock(connection) if earliest is None else min(int(earliest), log_clock(connection))
     dropped = select(schema.feeds.c.id).where(schema.feeds.c.dropped.is_not(None))
     gone = 0
@@ -66,6 +66,6 @@ def forget_keys(connection: Connection, limit: int) -> int:
 
 
 def count_keys(connection: Connection, feed: int) -> int:
-    """How many keys of a feed are remembered."""
+    """Count the keys of a feed."""
     query = select(func.count()).select_from(schema.seen_keys).where(_k.feed == feed)
     return int(connection.execute(query).scalar_one())
