@@ -1,4 +1,4 @@
-"""Confirming by a link in a mail: a page that asks (GET), and the act itself (POST).
+"""Confirmation links in mails: a page that asks (GET), and the action itself (POST).
 
 Mail programs and scanners follow links, so a GET changes nothing.
 """
@@ -27,7 +27,7 @@ _BODY_LIMIT = 4 << 10
 
 
 def add_confirm_routes(app: FastAPI, root: Workspace) -> None:
-    """`/confirm/{token}` and `/confirm/{token}/refuse`."""
+    """Add the routes `/confirm/{token}` and `/confirm/{token}/refuse`."""
 
     @app.get("/confirm/{token}")
     def ask(token: str) -> Response:
