@@ -1,6 +1,6 @@
 """The engine: one object for a workspace, which the library, the commands and the web use.
 
-In: scripts, items, questions. Out: outcomes, matches, progress. The other packages do the work.
+In: scripts, items, requests. Out: outcomes, matches, progress. The other packages do the work.
 """
 
 from runnel.engine.engine import Engine, MatchedItem, open_engine

@@ -1,6 +1,6 @@
-"""Links in requests to confirm: a recipient who was sent one may agree to the messages of an owner, or refuse all.
+"""Links in confirmation requests: the recipient may agree to the messages of an owner, or refuse all messages.
 
-In: the token of a link, from anybody. Out: the request that it belongs to, or None where the link is of no use.
+In: the untrusted token of a link. Out: its request, or None if the link is not valid.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from runnel.sinks.registry import find_sink
 
 @dataclass(frozen=True, slots=True)
 class LinkedRequest:
-    """Who wants to send messages to which target, and whether the target can still agree."""
+    """The owner and target of a request, and whether the target can still agree."""
 
     owner: str
     target: str
@@ -32,17 +32,17 @@ class LinkedRequest:
 
 
 def request_of_link(root: Workspace, token: str) -> LinkedRequest | None:
-    """The request of a link; asking changes nothing."""
+    """Return the request of a link without changing anything."""
     with root.catalog.read() as connection:
         found = _consent(connection, token)
         return None if found is None else _request(connection, found)
 
 
 def confirm_by_link(root: Workspace, token: str) -> LinkedRequest | None:
-    """Let the messages of an owner be sent; None where the link is of no use, or its time is over."""
+    """Allow the messages of an owner. Return None if the link is not valid or has expired."""
     before = request_of_link(root, token)
     if before is None or not before.is_open:
-        return before  # guessing tokens takes no lock
+        return before  # check the token without the write lock, so that guesses do not block writers
     with root.catalog.write() as connection:
         found = _consent(connection, token)
         if found is None or not _request(connection, found).is_open:
@@ -52,7 +52,7 @@ def confirm_by_link(root: Workspace, token: str) -> LinkedRequest | None:
 
 
 def refuse_by_link(root: Workspace, token: str) -> LinkedRequest | None:
-    """Let nothing more be sent to the recipient of a link, of any owner; the admin's subscriptions are disabled."""
+    """Refuse the messages of all owners to the recipient of a link. The admin's subscriptions are disabled."""
     if request_of_link(root, token) is None:
         return None
     with root.catalog.write() as connection:
@@ -70,7 +70,7 @@ def refuse_by_link(root: Workspace, token: str) -> LinkedRequest | None:
 
 
 def _consent(connection: Connection, token: str) -> Consent | None:
-    """The consent of a link. Endpoints are sent no links, so their challenges are good for none."""
+    """Return the consent of a link. Endpoints get no links, so their challenges are not valid in links."""
     found = consents.consent_by_token(connection, find_secret(connection, consents.CONFIRMATION), token)
     sink = None if found is None else _sink(found.kind)
     return found if sink is not None and sink.answers_later else None

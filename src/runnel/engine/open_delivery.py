@@ -1,4 +1,4 @@
-"""Delivery as a root does it: sinks know nothing of plans and sources, so what they need of those is given here."""
+"""Delivery for a workspace: provides the plans and sources that delivery and sinks do not import."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from runnel.sources.document_child import DocumentSource
 from runnel.sources.document_pool import document_pool
 
 _SHOWN_BINDING = "runnel:binding"
-"""What a decoder calls the element of our documents that shows a binding."""
+"""The decoder's name for the element of our documents that shows a binding."""
 
 
 def match_reader_of(root: Workspace) -> MatchReader:
-    """Finds the items of messages; what was before a query was live is found by evaluating it on the past."""
+    """Return a reader for the items of messages. Items from before a query was live are found by evaluating it."""
 
     def history(feed: int, after: int, upto: int, plan: int | None, bound: bool) -> dict[int, Bindings]:
         with root.catalog.read() as connection:
@@ -41,7 +41,7 @@ def match_reader_of(root: Workspace) -> MatchReader:
 
 
 def dispatcher_of(root: Workspace, acquirer: Acquirer) -> Dispatcher:
-    """The dispatcher of a root, able to apply stylesheets and to make items of materialised feeds."""
+    """Return the dispatcher of a workspace, which can apply stylesheets and create items of materialized feeds."""
 
     def accept(feed: int, data: bytes, place: str, bound: Mapping[str, Attributes]) -> str:
         return _accept(root, acquirer, feed, data, place, bound)
@@ -58,12 +58,12 @@ def dispatcher_of(root: Workspace, acquirer: Acquirer) -> Dispatcher:
 
 
 def _entries(data: bytes, place: str) -> Sequence[Item]:
-    """The entries of a feed document that a stylesheet made."""
+    """Return the entries of a feed document that a stylesheet created."""
     return _with_attributes(document_pool().read(data, DocumentSource(place, place)).items, {})
 
 
 def _with_attributes(items: Iterable[Item], bound: Mapping[str, Attributes]) -> list[Item]:
-    """Entries of a document of ours as items: with the bindings as attributes, not as the document shows them."""
+    """Return the entries of a document of ours as items, with the bindings as attributes."""
     made = []
     for item in items:
         own = {name: values for name, values in item.attributes.items() if name != _SHOWN_BINDING}
@@ -74,7 +74,7 @@ def _with_attributes(items: Iterable[Item], bound: Mapping[str, Attributes]) -> 
 def _accept(
     root: Workspace, acquirer: Acquirer, feed: int, data: bytes, place: str, bound: Mapping[str, Attributes]
 ) -> str:
-    """Accept what a stylesheet made into a materialised feed, within the lag limit."""
+    """Accept the output of a stylesheet into a materialized feed, within the lag limit."""
     with root.catalog.read() as connection:
         found = feeds.feed_by_id(connection, feed)
         is_live = bool(feeds.live_kinds(connection, [feed]))

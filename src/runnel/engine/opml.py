@@ -1,4 +1,4 @@
-"""OPML: lists of web feeds become source feeds, and back."""
+"""OPML: import lists of web feeds as source feeds, and export them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from runnel.sources.opml import OpmlFeed, feed_names, read_opml, write_opml
 
 
 def import_feeds(engine: Engine, data: bytes) -> Outcome:
-    """Register the web feeds of a list, in one transaction; addresses that are registered already are passed over."""
+    """Register the web feeds of a list in one transaction. Addresses that are already registered are skipped."""
     listed = read_opml(data)
     known = {feed.address for feed in _web_feeds(engine)}
     passed = sum(one.address in known for one in listed.feeds)
@@ -36,7 +36,7 @@ def import_feeds(engine: Engine, data: bytes) -> Outcome:
 
 
 def tags_of_folders(feed: OpmlFeed) -> tuple[str, ...]:
-    """The folders and categories of a feed as tags.
+    """Return the folders and categories of a feed as tags.
 
     >>> tags_of_folders(OpmlFeed("Muse", "https://muse.example/rss", ("Music", "Rock"), categories=("/Music/Live",)))
     ('live', 'music', 'rock')
@@ -47,7 +47,9 @@ def tags_of_folders(feed: OpmlFeed) -> tuple[str, ...]:
 
 
 def _usable(engine: Engine, listed: list[OpmlFeed]) -> tuple[list[OpmlFeed], list[str]]:
-    """The feeds whose addresses may be asked, and why the others may not: one of them must not refuse the rest."""
+    """Return the feeds with allowed addresses, and the problems of the others, so that one feed does not refuse the
+    rest.
+    """
     usable: list[OpmlFeed] = []
     problems: list[str] = []
     for one in listed:
@@ -60,9 +62,9 @@ def _usable(engine: Engine, listed: list[OpmlFeed]) -> tuple[list[OpmlFeed], lis
 
 
 def export_feeds(engine: Engine) -> bytes:
-    """The actor's own web feeds as an OPML document: a folder for the first tag of each, and all tags as categories.
+    """Export the actor's own web feeds as OPML: a folder for the first tag of each, and all tags as categories.
 
-    A tag has lost the order of the folders that it came from, so one folder is all that can be made again.
+    Tags do not keep the order of the folders from which they came, so only one folder can be exported.
     """
     found = _web_feeds(engine)
     with engine.root.catalog.read() as connection:

@@ -1,4 +1,4 @@
-"""The operator's tasks about people: owners, their quotas and their tokens. Each gives an Outcome to show."""
+"""The admin's actions on owners, their quotas and their tokens. Each returns an Outcome to show."""
 
 from __future__ import annotations
 
@@ -15,34 +15,36 @@ _COUNTED = (("queries", "feeds"), ("subscriptions", "subscriptions"), ("bytes", 
 
 
 class Owners:
-    """What the operator does about owners of a root."""
+    """The admin's actions on the owners of a workspace."""
 
     def __init__(self, root: Workspace) -> None:
         self._root = root
 
     def add(self, name: str) -> Outcome:
-        """Make an owner."""
+        """Create an owner."""
         with self._root.catalog.write() as connection:
             made = owners.add_owner(connection, name)
         lines = (f"next: create a token with `runnel token new {name}`",)
         return Outcome(f"created the owner {made.name}", {"owner": made.name, "id": made.id}, lines)
 
     def list(self) -> Outcome:
-        """All owners, with what they have and may have."""
+        """List all owners with their usage and quotas."""
         with self._root.catalog.read() as connection:
             found = [(one, owners.usage_of(connection, one.id)) for one in owners.all_owners(connection)]
         rows = [self._row(one, usage) for one, usage in found]
         return Outcome(f"{len(rows)} owners", {"owners": rows}, tuple(map(_line, rows)))
 
     def disable(self, name: str, disabled: bool = True) -> Outcome:
-        """Refuse an owner and serve nothing of theirs, or take that back."""
+        """Disable or enable an owner."""
         with self._root.catalog.write() as connection:
             owners.disable_owner(connection, owners.owner_by_name(connection, name), disabled)
         verb = "disabled" if disabled else "enabled"
         return Outcome(f"{verb} the owner {name}", {"owner": name, "disabled": disabled})
 
     def quota(self, name: str, given: Quotas, *, reset: bool = False) -> Outcome:
-        """Set what an owner may have; what is not given stays as it is, or with `reset` is as the settings say."""
+        """Change the quotas of an owner. Quotas that are not given stay unchanged, or with `reset` follow the
+        settings.
+        """
         with self._root.catalog.write() as connection:
             owner = owners.owner_by_name(connection, name)
             before = Quotas() if reset else owner.quotas
@@ -53,7 +55,7 @@ class Owners:
         return Outcome(f"quotas of {name}", row, (_line(row),))
 
     def new_token(self, name: str, label: str) -> Outcome:
-        """Make a token for an owner. The answer alone holds it."""
+        """Create a token for an owner. Only the outcome contains it."""
         with self._root.catalog.write() as connection:
             owner = owners.owner_by_name(connection, name)
             made, text = tokens.new_token(connection, owner.id, label)
@@ -61,7 +63,7 @@ class Owners:
         return Outcome(f"token {made.id} for {name}", {"token": text, "id": made.id, "owner": name}, lines)
 
     def tokens(self, name: str | None = None) -> Outcome:
-        """The tokens of an owner, or of all; never the secrets."""
+        """List the tokens of an owner, or of all owners, without the secrets."""
         with self._root.catalog.read() as connection:
             owner = None if name is None else owners.owner_by_name(connection, name).id
             names = owners.owner_names(connection)
@@ -85,7 +87,7 @@ class Owners:
         return Outcome(f"{len(rows)} tokens", {"tokens": rows}, lines)
 
     def revoke(self, token: int) -> Outcome:
-        """Let a token be of no use any more, at once."""
+        """Revoke a token immediately."""
         with self._root.catalog.write() as connection:
             found = tokens.revoke_token(connection, token)
         return Outcome(f"revoked token {found.id}", {"id": found.id, "label": found.label})

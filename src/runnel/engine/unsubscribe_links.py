@@ -1,6 +1,6 @@
-"""Links in messages: a reader who was sent one may end that subscription, and nothing else.
+"""Unsubscribe links in messages: the recipient may end that subscription, and nothing else.
 
-In: the token of a link, from anybody. Out: the name of the feed it speaks of, or None where the link is of no use.
+In: the untrusted token of a link. Out: the name of its feed, or None if the link is not valid.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from runnel.model.subscription import Subscription
 
 
 def feed_of_link(root: Workspace, token: str) -> str | None:
-    """The name of the feed whose messages a link would end; asking changes nothing."""
+    """Return the name of the feed whose messages a link would end, without changing anything."""
     with root.catalog.read() as connection:
         found = _subscription(connection, token)
         return None if found is None else _feed_name(connection, found)
 
 
 def end_by_link(root: Workspace, token: str) -> str | None:
-    """End the subscription of a link; gives the name of its feed."""
+    """End the subscription of a link. Return the name of its feed."""
     if feed_of_link(root, token) is None:
-        return None  # whoever guesses tokens takes no lock
+        return None  # check the token without the write lock, so that guesses do not block writers
 
     def end(connection: Connection, *, ahead: bool, numbers: Mapping[str, int]) -> Applied[str | None]:
         found = _subscription(connection, token)
@@ -48,9 +48,9 @@ def end_by_link(root: Workspace, token: str) -> str | None:
 
 
 def _withdraw(connection: Connection, ended: Subscription) -> None:
-    """A recipient who ends a subscription of an owner has to agree again before that owner sends more.
+    """Require a new confirmation, because the recipient ended a subscription of an owner.
 
-    The owner's other subscriptions to the target wait for that, and lose nothing.
+    The owner's other subscriptions to the target wait for it and lose nothing.
     """
     if ended.owner == ADMIN:
         return

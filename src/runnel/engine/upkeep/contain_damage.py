@@ -1,9 +1,9 @@
-"""Damaged files: taken out of the workspace, so that the runner goes on with the rest.
+"""Contain damaged files: remove them from the workspace, so that the runner can continue.
 
-In: the path of a file that was found damaged. Out: a catalog that does not need it any more. Where the files that it
-was merged from are still there, they take its place; a plan is compiled again; an index and answers of operators are
-done without. Otherwise the file is quarantined: its row goes, the file stays for inspection, and the application log
-says which items or matches are lost.
+In: the path of a damaged file. Out: a catalog that no longer needs it. If the files from which it was merged still
+exist, they replace it. A plan is compiled again. An index or a file of cached answers is dropped. Otherwise the file
+is quarantined: its row is deleted, the file stays for inspection, and the application log reports the lost items or
+matches.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ class Containment(Enum):
 
 
 def contain_damage(root: Workspace, epoch: int, path: str) -> Containment | None:
-    """Take a damaged file out of the workspace.
+    """Remove a damaged file from the workspace.
 
-    None if there is nothing to do: the catalog does not name the file, or the file is sound, or the whole
+    Return None if there is nothing to do: the catalog does not reference the file, the file is intact, or the whole
     storage is unavailable. Files that are only unavailable must not be quarantined.
     """
     if read_marker(root.storage) is None:
@@ -131,7 +131,7 @@ def _contain_answers(root: Workspace, epoch: int, path: str) -> Containment | No
 
 
 def _contain_plan(root: Workspace, epoch: int, path: str) -> Containment | None:
-    """Compile the plan again from what is declared, if the damaged folder belongs to the current version."""
+    """Compile the plan again from the declarations, if the damaged folder belongs to the current version."""
     folder = "/".join(path.split("/")[:2])
     forget_parts()
     try:
@@ -145,7 +145,7 @@ def _contain_plan(root: Workspace, epoch: int, path: str) -> Containment | None:
         if folder not in plan_versions.plan_folders(connection):
             return None
     if current is None or folder not in (current.base, current.delta):
-        return Containment.PLAN  # only a batch that was begun needs it: the next one uses the current version
+        return Containment.PLAN  # only an unfinished batch needs it; the next one uses the current version
     version = recompile(root, epoch, current)
     if version is not None:
         logger.warning("%s is damaged: the plan was compiled again as version %d", path, version)
@@ -157,7 +157,7 @@ def _quarantine(connection: Connection, path: str, reason: str, sequence: int) -
 
 
 def _covering(storage: Storage, whole: _S, retired: Sequence[_S]) -> list[_S]:
-    """Sound files that were merged into another one and hold all that it held; none where something is missing."""
+    """Return the intact files that were merged into a damaged one, if together they contain all of it."""
     found: list[_S] = []
     position = whole.first_sequence
     while position <= whole.last_sequence:
