@@ -91,7 +91,7 @@ class Publisher:
         with self._root.catalog.read() as connection:
             limited = owners.has_byte_quota(connection, feed.id, settings)
         if not limited:
-            yield  # without a quota, count in the same transaction
+            yield  # without a quota there is nothing to count, which saves a transaction
             return
         count = size()
         with self._root.catalog.write() as connection:

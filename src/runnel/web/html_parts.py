@@ -75,10 +75,10 @@ def more(count: int) -> str:
     return paragraph(f"And {count - MOST_ROWS:,} more.", "quiet") if count > MOST_ROWS else ""
 
 
-def count(number: int, one: str, many: str = "") -> str:
+def count(number: int, singular: str, plural: str = "") -> str:
     """Format a number with its noun.
 
     >>> count(1, "item"), count(2400, "query", "queries")
     ('1 item', '2,400 queries')
     """
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
+    return f"{number:,} {singular if number == 1 else plural or singular + 's'}"

@@ -190,7 +190,7 @@ def _themed(text: str, name: str, label: str) -> str:
     text = text[text.index("<svg") :]
     text = re.sub(r"<style[^>]*>.*?</style>|<metadata>.*?</metadata>|<!--.*?-->", "", text, flags=re.DOTALL)
     text = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{name}-", text)
-    text = re.sub(r"font-family:[^;\"]*;?|font: (\d[\d.]*px)[^;\"]*", lambda found: _font(found[1]), text)
+    text = re.sub(r"font-family:[^;\"]*;?|font: (\d[\d.]*px)[^;\"]*", lambda match: _font(match[1]), text)
     for colour, variable in _VARIABLES.items():
         text = text.replace(colour, f"var(--{variable})")
     view = re.search(r'viewBox="[^"]*"', text)

@@ -108,20 +108,20 @@ def read_items(body: bytes, limit: int = sys.maxsize) -> list[dict[str, Any]]:
         raise InvalidItemError(f"byte {error.start + 1} is not UTF-8", hint="send JSON in UTF-8") from None
     try:
         whole = json.loads(text, parse_constant=_refuse_constant)
-        found = whole if isinstance(whole, list) else [whole]
-        places = [f"item {number}" for number in range(1, len(found) + 1)]
+        items = whole if isinstance(whole, list) else [whole]
+        places = [f"item {number}" for number in range(1, len(items) + 1)]
     except (ValueError, RecursionError):
         lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
         _refuse_more(len(lines), limit)  # Check the number before parsing the lines.
-        found = [_read_line(number, line) for number, line in lines]
+        items = [_read_line(number, line) for number, line in lines]
         places = [f"line {number}" for number, _ in lines]
-    if not found:
+    if not items:
         raise InvalidItemError("the request has no items", hint=_HINT)
-    _refuse_more(len(found), limit)
-    for place, one in zip(places, found, strict=True):
-        if not isinstance(one, dict):
+    _refuse_more(len(items), limit)
+    for place, item in zip(places, items, strict=True):
+        if not isinstance(item, dict):
             raise InvalidItemError("an item must be a JSON object", place=place, hint=_HINT)
-    return found
+    return items
 
 
 def _refuse_more(count: int, limit: int) -> None:
