@@ -87,11 +87,11 @@ def actor_named(root: Workspace, name: str) -> Actor:
 
 def feed_named(connection: Connection, name: str, actor: Actor) -> Feed:
     """Return the live feed that a name denotes for an actor, as the actor may see it, or raise NotFoundError."""
-    found = feeds.feed_by_name(connection, name, actor.owner)
-    if found is None:
+    feed = feeds.feed_by_name(connection, name, actor.owner)
+    if feed is None:
         near = did_you_mean(name, feeds.live_names(connection, actor.owner))
         raise NotFoundError(f"there is no feed {name}", hint=near or "`show feeds` lists all feeds")
-    return _as_seen(connection, [found], actor)[0]
+    return _as_seen(connection, [feed], actor)[0]
 
 
 def readable_feeds(connection: Connection, actor: Actor) -> list[Feed]:
@@ -99,11 +99,11 @@ def readable_feeds(connection: Connection, actor: Actor) -> list[Feed]:
     return _as_seen(connection, feeds.live_feeds(connection, actor.owner), actor)
 
 
-def _as_seen(connection: Connection, found: Sequence[Feed], actor: Actor) -> list[Feed]:
+def _as_seen(connection: Connection, visible: Sequence[Feed], actor: Actor) -> list[Feed]:
     """Remove what the actor may not see: URLs are cut to the host, and paths of files are removed."""
-    cut = {feed.id for feed in found if not actor.sees_all_of(feed) and (feed.address or feed.home)}
+    cut = {feed.id for feed in visible if not actor.sees_all_of(feed) and (feed.address or feed.home)}
     tags = tags_of(connection, cut) if cut else {}
-    return [_without_paths(feed, tags.get(feed.id, ())) if feed.id in cut else feed for feed in found]
+    return [_without_paths(feed, tags.get(feed.id, ())) if feed.id in cut else feed for feed in visible]
 
 
 def _without_paths(feed: Feed, tags: tuple[str, ...]) -> Feed:
@@ -179,12 +179,12 @@ def _caused_since(connection: Connection, owner: int) -> dict[int, int]:
 
 def own_feed(connection: Connection, name: str, actor: Actor) -> Feed:
     """As `feed_named`, for actions that only the feed's owner may perform."""
-    found = feed_named(connection, name, actor)
-    if found.owner != actor.owner:
+    feed = feed_named(connection, name, actor)
+    if feed.owner != actor.owner:
         raise NotAllowedError(
             f"{name} belongs to the admin; you can read it but not change it", hint="register a feed of your own"
         )
-    return found
+    return feed
 
 
 def operator_reason(reason: str, actor: Actor) -> str:

@@ -34,8 +34,8 @@ class LinkedRequest:
 def request_of_link(root: Workspace, token: str) -> LinkedRequest | None:
     """Return the request of a link without changing anything."""
     with root.catalog.read() as connection:
-        found = _consent(connection, token)
-        return None if found is None else _request(connection, found)
+        consent = _consent(connection, token)
+        return None if consent is None else _request(connection, consent)
 
 
 def confirm_by_link(root: Workspace, token: str) -> LinkedRequest | None:
@@ -44,10 +44,10 @@ def confirm_by_link(root: Workspace, token: str) -> LinkedRequest | None:
     if before is None or not before.is_open:
         return before  # check the token without the write lock, so that guesses do not block writers
     with root.catalog.write() as connection:
-        found = _consent(connection, token)
-        if found is None or not _request(connection, found).is_open:
+        consent = _consent(connection, token)
+        if consent is None or not _request(connection, consent).is_open:
             return None
-        consents.confirm_consent(connection, found, "the recipient confirmed with the link")
+        consents.confirm_consent(connection, consent, "the recipient confirmed with the link")
     return request_of_link(root, token)
 
 
@@ -56,24 +56,26 @@ def refuse_by_link(root: Workspace, token: str) -> LinkedRequest | None:
     if request_of_link(root, token) is None:
         return None
     with root.catalog.write() as connection:
-        found = _consent(connection, token)
-        sink = None if found is None else _sink(found.kind)
-        if found is None or sink is None:
+        consent = _consent(connection, token)
+        sink = None if consent is None else _sink(consent.kind)
+        if consent is None or sink is None:
             return None
-        consents.refuse_permanently(connection, found, sink.refuser, "the recipient refused permanently")
-        for one in subscriptions.live_subscriptions(connection, owner=ADMIN):
-            if one.kind != found.kind or one.target is None or one.disabled is not None:
+        consents.refuse_permanently(connection, consent, sink.refuser, "the recipient refused permanently")
+        for subscription in subscriptions.live_subscriptions(connection, owner=ADMIN):
+            if subscription.kind != consent.kind or subscription.target is None or subscription.disabled is not None:
                 continue
-            if sink.refuser(one.target) == sink.refuser(found.target):
-                subscriptions.disable_subscription(connection, one, f"{one.target} refused all messages permanently")
+            if sink.refuser(subscription.target) == sink.refuser(consent.target):
+                subscriptions.disable_subscription(
+                    connection, subscription, f"{subscription.target} refused all messages permanently"
+                )
     return request_of_link(root, token)
 
 
 def _consent(connection: Connection, token: str) -> Consent | None:
     """Return the consent of a link. Endpoints get no links, so their challenges are not valid in links."""
-    found = consents.consent_by_token(connection, find_secret(connection, consents.CONFIRMATION), token)
-    sink = None if found is None else _sink(found.kind)
-    return found if sink is not None and sink.answers_later else None
+    consent = consents.consent_by_token(connection, find_secret(connection, consents.CONFIRMATION), token)
+    sink = None if consent is None else _sink(consent.kind)
+    return consent if sink is not None and sink.answers_later else None
 
 
 def _request(connection: Connection, consent: Consent) -> LinkedRequest:

@@ -34,8 +34,8 @@ def match_reader_of(root: Workspace) -> MatchReader:
                 else feeds.definitions_at(connection, feed, plan)
             )
         start = first_sequence_needed(root, nodes, after + 1) if gates_in(nodes) else None
-        found = past_matches(root, feed, nodes, after, upto, start=start, bound=None if bound else 0)
-        return {sequence: found.bindings.get(sequence, NO_BINDINGS) for sequence in found.sequences.tolist()}
+        matches = past_matches(root, feed, nodes, after, upto, start=start, bound=None if bound else 0)
+        return {sequence: matches.bindings.get(sequence, NO_BINDINGS) for sequence in matches.sequences.tolist()}
 
     return MatchReader(root.catalog, root.items, root.matches, history)
 
@@ -76,18 +76,18 @@ def _accept(
 ) -> str:
     """Accept the output of a stylesheet into a materialized feed, within the lag limit."""
     with root.catalog.read() as connection:
-        found = feeds.feed_by_id(connection, feed)
+        target = feeds.feed_by_id(connection, feed)
         is_live = bool(feeds.live_kinds(connection, [feed]))
-    if found is None or not is_live:
+    if target is None or not is_live:
         raise DeliveryError("the feed was dropped", permanent=True)
-    if found.paused:
-        raise BacklogError(f"{found.name} is paused", hint=f"`resume feed {found.name}`")
+    if target.paused:
+        raise BacklogError(f"{target.name} is paused", hint=f"`resume feed {target.name}`")
     lag = acquirer.lag()
     if lag >= root.settings.lag_limit:
         raise BacklogError(f"{lag} items wait for matching")
-    adapted = acquirer.read_document(found, data, place)
+    adapted = acquirer.read_document(target, data, place)
     adapted = replace(adapted, items=_with_attributes(adapted.items, bound))
-    accepted, problems = acquirer.accept_adapted(found, adapted), adapted.problems
+    accepted, problems = acquirer.accept_adapted(target, adapted), adapted.problems
     if problems:
-        acquirer.keep_aside(found, problems, ITEM, data)
+        acquirer.keep_aside(target, problems, ITEM, data)
     return f"{accepted.accepted} accepted, {accepted.unchanged} unchanged, {len(problems)} refused"

@@ -30,8 +30,8 @@ class Owners:
     def list(self) -> Outcome:
         """List all owners with their usage and quotas."""
         with self._root.catalog.read() as connection:
-            found = [(one, owners.usage_of(connection, one.id)) for one in owners.all_owners(connection)]
-        rows = [self._row(one, usage) for one, usage in found]
+            usages = [(owner, owners.usage_of(connection, owner.id)) for owner in owners.all_owners(connection)]
+        rows = [self._row(owner, usage) for owner, usage in usages]
         return Outcome(f"{len(rows)} owners", {"owners": rows}, tuple(map(_line, rows)))
 
     def disable(self, name: str, disabled: bool = True) -> Outcome:
@@ -67,17 +67,17 @@ class Owners:
         with self._root.catalog.read() as connection:
             owner = None if name is None else owners.owner_by_name(connection, name).id
             names = owners.owner_names(connection)
-            found = tokens.tokens_of(connection, owner)
+            listed = tokens.tokens_of(connection, owner)
         rows = [
             {
-                "id": one.id,
-                "owner": names[one.owner],
-                "label": one.label,
-                "created": _moment(one.created),
-                "used": _moment(one.used),
-                "revoked": _moment(one.revoked),
+                "id": token.id,
+                "owner": names[token.owner],
+                "label": token.label,
+                "created": _moment(token.created),
+                "used": _moment(token.used),
+                "revoked": _moment(token.revoked),
             }
-            for one in found
+            for token in listed
         ]
         lines = tuple(
             f"{row['id']:>6}  {row['owner']}  {row['label']}  "
@@ -89,8 +89,8 @@ class Owners:
     def revoke(self, token: int) -> Outcome:
         """Revoke a token immediately."""
         with self._root.catalog.write() as connection:
-            found = tokens.revoke_token(connection, token)
-        return Outcome(f"revoked token {found.id}", {"id": found.id, "label": found.label})
+            revoked = tokens.revoke_token(connection, token)
+        return Outcome(f"revoked token {revoked.id}", {"id": revoked.id, "label": revoked.label})
 
     def _row(self, owner: Owner, usage: owners.OwnerUsage) -> dict[str, Any]:
         quotas = owners.quotas_of(owner, self._root.settings)

@@ -41,8 +41,8 @@ class WrongMode:
         """Set the right permissions, without following a link. Raise OSError if this user may not do this."""
         handle = os.open(self.path, _OPEN)
         try:
-            found = os.fstat(handle).st_mode
-            if stat.S_ISREG(found) or stat.S_ISDIR(found):
+            mode = os.fstat(handle).st_mode
+            if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
                 os.fchmod(handle, self.wanted)
         finally:
             os.close(handle)

@@ -29,7 +29,7 @@ class Publisher:
     def publish(self, feed: str, items: Iterable[Mapping[str, Any]]) -> Accepted:
         """Accept items given as mappings: all of them or, if one is not valid, none."""
         target = self._source(feed)
-        adapted = [item_of_object(one, feed, f"item {number}") for number, one in enumerate(items, 1)]
+        adapted = [item_of_object(item, feed, f"item {number}") for number, item in enumerate(items, 1)]
         self._wait_for_lag()
         with self._charged(target, lambda: size_of(adapted)):
             return self._root.items.accept(target.id, adapted)
@@ -37,7 +37,7 @@ class Publisher:
     def publish_open(self, owner: str | None, feed: str, items: Sequence[Mapping[str, Any]]) -> Accepted:
         """Accept items without a token into an open feed, as `publish` does, but without waiting at the lag limit."""
         target = find_open_feed(self._root, owner, feed)
-        adapted = [item_of_object(one, feed, f"item {number}") for number, one in enumerate(items, 1)]
+        adapted = [item_of_object(item, feed, f"item {number}") for number, item in enumerate(items, 1)]
         if (lag := self._acquirer.lag()) >= self._root.settings.lag_limit:
             raise BacklogError(f"{lag} items wait for matching", hint="try again later")
         with self._charged(target, lambda: size_of(adapted)):
@@ -114,7 +114,7 @@ def find_open_feed(root: Workspace, owner: str | None, name: str) -> Feed:
     with root.catalog.read() as connection:
         whose = ADMIN
         if owner is not None:
-            whose = next((number for number, one in owners.owner_names(connection).items() if one == owner), 0)
+            whose = next((number for number, named in owners.owner_names(connection).items() if named == owner), 0)
         feed = feeds.feed_by_name(connection, name, whose)
     if feed is None or feed.owner != whose or feed.open_items is None or feed.paused:
         raise NotFoundError(

@@ -23,8 +23,8 @@ from runnel.model.subscription import Subscription
 def feed_of_link(root: Workspace, token: str) -> str | None:
     """Return the name of the feed whose messages a link would end, without changing anything."""
     with root.catalog.read() as connection:
-        found = _subscription(connection, token)
-        return None if found is None else _feed_name(connection, found)
+        subscription = _subscription(connection, token)
+        return None if subscription is None else _feed_name(connection, subscription)
 
 
 def end_by_link(root: Workspace, token: str) -> str | None:
@@ -33,16 +33,16 @@ def end_by_link(root: Workspace, token: str) -> str | None:
         return None  # check the token without the write lock, so that guesses do not block writers
 
     def end(connection: Connection, *, ahead: bool, numbers: Mapping[str, int]) -> Applied[str | None]:
-        found = _subscription(connection, token)
-        if found is None:
+        subscription = _subscription(connection, token)
+        if subscription is None:
             return Applied(None, Pending(connection))
         if ahead:
             raise NeedsLockError
-        name = _feed_name(connection, found)
-        subscriptions.end_subscription(connection, found.id)
-        ledger.drop_cursor(connection, found.id)
-        _withdraw(connection, found)
-        return Applied(name, Pending(connection), touched={found.feed})
+        name = _feed_name(connection, subscription)
+        subscriptions.end_subscription(connection, subscription.id)
+        ledger.drop_cursor(connection, subscription.id)
+        _withdraw(connection, subscription)
+        return Applied(name, Pending(connection), touched={subscription.feed})
 
     return commit_change(root, end)
 
@@ -56,9 +56,9 @@ def _withdraw(connection: Connection, ended: Subscription) -> None:
         return
     consent = consents.consent_of(connection, *consents.key_of(ended))
     if consent is not None and consent.is_confirmed:
-        for one in subscriptions.live_subscriptions(connection, owner=ended.owner):
-            if consents.key_of(one) == consents.key_of(ended):
-                subscriptions.keep_place(connection, one)
+        for subscription in subscriptions.live_subscriptions(connection, owner=ended.owner):
+            if consents.key_of(subscription) == consents.key_of(ended):
+                subscriptions.keep_place(connection, subscription)
         consents.withdraw_consent(connection, consent, "the recipient unsubscribed")
 
 

@@ -111,7 +111,7 @@ def is_challenge(secret: bytes, consent: Consent, code: str) -> bool:
     """Return whether a code is the challenge of a consent, ignoring case, spaces and hyphens."""
     if consent.nonce is None or len(code) > _LONGEST:
         return False
-    plain = "".join(one for one in code.upper() if one not in " -")
+    plain = "".join(character for character in code.upper() if character not in " -")
     expected = challenge_of(secret, consent).replace("-", "")
     return hmac.compare_digest(expected.encode(), plain.encode("utf-8", "replace"))
 
@@ -129,8 +129,8 @@ def consent_by_token(connection: Connection, secret: bytes | None, token: str) -
     row = connection.execute(select(schema.consents).where(_k.id == int(number))).one_or_none()
     if row is None:
         return None
-    found = _consent(row)
-    return found if is_challenge(secret, found, mark) else None
+    consent = _consent(row)
+    return consent if is_challenge(secret, consent, mark) else None
 
 
 # --- looking -------------------------------------------------------------------------------------------------------
@@ -154,7 +154,7 @@ def consents_by_key(connection: Connection, owner: int | None = None) -> dict[Ke
 def unconfirmed_among(connection: Connection, subscriptions: Sequence[int]) -> set[int]:
     """Return the subscriptions that wait for their targets to confirm."""
     query = select(_s.id).where(is_unconfirmed())
-    return {row.id for some in chunks(subscriptions) for row in connection.execute(query.where(_s.id.in_(some)))}
+    return {row.id for chunk in chunks(subscriptions) for row in connection.execute(query.where(_s.id.in_(chunk)))}
 
 
 def unconfirmed_subscriptions(connection: Connection, limit: int) -> list[tuple[int, str]]:
@@ -255,16 +255,16 @@ def want_consents(connection: Connection, wanted: Iterable[WantedConsent]) -> se
     consents.
     """
     unconfirmed: set[Key] = set()
-    for one in {each.key: each for each in wanted}.values():
-        known = consent_of(connection, *one.key)
+    for consent in {candidate.key: candidate for candidate in wanted}.values():
+        known = consent_of(connection, *consent.key)
         if known is None:
-            connection.execute(insert(schema.consents).values(_new_row(one, now(connection))))
-        elif known.state is ConsentState.PENDING and one.is_exempt:
+            connection.execute(insert(schema.consents).values(_new_row(consent, now(connection))))
+        elif known.state is ConsentState.PENDING and consent.is_exempt:
             confirm_consent(connection, known, EXEMPT)
         elif known.state is ConsentState.PENDING and known.not_before is None and known.expires <= now(connection):
-            ask_again(connection, known, one.lifetime)
-        if not one.is_exempt and (known is None or not known.is_confirmed):
-            unconfirmed.add(one.key)
+            ask_again(connection, known, consent.lifetime)
+        if not consent.is_exempt and (known is None or not known.is_confirmed):
+            unconfirmed.add(consent.key)
     return unconfirmed
 
 
@@ -362,8 +362,8 @@ def refuse_permanently(
         "outcome": outcome,
         "changed": moment,
     }
-    for one in _of_same_refuser(connection, consent, refuser_of):
-        connection.execute(update(schema.consents).where(_k.id == one.id).values(**values))
+    for affected in _of_same_refuser(connection, consent, refuser_of):
+        connection.execute(update(schema.consents).where(_k.id == affected.id).values(**values))
     refuser = refuser_of(consent.target)
     if not has_refused(connection, consent.kind, refuser):
         row = WantedConsent(EVERYBODY, consent.kind, refuser, consent.recipient, 0)
@@ -374,18 +374,22 @@ def forget_refusal(connection: Connection, consent: Consent, refuser_of: Callabl
     """Delete a refusal, which only the admin may do. Return the consents that are pending now."""
     refusal = (_k.owner == EVERYBODY, _k.kind == consent.kind, _k.target == refuser_of(consent.target))
     connection.execute(delete(schema.consents).where(*refusal))
-    refused = [one for one in _of_same_refuser(connection, consent, refuser_of) if one.state is ConsentState.REFUSED]
+    refused = [
+        affected
+        for affected in _of_same_refuser(connection, consent, refuser_of)
+        if affected.state is ConsentState.REFUSED
+    ]
     values = {"state": ConsentState.PENDING.value, "nonce": None, "expires": now(connection), "outcome": None}
-    for one in refused:
-        connection.execute(update(schema.consents).where(_k.id == one.id).values(**values))
-    return {(one.owner, one.kind, one.target) for one in refused}
+    for affected in refused:
+        connection.execute(update(schema.consents).where(_k.id == affected.id).values(**values))
+    return {(affected.owner, affected.kind, affected.target) for affected in refused}
 
 
 def _of_same_refuser(connection: Connection, consent: Consent, refuser_of: Callable[[str], str]) -> list[Consent]:
     """Return the consents of all owners to which a refusal by the target of a consent applies."""
     query = select(schema.consents).where(_k.kind == consent.kind, _k.recipient == consent.recipient)
-    found = [_consent(row) for row in connection.execute(query.where(_k.owner != EVERYBODY))]
-    return [one for one in found if refuser_of(one.target) == refuser_of(consent.target)]
+    consents = [_consent(row) for row in connection.execute(query.where(_k.owner != EVERYBODY))]
+    return [candidate for candidate in consents if refuser_of(candidate.target) == refuser_of(consent.target)]
 
 
 def _change(connection: Connection, consent: Consent, values: Mapping[str, Any]) -> None:

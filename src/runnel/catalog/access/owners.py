@@ -73,10 +73,10 @@ def add_owner(connection: Connection, name: str) -> Owner:
 
 def owner_by_name(connection: Connection, name: str) -> Owner:
     """Return the owner of a name, even if disabled."""
-    found = _owner_named(connection, name)
-    if found is None:
+    owner = _owner_named(connection, name)
+    if owner is None:
         raise NotFoundError(f"there is no owner {name[:80]}", hint="`runnel owner list` lists all owners")
-    return found
+    return owner
 
 
 def owner_by_id(connection: Connection, owner: int) -> Owner:
@@ -108,11 +108,11 @@ def disable_owner(connection: Connection, owner: Owner, disabled: bool) -> None:
         )
     moment = now(connection) if disabled else None
     connection.execute(update(schema.owners).where(_o.id == owner.id).values(disabled=moment))
-    for one in live_subscriptions(connection, owner=owner.id):
-        if disabled and one.disabled is None:
-            disable_subscription(connection, one, OWNER_DISABLED)
-        elif not disabled and one.disabled == OWNER_DISABLED:
-            enable_subscription(connection, one.id)
+    for subscription in live_subscriptions(connection, owner=owner.id):
+        if disabled and subscription.disabled is None:
+            disable_subscription(connection, subscription, OWNER_DISABLED)
+        elif not disabled and subscription.disabled == OWNER_DISABLED:
+            enable_subscription(connection, subscription.id)
 
 
 def set_quotas(connection: Connection, owner: Owner, quotas: Quotas) -> None:

@@ -92,9 +92,9 @@ def keys_of(connection: Connection, subscriptions: Iterable[int]) -> dict[int, t
     """
     valid = or_(_k.expires.is_(None), _k.expires > now(connection))
     query = select(schema.signing_keys).where(valid).order_by(_k.subscription, _k.created.desc())
-    found: dict[int, list[bytes]] = {}
-    for some in chunks(sorted(set(subscriptions))):
-        for row in connection.execute(query.where(_k.subscription.in_(some))):
+    keys: dict[int, list[bytes]] = {}
+    for chunk in chunks(sorted(set(subscriptions))):
+        for row in connection.execute(query.where(_k.subscription.in_(chunk))):
             try:
                 key = unseal(connection, SIGNING_KEYS, row)
             except CorruptDataError as error:
@@ -102,5 +102,5 @@ def keys_of(connection: Connection, subscriptions: Iterable[int]) -> dict[int, t
                     "%s; `rotate key of subscription %d` creates a new signing key", error.message, row.subscription
                 )
             else:
-                found.setdefault(row.subscription, []).append(key)
-    return {subscription: tuple(keys) for subscription, keys in found.items()}
+                keys.setdefault(row.subscription, []).append(key)
+    return {subscription: tuple(signing) for subscription, signing in keys.items()}

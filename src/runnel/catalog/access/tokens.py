@@ -166,8 +166,8 @@ def _digest(token: str) -> bytes:
 
 
 def _is_remembered(token: str, kept: str, at: int) -> bool:
-    found = _valid.get(_digest(token))
-    return found is not None and found[0] == kept and at - _REMEMBERED_MICROSECONDS <= found[1] <= at
+    remembered = _valid.get(_digest(token))
+    return remembered is not None and remembered[0] == kept and at - _REMEMBERED_MICROSECONDS <= remembered[1] <= at
 
 
 def _remember(token: str, kept: str, at: int) -> None:

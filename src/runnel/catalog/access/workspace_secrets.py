@@ -25,11 +25,11 @@ _LONGEST = 64
 
 def workspace_secret(connection: Connection, name: str) -> bytes:
     """Return the secret of a name, and create it if necessary. The transaction must allow writing."""
-    found = find_secret(connection, name)
-    if found is None:
-        found = secrets.token_bytes(_BYTES)
-        connection.execute(insert(schema.secrets).values(name=name, **seal(connection, SECRETS, name, found)))
-    return found
+    secret = find_secret(connection, name)
+    if secret is None:
+        secret = secrets.token_bytes(_BYTES)
+        connection.execute(insert(schema.secrets).values(name=name, **seal(connection, SECRETS, name, secret)))
+    return secret
 
 
 def find_secret(connection: Connection, name: str) -> bytes | None:

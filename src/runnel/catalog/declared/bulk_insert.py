@@ -87,21 +87,21 @@ def add_feeds(connection: Connection, new: Sequence[NewFeed], sequence: int, mat
     created = now(connection)
     # A revision stores the plan that was current before it. It applies to all later plans.
     plan = connection.execute(select(func.coalesce(func.max(schema.plans.c.version), 0))).scalar_one()
-    _insert(connection, schema.feeds, (_feed_row(one, created, sequence, matched) for one in new))
-    _insert(connection, schema.revisions, (_revision_row(one, created, plan) for one in new))
+    _insert(connection, schema.feeds, (_feed_row(feed, created, sequence, matched) for feed in new))
+    _insert(connection, schema.revisions, (_revision_row(feed, created, plan) for feed in new))
     _insert(
         connection,
         schema.reads,
         (
-            {"feed": one.id, "source": source}
-            for one in new
-            if one.node is not None
-            for source in set(reads(one.node))
+            {"feed": feed.id, "source": source}
+            for feed in new
+            if feed.node is not None
+            for source in set(reads(feed.node))
         ),
     )
-    note_groups(connection, {one.id: one.node for one in new if one.node is not None})
-    note_uses(connection, {one.id: one.node for one in new if one.node is not None and may_call(one.encoded)})
-    _insert(connection, schema.tags, ({"feed": one.id, "tag": tag} for one in new for tag in one.tags))
+    note_groups(connection, {feed.id: feed.node for feed in new if feed.node is not None})
+    note_uses(connection, {feed.id: feed.node for feed in new if feed.node is not None and may_call(feed.encoded)})
+    _insert(connection, schema.tags, ({"feed": feed.id, "tag": tag} for feed in new for tag in feed.tags))
     take_numbers(connection, "feeds", new[-1].id)
 
 
@@ -143,24 +143,34 @@ def add_subscriptions(connection: Connection, new: Sequence[NewSubscription], se
     if not new:
         return
     created, accepted = now(connection), log_time(connection)
-    waiting = want_consents(connection, (one.consent for one in new if one.consent is not None))
-    _insert(connection, schema.subscriptions, (_subscription_row(one, created, accepted, sequence) for one in new))
+    waiting = want_consents(
+        connection, (subscription.consent for subscription in new if subscription.consent is not None)
+    )
+    _insert(
+        connection,
+        schema.subscriptions,
+        (_subscription_row(subscription, created, accepted, sequence) for subscription in new),
+    )
     _insert(
         connection,
         schema.cursors,
         (
-            {"subscription": one.id, "sequence": _since(one, sequence)}
-            for one in new
-            if one.has_cursor or (one.consent is not None and one.consent.key in waiting)
+            {"subscription": subscription.id, "sequence": _since(subscription, sequence)}
+            for subscription in new
+            if subscription.has_cursor or (subscription.consent is not None and subscription.consent.key in waiting)
         ),
     )
     _insert(
         connection,
         schema.signing_keys,
         (
-            {"subscription": one.id, "created": created, **seal(connection, SIGNING_KEYS, one.id, one.key)}
-            for one in new
-            if one.key is not None
+            {
+                "subscription": subscription.id,
+                "created": created,
+                **seal(connection, SIGNING_KEYS, subscription.id, subscription.key),
+            }
+            for subscription in new
+            if subscription.key is not None
         ),
     )
     take_numbers(connection, "subscriptions", new[-1].id)
@@ -191,12 +201,12 @@ def _since(new: NewSubscription, sequence: int) -> int:
 
 
 def _insert(connection: Connection, table: Table, rows: Iterable[dict[str, Any]]) -> None:
-    found = list(rows)
-    if not found:
+    values = list(rows)
+    if not values:
         return
-    compiled = insert(table).compile(dialect=connection.dialect, column_keys=list(found[0]))
+    compiled = insert(table).compile(dialect=connection.dialect, column_keys=list(values[0]))
     order = getattr(compiled, "positiontup", None)
     if order and len(order) > 1:  # pass plain tuples to SQLite's driver, which halves the time that the lock is held
-        connection.exec_driver_sql(str(compiled), list(map(itemgetter(*order), found)))
+        connection.exec_driver_sql(str(compiled), list(map(itemgetter(*order), values)))
     else:
-        connection.execute(insert(table), found)
+        connection.execute(insert(table), values)

@@ -17,8 +17,8 @@ _SQLITE = "sqlite"
 
 def changes(connection: Connection) -> int:
     """Return how often anything was declared, ended or activated in this catalog."""
-    found = connection.execute(select(_c.value).where(_c.name == _NAME)).scalar_one_or_none()
-    return 0 if found is None else int(found)
+    value = connection.execute(select(_c.value).where(_c.name == _NAME)).scalar_one_or_none()
+    return 0 if value is None else int(value)
 
 
 def note_change(connection: Connection) -> None:

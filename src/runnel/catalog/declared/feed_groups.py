@@ -76,8 +76,8 @@ def group_readers(connection: Connection, feed: SourceFeed) -> set[int]:
 
 def source_feed(connection: Connection, feed: int) -> SourceFeed | None:
     """Return the registered feed of an id, or None."""
-    found = _registered(connection, select(_f.id, _f.owner).where(_REGISTERED, _f.id == feed))
-    return found[0] if found else None
+    registered = _registered(connection, select(_f.id, _f.owner).where(_REGISTERED, _f.id == feed))
+    return registered[0] if registered else None
 
 
 def expand(connection: Connection, nodes: Mapping[int, Node], plan: int | None = None) -> dict[int, Node]:
@@ -105,7 +105,7 @@ def expand_as_views(
 
 
 def _unions(groups: Iterable[ReadAll], known: Sequence[SourceFeed]) -> dict[ReadAll, Node]:
-    return {group: Union(tuple(Read(one.id) for one in known if one.is_in(group))) for group in groups}
+    return {group: Union(tuple(Read(feed.id) for feed in known if feed.is_in(group))) for group in groups}
 
 
 def _live(connection: Connection) -> list[SourceFeed]:

@@ -139,19 +139,19 @@ def pause_feed(connection: Connection, feed: Feed, paused: bool) -> None:
 def feed_by_name(connection: Connection, name: str, owner: int = ADMIN) -> Feed | None:
     """Return the live feed that a name denotes for an owner: the owner's own feed, or else the admin's."""
     rows = connection.execute(_FEEDS.where(_f.name == name, _f.owner.in_({owner, ADMIN}), _LIVE)).all()
-    found = [_feed(row) for row in rows]
-    return max(found, key=lambda feed: feed.owner == owner, default=None)
+    candidates = [_feed(row) for row in rows]
+    return max(candidates, key=lambda feed: feed.owner == owner, default=None)
 
 
 def feeds_by_names(connection: Connection, names: Iterable[str], owner: int = ADMIN) -> dict[str, Feed]:
     """As `feed_by_name`, for many names at once. Unknown names are omitted."""
-    found: dict[str, Feed] = {}
-    for some in chunks(sorted(set(names))):
-        query = _FEEDS.where(_f.name.in_(some), _f.owner.in_({owner, ADMIN}), _LIVE)
+    by_name: dict[str, Feed] = {}
+    for chunk in chunks(sorted(set(names))):
+        query = _FEEDS.where(_f.name.in_(chunk), _f.owner.in_({owner, ADMIN}), _LIVE)
         for feed in map(_feed, connection.execute(query)):
-            if feed.name not in found or feed.owner == owner:
-                found[feed.name] = feed
-    return found
+            if feed.name not in by_name or feed.owner == owner:
+                by_name[feed.name] = feed
+    return by_name
 
 
 def feed_by_id(connection: Connection, feed: int) -> Feed | None:
@@ -210,8 +210,8 @@ def all_dependents(connection: Connection, feeds: Iterable[int]) -> set[int]:
     materialized feeds.
     """
 
-    def step(connection: Connection, some: Iterable[int]) -> set[int]:
-        return direct_readers(connection, some) | materialised_from(connection, some)
+    def step(connection: Connection, feeds: Iterable[int]) -> set[int]:
+        return direct_readers(connection, feeds) | materialised_from(connection, feeds)
 
     return _closure(connection, feeds, step)
 
@@ -294,15 +294,15 @@ def _nodes(rows: Iterable[Any], with_paused: bool) -> dict[int, Node]:
 
 def definitions_at(connection: Connection, feed: int, plan: int) -> dict[int, Node]:
     """Return the query nodes of a feed and all feeds that it read, as of a plan version."""
-    found: dict[int, Node] = {}
+    nodes: dict[int, Node] = {}
     waiting = [feed]
     while waiting:
         current = waiting.pop()
-        node = None if current in found else _node_in(connection, current, plan)
+        node = None if current in nodes else _node_in(connection, current, plan)
         if node is not None:
-            found[current] = node
+            nodes[current] = node
             waiting.extend(reads(node))
-    return expand(connection, found, plan=plan)
+    return expand(connection, nodes, plan=plan)
 
 
 def _node_in(connection: Connection, feed: int, plan: int) -> Node | None:
@@ -336,12 +336,12 @@ def set_since(connection: Connection, since: Mapping[int, int | None]) -> None:
 
 
 def _closure(connection: Connection, feeds: Iterable[int], step: Any) -> set[int]:
-    found = set(feeds)
-    fresh = set(found)
+    closure = set(feeds)
+    fresh = set(closure)
     while fresh:
-        fresh = step(connection, fresh) - found
-        found |= fresh
-    return found
+        fresh = step(connection, fresh) - closure
+        closure |= fresh
+    return closure
 
 
 def _gather(connection: Connection, feeds: Iterable[int], query: Any) -> set[int]:

@@ -57,8 +57,8 @@ def drop_operator(connection: Connection, name: str) -> None:
 def operator_named(connection: Connection, name: str) -> OperatorDeclaration | None:
     """Return the live registration of a name."""
     query = select(_o.content).where(_o.name == name, _o.dropped.is_(None))
-    found = connection.execute(query).scalar_one_or_none()
-    return None if found is None else _declaration(found)
+    content = connection.execute(query).scalar_one_or_none()
+    return None if content is None else _declaration(content)
 
 
 def live_operators(connection: Connection) -> dict[str, OperatorDeclaration]:
@@ -71,13 +71,13 @@ def operator_versions(
     connection: Connection, wanted: Collection[tuple[str, int]]
 ) -> dict[tuple[str, int], OperatorDeclaration]:
     """Return registrations by name and version, live or not. Unknown versions are omitted."""
-    found: dict[tuple[str, int], OperatorDeclaration] = {}
+    declarations: dict[tuple[str, int], OperatorDeclaration] = {}
     query = select(_o.name, _o.version, _o.content)
     for names in chunks(sorted({name for name, _ in wanted})):
         for row in connection.execute(query.where(_o.name.in_(names))):
             if (row.name, row.version) in wanted:
-                found[row.name, row.version] = _declaration(row.content)
-    return found
+                declarations[row.name, row.version] = _declaration(row.content)
+    return declarations
 
 
 def _declaration(content: str) -> OperatorDeclaration:
@@ -96,8 +96,8 @@ def calls_in(node: Node) -> Iterator[Call]:
     """
     match node:
         case Union(inputs):
-            for one in inputs:
-                yield from calls_in(one)
+            for node in inputs:
+                yield from calls_in(node)
         case Filter(inner, condition):
             yield from calls_in(inner)
             yield from _calls_of(condition)

@@ -115,7 +115,7 @@ def internal_subscriptions(connection: Connection, feeds: Iterable[int]) -> list
     """Return the live subscriptions that serve these materialized feeds."""
     query = select(schema.subscriptions).where(_LIVE, _s.kind == INTERNAL)
     targets = [str(feed) for feed in sorted(feeds)]
-    rows = (row for some in chunks(targets) for row in connection.execute(query.where(_s.target.in_(some))))
+    rows = (row for chunk in chunks(targets) for row in connection.execute(query.where(_s.target.in_(chunk))))
     return [subscription_of(row) for row in rows]
 
 

@@ -37,12 +37,12 @@ def set_tags(connection: Connection, feed: int, tags: Sequence[str]) -> None:
 
 def tags_of(connection: Connection, feeds: Iterable[int]) -> dict[int, tuple[str, ...]]:
     """Return the ascending tags of these feeds. Feeds without tags are omitted."""
-    found: dict[int, list[str]] = {}
+    by_feed: dict[int, list[str]] = {}
     query = select(_t.feed, _t.tag).order_by(_t.feed, _t.tag)
     for ids in chunks(sorted(feeds)):
         for row in connection.execute(query.where(_t.feed.in_(ids))):
-            found.setdefault(row.feed, []).append(row.tag)
-    return {feed: tuple(tags) for feed, tags in found.items()}
+            by_feed.setdefault(row.feed, []).append(row.tag)
+    return {feed: tuple(tags) for feed, tags in by_feed.items()}
 
 
 def known_tags(connection: Connection, owner: int | None = None) -> list[str]:

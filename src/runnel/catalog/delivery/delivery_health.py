@@ -39,14 +39,14 @@ def open_work(connection: Connection) -> OpenWork:
     }
     segments = schema.match_segments.c
     last = select(segments.committed).order_by(segments.last_sequence.desc()).limit(1)
-    found = {name: int(connection.execute(query).scalar() or 0) for name, query in counted.items()}
+    counts = {name: int(connection.execute(query).scalar() or 0) for name, query in counted.items()}
     return OpenWork(
-        messages_open=found["open"],
-        messages_dead=found["dead"],
-        subscriptions_disabled=found["disabled"],
-        feeds_failing=found["polls"] - found["stopped"] + found["files"],
-        feeds_stopped=found["stopped"],
-        quarantine_last=found["aside"],
+        messages_open=counts["open"],
+        messages_dead=counts["dead"],
+        subscriptions_disabled=counts["disabled"],
+        feeds_failing=counts["polls"] - counts["stopped"] + counts["files"],
+        feeds_stopped=counts["stopped"],
+        quarantine_last=counts["aside"],
         batch_committed=connection.execute(last).scalar_one_or_none(),
     )
 

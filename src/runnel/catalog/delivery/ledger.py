@@ -123,8 +123,8 @@ def next_places(connection: Connection, subscriptions: Sequence[int]) -> dict[in
     query = select(_s.id, number.label("number"), wait.label("wait"))
     return {
         row.id: ((row.number or 0) + 1, row.wait or 0)
-        for some in chunks(subscriptions)
-        for row in connection.execute(query.where(_s.id.in_(some))).all()
+        for chunk in chunks(subscriptions)
+        for row in connection.execute(query.where(_s.id.in_(chunk))).all()
     }
 
 
@@ -189,9 +189,9 @@ def first_open(connection: Connection, subscriptions: Sequence[int], each: int) 
         .scalar_subquery()
     )
     heads = select(_s.id, first.label("first"))
-    found: dict[int, list[Message]] = {}
-    for some in chunks(subscriptions):
-        head = heads.where(_s.id.in_(some)).subquery()
+    by_subscription: dict[int, list[Message]] = {}
+    for chunk in chunks(subscriptions):
+        head = heads.where(_s.id.in_(chunk)).subquery()
         query = (
             select(schema.messages)
             .join(
@@ -208,8 +208,8 @@ def first_open(connection: Connection, subscriptions: Sequence[int], each: int) 
             if row.not_before > moment:
                 waiting.add(row.subscription)
             elif row.subscription not in waiting:
-                found.setdefault(row.subscription, []).append(_message(row))
-    return found
+                by_subscription.setdefault(row.subscription, []).append(_message(row))
+    return by_subscription
 
 
 def open_messages(connection: Connection) -> list[Message]:
@@ -237,26 +237,28 @@ def settle_all(connection: Connection, outcomes: Sequence[SettledAttempt]) -> No
     moment = now(connection)
     rows = [
         {
-            "of": one.message.subscription,
-            "nr": one.message.number,
-            "to": one.state.value,
-            "said": one.outcome[:_LONGEST_OUTCOME],
-            "count": int(one.tried),
-            "end": None if one.state is MessageState.OPEN else moment,
-            "wait": one.not_before,
+            "of": attempt.message.subscription,
+            "nr": attempt.message.number,
+            "to": attempt.state.value,
+            "said": attempt.outcome[:_LONGEST_OUTCOME],
+            "count": int(attempt.tried),
+            "end": None if attempt.state is MessageState.OPEN else moment,
+            "wait": attempt.not_before,
             "at": moment,
         }
-        for one in outcomes
+        for attempt in outcomes
     ]
     if not rows:
         return
     connection.execute(_SETTLE, rows)
     failed = [
-        row for row, one in zip(rows, outcomes, strict=True) if one.tried and one.state is not MessageState.DONE
+        row
+        for row, attempt in zip(rows, outcomes, strict=True)
+        if attempt.tried and attempt.state is not MessageState.DONE
     ]
     if failed:
         connection.execute(_REMEMBER, failed)
-    later = [row for row, one in zip(rows, outcomes, strict=True) if one.state is MessageState.OPEN]
+    later = [row for row, attempt in zip(rows, outcomes, strict=True) if attempt.state is MessageState.OPEN]
     if later:
         connection.execute(_HOLD_BACK, later)
 
@@ -297,10 +299,10 @@ _HOLD_BACK = (
 
 def bury(connection: Connection, subscriptions: Sequence[int], reason: str) -> None:
     """Turn all open messages of subscriptions into dead letters without trying them."""
-    for some in chunks(subscriptions):
+    for chunk in chunks(subscriptions):
         connection.execute(
             update(schema.messages)
-            .where(_m.subscription.in_(some), _OPEN)
+            .where(_m.subscription.in_(chunk), _OPEN)
             .values(state=MessageState.DEAD.value, outcome=reason[:_LONGEST_OUTCOME], finished=now(connection))
         )
 
@@ -332,8 +334,8 @@ def send_now(connection: Connection, subscriptions: Sequence[int]) -> int:
     schedule is not given up because it was tried too early.
     """
     moment, count = now(connection), 0
-    for some in chunks(subscriptions):
-        waiting = update(schema.messages).where(_m.subscription.in_(some), _OPEN, _m.not_before > moment)
+    for chunk in chunks(subscriptions):
+        waiting = update(schema.messages).where(_m.subscription.in_(chunk), _OPEN, _m.not_before > moment)
         count += connection.execute(waiting.values(not_before=moment, attempts=0)).rowcount
     return count
 

@@ -65,7 +65,9 @@ def _sharing(
     query = query.where(*_SENDS, _s.period.is_(None), *sends, ~own).limit(limit)
     if feeds is None or len(feeds) > _FEW_FEEDS:
         return connection.execute(query).all()
-    return [row for some in chunks(sorted(feeds)) for row in connection.execute(query.where(_s.feed.in_(some))).all()]
+    return [
+        row for chunk in chunks(sorted(feeds)) for row in connection.execute(query.where(_s.feed.in_(chunk))).all()
+    ]
 
 
 def behind(connection: Connection, *, after: int, limit: int) -> list[SubscriptionCursor]:
@@ -101,25 +103,25 @@ def own_cursors(connection: Connection, subscriptions: Sequence[int]) -> dict[in
     query = select(_s.id, _c.sequence).join(schema.cursors, _c.subscription == _s.id, isouter=True).where(*_SENDS)
     return {
         row.id: row.sequence
-        for some in chunks(subscriptions)
-        for row in connection.execute(query.where(_s.id.in_(some))).all()
+        for chunk in chunks(subscriptions)
+        for row in connection.execute(query.where(_s.id.in_(chunk))).all()
     }
 
 
 def leave_own_cursors(connection: Connection, subscriptions: Sequence[int]) -> None:
     """Delete the cursors of subscriptions that have caught up, so that they share the common cursor."""
-    for some in chunks(subscriptions):
-        connection.execute(delete(schema.cursors).where(_c.subscription.in_(some)))
+    for chunk in chunks(subscriptions):
+        connection.execute(delete(schema.cursors).where(_c.subscription.in_(chunk)))
 
 
 def begin_next_periods(connection: Connection, subscriptions: Iterable[Subscription]) -> None:
     """Set the next time at which each subscription is due, skipping missed periods."""
     moment = now(connection)
     rows = []
-    for one in subscriptions:
-        if one.every is not None:
-            period, created = one.every // _MICROSECOND, int(one.created.timestamp() * 1e6)
-            rows.append({"of": one.id, "next": created + ((moment - created) // period + 1) * period})
+    for subscription in subscriptions:
+        if subscription.every is not None:
+            period, created = subscription.every // _MICROSECOND, int(subscription.created.timestamp() * 1e6)
+            rows.append({"of": subscription.id, "next": created + ((moment - created) // period + 1) * period})
     if rows:
         connection.execute(
             update(schema.subscriptions).where(_s.id == bindparam("of")).values(due=bindparam("next")), rows
@@ -129,14 +131,14 @@ def begin_next_periods(connection: Connection, subscriptions: Iterable[Subscript
 def subscriptions_of(connection: Connection, numbers: Sequence[int]) -> dict[int, Subscription]:
     """Return live subscriptions by number."""
     query = select(schema.subscriptions).where(_s.ended.is_(None))
-    rows = (row for some in chunks(numbers) for row in connection.execute(query.where(_s.id.in_(some))).all())
+    rows = (row for chunk in chunks(numbers) for row in connection.execute(query.where(_s.id.in_(chunk))).all())
     return {row.id: subscription_of(row) for row in rows}
 
 
 def names_of(connection: Connection, feeds: Collection[int]) -> dict[int, str]:
     """Return the names of feeds, including dropped ones, because logs still refer to them."""
     query = select(_f.id, _f.name)
-    rows = (row for some in chunks(sorted(feeds)) for row in connection.execute(query.where(_f.id.in_(some))))
+    rows = (row for chunk in chunks(sorted(feeds)) for row in connection.execute(query.where(_f.id.in_(chunk))))
     return {row.id: row.name for row in rows}
 
 

@@ -77,9 +77,9 @@ def fold_messages(connection: Connection, before: int, limit: int) -> int:
     by_subscription: dict[int, list[Any]] = {}
     for row in rows:
         by_subscription.setdefault(row.subscription, []).append(row)
-    for subscription, some in by_subscription.items():
-        _add(connection, subscription, some)
-        for numbers in chunks([row.number for row in some]):
+    for subscription, messages in by_subscription.items():
+        _add(connection, subscription, messages)
+        for numbers in chunks([row.number for row in messages]):
             connection.execute(delete(schema.messages).where(_m.subscription == subscription, _m.number.in_(numbers)))
             connection.execute(delete(schema.attempts).where(_a.subscription == subscription, _a.number.in_(numbers)))
     dead = sum(row.state == MessageState.DEAD.value for row in rows)
@@ -125,7 +125,7 @@ def needed_after(connection: Connection) -> int:
     needs = [
         (last_start or 1) - 1,
         shared or 0,
-        *(one for one in (lowest, collecting) if one is not None),
+        *(sequence for sequence in (lowest, collecting) if sequence is not None),
         *([first_open - 1] if first_open is not None else []),
     ]
     return int(min(needs))

@@ -42,8 +42,8 @@ def add_segments(connection: Connection, segments: Iterable[CacheSegment], *, cr
     """Add written files to the cache. `created` is given for merged files."""
     moment = now(connection) if created is None else created
     rows = [
-        {"path": one.path, "bytes": one.bytes, "answers": one.answers, "created": moment, "retired": None}
-        for one in segments
+        {"path": segment.path, "bytes": segment.bytes, "answers": segment.answers, "created": moment, "retired": None}
+        for segment in segments
     ]
     if rows:
         connection.execute(insert(schema.operator_cache), rows)
@@ -60,8 +60,8 @@ def retire_segments(connection: Connection, segments: Sequence[LiveSegment]) -> 
     concurrent readers.
     """
     moment, gone = now(connection), 0
-    for some in chunks([one.id for one in segments]):
-        statement = update(schema.operator_cache).where(_c.id.in_(some), _c.retired.is_(None))
+    for chunk in chunks([segment.id for segment in segments]):
+        statement = update(schema.operator_cache).where(_c.id.in_(chunk), _c.retired.is_(None))
         gone += connection.execute(statement.values(retired=moment)).rowcount
     return gone
 
@@ -73,8 +73,8 @@ def retired_paths(connection: Connection, before: int, *, limit: int) -> list[st
 
 def forget_segments(connection: Connection, paths: Sequence[str]) -> None:
     """Delete the rows of retired files that were deleted."""
-    for some in chunks(paths):
-        connection.execute(delete(schema.operator_cache).where(_c.path.in_(some), _c.retired.is_not(None)))
+    for chunk in chunks(paths):
+        connection.execute(delete(schema.operator_cache).where(_c.path.in_(chunk), _c.retired.is_not(None)))
 
 
 def segment_paths(connection: Connection) -> set[str]:

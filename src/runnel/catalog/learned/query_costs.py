@@ -49,44 +49,46 @@ def learn(connection: Connection, costs: Costs, sampled: int) -> None:
         return
     moment = now(connection)
     fresh = _as_declared(costs, sampled, _declared(connection, costs.queries))
-    known = {one.query: one for one in known_costs(connection)}
+    known = {cost.query: cost for cost in known_costs(connection)}
     rows = [
         KnownCost(
             query,
-            one.cost.then(fresh, fresh.queries.get(query), days=(moment - one.noted) / _DAY),
+            known_cost.cost.then(fresh, fresh.queries.get(query), days=(moment - known_cost.noted) / _DAY),
             moment,
-            one.told,
+            known_cost.told,
         )
-        for query, one in known.items()
+        for query, known_cost in known.items()
     ]
     new = [query for query in fresh.queries if query not in known]
     rows += [KnownCost(query, QueryCost(fresh.items, fresh.queries[query]), moment) for query in new]
     connection.execute(delete(schema.costs))
-    kept = nlargest(_MOST_QUERIES, rows, key=lambda one: one.cost.milliseconds)
+    kept = nlargest(_MOST_QUERIES, rows, key=lambda cost: cost.cost.milliseconds)
     if kept:
-        connection.execute(insert(schema.costs), [_row(one) for one in kept])
+        connection.execute(insert(schema.costs), [_row(cost) for cost in kept])
 
 
 def known_costs(connection: Connection) -> list[KnownCost]:
     """Return the known costs, the most expensive first, without queries that were replaced or dropped since."""
     rows = connection.execute(select(schema.costs)).all()
     declared = _declared(connection, [row.query for row in rows])
-    found = [
+    costs = [
         KnownCost(row.query, _cost(row.content), row.noted, row.told)
         for row in rows
         if row.noted >= declared.get(row.query, row.noted + 1)
     ]
-    return sorted(found, key=lambda one: (-one.cost.milliseconds, one.query))
+    return sorted(costs, key=lambda cost: (-cost.cost.milliseconds, cost.query))
 
 
 def newly_slow(connection: Connection, milliseconds: float) -> list[KnownCost]:
     """Return the slow queries that have not been reported yet, and mark them as reported."""
     known = known_costs(connection)
-    slow = [one for one in known if one.told is None and one.is_slow(milliseconds)]
-    better = [one for one in known if one.told is not None and one.cost.milliseconds < _RESET_RATIO * milliseconds]
+    slow = [cost for cost in known if cost.told is None and cost.is_slow(milliseconds)]
+    better = [
+        cost for cost in known if cost.told is not None and cost.cost.milliseconds < _RESET_RATIO * milliseconds
+    ]
     for several, told in ((slow, now(connection)), (better, None)):
         if several:
-            queries = [one.query for one in several]
+            queries = [cost.query for cost in several]
             connection.execute(update(schema.costs).where(_c.query.in_(queries)).values(told=told))
     return slow
 
@@ -108,18 +110,18 @@ def _as_declared(costs: Costs, sampled: int, declared: dict[int, int]) -> Costs:
     return Costs(costs.items, kept)
 
 
-def _row(one: KnownCost) -> dict[str, Any]:
-    nanoseconds, kind, part = one.cost.cost
-    told = {"items": one.cost.items, "nanoseconds": nanoseconds, "kind": kind, "part": part}
-    return {"query": one.query, "content": json.dumps(told), "noted": one.noted, "told": one.told}
+def _row(known: KnownCost) -> dict[str, Any]:
+    nanoseconds, kind, part = known.cost.cost
+    content = {"items": known.cost.items, "nanoseconds": nanoseconds, "kind": kind, "part": part}
+    return {"query": known.query, "content": json.dumps(content), "noted": known.noted, "told": known.told}
 
 
 def _cost(content: str) -> QueryCost:
     """Decode a row, or return no cost if it is damaged."""
     try:
-        told = json.loads(content)
+        cost = json.loads(content)
         spent = Costs.from_json(
-            {"items": told["items"], "queries": {"0": [told["nanoseconds"], told["kind"], told["part"]]}}
+            {"items": cost["items"], "queries": {"0": [cost["nanoseconds"], cost["kind"], cost["part"]]}}
         )
         return QueryCost(spent.items, spent.queries[0])
     except (KeyError, TypeError, ValueError):

@@ -37,9 +37,9 @@ _s, _o = schema.statistics.c, schema.observations.c
 
 def note(connection: Connection, observed: Mapping[int, StreamSample]) -> None:
     """Record the observations of a batch, by feed."""
-    told = {str(feed): one.to_json() for feed, one in observed.items() if one.items > 0}
-    if told and _waiting(connection) < _MAX_NOTES:
-        connection.execute(insert(schema.observations).values(content=_packed(told), created=now(connection)))
+    content = {str(feed): sample.to_json() for feed, sample in observed.items() if sample.items > 0}
+    if content and _waiting(connection) < _MAX_NOTES:
+        connection.execute(insert(schema.observations).values(content=_packed(content), created=now(connection)))
 
 
 def learn(connection: Connection) -> int:
@@ -49,12 +49,12 @@ def learn(connection: Connection) -> int:
         return 0
     noted: dict[int, list[StreamSample]] = {}
     for row in rows:
-        for name, told in _unpacked(row.content).items():
+        for name, sample in _unpacked(row.content).items():
             if name.isdecimal():
-                noted.setdefault(int(name), []).append(StreamSample.from_json(told))
+                noted.setdefault(int(name), []).append(StreamSample.from_json(sample))
     live = _of_live_feeds(connection, {feed: merged(several) for feed, several in noted.items()})
-    for feed, one in (live | {WHOLE_STREAM: merged(live.values())}).items():
-        _keep(connection, feed, one)
+    for feed, sample in (live | {WHOLE_STREAM: merged(live.values())}).items():
+        _keep(connection, feed, sample)
     connection.execute(delete(schema.observations).where(_o.id <= rows[-1].id))
     return len(rows)
 
@@ -66,7 +66,7 @@ def learned(connection: Connection, feeds: Iterable[int] | None = None) -> dict[
         rows = list(connection.execute(query))
     else:
         wanted = chunks(sorted(set(feeds)))
-        rows = [row for some in wanted for row in connection.execute(query.where(_s.feed.in_(some)))]
+        rows = [row for chunk in wanted for row in connection.execute(query.where(_s.feed.in_(chunk)))]
     return {row.feed: StreamSample.from_json(_unpacked(row.content)) for row in rows}
 
 
@@ -91,9 +91,9 @@ def _of_live_feeds(connection: Connection, observed: dict[int, StreamSample]) ->
     """Omit feeds that were dropped in the meantime."""
     column = schema.feeds.c
     query = select(column.id).where(column.dropped.is_(None))
-    found = (connection.execute(query.where(column.id.in_(some))).scalars() for some in chunks(sorted(observed)))
-    live = {feed for some in found for feed in some}
-    return {feed: one for feed, one in observed.items() if feed in live}
+    results = (connection.execute(query.where(column.id.in_(chunk))).scalars() for chunk in chunks(sorted(observed)))
+    live = {feed for rows in results for feed in rows}
+    return {feed: sample for feed, sample in observed.items() if feed in live}
 
 
 def _keep(connection: Connection, feed: int, fresh: StreamSample) -> None:
@@ -110,14 +110,14 @@ def _keep(connection: Connection, feed: int, fresh: StreamSample) -> None:
     connection.execute(insert(schema.statistics).values(feed=feed, content=content, learned=moment))
 
 
-def _packed(told: dict[str, Any]) -> bytes:
-    return zlib.compress(json.dumps(told, separators=(",", ":")).encode(), 1)
+def _packed(content: dict[str, Any]) -> bytes:
+    return zlib.compress(json.dumps(content, separators=(",", ":")).encode(), 1)
 
 
 def _unpacked(content: bytes) -> dict[str, Any]:
     """Decode a row. A damaged row gives empty statistics, so that it never fails a batch."""
     try:
-        told = json.loads(zlib.decompressobj().decompress(content, _MOST_BYTES))
+        decoded = json.loads(zlib.decompressobj().decompress(content, _MOST_BYTES))
     except (zlib.error, ValueError, RecursionError):
         return {}
-    return told if isinstance(told, dict) else {}
+    return decoded if isinstance(decoded, dict) else {}

@@ -200,8 +200,8 @@ def segments_before(connection: Connection, accepted: int) -> tuple[int, list[It
         .order_by(_i.last_accepted, _i.last_sequence)
         .limit(1)
     )
-    found = [_segment(row) for row in connection.execute(across) if row.accepted < accepted]
-    return max(int(ended or 0), retained_upto(connection)), found
+    spanning = [_segment(row) for row in connection.execute(across) if row.accepted < accepted]
+    return max(int(ended or 0), retained_upto(connection)), spanning
 
 
 def retained_upto(connection: Connection) -> int:
@@ -240,12 +240,12 @@ def retain_items(connection: Connection, accepted: int, floor: int) -> int:
 
 def seen_of(connection: Connection, feed: int, keys: Sequence[bytes]) -> dict[bytes, SeenItem]:
     """Return the seen-set entries of these item keys in a feed."""
-    found: dict[bytes, SeenItem] = {}
+    seen: dict[bytes, SeenItem] = {}
     for chunk in chunks(keys):
         query = select(schema.seen).where(_e.feed == feed, _e.key.in_(chunk))
         for row in connection.execute(query):
-            found[bytes(row.key)] = SeenItem(row.version, bytes(row.fingerprint), row.sequence, row.day)
-    return found
+            seen[bytes(row.key)] = SeenItem(row.version, bytes(row.fingerprint), row.sequence, row.day)
+    return seen
 
 
 def has_seen_any(connection: Connection, feed: int) -> bool:
@@ -260,12 +260,12 @@ def record_seen(connection: Connection, feed: int, seen: Mapping[bytes, SeenItem
         {
             "feed": feed,
             "key": key,
-            "version": one.version,
-            "fingerprint": one.fingerprint,
-            "sequence": one.sequence,
+            "version": item.version,
+            "fingerprint": item.fingerprint,
+            "sequence": item.sequence,
             "day": day,
         }
-        for key, one in seen.items()
+        for key, item in seen.items()
     ]
     if not rows:
         return

@@ -194,8 +194,8 @@ def _parts_where(
     live = (_p.retired.is_(None), *conditions)
     query = select(schema.match_parts).where(*live).order_by(_p.last_sequence, _p.path)
     if limit is not None:
-        some = select(_p.last_sequence).where(*live).order_by(_p.last_sequence).limit(limit).subquery()
-        query = query.where(_p.last_sequence <= select(func.max(some.c.last_sequence)).scalar_subquery())
+        first = select(_p.last_sequence).where(*live).order_by(_p.last_sequence).limit(limit).subquery()
+        query = query.where(_p.last_sequence <= select(func.max(first.c.last_sequence)).scalar_subquery())
     return [_part(row) for row in connection.execute(query)]
 
 
@@ -216,7 +216,7 @@ def replace_parts(
 ) -> bool:
     """Replace several files by one. Return False if one of them is no longer in the log."""
     time, retired = now(connection), 0
-    for chunk in chunks([one.path for one in old]):
+    for chunk in chunks([part.path for part in old]):
         statement = update(schema.match_parts).where(_p.path.in_(chunk), _p.retired.is_(None)).values(retired=time)
         retired += connection.execute(statement).rowcount
     _add_part(
@@ -320,8 +320,8 @@ def merge_segments(connection: Connection, before: int, limit: int) -> int:
     start = counters.read_counter(connection, counters.MERGED)
     query = select(schema.match_segments).where(_g.last_sequence >= start).order_by(_g.last_sequence).limit(limit)
     last = matched_upto(connection)
-    found = connection.execute(query).all()
-    rows = list(takewhile(lambda row: row.committed < before and row.last_sequence < last, found))
+    candidates = connection.execute(query).all()
+    rows = list(takewhile(lambda row: row.committed < before and row.last_sequence < last, candidates))
     merged = 0
     for _, alike in groupby(rows, key=lambda row: (row.lineage, row.plan, row.committed // _DAY)):
         merged += _merge(connection, list(alike))

@@ -129,14 +129,14 @@ def forget_quarantined(connection: Connection, before: int, limit: int) -> list[
     """Delete up to `limit` of the oldest entries from before a time. Return their files."""
     query = select(_q.id, _q.path, _q.bytes).where(_q.created < before).order_by(_q.id).limit(limit)
     rows = connection.execute(query).all()
-    for some in chunks([row.id for row in rows]):
-        connection.execute(delete(schema.quarantine).where(_q.id.in_(some)))
+    for chunk in chunks([row.id for row in rows]):
+        connection.execute(delete(schema.quarantine).where(_q.id.in_(chunk)))
     counters.add_to_counter(connection, counters.QUARANTINED, -len(rows))
     sizes = {row.path: row.bytes for row in rows if row.path is not None}
     shared = {
         row.path
-        for some in chunks(sorted(sizes))
-        for row in connection.execute(select(_q.path).where(_q.path.in_(some)))
+        for chunk in chunks(sorted(sizes))
+        for row in connection.execute(select(_q.path).where(_q.path.in_(chunk)))
     }
     gone = {path: size for path, size in sizes.items() if path not in shared}
     counters.add_to_counter(connection, counters.QUARANTINED_BYTES, -sum(size or 0 for size in gone.values()))

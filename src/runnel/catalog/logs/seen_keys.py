@@ -26,7 +26,7 @@ _REMEMBER = """insert into seen_keys (key, feed, sequence, accepted, expires) va
 def seen_keys(connection: Connection, keys: Collection[bytes]) -> dict[bytes, SeenKey]:
     """Return the keys that were seen. A key includes its feed, so feeds have no keys in common."""
     query = select(schema.seen_keys)
-    rows = (row for some in chunks(sorted(keys)) for row in connection.execute(query.where(_k.key.in_(some))))
+    rows = (row for chunk in chunks(sorted(keys)) for row in connection.execute(query.where(_k.key.in_(chunk))))
     return {
         bytes(row.key): SeenKey(row.feed, bytes(row.key), row.sequence, row.accepted, row.expires) for row in rows
     }
@@ -38,7 +38,7 @@ def remember_keys(connection: Connection, keys: Sequence[SeenKey]) -> None:
         return
     # A batch may have a hundred thousand keys while other writers wait, so pass them directly to the driver, in the
     # order in which the database stores them.
-    rows = sorted((one.key, one.feed, one.sequence, one.accepted, one.expires) for one in keys)
+    rows = sorted((seen.key, seen.feed, seen.sequence, seen.accepted, seen.expires) for seen in keys)
     connection.exec_driver_sql(_REMEMBER.format(*_MARKS[connection.dialect.name] * 5), rows)
 
 
@@ -56,10 +56,10 @@ def forget_keys(connection: Connection, limit: int) -> int:
     dropped = select(schema.feeds.c.id).where(schema.feeds.c.dropped.is_not(None))
     gone = 0
     for condition in (_k.expires <= before, _k.feed.in_(dropped)):
-        found = connection.execute(select(_k.key).where(condition).limit(limit - gone)).scalars().all()
-        for some in chunks(found):
-            connection.execute(delete(schema.seen_keys).where(_k.key.in_(some)))
-        gone += len(found)
+        expired = connection.execute(select(_k.key).where(condition).limit(limit - gone)).scalars().all()
+        for chunk in chunks(expired):
+            connection.execute(delete(schema.seen_keys).where(_k.key.in_(chunk)))
+        gone += len(expired)
         if gone >= limit:
             break
     return gone

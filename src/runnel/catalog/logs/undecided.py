@@ -27,14 +27,14 @@ def put_off(connection: Connection, undecided: Iterable[Undecided]) -> None:
     moment = now(connection)
     rows = [
         {
-            "sequence": one.sequence,
-            "queries": json.dumps(one.queries),
-            "reason": one.reason[:2000],
-            "attempts": one.attempts,
-            "not_before": moment + min(FIRST_WAIT << min(one.attempts - 1, 20), LONGEST_WAIT),
-            "until": one.until,
+            "sequence": item.sequence,
+            "queries": json.dumps(item.queries),
+            "reason": item.reason[:2000],
+            "attempts": item.attempts,
+            "not_before": moment + min(FIRST_WAIT << min(item.attempts - 1, 20), LONGEST_WAIT),
+            "until": item.until,
         }
-        for one in undecided
+        for item in undecided
     ]
     if rows:
         connection.execute(insert(schema.undecided), rows)
@@ -65,8 +65,8 @@ def stray_undecided(connection: Connection, after: int, upto: int) -> int:
 
 def still_undecided(connection: Connection, ids: Sequence[int]) -> set[int]:
     """Return which of these items are still waiting."""
-    found = (connection.execute(select(_u.id).where(_u.id.in_(some))).scalars() for some in chunks(list(ids)))
-    return {one for some in found for one in some}
+    results = (connection.execute(select(_u.id).where(_u.id.in_(chunk))).scalars() for chunk in chunks(list(ids)))
+    return {number for numbers in results for number in numbers}
 
 
 def supplement(connection: Connection, taken: Iterable[tuple[Undecided, int]]) -> None:
@@ -75,42 +75,42 @@ def supplement(connection: Connection, taken: Iterable[tuple[Undecided, int]]) -
     rows = [
         {
             "sequence": sequence,
-            "supplements": one.sequence,
-            "queries": json.dumps(one.queries),
-            "attempts": one.attempts,
-            "until": one.until,
+            "supplements": item.sequence,
+            "queries": json.dumps(item.queries),
+            "attempts": item.attempts,
+            "until": item.until,
         }
-        for one, sequence in pairs
+        for item, sequence in pairs
     ]
     if rows:
         connection.execute(insert(schema.supplements), rows)
-    for some in chunks([one.id for one, _ in pairs]):
-        connection.execute(delete(schema.undecided).where(_u.id.in_(some)))
+    for chunk in chunks([item.id for item, _ in pairs]):
+        connection.execute(delete(schema.undecided).where(_u.id.in_(chunk)))
 
 
 def forget_undecided(connection: Connection, ids: Sequence[int]) -> None:
     """Delete waiting items that were deleted from the log."""
-    for some in chunks(list(ids)):
-        connection.execute(delete(schema.undecided).where(_u.id.in_(some)))
+    for chunk in chunks(list(ids)):
+        connection.execute(delete(schema.undecided).where(_u.id.in_(chunk)))
 
 
 def supplements_between(connection: Connection, after: int, upto: int) -> list[Supplement]:
     """Return the items in (after, upto] that were logged again."""
-    found = select(schema.supplements).where(_s.sequence > after, _s.sequence <= upto).order_by(_s.sequence)
+    query = select(schema.supplements).where(_s.sequence > after, _s.sequence <= upto).order_by(_s.sequence)
     return [
         Supplement(row.sequence, row.supplements, tuple(json.loads(row.queries)), row.attempts, row.until)
-        for row in connection.execute(found)
+        for row in connection.execute(query)
     ]
 
 
 def later_sequences(connection: Connection, sequence: int) -> list[int]:
     """Return the sequences under which an item was logged again, in order."""
-    found: list[int] = []
+    sequences: list[int] = []
     last = [sequence]
     while last:
         last = list(connection.execute(select(_s.sequence).where(_s.supplements.in_(last))).scalars())
-        found += last
-    return sorted(found)
+        sequences += last
+    return sorted(sequences)
 
 
 def waits_for(connection: Connection, sequences: Sequence[int], query: int) -> str | None:

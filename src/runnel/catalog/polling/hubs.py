@@ -119,8 +119,8 @@ def hubs_of(connection: Connection, feeds: Sequence[int] | None = None) -> dict[
         return {row.feed: _row(connection, row) for row in connection.execute(select(schema.hubs).order_by(_h.feed))}
     return {
         row.feed: _row(connection, row)
-        for some in chunks(sorted(feeds))
-        for row in connection.execute(select(schema.hubs).where(_h.feed.in_(some)))
+        for chunk in chunks(sorted(feeds))
+        for row in connection.execute(select(schema.hubs).where(_h.feed.in_(chunk)))
     }
 
 
@@ -162,8 +162,8 @@ def count(connection: Connection, what: str) -> None:
 def hub_counts(connection: Connection) -> dict[str, int]:
     """Return the counters: accepted `pushes` and `refused` ones."""
     query = select(schema.counters).where(_c.name.in_([f"{_COUNTED}pushes", f"{_COUNTED}refused"]))
-    found = {row.name.removeprefix(_COUNTED): int(row.value) for row in connection.execute(query)}
-    return {"pushes": 0, "refused": 0} | found
+    counts = {row.name.removeprefix(_COUNTED): int(row.value) for row in connection.execute(query)}
+    return {"pushes": 0, "refused": 0} | counts
 
 
 def _row(connection: Connection, row: Any) -> HubRow:

@@ -40,19 +40,19 @@ class PollMemory:
         True
         """
         try:
-            told = json.loads(text or "{}")
-            broken, since = told.get("broken"), told.get("since")
+            values = json.loads(text or "{}")
+            broken, since = values.get("broken"), values.get("since")
             return PollMemory(
-                digest=str(told.get("digest", "")),
+                digest=str(values.get("digest", "")),
                 broken=None if broken is None else str(broken),
-                aside=tuple(str(mark) for mark in told.get("aside", ())),
+                aside=tuple(str(mark) for mark in values.get("aside", ())),
                 since=None if since is None else int(since),
-                held=int(told.get("held", 0)),
-                saturated=int(told.get("saturated", 0)),
-                ttl=float(told.get("ttl", 0.0)),
-                skip_hours=tuple(int(hour) for hour in told.get("skip_hours", ())),
-                skip_days=tuple(int(day) for day in told.get("skip_days", ())),
-                refresh=str(told.get("refresh", "")),
+                held=int(values.get("held", 0)),
+                saturated=int(values.get("saturated", 0)),
+                ttl=float(values.get("ttl", 0.0)),
+                skip_hours=tuple(int(hour) for hour in values.get("skip_hours", ())),
+                skip_days=tuple(int(day) for day in values.get("skip_days", ())),
+                refresh=str(values.get("refresh", "")),
             )
         except (ValueError, TypeError, AttributeError, RecursionError):
             return PollMemory()

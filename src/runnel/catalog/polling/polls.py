@@ -200,7 +200,7 @@ def poll_states(connection: Connection, feeds: Sequence[int] | None = None) -> l
     if feeds is None:
         return [_state(row) for row in connection.execute(query)]
     return [
-        _state(row) for some in chunks(sorted(feeds)) for row in connection.execute(query.where(_p.feed.in_(some)))
+        _state(row) for chunk in chunks(sorted(feeds)) for row in connection.execute(query.where(_p.feed.in_(chunk)))
     ]
 
 
@@ -211,7 +211,7 @@ def live_of(connection: Connection, feeds: Iterable[int]) -> set[int]:
         .join(schema.owners, _o.id == _f.owner)
         .where(_f.dropped.is_(None), _f.paused == 0, _o.disabled.is_(None))
     )
-    return {row.id for some in chunks(sorted(feeds)) for row in connection.execute(query.where(_f.id.in_(some)))}
+    return {row.id for chunk in chunks(sorted(feeds)) for row in connection.execute(query.where(_f.id.in_(chunk)))}
 
 
 def failing(connection: Connection) -> list[FailingPoll]:
@@ -222,7 +222,7 @@ def failing(connection: Connection) -> list[FailingPoll]:
         .where(_p.problem.is_not(None), _f.dropped.is_(None))
         .order_by(_p.feed)
     )
-    found = [
+    failing_polls = [
         FailingPoll(
             feed=row.feed,
             name=row.name,
@@ -236,7 +236,7 @@ def failing(connection: Connection) -> list[FailingPoll]:
         )
         for row in connection.execute(query)
     ]
-    return sorted(found, key=lambda one: (one.since or 0, one.feed))
+    return sorted(failing_polls, key=lambda poll: (poll.since or 0, poll.feed))
 
 
 def poll_counts(connection: Connection) -> PollCounts:

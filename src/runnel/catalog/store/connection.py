@@ -308,7 +308,7 @@ def _is_read_only(url: URL) -> bool:
     if file is None or not file.exists():
         return False
     effective = os.access in os.supports_effective_ids
-    return not all(os.access(one, os.W_OK, effective_ids=effective) for one in (file, file.parent))
+    return not all(os.access(path, os.W_OK, effective_ids=effective) for path in (file, file.parent))
 
 
 def _connect_read_only(file: Path) -> Callable[[], sqlite3.Connection]:

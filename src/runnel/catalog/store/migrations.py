@@ -72,8 +72,12 @@ class History:
 
 
 def _described(table: Table) -> list[str]:
-    columns = [f"{table.name}.{one.name} {one.type.__visit_name__} {one.nullable}" for one in table.columns]
-    return columns + [f"{table.name} {one.name} {[column.name for column in one.columns]}" for one in table.indexes]
+    columns = [
+        f"{table.name}.{column.name} {column.type.__visit_name__} {column.nullable}" for column in table.columns
+    ]
+    return columns + [
+        f"{table.name} {index.name} {[column.name for column in index.columns]}" for index in table.indexes
+    ]
 
 
 HISTORY: Final = History(schema.metadata)

@@ -87,17 +87,17 @@ def log_clock(connection: Connection) -> int:
 
 def workspace_number(connection: Connection) -> int:
     """Return a number that identifies this workspace. It is chosen at the first call, in a write transaction."""
-    found = known_number(connection)
-    if found is None:
-        found = secrets.randbits(62)
-        connection.execute(insert(schema.counters).values(name="root", value=found))
-    return found
+    number = known_number(connection)
+    if number is None:
+        number = secrets.randbits(62)
+        connection.execute(insert(schema.counters).values(name="root", value=number))
+    return number
 
 
 def known_number(connection: Connection) -> int | None:
     """Return the number of this workspace, or None if it was not chosen yet."""
-    found = connection.execute(select(_c.value).where(_c.name == "root")).scalar_one_or_none()
-    return None if found is None else int(found)
+    value = connection.execute(select(_c.value).where(_c.name == "root")).scalar_one_or_none()
+    return None if value is None else int(value)
 
 
 def _value(connection: Connection, name: str) -> int:

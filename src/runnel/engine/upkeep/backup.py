@@ -253,9 +253,9 @@ def _operator_files(storage: Storage) -> Iterator[str]:
     As for operators, a link counts as the file to which it points, unless that is outside the folder.
     """
     folder = storage.local(OPERATORS)
-    made = [storage.local(one) for one in (ANSWERS, _LEARNED)]
+    made = [storage.local(folder) for folder in (ANSWERS, _LEARNED)]
     for path in sorted(folder.rglob("*")):
-        is_ours = any(path.is_relative_to(one) for one in made)
+        is_ours = any(path.is_relative_to(folder) for folder in made)
         if not is_ours and path.is_file() and path.resolve().is_relative_to(folder.resolve()):
             yield path.relative_to(folder).as_posix()
 
@@ -295,7 +295,7 @@ def _replace(path: Path, data: bytes) -> None:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
-    for folder in {path.parent, *(one for one in path.parent.rglob("*") if one.is_dir())}:
+    for folder in {path.parent, *(inner for inner in path.parent.rglob("*") if inner.is_dir())}:
         sync_folder(folder)
     draft.replace(path)
     sync_folder(path.parent)

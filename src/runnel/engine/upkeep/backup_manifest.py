@@ -195,10 +195,10 @@ def verified_chunks(folder: Path, name: str, expected: Digest) -> Iterator[bytes
 
 def file_digest(path: Path) -> Digest:
     """Compute the digest of a file."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     size = 0
     with path.open("rb") as file:
         while data := file.read(_CHUNK):
-            found.update(data)
+            digest.update(data)
             size += len(data)
-    return Digest(size, found.hexdigest())
+    return Digest(size, digest.hexdigest())

@@ -24,25 +24,25 @@ _ROWS = 20_000
 def copy_out(connection: Connection, folder: Path) -> dict[str, int]:
     """Write every table of a catalog to a folder. Return the numbers of rows."""
     make_private_folder(folder)
-    return {one.name: _copy_table(connection, one, folder / f"{one.name}.parquet") for one in _tables()}
+    return {source.name: _copy_table(connection, source, folder / f"{source.name}.parquet") for source in _tables()}
 
 
 def _tables() -> list[Table]:
     return list(schema.metadata.sorted_tables)
 
 
-def _copy_table(connection: Connection, one: Table, path: Path) -> int:
-    shape = pa.schema([(held.name, _arrow_type(held.type)) for held in one.columns])
+def _copy_table(connection: Connection, source: Table, path: Path) -> int:
+    shape = pa.schema([(held.name, _arrow_type(held.type)) for held in source.columns])
     rows = 0
     with (
         open(path, "xb", opener=open_private) as file,
         pq.ParquetWriter(file, shape, compression="zstd") as writer,
     ):
-        found = connection.execute(select(one), execution_options={"yield_per": _ROWS})
-        for some in found.partitions():
-            arrays = [pa.array([row[place] for row in some], type=kind) for place, kind in enumerate(shape.types)]
+        result = connection.execute(select(source), execution_options={"yield_per": _ROWS})
+        for chunk in result.partitions():
+            arrays = [pa.array([row[place] for row in chunk], type=kind) for place, kind in enumerate(shape.types)]
             writer.write_table(pa.Table.from_arrays(arrays, schema=shape))
-            rows += len(some)
+            rows += len(chunk)
     return rows
 
 
@@ -60,14 +60,14 @@ def identities(connection: Connection) -> dict[str, int]:
     """Return the last assigned id of every table with ids, even if its row was deleted."""
     if connection.dialect.name == "sqlite":
         return {row.name: int(row.seq) for row in connection.execute(text("select name, seq from sqlite_sequence"))}
-    found = connection.execute(
+    result = connection.execute(
         text(
             "select c.table_name, c.column_name from information_schema.columns c"
             " where c.table_schema = current_schema() and c.is_identity = 'YES'"
         )
     ).all()
     last: dict[str, int] = {}
-    for name, held in found:
+    for name, held in result:
         query = text("select pg_sequence_last_value(pg_get_serial_sequence(:t, :c)::regclass)")
         last[name] = int(connection.execute(query, {"t": name, "c": held}).scalar() or 0)
     return last
@@ -99,9 +99,9 @@ def _fill(connection: Connection, path: Path) -> int:
     target = table(name, *(column(held) for held in file.schema_arrow.names))
     connection.execute(target.delete())  # delete the initial rows of a new catalog
     rows = 0
-    for some in _batches(file):
-        connection.execute(insert(target), some)
-        rows += len(some)
+    for batch in _batches(file):
+        connection.execute(insert(target), batch)
+        rows += len(batch)
     return rows
 
 

@@ -122,9 +122,9 @@ def _contain_matches(root: Workspace, epoch: int, path: str) -> Containment | No
 def _contain_answers(root: Workspace, epoch: int, path: str) -> Containment | None:
     with root.catalog.write() as connection:
         leases.check(connection, epoch)
-        found = [one for one in operator_cache.live_segments(connection) if one.path == path]
-        operator_cache.retire_segments(connection, found)
-    if not found:
+        segments = [segment for segment in operator_cache.live_segments(connection) if segment.path == path]
+        operator_cache.retire_segments(connection, segments)
+    if not segments:
         return None
     logger.warning("%s is damaged: its cached answers are dropped, and the operators are called again", path)
     return Containment.FILE
@@ -158,17 +158,17 @@ def _quarantine(connection: Connection, path: str, reason: str, sequence: int) -
 
 def _covering(storage: Storage, whole: _S, retired: Sequence[_S]) -> list[_S]:
     """Return the intact files that were merged into a damaged one, if together they contain all of it."""
-    found: list[_S] = []
+    covering: list[_S] = []
     position = whole.first_sequence
     while position <= whole.last_sequence:
-        begun = [one for one in retired if one.first_sequence == position]
-        longest = max((one.last_sequence for one in begun), default=None)
-        layers = [one for one in begun if one.last_sequence == longest and _is_sound(storage, one.path)]
-        if longest is None or len(layers) < sum(one.last_sequence == longest for one in begun):
+        begun = [file for file in retired if file.first_sequence == position]
+        longest = max((file.last_sequence for file in begun), default=None)
+        layers = [file for file in begun if file.last_sequence == longest and _is_sound(storage, file.path)]
+        if longest is None or len(layers) < sum(file.last_sequence == longest for file in begun):
             return []
-        found += layers
+        covering += layers
         position = longest + 1
-    return found
+    return covering
 
 
 def _is_sound(storage: Storage, path: str) -> bool:

@@ -61,9 +61,9 @@ class MaintenanceReport:
 
     def __add__(self, other: MaintenanceReport) -> MaintenanceReport:
         numbers = {
-            one.name: getattr(self, one.name) + getattr(other, one.name)
-            for one in fields(self)
-            if one.name != "finished"
+            field.name: getattr(self, field.name) + getattr(other, field.name)
+            for field in fields(self)
+            if field.name != "finished"
         }
         return MaintenanceReport(**numbers, finished=self.finished and other.finished)
 

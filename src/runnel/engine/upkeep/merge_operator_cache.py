@@ -47,7 +47,7 @@ def next_run(live: Sequence[LiveSegment], largest: int, at_least: int = AT_LEAST
     >>> [one.id for one in next_run(live, 150, at_least=3)]
     [1, 2, 3]
     """
-    sizes = [one.bytes for one in live]
+    sizes = [segment.bytes for segment in live]
     for end in range(len(live), at_least - 1, -1):
         total, heaviest, best = 0, 0, 0
         for start in range(end - 1, -1, -1):
@@ -64,7 +64,7 @@ def next_run(live: Sequence[LiveSegment], largest: int, at_least: int = AT_LEAST
 def _drop(catalog: Catalog, epoch: int, most_bytes: int) -> int:
     with catalog.read() as connection:
         live = operator_cache.live_segments(connection)
-    surplus = sum(one.bytes for one in live) - most_bytes
+    surplus = sum(segment.bytes for segment in live) - most_bytes
     old: list[LiveSegment] = []
     while surplus > 0:
         old.append(live[len(old)])
@@ -77,13 +77,13 @@ def _drop(catalog: Catalog, epoch: int, most_bytes: int) -> int:
 
 
 def _merge(catalog: Catalog, storage: Storage, epoch: int, run: Sequence[LiveSegment]) -> bool:
-    opened = [open_segment(storage, one.path) for one in run]
+    opened = [open_segment(storage, segment.path) for segment in run]
     # Drop an unreadable file with its row, so that it is not reported again.
-    merged = write_stored(storage, (entry for one in opened if one is not None for entry in one.stored()))
+    merged = write_stored(storage, (entry for segment in opened if segment is not None for entry in segment.stored()))
     with catalog.write() as connection:
         leases.check(connection, epoch)
-        live = {one.id for one in operator_cache.live_segments(connection)}
-        if not all(one.id in live for one in run):
+        live = {segment.id for segment in operator_cache.live_segments(connection)}
+        if not all(segment.id in live for segment in run):
             return False  # another process removed them; the new file is an orphan
         operator_cache.retire_segments(connection, run)
         if merged is not None:

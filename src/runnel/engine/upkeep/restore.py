@@ -122,7 +122,7 @@ def restore(
         _write_sheets(snapshot / "folder", folder)
         shutil.rmtree(staging)
         write_settings(folder, settings)  # last, because it makes the folder a workspace
-    size = sum(one.size for one in manifest.files.values())
+    size = sum(digest.size for digest in manifest.files.values())
     signer = Signer.CHECKED if key is not None else Signer.NONE if manifest.signer is None else Signer.UNKNOWN
     return Restored(
         folder, len(manifest.files), size, manifest.made, manifest.last_sequence, tuple(rights), signer, lost
