@@ -1,41 +1,41 @@
-"""Everything Runnel raises on purpose, in one tree.
+"""All exceptions that Runnel raises, in one hierarchy.
 
     RunnelError
-    ├── StatementError                    a statement was refused; carries its place and a hint
-    │   ├── StatementSyntaxError          the text is not a statement
-    │   ├── UnknownNameError              a feed, variable or subscription that does not exist
-    │   ├── DuplicateNameError            a name that is taken
-    │   ├── CyclicFeedsError              a view that would read itself
-    │   ├── StillNeededError              a drop that others depend on
-    │   └── InvalidConditionError         a condition without a meaning
-    ├── InputError                        something from outside was refused; carries its place and a hint
-    │   ├── BrokenDocumentError           a file that cannot be decoded
-    │   ├── InvalidItemError              an item that cannot be accepted
-    │   ├── UnreachableError              an address that did not answer as it should
-    │   │   └── RefusedAddressError       an address that must not be reached from here
-    │   ├── StylesheetError               a stylesheet that cannot be used, or failed on a document
-    │   ├── TooExpensiveError             what would cost more than the settings allow
-    │   └── OperatorRefusedError          an operator that cannot be used as it was registered
-    ├── WorkspaceError                    the root cannot be used as asked
-    │   ├── NotAWorkspaceError            no installation there
-    │   ├── WorkspaceExistsError          an installation is there already
-    │   ├── NewerWorkspaceError           written by a newer Runnel
-    │   ├── ReadOnlyError                 the catalog or the files cannot be written; reading still works
-    │   ├── CatalogUnavailableError       the catalog does not answer now; what was not committed can be tried again
+    ├── StatementError                    a statement was refused; has a span and a hint
+    │   ├── StatementSyntaxError          the text is not a valid statement
+    │   ├── UnknownNameError              a feed, variable or subscription does not exist
+    │   ├── DuplicateNameError            a name is already in use
+    │   ├── CyclicFeedsError              a virtual feed would read itself
+    │   ├── StillNeededError              a feed cannot be dropped because others depend on it
+    │   └── InvalidConditionError         a condition is not valid
+    ├── InputError                        an input was refused; has a location and a hint
+    │   ├── BrokenDocumentError           a document cannot be decoded
+    │   ├── InvalidItemError              an item is not valid
+    │   ├── UnreachableError              a request to an address failed
+    │   │   └── RefusedAddressError       connections to an address are not allowed
+    │   ├── StylesheetError               a stylesheet is not valid, or failed on a document
+    │   ├── TooExpensiveError             a request would cost more than the settings allow
+    │   └── OperatorRefusedError          an operator cannot be used as registered
+    ├── WorkspaceError                    the workspace cannot be used
+    │   ├── NotAWorkspaceError            the folder is not a workspace
+    │   ├── WorkspaceExistsError          the folder is already a workspace
+    │   ├── NewerWorkspaceError           the workspace was written by a newer version
+    │   ├── ReadOnlyError                 the catalog or the files cannot be written
+    │   ├── CatalogUnavailableError       the catalog is temporarily unavailable
     │   ├── RunnerActiveError             another runner holds the lease
-    │   └── FencedError                   this runner lost its lease; nothing more may be committed
-    ├── NotAllowedError                   an owner may not do this, or a secret is wrong
-    │   └── QuotaExceededError            an owner has as much as the quota allows
-    ├── NotFoundError                     an item, feed or subscription that was asked for is not there
-    ├── BacklogError                      the log is too far ahead of matching to accept more
-    ├── StorageFullError                  no room left; work pauses and goes on when there is room
-    ├── CorruptDataError                  a file of the root does not hold what its manifest says
-    │   └── LineageConflictError          a batch does not continue the match log; a new lineage starts
-    ├── DeliveryError                     an endpoint did not take a message
-    ├── SparkLostError                    the JVM that Spark runs in has ended
-    └── JavaMissingError                  Spark needs Java 17 or newer and none was found
+    │   └── FencedError                   this runner lost its lease and must not commit
+    ├── NotAllowedError                   the action is not allowed, or a secret is wrong
+    │   └── QuotaExceededError            a quota of an owner is used up
+    ├── NotFoundError                     an item, feed or subscription does not exist
+    ├── BacklogError                      too many items wait for matching
+    ├── StorageFullError                  no disk space left; processing pauses until there is space
+    ├── CorruptDataError                  a file of the workspace is damaged
+    │   └── LineageConflictError          a batch does not continue the match log
+    ├── DeliveryError                     an endpoint did not accept a message
+    ├── SparkLostError                    Spark's JVM has ended
+    └── JavaMissingError                  Java 17 or newer was not found
 
-Every error has a `message` (what happened) and may have a `hint` (what to do about it).
+Every error has a `message`, which states the problem, and may have a `hint`, which gives the next step.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ DISTRIBUTION: Final = "runnel-pubsub"
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A place in a text: 1-based line and column, and the end column on the same line."""
+    """A range in a text: 1-based line and column, and the end column on the same line."""
 
     line: int
     column: int
@@ -57,7 +57,7 @@ class Span:
 
 
 class RunnelError(Exception):
-    """The root of the tree: a message for a person and, where there is one, a hint.
+    """The base class: a message for the user and an optional hint.
 
     >>> str(RunnelError("no such feed", hint="did you mean News?"))
     'no such feed (did you mean News?)'
@@ -72,12 +72,12 @@ class RunnelError(Exception):
         return f"{self.message} ({self.hint})" if self.hint else self.message
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Exceptions cross process borders (Spark workers); the default would lose keyword arguments.
+        # Exceptions are pickled by Spark workers; the default would lose keyword arguments.
         return (_rebuild, (type(self), self.args, self.__dict__))
 
 
 def install_hint(extra: str) -> str:
-    """The command that installs an extra of this distribution, whose name differs from that of the package.
+    """Return the command that installs an extra of this distribution, whose name differs from that of the package.
 
     >>> install_hint("postgresql")
     "pip install 'runnel-pubsub[postgresql]'"
@@ -93,7 +93,7 @@ def _rebuild(kind: type[RunnelError], args: tuple[Any, ...], state: dict[str, An
 
 
 class StatementError(RunnelError):
-    """A refused statement. `render()` shows the line with a caret under the place."""
+    """A statement was refused. `render()` shows the line with a caret under the span."""
 
     def __init__(
         self, message: str, *, hint: str | None = None, span: Span | None = None, text: str | None = None
@@ -103,13 +103,13 @@ class StatementError(RunnelError):
         self.text = text
 
     def located(self, text: str, span: Span | None = None) -> StatementError:
-        """The same error, knowing the text it speaks of (and the place, where it had none)."""
+        """Add the text, and the span if it has none. Return the error."""
         self.text = self.text if self.text is not None else text
         self.span = self.span or span
         return self
 
     def render(self) -> str:
-        """The message, the offending line with a caret, and the hint, for a terminal.
+        """Return the message, the line with a caret, and the hint, for a terminal.
 
         >>> error = StatementSyntaxError("expected a name", span=Span(1, 8, 11), text="create 123")
         >>> print(error.render())
@@ -134,12 +134,12 @@ class StatementError(RunnelError):
 
 
 def visible(character: str) -> str:
-    """One column for every character: what a terminal would act on is shown as a mark instead."""
+    """Return one printable character: replace characters that a terminal would interpret."""
     return " " if character == "\t" else character if character.isprintable() else "�"
 
 
 def _window(line: str, column: int, width: int, limit: int = 76) -> tuple[str, int]:
-    """The part of a long line around a column, and the column within that part."""
+    """Return the part of a long line around a column, and the column in that part."""
     if len(line) <= limit:
         return line, column
     start = max(0, min(column - 1 - limit // 2, len(line) - limit))
@@ -153,27 +153,27 @@ class StatementSyntaxError(StatementError):
 
 
 class UnknownNameError(StatementError):
-    """A feed, variable or subscription that does not exist."""
+    """A feed, variable or subscription does not exist."""
 
 
 class DuplicateNameError(StatementError):
-    """A name that is already taken."""
+    """A name is already in use."""
 
 
 class CyclicFeedsError(StatementError):
-    """A virtual feed that would read itself, directly or through others."""
+    """A virtual feed would read itself, directly or indirectly."""
 
 
 class StillNeededError(StatementError):
-    """A drop refused because other feeds or subscriptions depend on it."""
+    """A feed cannot be dropped, because other feeds or subscriptions depend on it."""
 
 
 class InvalidConditionError(StatementError):
-    """A condition that cannot have a meaning."""
+    """A condition is not valid."""
 
 
 class InputError(RunnelError):
-    """Something from outside was refused; `place` says which file, line or attribute."""
+    """An input was refused. `place` is the file, line or attribute."""
 
     def __init__(self, message: str, *, place: str | None = None, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
@@ -185,98 +185,99 @@ class InputError(RunnelError):
 
 
 class BrokenDocumentError(InputError):
-    """A document that cannot be decoded."""
+    """A document cannot be decoded."""
 
 
 class InvalidItemError(InputError):
-    """An item that cannot be accepted."""
+    """An item is not valid."""
 
 
 class UnreachableError(InputError):
-    """An address that did not answer as it should: no connection, too slow, too much, or not HTTP."""
+    """A request to an address failed: no connection, a time or size limit, or not valid HTTP."""
 
 
 class RefusedAddressError(UnreachableError):
-    """An address that must not be reached from here: private, local, or not allowed by the settings."""
+    """Connections to an address are not allowed: it is private or local, and not in the settings."""
 
 
 class StylesheetError(InputError):
-    """A stylesheet that cannot be used, or that failed on a document (or took too long, or too much memory)."""
+    """A stylesheet is not valid, failed on a document, or exceeded its limits of time or memory."""
 
 
 class TooExpensiveError(InputError):
-    """What was asked for would cost more than the settings allow."""
+    """A request would cost more than the settings allow."""
 
 
 class OperatorRefusedError(InputError):
-    """An operator that cannot be used as it was registered: not found, not allowed, or wrongly configured."""
+    """An operator cannot be used as registered: not found, not allowed, or wrongly configured."""
 
 
 class WorkspaceError(RunnelError):
-    """The root cannot be used as asked."""
+    """The workspace cannot be used."""
 
 
 class NotAWorkspaceError(WorkspaceError):
-    """There is no installation at that place."""
+    """The folder is not a workspace."""
 
 
 class WorkspaceExistsError(WorkspaceError):
-    """There is an installation already."""
+    """The folder is already a workspace."""
 
 
 class NewerWorkspaceError(WorkspaceError):
-    """The root was written by a newer Runnel than this one."""
+    """The workspace was written by a newer version of Runnel."""
 
 
 class ReadOnlyError(WorkspaceError):
-    """The catalog or the files of the workspace cannot be written by this process. Commands that only read work."""
+    """This process cannot write the catalog or the files of the workspace. Commands that only read still work."""
 
 
 class CatalogUnavailableError(WorkspaceError):
-    """The catalog does not answer now: its server is away, restarting or busy. Trying again later may help."""
+    """The catalog is temporarily unavailable: its server is down, restarting or busy. Try again later."""
 
 
 class RunnerActiveError(WorkspaceError):
-    """Another runner holds the lease of this root."""
+    """Another runner holds the lease of this workspace."""
 
 
 class FencedError(WorkspaceError):
-    """This runner lost its lease: a newer epoch exists, so nothing more may be committed."""
+    """This runner lost its lease: there is a newer epoch, so this runner must not commit."""
 
 
 class NotAllowedError(RunnelError):
-    """An owner may not do this, or a token or ticket is wrong."""
+    """The actor may not perform the action, or a token or ticket is wrong."""
 
 
 class QuotaExceededError(NotAllowedError):
-    """An owner has as much as the quota allows."""
+    """A quota of an owner is used up."""
 
 
 class NotFoundError(RunnelError):
-    """An item, feed or subscription that was asked for is not there."""
+    """An item, feed or subscription does not exist."""
 
 
 class BacklogError(RunnelError):
-    """The item log is too far ahead of matching to accept more now."""
+    """Too many items wait for matching, so no more are accepted now."""
 
 
 class StorageFullError(RunnelError):
-    """No room is left for a file or in the catalog."""
+    """No disk space is left for a file or the catalog."""
 
 
 class CorruptDataError(RunnelError):
-    """A file of the root does not hold what its manifest says."""
+    """A file of the workspace is damaged: its content differs from its manifest or checksum."""
 
 
 class LineageConflictError(CorruptDataError):
-    """A batch that does not continue the match log: its lineage cannot go on."""
+    """A batch does not continue the match log, so its lineage must end and a new one start."""
 
 
 class DeliveryError(RunnelError):
-    """An endpoint did not take a message.
+    """An endpoint did not accept a message.
 
-    `retry_after` is the wait in seconds that the endpoint asked for; `permanent` says that trying again cannot help
-    (the message is dead at once); `gone` that the endpoint wants nothing more (the subscription is disabled).
+    `retry_after` is the delay in seconds that the endpoint requested. `permanent` means that a retry cannot succeed:
+    the message becomes a dead letter at once. `gone` means that the endpoint wants no more messages: the subscription
+    is disabled.
     """
 
     def __init__(
@@ -299,4 +300,4 @@ class SparkLostError(RunnelError):
 
 
 class JavaMissingError(RunnelError):
-    """Spark needs Java 17 or newer and none was found."""
+    """Spark needs Java 17 or newer, and none was found."""

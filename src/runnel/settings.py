@@ -109,7 +109,7 @@ class Settings(BaseSettings):
     stall_seconds: float = Field(
         600.0,
         ge=1,
-        description="Time without progress, while items wait to be matched, after which `/healthz` fails.",
+        description="Time without progress, while items wait for matching, after which `/healthz` fails.",
     )
     publish_wait_seconds: float = Field(30.0, ge=0, description="How long `publish` waits at the lag limit.")
     feed_entries: int = Field(200, ge=1, description="Maximum number of entries in a feed file that Runnel writes.")

@@ -233,7 +233,7 @@ def test_a_full_catalog_says_so_and_goes_on(tmp_path: Path) -> None:
             for number in range(2000):
                 catalog_rows.add_feed(connection, f"F{number}" + "x" * 500, FeedKind.SOURCE, "s")
 
-    with pytest.raises(StorageFullError, match="no room"):
+    with pytest.raises(StorageFullError, match="no disk space"):
         declare_too_much()
     roomy = Catalog(small.url)
     assert _source(roomy, "A") > 0

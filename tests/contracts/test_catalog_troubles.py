@@ -148,7 +148,7 @@ def test_every_session_ends_a_transaction_that_hangs(postgresql: PostgreSQL, mon
 @pytest.mark.parametrize(
     ("code", "error", "words"),
     [
-        ("53100", StorageFullError, "no room"),
+        ("53100", StorageFullError, "no disk space"),
         ("53300", CatalogUnavailableError, "takes no more"),
         ("40P01", CatalogUnavailableError, "busy"),
         ("57P03", CatalogUnavailableError, "lost the connection"),

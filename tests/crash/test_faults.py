@@ -52,7 +52,7 @@ def test_one_running_root_through_its_troubles(tmp_path: Path) -> None:
         # No room: matching pauses and says so; with room again it goes on, and nothing is lost.
         flag.touch()
         engine.publish("Wire", [item(number) for number in range(3, 20)])
-        wait_until(lambda: "no room" in engine.status().runner)
+        wait_until(lambda: "no disk space" in engine.status().runner)
         assert engine.root.matches.matched_upto() == 3
         flag.unlink()
         wait_until(lambda: _matched(engine, 20))
@@ -70,7 +70,7 @@ def test_a_publisher_without_room_is_told(tmp_path: Path) -> None:
     with connect(root, storage=f"full+{root.as_uri()}?flag={flag}") as engine:
         engine.execute("register feed Wire;")
         flag.touch()
-        with pytest.raises(StorageFullError, match="no room"):
+        with pytest.raises(StorageFullError, match="no disk space"):
             engine.publish("Wire", [item(1)])
         flag.unlink()
         assert engine.publish("Wire", [item(1)]).accepted == 1

@@ -877,7 +877,7 @@ def test_an_endpoint_that_quotes_the_challenge_in_an_error_shows_it_to_nobody(
     runner.deliver()
     challenge = endpoint.documents("runnel.confirmation")[0]["data"]["challenge"]
     line = ann.show("subscriptions").lines[0]
-    assert f"the endpoint answered {status}" in line
+    assert f"the endpoint responded {status}" in line
     assert challenge not in f"{line} {runner.engine.status()} {caplog.text}"
 
 

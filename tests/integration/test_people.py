@@ -597,7 +597,7 @@ def test_a_materialised_feed_is_shown_as_what_it_is(shaped: Engine) -> None:
     assert shaped.execute("show feed Rock;")[0].to_json()["read_by"] == ["Shaped"]
     assert shaped.execute("show subscriptions;")[0].to_json()["subscriptions"] == []
     assert live_names(shaped) == {"Rock"}, "Rock is wanted, for the sake of Shaped"
-    with pytest.raises(NotFoundError, match="Shaped is a materialised feed"):
+    with pytest.raises(NotFoundError, match="Shaped is a materialized feed"):
         shaped.publish("Shaped", [{"id": "1"}])
 
 
@@ -803,7 +803,7 @@ def _command(root: Path, *words: str, code: int = 0, **environment: str) -> str:
 def test_the_commands_about_people(engine: Engine) -> None:
     root = engine.root.folder
     engine.execute(WIRE)
-    assert "made the owner ann" in _command(root, "owner", "add", "ann")
+    assert "created the owner ann" in _command(root, "owner", "add", "ann")
     assert "already" in _command(root, "owner", "add", "ann", code=3)
     made = json.loads(_command(root, "token", "new", "ann", "--label", "laptop", "--json"))
     token = made["token"]

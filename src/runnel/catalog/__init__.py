@@ -1,6 +1,6 @@
 """The catalog: all declarations, and the manifests of the logs, in one SQL database.
 
-In: declarations, segments, plans, leases, messages. Out: the same, consistently: one transaction is one step of the
-system. A file of the workspace exists when its row is here. SQLite by default; nothing is written that PostgreSQL
-lacks. `store` opens the database; the other folders hold one subject of its tables each.
+In: declarations, segments, plans, leases, messages. Out: consistent views of them; every step of the system is one
+transaction. A file of the workspace exists only if the catalog has its row. The default is SQLite; all statements
+also work on PostgreSQL. `store` opens the database; each other folder contains one subject of its tables.
 """

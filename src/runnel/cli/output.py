@@ -36,7 +36,7 @@ EXIT_CODES: Final[dict[int, str]] = {
     1: "unexpected failure",
     2: "wrong usage of the command",
     3: "a statement or an input was refused, or the action is not allowed",
-    4: "the workspace cannot be used: it does not exist, a runner is active, or too many items wait to be matched",
+    4: "the workspace cannot be used: it does not exist, a runner is active, or too many items wait for matching",
     5: "the machine lacks Java or disk space, or `runnel doctor` found a problem",
     6: "the requested item, feed or subscription does not exist",
     7: "Spark's JVM was killed or ran out of memory, and restarting it did not help",

@@ -1,10 +1,10 @@
-"""Who acts: the admin, or an owner with a token; and what an actor may see of a feed.
+"""Actors: the admin, or an owner with a token, and which parts of a feed an actor may see.
 
-Everybody may read the admin's feeds. All other feeds are private: to everybody but their owner and the admin they do
-not exist. A name means the actor's own feed first, then the admin's. To an owner, a feed of the admin has a name, a
-query or the host that it comes from, and the matches that the owner's own subscriptions cause. Paths and query
-strings of addresses, paths of files, and everything that depends on the subscriptions of others are left out here, so
-that no answer can contain them.
+Every owner may read the admin's feeds. All other feeds are private: for everyone except their owner and the admin,
+they do not exist. A name denotes the actor's own feed first, then the admin's. Of a feed of the admin, an owner sees
+the name, the query or the host of its source, and the matches that the owner's own subscriptions cause. Paths and
+query strings of URLs, paths of files, and everything that depends on the subscriptions of others are removed here, so
+that no result can contain them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from runnel.sources.feed_address import is_web
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Somebody who declares and asks: an owner's id and name, and the token by which they came, if by one."""
+    """The user of an engine: an owner's id and name, and the token that was used, if any."""
 
     owner: int
     name: str
@@ -39,7 +39,7 @@ class Actor:
 
     @property
     def is_admin(self) -> bool:
-        """Whether this is who installed the root: sees and may change everything."""
+        """Whether this is the admin, who sees and may change everything."""
         return self.owner == ADMIN
 
     @property
@@ -48,11 +48,11 @@ class Actor:
         return self.is_admin and self.token is None
 
     def sees_all_of(self, feed: Feed) -> bool:
-        """Whether the addresses and polls of a feed are this actor's to see."""
+        """Return whether this actor may see the addresses and polls of a feed."""
         return self.is_admin or feed.owner == self.owner
 
     def holds(self, subscription: Subscription) -> bool:
-        """Whether a subscription is this actor's to see and change."""
+        """Return whether this actor may see and change a subscription."""
         return self.is_admin or subscription.owner == self.owner
 
 
@@ -60,7 +60,7 @@ ADMIN_ACTOR = Actor(ADMIN, "operator")
 
 
 def authenticate(root: Workspace, token: str) -> Actor:
-    """The owner whose token this is; NotAllowed for a token that is wrong or revoked, or of a disabled owner."""
+    """Return the owner of a token. Raise NotAllowedError if it is wrong or revoked, or if its owner is disabled."""
     with root.catalog.read() as connection:
         verified = tokens.verify_token(connection, token)
         owner = owners.owner_by_id(connection, verified.owner)
@@ -71,40 +71,40 @@ def authenticate(root: Workspace, token: str) -> Actor:
 
 
 def check_actor(connection: Connection, actor: Actor) -> None:
-    """Raise NotAllowed if the token by which an actor came is of no use any more.
+    """Raise NotAllowedError if the actor's token is no longer valid.
 
-    An engine may be open for weeks, so this is looked at again whenever something is said, asked or published.
+    An engine may be open for weeks, so this is checked at every statement, request and publication.
     """
     if actor.token is not None:
         tokens.check_token(connection, actor.token)
 
 
 def actor_named(root: Workspace, name: str) -> Actor:
-    """The owner of a name, for the operator to act for; a disabled one too, whose things the operator may tend."""
+    """Return the owner of a name, even if disabled, so that the admin can act for the owner."""
     with root.catalog.read() as connection:
         owner = owners.owner_by_name(connection, name)
     return Actor(owner.id, owner.name)
 
 
 def feed_named(connection: Connection, name: str, actor: Actor) -> Feed:
-    """The live feed that a name means to an actor, as the actor may see it; raises NotFoundError with a near name."""
-    found = feeds.feed_by_name(connection, name, actor.owner)
-    if found is None:
+    """Return the live feed that a name denotes for an actor, as the actor may see it, or raise NotFoundError."""
+    feed = feeds.feed_by_name(connection, name, actor.owner)
+    if feed is None:
         near = did_you_mean(name, feeds.live_names(connection, actor.owner))
-        raise NotFoundError(f"no feed is named {name}", hint=near or "`show feeds` lists all feeds")
-    return _as_seen(connection, [found], actor)[0]
+        raise NotFoundError(f"there is no feed {name}", hint=near or "`show feeds` lists all feeds")
+    return _as_seen(connection, [feed], actor)[0]
 
 
 def readable_feeds(connection: Connection, actor: Actor) -> list[Feed]:
-    """The live feeds that an actor may read, in the order of their declaration, each as the actor may see it."""
+    """Return the live feeds that an actor may read, in order of declaration, as the actor may see them."""
     return _as_seen(connection, feeds.live_feeds(connection, actor.owner), actor)
 
 
-def _as_seen(connection: Connection, found: Sequence[Feed], actor: Actor) -> list[Feed]:
-    """Feeds without what the actor may not see: addresses are cut to the host, paths of files are left out."""
-    cut = {feed.id for feed in found if not actor.sees_all_of(feed) and (feed.address or feed.home)}
+def _as_seen(connection: Connection, visible: Sequence[Feed], actor: Actor) -> list[Feed]:
+    """Remove what the actor may not see: URLs are cut to the host, and paths of files are removed."""
+    cut = {feed.id for feed in visible if not actor.sees_all_of(feed) and (feed.address or feed.home)}
     tags = tags_of(connection, cut) if cut else {}
-    return [_without_paths(feed, tags.get(feed.id, ())) if feed.id in cut else feed for feed in found]
+    return [_without_paths(feed, tags.get(feed.id, ())) if feed.id in cut else feed for feed in visible]
 
 
 def _without_paths(feed: Feed, tags: tuple[str, ...]) -> Feed:
@@ -122,7 +122,7 @@ def _without_paths(feed: Feed, tags: tuple[str, ...]) -> Feed:
 
 
 def host_address(address: str | None) -> str | None:
-    """The part of a web address that everybody may see; None for paths of files, and for what is no address.
+    """Return the part of a web address that everyone may see, or None for paths of files and invalid addresses.
 
     >>> host_address("https://ann:key@feeds.example:8443/private/7f3a.xml?token=x#y")
     'https://feeds.example:8443'
@@ -140,10 +140,10 @@ def host_address(address: str | None) -> str | None:
 
 
 def matched_since(connection: Connection, actor: Actor, among: Iterable[int] | None = None) -> dict[int, int]:
-    """The feeds that are matched as far as an actor may know, each with the sequence after which they are.
+    """Return the feeds that are matched as far as an actor may know, each with the sequence after which it is.
 
-    An owner sees a feed of the admin as matched only because of their own subscriptions, and only from then on: that
-    others subscribe to it is not theirs to know.
+    For an owner, a feed of the admin is matched only because of the owner's own subscriptions and only since then:
+    the owner must not learn that others subscribe to it.
     """
     live = feeds.since_of(connection, among)
     if actor.is_admin or not live:
@@ -156,16 +156,16 @@ def matched_since(connection: Connection, actor: Actor, among: Iterable[int] | N
 
 
 def sees_matches(connection: Connection, feed: Feed, sequence: int, actor: Actor) -> bool:
-    """Whether an actor may know if the item of a sequence was recorded as a match of a feed."""
+    """Return whether an actor may know if the item of a sequence was recorded as a match of a feed."""
     if actor.sees_all_of(feed):
         return True
     return sequence > matched_since(connection, actor, [feed.id]).get(feed.id, sequence)
 
 
 def _caused_since(connection: Connection, owner: int) -> dict[int, int]:
-    """The feeds that an owner's subscriptions cause to be matched, with the sequence after which the first does.
+    """Return the feeds that are matched because of an owner's subscriptions, with the sequence after which each is.
 
-    These are the feeds that the owner subscribes to, and the views that they read, directly or through others.
+    These are the feeds to which the owner subscribes, and the views that they read, directly or indirectly.
     """
     caused: dict[int, int] = {}
     held = subscriptions.live_subscriptions(connection, owner=owner)
@@ -179,22 +179,26 @@ def _caused_since(connection: Connection, owner: int) -> dict[int, int]:
 
 
 def own_feed(connection: Connection, name: str, actor: Actor) -> Feed:
-    """As `feed_named`, for something that only a feed's owner may do."""
-    found = feed_named(connection, name, actor)
-    if found.owner != actor.owner:
+    """As `feed_named`, for actions that only the feed's owner may perform."""
+    feed = feed_named(connection, name, actor)
+    if feed.owner != actor.owner:
         raise NotAllowedError(
             f"{name} belongs to the admin; you can read it but not change it", hint="register a feed of your own"
         )
-    return found
+    return feed
 
 
 def operator_reason(reason: str, actor: Actor) -> str:
-    """Why an operator gave no answer, as far as an actor may know: it may name the admin's servers and files."""
+    """Return why an operator failed. Owners get a general reason, because it may name servers and files
+    of the admin.
+    """
     return reason if actor.is_admin else "the operator failed; the admin can see the reason"
 
 
 def names_for(connection: Connection, actor: Actor) -> dict[int, str]:
-    """Names by id of the feeds that an actor may read. To the operator others' feeds are shown as `name of owner`."""
+    """Return names by id of the feeds that an actor may read. For the admin, feeds of others are shown as `name of
+    owner`.
+    """
     if not actor.is_admin:
         return feeds.readable_names(connection, actor.owner)
     names = feeds.feed_names(connection)
@@ -206,7 +210,7 @@ def names_for(connection: Connection, actor: Actor) -> dict[int, str]:
 
 
 def size_of(items: Sequence[Item]) -> int:
-    """About how many bytes items are, as a quota counts them: their texts, and eight for anything else.
+    """Return the approximate size of items in bytes for quotas: their texts, and eight for every other value.
 
     >>> size_of([Item("Wire", "1", {"title": ("Rock",), "n": (3.0,)})])
     19

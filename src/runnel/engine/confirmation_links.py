@@ -1,6 +1,6 @@
-"""Links in requests to confirm: a recipient who was sent one may agree to the messages of an owner, or refuse all.
+"""Links in confirmation requests: the recipient may agree to the messages of an owner, or refuse all messages.
 
-In: the token of a link, from anybody. Out: the request that it belongs to, or None where the link is of no use.
+In: the untrusted token of a link. Out: its request, or None if the link is not valid.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from runnel.sinks.registry import find_sink
 
 @dataclass(frozen=True, slots=True)
 class LinkedRequest:
-    """Who wants to send messages to which target, and whether the target can still agree."""
+    """The owner and target of a request, and whether the target can still agree."""
 
     owner: str
     target: str
@@ -32,48 +32,50 @@ class LinkedRequest:
 
 
 def request_of_link(root: Workspace, token: str) -> LinkedRequest | None:
-    """The request of a link; asking changes nothing."""
+    """Return the request of a link without changing anything."""
     with root.catalog.read() as connection:
-        found = _consent(connection, token)
-        return None if found is None else _request(connection, found)
+        consent = _consent(connection, token)
+        return None if consent is None else _request(connection, consent)
 
 
 def confirm_by_link(root: Workspace, token: str) -> LinkedRequest | None:
-    """Let the messages of an owner be sent; None where the link is of no use, or its time is over."""
+    """Allow the messages of an owner. Return None if the link is not valid or has expired."""
     before = request_of_link(root, token)
     if before is None or not before.is_open:
-        return before  # guessing tokens takes no lock
+        return before  # check the token without the write lock, so that guesses do not block writers
     with root.catalog.write() as connection:
-        found = _consent(connection, token)
-        if found is None or not _request(connection, found).is_open:
+        consent = _consent(connection, token)
+        if consent is None or not _request(connection, consent).is_open:
             return None
-        consents.confirm_consent(connection, found, "the recipient confirmed with the link")
+        consents.confirm_consent(connection, consent, "the recipient confirmed with the link")
     return request_of_link(root, token)
 
 
 def refuse_by_link(root: Workspace, token: str) -> LinkedRequest | None:
-    """Let nothing more be sent to the recipient of a link, of any owner; the admin's subscriptions are disabled."""
+    """Refuse the messages of all owners to the recipient of a link. The admin's subscriptions are disabled."""
     if request_of_link(root, token) is None:
         return None
     with root.catalog.write() as connection:
-        found = _consent(connection, token)
-        sink = None if found is None else _sink(found.kind)
-        if found is None or sink is None:
+        consent = _consent(connection, token)
+        sink = None if consent is None else _sink(consent.kind)
+        if consent is None or sink is None:
             return None
-        consents.refuse_for_good(connection, found, sink.refuser, "the recipient refused permanently")
-        for one in subscriptions.live_subscriptions(connection, owner=ADMIN):
-            if one.kind != found.kind or one.target is None or one.disabled is not None:
+        consents.refuse_permanently(connection, consent, sink.refuser, "the recipient refused permanently")
+        for subscription in subscriptions.live_subscriptions(connection, owner=ADMIN):
+            if subscription.kind != consent.kind or subscription.target is None or subscription.disabled is not None:
                 continue
-            if sink.refuser(one.target) == sink.refuser(found.target):
-                subscriptions.disable_subscription(connection, one, f"{one.target} refused all messages permanently")
+            if sink.refuser(subscription.target) == sink.refuser(consent.target):
+                subscriptions.disable_subscription(
+                    connection, subscription, f"{subscription.target} refused all messages permanently"
+                )
     return request_of_link(root, token)
 
 
 def _consent(connection: Connection, token: str) -> Consent | None:
-    """The consent of a link. Endpoints are sent no links, so their challenges are good for none."""
-    found = consents.consent_by_token(connection, find_secret(connection, consents.CONFIRMATION), token)
-    sink = None if found is None else _sink(found.kind)
-    return found if sink is not None and sink.answers_later else None
+    """Return the consent of a link. Endpoints get no links, so their challenges are not valid in links."""
+    consent = consents.consent_by_token(connection, find_secret(connection, consents.CONFIRMATION), token)
+    sink = None if consent is None else _sink(consent.kind)
+    return consent if sink is not None and sink.answers_later else None
 
 
 def _request(connection: Connection, consent: Consent) -> LinkedRequest:

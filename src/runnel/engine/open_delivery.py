@@ -1,4 +1,4 @@
-"""Delivery as a root does it: sinks know nothing of plans and sources, so what they need of those is given here."""
+"""Delivery for a workspace: provides the plans and sources that delivery and sinks do not import."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from runnel.sources.document_child import DocumentSource
 from runnel.sources.document_pool import document_pool
 
 _SHOWN_BINDING = "runnel:binding"
-"""What a decoder calls the element of our documents that shows a binding."""
+"""The decoder's name for the element of our documents that shows a binding."""
 
 
 def match_reader_of(root: Workspace) -> MatchReader:
-    """Finds the items of messages; what was before a query was live is found by evaluating it on the past."""
+    """Return a reader for the items of messages. Items from before a query was live are found by evaluating it."""
 
     def history(feed: int, after: int, upto: int, plan: int | None, bound: bool) -> dict[int, Bindings]:
         with root.catalog.read() as connection:
@@ -45,7 +45,7 @@ def match_reader_of(root: Workspace) -> MatchReader:
 
 
 def dispatcher_of(root: Workspace, acquirer: Acquirer) -> Dispatcher:
-    """The dispatcher of a root, able to apply stylesheets and to make items of materialised feeds."""
+    """Return the dispatcher of a workspace, which can apply stylesheets and create items of materialized feeds."""
 
     def accept(feed: int, data: bytes, place: str, bound: Mapping[str, Attributes]) -> str:
         return _accept(root, acquirer, feed, data, place, bound)
@@ -62,12 +62,12 @@ def dispatcher_of(root: Workspace, acquirer: Acquirer) -> Dispatcher:
 
 
 def _entries(data: bytes, place: str) -> Sequence[Item]:
-    """The entries of a feed document that a stylesheet made."""
+    """Return the entries of a feed document that a stylesheet created."""
     return _with_attributes(document_pool().read(data, DocumentSource(place, place)).items, {})
 
 
 def _with_attributes(items: Iterable[Item], bound: Mapping[str, Attributes]) -> list[Item]:
-    """Entries of a document of ours as items: with the bindings as attributes, not as the document shows them."""
+    """Return the entries of a document of ours as items, with the bindings as attributes."""
     made = []
     for item in items:
         own = {name: values for name, values in item.attributes.items() if name != _SHOWN_BINDING}
@@ -78,20 +78,20 @@ def _with_attributes(items: Iterable[Item], bound: Mapping[str, Attributes]) -> 
 def _accept(
     root: Workspace, acquirer: Acquirer, feed: int, data: bytes, place: str, bound: Mapping[str, Attributes]
 ) -> str:
-    """Accept what a stylesheet made into a materialised feed, within the lag limit."""
+    """Accept the output of a stylesheet into a materialized feed, within the lag limit."""
     with root.catalog.read() as connection:
-        found = feeds.feed_by_id(connection, feed)
+        target = feeds.feed_by_id(connection, feed)
         is_live = bool(feeds.live_kinds(connection, [feed]))
-    if found is None or not is_live:
+    if target is None or not is_live:
         raise DeliveryError("the feed was dropped", permanent=True)
-    if found.paused:
-        raise BacklogError(f"{found.name} is paused", hint=f"`resume feed {found.name}`")
+    if target.paused:
+        raise BacklogError(f"{target.name} is paused", hint=f"`resume feed {target.name}`")
     lag = acquirer.lag()
     if lag >= root.settings.lag_limit:
-        raise BacklogError(f"{lag} items wait to be matched")
-    adapted = acquirer.read_document(found, data, place)
+        raise BacklogError(f"{lag} items wait for matching")
+    adapted = acquirer.read_document(target, data, place)
     adapted = replace(adapted, items=_with_attributes(adapted.items, bound))
-    accepted, problems = acquirer.accept_adapted(found, adapted), adapted.problems
+    accepted, problems = acquirer.accept_adapted(target, adapted), adapted.problems
     if problems:
-        acquirer.keep_aside(found, problems, ITEM, data)
+        acquirer.keep_aside(target, problems, ITEM, data)
     return f"{accepted.accepted} accepted, {accepted.unchanged} unchanged, {len(problems)} refused"

@@ -1,4 +1,4 @@
-"""OPML: lists of web feeds become source feeds, and back."""
+"""OPML: import lists of web feeds as source feeds, and export them."""
 
 from __future__ import annotations
 
@@ -16,53 +16,55 @@ from runnel.sources.opml import OpmlFeed, feed_names, read_opml, write_opml
 
 
 def import_feeds(engine: Engine, data: bytes) -> ImportedFeeds:
-    """Register the web feeds of a list, in one transaction; addresses that are registered already are passed over."""
+    """Register the web feeds of a list in one transaction. Addresses that are already registered are skipped."""
     listed = read_opml(data)
     known = {feed.address for feed in _web_feeds(engine)}
-    passed = sum(one.address in known for one in listed.feeds)
-    fresh, problems = _usable(engine, [one for one in listed.feeds if one.address not in known])
+    passed = sum(feed.address in known for feed in listed.feeds)
+    fresh, problems = _usable(engine, [feed for feed in listed.feeds if feed.address not in known])
     names = feed_names(fresh, _taken(engine))
     statements = [
-        RegisterFeed(Name(name), one.address, title=one.title, home=one.home or None, tags=tags_of_folders(one))
-        for name, one in zip(names, fresh, strict=True)
+        RegisterFeed(Name(name), feed.address, title=feed.title, home=feed.home or None, tags=tags_of_folders(feed))
+        for name, feed in zip(names, fresh, strict=True)
     ]
     engine.execute(print_script(statements))
-    problems = [str(one) for one in listed.problems] + problems
+    problems = [str(problem) for problem in listed.problems] + problems
     return ImportedFeeds(names, passed, problems, list(listed.repairs))
 
 
 def tags_of_folders(feed: OpmlFeed) -> tuple[str, ...]:
-    """The folders and categories of a feed as tags.
+    """Return the folders and categories of a feed as tags.
 
     >>> tags_of_folders(OpmlFeed("Muse", "https://muse.example/rss", ("Music", "Rock"), categories=("/Music/Live",)))
     ('live', 'music', 'rock')
     """
-    words = (*feed.folders, *(part for one in feed.categories for part in one.split("/")))
+    words = (*feed.folders, *(part for category in feed.categories for part in category.split("/")))
     tags = {fold_tag(word)[:LONGEST_TAG].strip() for word in words}
     return tuple(sorted(tag for tag in tags if tag)[:MOST_TAGS])
 
 
 def _usable(engine: Engine, listed: list[OpmlFeed]) -> tuple[list[OpmlFeed], list[str]]:
-    """The feeds whose addresses may be asked, and why the others may not: one of them must not refuse the rest."""
+    """Return the feeds with allowed addresses, and the problems of the others, so that one feed does not refuse the
+    rest.
+    """
     usable: list[OpmlFeed] = []
     problems: list[str] = []
-    for one in listed:
+    for feed in listed:
         try:
-            check_url(one.address, engine.root.settings.allowed_addresses)
-            usable.append(one)
+            check_url(feed.address, engine.root.settings.allowed_addresses)
+            usable.append(feed)
         except InputError as error:
             problems.append(str(error))
     return usable, problems
 
 
 def export_feeds(engine: Engine) -> bytes:
-    """The actor's own web feeds as an OPML document: a folder for the first tag of each, and all tags as categories.
+    """Export the actor's own web feeds as OPML: a folder for the first tag of each, and all tags as categories.
 
-    A tag has lost the order of the folders that it came from, so one folder is all that can be made again.
+    Tags do not keep the order of the folders from which they came, so only one folder can be exported.
     """
-    found = _web_feeds(engine)
+    web_feeds = _web_feeds(engine)
     with engine.root.catalog.read() as connection:
-        tagged = tags.tags_of(connection, [feed.id for feed in found])
+        tagged = tags.tags_of(connection, [feed.id for feed in web_feeds])
     listed = [
         OpmlFeed(
             feed.title or feed.name,
@@ -71,15 +73,15 @@ def export_feeds(engine: Engine) -> bytes:
             feed.home or "",
             tagged.get(feed.id, ()),
         )
-        for feed in found
+        for feed in web_feeds
     ]
-    return write_opml(sorted(listed, key=lambda one: one.folders))
+    return write_opml(sorted(listed, key=lambda feed: feed.folders))
 
 
 def _web_feeds(engine: Engine) -> list[Feed]:
     with engine.root.catalog.read() as connection:
-        found = feeds.live_feeds(connection, engine.actor.owner)
-    own = [feed for feed in found if feed.owner == engine.actor.owner]
+        live = feeds.live_feeds(connection, engine.actor.owner)
+    own = [feed for feed in live if feed.owner == engine.actor.owner]
     return [feed for feed in own if feed.address is not None and is_web(feed.address)]
 
 

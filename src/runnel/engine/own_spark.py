@@ -1,4 +1,4 @@
-"""The Spark session of an engine: opened when it is first needed, opened again after its JVM was lost."""
+"""The Spark session of an engine: opened when it is first needed, and again after its JVM was lost."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ logger = logging.getLogger("runnel")
 
 
 class OwnSpark:
-    """Spark for one workspace. A session that the caller already has is used, and never closed."""
+    """Spark for one workspace. An existing session of the caller is used and never closed."""
 
     def __init__(self, root: Workspace) -> None:
         self._root = root
@@ -29,7 +29,7 @@ class OwnSpark:
         self._has_warned = False
 
     def session(self) -> Any:
-        """The session; raises SparkLostError where the JVM that ended is the caller's."""
+        """Return the session. Raise SparkLostError if the JVM of the caller's session has ended."""
         from pyspark.sql import SparkSession
 
         from runnel.streaming.jvm import jvm_process, lost_jvm
@@ -48,7 +48,7 @@ class OwnSpark:
         self._started_jvm = jvm_process() is None
         self._folder = self._claim_folder()
         settings, logs = self._root.settings, self._root.folder / "logs"
-        make_private_folder(logs)  # the JVM would let other users read it
+        make_private_folder(logs)  # the JVM would make it readable for other users
         self._session = open_session(
             master=settings.master,
             driver_memory=settings.driver_memory,
@@ -61,7 +61,9 @@ class OwnSpark:
         return self._session
 
     def _refuse_root(self) -> None:
-        """Refuse to start Spark as root in the workspace of another user, who could not open the JVM's files."""
+        """Refuse to start Spark as root in another user's workspace, because that user could not open the JVM's
+        files.
+        """
         owner = self._root.folder.stat().st_uid
         if os.geteuid() == 0 and owner != 0:
             name = f"#{owner}"
@@ -73,7 +75,7 @@ class OwnSpark:
             )
 
     def _warn_if_open(self, session: Any) -> None:
-        """Log once that the caller's session does not authenticate; those that are opened here always do."""
+        """Log once that the caller's session does not authenticate. Sessions that are opened here always do."""
         is_open = str(session.conf.get("spark.authenticate", "false")).lower() != "true"
         if is_open and not self._has_warned:
             self._has_warned = True
@@ -94,7 +96,7 @@ class OwnSpark:
             ) from error
 
     def close(self) -> None:
-        """Close the session and the JVM, if they were opened here, and remove their temporary files."""
+        """Close the session and the JVM if they were opened here, and delete their temporary files."""
         if self._session is not None or self._started_jvm:
             from runnel.streaming.jvm import close_session
 

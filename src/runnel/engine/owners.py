@@ -1,4 +1,4 @@
-"""What the admin does about owners, their quotas and their tokens. Each method returns an answer to show."""
+"""The admin's actions on owners, their quotas and their tokens. Each returns an answer to show."""
 
 from __future__ import annotations
 
@@ -13,34 +13,36 @@ from runnel.engine.workspace import Workspace
 
 
 class Owners:
-    """What the admin does about the owners of a workspace."""
+    """The admin's actions on the owners of a workspace."""
 
     def __init__(self, root: Workspace) -> None:
         self._root = root
 
     def add(self, name: str) -> OwnerDone:
-        """Make an owner."""
+        """Create an owner."""
         with self._root.catalog.write() as connection:
             made = owners.add_owner(connection, name)
         lines = (f"next: create a token with `runnel token new {name}`",)
         return OwnerDone(f"created the owner {made.name}", id=made.id, owner=made.name, details=lines)
 
     def list(self) -> Listing[shown.Owner]:
-        """All owners, with their quotas."""
+        """List all owners with their usage and quotas."""
         with self._root.catalog.read() as connection:
-            found = [(one, owners.usage_of(connection, one.id)) for one in owners.all_owners(connection)]
-        rows = tuple(self._row(owner, usage) for owner, usage in found)
+            usages = [(owner, owners.usage_of(connection, owner.id)) for owner in owners.all_owners(connection)]
+        rows = tuple(self._row(owner, usage) for owner, usage in usages)
         return Listing(f"{len(rows)} owners", "owners", rows)
 
     def disable(self, name: str, disabled: bool = True) -> OwnerDone:
-        """Refuse an owner and serve nothing of theirs, or take that back."""
+        """Disable or enable an owner."""
         with self._root.catalog.write() as connection:
             owners.disable_owner(connection, owners.owner_by_name(connection, name), disabled)
         verb = "disabled" if disabled else "enabled"
         return OwnerDone(f"{verb} the owner {name}", owner=name, disabled=disabled)
 
     def quota(self, name: str, given: Quotas, *, reset: bool = False) -> shown.OwnerDetails:
-        """Set what an owner may have; what is not given stays as it is, or with `reset` is as the settings say."""
+        """Change the quotas of an owner. Quotas that are not given stay unchanged, or with `reset` follow the
+        settings.
+        """
         with self._root.catalog.write() as connection:
             owner = owners.owner_by_name(connection, name)
             before = Quotas() if reset else owner.quotas
@@ -50,7 +52,7 @@ class Owners:
             return shown.OwnerDetails(self._row(owner, owners.usage_of(connection, owner.id)))
 
     def new_token(self, name: str, label: str) -> OwnerDone:
-        """Make a token for an owner. The answer alone holds it."""
+        """Create a token for an owner. Only the answer contains it."""
         with self._root.catalog.write() as connection:
             owner = owners.owner_by_name(connection, name)
             made, text = tokens.new_token(connection, owner.id, label)
@@ -58,11 +60,11 @@ class Owners:
         return OwnerDone(f"token {made.id} for {name}", token=text, id=made.id, owner=name, details=lines)
 
     def tokens(self, name: str | None = None) -> Listing[shown.Token]:
-        """The tokens of an owner, or of all; never the secrets."""
+        """List the tokens of an owner, or of all owners, without the secrets."""
         with self._root.catalog.read() as connection:
             owner = None if name is None else owners.owner_by_name(connection, name).id
             names = owners.owner_names(connection)
-            found = tokens.tokens_of(connection, owner)
+            listed = tokens.tokens_of(connection, owner)
         rows = tuple(
             shown.Token(
                 token.id,
@@ -72,15 +74,15 @@ class Owners:
                 None if token.used is None else moment_of(token.used),
                 None if token.revoked is None else moment_of(token.revoked),
             )
-            for token in found
+            for token in listed
         )
         return Listing(f"{len(rows)} tokens", "tokens", rows)
 
     def revoke(self, token: int) -> OwnerDone:
-        """Let a token be of no use any more, at once."""
+        """Revoke a token immediately."""
         with self._root.catalog.write() as connection:
-            found = tokens.revoke_token(connection, token)
-        return OwnerDone(f"revoked token {found.id}", id=found.id, label=found.label)
+            revoked = tokens.revoke_token(connection, token)
+        return OwnerDone(f"revoked token {revoked.id}", id=revoked.id, label=revoked.label)
 
     def _row(self, owner: Owner, usage: owners.OwnerUsage) -> shown.Owner:
         quotas = owners.quotas_of(owner, self._root.settings)

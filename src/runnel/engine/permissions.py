@@ -1,7 +1,7 @@
-"""Who can read the files of a workspace: its user, and other users its `out` folder where `shared_output` is set.
+"""File permissions of a workspace: private to its user, except for `out` if `shared_output` is set.
 
-In: an open workspace. Out: its files and folders with wrong permissions, and their repair. Files that Runnel makes
-are private from the start, see runnel.private_files; this is about those that a person made or a copy brought.
+In: an open workspace. Out: its files and folders with wrong permissions, and their repair. Files that Runnel creates
+are private from the start, see runnel.private_files; this module handles files that a user created or copied.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from runnel.private_files import OPEN_TO_OTHERS
 
 _SHARED_FOLDER, _SHARED_FILE = 0o755, 0o644
 _PASSABLE = 0o011
-"""What others need of the workspace's folder to reach `out`: they pass, and cannot list it."""
+"""The permissions that others need on the workspace's folder to open `out` without listing the folder."""
 _BESIDE_CATALOG = ("", "-wal", "-shm", ".declaring")
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True)
 class WrongMode:
-    """A file or folder whose permissions are not those that they should be."""
+    """A file or folder with wrong permissions."""
 
     path: Path
     mode: int
@@ -34,24 +34,24 @@ class WrongMode:
 
     @property
     def is_open(self) -> bool:
-        """Whether others may do more with it than they should."""
+        """Whether others have more access than they should."""
         return bool(self.mode & ~self.wanted)
 
     def repair(self) -> None:
-        """Set the permissions; OSError if this user may not. A link that has taken the name is not followed."""
+        """Set the right permissions, without following a link. Raise OSError if this user may not do this."""
         handle = os.open(self.path, _OPEN)
         try:
-            found = os.fstat(handle).st_mode
-            if stat.S_ISREG(found) or stat.S_ISDIR(found):
+            mode = os.fstat(handle).st_mode
+            if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
                 os.fchmod(handle, self.wanted)
         finally:
             os.close(handle)
 
 
 def wrong_modes(root: Workspace) -> Iterator[WrongMode]:
-    """Files and folders of a workspace with wrong permissions, a folder before what is in it.
+    """Yield files and folders of a workspace with wrong permissions, a folder before its content.
 
-    A folder that is closed to others also protects everything in it, so it is not searched.
+    A folder without access for others also protects its content, so it is not searched.
     """
     shared = root.out if root.settings.shared_output else None
     folders = {root.folder.resolve(), root.storage.local("").resolve()}
@@ -65,7 +65,7 @@ def wrong_modes(root: Workspace) -> Iterator[WrongMode]:
 
 
 def _search(path: Path, shared: Path | None, *, is_shared: bool) -> Iterator[WrongMode]:
-    """Compare the modes of a file or folder and of what is in it; links are passed over."""
+    """Check the modes of a file or folder and its content. Links are skipped."""
     with suppress(FileNotFoundError):
         status = path.lstat()
         is_folder = stat.S_ISDIR(status.st_mode)

@@ -1,4 +1,4 @@
-"""Publishing: items and documents that somebody brings, into a source feed of one's own."""
+"""Publishing: accept items and documents into an actor's own source feed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from runnel.sources.documents.adapt import item_of_object
 
 
 class Publisher:
-    """Accepts what an actor publishes, within the lag limit and the actor's quota of bytes."""
+    """Accepts the items that an actor publishes, within the lag limit and the actor's quota of bytes."""
 
     def __init__(self, root: Workspace, acquirer: Acquirer, actor: Actor) -> None:
         self._root = root
@@ -27,27 +27,27 @@ class Publisher:
         self._actor = actor
 
     def publish(self, feed: str, items: Iterable[Mapping[str, Any]]) -> Accepted:
-        """Accept items given as mappings; all of them or, where one is not valid, none."""
+        """Accept items given as mappings: all of them or, if one is not valid, none."""
         target = self._source(feed)
-        adapted = [item_of_object(one, feed, f"item {number}") for number, one in enumerate(items, 1)]
-        self._wait_for_room()
+        adapted = [item_of_object(item, feed, f"item {number}") for number, item in enumerate(items, 1)]
+        self._wait_for_lag()
         with self._charged(target, lambda: size_of(adapted)):
             return self._root.items.accept(target.id, adapted)
 
     def publish_open(self, owner: str | None, feed: str, items: Sequence[Mapping[str, Any]]) -> Accepted:
-        """Accept items of somebody without a token into an open feed, as `publish` does; it never waits for room."""
+        """Accept items without a token into an open feed, as `publish` does, but without waiting at the lag limit."""
         target = find_open_feed(self._root, owner, feed)
-        adapted = [item_of_object(one, feed, f"item {number}") for number, one in enumerate(items, 1)]
+        adapted = [item_of_object(item, feed, f"item {number}") for number, item in enumerate(items, 1)]
         if (lag := self._acquirer.lag()) >= self._root.settings.lag_limit:
-            raise BacklogError(f"{lag} items wait to be matched", hint="try again later")
+            raise BacklogError(f"{lag} items wait for matching", hint="try again later")
         with self._charged(target, lambda: size_of(adapted)):
             return self._root.items.accept(target.id, adapted)
 
     def publish_document(self, feed: str, data: bytes, name: str) -> tuple[Accepted, list[InputError]]:
-        """Accept the items of a document; gives also what was refused in it."""
+        """Accept the items of a document. Return also the problems of refused items."""
         target = self._source(feed)
-        name = name.encode("utf-8", "replace").decode("utf-8")  # a file's name may be anything
-        self._wait_for_room()
+        name = name.encode("utf-8", "replace").decode("utf-8")  # a file name may contain any characters
+        self._wait_for_lag()
         with self._charged(target, lambda: len(data)):
             try:
                 accepted, problems = self._acquirer.take_document(target, data, name)
@@ -73,25 +73,25 @@ class Publisher:
             raise NotFoundError(f"{name} is paused", hint=f"`resume feed {name}`")
         return feed
 
-    def _wait_for_room(self) -> None:
+    def _wait_for_lag(self) -> None:
         settings = self._root.settings
         deadline = time.monotonic() + settings.publish_wait_seconds
         while (lag := self._acquirer.lag()) >= settings.lag_limit:
             if time.monotonic() >= deadline:
-                raise BacklogError(f"{lag} items wait to be matched", hint="start `runnel run`, or try again later")
+                raise BacklogError(f"{lag} items wait for matching", hint="start `runnel run`, or try again later")
             time.sleep(0.1)
 
     @contextmanager
     def _charged(self, feed: Feed, size: Callable[[], int]) -> Iterator[None]:
-        """Count bytes before they are taken, so that two clients cannot pass a quota together.
+        """Count bytes before they are accepted, so that two clients cannot exceed a quota together.
 
-        What was brought is counted though it was refused and put aside; what could not be written is given back.
+        Refused and quarantined items count too. If writing fails, the bytes are given back.
         """
         settings = self._root.settings
         with self._root.catalog.read() as connection:
             limited = owners.has_byte_quota(connection, feed.id, settings)
         if not limited:
-            yield  # nobody's quota: one transaction less
+            yield  # without a quota there is nothing to count, which saves a transaction
             return
         count = size()
         with self._root.catalog.write() as connection:
@@ -107,14 +107,14 @@ class Publisher:
 
 
 def find_open_feed(root: Workspace, owner: str | None, name: str) -> Feed:
-    """The open feed of an owner, or of the admin, by its name.
+    """Return the open feed of an owner, or of the admin, by its name.
 
     Closed, paused and unknown feeds give the same error, so that strangers cannot find out which feeds exist.
     """
     with root.catalog.read() as connection:
         whose = ADMIN
         if owner is not None:
-            whose = next((number for number, one in owners.owner_names(connection).items() if one == owner), 0)
+            whose = next((number for number, named in owners.owner_names(connection).items() if named == owner), 0)
         feed = feeds.feed_by_name(connection, name, whose)
     if feed is None or feed.owner != whose or feed.open_items is None or feed.paused:
         raise NotFoundError(

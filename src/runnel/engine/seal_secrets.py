@@ -1,7 +1,7 @@
-"""Whether the key of a workspace fits the secrets in its catalog.
+"""Check that the key of a workspace is the one that encrypts the secrets in its catalog.
 
-In: a catalog that is up to date, and the key file. Out: nothing, or an error that says what to do. The key is durable
-before the catalog has its fingerprint, so a process may be killed at any point: the next one finds the key.
+In: an upgraded catalog, and the key file. Out: None, or an error with a hint. The key is durable before the catalog
+contains its fingerprint, so a process may be killed at any point: the next one finds the key.
 """
 
 from __future__ import annotations
@@ -19,11 +19,14 @@ from runnel.workspace_key import WorkspaceKey
 
 
 def check_key(catalog: Catalog, file: KeyFile) -> None:
-    """Raise WorkspaceError unless the key fits; a workspace without a key gets one."""
+    """Raise WorkspaceError unless the key is the right one. A workspace without a key gets one."""
     with catalog.read() as connection:
         fingerprint = read_fingerprint(connection)
     if fingerprint is None:
-        with suppress(ReadOnlyError), catalog.write() as connection:  # the next process that can write makes the key
+        with (
+            suppress(ReadOnlyError),
+            catalog.write() as connection,
+        ):  # the next process that can write creates the key
             _set_key(connection, file)
     elif file.read().fingerprint != fingerprint:
         raise WorkspaceError(
@@ -33,10 +36,11 @@ def check_key(catalog: Catalog, file: KeyFile) -> None:
 
 
 def replace_key(catalog: Catalog, file: KeyFile) -> int:
-    """Give a workspace a new key; gives the number of secrets that are lost with the old one.
+    """Give a workspace a new key. Return the number of secrets that are lost with the old one.
 
-    RunnerActiveError while a runner is active: it would go on with the old key. All is one transaction, so that there
-    is always a fingerprint by which other processes notice that they have the old key.
+    Raise RunnerActiveError while a runner is active, because it would continue with the old key. Everything happens
+    in one transaction, so that there is always a fingerprint by which other processes notice that they have the old
+    key.
     """
     with catalog.write() as connection:
         lease = leases.state(connection)
@@ -52,7 +56,7 @@ def replace_key(catalog: Catalog, file: KeyFile) -> int:
 
 
 def restore_key(catalog: Catalog, file: KeyFile, key: WorkspaceKey | None) -> int:
-    """Give a restored workspace its key, or a new one if it is not known; gives the number of lost secrets."""
+    """Give a restored workspace its key, or a new one if it is not known. Return the number of lost secrets."""
     with catalog.write() as connection:
         fingerprint = read_fingerprint(connection)
         if key is not None:
@@ -64,6 +68,6 @@ def restore_key(catalog: Catalog, file: KeyFile, key: WorkspaceKey | None) -> in
 
 
 def _set_key(connection: Connection, file: KeyFile) -> None:
-    """Make the key of the workspace unless another process has done so."""
+    """Create the key of the workspace unless another process has done so."""
     if read_fingerprint(connection) is None:
         set_fingerprint(connection, file.read_or_make().fingerprint)

@@ -1,6 +1,6 @@
-"""Links in messages: a reader who was sent one may end that subscription, and nothing else.
+"""Unsubscribe links in messages: the recipient may end that subscription, and nothing else.
 
-In: the token of a link, from anybody. Out: the name of the feed it speaks of, or None where the link is of no use.
+In: the untrusted token of a link. Out: the name of its feed, or None if the link is not valid.
 """
 
 from __future__ import annotations
@@ -21,44 +21,44 @@ from runnel.model.subscription import Subscription
 
 
 def feed_of_link(root: Workspace, token: str) -> str | None:
-    """The name of the feed whose messages a link would end; asking changes nothing."""
+    """Return the name of the feed whose messages a link would end, without changing anything."""
     with root.catalog.read() as connection:
-        found = _subscription(connection, token)
-        return None if found is None else _feed_name(connection, found)
+        subscription = _subscription(connection, token)
+        return None if subscription is None else _feed_name(connection, subscription)
 
 
 def end_by_link(root: Workspace, token: str) -> str | None:
-    """End the subscription of a link; gives the name of its feed."""
+    """End the subscription of a link. Return the name of its feed."""
     if feed_of_link(root, token) is None:
-        return None  # whoever guesses tokens takes no lock
+        return None  # check the token without the write lock, so that guesses do not block writers
 
     def end(connection: Connection, *, ahead: bool, numbers: Mapping[str, int]) -> tuple[str | None, Pending]:
-        found = _subscription(connection, token)
-        if found is None:
+        subscription = _subscription(connection, token)
+        if subscription is None:
             return None, Pending(connection)
         if ahead:
             raise NeedsLockError
-        name = _feed_name(connection, found)
-        subscriptions.end_subscription(connection, found.id)
-        ledger.drop_cursor(connection, found.id)
-        _withdraw(connection, found)
-        return name, Pending(connection, touched={found.feed})
+        name = _feed_name(connection, subscription)
+        subscriptions.end_subscription(connection, subscription.id)
+        ledger.drop_cursor(connection, subscription.id)
+        _withdraw(connection, subscription)
+        return name, Pending(connection, touched={subscription.feed})
 
     return commit_change(root, end)
 
 
 def _withdraw(connection: Connection, ended: Subscription) -> None:
-    """A recipient who ends a subscription of an owner has to agree again before that owner sends more.
+    """Require a new confirmation, because the recipient ended a subscription of an owner.
 
-    The owner's other subscriptions to the target wait for that, and lose nothing.
+    The owner's other subscriptions to the target wait for it and lose nothing.
     """
     if ended.owner == ADMIN:
         return
     consent = consents.consent_of(connection, *consents.key_of(ended))
     if consent is not None and consent.is_confirmed:
-        for one in subscriptions.live_subscriptions(connection, owner=ended.owner):
-            if consents.key_of(one) == consents.key_of(ended):
-                subscriptions.keep_place(connection, one)
+        for subscription in subscriptions.live_subscriptions(connection, owner=ended.owner):
+            if consents.key_of(subscription) == consents.key_of(ended):
+                subscriptions.keep_place(connection, subscription)
         consents.withdraw_consent(connection, consent, "the recipient unsubscribed")
 
 

@@ -1,4 +1,4 @@
-"""A root: the place of one installation, opened."""
+"""Workspaces: create, open and adopt the folder of one installation."""
 
 from __future__ import annotations
 
@@ -52,21 +52,21 @@ class Workspace:
 
     @property
     def out(self) -> Path:
-        """Where relative targets of subscriptions are."""
+        """The folder for relative targets of subscriptions."""
         return self.folder / "out"
 
     @property
     def spark_folder(self) -> Path:
-        """Where processes that use Spark have their private folders for temporary files."""
+        """The folder for the private temporary folders of processes that use Spark."""
         return self.folder / "spark"
 
     def close(self) -> None:
-        """Let go of the catalog."""
+        """Close the catalog."""
         self.catalog.close()
 
 
 def create_workspace(folder: Path, *, clock: Clock = time.time, **overrides: Any) -> Workspace:
-    """Make a new root in a folder that is empty or does not exist."""
+    """Create a workspace in a folder that is empty or does not exist."""
     folder = folder.absolute()
     if (folder / FILE).exists():
         raise WorkspaceExistsError(f"{folder} is already a workspace", hint="use it, or choose another folder")
@@ -85,22 +85,23 @@ def create_workspace(folder: Path, *, clock: Clock = time.time, **overrides: Any
     except BaseException:
         root.close()
         raise
-    # The settings file makes the folder a root, so it comes last. A root whose catalog is elsewhere says so: opened
-    # without RUNNEL_CATALOG it must not quietly begin a catalog of its own.
+    # The settings file makes the folder a workspace, so write it last. It contains the URL of a catalog elsewhere, so
+    # that opening the workspace without RUNNEL_CATALOG does not silently start a new catalog.
     elsewhere = _CATALOG_LINES.format(url=json.dumps(without_password(settings.catalog))) if settings.catalog else ""
     write_settings(folder, _TEMPLATE + elsewhere)
     return root
 
 
 def make_folders(folder: Path, *, shared_output: bool) -> None:
-    """Make the folder of a workspace, and `out` in it, so that only this user can read them.
+    """Create the folder of a workspace and its `out`, readable only by this user.
 
-    A folder that holds other things keeps its permissions: it may be a home folder, or one that many users share.
+    An existing folder with other content keeps its permissions: it may be a home folder, or one that many users
+    share.
     """
     make_folders_above(folder)
     make_private_folder(folder)
     if not any(folder.iterdir()):
-        with suppress(PermissionError):  # it belongs to another user, who decides about it
+        with suppress(PermissionError):  # it belongs to another user, who is responsible for its permissions
             folder.chmod(0o711 if shared_output else FOLDER_MODE)
     make_private_folder(folder / "out")
     if shared_output:
@@ -108,12 +109,12 @@ def make_folders(folder: Path, *, shared_output: bool) -> None:
 
 
 def write_settings(folder: Path, text: str) -> None:
-    """Write the settings file, durably and readable for this user alone: it may hold passwords."""
+    """Write the settings file durably and readable only by this user, because it may contain passwords."""
     open_storage(folder.as_uri()).replace(FILE, text.encode())
 
 
 def open_workspace(folder: Path, *, clock: Clock = time.time, **overrides: Any) -> Workspace:
-    """Open a root, bringing its catalog up to date."""
+    """Open a workspace and upgrade its catalog."""
     root = _open_existing(folder.absolute(), clock, overrides)
     try:
         check_identity(root.catalog, root.storage)
@@ -126,9 +127,9 @@ def open_workspace(folder: Path, *, clock: Clock = time.time, **overrides: Any) 
 
 
 def adopt_workspace(folder: Path, *, force: bool = False, new_key: bool = False, **overrides: Any) -> Belonging:
-    """Declare that the catalog and the files that the settings of a workspace name belong together.
+    """Declare that the catalog and the files in the settings of a workspace belong together.
 
-    With `new_key` the workspace gets a new key; the secrets that were sealed with the old one are removed.
+    With `new_key`, the workspace gets a new key; the secrets that were encrypted with the old key are deleted.
     """
     root = _open_existing(folder.absolute(), time.time, overrides)
     try:
@@ -142,7 +143,7 @@ def adopt_workspace(folder: Path, *, force: bool = False, new_key: bool = False,
 
 
 def _open_existing(folder: Path, clock: Clock, overrides: dict[str, Any]) -> Workspace:
-    """Open a workspace without looking into it; only `init` makes a catalog where there is none."""
+    """Open a workspace without checking its content. Only `init` creates a missing catalog."""
     if not (folder / FILE).exists():
         raise NotAWorkspaceError(
             f"{folder} is not a workspace", hint=f"create a workspace with `runnel init {folder}`"
@@ -159,7 +160,7 @@ def _open_existing(folder: Path, clock: Clock, overrides: dict[str, Any]) -> Wor
 
 
 def _refuse_used(catalog: Catalog) -> None:
-    """A catalog names the files of one root; for another root they would all be missing."""
+    """Refuse a catalog of another workspace: all files that it references would be missing."""
     with catalog.read() as connection:
         used = last_sequence(connection) > 0 or feed_names(connection)
     if used:
@@ -195,7 +196,7 @@ def _catalog_url(folder: Path, settings: Settings) -> str:
 
 
 def _with_password(settings: Settings) -> str:
-    """The URL of the catalog, with the password from a file where one is named (as containers hand secrets over)."""
+    """Return the URL of the catalog with the password from `catalog_password_file`, if that is set."""
     if not settings.catalog or not settings.catalog_password_file:
         return settings.catalog
     try:

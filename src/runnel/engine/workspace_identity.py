@@ -1,8 +1,8 @@
-"""Whether a catalog and the files of a storage belong to the same workspace.
+"""Check that a catalog and the files of a storage belong to the same workspace.
 
-In: a catalog and a storage, before anything else is done with them. Out: nothing, or an error that says what to do.
-Both hold the identity of their workspace: the catalog in its counters, the storage in `workspace.json`. A workspace
-whose `workspace.json` was lost gets it again when it is opened, if the files that its catalog names are there.
+In: a catalog and a storage, before anything else is done with them. Out: None, or an error with a hint. Both contain
+the identity of their workspace: the catalog in its counters, the storage in `workspace.json`. A workspace whose
+`workspace.json` was lost gets it again when it is opened, if the files that its catalog references exist.
 """
 
 from __future__ import annotations
@@ -25,13 +25,15 @@ _RIGHT_CATALOG = (
     "from a backup; if you are sure that this catalog is the right one, accept it with `runnel adopt`"
 )
 _SAMPLE = 1_000
-"""Files that are looked for to find out whether a catalog and a storage belong together."""
+"""Maximum number of files that are checked to find out whether a catalog and a storage belong together."""
 
 
 @dataclass(frozen=True, slots=True)
 class Belonging:
-    """How well a catalog and a storage fit: files that the catalog names, those of them that are there, and whether
-    the storage has data files at all. Of very many files the newest are compared.
+    """How well a catalog and a storage fit: the number of checked files in the catalog, of those that exist, and
+    whether the storage has data files.
+
+    If there are very many files, the newest are checked.
     """
 
     named: int
@@ -45,12 +47,12 @@ class Belonging:
 
 
 def new_identity() -> str:
-    """A random identity: 62 bits, which every database can hold as a number."""
+    """Return a random identity of 62 bits, which every database can store as a number."""
     return f"{secrets.randbits(62):016x}"
 
 
 def check_identity(catalog: Catalog, storage: Storage) -> None:
-    """Raise WorkspaceError unless the catalog belongs to the files; nothing is changed in a foreign catalog."""
+    """Raise WorkspaceError unless the catalog belongs to the files. A foreign catalog is not changed."""
     _refuse_empty(catalog)
     marker = read_marker(storage)
     with catalog.read() as connection:
@@ -64,11 +66,13 @@ def check_identity(catalog: Catalog, storage: Storage) -> None:
 
 
 def claim_new(catalog: Catalog, storage: Storage) -> None:
-    """Give a new workspace its identity; refused if the catalog or the files belong to another workspace.
+    """Give a new workspace its identity, unless the catalog or the files belong to another workspace.
 
-    The marker comes first, so that an interrupted `init` can be repeated.
+    The marker is written first, so that an interrupted `init` can be repeated.
     """
-    with catalog.write() as connection:  # others that make the same workspace now wait, and find its identity
+    with (
+        catalog.write() as connection
+    ):  # processes that create the same workspace now wait and then find its identity
         marker, identity = read_marker(storage), read_identity(connection)
         if identity is not None and (marker is None or marker.identity != identity):
             raise WorkspaceError(
@@ -91,16 +95,16 @@ def refuse_files(storage: Storage) -> None:
 
 
 def mark_restored(catalog: Catalog, storage: Storage) -> None:
-    """Give a restored workspace an identity of its own: the workspace that was backed up may still exist."""
+    """Give a restored workspace its own identity, because the original workspace may still exist."""
     with catalog.write() as connection:
         set_identity(connection, new_identity())
     _mark(catalog, storage)
 
 
 def adopt(catalog: Catalog, storage: Storage, *, force: bool = False) -> Belonging:
-    """Declare that a catalog and the files of a storage belong together; gives how well they fit.
+    """Declare that a catalog and the files of a storage belong together. Return how well they fit.
 
-    Refused where they clearly do not, unless forced.
+    Raise an error if they clearly do not, unless forced.
     """
     _refuse_empty(catalog)
     with catalog.read() as connection:
@@ -121,11 +125,11 @@ def _refuse_empty(catalog: Catalog) -> None:
 
 
 def _adopt_unmarked(catalog: Catalog, storage: Storage) -> None:
-    """Mark a workspace that has no marker; refused unless the catalog and the files clearly belong together."""
+    """Mark a workspace without a marker. Raise an error unless the catalog and the files clearly belong together."""
     with catalog.read() as connection:
         belonging = _belonging(connection, storage)
     if belonging.is_clear:
-        with suppress(ReadOnlyError):  # reading needs no marker; the next process that can write makes it
+        with suppress(ReadOnlyError):  # reading needs no marker; the next process that can write creates it
             _mark(catalog, storage)
         return
     if belonging.named:
@@ -140,7 +144,7 @@ def _adopt_unmarked(catalog: Catalog, storage: Storage) -> None:
 
 
 def _mark(catalog: Catalog, storage: Storage) -> None:
-    """Write the marker of a catalog's workspace; a catalog without an identity gets one."""
+    """Write the marker of a catalog's workspace. A catalog without an identity gets one."""
     with catalog.write() as connection:
         identity = read_identity(connection)
         if identity is None:
@@ -157,7 +161,7 @@ def _belonging(connection: Connection, storage: Storage) -> Belonging:
 
 
 def _named_files(connection: Connection) -> list[str]:
-    """Newest files that the catalog names; the statements fit the tables of every version."""
+    """Return the newest files in the catalog. The statements work with the tables of every version."""
     segments = text(
         "select path from item_segments where retired is null and tier <> 'lost'"
         " order by last_sequence desc limit :most"

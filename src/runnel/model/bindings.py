@@ -64,11 +64,11 @@ class Bindings:
         >>> bounded([{"x": 1.0, "place": "Bronx"}, {"x": 2.0, "place": "Bronx"}]).values()
         {'place': ('Bronx',), 'x': (1.0, 2.0)}
         """
-        found: dict[str, dict[tuple[int, Value], Value]] = {}
+        values: dict[str, dict[tuple[int, Value], Value]] = {}
         for row in self.rows:
             for name, value in row.items():
-                found.setdefault(name, {}).setdefault((_rank(value), value), value)
-        return {name: tuple(found[name].values()) for name in sorted(found)}
+                values.setdefault(name, {}).setdefault((_rank(value), value), value)
+        return {name: tuple(values[name].values()) for name in sorted(values)}
 
 
 NO_BINDINGS = Bindings()
@@ -91,8 +91,8 @@ def bounded(rows: Bindings | Iterable[Binding], *, is_whole: bool = True) -> Bin
     ranked.discard(())
     kept: list[Binding] = []
     room = MOST_BYTES
-    for one in nsmallest(MOST_ROWS, ranked):
-        row = {name: _cut(value) for name, _, value in one}
+    for ranked_row in nsmallest(MOST_ROWS, ranked):
+        row = {name: _cut(value) for name, _, value in ranked_row}
         room -= len(_encoded(_encode_row(row)).encode())
         if kept and room < 0:
             break
@@ -108,10 +108,10 @@ def encode_bindings(by_query: Mapping[int, Bindings | Collection[Binding]]) -> s
     """
     alike: dict[tuple[str, int, bool], list[int]] = {}
     for query in sorted(by_query):
-        one = bounded(by_query[query])
-        if not one.is_empty:
-            rows = _encoded([_encode_row(row) for row in one.rows])
-            alike.setdefault((rows, one.count, one.is_whole), []).append(query)
+        bindings = bounded(by_query[query])
+        if not bindings.is_empty:
+            rows = _encoded([_encode_row(row) for row in bindings.rows])
+            alike.setdefault((rows, bindings.count, bindings.is_whole), []).append(query)
     groups = (
         f'{{"queries":{_encoded(queries)},"rows":{rows},"count":{count}{"" if is_whole else _PARTIAL}}}'
         for (rows, count, is_whole), queries in alike.items()
@@ -125,16 +125,16 @@ def decode_bindings(text: str, queries: Collection[int] | None = None) -> dict[i
     >>> decode_bindings('[{"queries":[7,9],"rows":[{"people":60.0}],"count":3}]', {9})
     {9: Bindings(rows=({'people': 60.0},), count=3, is_whole=True)}
     """
-    found: dict[int, Bindings] = {}
+    by_query: dict[int, Bindings] = {}
     try:
         for group in json.loads(text, parse_constant=_refuse):
-            wanted = [_whole(one) for one in group["queries"] if queries is None or one in queries]
+            wanted = [_whole(query) for query in group["queries"] if queries is None or query in queries]
             if wanted:
                 rows = _decode_rows(group["rows"], _whole(group["count"]), group.get("partial") is not True)
-                found |= dict.fromkeys(wanted, rows)
+                by_query |= dict.fromkeys(wanted, rows)
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
         raise CorruptDataError(f"not valid bindings of an item: {str(text)[:80]!r}") from error
-    return found
+    return by_query
 
 
 def _typed(row: Binding) -> list[tuple[str, Value]]:

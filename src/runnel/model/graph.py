@@ -87,17 +87,17 @@ def read_ntriples(text: str, *, place: str = "item") -> RdfGraph:
     triples: list[Triple] = []
     terms = _Terms()
     for number, line in enumerate(re.split(r"\r\n|\n|\r", text), 1):
-        found = _LINE.fullmatch(line)
-        if found is None or (not line.isascii() and _HALF.search(line)):
+        match = _LINE.fullmatch(line)
+        if match is None or (not line.isascii() and _HALF.search(line)):
             raise InvalidItemError(
                 f"line {number} of the graph is not an N-Triples statement: {_shown(line)}",
                 place=place,
                 hint='write one triple per line: <urn:a> <urn:b> "text" .',
             )
-        if found[1] is None:
+        if match[1] is None:
             continue
         try:
-            triples.append((terms[found[1]], terms[found[2]], terms[found[3]]))
+            triples.append((terms[match[1]], terms[match[2]], terms[match[3]]))
         except ValueError as error:
             raise InvalidItemError(f"line {number} of the graph: {error}", place=place) from None
         if len(triples) > MOST_TRIPLES:
@@ -111,8 +111,8 @@ class _Terms(dict[str, str]):
     """A cache of canonical terms by their original notation, because most terms occur often."""
 
     def __missing__(self, term: str) -> str:
-        found = self[term] = canonical_term(term)
-        return found
+        canonical = self[term] = canonical_term(term)
+        return canonical
 
 
 def canonical_term(term: str) -> str:
@@ -142,10 +142,10 @@ def canonical_term(term: str) -> str:
 
 
 def _canonical_iri(iri: str) -> str:
-    found = unescape_text(iri)
-    if not _ABSOLUTE.fullmatch(found):
+    unescaped = unescape_text(iri)
+    if not _ABSOLUTE.fullmatch(unescaped):
         raise ValueError(f"an IRI must be absolute, such as <https://muse.example/x>: {_shown(iri)}")
-    return found
+    return unescaped
 
 
 def escape_text(text: str) -> str:
@@ -154,7 +154,7 @@ def escape_text(text: str) -> str:
     >>> escape_text('say "hi"\\n\\x01')
     'say \\\\"hi\\\\"\\\\n\\\\u0001'
     """
-    return _TO_ESCAPE.sub(lambda found: _SHORT.get(found[0]) or f"\\u{ord(found[0]):04X}", text)
+    return _TO_ESCAPE.sub(lambda match: _SHORT.get(match[0]) or f"\\u{ord(match[0]):04X}", text)
 
 
 def unescape_text(text: str) -> str:
@@ -166,13 +166,13 @@ def unescape_text(text: str) -> str:
     return _ESCAPE.sub(_unescaped, text) if "\\" in text else text
 
 
-def _unescaped(found: re.Match[str]) -> str:
-    code = found[0][1:]
+def _unescaped(match: re.Match[str]) -> str:
+    code = match[0][1:]
     if code in _ESCAPED:
         return _ESCAPED[code]
     point = int(code[1:] or "110000", 16)
     if point >= 0x110000 or 0xD800 <= point < 0xE000:
-        raise ValueError(f"{found[0]} is not a valid Unicode escape")
+        raise ValueError(f"{match[0]} is not a valid Unicode escape")
     return chr(point)
 
 

@@ -63,7 +63,7 @@ def attributes_of(raw: Mapping[str, Any], *, place: str = "item") -> dict[str, t
     {'title': ('Rock',), 'tags': ('a', 'b'), 'price': (3.0,), 'author:name': ('Ann',)}
     """
     # By type and value, to remove duplicates quickly: an item may have thousands of values.
-    found: dict[str, dict[tuple[type, Value], Value]] = {}
+    attributes: dict[str, dict[tuple[type, Value], Value]] = {}
     count = 0
     for name, value in _walk(raw, "", 0, place):
         typed = _typed(name, value, place)
@@ -72,8 +72,8 @@ def attributes_of(raw: Mapping[str, Any], *, place: str = "item") -> dict[str, t
         count += 1
         if count > MAX_VALUES:
             raise InvalidItemError(f"more than {MAX_VALUES} values", place=place, hint="split the item")
-        found.setdefault(name, {}).setdefault((type(typed), typed), typed)
-    return {name: tuple(values.values()) for name, values in found.items()}
+        attributes.setdefault(name, {}).setdefault((type(typed), typed), typed)
+    return {name: tuple(values.values()) for name, values in attributes.items()}
 
 
 def _walk(raw: Mapping[str, Any], prefix: str, depth: int, place: str) -> Iterator[tuple[str, Any]]:
@@ -87,17 +87,17 @@ def _walk(raw: Mapping[str, Any], prefix: str, depth: int, place: str) -> Iterat
             )
         stack = [value]
         while stack:
-            one = stack.pop()
-            if isinstance(one, list | tuple | set | frozenset):
-                stack.extend(reversed(list(one)))
+            element = stack.pop()
+            if isinstance(element, list | tuple | set | frozenset):
+                stack.extend(reversed(list(element)))
                 if len(stack) > _MAX_ELEMENTS:
                     raise InvalidItemError(
                         f"{name} is a list of more than {_MAX_ELEMENTS} values", place=place, hint="split the item"
                     )
-            elif isinstance(one, Mapping):
-                yield from _walk(one, f"{name}:", depth + 1, place)
+            elif isinstance(element, Mapping):
+                yield from _walk(element, f"{name}:", depth + 1, place)
             else:
-                yield name, one
+                yield name, element
 
 
 def _typed(name: str, value: Any, place: str) -> Value | None:
@@ -172,7 +172,7 @@ def _has_many_marks(value: str) -> bool:
     for place in range(0, len(value), _MOST_MARKS):
         if unicodedata.combining(value[place]):
             around = value[max(0, place - _MOST_MARKS) : place + _MOST_MARKS + 1]
-            runs = "".join("m" if unicodedata.combining(one) else " " for one in around)
+            runs = "".join("m" if unicodedata.combining(character) else " " for character in around)
             if "m" * (_MOST_MARKS + 1) in runs:
                 return True
     return False
@@ -180,12 +180,12 @@ def _has_many_marks(value: str) -> bool:
 
 def _parted(value: str) -> Iterator[str]:
     run = 0
-    for one in value:
-        run = run + 1 if unicodedata.combining(one) else 0
+    for character in value:
+        run = run + 1 if unicodedata.combining(character) else 0
         if run > _MOST_MARKS:
             yield _JOINER
             run = 1
-        yield one
+        yield character
 
 
 def moment(value: datetime) -> datetime:

@@ -120,7 +120,7 @@ def _values(item: Item) -> Iterator[dict[str, Any]]:
 
 
 def _attributes(values: Iterable[Mapping[str, Any]]) -> dict[str, tuple[Value, ...]]:
-    found: dict[str, list[Value]] = {}
+    attributes: dict[str, list[Value]] = {}
     for value in values:
         match value["kind"]:
             case 0:
@@ -133,5 +133,5 @@ def _attributes(values: Iterable[Mapping[str, Any]]) -> dict[str, tuple[Value, .
                 typed = value["moment"].astimezone(UTC)
             case code:
                 typed = kind_of_code(code)(value["text"])
-        found.setdefault(value["name"], []).append(typed)
-    return {name: tuple(several) for name, several in found.items()}
+        attributes.setdefault(value["name"], []).append(typed)
+    return {name: tuple(several) for name, several in attributes.items()}

@@ -74,12 +74,12 @@ class OperatorDeclaration:
     @property
     def inputs(self) -> tuple[Parameter, ...]:
         """The parameters that are not results, in order."""
-        return tuple(one for one in self.parameters if one.role != "result")
+        return tuple(parameter for parameter in self.parameters if parameter.role != "result")
 
     @property
     def results(self) -> tuple[Parameter, ...]:
         """The parameters that are results, in order."""
-        return tuple(one for one in self.parameters if one.role == "result")
+        return tuple(parameter for parameter in self.parameters if parameter.role == "result")
 
     def to_json(self) -> dict[str, Any]:
         """Return the declaration as a JSON value."""
@@ -87,7 +87,7 @@ class OperatorDeclaration:
             "name": self.name,
             "version": self.version,
             "source": self.source,
-            "parameters": [[one.name, one.role, one.type] for one in self.parameters],
+            "parameters": [[parameter.name, parameter.role, parameter.type] for parameter in self.parameters],
             "release": self.release,
             "cost": self.cost.total_seconds(),
             "pure": self.pure,

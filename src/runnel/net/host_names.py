@@ -26,10 +26,10 @@ class HostResolver(AbstractResolver):
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
         """Return the addresses of a host. Raise OSError if it has none."""
-        found = await asyncio.get_running_loop().run_in_executor(self._threads, _look_up, host, port, family)
+        addresses = await asyncio.get_running_loop().run_in_executor(self._threads, _look_up, host, port, family)
         return [
             ResolveResult(hostname=host, host=str(address[0]), port=port, family=kind, proto=protocol, flags=0)
-            for kind, _, protocol, _, address in found
+            for kind, _, protocol, _, address in addresses
             if kind in (socket.AF_INET, socket.AF_INET6)
         ]
 

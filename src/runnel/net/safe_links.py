@@ -74,8 +74,8 @@ def join_base(outer: str | None, inner: str | None) -> str | None:
     return joined if joined is not None and _SCHEME.match(joined) else outer
 
 
-def _encoded(found: re.Match[str]) -> str:
-    return quote(found[0], safe="")
+def _encoded(match: re.Match[str]) -> str:
+    return quote(match[0], safe="")
 
 
 def _splits(link: str) -> bool:

@@ -115,13 +115,13 @@ def shown_url(url: str) -> str:
     return (base if len(base) <= 200 else base[:199] + "…") + ("?…" if query else "")
 
 
-def same_origin(one: str, other: str) -> bool:
+def same_origin(first: str, second: str) -> bool:
     """Return whether two canonical URLs have the same scheme, host and port.
 
     >>> same_origin("https://muse.example/a", "https://muse.example/b"), same_origin("http://a/", "https://a/")
     (True, False)
     """
-    return URL(one).origin() == URL(other).origin()
+    return URL(first).origin() == URL(second).origin()
 
 
 def host_of(url: str) -> str:

@@ -31,7 +31,7 @@ Accept = Callable[[int, bytes, str, Mapping[str, Attributes]], str]
 """A function that accepts the items of a feed document into the feed with the given id. The text names the document.
 
 The mapping gives attributes, by guid of an entry, in addition to those in the document. It returns the outcome. It
-raises BacklogError if the feed is paused or too many items wait to be matched; the message then waits.
+raises BacklogError if the feed is paused or too many items wait for matching; the message then waits.
 """
 
 

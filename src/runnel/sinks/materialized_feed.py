@@ -47,7 +47,11 @@ class MaterializedFeed(LocalSink):
         if not (target.isascii() and target.isdigit()):
             raise DeliveryError(f"{target[:40]!r} is not the id of a feed", permanent=True)
         data = rss_document(delivery) if delivery.content is None else delivery.content.data
-        bound = {entry_id(one.item): bound_attributes(one.bindings) for one in delivery.items if one.bindings.rows}
+        bound = {
+            entry_id(delivered.item): bound_attributes(delivered.bindings)
+            for delivered in delivery.items
+            if delivered.bindings.rows
+        }
         try:
             return delivery.accept(
                 int(target), data, f"stylesheet output for {delivery.feed_name} ({delivery.key})", bound
@@ -66,5 +70,8 @@ def bound_attributes(bindings: Bindings) -> Attributes:
     >>> bound_attributes(Bindings(({"people": 60.0}, {"people": 70.0}), 2))
     {'binding:people': (60.0, 70.0)}
     """
-    found = {f"binding:{name}": tuple(one for one in some if one != "") for name, some in bindings.values().items()}
-    return {name: values for name, values in found.items() if values and len(name) <= MAX_NAME}
+    attributes = {
+        f"binding:{name}": tuple(value for value in values if value != "")
+        for name, values in bindings.values().items()
+    }
+    return {name: values for name, values in attributes.items() if values and len(name) <= MAX_NAME}

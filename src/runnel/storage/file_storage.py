@@ -109,12 +109,12 @@ class FileStorage:
         top = self._folder / prefix
         for folder, _, names in os.walk(top):
             for name in names:
-                found = Path(folder) / name
+                path = Path(folder) / name
                 try:
-                    status = found.stat()
+                    status = path.stat()
                 except FileNotFoundError:
                     continue
-                yield StoredFile(found.relative_to(self._folder).as_posix(), status.st_size, status.st_mtime)
+                yield StoredFile(path.relative_to(self._folder).as_posix(), status.st_size, status.st_mtime)
 
     @contextmanager
     def _writing(self) -> Iterator[None]:

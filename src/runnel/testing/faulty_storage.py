@@ -112,4 +112,4 @@ class FullStorage(FileStorage):
 
     def _refuse(self) -> None:
         if self._flag.exists():
-            raise StorageFullError("no room left in the root", hint="remove the flag file")
+            raise StorageFullError("no disk space left in the workspace", hint="remove the flag file")

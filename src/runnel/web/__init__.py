@@ -1,5 +1,5 @@
-"""The web side of a workspace: the report, health and metrics, WebSub callbacks and unsubscribe pages.
+"""The web side of a workspace: the report, health and metrics, WebSub callbacks, and pages for links in messages.
 
-In: figures about a run, and requests from outside. Out: HTML that needs no network and runs no script, metrics for
-Prometheus, and answers to hubs and mail readers.
+In: figures about a run, and requests from outside. Out: HTML that loads nothing and runs no script, metrics for
+Prometheus, and responses to hubs and mail readers.
 """

@@ -1,4 +1,4 @@
-"""The small pages by which the runner answers people who followed a link in a message."""
+"""Small pages that the runner serves to people who follow a link in a message."""
 
 from __future__ import annotations
 
@@ -18,5 +18,5 @@ button {{ font: inherit; padding: .5rem 1.1rem; border: 1px solid; border-radius
 
 
 def answer_page(title: str, body: str, status: int = 200) -> HTMLResponse:
-    """A page with a title, which is escaped, and a body of HTML."""
+    """Return a page with a title, which is escaped, and a body of HTML."""
     return HTMLResponse(_PAGE.format(title=escape(title), body=body), status_code=status)

@@ -1,7 +1,7 @@
-"""Pieces of HTML, and numbers in words.
+"""HTML fragments, and numbers as text.
 
-In: texts from anywhere, and pieces that are HTML already. Out: HTML. Only `text` takes what comes from outside: it
-escapes, strips control characters, and cuts what nobody would read.
+In: untrusted texts, and fragments that are already HTML. Out: HTML. Only `text` accepts untrusted input: it escapes
+it, removes control characters, and truncates long texts.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ _HIDDEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\ufff
 
 
 def text(value: str) -> str:
-    """A text from anywhere as HTML text."""
+    """Convert an untrusted text to HTML."""
     clean = _HIDDEN.sub("", value.encode("utf-8", "replace").decode("utf-8"))
     return escape(clean if len(clean) <= _LONGEST else clean[:_LONGEST] + "…")
 
 
 def section(name: str, heading: str, *content: str) -> str:
-    """A section of the page, with a heading."""
+    """Return a section of the page with a heading."""
     return f'<section id="{name}">\n<h2>{heading}</h2>\n' + "\n".join(content) + "\n</section>\n"
 
 
 def paragraph(text: str, kind: str = "") -> str:
-    """A paragraph of a kind, which is a class of the style sheet."""
+    """Return a paragraph. `kind` is a class of the style sheet."""
     return f'<p class="{kind}">{text}</p>' if kind else f"<p>{text}</p>"
 
 
 def panel(content: str) -> str:
-    """A framed piece."""
+    """Return a framed fragment."""
     return f'<div class="panel">{content}</div>'
 
 
 def ratio(part: int, whole: int) -> str:
-    """A share in words.
+    """Describe a share in words.
 
     >>> ratio(10, 1490), ratio(0, 5), ratio(9, 10)
     ('1 in 149', 'none', '90%')
@@ -49,7 +49,7 @@ def ratio(part: int, whole: int) -> str:
 
 
 def table(caption: str, heads: Sequence[str], kinds: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table from cells that are HTML already; a kind is a class of the column."""
+    """Return a table of cells that are already HTML. A kind is a class of the column."""
     classes = [f' class="{kind}"' if kind else "" for kind in kinds]
     top = "".join(f'<th scope="col"{kind}>{head}</th>' for head, kind in zip(heads, classes, strict=True))
     body = "".join(
@@ -61,7 +61,7 @@ def table(caption: str, heads: Sequence[str], kinds: Sequence[str], rows: Iterab
 
 
 def long_table(heads: Sequence[str], kinds: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table of which the first rows are seen and the others, up to a limit, unfold."""
+    """Return a table that shows the first rows and can unfold the others, up to a limit."""
     first = table("", heads, kinds, rows[:_SEEN_ROWS])
     if len(rows) <= _SEEN_ROWS:
         return first
@@ -71,14 +71,14 @@ def long_table(heads: Sequence[str], kinds: Sequence[str], rows: Sequence[Sequen
 
 
 def more(count: int) -> str:
-    """How many rows were left out, if any were."""
+    """Return a note about the number of omitted rows, if any."""
     return paragraph(f"And {count - MOST_ROWS:,} more.", "quiet") if count > MOST_ROWS else ""
 
 
-def count(number: int, one: str, many: str = "") -> str:
-    """A number with its noun.
+def count(number: int, singular: str, plural: str = "") -> str:
+    """Format a number with its noun.
 
     >>> count(1, "item"), count(2400, "query", "queries")
     ('1 item', '2,400 queries')
     """
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
+    return f"{number:,} {singular if number == 1 else plural or singular + 's'}"

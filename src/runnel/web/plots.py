@@ -1,7 +1,7 @@
-"""Plots of a run, as SVG that takes its colours from the page around it.
+"""Plots of a run, as SVG with the colors of the surrounding page.
 
-In: numbers. Out: `<svg>` elements to stand in an HTML page. Only our own words and numbers are drawn: a name from
-outside never reaches a plot (matplotlib would read `$…$` in it as mathematics).
+In: numbers. Out: `<svg>` elements for an HTML page. Only our own words and numbers are drawn, never untrusted names
+(matplotlib would interpret `$…$` as mathematics).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 
 _INK, _MUTED, _GRID, _FIRST, _SECOND = "#010101", "#020202", "#030303", "#040404", "#050505"
 _VARIABLES = {_INK: "ink", _MUTED: "muted", _GRID: "grid", _FIRST: "first", _SECOND: "second"}
-"""Colours that no reader sees: each becomes a variable of the page, which has a light and a dark value."""
+"""Placeholder colors. Each is replaced by a variable of the page, which has a light and a dark value."""
 
 _SETTINGS: dict[str, Any] = {
     "svg.fonttype": "none",
@@ -51,7 +51,7 @@ _MOMENT_FORMATS = (
     ["", "%Y", "%Y", "%d %b %Y", "%d %b %Y", "%d %b %Y"],
     ["%Y", "%Y", "%d %b", "%d %b", "%H:%M", "%H:%M:%S"],
 )
-"""Labels for years, months, days, hours, minutes and seconds; beside the axis; and where the larger unit begins."""
+"""Labels for years, months, days, hours, minutes and seconds; next to the axis; and at the start of a larger unit."""
 
 _WIDE, _NARROW = 9.6, 4.5
 
@@ -60,7 +60,7 @@ Draw = Callable[[Figure, bool], None]
 
 
 def plot_timeline(points: Sequence[Point]) -> str:
-    """Items and matches over time, one above the other; at least one point."""
+    """Plot items and matches over time, one above the other. At least one point is required."""
 
     def draw(figure: Figure, narrow: bool) -> None:
         centres, items, matches, width = _binned(points, 30 if narrow else 72)
@@ -85,7 +85,7 @@ def plot_timeline(points: Sequence[Point]) -> str:
 
 
 def _binned(points: Sequence[Point], most: int) -> tuple[Any, Any, Any, float]:
-    """Sums in at most `most` equal stretches of time: their centres, items, matches, and the width."""
+    """Sum the points in at most `most` equal intervals. Return their centers, items, matches, and the width."""
     times = np.asarray(date2num([moment for moment, _, _ in points]), dtype=np.float64)
     start, span = float(times.min()), float(times.max() - times.min())
     count = min(most, len(points))
@@ -100,9 +100,9 @@ def _binned(points: Sequence[Point], most: int) -> tuple[Any, Any, Any, float]:
 
 
 def plot_ranks(counts: Sequence[int]) -> str:
-    """Matches of each query, from the busiest down, both axes logarithmic; at least one count above zero."""
+    """Plot the matches of each query in descending order on logarithmic axes. At least one count must be positive."""
     ordered = np.sort(np.array([count for count in counts if count > 0], dtype=np.float64))[::-1]
-    # A hundred thousand ranks are a few hundred points on a logarithmic axis.
+    # Draw only a few hundred of a hundred thousand ranks; on a logarithmic axis this looks the same.
     ranks = np.unique(np.geomspace(1, len(ordered), 240).astype(np.int64))
 
     def draw(figure: Figure, narrow: bool) -> None:
@@ -126,7 +126,7 @@ def plot_ranks(counts: Sequence[int]) -> str:
 
 
 def plot_bars(bars: Sequence[tuple[str, int]], label: str) -> str:
-    """Horizontal bars on a logarithmic axis, each with its number; the first in grey, as what was avoided."""
+    """Plot horizontal bars with their numbers on a logarithmic axis. The first is gray: the work that was avoided."""
 
     def draw(figure: Figure, narrow: bool) -> None:
         axes = figure.subplots()
@@ -136,7 +136,7 @@ def plot_bars(bars: Sequence[tuple[str, int]], label: str) -> str:
         colours = [_MUTED] + [_FIRST] * (len(bars) - 1)
         axes.barh(places, [max(length, 0.5) for length in lengths], height=0.36, color=colours, linewidth=0)
         axes.set_xscale("log")
-        # Room for the number at the end of the longest bar.
+        # Leave space for the number at the end of the longest bar.
         axes.set_xlim(0.5, 2 * float(longest) ** (1.34 if narrow else 1.12))
         for place, (text, number) in zip(places, bars, strict=True):
             axes.annotate(
@@ -157,7 +157,7 @@ def plot_bars(bars: Sequence[tuple[str, int]], label: str) -> str:
 
 
 def _short(number: float, _: object = None) -> str:
-    """A number for an axis.
+    """Format a number for an axis.
 
     >>> [_short(number) for number in (0, 5, 1500, 20000, 3e6)]
     ['0', '5', '1.5k', '20k', '3M']
@@ -169,7 +169,7 @@ def _short(number: float, _: object = None) -> str:
 
 
 def _both(draw: Draw, name: str, label: str, height: float, narrow_height: float) -> str:
-    """The plot for wide and for narrow windows; the page shows one of them."""
+    """Return the plot for wide and for narrow windows. The page shows one of them."""
     wide = _svg(draw, f"{name}-wide", label, (_WIDE, height), narrow=False)
     narrow = _svg(draw, f"{name}-narrow", label, (_NARROW, narrow_height), narrow=True)
     return f'<div class="plot wide">{wide}</div><div class="plot narrow">{narrow}</div>'
@@ -186,11 +186,11 @@ def _svg(draw: Draw, name: str, label: str, size: tuple[float, float], *, narrow
 
 
 def _themed(text: str, name: str, label: str) -> str:
-    """An SVG document as an element of a page: own ids, the page's fonts and colours, no head, no style sheet."""
+    """Convert an SVG document to an element of a page: unique ids, the page's fonts and colors, no style sheet."""
     text = text[text.index("<svg") :]
     text = re.sub(r"<style[^>]*>.*?</style>|<metadata>.*?</metadata>|<!--.*?-->", "", text, flags=re.DOTALL)
     text = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{name}-", text)
-    text = re.sub(r"font-family:[^;\"]*;?|font: (\d[\d.]*px)[^;\"]*", lambda found: _font(found[1]), text)
+    text = re.sub(r"font-family:[^;\"]*;?|font: (\d[\d.]*px)[^;\"]*", lambda match: _font(match[1]), text)
     for colour, variable in _VARIABLES.items():
         text = text.replace(colour, f"var(--{variable})")
     view = re.search(r'viewBox="[^"]*"', text)

@@ -10,20 +10,20 @@ from collections.abc import Callable, Hashable, Sequence
 from runnel.bounded_cache import BoundedCache
 
 _MINUTE = 60.0
-_KEPT = 50_000
-"""Keys that are remembered; the one that was used longest ago is forgotten first."""
+_MAX_KEYS = 50_000
+"""Maximum number of keys. The least recently used key is dropped first."""
 
 
 class RateLimiter:
-    """A token bucket for each key: it holds a minute's tokens and fills steadily. Safe to share between threads."""
+    """A token bucket per key, which holds the tokens of one minute and is refilled steadily. It is thread-safe."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._buckets = BoundedCache[Hashable, tuple[float, float]](_KEPT)
+        self._buckets = BoundedCache[Hashable, tuple[float, float]](_MAX_KEYS)
 
     def take(self, key: Hashable, count: int, per_minute: int) -> float:
-        """Take tokens; gives 0 if there were enough, else the seconds to wait, and nothing is taken.
+        """Take tokens. Return 0, or the seconds to wait if there are not enough; then nothing is taken.
 
         >>> limiter = RateLimiter(clock=lambda: 0.0)
         >>> limiter.take("a", 3, per_minute=4), limiter.take("a", 2, per_minute=4), limiter.take("b", 2, per_minute=4)
@@ -43,9 +43,9 @@ class RateLimiter:
 
 
 def client_key(address: str, forwarded: str, trusted: Sequence[str]) -> str:
-    """The client of a request: an IPv4 address, or the IPv6 network of 64 bits that one subscriber has.
+    """Return the client of a request: an IPv4 address, or the 64-bit IPv6 network of one subscriber.
 
-    Behind a trusted proxy it is the address that the proxy saw, the last one that it names.
+    Behind a trusted proxy, it is the last address that the proxy reports.
 
     >>> client_key("2001:db8::1:2", "", ()), client_key("10.0.0.1", "1.2.3.4, 5.6.7.8", ["10.0.0.0/8"])
     ('2001:db8::/64', '5.6.7.8')
@@ -63,7 +63,7 @@ def client_key(address: str, forwarded: str, trusted: Sequence[str]) -> str:
 
 
 def _without_port(address: str) -> str:
-    """An address as some proxies name it, with the port of the connection, which is another one each time.
+    """Remove the port, which some proxies report and which differs for each connection.
 
     >>> _without_port("192.0.2.1:5060"), _without_port("[2001:db8::1]:5060"), _without_port("2001:db8::1")
     ('192.0.2.1', '2001:db8::1', '2001:db8::1')

@@ -1,4 +1,4 @@
-"""Bodies of requests, bounded: whoever sends more than is wanted is told so and read no further."""
+"""Read request bodies of limited size. A larger body is refused without reading the rest."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ import asyncio
 from fastapi import Request
 
 _SECONDS = 30.0
-"""How long a body may take to come."""
+"""Time limit for receiving a body."""
 
 
 class BodyTooLargeError(Exception):
-    """A body with more bytes than are taken."""
+    """A request body that exceeds the limit."""
 
 
 async def read_body(request: Request, limit: int) -> bytes:
-    """The body of a request; raises TooLarge as soon as it has more than `limit` bytes,
-    and TimeoutError where it comes too slowly.
+    """Return the body of a request.
+
+    Raise BodyTooLargeError as soon as it exceeds `limit` bytes, and TimeoutError if it arrives too slowly.
     """
     declared = request.headers.get("content-length", "")
     if declared.isascii() and declared.isdigit() and int(declared) > limit:

@@ -1,4 +1,4 @@
-"""Confirming by a link in a mail: a page that asks (GET), and the act itself (POST).
+"""Confirmation links in mails: a page that asks (GET), and the action itself (POST).
 
 Mail programs and scanners follow links, so a GET changes nothing.
 """
@@ -27,17 +27,17 @@ _BODY_LIMIT = 4 << 10
 
 
 def add_confirm_routes(app: FastAPI, root: Workspace) -> None:
-    """`/confirm/{token}` and `/confirm/{token}/refuse`."""
+    """Add the routes `/confirm/{token}` and `/confirm/{token}/refuse`."""
 
     @app.get("/confirm/{token}")
     def ask(token: str) -> Response:
-        found = request_of_link(root, token)
-        if found is None:
+        linked = request_of_link(root, token)
+        if linked is None:
             return _unknown()
-        if not found.is_open:
-            return _settled(found)
+        if not linked.is_open:
+            return _settled(linked)
         return answer_page(
-            f"Let {found.owner} send messages to {found.target}?",
+            f"Let {linked.owner} send messages to {linked.target}?",
             '<p>Nothing has changed yet.</p><form method="post"><button>Agree</button></form>'
             "<p>If you do not know what this is about, close this page, or block all messages to this address:</p>"
             f'<form method="post" action="{escape(token)}/refuse"><button>Send me nothing</button></form>',
@@ -45,13 +45,13 @@ def add_confirm_routes(app: FastAPI, root: Workspace) -> None:
 
     @app.get("/confirm/{token}/refuse")
     def ask_to_refuse(token: str) -> Response:
-        found = request_of_link(root, token)
-        if found is None:
+        linked = request_of_link(root, token)
+        if linked is None:
             return _unknown()
-        if found.state is ConsentState.REFUSED:
-            return _settled(found)
+        if linked.state is ConsentState.REFUSED:
+            return _settled(linked)
         return answer_page(
-            f"Send nothing to {found.target} again?",
+            f"Send nothing to {linked.target} again?",
             "<p>Nothing has changed yet. The button stops all messages from this server to you.</p>"
             '<form method="post"><button>Send me nothing</button></form>',
         )
@@ -72,13 +72,13 @@ async def _act(
         await read_body(request, _BODY_LIMIT)
     except BodyTooLargeError:
         return answer_page("The request is too large", "<p>The body of the request is too long.</p>", 413)
-    found = await run_in_threadpool(act, root, token)
-    return _unknown() if found is None else _settled(found)
+    linked = await run_in_threadpool(act, root, token)
+    return _unknown() if linked is None else _settled(linked)
 
 
-def _settled(found: LinkedRequest) -> Response:
-    target, owner = escape(found.target), escape(found.owner)
-    match found.state:
+def _settled(linked: LinkedRequest) -> Response:
+    target, owner = escape(linked.target), escape(linked.owner)
+    match linked.state:
         case ConsentState.CONFIRMED:
             return answer_page(
                 "Confirmed", f"<p>{owner} can now send messages to {target}. Each has a link to unsubscribe.</p>"

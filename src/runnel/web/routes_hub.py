@@ -1,4 +1,4 @@
-"""WebSub: where hubs verify what we asked for (GET) and push what is new (POST)."""
+"""WebSub callbacks: hubs verify subscriptions (GET) and push new content (POST)."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from starlette.concurrency import run_in_threadpool
 from runnel.sources.acquire import Acquisition
 from runnel.web.request_body import BodyTooLargeError, read_body
 
-_AT_ONCE = 8
-"""Bodies that are read at the same time; each may be as large as a document."""
+_MAX_CONCURRENT_BODIES = 8
+"""Maximum number of bodies that are read at the same time. Each may be as large as a document."""
 
 
 class Hubs(Protocol):
-    """Who asked hubs for pushes, and takes them."""
+    """The subscriber that requested pushes from hubs and receives them."""
 
     def expects(self, callback: str) -> bool:
-        """Whether a push may come there."""
+        """Return whether the callback is known."""
 
     def verify(self, callback: str, params: Mapping[str, str]) -> str | None:
-        """The challenge to give back, or None where nobody asked for this."""
+        """Return the challenge to send back, or None if the subscription was not requested."""
 
     def receive(self, callback: str, headers: Mapping[str, str], body: bytes) -> Acquisition | None:
-        """Take a push; None where nobody asked for it."""
+        """Accept a push. Return None if it was not requested."""
 
 
 def add_hub_routes(app: FastAPI, hubs: Hubs, limit: int) -> None:
-    """`/websub/{callback}`; an unknown callback is 404, so that a hub forgets it."""
-    reading = asyncio.Semaphore(_AT_ONCE)
+    """Add the route `/websub/{callback}`. An unknown callback gives 404, so that the hub ends the subscription."""
+    reading = asyncio.Semaphore(_MAX_CONCURRENT_BODIES)
 
     @app.get("/websub/{callback}")
     async def verify(callback: str, request: Request) -> Response:
@@ -45,7 +45,9 @@ def add_hub_routes(app: FastAPI, hubs: Hubs, limit: int) -> None:
     @app.post("/websub/{callback}")
     async def receive(callback: str, request: Request) -> Response:
         if not await run_in_threadpool(hubs.expects, callback):
-            return Response(status_code=404)  # before the body is read: who knows no callback sends nothing here
+            return Response(
+                status_code=404
+            )  # check the callback before reading the body, so that strangers cannot send bodies
         try:
             async with reading:
                 body = await read_body(request, limit)
@@ -53,5 +55,5 @@ def add_hub_routes(app: FastAPI, hubs: Hubs, limit: int) -> None:
             return PlainTextResponse("the document is too large\n", status_code=413)
         headers = {name.lower(): value for name, value in request.headers.items()}
         known = await run_in_threadpool(hubs.receive, callback, headers, body)
-        # WebSub §8: a wrong signature is still answered with success, so that it cannot be probed.
+        # WebSub §8: respond with success even if the signature is wrong, so that it cannot be probed.
         return Response(status_code=404 if known is None else 202)

@@ -1,8 +1,8 @@
-"""Publishing into open feeds: anybody may send items there, without a token and within limits.
+"""Publishing into open feeds: anyone may send items, without a token and within limits.
 
-In: a JSON object, a list of objects, or JSON lines. Out: how many were accepted, or a JSON error; all of a request is
-accepted, or nothing. Feeds are closed unless their statement says `open`, and a closed feed gets
-the same answer as one that does not exist.
+In: a JSON object, a list of objects, or JSON lines. Out: the number of accepted items, or a JSON error. A request is
+accepted as a whole or not at all. Feeds are closed unless their statement contains `open`, and a closed feed gives
+the same response as a feed that does not exist.
 """
 
 from __future__ import annotations
@@ -34,28 +34,28 @@ from runnel.sources.acquire import Acquirer
 from runnel.web.rate_limits import RateLimiter, client_key
 from runnel.web.request_body import BodyTooLargeError, read_body
 
-_AT_ONCE = 8
-"""Bodies that are read at the same time."""
+_MAX_CONCURRENT_BODIES = 8
+"""Maximum number of bodies that are read at the same time."""
 
 
 def add_publish_routes(app: FastAPI, root: Workspace) -> None:
-    """`/feeds/{name}/items` for open feeds of the admin, `/owners/{owner}/feeds/{name}/items` for those of owners."""
+    """Add the routes `/feeds/{name}/items` for open feeds of the admin and `/owners/{owner}/feeds/{name}/items`."""
     settings = root.settings
     acquirer = Acquirer(root.catalog, root.storage, root.items, root.folder, settings)
     publisher = Publisher(root, acquirer, ADMIN_ACTOR)
-    # Two, so that very many addresses cannot make the limits of feeds forgotten.
+    # Two limiters, so that very many client addresses cannot evict the limits of feeds.
     clients, feeds = RateLimiter(), RateLimiter()
-    reading = asyncio.Semaphore(_AT_ONCE)
+    reading = asyncio.Semaphore(_MAX_CONCURRENT_BODIES)
 
     async def publish(owner: str | None, name: str, request: Request) -> Response:
         client = client_key(
             request.client.host if request.client else "",
-            # A proxy may add a header of its own after those of the client: together they are one list.
+            # A proxy may add its own header after those of the client, so join all of them.
             ",".join(request.headers.getlist("x-forwarded-for")),
             settings.trusted_proxies,
         )
         by_client = settings.open_client_items_per_minute
-        # Every request counts as an item, whatever becomes of it.
+        # Every request counts as at least one item, even if it is refused.
         if wait := clients.take(client, 1, by_client):
             return _too_many(wait, by_client, "this address may publish")
         feed = await run_in_threadpool(find_open_feed, root, owner, name)
@@ -97,7 +97,7 @@ def add_publish_routes(app: FastAPI, root: Workspace) -> None:
 
 
 def read_items(body: bytes, limit: int = sys.maxsize) -> list[dict[str, Any]]:
-    """The items of a body: an object, a list of objects, or an object on each line; at most `limit`.
+    """Parse the items of a body: an object, a list of objects, or one object per line, at most `limit`.
 
     >>> read_items(b'{"id": "1"}'), read_items(b'[{"id": "1"}]'), len(read_items(b'{"id": "1"}\\n{"id": "2"}\\n'))
     ([{'id': '1'}], [{'id': '1'}], 2)
@@ -108,20 +108,20 @@ def read_items(body: bytes, limit: int = sys.maxsize) -> list[dict[str, Any]]:
         raise InvalidItemError(f"byte {error.start + 1} is not UTF-8", hint="send JSON in UTF-8") from None
     try:
         whole = json.loads(text, parse_constant=_refuse_constant)
-        found = whole if isinstance(whole, list) else [whole]
-        places = [f"item {number}" for number in range(1, len(found) + 1)]
+        items = whole if isinstance(whole, list) else [whole]
+        places = [f"item {number}" for number in range(1, len(items) + 1)]
     except (ValueError, RecursionError):
         lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
-        _refuse_more(len(lines), limit)  # Before the lines are parsed, one by one.
-        found = [_read_line(number, line) for number, line in lines]
+        _refuse_more(len(lines), limit)  # Check the number before parsing the lines.
+        items = [_read_line(number, line) for number, line in lines]
         places = [f"line {number}" for number, _ in lines]
-    if not found:
+    if not items:
         raise InvalidItemError("the request has no items", hint=_HINT)
-    _refuse_more(len(found), limit)
-    for place, one in zip(places, found, strict=True):
-        if not isinstance(one, dict):
+    _refuse_more(len(items), limit)
+    for place, item in zip(places, items, strict=True):
+        if not isinstance(item, dict):
             raise InvalidItemError("an item must be a JSON object", place=place, hint=_HINT)
-    return found
+    return items
 
 
 def _refuse_more(count: int, limit: int) -> None:

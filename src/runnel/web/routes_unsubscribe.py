@@ -1,4 +1,4 @@
-"""Unsubscribing by a link in a mail: a page that asks (GET), and the act itself (POST, RFC 8058 one-click).
+"""Unsubscribe links in mails: a page that asks (GET), and the action itself (POST, RFC 8058 one-click).
 
 Mail programs and scanners follow links, so a GET changes nothing.
 """
@@ -20,7 +20,7 @@ _BODY_LIMIT = 4 << 10
 
 
 def add_unsubscribe_routes(app: FastAPI, root: Workspace) -> None:
-    """`/unsubscribe/{token}`."""
+    """Add the route `/unsubscribe/{token}`."""
 
     @app.get("/unsubscribe/{token}")
     def ask(token: str) -> Response:
@@ -35,7 +35,7 @@ def add_unsubscribe_routes(app: FastAPI, root: Workspace) -> None:
     @app.post("/unsubscribe/{token}")
     async def act(token: str, request: Request) -> Response:
         try:
-            await read_body(request, _BODY_LIMIT)  # `List-Unsubscribe=One-Click`, or the form's nothing
+            await read_body(request, _BODY_LIMIT)  # `List-Unsubscribe=One-Click`, or the empty form
         except BodyTooLargeError:
             return answer_page("The request is too large", "<p>The body of the request is too long.</p>", 413)
         feed = await run_in_threadpool(end_by_link, root, token)

@@ -1,7 +1,7 @@
-"""The HTTP endpoints of a runner: health and metrics, WebSub for hubs, links in mails, open feeds.
+"""The HTTP server of a runner: health and metrics, WebSub for hubs, links in mails, open feeds.
 
-In: requests that nobody vouches for. Out: small answers with tight headers. It is started beside a run where the
-setting `listen` names a host and port; it never does work that a request could make long.
+In: untrusted requests. Out: small responses with strict headers. It runs next to the runner if the setting `listen`
+gives a host and port. It never does work whose duration a request controls.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ _HEADERS = {
 }
 _CLOSE_SECONDS = 5.0
 _HEAD_SECONDS = 10.0
-"""How long a new connection may take to say what it wants."""
+"""Time limit for the first request of a new connection."""
 
 
 def listen_address(text: str) -> tuple[str, int]:
-    """The host and port in `host:port`.
+    """Parse `host:port`.
 
     >>> listen_address("127.0.0.1:8080"), listen_address("[::1]:0")
     (('127.0.0.1', 8080), ('::1', 0))
@@ -58,20 +58,20 @@ def listen_address(text: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-class _Impatient(H11Protocol):
-    """Ends a connection whose first request does not come: uvicorn itself would keep it, and count it, for ever."""
+class _FirstRequestTimeout(H11Protocol):
+    """Closes a connection whose first request does not arrive. Uvicorn would keep and count it forever."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self.loop.call_later(_HEAD_SECONDS, self._give_up, transport)
+        self.loop.call_later(_HEAD_SECONDS, self._close_idle, transport)
 
-    def _give_up(self, transport: asyncio.Transport) -> None:
+    def _close_idle(self, transport: asyncio.Transport) -> None:
         if self.cycle is None and not transport.is_closing():
             transport.close()
 
 
 class Server:
-    """A companion of a run: the HTTP side of one root."""
+    """The HTTP server of one workspace, which runs next to a run."""
 
     def __init__(self, root: Workspace, hubs: Hubs, listen: str | None = None) -> None:
         self._root = root
@@ -82,12 +82,12 @@ class Server:
 
     @property
     def address(self) -> str:
-        """Where the server listens, once it is started."""
+        """The address on which the server listens, after it was started."""
         host = f"[{self._host}]" if ":" in self._host else self._host
         return f"http://{host}:{self._port}"
 
     def start(self, run: Watched) -> None:
-        """Listen, in a thread of its own; raises RootError where the port cannot be had."""
+        """Listen in a background thread. Raise WorkspaceError if the port is not available."""
         bound = self._bind()
         config = uvicorn.Config(
             make_app(self._root, self._hubs, run),
@@ -101,9 +101,9 @@ class Server:
             timeout_graceful_shutdown=int(_CLOSE_SECONDS),
             lifespan="off",
             loop="asyncio",
-            http=_Impatient,
+            http=_FirstRequestTimeout,
             ws="none",
-            proxy_headers=False,  # the setting trusted_proxies decides whose headers count
+            proxy_headers=False,  # the setting trusted_proxies determines whose headers are used
         )
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(
@@ -125,7 +125,7 @@ class Server:
         try:
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             bound.bind((self._host, self._port))
-            bound.listen(128)  # from here on whoever comes waits a moment instead of being refused
+            bound.listen(128)  # from here on, new connections wait instead of being refused
         except OSError as error:
             bound.close()
             raise WorkspaceError(
@@ -145,24 +145,24 @@ class Server:
 
 
 def make_app(root: Workspace, hubs: Hubs, run: Watched) -> FastAPI:
-    """The application: routes without documentation pages, and the same headers on every answer."""
+    """Create the application: routes without documentation pages, and the same headers on every response."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
 
     @app.middleware("http")
-    async def guard(request: Request, answer: Callable[[Request], Awaitable[Response]]) -> Response:
+    async def guard(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
         try:
-            response = await answer(request)
+            response = await call_next(request)
         except (BacklogError, CatalogUnavailableError, StorageFullError) as error:
             logger.warning("a request was refused temporarily: %s", error)
             response = PlainTextResponse(
                 "temporarily unavailable; try again later\n", status_code=503, headers={"Retry-After": "60"}
             )
         except ClientDisconnect:
-            response = Response(status_code=400)  # nobody is left to read it
+            response = Response(status_code=400)  # the client has disconnected
         except TimeoutError:
             response = PlainTextResponse("the request took too long to arrive\n", status_code=408)
         except Exception:
-            # The rest of a path may be a secret: that of a link, or of a hub's callback.
+            # Log only the first part of the path: the rest may be the secret of a link or callback.
             logger.exception("a request to /%s failed", request.url.path[1:].partition("/")[0][:20])
             response = PlainTextResponse("internal error; see the application log\n", status_code=500)
         response.headers.update(_HEADERS)
@@ -171,12 +171,12 @@ def make_app(root: Workspace, hubs: Hubs, run: Watched) -> FastAPI:
     @app.get("/healthz")
     def healthz() -> Response:
         health = run.health()
-        return JSONResponse(_told(health, health.live), status_code=200 if health.live else 503)
+        return JSONResponse(_health_json(health, health.live), status_code=200 if health.live else 503)
 
     @app.get("/readyz")
     def readyz() -> Response:
         health = run.health()
-        return JSONResponse(_told(health, health.ready), status_code=200 if health.ready else 503)
+        return JSONResponse(_health_json(health, health.ready), status_code=200 if health.ready else 503)
 
     @app.get("/metrics")
     def metrics() -> Response:
@@ -190,5 +190,5 @@ def make_app(root: Workspace, hubs: Hubs, run: Watched) -> FastAPI:
     return app
 
 
-def _told(health: Health, good: bool) -> dict[str, Any]:
+def _health_json(health: Health, good: bool) -> dict[str, Any]:
     return {"status": "ok" if good else "failing", "reasons": list(health.reasons)}

@@ -86,7 +86,7 @@ def test_owners_are_added_once_and_found_by_name(catalog: Catalog) -> None:
         for name in ("ann", "operator"):
             with pytest.raises(InputError, match="already"):
                 owners.add_owner(connection, name)
-        with pytest.raises(NotFoundError, match="no owner bob"):
+        with pytest.raises(NotFoundError, match="there is no owner bob"):
             owners.owner_by_name(connection, "bob")
 
 
@@ -185,7 +185,9 @@ def test_bytes_are_refused_before_they_are_counted(catalog: Catalog) -> None:
     feed, wire = _source(catalog, "A", ann.id), _source(catalog, "Wire", ADMIN)
     with catalog.write() as connection:
         owners.add_bytes(connection, feed, 999, SETTINGS)
-        with pytest.raises(QuotaExceededError, match="2 more bytes are too many: 999 of 1,000") as refused:
+        with pytest.raises(
+            QuotaExceededError, match="publishing 2 bytes would exceed the quota: 999 of 1,000"
+        ) as refused:
             owners.add_bytes(connection, feed, 2, SETTINGS)
         assert "admin" in (refused.value.hint or "")
         owners.add_bytes(connection, feed, 1, SETTINGS)
@@ -205,7 +207,7 @@ def test_an_allowance_counts_within_its_transaction(catalog: Catalog) -> None:
         allowance = QuotaAllowance(connection, ann.id, SETTINGS)
         allowance.take("queries")
         allowance.take("queries")
-        with pytest.raises(QuotaExceededError, match="you have 5 feeds and may have 5"):
+        with pytest.raises(QuotaExceededError, match="the quota of 5 feeds is used up"):
             allowance.take("queries")
         allowance.give_back("queries")
         allowance.take("queries")
@@ -268,7 +270,7 @@ def test_a_token_is_its_owner_s_until_it_is_revoked(catalog: Catalog, clock: Fak
             (number, "test", False, False)
         ]
         assert tokens.verify_token(connection, other).owner == bob.id
-        with pytest.raises(NotFoundError, match="no token 99"):
+        with pytest.raises(NotFoundError, match="there is no token 99"):
             tokens.revoke_token(connection, 99)
 
 

@@ -185,18 +185,21 @@ def test_a_graph_has_a_line_for_a_triple_whatever_its_texts_hold() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("\n<urn:s> <urn:p> <urn:o>\n", "line 2 of the graph is no N-Triples: '<urn:s> <urn:p> <urn:o>'"),
+        (
+            "\n<urn:s> <urn:p> <urn:o>\n",
+            "line 2 of the graph is not an N-Triples statement: '<urn:s> <urn:p> <urn:o>'",
+        ),
         (
             LINE.format("<page.html>"),
             "line 1 of the graph: an IRI must be absolute, such as <https://muse.example/x>: '<page.html>'",
         ),
         (LINE.format('"\\uD800"'), "line 1 of the graph: \\uD800 is not a valid Unicode escape"),
-        (LINE.format('"half \ud800"'), "line 1 of the graph is no N-Triples: "),
+        (LINE.format('"half \ud800"'), "line 1 of the graph is not an N-Triples statement: "),
         (
             LINE.format('"a"^^<http://www.w3.org/1999/02/22-rdf-syntax-ns#langString>'),
-            "line 1 of the graph: a text of the type",
+            "line 1 of the graph: a literal of type",
         ),
-        (LINE.format("<urn:o>\n"), "line 1 of the graph is no N-Triples: "),
+        (LINE.format("<urn:o>\n"), "line 1 of the graph is not an N-Triples statement: "),
     ],
 )
 def test_what_is_refused_is_said_with_its_line(text: str, message: str) -> None:

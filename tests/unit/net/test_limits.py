@@ -55,11 +55,11 @@ async def _drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 def test_a_body_that_says_it_is_too_large_is_not_read() -> None:
-    assert "more than the 1048576 bytes" in failure(saying(head("Content-Length: 1048577"), then=_for_ever))
+    assert "larger than 1048576 bytes" in failure(saying(head("Content-Length: 1048577"), then=_for_ever))
 
 
 def test_a_body_without_end_stops_at_the_limit() -> None:
-    assert "more than the 1048576 bytes" in failure(saying(head("Connection: close"), then=_for_ever))
+    assert "larger than 1048576 bytes" in failure(saying(head("Connection: close"), then=_for_ever))
 
 
 def test_a_body_at_the_limit_is_taken() -> None:
@@ -69,7 +69,7 @@ def test_a_body_at_the_limit_is_taken() -> None:
 
 def test_a_body_that_drips_ends_with_the_whole_time() -> None:
     message = failure(saying(head("Connection: close"), then=_drip), seconds=0.5)
-    assert message == "the whole exchange took more than 0.5 seconds"
+    assert message == "the request took more than 0.5 seconds"
 
 
 def test_a_head_that_drips_ends_with_the_whole_time() -> None:
@@ -189,14 +189,14 @@ def test_a_megabyte_that_would_grow_to_a_gigabyte_stops_at_the_limit() -> None:
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert "more than the 4194304 bytes" in message
+    assert "larger than 4194304 bytes" in message
     assert peak < 24 * MEBIBYTE
 
 
 def test_a_body_of_empty_members_is_refused() -> None:
     packed = gzip.compress(b"") * (MAX_MEMBERS + 1)
     said = head("Content-Encoding: gzip", f"Content-Length: {len(packed)}") + packed
-    assert f"more than {MAX_MEMBERS} parts" in failure(saying(said))
+    assert f"more than {MAX_MEMBERS} members" in failure(saying(said))
 
 
 def test_of_an_error_page_only_the_beginning_is_read() -> None:
@@ -212,7 +212,7 @@ def test_nobody_there() -> None:
         async with door() as out:
             await out.get(f"http://127.0.0.1:{port}/")
 
-    with pytest.raises(UnreachableError, match="no connection: connection refused"):
+    with pytest.raises(UnreachableError, match="the connection failed: connection refused"):
         asyncio.run(scenario())
 
 

@@ -109,7 +109,7 @@ def failed(handler: Handler, delivery: Delivery, **options: Any) -> DeliveryErro
 
 def test_a_message_is_posted_as_json_and_its_signature_verifies(signed: Make) -> None:
     endpoint, outcomes = post(answering(204), signed())
-    assert outcomes == ["the endpoint took it with 204 No Content"]
+    assert outcomes == ["the endpoint accepted the message with 204 No Content"]
     verified = Webhook(key_text(NEW)).verify(endpoint.bodies[0], endpoint.headers[0])
     assert verified == {
         "type": "feed.items",
@@ -221,7 +221,7 @@ def test_refusals_are_tried_again(signed: Make, status: int) -> None:
 def test_gone_means_gone(signed: Make) -> None:
     error = failed(answering(410), signed())
     assert error.gone
-    assert error.message == "the endpoint answered 410 Gone"
+    assert error.message == "the endpoint responded 410 Gone"
 
 
 def test_a_redirect_is_a_failure_and_is_not_followed(signed: Make) -> None:
@@ -277,9 +277,9 @@ def test_an_endless_answer_after_200_counts_as_taken_and_after_500_is_cut(signed
         return answer
 
     _, (outcome,) = post(endless(200), signed())
-    assert outcome == "the endpoint took it with 200 OK"
+    assert outcome == "the endpoint accepted the message with 200 OK"
     error = failed(endless(500), signed())
-    assert error.message == f"the endpoint answered 500 Internal Server Error: {'x' * 1024}"
+    assert error.message == f"the endpoint responded 500 Internal Server Error: {'x' * 1024}"
 
 
 def test_an_endpoint_that_is_away_is_tried_again(signed: Make) -> None:
@@ -341,7 +341,7 @@ def test_many_messages_go_side_by_side(signed: Make) -> None:
         return web.Response()
 
     endpoint, outcomes = post(together, signed(), times=20)
-    assert outcomes == ["the endpoint took it with 200 OK"] * 20
+    assert outcomes == ["the endpoint accepted the message with 200 OK"] * 20
     assert len(endpoint.bodies) == 20
 
 

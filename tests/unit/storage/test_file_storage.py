@@ -34,7 +34,7 @@ def test_a_failed_replacement_leaves_the_old_file(tmp_path: Path, monkeypatch: p
 
     with monkeypatch.context() as patched:
         patched.setattr("os.write", full)
-        with pytest.raises(StorageFullError, match="no room"):
+        with pytest.raises(StorageFullError, match="no disk space"):
             storage.replace("a.txt", b"new")
     assert storage.read("a.txt") == b"old"
     assert [file.path for file in storage.files("")] == ["a.txt"]

@@ -1,9 +1,9 @@
-"""Consents in the catalog: which targets agreed to the messages of which owners.
+"""Consents in the catalog: which targets have agreed to the messages of which owners.
 
-An owner's subscription waits while the consent of its target is not confirmed. A consent is of one owner and one
-exact target. Limits count by recipient, which is coarser: every spelling of an address has the same one. A refusal is
-for a refuser, which is in between: those spellings that surely lead to one mailbox. It has a row of owner 0, which
-stands for all owners, with the refuser as its target.
+An owner's subscription waits until its target has confirmed. A consent applies to one owner and one exact target.
+Limits are counted per recipient: all spellings of an address have the same recipient. A refusal applies to a refuser,
+which is narrower: only spellings that certainly lead to the same mailbox. It is a row of owner 0, which represents
+all owners, with the refuser as its target.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ CONFIRMATION = "confirmation"
 """The name of the secret from which challenges are derived."""
 
 EXEMPT = "the domain is in confirmed_domains"
-"""How a target was confirmed that the setting `confirmed_domains` names."""
+"""The outcome of a consent that the setting `confirmed_domains` makes unnecessary."""
 
 EVERYBODY = 0
-"""The owner of the rows of recipients that refused for good."""
+"""The owner of the rows of recipients that refused permanently."""
 
 DAY = 86_400_000_000
 _CHALLENGE_BYTES = 15
@@ -52,7 +52,7 @@ _GROUP = 4
 _LONGEST = 64
 _LONGEST_OUTCOME = 2_000
 _k, _s = schema.consents.c, schema.subscriptions.c
-# Written out, since an index over some rows only is not used where the state is a parameter.
+# A literal, not a parameter: databases do not use a partial index if its condition is compared with a parameter.
 _UNCONFIRMED = _k.state != literal_column(f"'{ConsentState.CONFIRMED.value}'")
 _PENDING = _k.state == literal_column(f"'{ConsentState.PENDING.value}'")
 
@@ -62,7 +62,7 @@ Key = tuple[int, str, str]
 
 @dataclass(frozen=True, slots=True)
 class WantedConsent:
-    """A target that must confirm unless it `is_exempt`; it has `lifetime` microseconds to answer."""
+    """A target that must confirm within `lifetime` microseconds, unless it `is_exempt`."""
 
     owner: int
     kind: str
@@ -78,7 +78,7 @@ class WantedConsent:
 
 
 def is_unconfirmed() -> ColumnElement[bool]:
-    """The condition on a row of `subscriptions` that its target has to confirm and has not."""
+    """Return the SQL condition on a row of `subscriptions` that its target must confirm and has not."""
     asked = (
         exists()
         .where(
@@ -96,10 +96,10 @@ def is_unconfirmed() -> ColumnElement[bool]:
 
 
 def challenge_of(secret: bytes, consent: Consent) -> str:
-    """The challenge of a consent, in groups of letters and digits. The catalog does not hold it.
+    """Return the challenge of a consent, in groups of letters and digits. It is not stored in the catalog.
 
-    It is the same for every request until the consent gets another nonce: a mail that had to be sent twice has one
-    link. It can be computed only with the secret of the workspace.
+    It is the same for every request until the consent gets another nonce, so a mail that is sent twice contains the
+    same link. Only the secret of the workspace can compute it.
     """
     text = f"confirm {consent.id} {consent.owner} {consent.kind} {(consent.nonce or b'').hex()} {consent.target}"
     digest = hmac.new(secret, text.encode(), sha256).digest()
@@ -108,43 +108,43 @@ def challenge_of(secret: bytes, consent: Consent) -> str:
 
 
 def is_challenge(secret: bytes, consent: Consent, code: str) -> bool:
-    """Whether a code is the challenge of a consent; case, blanks and hyphens do not matter."""
+    """Return whether a code is the challenge of a consent, ignoring case, spaces and hyphens."""
     if consent.nonce is None or len(code) > _LONGEST:
         return False
-    plain = "".join(one for one in code.upper() if one not in " -")
+    plain = "".join(character for character in code.upper() if character not in " -")
     expected = challenge_of(secret, consent).replace("-", "")
     return hmac.compare_digest(expected.encode(), plain.encode("utf-8", "replace"))
 
 
 def consent_token(secret: bytes, consent: Consent) -> str:
-    """The token of a link by which a recipient confirms or refuses."""
+    """Return the token of a link with which a recipient confirms or refuses."""
     return f"{consent.id}.{challenge_of(secret, consent)}"
 
 
 def consent_by_token(connection: Connection, secret: bytes | None, token: str) -> Consent | None:
-    """The consent that a link is about; None for a token that was not made for its present nonce."""
+    """Return the consent of a link, or None if the token was not created for its current nonce."""
     number, _, mark = token.partition(".")
     if secret is None or len(token) > _LONGEST or not (number.isascii() and number.isdigit() and len(number) < 18):
         return None
     row = connection.execute(select(schema.consents).where(_k.id == int(number))).one_or_none()
     if row is None:
         return None
-    found = _consent(row)
-    return found if is_challenge(secret, found, mark) else None
+    consent = _consent(row)
+    return consent if is_challenge(secret, consent, mark) else None
 
 
 # --- looking -------------------------------------------------------------------------------------------------------
 
 
 def consent_of(connection: Connection, owner: int, kind: str, target: str) -> Consent | None:
-    """The consent of a target to the messages of an owner, if it was ever needed."""
+    """Return the consent of a target to the messages of an owner, or None if it was never needed."""
     query = select(schema.consents).where(_k.owner == owner, _k.kind == kind, _k.target == target)
     row = connection.execute(query).one_or_none()
     return None if row is None else _consent(row)
 
 
 def consents_by_key(connection: Connection, owner: int | None = None) -> dict[Key, Consent]:
-    """All consents, or those of one owner."""
+    """Return all consents, or those of one owner."""
     query = select(schema.consents)
     if owner is not None:
         query = query.where(_k.owner == owner)
@@ -152,25 +152,25 @@ def consents_by_key(connection: Connection, owner: int | None = None) -> dict[Ke
 
 
 def unconfirmed_among(connection: Connection, subscriptions: Sequence[int]) -> set[int]:
-    """Those of the subscriptions that wait for their targets to confirm."""
+    """Return the subscriptions that wait for their targets to confirm."""
     query = select(_s.id).where(is_unconfirmed())
-    return {row.id for some in chunks(subscriptions) for row in connection.execute(query.where(_s.id.in_(some)))}
+    return {row.id for chunk in chunks(subscriptions) for row in connection.execute(query.where(_s.id.in_(chunk)))}
 
 
 def unconfirmed_subscriptions(connection: Connection, limit: int) -> list[tuple[int, str]]:
-    """Live subscriptions that wait for their targets to confirm, each with the state of that in words."""
+    """Return live subscriptions that wait for their targets to confirm, each with a description of the state."""
     query = _waiting(select(_s.id.label("subscription"), schema.consents)).order_by(_s.id).limit(limit)
     moment = now(connection)
     return [(row.subscription, describe_consent(_consent(row), moment)) for row in connection.execute(query)]
 
 
 def unconfirmed_count(connection: Connection) -> int:
-    """How many live subscriptions wait for their targets to confirm."""
+    """Count the live subscriptions that wait for their targets to confirm."""
     return int(connection.execute(_waiting(select(func.count()))).scalar_one())
 
 
 def _waiting(query: Select[Any]) -> Select[Any]:
-    """A query over the consents that are not confirmed, and their live subscriptions."""
+    """Return a query over the unconfirmed consents and their live subscriptions."""
     return (
         query.select_from(schema.consents)
         .join(schema.subscriptions, and_(_s.owner == _k.owner, _s.kind == _k.kind, _s.target == _k.target))
@@ -179,7 +179,7 @@ def _waiting(query: Select[Any]) -> Select[Any]:
 
 
 def describe_consent(consent: Consent, moment: int) -> str:
-    """The state of a consent at a time, in words."""
+    """Describe the state of a consent at a time."""
     because = f" ({consent.outcome})" if consent.outcome else ""
     if consent.state is ConsentState.REFUSED:
         return f"refused{because}"
@@ -197,19 +197,19 @@ def describe_consent(consent: Consent, moment: int) -> str:
 
 
 def has_refused(connection: Connection, kind: str, refuser: str) -> bool:
-    """Whether a recipient refused messages of all owners, for good."""
+    """Return whether a recipient permanently refused the messages of all owners."""
     return consent_of(connection, EVERYBODY, kind, refuser) is not None
 
 
 def pending_count(connection: Connection, owner: int) -> int:
-    """How many targets of an owner may still answer a request to confirm, whether or not a subscription is left."""
+    """Count the targets of an owner that may still answer a request, even without a live subscription."""
     query = select(func.count()).select_from(schema.consents)
     query = query.where(_k.owner == owner, _PENDING, _k.expires > now(connection))
     return int(connection.execute(query).scalar_one())
 
 
 def due_consents(connection: Connection, limit: int) -> list[tuple[Consent, int]]:
-    """Consents for which a request is due, each with a subscription that waits for it, longest due first."""
+    """Return consents for which a request is due, each with a waiting subscription, longest due first."""
     served = and_(
         _s.owner == _k.owner,
         _s.kind == _k.kind,
@@ -229,19 +229,19 @@ def due_consents(connection: Connection, limit: int) -> list[tuple[Consent, int]
 
 
 def pending_consents(connection: Connection) -> list[Consent]:
-    """All consents that were not answered yet."""
+    """Return all consents that were not answered yet."""
     return [_consent(row) for row in connection.execute(select(schema.consents).where(_PENDING))]
 
 
 def requests_today(connection: Connection, kind: str, recipient: str) -> dict[int, int]:
-    """How many requests a recipient was sent today, by owner."""
+    """Count the requests that were sent to a recipient today, by owner."""
     query = select(_k.owner, func.sum(_k.day_requests).label("requests")).group_by(_k.owner)
     query = query.where(_k.kind == kind, _k.recipient == recipient, _k.day == now(connection) // DAY)
     return {row.owner: int(row.requests) for row in connection.execute(query)}
 
 
 def unanswered_requests(connection: Connection, owner: int, kind: str, recipient: str) -> int:
-    """How many requests a recipient was sent for one owner and did not answer."""
+    """Count the unanswered requests that were sent to a recipient for one owner."""
     query = select(func.coalesce(func.sum(_k.requests), 0))
     query = query.where(_k.owner == owner, _k.kind == kind, _k.recipient == recipient)
     return int(connection.execute(query.where(_k.state != ConsentState.CONFIRMED.value)).scalar_one())
@@ -251,18 +251,20 @@ def unanswered_requests(connection: Connection, owner: int, kind: str, recipient
 
 
 def want_consents(connection: Connection, wanted: Iterable[WantedConsent]) -> set[Key]:
-    """Let targets be asked that were not yet, or did not answer in time; gives those that are not confirmed."""
+    """Schedule requests to targets that were not asked yet or did not answer in time. Return the unconfirmed
+    consents.
+    """
     unconfirmed: set[Key] = set()
-    for one in {each.key: each for each in wanted}.values():
-        known = consent_of(connection, *one.key)
+    for consent in {candidate.key: candidate for candidate in wanted}.values():
+        known = consent_of(connection, *consent.key)
         if known is None:
-            connection.execute(insert(schema.consents).values(_new_row(one, now(connection))))
-        elif known.state is ConsentState.PENDING and one.is_exempt:
+            connection.execute(insert(schema.consents).values(_new_row(consent, now(connection))))
+        elif known.state is ConsentState.PENDING and consent.is_exempt:
             confirm_consent(connection, known, EXEMPT)
         elif known.state is ConsentState.PENDING and known.not_before is None and known.expires <= now(connection):
-            ask_again(connection, known, one.lifetime)
-        if not one.is_exempt and (known is None or not known.is_confirmed):
-            unconfirmed.add(one.key)
+            ask_again(connection, known, consent.lifetime)
+        if not consent.is_exempt and (known is None or not known.is_confirmed):
+            unconfirmed.add(consent.key)
     return unconfirmed
 
 
@@ -285,9 +287,9 @@ def _new_row(wanted: WantedConsent, moment: int) -> dict[str, Any]:
 
 
 def ask_again(connection: Connection, consent: Consent, lifetime: int) -> None:
-    """Let a request be sent now, whatever became of those before; limits still count them.
+    """Schedule a request for now, whatever happened to earlier ones; limits still count them.
 
-    A request whose time is over does not come to life again: the next one has another challenge.
+    An expired request stays expired: the next one has another challenge.
     """
     moment = now(connection)
     values: dict[str, Any] = {"not_before": moment, "attempts": 0, "expires": moment + lifetime}
@@ -295,9 +297,9 @@ def ask_again(connection: Connection, consent: Consent, lifetime: int) -> None:
 
 
 def begin_request(connection: Connection, consent: Consent, *, retry: int, lifetime: int) -> Consent:
-    """Count a request before it is sent, so that a crash cannot send more than are allowed; gives the consent.
+    """Count a request before it is sent, so that a crash cannot send more than allowed. Return the consent.
 
-    `retry` is when it is sent again unless something else is written down; the link is valid for the `lifetime`.
+    Unless another outcome is recorded, the request is sent again at `retry`. Its link is valid for `lifetime`.
     """
     moment = now(connection)
     today = moment // DAY
@@ -319,7 +321,7 @@ def begin_request(connection: Connection, consent: Consent, *, retry: int, lifet
 def end_request(
     connection: Connection, consent: Consent, outcome: str, not_before: int | None, *, reached: bool
 ) -> None:
-    """Write down how a request ended, and when the next one is due. One that reached nobody does not count."""
+    """Record the outcome of a request, and when the next one is due. A request that reached nobody is not counted."""
     values: dict[str, Any] = {"outcome": outcome[:_LONGEST_OUTCOME], "not_before": not_before}
     if not reached:
         values |= {"requests": _k.requests - 1, "day_requests": _k.day_requests - 1}
@@ -327,8 +329,8 @@ def end_request(
 
 
 def confirm_consent(connection: Connection, consent: Consent, outcome: str) -> bool:
-    """Let messages be sent, unless the recipient refused meanwhile; gives whether they are."""
-    # The requests were answered: if the recipient unsubscribes later, they do not count as unanswered.
+    """Allow messages, unless the recipient refused in the meantime. Return whether they are allowed."""
+    # Reset the count: if the recipient unsubscribes later, answered requests do not count as unanswered.
     values = {
         "state": ConsentState.CONFIRMED.value,
         "not_before": None,
@@ -341,7 +343,7 @@ def confirm_consent(connection: Connection, consent: Consent, outcome: str) -> b
 
 
 def withdraw_consent(connection: Connection, consent: Consent, outcome: str) -> None:
-    """Take back a confirmation: the target has to confirm again, and is asked when somebody subscribes it again."""
+    """Withdraw a confirmation. The target must confirm again, and is asked at the next subscription."""
     moment = now(connection)
     values = {"state": ConsentState.PENDING.value, "nonce": None, "not_before": None, "expires": moment}
     connection.execute(
@@ -349,8 +351,10 @@ def withdraw_consent(connection: Connection, consent: Consent, outcome: str) -> 
     )
 
 
-def refuse_for_good(connection: Connection, consent: Consent, refuser_of: Callable[[str], str], outcome: str) -> None:
-    """Let nothing more be sent to the refuser of a target, of any owner, at any of its targets."""
+def refuse_permanently(
+    connection: Connection, consent: Consent, refuser_of: Callable[[str], str], outcome: str
+) -> None:
+    """Refuse all messages of all owners to all targets of a refuser."""
     moment = now(connection)
     values: dict[str, Any] = {
         "state": ConsentState.REFUSED.value,
@@ -358,8 +362,8 @@ def refuse_for_good(connection: Connection, consent: Consent, refuser_of: Callab
         "outcome": outcome,
         "changed": moment,
     }
-    for one in _of_same_refuser(connection, consent, refuser_of):
-        connection.execute(update(schema.consents).where(_k.id == one.id).values(**values))
+    for affected in _of_same_refuser(connection, consent, refuser_of):
+        connection.execute(update(schema.consents).where(_k.id == affected.id).values(**values))
     refuser = refuser_of(consent.target)
     if not has_refused(connection, consent.kind, refuser):
         row = WantedConsent(EVERYBODY, consent.kind, refuser, consent.recipient, 0)
@@ -367,30 +371,34 @@ def refuse_for_good(connection: Connection, consent: Consent, refuser_of: Callab
 
 
 def forget_refusal(connection: Connection, consent: Consent, refuser_of: Callable[[str], str]) -> set[Key]:
-    """Let a refuser be confirmed again, which only the admin may decide; gives the consents that are pending now."""
+    """Delete a refusal, which only the admin may do. Return the consents that are pending now."""
     refusal = (_k.owner == EVERYBODY, _k.kind == consent.kind, _k.target == refuser_of(consent.target))
     connection.execute(delete(schema.consents).where(*refusal))
-    refused = [one for one in _of_same_refuser(connection, consent, refuser_of) if one.state is ConsentState.REFUSED]
+    refused = [
+        affected
+        for affected in _of_same_refuser(connection, consent, refuser_of)
+        if affected.state is ConsentState.REFUSED
+    ]
     values = {"state": ConsentState.PENDING.value, "nonce": None, "expires": now(connection), "outcome": None}
-    for one in refused:
-        connection.execute(update(schema.consents).where(_k.id == one.id).values(**values))
-    return {(one.owner, one.kind, one.target) for one in refused}
+    for affected in refused:
+        connection.execute(update(schema.consents).where(_k.id == affected.id).values(**values))
+    return {(affected.owner, affected.kind, affected.target) for affected in refused}
 
 
 def _of_same_refuser(connection: Connection, consent: Consent, refuser_of: Callable[[str], str]) -> list[Consent]:
-    """The consents of all owners to which a refusal by the target of one applies."""
+    """Return the consents of all owners to which a refusal by the target of a consent applies."""
     query = select(schema.consents).where(_k.kind == consent.kind, _k.recipient == consent.recipient)
-    found = [_consent(row) for row in connection.execute(query.where(_k.owner != EVERYBODY))]
-    return [one for one in found if refuser_of(one.target) == refuser_of(consent.target)]
+    consents = [_consent(row) for row in connection.execute(query.where(_k.owner != EVERYBODY))]
+    return [candidate for candidate in consents if refuser_of(candidate.target) == refuser_of(consent.target)]
 
 
 def _change(connection: Connection, consent: Consent, values: Mapping[str, Any]) -> None:
-    """Change a consent that is still pending; an answer that came meanwhile stays."""
+    """Change a consent that is still pending. A concurrent answer is not overwritten."""
     connection.execute(update(schema.consents).where(_k.id == consent.id, _PENDING).values(**values))
 
 
 def key_of(subscription: Subscription) -> Key:
-    """The key of the consent that a subscription depends on."""
+    """Return the key of the consent on which a subscription depends."""
     return subscription.owner, subscription.kind, subscription.target or ""
 
 

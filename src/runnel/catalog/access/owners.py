@@ -1,7 +1,7 @@
-"""Owners in the catalog: who they are, what they may have, and what they have had.
+"""Owners in the catalog, with their quotas and usage.
 
-In: names and quotas. Out: owners, and the refusal of whatever would be one too many. Counting and declaring happen in
-one transaction of the one writer, so that two clients cannot pass a quota together.
+In: names and quotas. Out: owners, or QuotaExceededError. Counting and declaring happen in one transaction of the only
+writer, so that two clients cannot exceed a quota together.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from runnel.model.subscription import INTERNAL
 from runnel.settings import Settings
 
 OWNER_DISABLED = "the owner is disabled"
-"""Why a disabled owner's subscriptions are not served; enabling the owner takes back only this reason."""
+"""The reason for which the subscriptions of a disabled owner are disabled. Enabling the owner removes only this
+reason.
+"""
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}\Z")
 _o, _f, _s = schema.owners.c, schema.feeds.c, schema.subscriptions.c
@@ -29,7 +31,7 @@ _o, _f, _s = schema.owners.c, schema.feeds.c, schema.subscriptions.c
 
 @dataclass(frozen=True, slots=True)
 class Quotas:
-    """The most that an owner may have: live feeds, live subscriptions, and bytes brought in. None: no limit."""
+    """Maximum numbers for an owner: live feeds, live subscriptions, and published bytes. None: no limit."""
 
     queries: int | None = None
     subscriptions: int | None = None
@@ -38,7 +40,7 @@ class Quotas:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Somebody who declares things. `quotas` holds only what was set for this owner alone."""
+    """A tenant of the workspace. `quotas` contains only the quotas that were set for this owner."""
 
     id: int
     name: str
@@ -49,7 +51,7 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class OwnerUsage:
-    """What an owner has: live feeds, live subscriptions, and bytes brought in so far."""
+    """The usage of an owner: live feeds, live subscriptions, and bytes published so far."""
 
     queries: int
     subscriptions: int
@@ -57,7 +59,7 @@ class OwnerUsage:
 
 
 def add_owner(connection: Connection, name: str) -> Owner:
-    """Make an owner of a name that nobody has or had."""
+    """Create an owner. The name must never have been used."""
     if not _NAME.match(name):
         raise InputError(
             "an owner's name must have 1 to 64 letters, digits, _ . or -, and begin with a letter",
@@ -70,15 +72,15 @@ def add_owner(connection: Connection, name: str) -> Owner:
 
 
 def owner_by_name(connection: Connection, name: str) -> Owner:
-    """The owner of a name, disabled or not."""
-    found = _owner_named(connection, name)
-    if found is None:
-        raise NotFoundError(f"no owner is named {name[:80]}", hint="`runnel owner list` lists all owners")
-    return found
+    """Return the owner of a name, even if disabled."""
+    owner = _owner_named(connection, name)
+    if owner is None:
+        raise NotFoundError(f"there is no owner {name[:80]}", hint="`runnel owner list` lists all owners")
+    return owner
 
 
 def owner_by_id(connection: Connection, owner: int) -> Owner:
-    """The owner of an id, disabled or not."""
+    """Return the owner of an id, even if disabled."""
     row = connection.execute(select(schema.owners).where(_o.id == owner)).one_or_none()
     if row is None:
         raise NotFoundError(f"there is no owner {owner}")
@@ -86,19 +88,19 @@ def owner_by_id(connection: Connection, owner: int) -> Owner:
 
 
 def all_owners(connection: Connection) -> list[Owner]:
-    """All owners, the operator first."""
+    """Return all owners, the admin first."""
     return [_owner(row) for row in connection.execute(select(schema.owners).order_by(_o.id))]
 
 
 def owner_names(connection: Connection) -> dict[int, str]:
-    """The names of owners by id."""
+    """Return the names of owners by id."""
     return {row.id: row.name for row in connection.execute(select(_o.id, _o.name))}
 
 
 def disable_owner(connection: Connection, owner: Owner, disabled: bool) -> None:
-    """Refuse an owner and serve nothing of theirs, or take that back.
+    """Disable or enable an owner. A disabled owner is refused, and the owner's subscriptions are not served.
 
-    Subscriptions keep their place: what matches meanwhile is sent once the owner is enabled again.
+    Subscriptions keep their position: items that match in the meantime are sent when the owner is enabled again.
     """
     if owner.id == ADMIN:
         raise InputError(
@@ -106,15 +108,15 @@ def disable_owner(connection: Connection, owner: Owner, disabled: bool) -> None:
         )
     moment = now(connection) if disabled else None
     connection.execute(update(schema.owners).where(_o.id == owner.id).values(disabled=moment))
-    for one in live_subscriptions(connection, owner=owner.id):
-        if disabled and one.disabled is None:
-            disable_subscription(connection, one, OWNER_DISABLED)
-        elif not disabled and one.disabled == OWNER_DISABLED:
-            enable_subscription(connection, one.id)
+    for subscription in live_subscriptions(connection, owner=owner.id):
+        if disabled and subscription.disabled is None:
+            disable_subscription(connection, subscription, OWNER_DISABLED)
+        elif not disabled and subscription.disabled == OWNER_DISABLED:
+            enable_subscription(connection, subscription.id)
 
 
 def set_quotas(connection: Connection, owner: Owner, quotas: Quotas) -> None:
-    """Set what an owner may have; None stands for the setting's value (for the operator: no limit)."""
+    """Set the quotas of an owner. None means the value of the setting, or no limit for the admin."""
     for name in ("queries", "subscriptions", "bytes"):
         value = getattr(quotas, name)
         if value is not None and not 0 <= value < 1 << 62:
@@ -127,7 +129,7 @@ def set_quotas(connection: Connection, owner: Owner, quotas: Quotas) -> None:
 
 
 def quotas_of(owner: Owner, settings: Settings) -> Quotas:
-    """The quotas that count for an owner. The operator has none unless they were set."""
+    """Return the effective quotas of an owner. The admin has none unless they were set."""
     given = owner.quotas
     if owner.id == ADMIN:
         return given
@@ -139,7 +141,7 @@ def quotas_of(owner: Owner, settings: Settings) -> Quotas:
 
 
 def usage_of(connection: Connection, owner: int) -> OwnerUsage:
-    """What an owner has now. Bytes of dropped feeds still count: they were brought in."""
+    """Return the current usage of an owner. Bytes of dropped feeds still count."""
     queries = select(func.count()).where(_f.owner == owner, _f.dropped.is_(None))
     held = select(func.count()).where(_s.owner == owner, _s.ended.is_(None), _s.kind != INTERNAL)
     size = select(func.coalesce(func.sum(_f.bytes), 0)).where(_f.owner == owner)
@@ -148,7 +150,7 @@ def usage_of(connection: Connection, owner: int) -> OwnerUsage:
 
 
 class QuotaAllowance:
-    """What an owner may still declare in an open transaction; counted once and kept up to date by the caller."""
+    """The remaining quota of an owner in an open transaction, counted once and then updated by the caller."""
 
     def __init__(self, connection: Connection, owner: int, settings: Settings) -> None:
         self._connection = connection
@@ -157,7 +159,7 @@ class QuotaAllowance:
         self._known: dict[str, tuple[int, int | None]] | None = None
 
     def take(self, what: str) -> None:
-        """Count one more of `queries` or `subscriptions`; raises QuotaExceeded where that is one too many."""
+        """Count one more of `queries` or `subscriptions`. Raise QuotaExceededError if that exceeds the quota."""
         have, most = self._counts()[what]
         if most is not None and have >= most:
             noun = "feeds" if what == "queries" else what
@@ -168,7 +170,7 @@ class QuotaAllowance:
         self._counts()[what] = (have + 1, most)
 
     def give_back(self, what: str) -> None:
-        """Count one less: something was dropped or ended."""
+        """Count one less, because a feed was dropped or a subscription ended."""
         if self._known is not None:
             have, most = self._known[what]
             self._known[what] = (have - 1, most)
@@ -186,9 +188,9 @@ class QuotaAllowance:
 
 
 def add_bytes(connection: Connection, feed: int, count: int, settings: Settings | None = None) -> None:
-    """Count bytes that came in for a feed: published, or fetched by a poll. A negative count takes some back.
+    """Count bytes that were published or polled into a feed. A negative count reverts an earlier one.
 
-    Given the settings, raises QuotaExceeded where the feed's owner would pass the quota; then nothing is counted.
+    If `settings` are given and the feed's owner would exceed the quota, raise QuotaExceededError and count nothing.
     """
     if settings is not None and count > 0:
         _refuse_bytes(connection, feed, count, settings)
@@ -209,7 +211,7 @@ def _refuse_bytes(connection: Connection, feed: int, count: int, settings: Setti
 
 
 def has_byte_quota(connection: Connection, feed: int, settings: Settings) -> bool:
-    """Whether the bytes of a feed's owner are limited."""
+    """Return whether the bytes of a feed's owner are limited."""
     owner = int(connection.execute(select(_f.owner).where(_f.id == feed)).scalar_one())
     return quotas_of(owner_by_id(connection, owner), settings).bytes is not None
 

@@ -1,8 +1,8 @@
-"""Signing keys: with which the receiver of a webhook knows that a message is from this root.
+"""Signing keys, with which the receiver of a webhook verifies that a message comes from this workspace.
 
-In: subscriptions. Out: the bytes to sign with, newest first; and, once, the text that the receiver keeps. Keys are
-secrets that Runnel must use again, so they are stored, sealed with the key of the workspace. A key that was replaced
-still signs for a while, so that receivers can change theirs in time.
+In: subscriptions. Out: the keys to sign with, newest first, and once, the text that the receiver stores. Runnel must
+use the keys again, so they are stored, encrypted with the key of the workspace. A replaced key keeps signing for a
+while, so that receivers have time to switch.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from runnel.errors import CorruptDataError
 logger = logging.getLogger(__name__)
 
 PREFIX = "whsec_"
-"""How the text of a key begins, by Standard Webhooks."""
+"""The prefix of a key's text, according to Standard Webhooks."""
 
 OVERLAP = timedelta(hours=24)
 MOST_KEYS = 4
-"""Keys of one subscription that sign at once: each lengthens the headers of every message."""
+"""Maximum number of keys that sign for a subscription. Each key lengthens the headers of every message."""
 
 _BYTES = 32
 _k, _s = schema.signing_keys.c, schema.subscriptions.c
@@ -35,7 +35,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 def key_text(key: bytes) -> str:
-    """The form in which a receiver keeps a key.
+    """Return the form in which a receiver stores a key.
 
     >>> key_text(bytes(3))
     'whsec_AAAA'
@@ -44,15 +44,15 @@ def key_text(key: bytes) -> str:
 
 
 def make_key() -> bytes:
-    """The bytes of a key that nobody else has."""
+    """Generate the bytes of a key."""
     return secrets.token_bytes(_BYTES)
 
 
 def new_key(connection: Connection, subscription: int) -> str:
-    """Make a key for a subscription and give its text; it is shown this once."""
+    """Create a key for a subscription and return its text, which cannot be shown again."""
     key = make_key()
     newest = connection.execute(select(func.max(_k.created)).where(_k.subscription == subscription)).scalar()
-    # The order of keys is that of their times, so that two made in one instant must differ.
+    # Keys are ordered by time, so two keys created at the same instant must get different times.
     created = max(now(connection), (newest or 0) + 1)
     values = {"subscription": subscription, "created": created, **seal(connection, SIGNING_KEYS, subscription, key)}
     connection.execute(insert(schema.signing_keys).values(values))
@@ -60,7 +60,7 @@ def new_key(connection: Connection, subscription: int) -> str:
 
 
 def rotate_key(connection: Connection, subscription: int, overlap: timedelta = OVERLAP) -> str:
-    """Make a new key and give its text; those before it sign for as long as the overlap, then no more."""
+    """Create a new key and return its text. Earlier keys keep signing for the duration of the overlap."""
     own = _k.subscription == subscription
     until = now(connection) + max(overlap, timedelta()) // _MICROSECOND
     outlives = or_(_k.expires.is_(None), _k.expires > until)
@@ -74,7 +74,7 @@ def rotate_key(connection: Connection, subscription: int, overlap: timedelta = O
 
 
 def forget_keys(connection: Connection, limit: int) -> int:
-    """Drop keys of subscriptions that have ended, and keys that sign no more, of so many; gives how many went."""
+    """Delete up to `limit` keys that have expired or whose subscriptions have ended. Return their number."""
     ended = select(_s.id).where(_s.ended.is_not(None))
     useless = or_(_k.subscription.in_(ended), _k.expires <= now(connection))
     rows = connection.execute(select(_k.subscription, _k.created).where(useless).limit(limit)).all()
@@ -86,15 +86,15 @@ def forget_keys(connection: Connection, limit: int) -> int:
 
 
 def keys_of(connection: Connection, subscriptions: Iterable[int]) -> dict[int, tuple[bytes, ...]]:
-    """The keys with which messages of some subscriptions are signed now, newest first; none for those without.
+    """Return the keys that currently sign the messages of subscriptions, newest first.
 
-    A key that cannot be unsealed is reported and left out, so that messages of other subscriptions are not held up.
+    A key that cannot be decrypted is logged and omitted, so that messages of other subscriptions are not delayed.
     """
     valid = or_(_k.expires.is_(None), _k.expires > now(connection))
     query = select(schema.signing_keys).where(valid).order_by(_k.subscription, _k.created.desc())
-    found: dict[int, list[bytes]] = {}
-    for some in chunks(sorted(set(subscriptions))):
-        for row in connection.execute(query.where(_k.subscription.in_(some))):
+    keys: dict[int, list[bytes]] = {}
+    for chunk in chunks(sorted(set(subscriptions))):
+        for row in connection.execute(query.where(_k.subscription.in_(chunk))):
             try:
                 key = unseal(connection, SIGNING_KEYS, row)
             except CorruptDataError as error:
@@ -102,5 +102,5 @@ def keys_of(connection: Connection, subscriptions: Iterable[int]) -> dict[int, t
                     "%s; `rotate key of subscription %d` creates a new signing key", error.message, row.subscription
                 )
             else:
-                found.setdefault(row.subscription, []).append(key)
-    return {subscription: tuple(keys) for subscription, keys in found.items()}
+                keys.setdefault(row.subscription, []).append(key)
+    return {subscription: tuple(signing) for subscription, signing in keys.items()}

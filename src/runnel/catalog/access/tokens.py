@@ -1,8 +1,8 @@
-"""Tokens and tickets: secrets that are shown once and kept only as digests.
+"""Tokens and tickets: secrets that are shown once and stored only as digests.
 
-A token stands for an owner. It is checked with argon2, which is slow on purpose; a token that was right is therefore
-remembered in this process for some minutes, by a keyed digest, while its row (revoked? owner disabled?) is looked at
-every time. A ticket stands for one subscription; it is 32 random bytes, so a plain digest of it gives nothing away.
+A token identifies an owner. It is checked with argon2, which is slow on purpose. A valid token is therefore cached in
+this process for some minutes, by a keyed digest, while its row (revoked? owner disabled?) is read every time. A
+ticket identifies one subscription. It consists of 32 random bytes, so a plain digest of it reveals nothing.
 """
 
 from __future__ import annotations
@@ -36,16 +36,18 @@ _HASH_OF_NOTHING = (
     f"${b64encode(secrets.token_bytes(_hasher.salt_len)).decode().rstrip('=')}"
     f"${b64encode(secrets.token_bytes(_hasher.hash_len)).decode().rstrip('=')}"
 )
-"""The secrets of unknown tokens are compared with this hash, which no secret has, so that an unknown number costs as
-much as a known one: one computation. It is not computed itself: the first unknown number would then cost two.
+"""A hash that no secret has, with which the secrets of unknown tokens are compared.
+
+An unknown number thus costs as much as a known one: one computation. The hash is a constant, because computing it
+would make the first unknown number cost two.
 """
-_right: dict[bytes, tuple[str, int]] = {}
-"""Keyed digests of tokens that were right, each with the hash that it was held against, and until when."""
+_valid: dict[bytes, tuple[str, int]] = {}
+"""Keyed digests of valid tokens, each with the hash it was verified with and its expiry."""
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token as it is listed: whose, what for, and when; never the secret."""
+    """A token in a listing: owner, label and times, without the secret."""
 
     id: int
     owner: int
@@ -56,7 +58,7 @@ class Token:
 
 
 def new_token(connection: Connection, owner: int, label: str) -> tuple[Token, str]:
-    """Make a token for an owner; gives also its text, which is kept nowhere."""
+    """Create a token for an owner. Return also its text, which is not stored."""
     if not label.strip() or len(label) > _LONGEST_LABEL or not label.isprintable():
         raise InputError(
             f"a token's label must have 1 to {_LONGEST_LABEL} printable characters", place=repr(label[:80])
@@ -72,7 +74,7 @@ def new_token(connection: Connection, owner: int, label: str) -> tuple[Token, st
 
 
 def tokens_of(connection: Connection, owner: int | None = None) -> list[Token]:
-    """The tokens of an owner, or of all, revoked ones too."""
+    """Return the tokens of an owner, or of all owners, including revoked ones."""
     query = select(schema.tokens).order_by(_t.id)
     if owner is not None:
         query = query.where(_t.owner == owner)
@@ -80,10 +82,10 @@ def tokens_of(connection: Connection, owner: int | None = None) -> list[Token]:
 
 
 def revoke_token(connection: Connection, token: int) -> Token:
-    """Let a token be of no use any more, from this moment on."""
+    """Revoke a token immediately."""
     row = connection.execute(select(schema.tokens).where(_t.id == token)).one_or_none()
     if row is None:
-        raise NotFoundError(f"no token has the number {token}", hint="`runnel token list` lists all tokens")
+        raise NotFoundError(f"there is no token {token}", hint="`runnel token list` lists all tokens")
     connection.execute(
         update(schema.tokens).where(_t.id == token, _t.revoked.is_(None)).values(revoked=now(connection))
     )
@@ -92,7 +94,7 @@ def revoke_token(connection: Connection, token: int) -> Token:
 
 @dataclass(frozen=True, slots=True)
 class VerifiedToken:
-    """Whose token it was. `fresh` says that it was not remembered, so its use is worth writing down."""
+    """The owner of a verified token. `fresh` means that it was not cached, so its use should be recorded."""
 
     token: int
     owner: int
@@ -100,7 +102,10 @@ class VerifiedToken:
 
 
 def verify_token(connection: Connection, token: str) -> VerifiedToken:
-    """Whose token this is, or NotAllowed: the same words, and for what looks like a token the same work, always."""
+    """Return the owner of a token, or raise NotAllowedError.
+
+    The message is always the same, and so is the work for everything that has the form of a token.
+    """
     form = _FORM.match(token)
     if form is None:
         raise _refusal()
@@ -117,7 +122,7 @@ def verify_token(connection: Connection, token: str) -> VerifiedToken:
 
 
 def check_token(connection: Connection, token: int) -> None:
-    """Raise NotAllowed if a token that was right once was revoked since, or its owner disabled."""
+    """Raise NotAllowedError if a token that was valid has been revoked or its owner has been disabled."""
     query = select(_t.id).join(schema.owners, _o.id == _t.owner)
     query = query.where(_t.id == token, _t.revoked.is_(None), _o.disabled.is_(None))
     if connection.execute(query).one_or_none() is None:
@@ -129,12 +134,12 @@ def _refusal() -> NotAllowedError:
 
 
 def note_use(connection: Connection, token: int) -> None:
-    """Write down that a token was used just now."""
+    """Record that a token was used now."""
     connection.execute(update(schema.tokens).where(_t.id == token).values(used=now(connection)))
 
 
 def new_ticket() -> tuple[str, bytes]:
-    """A ticket, and its digest to keep.
+    """Create a ticket. Return it with its digest, which is stored.
 
     >>> ticket, digest = new_ticket()
     >>> len(ticket), ticket_digest(ticket) == digest
@@ -145,7 +150,7 @@ def new_ticket() -> tuple[str, bytes]:
 
 
 def ticket_digest(ticket: str) -> bytes:
-    """The digest under which a ticket is kept."""
+    """Return the digest under which a ticket is stored."""
     return blake2b(ticket.encode("utf-8", "surrogatepass"), digest_size=32, person=b"runnel ticket").digest()
 
 
@@ -161,14 +166,14 @@ def _digest(token: str) -> bytes:
 
 
 def _is_remembered(token: str, kept: str, at: int) -> bool:
-    found = _right.get(_digest(token))
-    return found is not None and found[0] == kept and at - _REMEMBERED_MICROSECONDS <= found[1] <= at
+    remembered = _valid.get(_digest(token))
+    return remembered is not None and remembered[0] == kept and at - _REMEMBERED_MICROSECONDS <= remembered[1] <= at
 
 
 def _remember(token: str, kept: str, at: int) -> None:
-    if len(_right) >= _MOST_REMEMBERED:
-        _right.clear()
-    _right[_digest(token)] = (kept, at)
+    if len(_valid) >= _MOST_REMEMBERED:
+        _valid.clear()
+    _valid[_digest(token)] = (kept, at)
 
 
 def _token(row: Any) -> Token:

@@ -1,6 +1,6 @@
-"""Secrets of a root, made when they are first needed, and what is derived from them: links that end a subscription.
+"""Secrets of a workspace, created when first needed, and the unsubscribe tokens derived from them.
 
-In: the number of a subscription. Out: a token for a link, which only this root could have made; and back.
+In: the number of a subscription. Out: a token for a link that only this workspace can create, and vice versa.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from runnel.catalog.store import schema
 from runnel.catalog.store.sealed_secrets import SECRETS, seal, unseal
 
 UNSUBSCRIBE = "unsubscribe"
-"""The name of the secret behind links that end subscriptions."""
+"""The name of the secret of unsubscribe links."""
 
 _BYTES = 32
 _MARK_BYTES = 18
@@ -24,22 +24,22 @@ _LONGEST = 64
 
 
 def workspace_secret(connection: Connection, name: str) -> bytes:
-    """The secret of a name; made if there is none yet, so the transaction must be one that may write."""
-    found = find_secret(connection, name)
-    if found is None:
-        found = secrets.token_bytes(_BYTES)
-        connection.execute(insert(schema.secrets).values(name=name, **seal(connection, SECRETS, name, found)))
-    return found
+    """Return the secret of a name, and create it if necessary. The transaction must allow writing."""
+    secret = find_secret(connection, name)
+    if secret is None:
+        secret = secrets.token_bytes(_BYTES)
+        connection.execute(insert(schema.secrets).values(name=name, **seal(connection, SECRETS, name, secret)))
+    return secret
 
 
 def find_secret(connection: Connection, name: str) -> bytes | None:
-    """The secret of a name, if it was ever made."""
+    """Return the secret of a name, or None if it was never created."""
     row = connection.execute(select(schema.secrets).where(schema.secrets.c.name == name)).one_or_none()
     return None if row is None else unseal(connection, SECRETS, row)
 
 
 def unsubscribe_token(secret: bytes, subscription: int) -> str:
-    """The token of a link that ends a subscription. It is the same every time, and tells nothing of the secret.
+    """Return the token of a link that ends a subscription. It is always the same and does not reveal the secret.
 
     >>> unsubscribe_token(b"secret", 12).split(".")[0]
     '12'
@@ -48,7 +48,7 @@ def unsubscribe_token(secret: bytes, subscription: int) -> str:
 
 
 def check_unsubscribe_token(secret: bytes, token: str) -> int | None:
-    """The subscription that a token ends; None for a token that this secret did not make.
+    """Return the subscription that a token ends, or None if the token was not created with this secret.
 
     >>> check_unsubscribe_token(b"secret", unsubscribe_token(b"secret", 12))
     12
@@ -61,7 +61,7 @@ def check_unsubscribe_token(secret: bytes, token: str) -> int | None:
     subscription = int(number)
     expected = _mark(secret, subscription)
     genuine = hmac.compare_digest(expected.encode(), mark.encode("utf-8", "replace"))
-    # A number with leading zeros would be a second token for the same subscription.
+    # Leading zeros would allow a second token for the same subscription.
     return subscription if genuine and str(subscription) == number else None
 
 

@@ -1,6 +1,7 @@
-"""Feeds and subscriptions written many at a time: what a script declares, once it is known whole.
+"""Bulk inserts of the feeds and subscriptions that a script declares.
 
-In: what is new, under the ids that `changes.next_number` gave. Out: rows. A row at a time costs ten times as much.
+In: new feeds and subscriptions, with ids from `changes.next_number`. Out: rows. Inserting one row at a time takes ten
+times as long.
 """
 
 from __future__ import annotations
@@ -31,9 +32,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 @dataclass(frozen=True, slots=True)
 class NewFeed:
-    """A feed that was declared and is to be written; `encode_feed` is its node as text, made before there is a
-    lock.
-    """
+    """A declared feed that is not written yet. `encode_feed` encodes its node before the lock is taken."""
 
     id: int
     name: str
@@ -53,17 +52,17 @@ class NewFeed:
 
 
 def encode_feed(node: Node) -> str:
-    """A node as the catalog keeps it."""
+    """Encode a node for the catalog."""
     return json.dumps(encode_node(node), separators=(",", ":"))
 
 
 @dataclass(frozen=True, slots=True)
 class NewSubscription:
-    """A subscription that was declared and is to be written.
+    """A declared subscription that is not written yet.
 
-    It starts where the log ends when it is written, or after `since` if that is earlier; `ticket` is a digest. With
-    `has_cursor` it goes its own way through the log. `key` signs its messages. It waits for the `consent` of its
-    target, if one is needed.
+    It starts at the end of the log when it is written, or after `since` if that is earlier. `ticket` is a digest.
+    With `has_cursor` it has its own cursor. `key` signs its messages. If a `consent` of its target is needed, it
+    waits for it.
     """
 
     id: int
@@ -82,27 +81,27 @@ class NewSubscription:
 
 
 def add_feeds(connection: Connection, new: Sequence[NewFeed], sequence: int, matched: Set[int] = frozenset()) -> None:
-    """Write feeds; those of them that are `matched` are so after a sequence."""
+    """Write feeds. Those in `matched` are matched after `sequence`."""
     if not new:
         return
     created = now(connection)
-    # A revision knows the plan that was current before it: it counts in all plans after that one.
+    # A revision stores the plan that was current before it. It applies to all later plans.
     plan = connection.execute(select(func.coalesce(func.max(schema.plans.c.version), 0))).scalar_one()
-    _insert(connection, schema.feeds, (_feed_row(one, created, sequence, matched) for one in new))
-    _insert(connection, schema.revisions, (_revision_row(one, created, plan) for one in new))
+    _insert(connection, schema.feeds, (_feed_row(feed, created, sequence, matched) for feed in new))
+    _insert(connection, schema.revisions, (_revision_row(feed, created, plan) for feed in new))
     _insert(
         connection,
         schema.reads,
         (
-            {"feed": one.id, "source": source}
-            for one in new
-            if one.node is not None
-            for source in set(reads(one.node))
+            {"feed": feed.id, "source": source}
+            for feed in new
+            if feed.node is not None
+            for source in set(reads(feed.node))
         ),
     )
-    note_groups(connection, {one.id: one.node for one in new if one.node is not None})
-    note_uses(connection, {one.id: one.node for one in new if one.node is not None and may_call(one.encoded)})
-    _insert(connection, schema.tags, ({"feed": one.id, "tag": tag} for one in new for tag in one.tags))
+    note_groups(connection, {feed.id: feed.node for feed in new if feed.node is not None})
+    note_uses(connection, {feed.id: feed.node for feed in new if feed.node is not None and may_call(feed.encoded)})
+    _insert(connection, schema.tags, ({"feed": feed.id, "tag": tag} for feed in new for tag in feed.tags))
     take_numbers(connection, "feeds", new[-1].id)
 
 
@@ -140,28 +139,38 @@ def _revision_row(new: NewFeed, created: int, plan: int) -> dict[str, Any]:
 
 
 def add_subscriptions(connection: Connection, new: Sequence[NewSubscription], sequence: int) -> None:
-    """Write subscriptions, with their cursors and keys, which start after a sequence or before."""
+    """Write subscriptions with their cursors and keys. They start after `sequence` or earlier."""
     if not new:
         return
     created, accepted = now(connection), log_time(connection)
-    waiting = want_consents(connection, (one.consent for one in new if one.consent is not None))
-    _insert(connection, schema.subscriptions, (_subscription_row(one, created, accepted, sequence) for one in new))
+    waiting = want_consents(
+        connection, (subscription.consent for subscription in new if subscription.consent is not None)
+    )
+    _insert(
+        connection,
+        schema.subscriptions,
+        (_subscription_row(subscription, created, accepted, sequence) for subscription in new),
+    )
     _insert(
         connection,
         schema.cursors,
         (
-            {"subscription": one.id, "sequence": _since(one, sequence)}
-            for one in new
-            if one.has_cursor or (one.consent is not None and one.consent.key in waiting)
+            {"subscription": subscription.id, "sequence": _since(subscription, sequence)}
+            for subscription in new
+            if subscription.has_cursor or (subscription.consent is not None and subscription.consent.key in waiting)
         ),
     )
     _insert(
         connection,
         schema.signing_keys,
         (
-            {"subscription": one.id, "created": created, **seal(connection, SIGNING_KEYS, one.id, one.key)}
-            for one in new
-            if one.key is not None
+            {
+                "subscription": subscription.id,
+                "created": created,
+                **seal(connection, SIGNING_KEYS, subscription.id, subscription.key),
+            }
+            for subscription in new
+            if subscription.key is not None
         ),
     )
     take_numbers(connection, "subscriptions", new[-1].id)
@@ -175,7 +184,7 @@ def _subscription_row(new: NewSubscription, created: int, accepted: int, sequenc
         "kind": new.kind,
         "target": new.target,
         "period": period,
-        # Items are counted by the log's time, which never goes back; so a subscription's end is counted by it too.
+        # Use the log's time, which never goes back, for the end of a subscription, as for the times of items.
         "expires": None if new.lifetime is None else accepted + new.lifetime // _MICROSECOND,
         "since": _since(new, sequence),
         "due": None if period is None else created + period,
@@ -192,12 +201,12 @@ def _since(new: NewSubscription, sequence: int) -> int:
 
 
 def _insert(connection: Connection, table: Table, rows: Iterable[dict[str, Any]]) -> None:
-    found = list(rows)
-    if not found:
+    values = list(rows)
+    if not values:
         return
-    compiled = insert(table).compile(dialect=connection.dialect, column_keys=list(found[0]))
+    compiled = insert(table).compile(dialect=connection.dialect, column_keys=list(values[0]))
     order = getattr(compiled, "positiontup", None)
-    if order and len(order) > 1:  # SQLite, whose driver is handed plain tuples: the lock is held for half as long
-        connection.exec_driver_sql(str(compiled), list(map(itemgetter(*order), found)))
+    if order and len(order) > 1:  # pass plain tuples to SQLite's driver, which halves the time that the lock is held
+        connection.exec_driver_sql(str(compiled), list(map(itemgetter(*order), values)))
     else:
-        connection.execute(insert(table), found)
+        connection.execute(insert(table), values)

@@ -1,7 +1,7 @@
-"""A count of the changes to what is declared, and the numbers that the next declarations get.
+"""A counter of changes to the declarations, and the ids of the next declarations.
 
-Whoever prepares a change without holding up other writers looks at both before and after: if they are the same, so
-is everything that the change rests on.
+A change can be prepared without blocking other writers: if both values are the same before and after, everything that
+the change depends on is the same.
 """
 
 from __future__ import annotations
@@ -16,32 +16,32 @@ _SQLITE = "sqlite"
 
 
 def changes(connection: Connection) -> int:
-    """How often anything was declared, ended or activated in this catalog."""
-    found = connection.execute(select(_c.value).where(_c.name == _NAME)).scalar_one_or_none()
-    return 0 if found is None else int(found)
+    """Return how often anything was declared, ended or activated in this catalog."""
+    value = connection.execute(select(_c.value).where(_c.name == _NAME)).scalar_one_or_none()
+    return 0 if value is None else int(value)
 
 
 def note_change(connection: Connection) -> None:
-    """Count a transaction that changes feeds, subscriptions or what is matched."""
+    """Count a transaction that changes feeds, subscriptions or the set of matched queries."""
     counted = connection.execute(update(schema.counters).where(_c.name == _NAME).values(value=_c.value + 1))
     if counted.rowcount == 0:
         connection.execute(insert(schema.counters).values(name=_NAME, value=1))
 
 
 def next_number(connection: Connection, table: str) -> int:
-    """The id that the next row of `feeds` or `subscriptions` gets. Ids of rolled-back rows may be left out."""
+    """Return the id of the next row of `feeds` or `subscriptions`. Ids of rolled-back rows may be skipped."""
     if connection.dialect.name == _SQLITE:
         last = connection.execute(text("select seq from sqlite_sequence where name = :name"), {"name": table})
         return int(last.scalar_one_or_none() or 0) + 1
     sequence = connection.execute(text("select pg_get_serial_sequence(:name, 'id')"), {"name": table}).scalar_one()
-    named = f"select last_value, is_called from {sequence}"  # noqa: S608  (the server's own name of it, quoted)
+    named = f"select last_value, is_called from {sequence}"  # noqa: S608  (the server's own quoted name of the sequence)
     row = connection.execute(text(named)).one()
     return int(row.last_value) + bool(row.is_called)
 
 
 def take_numbers(connection: Connection, table: str, last: int) -> None:
-    """Rows with ids up to `last` were added by hand: nobody gets these again."""
-    if connection.dialect.name != _SQLITE:  # SQLite sees to it by itself
+    """Reserve the ids up to `last`, because rows with these ids were inserted explicitly."""
+    if connection.dialect.name != _SQLITE:  # SQLite does this itself
         connection.execute(
             text("select setval(pg_get_serial_sequence(:name, 'id'), :last)"), {"name": table, "last": last}
         )

@@ -1,8 +1,8 @@
-"""Groups of feeds: which source feeds `all feeds [tagged …]` means, and which queries read them.
+"""Groups of feeds: the source feeds of `all feeds [tagged …]`, and the queries that read them.
 
 In: the groups of query nodes. Out: their members now, or in an earlier plan version. A member is a registered feed of
-the query's owner or of the admin that has all tags of the group. Materialized feeds are no members: their items are
-made from items that a group has already, and a query could read itself through one.
+the query's owner or of the admin that has all tags of the group. Materialized feeds are not members: their items come
+from items that a group already contains, and a query could read itself through them.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _SEPARATOR = "\n"
 
 @dataclass(frozen=True, slots=True)
 class SourceFeed:
-    """A registered feed as far as groups are concerned; one that the catalog has, or is about to have."""
+    """A registered feed, or one that is about to be registered, with the data that groups need."""
 
     id: int
     owner: int
     tags: frozenset[str]
 
     def is_in(self, group: ReadAll) -> bool:
-        """Whether a group has the feed.
+        """Return whether the feed is a member of a group.
 
         >>> SourceFeed(3, ADMIN, frozenset({"news"})).is_in(ReadAll(7, ("news",)))
         True
@@ -41,14 +41,14 @@ class SourceFeed:
 
 
 def note_groups(connection: Connection, nodes: Mapping[int, Node]) -> None:
-    """Note which groups new queries read."""
+    """Record which groups new queries read."""
     rows = group_rows(nodes)
     if rows:
         connection.execute(insert(schema.reads_groups), rows)
 
 
 def group_rows(nodes: Mapping[int, Node]) -> list[dict[str, Any]]:
-    """The rows that say which groups queries read."""
+    """Return the rows that record which groups queries read."""
     return [
         {"feed": feed, "owner": group.owner, "tags": _SEPARATOR.join(group.tags)}
         for feed, node in nodes.items()
@@ -57,13 +57,13 @@ def group_rows(nodes: Mapping[int, Node]) -> list[dict[str, Any]]:
 
 
 def forget_groups(connection: Connection, feeds: Iterable[int]) -> None:
-    """Queries that were dropped or replaced read no groups any more."""
+    """Delete the groups of queries that were dropped or replaced."""
     for ids in chunks(sorted(feeds)):
         connection.execute(delete(schema.reads_groups).where(_g.feed.in_(ids)))
 
 
 def group_readers(connection: Connection, feed: SourceFeed) -> set[int]:
-    """The queries that read a group which has a feed."""
+    """Return the queries that read a group of which a feed is a member."""
     rows = select(_g.feed, _g.owner, _g.tags)
     if feed.owner != ADMIN:
         rows = rows.where(_g.owner == feed.owner)
@@ -75,13 +75,13 @@ def group_readers(connection: Connection, feed: SourceFeed) -> set[int]:
 
 
 def source_feed(connection: Connection, feed: int) -> SourceFeed | None:
-    """A registered feed, if the id is one's."""
-    found = _registered(connection, select(_f.id, _f.owner).where(_REGISTERED, _f.id == feed))
-    return found[0] if found else None
+    """Return the registered feed of an id, or None."""
+    registered = _registered(connection, select(_f.id, _f.owner).where(_REGISTERED, _f.id == feed))
+    return registered[0] if registered else None
 
 
 def expand(connection: Connection, nodes: Mapping[int, Node], plan: int | None = None) -> dict[int, Node]:
-    """Query nodes with all groups replaced by their members: as they are, or as they were in a plan version."""
+    """Replace all groups in query nodes by their members, now or in a plan version."""
     groups = {group for node in nodes.values() for group in groups_of(node)}
     if not groups:
         return dict(nodes)
@@ -93,9 +93,9 @@ def expand(connection: Connection, nodes: Mapping[int, Node], plan: int | None =
 def expand_as_views(
     connection: Connection, nodes: Mapping[int, Node], new: Iterable[SourceFeed] = ()
 ) -> dict[int, Node]:
-    """As `expand`, with a view for each group, which thousands of queries may share; `new` feeds are members too.
+    """As `expand`, with one view per group, which thousands of queries may share. `new` feeds are members too.
 
-    The views are among the nodes that are returned, under the ids of `group_view`.
+    The result contains the views, under the ids of `group_view`.
     """
     groups = {group for node in nodes.values() for group in groups_of(node)}
     if not groups:
@@ -105,7 +105,7 @@ def expand_as_views(
 
 
 def _unions(groups: Iterable[ReadAll], known: Sequence[SourceFeed]) -> dict[ReadAll, Node]:
-    return {group: Union(tuple(Read(one.id) for one in known if one.is_in(group))) for group in groups}
+    return {group: Union(tuple(Read(feed.id) for feed in known if feed.is_in(group))) for group in groups}
 
 
 def _live(connection: Connection) -> list[SourceFeed]:
@@ -113,7 +113,7 @@ def _live(connection: Connection) -> list[SourceFeed]:
 
 
 def _in_plan(connection: Connection, plan: int) -> list[SourceFeed]:
-    """The registered feeds of a plan version: declared before it, and dropped after it if at all."""
+    """Return the registered feeds of a plan version: declared before it and not dropped before it."""
     published = select(schema.plans.c.created).where(schema.plans.c.version == plan).scalar_subquery()
     first = (
         select(_f.id, _f.owner)

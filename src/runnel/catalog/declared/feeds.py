@@ -1,4 +1,6 @@
-"""Feeds in the catalog: names, revisions, and who reads whom. Ids are never reused; a dropped feed keeps its rows."""
+"""Feeds in the catalog: names, revisions, and which feeds read which. Ids are never reused; dropped feeds keep their
+rows.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ _NODES = (
 
 
 def replace_feed(connection: Connection, feed: Feed, statement: str, node: Node, encoded: str | None = None) -> None:
-    """Give a virtual feed another query; its id, subscriptions and readers stay. `encoded` is the node as text."""
+    """Replace the query of a virtual feed. Its id, subscriptions and readers stay. `encoded` is the encoded node."""
     revision = feed.revision + 1
     connection.execute(update(schema.feeds).where(_f.id == feed.id).values(revision=revision))
     connection.execute(delete(schema.reads).where(schema.reads.c.feed == feed.id))
@@ -50,7 +52,7 @@ def replace_feed(connection: Connection, feed: Feed, statement: str, node: Node,
 def _add_revision(
     connection: Connection, feed: int, revision: int, statement: str, node: str | None, *, paused: bool
 ) -> None:
-    """A revision knows the plan that was current before it: it counts in all plans after that one."""
+    """Add a revision. It stores the plan that was current before it and applies to all later plans."""
     connection.execute(
         insert(schema.revisions).values(
             feed=feed,
@@ -65,7 +67,7 @@ def _add_revision(
 
 
 def drop_feed(connection: Connection, feed: int) -> None:
-    """Forget a feed: its name is free again, its id is not."""
+    """Drop a feed. Its name becomes available again, but its id does not."""
     connection.execute(update(schema.feeds).where(_f.id == feed).values(dropped=now(connection), since=None))
     connection.execute(delete(schema.reads).where(schema.reads.c.feed == feed))
     forget_groups(connection, [feed])
@@ -73,14 +75,14 @@ def drop_feed(connection: Connection, feed: int) -> None:
 
 
 def set_statement(connection: Connection, feed: Feed, statement: str) -> None:
-    """Keep another text of the statement that declares a feed, which says the same of its items."""
+    """Store another text of a feed's statement, which must not change its items."""
     connection.execute(
         update(schema.revisions).where(_r.feed == feed.id, _r.revision == feed.revision).values(statement=statement)
     )
 
 
 def pause_feed(connection: Connection, feed: Feed, paused: bool) -> None:
-    """Hold or release a feed; that is a revision too, since it changes what the feed has."""
+    """Pause or resume a feed. This is a revision, because it changes the feed's items."""
     revision = feed.revision + 1
     current = select(_r.node).where(_r.feed == feed.id, _r.revision == feed.revision)
     node = connection.execute(current).scalar_one()
@@ -89,31 +91,31 @@ def pause_feed(connection: Connection, feed: Feed, paused: bool) -> None:
 
 
 def feed_by_name(connection: Connection, name: str, owner: int = ADMIN) -> Feed | None:
-    """The live feed that a name means to an owner: one's own, else the operator's."""
+    """Return the live feed that a name denotes for an owner: the owner's own feed, or else the admin's."""
     rows = connection.execute(_FEEDS.where(_f.name == name, _f.owner.in_({owner, ADMIN}), _LIVE)).all()
-    found = [_feed(row) for row in rows]
-    return max(found, key=lambda feed: feed.owner == owner, default=None)
+    candidates = [_feed(row) for row in rows]
+    return max(candidates, key=lambda feed: feed.owner == owner, default=None)
 
 
 def feeds_by_names(connection: Connection, names: Iterable[str], owner: int = ADMIN) -> dict[str, Feed]:
-    """As `feed_by_name`, for many names at once; those that mean nothing are left out."""
-    found: dict[str, Feed] = {}
-    for some in chunks(sorted(set(names))):
-        query = _FEEDS.where(_f.name.in_(some), _f.owner.in_({owner, ADMIN}), _LIVE)
+    """As `feed_by_name`, for many names at once. Unknown names are omitted."""
+    by_name: dict[str, Feed] = {}
+    for chunk in chunks(sorted(set(names))):
+        query = _FEEDS.where(_f.name.in_(chunk), _f.owner.in_({owner, ADMIN}), _LIVE)
         for feed in map(_feed, connection.execute(query)):
-            if feed.name not in found or feed.owner == owner:
-                found[feed.name] = feed
-    return found
+            if feed.name not in by_name or feed.owner == owner:
+                by_name[feed.name] = feed
+    return by_name
 
 
 def feed_by_id(connection: Connection, feed: int) -> Feed | None:
-    """The feed of an id, dropped or not."""
+    """Return the feed of an id, even if dropped."""
     row = connection.execute(_FEEDS.where(_f.id == feed)).one_or_none()
     return None if row is None else _feed(row)
 
 
 def live_feeds(connection: Connection, owner: int = ADMIN) -> list[Feed]:
-    """The live feeds that an owner may read, in the order of their declaration; the operator may read all."""
+    """Return the live feeds that an owner may read, in order of declaration. The admin may read all."""
     query = _FEEDS.where(_LIVE).order_by(_f.id)
     if owner != ADMIN:
         query = query.where(_f.owner.in_((owner, ADMIN)))
@@ -121,63 +123,67 @@ def live_feeds(connection: Connection, owner: int = ADMIN) -> list[Feed]:
 
 
 def feed_names(connection: Connection) -> dict[int, str]:
-    """Names by id, of dropped feeds too: logs still speak of them."""
+    """Return names by id, including dropped feeds, because logs still refer to them."""
     return {row.id: row.name for row in connection.execute(select(_f.id, _f.name))}
 
 
 def feed_owners(connection: Connection, feeds: Iterable[int]) -> dict[int, int]:
-    """The owners of some feeds, dropped or not."""
+    """Return the owners of feeds, even if dropped."""
     query = select(_f.id, _f.owner)
     rows = (row for ids in chunks(sorted(feeds)) for row in connection.execute(query.where(_f.id.in_(ids))))
     return {row.id: row.owner for row in rows}
 
 
 def readable_names(connection: Connection, owner: int) -> dict[int, str]:
-    """Names by id of the feeds that an owner may read, dropped ones too; of the operator's and one's own."""
+    """Return names by id of the feeds that an owner may read: the admin's and the owner's own, including dropped
+    ones.
+    """
     query = select(_f.id, _f.name).where(_f.owner.in_((owner, ADMIN)))
     return {row.id: row.name for row in connection.execute(query)}
 
 
 def live_names(connection: Connection, owner: int = ADMIN) -> list[str]:
-    """The names that mean a feed to an owner."""
+    """Return the names that denote a feed for an owner."""
     query = select(_f.name).where(_LIVE, _f.owner.in_((owner, ADMIN))).distinct()
     return [row.name for row in connection.execute(query.order_by(_f.name))]
 
 
 def origins(connection: Connection) -> dict[int, int]:
-    """The live materialised feeds, each with the feed that its items are made from."""
+    """Return the live materialized feeds, each with the feed from which its items are created."""
     query = select(_f.id, _f.origin).where(_f.origin.is_not(None), _LIVE)
     return {row.id: row.origin for row in connection.execute(query)}
 
 
 def materialised_from(connection: Connection, feeds: Iterable[int]) -> set[int]:
-    """The live feeds whose items are made from those of these feeds."""
+    """Return the live materialized feeds of these feeds."""
     return _gather(connection, feeds, lambda ids: select(_f.id.label("found")).where(_f.origin.in_(ids), _LIVE))
 
 
 def all_dependents(connection: Connection, feeds: Iterable[int]) -> set[int]:
-    """These feeds and all that cannot be without them: readers and materialised feeds, through others too."""
+    """Return these feeds and all feeds that depend on them, directly or indirectly: readers and
+    materialized feeds.
+    """
 
-    def step(connection: Connection, some: Iterable[int]) -> set[int]:
-        return direct_readers(connection, some) | materialised_from(connection, some)
+    def step(connection: Connection, feeds: Iterable[int]) -> set[int]:
+        return direct_readers(connection, feeds) | materialised_from(connection, feeds)
 
     return _closure(connection, feeds, step)
 
 
 def direct_readers(connection: Connection, feeds: Iterable[int]) -> set[int]:
-    """The feeds whose queries read one of these directly."""
+    """Return the feeds whose queries read one of these feeds directly."""
     column = schema.reads.c
     return _gather(connection, feeds, lambda ids: select(column.feed.label("found")).where(column.source.in_(ids)))
 
 
 def direct_sources(connection: Connection, feeds: Iterable[int]) -> set[int]:
-    """The feeds that these feeds' queries read directly."""
+    """Return the feeds that the queries of these feeds read directly."""
     column = schema.reads.c
     return _gather(connection, feeds, lambda ids: select(column.source.label("found")).where(column.feed.in_(ids)))
 
 
 def reader_pairs(connection: Connection, feeds: Iterable[int]) -> list[tuple[int, int]]:
-    """The pairs (reader, feed) of these feeds and those that read them directly."""
+    """Return the pairs (reader, feed) of these feeds and their direct readers."""
     column = schema.reads.c
     query = select(column.feed, column.source)
     rows = (row for ids in chunks(sorted(feeds)) for row in connection.execute(query.where(column.source.in_(ids))))
@@ -185,26 +191,26 @@ def reader_pairs(connection: Connection, feeds: Iterable[int]) -> list[tuple[int
 
 
 def live_kinds(connection: Connection, feeds: Iterable[int]) -> dict[int, FeedKind]:
-    """The kinds of those of the feeds that are not dropped."""
+    """Return the kinds of these feeds, without dropped ones."""
     query = select(_f.id, _f.kind).where(_LIVE)
     rows = (row for ids in chunks(sorted(feeds)) for row in connection.execute(query.where(_f.id.in_(ids))))
     return {row.id: FeedKind(row.kind) for row in rows}
 
 
 def all_readers(connection: Connection, feeds: Iterable[int]) -> set[int]:
-    """These feeds and all that read them, directly or through others."""
+    """Return these feeds and all feeds that read them, directly or indirectly."""
     return _closure(connection, feeds, direct_readers)
 
 
 def all_sources(connection: Connection, feeds: Iterable[int]) -> set[int]:
-    """These feeds and all that they read, directly or through others."""
+    """Return these feeds and all feeds that they read, directly or indirectly."""
     return _closure(connection, feeds, direct_sources)
 
 
 def definitions(
     connection: Connection, feeds: Iterable[int] | None = None, *, with_paused: bool = False
 ) -> dict[int, Node]:
-    """The query nodes of virtual feeds: of these and all they read, or of all live ones.
+    """Return the query nodes of these virtual feeds and all feeds that they read, or of all live ones.
 
     A paused virtual feed reads nothing, so its readers get no items through it.
     """
@@ -216,9 +222,9 @@ def definitions(
 def planned_definitions(
     connection: Connection, feeds: Iterable[int] | None = None, new: Iterable[SourceFeed] = ()
 ) -> dict[int, Node]:
-    """The nodes of these feeds, or of all live ones, to make a plan of, with views for the groups that they read.
+    """Return the nodes for a plan of these feeds, or of all live ones, with views for the groups that they read.
 
-    `new` source feeds are in the groups too.
+    The `new` source feeds are members of the groups too.
     """
     if feeds is None:
         return expand_as_views(connection, _nodes(connection.execute(_NODES.where(_LIVE)), False), new)
@@ -226,7 +232,7 @@ def planned_definitions(
 
 
 def own_definitions(connection: Connection, feeds: Iterable[int], *, with_paused: bool = False) -> dict[int, Node]:
-    """As `definitions`, of these feeds alone."""
+    """As `definitions`, without the feeds that they read."""
     return expand(connection, _own_nodes(connection, feeds, with_paused))
 
 
@@ -241,20 +247,20 @@ def _nodes(rows: Iterable[Any], with_paused: bool) -> dict[int, Node]:
 
 
 def definitions_at(connection: Connection, feed: int, plan: int) -> dict[int, Node]:
-    """The query nodes of a feed and all that it read, as they were in a plan version."""
-    found: dict[int, Node] = {}
+    """Return the query nodes of a feed and all feeds that it read, as of a plan version."""
+    nodes: dict[int, Node] = {}
     waiting = [feed]
     while waiting:
         current = waiting.pop()
-        node = None if current in found else _node_in(connection, current, plan)
+        node = None if current in nodes else _node_in(connection, current, plan)
         if node is not None:
-            found[current] = node
+            nodes[current] = node
             waiting.extend(reads(node))
-    return expand(connection, found, plan=plan)
+    return expand(connection, nodes, plan=plan)
 
 
 def _node_in(connection: Connection, feed: int, plan: int) -> Node | None:
-    """A feed's node in a plan version (its first one, if it was declared later); None while it was paused."""
+    """Return a feed's node in a plan version, or its first one if it was declared later. None while it was paused."""
     query = select(_r.node, _r.paused).where(_r.feed == feed).order_by(_r.revision)
     rows = connection.execute(query.where(_r.plan < plan)).all() or connection.execute(query).all()[:1]
     if not rows or rows[-1].paused or rows[-1].node is None:
@@ -263,7 +269,7 @@ def _node_in(connection: Connection, feed: int, plan: int) -> Node | None:
 
 
 def since_of(connection: Connection, feeds: Iterable[int] | None = None) -> dict[int, int]:
-    """The feeds that are matched now, each with the sequence after which it is."""
+    """Return the feeds that are matched now, each with the sequence after which it is matched."""
     query = select(_f.id, _f.since).where(_f.since.is_not(None), _LIVE)
     if feeds is None:
         return {row.id: row.since for row in connection.execute(query)}
@@ -275,7 +281,7 @@ def since_of(connection: Connection, feeds: Iterable[int] | None = None) -> dict
 
 
 def set_since(connection: Connection, since: Mapping[int, int | None]) -> None:
-    """Mark feeds as matched from a sequence on, or as not matched."""
+    """Set the sequence after which feeds are matched, or mark them as not matched."""
     if since:
         connection.execute(
             update(schema.feeds).where(_f.id == bindparam("of")).values(since=bindparam("after")),
@@ -284,12 +290,12 @@ def set_since(connection: Connection, since: Mapping[int, int | None]) -> None:
 
 
 def _closure(connection: Connection, feeds: Iterable[int], step: Any) -> set[int]:
-    found = set(feeds)
-    fresh = set(found)
+    closure = set(feeds)
+    fresh = set(closure)
     while fresh:
-        fresh = step(connection, fresh) - found
-        found |= fresh
-    return found
+        fresh = step(connection, fresh) - closure
+        closure |= fresh
+    return closure
 
 
 def _gather(connection: Connection, feeds: Iterable[int], query: Any) -> set[int]:
@@ -304,7 +310,7 @@ def _feed(row: Any) -> Feed:
         statement=row.statement,
         address=row.address,
         revision=row.revision,
-        # A disabled owner's sources are not read, and nothing can be published into them.
+        # Sources of a disabled owner count as paused: they are not read and accept no items.
         paused=bool(row.paused) or (row.kind == FeedKind.SOURCE.value and row.owner_disabled is not None),
         owner=row.owner,
         every=None if row.period is None else timedelta(microseconds=row.period),

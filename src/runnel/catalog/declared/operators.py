@@ -1,7 +1,7 @@
-"""Operators in the catalog: registrations by name and version, and which queries use which operator.
+"""Operators in the catalog: registrations by name and version, and the queries that use them.
 
-A registration is never changed: registering a name again adds a version, and what was matched with an older one can
-be evaluated again as it was. A name has at most one version that is live.
+A registration is immutable: registering a name again adds a version, so that earlier matches can be evaluated again
+with the version that they used. At most one version of a name is live.
 """
 
 from __future__ import annotations
@@ -23,15 +23,17 @@ from runnel.catalog.store.connection import chunks, now
 from runnel.model.operator import OperatorDeclaration
 
 _o, _u, _f, _r = schema.operators.c, schema.uses_operators.c, schema.feeds.c, schema.revisions.c
-_IN_USE = 4
-"""Plans are compiled anew when an operator is registered again; an unfinished batch may still need an earlier one."""
+_KEPT_VERSIONS = 4
+"""Number of recent versions of an operator that a plan may still call: an unfinished batch may need an
+earlier one.
+"""
 
 _CALL = '["call",'
-"""What the text of an encoded node holds where an operator is asked; quotes inside texts are escaped in JSON."""
+"""The text that an encoded node contains if it calls an operator. JSON escapes quotes inside texts."""
 
 
 def register_operator(connection: Connection, declaration: OperatorDeclaration) -> OperatorDeclaration:
-    """Add a registration, live from now on; gives it with its version, one more than the last of the name."""
+    """Add a live registration. Return it with its version, one more than the last version of the name."""
     last = connection.execute(select(func.max(_o.version)).where(_o.name == declaration.name)).scalar_one()
     registered = declaration.as_version((last or 0) + 1)
     drop_operator(connection, declaration.name)
@@ -47,20 +49,20 @@ def register_operator(connection: Connection, declaration: OperatorDeclaration) 
 
 
 def drop_operator(connection: Connection, name: str) -> None:
-    """No version of a name is live any more; its registrations stay."""
+    """Make all versions of a name not live. The registrations stay."""
     live = (_o.name == name) & _o.dropped.is_(None)
     connection.execute(update(schema.operators).where(live).values(dropped=now(connection)))
 
 
 def operator_named(connection: Connection, name: str) -> OperatorDeclaration | None:
-    """The live registration of a name."""
+    """Return the live registration of a name."""
     query = select(_o.content).where(_o.name == name, _o.dropped.is_(None))
-    found = connection.execute(query).scalar_one_or_none()
-    return None if found is None else _declaration(found)
+    content = connection.execute(query).scalar_one_or_none()
+    return None if content is None else _declaration(content)
 
 
 def live_operators(connection: Connection) -> dict[str, OperatorDeclaration]:
-    """All live registrations by name, in the order of names."""
+    """Return all live registrations by name, in order of names."""
     query = select(_o.name, _o.content).where(_o.dropped.is_(None)).order_by(_o.name)
     return {row.name: _declaration(row.content) for row in connection.execute(query)}
 
@@ -68,14 +70,14 @@ def live_operators(connection: Connection) -> dict[str, OperatorDeclaration]:
 def operator_versions(
     connection: Connection, wanted: Collection[tuple[str, int]]
 ) -> dict[tuple[str, int], OperatorDeclaration]:
-    """Registrations by name and version, live or not; those that never were are left out."""
-    found: dict[tuple[str, int], OperatorDeclaration] = {}
+    """Return registrations by name and version, live or not. Unknown versions are omitted."""
+    declarations: dict[tuple[str, int], OperatorDeclaration] = {}
     query = select(_o.name, _o.version, _o.content)
     for names in chunks(sorted({name for name, _ in wanted})):
         for row in connection.execute(query.where(_o.name.in_(names))):
             if (row.name, row.version) in wanted:
-                found[row.name, row.version] = _declaration(row.content)
-    return found
+                declarations[row.name, row.version] = _declaration(row.content)
+    return declarations
 
 
 def _declaration(content: str) -> OperatorDeclaration:
@@ -86,7 +88,7 @@ def _declaration(content: str) -> OperatorDeclaration:
 
 
 def calls_in(node: Node) -> Iterator[Call]:
-    """The calls of a query's own conditions, repeated where they are repeated.
+    """Return the calls in a query's own conditions, including repetitions.
 
     >>> from runnel.algebra.nodes.expressions import Not
     >>> [call.operator for call in calls_in(Filter(Read(1), Not(Call("mobPattern"))))]
@@ -94,8 +96,8 @@ def calls_in(node: Node) -> Iterator[Call]:
     """
     match node:
         case Union(inputs):
-            for one in inputs:
-                yield from calls_in(one)
+            for node in inputs:
+                yield from calls_in(node)
         case Filter(inner, condition):
             yield from calls_in(inner)
             yield from _calls_of(condition)
@@ -117,7 +119,7 @@ def _calls_of(condition: Expression) -> Iterator[Call]:
 
 
 def note_uses(connection: Connection, nodes: Mapping[int, Node]) -> None:
-    """Note which operators new queries use."""
+    """Record which operators new queries use."""
     rows = [
         {"feed": feed, "operator": name}
         for feed, node in nodes.items()
@@ -128,23 +130,23 @@ def note_uses(connection: Connection, nodes: Mapping[int, Node]) -> None:
 
 
 def forget_uses(connection: Connection, feeds: Iterable[int]) -> None:
-    """Queries that are dropped or replaced use nothing any more."""
+    """Delete the uses of queries that were dropped or replaced."""
     for ids in chunks(sorted(feeds)):
         connection.execute(delete(schema.uses_operators).where(_u.feed.in_(ids)))
 
 
 def may_call(encoded: str | None) -> bool:
-    """Whether a node, as the catalog keeps it, may ask operators: faster than to look into it."""
+    """Return whether an encoded node may call operators, without decoding it."""
     return encoded is not None and _CALL in encoded
 
 
 def users_of(connection: Connection, operator: str) -> set[int]:
-    """The live queries that use an operator themselves."""
+    """Return the live queries that directly use an operator."""
     return set(connection.execute(select(_u.feed).where(_u.operator == operator)).scalars())
 
 
 def use_counts(connection: Connection, owners: Collection[int] | None = None) -> Counter[str]:
-    """How many live queries use each operator; of some owners, or of all."""
+    """Count the live queries that use each operator, for these owners or for all."""
     query = select(_u.operator, func.count().label("count")).group_by(_u.operator)
     if owners is not None:
         query = query.join(schema.feeds, _f.id == _u.feed).where(_f.owner.in_(sorted(owners)))
@@ -152,14 +154,14 @@ def use_counts(connection: Connection, owners: Collection[int] | None = None) ->
 
 
 def current_nodes(connection: Connection, feeds: Iterable[int]) -> dict[int, Node]:
-    """The query nodes of some virtual feeds as they are now, and of no others."""
+    """Return the current query nodes of these virtual feeds only."""
     query = select(_f.id, _r.node).join(schema.revisions, (_r.feed == _f.id) & (_r.revision == _f.revision))
     rows = (row for ids in chunks(sorted(feeds)) for row in connection.execute(query.where(_f.id.in_(ids))))
     return {row.id: decode_node(json.loads(row.node)) for row in rows if row.node is not None}
 
 
 def replace_nodes(connection: Connection, nodes: Mapping[int, Node]) -> None:
-    """Give virtual feeds other nodes for the same statements, which read the same feeds: a new revision of each."""
+    """Replace the nodes of virtual feeds as new revisions. Statements and the feeds that they read stay the same."""
     plan = connection.execute(select(func.coalesce(func.max(schema.plans.c.version), 0))).scalar_one()
     created = now(connection)
     query = (
@@ -188,8 +190,10 @@ def replace_nodes(connection: Connection, nodes: Mapping[int, Node]) -> None:
             )
 
 
-def callable_operators(connection: Connection, *, versions: int = _IN_USE) -> list[OperatorDeclaration]:
-    """All operators that a plan in use may call: of every name the last few registrations, with the live one."""
+def callable_operators(connection: Connection, *, versions: int = _KEPT_VERSIONS) -> list[OperatorDeclaration]:
+    """Return all operators that a plan in use may call: the last few registrations of every name, and the
+    live one.
+    """
     newest: dict[str, list[str]] = {}
     for row in connection.execute(select(_o.name, _o.content).order_by(_o.name, _o.version)):
         newest.setdefault(row.name, []).append(row.content)

@@ -1,7 +1,8 @@
-"""Stylesheets: which file a name means, and under which path its content is kept for good.
+"""Stylesheets: read them by name, and store their content permanently.
 
-In: the name that a statement gives. Out: the bytes of a file below the root's folder `sheets`, never of any other.
-A sheet is kept by its digest, so editing the file changes nothing until it is declared again.
+In: the name in a statement. Out: the content of a file below the workspace's folder `sheets`, never of any other
+file. The content is stored under its digest, so editing the file has no effect until the stylesheet is declared
+again.
 """
 
 from __future__ import annotations
@@ -26,9 +27,10 @@ _f, _s = schema.feeds.c, schema.subscriptions.c
 
 
 def read_stylesheet(root: Path, name: str) -> bytes:
-    """The bytes of a stylesheet in a root's folder `sheets`, or InputError.
+    """Read a stylesheet in a workspace's folder `sheets`, or raise InputError.
 
-    Folders are walked by handle and no symbolic link is followed, so that nothing else can be read.
+    Folders are opened one after the other by handle without following symbolic links, so that no other file can be
+    read.
     """
     parts = _parts(name)
     try:
@@ -45,7 +47,7 @@ def read_stylesheet(root: Path, name: str) -> bytes:
 
 
 def kept_path(data: bytes) -> str:
-    """The path in the root's storage under which a stylesheet is kept.
+    """Return the path in the workspace's storage under which a stylesheet is stored.
 
     >>> kept_path(b"")[:20]
     'sheets/e3b0c44298fc1'
@@ -54,7 +56,8 @@ def kept_path(data: bytes) -> str:
 
 
 def is_kept(path: str) -> bool:
-    """Whether a path in the root's storage is of a kept copy, or of one that was begun; else it is somebody's own.
+    """Return whether a path in the workspace's storage belongs to a stored copy, complete or not, or to a user's own
+    file.
 
     >>> is_kept(kept_path(b"")), is_kept("sheets/title.xsl"), is_kept("sheets/mine/" + "0" * 64 + ".xsl")
     (True, False, False)
@@ -63,7 +66,7 @@ def is_kept(path: str) -> bool:
 
 
 def stylesheets_in_use(connection: Connection) -> set[str]:
-    """The paths of the sheets that live feeds and subscriptions apply."""
+    """Return the paths of the stylesheets that live feeds and subscriptions apply."""
     of_feeds = select(_f.sheet).where(_f.sheet.is_not(None), _f.dropped.is_(None))
     of_subscriptions = select(_s.sheet).where(_s.sheet.is_not(None), _s.ended.is_(None))
     return {row.sheet for query in (of_feeds, of_subscriptions) for row in connection.execute(query.distinct())}

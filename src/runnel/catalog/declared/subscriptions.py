@@ -1,4 +1,4 @@
-"""Subscriptions in the catalog. An ended one keeps its row: the ledger speaks of it."""
+"""Subscriptions in the catalog. An ended subscription keeps its row, because the ledger refers to it."""
 
 from __future__ import annotations
 
@@ -20,37 +20,37 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 def end_subscription(connection: Connection, subscription: int) -> None:
-    """End a subscription: nothing more is sent."""
+    """End a subscription. Nothing more is sent."""
     connection.execute(update(schema.subscriptions).where(_s.id == subscription).values(ended=now(connection)))
 
 
 def pause_subscription(connection: Connection, subscription: int, paused: bool) -> None:
-    """Hold or release a subscription; what matches meanwhile is sent when it is released."""
+    """Pause or resume a subscription. Items that match in the meantime are sent when it is resumed."""
     connection.execute(update(schema.subscriptions).where(_s.id == subscription).values(paused=int(paused)))
 
 
 def renew_subscription(connection: Connection, subscription: int, lifetime: timedelta | None) -> int | None:
-    """Let a subscription last this long from now on (None: until somebody ends it); gives when it expires."""
+    """Extend a subscription by `lifetime` from now on (None: without end). Return when it expires."""
     expires = None if lifetime is None else log_time(connection) + lifetime // _MICROSECOND
     connection.execute(update(schema.subscriptions).where(_s.id == subscription).values(expires=expires))
     return expires
 
 
 def disable_subscription(connection: Connection, subscription: Subscription, reason: str) -> None:
-    """Send nothing more, for a reason that is shown. Open messages, and what matches meanwhile, wait for it."""
+    """Stop sending, for a reason that is shown. Open messages and new matches wait."""
     keep_place(connection, subscription)
     connection.execute(update(schema.subscriptions).where(_s.id == subscription.id).values(disabled=reason))
 
 
 def enable_subscription(connection: Connection, subscription: int) -> int:
-    """Send again to a subscription that was disabled, at once; gives how many messages waited for an attempt."""
+    """Resume sending to a disabled subscription immediately. Return the number of messages that waited."""
     values = {"disabled": None, "resumed": now(connection)}
     connection.execute(update(schema.subscriptions).where(_s.id == subscription).values(**values))
     return ledger.send_now(connection, [subscription])
 
 
 def keep_place(connection: Connection, subscription: Subscription) -> None:
-    """Give a subscription that is to wait a cursor of its own, where the others are now."""
+    """Give a subscription that must wait its own cursor, at the current position of the shared one."""
     if ledger.cursor(connection, subscription.id) is None:
         shared = ledger.cursor(connection, ledger.SHARED) or 0
         ledger.set_cursor(connection, subscription.id, max(shared, subscription.since))
@@ -59,7 +59,7 @@ def keep_place(connection: Connection, subscription: Subscription) -> None:
 def live_subscriptions(
     connection: Connection, feed: int | None = None, *, owner: int | None = None
 ) -> list[Subscription]:
-    """All live subscriptions, or those to one feed, or those of one owner."""
+    """Return all live subscriptions, or those to one feed or of one owner."""
     query = select(schema.subscriptions).where(_LIVE).order_by(_s.id)
     if feed is not None:
         query = query.where(_s.feed == feed)
@@ -69,45 +69,45 @@ def live_subscriptions(
 
 
 def internal_subscriptions(connection: Connection, feeds: Iterable[int]) -> list[Subscription]:
-    """The live subscriptions that serve these materialised feeds."""
+    """Return the live subscriptions that serve these materialized feeds."""
     query = select(schema.subscriptions).where(_LIVE, _s.kind == INTERNAL)
     targets = [str(feed) for feed in sorted(feeds)]
-    rows = (row for some in chunks(targets) for row in connection.execute(query.where(_s.target.in_(some))))
+    rows = (row for chunk in chunks(targets) for row in connection.execute(query.where(_s.target.in_(chunk))))
     return [subscription_of(row) for row in rows]
 
 
 def subscription_by_ticket(connection: Connection, ticket: bytes) -> Subscription | None:
-    """The live subscription whose ticket has this digest."""
+    """Return the live subscription whose ticket has this digest."""
     row = connection.execute(select(schema.subscriptions).where(_s.ticket == ticket, _LIVE)).one_or_none()
     return None if row is None else subscription_of(row)
 
 
 def subscription_by_number(connection: Connection, number: int) -> Subscription | None:
-    """A live subscription by its number."""
+    """Return a live subscription by its number."""
     row = connection.execute(select(schema.subscriptions).where(_s.id == number, _LIVE)).one_or_none()
     return None if row is None else subscription_of(row)
 
 
 def owner_of_message(connection: Connection, key: str) -> int | None:
-    """The owner of the subscription that a message belongs to, ended or not."""
+    """Return the owner of a message's subscription, even if it has ended."""
     message = schema.messages.c
     query = select(_s.owner).join(schema.messages, message.subscription == _s.id).where(message.key == key)
     return connection.execute(query).scalar_one_or_none()
 
 
 def subscription_to_target(connection: Connection, target: str) -> int | None:
-    """The number of a live subscription with this target."""
+    """Return the number of a live subscription with this target."""
     return connection.execute(select(_s.id).where(_LIVE, _s.target == target).limit(1)).scalar_one_or_none()
 
 
 def live_targets(connection: Connection) -> dict[str, int]:
-    """The targets of all live subscriptions, each with the number of one that has it."""
+    """Return the targets of all live subscriptions, each with the number of one of its subscriptions."""
     query = select(_s.target, _s.id).where(_LIVE, _s.target.is_not(None))
     return {row.target: row.id for row in connection.execute(query)}
 
 
 def subscribed_among(connection: Connection, feeds: Iterable[int]) -> set[int]:
-    """Those of the feeds that somebody subscribes to directly."""
+    """Return the feeds that have a direct subscription."""
     query = select(_s.feed).where(_LIVE).distinct()
     return {
         row.feed for chunk in chunks(sorted(feeds)) for row in connection.execute(query.where(_s.feed.in_(chunk)))
@@ -115,13 +115,13 @@ def subscribed_among(connection: Connection, feeds: Iterable[int]) -> set[int]:
 
 
 def expired_subscriptions(connection: Connection) -> list[Subscription]:
-    """Live subscriptions whose time is over."""
+    """Return live subscriptions that have expired."""
     query = select(schema.subscriptions).where(_LIVE, _s.expires <= now(connection))
     return [subscription_of(row) for row in connection.execute(query)]
 
 
 def subscription_of(row: Any) -> Subscription:
-    """The subscription of a row of its table."""
+    """Convert a row to a subscription."""
     return Subscription(
         id=row.id,
         feed=row.feed,
@@ -139,7 +139,7 @@ def subscription_of(row: Any) -> Subscription:
 
 
 def moment_of(microseconds: int) -> datetime:
-    """A catalog time as a moment in UTC.
+    """Convert a catalog time to a date in UTC.
 
     >>> moment_of(0).isoformat()
     '1970-01-01T00:00:00+00:00'

@@ -1,6 +1,6 @@
 """Tags of queries, and queries by owner and tag.
 
-In: the tags that a declaration gives. Out: which queries have them. A feed's tags are those of its newest statement.
+In: the tags in a declaration. Out: the queries that have them. A feed has the tags of its newest statement.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LIVE_QUERY = (_f.kind == FeedKind.VIRTUAL.value) & _f.dropped.is_(None)
 
 @dataclass(frozen=True, slots=True)
 class QueryRow:
-    """A declared query, whose it is, and whether it is held."""
+    """A declared query with its owner, and whether it is paused."""
 
     id: int
     name: str
@@ -29,24 +29,24 @@ class QueryRow:
 
 
 def set_tags(connection: Connection, feed: int, tags: Sequence[str]) -> None:
-    """A feed has these tags now, and no others."""
+    """Replace the tags of a feed."""
     connection.execute(delete(schema.tags).where(_t.feed == feed))
     if tags:
         connection.execute(insert(schema.tags), [{"feed": feed, "tag": tag} for tag in tags])
 
 
 def tags_of(connection: Connection, feeds: Iterable[int]) -> dict[int, tuple[str, ...]]:
-    """The tags of those of some feeds that have any, ascending."""
-    found: dict[int, list[str]] = {}
+    """Return the ascending tags of these feeds. Feeds without tags are omitted."""
+    by_feed: dict[int, list[str]] = {}
     query = select(_t.feed, _t.tag).order_by(_t.feed, _t.tag)
     for ids in chunks(sorted(feeds)):
         for row in connection.execute(query.where(_t.feed.in_(ids))):
-            found.setdefault(row.feed, []).append(row.tag)
-    return {feed: tuple(tags) for feed, tags in found.items()}
+            by_feed.setdefault(row.feed, []).append(row.tag)
+    return {feed: tuple(tags) for feed, tags in by_feed.items()}
 
 
 def known_tags(connection: Connection, owner: int | None = None) -> list[str]:
-    """The tags that live queries have: of an owner, or of all."""
+    """Return the tags of live queries of an owner, or of all owners."""
     query = select(_t.tag).join(schema.feeds, _f.id == _t.feed).where(_LIVE_QUERY).distinct().order_by(_t.tag)
     if owner is not None:
         query = query.where(_f.owner == owner)
@@ -54,7 +54,7 @@ def known_tags(connection: Connection, owner: int | None = None) -> list[str]:
 
 
 def live_queries(connection: Connection, *, owner: int | None = None, tag: str | None = None) -> list[QueryRow]:
-    """The declared queries in the order of their declaration: of an owner, with a tag, or all."""
+    """Return the declared queries in order of declaration, of an owner, with a tag, or all."""
     query = select(_f.id, _f.name, _f.owner, _f.paused).where(_LIVE_QUERY).order_by(_f.id)
     if owner is not None:
         query = query.where(_f.owner == owner)
@@ -64,11 +64,11 @@ def live_queries(connection: Connection, *, owner: int | None = None, tag: str |
 
 
 def held_queries(connection: Connection) -> set[int]:
-    """The declared queries that are held."""
+    """Return the paused queries."""
     return set(connection.execute(select(_f.id).where(_LIVE_QUERY, _f.paused != 0)).scalars())
 
 
 def forget_tags(connection: Connection, feeds: Iterable[int]) -> None:
-    """Dropped feeds have no tags any more."""
+    """Delete the tags of dropped feeds."""
     for ids in chunks(sorted(feeds)):
         connection.execute(delete(schema.tags).where(_t.feed.in_(ids)))

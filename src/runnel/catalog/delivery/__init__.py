@@ -1,4 +1,4 @@
 """The delivery ledger: messages, attempts, cursors and receipts.
 
-In: recorded messages and ended attempts. Out: what is due, and what became of it.
+In: recorded messages and finished attempts. Out: messages that are due, and their outcomes.
 """

@@ -1,4 +1,4 @@
-"""Counts of what is unsettled, each from an index that holds nothing else: cheap however old the catalog is."""
+"""Counts of open work, each from a partial index, so that they are fast however old the catalog is."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from runnel.model.message import MessageState
 
 @dataclass(frozen=True, slots=True)
 class OpenWork:
-    """What waits, fails or was put aside."""
+    """Counts of waiting, failing and quarantined work."""
 
     messages_open: int
     messages_dead: int
@@ -25,7 +25,7 @@ class OpenWork:
 
 
 def open_work(connection: Connection) -> OpenWork:
-    """Count what is unsettled, for status and metrics."""
+    """Count the open work, for status and metrics."""
     messages, subscriptions = schema.messages.c, schema.subscriptions.c
     polls, files = schema.polls.c, schema.source_files.c
     counted = {
@@ -39,28 +39,28 @@ def open_work(connection: Connection) -> OpenWork:
     }
     segments = schema.match_segments.c
     last = select(segments.committed).order_by(segments.last_sequence.desc()).limit(1)
-    found = {name: int(connection.execute(query).scalar() or 0) for name, query in counted.items()}
+    counts = {name: int(connection.execute(query).scalar() or 0) for name, query in counted.items()}
     return OpenWork(
-        messages_open=found["open"],
-        messages_dead=found["dead"],
-        subscriptions_disabled=found["disabled"],
-        feeds_failing=found["polls"] - found["stopped"] + found["files"],
-        feeds_stopped=found["stopped"],
-        quarantine_last=found["aside"],
+        messages_open=counts["open"],
+        messages_dead=counts["dead"],
+        subscriptions_disabled=counts["disabled"],
+        feeds_failing=counts["polls"] - counts["stopped"] + counts["files"],
+        feeds_stopped=counts["stopped"],
+        quarantine_last=counts["aside"],
         batch_committed=connection.execute(last).scalar_one_or_none(),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class DeadMessage:
-    """A message that was given up, and why."""
+    """A dead letter and the reason."""
 
     key: str
     reason: str
 
 
 def newest_dead(connection: Connection, limit: int) -> list[DeadMessage]:
-    """The dead letters that were given up last."""
+    """Return the newest dead letters."""
     message = schema.messages.c
     query = (
         select(message.key, message.outcome)
@@ -72,12 +72,12 @@ def newest_dead(connection: Connection, limit: int) -> list[DeadMessage]:
 
 
 def disabled_subscriptions(connection: Connection, limit: int) -> list[tuple[int, str]]:
-    """Live subscriptions to which nothing is sent any more, with the reason."""
+    """Return live subscriptions that are disabled, with the reason."""
     column = schema.subscriptions.c
     query = select(column.id, column.disabled).where(column.disabled.is_not(None), column.ended.is_(None))
     return [(row.id, row.disabled) for row in connection.execute(query.order_by(column.id).limit(limit))]
 
 
 def _literal(value: str | int) -> BindParameter[str | int]:
-    # Written into the statement, not bound: only so does a database see that a partial index answers it.
+    # A literal, not a parameter: only then does a database use a partial index.
     return bindparam(None, value, literal_execute=True)

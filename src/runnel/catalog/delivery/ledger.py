@@ -1,11 +1,11 @@
 """The delivery ledger: one row per message, and cursors.
 
-Cursor 0 is shared by all immediate subscriptions that do not lag; a subscription has a cursor of its own while it is
-behind or has a period. A message is recorded in the same transaction that moves the cursor past its range, so what
-was handed over is exactly what is below the cursor and not open or dead.
+All immediate subscriptions that do not lag share cursor 0. A subscription has its own cursor while it lags or if it
+has a period. A message is recorded in the transaction that moves the cursor past its range, so everything below the
+cursor was delivered unless it is open or dead.
 
-A message may be tried once `not_before` has come. No message of a subscription has an earlier one than an open
-message before it: so what is due is found by one index, and order holds.
+A message may be tried once `not_before` has passed. No message of a subscription has an earlier `not_before` than an
+open message before it. So one index finds the messages that are due, and their order is preserved.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from runnel.model.message import Message, MessageState
 
 SHARED = 0
 _c, _m, _s, _a = schema.cursors.c, schema.messages.c, schema.subscriptions.c, schema.attempts.c
-# Written out, since an index over open messages only is not used where the state is a parameter.
+# A literal, not a parameter: databases do not use a partial index if its condition is compared with a parameter.
 _OPEN = _m.state == literal_column("'open'")
 _ABLE = (_s.paused == 0) & _s.disabled.is_(None) & ~is_unconfirmed()
 _LONGEST_OUTCOME = 2_000
@@ -44,7 +44,7 @@ _LONGEST_OUTCOME = 2_000
 
 @dataclass(frozen=True, slots=True)
 class DueMessage:
-    """A message that may be tried now, and where it would go. `place` is where the next page goes on."""
+    """A message that may be tried now, and its target. `place` is the position after which the next page starts."""
 
     subscription: int
     number: int
@@ -56,13 +56,13 @@ class DueMessage:
 
     @property
     def place(self) -> tuple[int, int, int]:
-        """The position among what is due."""
+        """The position among the due messages."""
         return self.not_before, self.subscription, self.number
 
 
 @dataclass(frozen=True, slots=True)
 class SettledAttempt:
-    """How an attempt ended. `not_before` counts for one that is tried again; `tried` is false where nothing was."""
+    """The result of an attempt. `not_before` applies to a retry. `tried` is False if nothing was sent."""
 
     message: Message
     state: MessageState
@@ -75,12 +75,12 @@ class SettledAttempt:
 
 
 def cursor(connection: Connection, subscription: int) -> int | None:
-    """The sequence up to which a cursor has come; None if the subscription has none of its own."""
+    """Return the sequence of a cursor, or None if the subscription does not have its own."""
     return connection.execute(select(_c.sequence).where(_c.subscription == subscription)).scalar_one_or_none()
 
 
 def set_cursor(connection: Connection, subscription: int, sequence: int) -> None:
-    """Move a cursor, or make it."""
+    """Move or create a cursor."""
     moved = connection.execute(
         update(schema.cursors).where(_c.subscription == subscription).values(sequence=sequence)
     )
@@ -89,7 +89,7 @@ def set_cursor(connection: Connection, subscription: int, sequence: int) -> None
 
 
 def move_cursors(connection: Connection, places: Mapping[int, int]) -> None:
-    """Move cursors that subscriptions have already."""
+    """Move the existing cursors of subscriptions."""
     if places:
         connection.execute(
             update(schema.cursors).where(_c.subscription == bindparam("of")).values(sequence=bindparam("to")),
@@ -98,7 +98,7 @@ def move_cursors(connection: Connection, places: Mapping[int, int]) -> None:
 
 
 def drop_cursor(connection: Connection, subscription: int) -> None:
-    """Let a subscription that has caught up share the common cursor again."""
+    """Delete the cursor of a subscription that has caught up, so that it shares the common cursor."""
     connection.execute(delete(schema.cursors).where(_c.subscription == subscription))
 
 
@@ -106,25 +106,25 @@ def drop_cursor(connection: Connection, subscription: int) -> None:
 
 
 def next_number(connection: Connection, subscription: int) -> int:
-    """The number of a subscription's next message."""
+    """Return the number of a subscription's next message."""
     query = select(func.max(_m.number)).where(_m.subscription == subscription)
     return int(connection.execute(query).scalar() or 0) + 1
 
 
 def next_places(connection: Connection, subscriptions: Sequence[int]) -> dict[int, tuple[int, int]]:
-    """For each subscription the number of its next message, and the time before which that may not be tried."""
+    """Return, per subscription, the number of its next message and the time before which it may not be tried."""
     number = select(func.max(_m.number)).where(_m.subscription == _s.id).scalar_subquery()
     wait = select(func.max(_m.not_before)).where(_m.subscription == _s.id, _OPEN).scalar_subquery()
     query = select(_s.id, number.label("number"), wait.label("wait"))
     return {
         row.id: ((row.number or 0) + 1, row.wait or 0)
-        for some in chunks(subscriptions)
-        for row in connection.execute(query.where(_s.id.in_(some))).all()
+        for chunk in chunks(subscriptions)
+        for row in connection.execute(query.where(_s.id.in_(chunk))).all()
     }
 
 
 def record_messages(connection: Connection, messages: Iterable[Message]) -> None:
-    """Write open messages into the ledger."""
+    """Write open messages to the ledger."""
     moment = now(connection)
     rows = [
         {
@@ -154,9 +154,10 @@ def record_messages(connection: Connection, messages: Iterable[Message]) -> None
 def due_page(
     connection: Connection, *, after: tuple[int, int, int] | None = None, since: int = 0, limit: int = 2_000
 ) -> list[DueMessage]:
-    """A page of the messages that may be tried now, of subscriptions that are served, oldest first.
+    """Return a page of the messages that may be tried now, of subscriptions that are served, oldest first.
 
-    `after` is the place of the last one of the page before; `since` leaves out those that were due before a time.
+    `after` is the position of the last message of the previous page. `since` omits messages that were due before a
+    time.
     """
     query = (
         select(_m.subscription, _m.number, _m.not_before, _s.kind, _s.target, _s.sheet, _s.ended)
@@ -173,19 +174,19 @@ def due_page(
 
 
 def first_open(connection: Connection, subscriptions: Sequence[int], each: int) -> dict[int, list[Message]]:
-    """The first open messages of subscriptions, in order: up to `each`, and none from the first that must wait on."""
+    """Return the first open messages of subscriptions, in order, at most `each`, up to the first that must wait."""
     moment = now(connection)
     inner = schema.messages.alias()
-    # A number, not a count: whoever is far behind must not be read to the end for the sake of its first messages.
+    # Limit by message number, not by count, so that a long backlog is not read completely for its first messages.
     first = (
         select(func.min(inner.c.number))
         .where(inner.c.subscription == _s.id, inner.c.state == literal_column("'open'"))
         .scalar_subquery()
     )
     heads = select(_s.id, first.label("first"))
-    found: dict[int, list[Message]] = {}
-    for some in chunks(subscriptions):
-        head = heads.where(_s.id.in_(some)).subquery()
+    by_subscription: dict[int, list[Message]] = {}
+    for chunk in chunks(subscriptions):
+        head = heads.where(_s.id.in_(chunk)).subquery()
         query = (
             select(schema.messages)
             .join(
@@ -202,12 +203,12 @@ def first_open(connection: Connection, subscriptions: Sequence[int], each: int) 
             if row.not_before > moment:
                 waiting.add(row.subscription)
             elif row.subscription not in waiting:
-                found.setdefault(row.subscription, []).append(_message(row))
-    return found
+                by_subscription.setdefault(row.subscription, []).append(_message(row))
+    return by_subscription
 
 
 def has_open(connection: Connection, subscription: int) -> bool:
-    """Whether a subscription has messages that are still on their way."""
+    """Return whether a subscription has open messages."""
     query = select(_m.number).where(_m.subscription == subscription, _OPEN)
     return connection.execute(query.limit(1)).first() is not None
 
@@ -216,30 +217,32 @@ def has_open(connection: Connection, subscription: int) -> bool:
 
 
 def settle_all(connection: Connection, outcomes: Sequence[SettledAttempt]) -> None:
-    """Say how attempts ended, many in one transaction; failures are written down one by one."""
+    """Record the results of many attempts in one transaction. Failed attempts get a row each."""
     moment = now(connection)
     rows = [
         {
-            "of": one.message.subscription,
-            "nr": one.message.number,
-            "to": one.state.value,
-            "said": one.outcome[:_LONGEST_OUTCOME],
-            "count": int(one.tried),
-            "end": None if one.state is MessageState.OPEN else moment,
-            "wait": one.not_before,
+            "of": attempt.message.subscription,
+            "nr": attempt.message.number,
+            "to": attempt.state.value,
+            "said": attempt.outcome[:_LONGEST_OUTCOME],
+            "count": int(attempt.tried),
+            "end": None if attempt.state is MessageState.OPEN else moment,
+            "wait": attempt.not_before,
             "at": moment,
         }
-        for one in outcomes
+        for attempt in outcomes
     ]
     if not rows:
         return
     connection.execute(_SETTLE, rows)
     failed = [
-        row for row, one in zip(rows, outcomes, strict=True) if one.tried and one.state is not MessageState.DONE
+        row
+        for row, attempt in zip(rows, outcomes, strict=True)
+        if attempt.tried and attempt.state is not MessageState.DONE
     ]
     if failed:
         connection.execute(_REMEMBER, failed)
-    later = [row for row, one in zip(rows, outcomes, strict=True) if one.state is MessageState.OPEN]
+    later = [row for row, attempt in zip(rows, outcomes, strict=True) if attempt.state is MessageState.OPEN]
     if later:
         connection.execute(_HOLD_BACK, later)
 
@@ -255,7 +258,7 @@ _SETTLE = (
         not_before=bindparam("wait"),
     )
 )
-# The number of an attempt goes on where it was: a message that is replayed keeps its history.
+# Continue the numbering of attempts, so that a replayed message keeps its history.
 _REMEMBER = insert(schema.attempts).from_select(
     ["subscription", "number", "attempt", "at", "outcome"],
     select(
@@ -279,19 +282,20 @@ _HOLD_BACK = (
 
 
 def bury(connection: Connection, subscriptions: Sequence[int], reason: str) -> None:
-    """Give up all open messages of subscriptions, untried; they stay as dead letters."""
-    for some in chunks(subscriptions):
+    """Turn all open messages of subscriptions into dead letters without trying them."""
+    for chunk in chunks(subscriptions):
         connection.execute(
             update(schema.messages)
-            .where(_m.subscription.in_(some), _OPEN)
+            .where(_m.subscription.in_(chunk), _OPEN)
             .values(state=MessageState.DEAD.value, outcome=reason[:_LONGEST_OUTCOME], finished=now(connection))
         )
 
 
 def gave_up_before(connection: Connection, message: Message, count: int, *, attempts: int = 1) -> bool:
-    """Whether the `count` messages before this one were given up too, each after at least `attempts` attempts.
+    """Return whether the `count` messages before this one also became dead letters after at least `attempts`
+    attempts.
 
-    Messages that were given up before the subscription was resumed do not count.
+    Messages from before the subscription was resumed do not count.
     """
     query = (
         select(_m.state, _m.attempts, _m.finished, _s.resumed)
@@ -308,20 +312,20 @@ def gave_up_before(connection: Connection, message: Message, count: int, *, atte
 
 
 def send_now(connection: Connection, subscriptions: Sequence[int]) -> int:
-    """Make the messages of subscriptions due that wait for another attempt; gives how many.
+    """Make messages that wait for another attempt due now. Return their number.
 
-    Their attempts are counted from 0 again, as those of a dead letter that is sent again: a message at the end of its
-    schedule is not given up because somebody tried it too early.
+    Their attempts are counted from 0 again, as for a replayed dead letter, so that a message at the end of its
+    schedule is not given up because it was tried too early.
     """
     moment, count = now(connection), 0
-    for some in chunks(subscriptions):
-        waiting = update(schema.messages).where(_m.subscription.in_(some), _OPEN, _m.not_before > moment)
+    for chunk in chunks(subscriptions):
+        waiting = update(schema.messages).where(_m.subscription.in_(chunk), _OPEN, _m.not_before > moment)
         count += connection.execute(waiting.values(not_before=moment, attempts=0)).rowcount
     return count
 
 
 def bury_unkept(connection: Connection, upto: int) -> None:
-    """Give up open messages, up to a sequence, whose items are no longer kept.
+    """Turn open messages up to a sequence into dead letters, because their items were deleted.
 
     Only messages of subscriptions to which nothing is sent can be that old.
     """
@@ -338,7 +342,9 @@ def bury_unkept(connection: Connection, upto: int) -> None:
 
 
 def sent_to(connection: Connection, owner: int, kind: str, recipient: str, *, since: int, limit: int) -> list[int]:
-    """When the newest messages of an owner were taken for a recipient since a time, at most a number of them."""
+    """Return when the newest messages of an owner to a recipient were accepted since a time, at most
+    `limit` of them.
+    """
     consent = schema.consents.c
     served = (
         select(_s.id)
@@ -360,7 +366,7 @@ def sent_to(connection: Connection, owner: int, kind: str, recipient: str, *, si
 
 
 def messages_of(connection: Connection, subscription: int) -> list[Message]:
-    """All messages of a subscription, in order."""
+    """Return all messages of a subscription, in order."""
     query = select(schema.messages).where(_m.subscription == subscription).order_by(_m.number)
     return [_message(row) for row in connection.execute(query)]
 

@@ -1,6 +1,6 @@
-"""What delivery asks of the catalog in bulk: whose turn it is, how far each is, and what all of them are called.
+"""Bulk queries for delivery: the subscriptions that are due, their cursors and names.
 
-A hundred thousand subscriptions may be due in one minute, so nothing here is asked one subscription at a time.
+A hundred thousand subscriptions may be due in the same minute, so no query here is per subscription.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _FEW_FEEDS = 5_000
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionCursor:
-    """A subscription with a place of its own in the log."""
+    """A subscription with its own cursor."""
 
     subscription: Subscription
     sequence: int
@@ -39,16 +39,16 @@ def sharing(
     silent: Collection[str] = (),
     limit: int | None = None,
 ) -> list[Subscription]:
-    """The immediate subscriptions to these feeds (None: any) that follow the shared cursor.
+    """Return the immediate subscriptions to these feeds (None: all feeds) that follow the shared cursor.
 
-    Those of the `silent` kinds get no messages and are left out.
+    Those of the `silent` kinds get no messages and are omitted.
     """
     rows = _sharing(connection, select(schema.subscriptions), feeds, silent, limit)
     return [subscription_of(row) for row in rows]
 
 
 def sharing_numbers(connection: Connection, feeds: Collection[int], *, silent: Collection[str] = ()) -> set[int]:
-    """The numbers of those that `sharing` gives."""
+    """Return the numbers of the subscriptions that `sharing` returns."""
     return {row.id for row in _sharing(connection, select(_s.id), feeds, silent, None)}
 
 
@@ -60,16 +60,18 @@ def _sharing(
     limit: int | None,
 ) -> Iterable[Any]:
     own = exists().where(_c.subscription == _s.id)
-    # Kinds are written out: a partial index is not used where its condition is compared with a parameter.
+    # Literals, not parameters: databases do not use a partial index if its condition is compared with a parameter.
     sends = (_s.kind != literal(kind, literal_execute=True) for kind in sorted(silent))
     query = query.where(*_SENDS, _s.period.is_(None), *sends, ~own).limit(limit)
     if feeds is None or len(feeds) > _FEW_FEEDS:
         return connection.execute(query).all()
-    return [row for some in chunks(sorted(feeds)) for row in connection.execute(query.where(_s.feed.in_(some))).all()]
+    return [
+        row for chunk in chunks(sorted(feeds)) for row in connection.execute(query.where(_s.feed.in_(chunk))).all()
+    ]
 
 
 def behind(connection: Connection, *, after: int, limit: int) -> list[SubscriptionCursor]:
-    """A page, by number, of the immediate subscriptions that have a cursor of their own."""
+    """Return a page, by number, of the immediate subscriptions that have their own cursor."""
     query = (
         select(schema.subscriptions, _c.sequence)
         .join(schema.cursors, _c.subscription == _s.id)
@@ -81,7 +83,7 @@ def behind(connection: Connection, *, after: int, limit: int) -> list[Subscripti
 
 
 def due(connection: Connection, *, after: int, limit: int) -> list[SubscriptionCursor]:
-    """A page, by number, of the subscriptions whose period, or whose time, is over."""
+    """Return a page, by number, of the subscriptions whose period or lifetime has ended."""
     moment = now(connection)
     query = (
         select(schema.subscriptions, _c.sequence)
@@ -97,29 +99,29 @@ def due(connection: Connection, *, after: int, limit: int) -> list[SubscriptionC
 
 
 def own_cursors(connection: Connection, subscriptions: Sequence[int]) -> dict[int, int | None]:
-    """Where those of the subscriptions are that things are still sent to; None for one without a place of its own."""
+    """Return the cursors of these subscriptions, without those that are not served. None: no own cursor."""
     query = select(_s.id, _c.sequence).join(schema.cursors, _c.subscription == _s.id, isouter=True).where(*_SENDS)
     return {
         row.id: row.sequence
-        for some in chunks(subscriptions)
-        for row in connection.execute(query.where(_s.id.in_(some))).all()
+        for chunk in chunks(subscriptions)
+        for row in connection.execute(query.where(_s.id.in_(chunk))).all()
     }
 
 
 def leave_own_cursors(connection: Connection, subscriptions: Sequence[int]) -> None:
-    """Let subscriptions that have caught up share the common cursor again."""
-    for some in chunks(subscriptions):
-        connection.execute(delete(schema.cursors).where(_c.subscription.in_(some)))
+    """Delete the cursors of subscriptions that have caught up, so that they share the common cursor."""
+    for chunk in chunks(subscriptions):
+        connection.execute(delete(schema.cursors).where(_c.subscription.in_(chunk)))
 
 
 def begin_next_periods(connection: Connection, subscriptions: Iterable[Subscription]) -> None:
-    """Set the next time at which each is due, skipping periods that were missed."""
+    """Set the next time at which each subscription is due, skipping missed periods."""
     moment = now(connection)
     rows = []
-    for one in subscriptions:
-        if one.every is not None:
-            period, created = one.every // _MICROSECOND, int(one.created.timestamp() * 1e6)
-            rows.append({"of": one.id, "next": created + ((moment - created) // period + 1) * period})
+    for subscription in subscriptions:
+        if subscription.every is not None:
+            period, created = subscription.every // _MICROSECOND, int(subscription.created.timestamp() * 1e6)
+            rows.append({"of": subscription.id, "next": created + ((moment - created) // period + 1) * period})
     if rows:
         connection.execute(
             update(schema.subscriptions).where(_s.id == bindparam("of")).values(due=bindparam("next")), rows
@@ -127,20 +129,20 @@ def begin_next_periods(connection: Connection, subscriptions: Iterable[Subscript
 
 
 def subscriptions_of(connection: Connection, numbers: Sequence[int]) -> dict[int, Subscription]:
-    """Live subscriptions by their numbers."""
+    """Return live subscriptions by number."""
     query = select(schema.subscriptions).where(_s.ended.is_(None))
-    rows = (row for some in chunks(numbers) for row in connection.execute(query.where(_s.id.in_(some))).all())
+    rows = (row for chunk in chunks(numbers) for row in connection.execute(query.where(_s.id.in_(chunk))).all())
     return {row.id: subscription_of(row) for row in rows}
 
 
 def names_of(connection: Connection, feeds: Collection[int]) -> dict[int, str]:
-    """The names of feeds, dropped ones too: logs still speak of them."""
+    """Return the names of feeds, including dropped ones, because logs still refer to them."""
     query = select(_f.id, _f.name)
-    rows = (row for some in chunks(sorted(feeds)) for row in connection.execute(query.where(_f.id.in_(some))))
+    rows = (row for chunk in chunks(sorted(feeds)) for row in connection.execute(query.where(_f.id.in_(chunk))))
     return {row.id: row.name for row in rows}
 
 
 def newest_acceptance(connection: Connection) -> int:
-    """The time of the newest accepted item, in microseconds since 1970."""
+    """Return the time of the newest accepted item, in microseconds since 1970."""
     column = schema.counters.c
     return int(connection.execute(select(column.value).where(column.name == "clock")).scalar_one())

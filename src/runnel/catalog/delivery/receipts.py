@@ -1,6 +1,6 @@
-"""Receipts: what is left of settled messages when the ledger is tidied, a row for each subscription.
+"""Receipts: totals of old messages, one row per subscription, that replace their rows in the ledger.
 
-In: messages that were settled long ago. Out: totals, so that counts stay right and no number is given twice.
+In: messages that were settled long ago. Out: totals, so that counts stay right and no message number is reused.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _a, _s = schema.attempts.c, schema.subscriptions.c
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """The settled messages of one subscription that are not in the ledger one by one any more."""
+    """Totals of the settled messages of one subscription that no longer have their own rows."""
 
     subscription: int
     number: int
@@ -37,13 +37,13 @@ class Receipt:
 
 
 def receipt_of(connection: Connection, subscription: int) -> Receipt | None:
-    """The receipt of a subscription."""
+    """Return the receipt of a subscription."""
     row = connection.execute(select(schema.receipts).where(_r.subscription == subscription)).one_or_none()
     return None if row is None else Receipt(*row)
 
 
 def message_counts(connection: Connection) -> dict[str, int]:
-    """How many messages are open, done and dead, of all that were ever recorded; states without any are left out."""
+    """Count the open, delivered and dead messages of all time. States without messages are omitted."""
     every = counters.read_counter(connection, counters.MESSAGES)
     still_open = _count(connection, MessageState.OPEN)
     dead = _count(connection, MessageState.DEAD) + counters.read_counter(connection, counters.DEAD_MESSAGES)
@@ -57,9 +57,9 @@ def _count(connection: Connection, state: MessageState) -> int:
 
 
 def fold_messages(connection: Connection, before: int, limit: int) -> int:
-    """Fold messages that were settled before a time into receipts, at most so many; gives how many.
+    """Fold up to `limit` messages that were settled before a time into receipts. Return their number.
 
-    The newest message of a subscription that lives stays: the next one gets its number from it.
+    The newest message of a live subscription stays, because it determines the number of the next one.
     """
     newest = (
         select(func.max(_m.number))
@@ -77,9 +77,9 @@ def fold_messages(connection: Connection, before: int, limit: int) -> int:
     by_subscription: dict[int, list[Any]] = {}
     for row in rows:
         by_subscription.setdefault(row.subscription, []).append(row)
-    for subscription, some in by_subscription.items():
-        _add(connection, subscription, some)
-        for numbers in chunks([row.number for row in some]):
+    for subscription, messages in by_subscription.items():
+        _add(connection, subscription, messages)
+        for numbers in chunks([row.number for row in messages]):
             connection.execute(delete(schema.messages).where(_m.subscription == subscription, _m.number.in_(numbers)))
             connection.execute(delete(schema.attempts).where(_a.subscription == subscription, _a.number.in_(numbers)))
     dead = sum(row.state == MessageState.DEAD.value for row in rows)
@@ -108,7 +108,7 @@ def _add(connection: Connection, subscription: int, rows: Sequence[Any]) -> None
 
 
 def needed_after(connection: Connection) -> int:
-    """The sequence after which items and matches are still needed, by delivery or by a batch that is run again."""
+    """Return the sequence after which delivery or a repeated batch still needs items and matches."""
     last_start = match_segments.last_segment_start(connection)
     is_held = _s.disabled.is_not(None) | is_unconfirmed()
     held = exists().where(_s.id == _m.subscription, is_held, _s.ended.is_(None))
@@ -125,13 +125,13 @@ def needed_after(connection: Connection) -> int:
     needs = [
         (last_start or 1) - 1,
         shared or 0,
-        *(one for one in (lowest, collecting) if one is not None),
+        *(sequence for sequence in (lowest, collecting) if sequence is not None),
         *([first_open - 1] if first_open is not None else []),
     ]
     return int(min(needs))
 
 
 def lift_cursors(connection: Connection, upto: int) -> None:
-    """Move the cursors of subscriptions to which nothing is sent up to the oldest items that are kept."""
+    """Move the cursors of subscriptions to which nothing is sent up to the oldest kept items."""
     held = exists().where(_s.id == _c.subscription, _s.disabled.is_not(None) | is_unconfirmed())
     connection.execute(update(schema.cursors).where(_c.sequence < upto, held).values(sequence=upto))

@@ -1,4 +1,4 @@
-"""Statistics that runs leave behind: of the stream, of operators and of queries.
+"""Statistics of the stream, operators and queries that runs collect.
 
 In: observations that a batch commits. Out: merged statistics for the next compilation.
 """

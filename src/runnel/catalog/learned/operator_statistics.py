@@ -1,7 +1,7 @@
-"""What was learned of operators: notes in the commits of batches in, costs and chances out.
+"""Statistics of operators: observations of batches in, costs and probabilities out.
 
-A note is a short row, written in the transaction that commits its batch, so that it counts once. When some notes
-wait, the next one folds them into the first row, which is what is known. Its size is bounded.
+An observation is a short row, written in the transaction that commits its batch, so that it counts once. When enough
+rows are waiting, the next one merges all of them into the first row, whose size is bounded.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from runnel.catalog.store import schema
 from runnel.catalog.store.connection import now
 from runnel.model.learned.operator_statistics import OperatorStatistics
 
-_MOST_NOTES = 32
-"""Notes that may wait; the next one folds them."""
+_MAX_NOTES = 32
+"""Maximum number of waiting rows. The next one merges them."""
 
 _MOST_BYTES = 1 << 24
 _DAY = 86_400 * 1_000_000
@@ -24,11 +24,11 @@ _c = schema.operator_learning.c
 
 
 def note_operators(connection: Connection, observed: OperatorStatistics) -> None:
-    """Note what was observed in a batch; in the transaction of its commit."""
+    """Record the observations of a batch, in the transaction of its commit."""
     if not observed:
         return
     count = connection.execute(select(func.count()).select_from(schema.operator_learning)).scalar_one()
-    if count > _MOST_NOTES:
+    if count > _MAX_NOTES:
         observed = _folded(connection).then(observed).bounded()
         connection.execute(delete(schema.operator_learning))
     packed = zlib.compress(json.dumps(observed.to_json(), separators=(",", ":")).encode(), 1)
@@ -36,12 +36,12 @@ def note_operators(connection: Connection, observed: OperatorStatistics) -> None
 
 
 def learned_operators(connection: Connection) -> OperatorStatistics:
-    """What is known of operators."""
+    """Return the statistics of operators."""
     return _folded(connection).bounded()
 
 
 def _folded(connection: Connection) -> OperatorStatistics:
-    """All rows together; each fades by what came after it, and by its age."""
+    """Merge all rows. Each loses weight by the observations after it and by its age."""
     known, before = OperatorStatistics(), 0
     for row in connection.execute(select(_c.content, _c.noted).order_by(_c.id)):
         known = known.then(_unpacked(row.content), days=(row.noted - before) / _DAY if before else 0.0)
@@ -50,7 +50,7 @@ def _folded(connection: Connection) -> OperatorStatistics:
 
 
 def _unpacked(content: bytes) -> OperatorStatistics:
-    """What was packed, or nothing: a damaged row costs time, never a batch."""
+    """Decode a row. A damaged row gives empty statistics, so that it never fails a batch."""
     try:
         return OperatorStatistics.from_json(json.loads(zlib.decompressobj().decompress(content, _MOST_BYTES)))
     except (zlib.error, ValueError, RecursionError):

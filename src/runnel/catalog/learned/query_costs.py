@@ -1,7 +1,7 @@
-"""What queries cost, as far as it was sampled: the dearest of them, and who was told of.
+"""Sampled query costs, and which slow queries have been reported.
 
-In: costs that a runner sampled. Out: what each query costs. What was learned of a query before
-it was replaced is forgotten; the number of rows is bounded.
+In: costs that a runner sampled. Out: the cost of each query. Costs from before a query was replaced are dropped. The
+number of rows is bounded.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from runnel.model.learned.query_costs import Cost, Costs, QueryCost
 
 _MOST_QUERIES = 256
 _ENOUGH_ITEMS = 20.0
-"""Sampled items after which a query may be called slow."""
+"""Number of sampled items from which on a query may be reported as slow."""
 
-_FORGIVEN = 0.5
-"""A query whose cost falls below this part of the limit is told of again if it rises."""
+_RESET_RATIO = 0.5
+"""A query whose cost falls below this fraction of the limit is reported again if it rises."""
 
 _DAY = 86_400 * 1_000_000
 _c, _f, _r = schema.costs.c, schema.feeds.c, schema.revisions.c
@@ -31,7 +31,7 @@ _c, _f, _r = schema.costs.c, schema.feeds.c, schema.revisions.c
 
 @dataclass(frozen=True, slots=True)
 class KnownCost:
-    """What a query costs; `noted` is when that was learned last, `told` when somebody was told that it is slow."""
+    """The cost of a query. `noted` is when it was updated, `told` when the query was reported as slow."""
 
     query: int
     cost: QueryCost
@@ -39,60 +39,62 @@ class KnownCost:
     told: int | None = None
 
     def is_slow(self, milliseconds: float) -> bool:
-        """Whether a thousand items take so long, as far as enough were sampled to say so."""
+        """Return whether a thousand items take at least `milliseconds`, if enough items were sampled."""
         return self.cost.items >= _ENOUGH_ITEMS and self.cost.milliseconds >= milliseconds
 
 
 def learn(connection: Connection, costs: Costs, sampled: int) -> None:
-    """Fold costs that were sampled at a time into what is known."""
+    """Merge costs that were sampled at a time into the known costs."""
     if not costs.items:
         return
     moment = now(connection)
     fresh = _as_declared(costs, sampled, _declared(connection, costs.queries))
-    known = {one.query: one for one in known_costs(connection)}
+    known = {cost.query: cost for cost in known_costs(connection)}
     rows = [
         KnownCost(
             query,
-            one.cost.then(fresh, fresh.queries.get(query), days=(moment - one.noted) / _DAY),
+            known_cost.cost.then(fresh, fresh.queries.get(query), days=(moment - known_cost.noted) / _DAY),
             moment,
-            one.told,
+            known_cost.told,
         )
-        for query, one in known.items()
+        for query, known_cost in known.items()
     ]
     new = [query for query in fresh.queries if query not in known]
     rows += [KnownCost(query, QueryCost(fresh.items, fresh.queries[query]), moment) for query in new]
     connection.execute(delete(schema.costs))
-    kept = nlargest(_MOST_QUERIES, rows, key=lambda one: one.cost.milliseconds)
+    kept = nlargest(_MOST_QUERIES, rows, key=lambda cost: cost.cost.milliseconds)
     if kept:
-        connection.execute(insert(schema.costs), [_row(one) for one in kept])
+        connection.execute(insert(schema.costs), [_row(cost) for cost in kept])
 
 
 def known_costs(connection: Connection) -> list[KnownCost]:
-    """What is known, the dearest first; nothing of what was replaced or dropped since."""
+    """Return the known costs, the most expensive first, without queries that were replaced or dropped since."""
     rows = connection.execute(select(schema.costs)).all()
     declared = _declared(connection, [row.query for row in rows])
-    found = [
+    costs = [
         KnownCost(row.query, _cost(row.content), row.noted, row.told)
         for row in rows
         if row.noted >= declared.get(row.query, row.noted + 1)
     ]
-    return sorted(found, key=lambda one: (-one.cost.milliseconds, one.query))
+    return sorted(costs, key=lambda cost: (-cost.cost.milliseconds, cost.query))
 
 
 def newly_slow(connection: Connection, milliseconds: float) -> list[KnownCost]:
-    """The queries that are slow and that nobody was told of yet; from now on they are told of."""
+    """Return the slow queries that have not been reported yet, and mark them as reported."""
     known = known_costs(connection)
-    slow = [one for one in known if one.told is None and one.is_slow(milliseconds)]
-    better = [one for one in known if one.told is not None and one.cost.milliseconds < _FORGIVEN * milliseconds]
+    slow = [cost for cost in known if cost.told is None and cost.is_slow(milliseconds)]
+    better = [
+        cost for cost in known if cost.told is not None and cost.cost.milliseconds < _RESET_RATIO * milliseconds
+    ]
     for several, told in ((slow, now(connection)), (better, None)):
         if several:
-            queries = [one.query for one in several]
+            queries = [cost.query for cost in several]
             connection.execute(update(schema.costs).where(_c.query.in_(queries)).values(told=told))
     return slow
 
 
 def _declared(connection: Connection, queries: Iterable[int]) -> dict[int, int]:
-    """When the live ones of some queries were declared as they are now."""
+    """Return when the current revisions of these live queries were declared."""
     query = (
         select(_f.id, _r.created)
         .join(schema.revisions, (_r.feed == _f.id) & (_r.revision == _f.revision))
@@ -103,23 +105,23 @@ def _declared(connection: Connection, queries: Iterable[int]) -> dict[int, int]:
 
 
 def _as_declared(costs: Costs, sampled: int, declared: dict[int, int]) -> Costs:
-    """Costs without those of queries that were dropped, or are others now than when they were sampled."""
+    """Omit the costs of queries that were dropped or replaced since the sample."""
     kept = {query: cost for query, cost in costs.queries.items() if sampled >= declared.get(query, sampled + 1)}
     return Costs(costs.items, kept)
 
 
-def _row(one: KnownCost) -> dict[str, Any]:
-    nanoseconds, kind, part = one.cost.cost
-    told = {"items": one.cost.items, "nanoseconds": nanoseconds, "kind": kind, "part": part}
-    return {"query": one.query, "content": json.dumps(told), "noted": one.noted, "told": one.told}
+def _row(known: KnownCost) -> dict[str, Any]:
+    nanoseconds, kind, part = known.cost.cost
+    content = {"items": known.cost.items, "nanoseconds": nanoseconds, "kind": kind, "part": part}
+    return {"query": known.query, "content": json.dumps(content), "noted": known.noted, "told": known.told}
 
 
 def _cost(content: str) -> QueryCost:
-    """What a row says; nothing where it is damaged."""
+    """Decode a row, or return no cost if it is damaged."""
     try:
-        told = json.loads(content)
+        cost = json.loads(content)
         spent = Costs.from_json(
-            {"items": told["items"], "queries": {"0": [told["nanoseconds"], told["kind"], told["part"]]}}
+            {"items": cost["items"], "queries": {"0": [cost["nanoseconds"], cost["kind"], cost["part"]]}}
         )
         return QueryCost(spent.items, spent.queries[0])
     except (KeyError, TypeError, ValueError):

@@ -1,8 +1,8 @@
-"""What was learned of the stream, by source feed and of all together.
+"""Statistics of the stream, per source feed and in total.
 
-In: what the workers observed in a batch, noted in the transaction that commits it, so that it counts once. Out:
-statistics. Notes are short and many; `learn` folds them into what is known, now and then. Sizes are bounded: by feed,
-for all feeds together, and in the number of notes.
+In: observations of workers in a batch, recorded in the transaction that commits it, so that they count once. Out:
+statistics. The observations are short and many; `learn` merges them from time to time. Sizes are bounded per feed, in
+total, and in the number of waiting observations.
 """
 
 from __future__ import annotations
@@ -19,14 +19,16 @@ from runnel.catalog.store.connection import chunks, now
 from runnel.model.learned.stream_statistics import StreamSample, merged
 
 WHOLE_STREAM = 0
-"""In place of a feed: all source feeds together."""
+"""A feed id that represents all source feeds together."""
 
 _WORDS_OF_ALL, _ATOMS_OF_ALL = 32_768, 4_096
 _WORDS_OF_FEED, _ATOMS_OF_FEED = 1_024, 128
 """What is kept of the whole stream, and of a feed: there may be very many feeds."""
 
-_MOST_NOTES = 1_000
-"""Notes that wait; those beyond are dropped, so that a catalog that nobody tends does not grow."""
+_MAX_NOTES = 1_000
+"""Maximum number of waiting observations. Further ones are dropped, so that a catalog without a runner
+does not grow.
+"""
 
 _MOST_BYTES = 1 << 24
 _DAY = 86_400 * 1_000_000
@@ -34,42 +36,42 @@ _s, _o = schema.statistics.c, schema.observations.c
 
 
 def note(connection: Connection, observed: Mapping[int, StreamSample]) -> None:
-    """Note what was observed in a batch, by feed."""
-    told = {str(feed): one.to_json() for feed, one in observed.items() if one.items > 0}
-    if told and _waiting(connection) < _MOST_NOTES:
-        connection.execute(insert(schema.observations).values(content=_packed(told), created=now(connection)))
+    """Record the observations of a batch, by feed."""
+    content = {str(feed): sample.to_json() for feed, sample in observed.items() if sample.items > 0}
+    if content and _waiting(connection) < _MAX_NOTES:
+        connection.execute(insert(schema.observations).values(content=_packed(content), created=now(connection)))
 
 
 def learn(connection: Connection) -> int:
-    """Fold all notes into what is known; gives their number."""
+    """Merge all waiting observations. Return their number."""
     rows = connection.execute(select(_o.id, _o.content).order_by(_o.id)).all()
     if not rows:
         return 0
     noted: dict[int, list[StreamSample]] = {}
     for row in rows:
-        for name, told in _unpacked(row.content).items():
+        for name, sample in _unpacked(row.content).items():
             if name.isdecimal():
-                noted.setdefault(int(name), []).append(StreamSample.from_json(told))
+                noted.setdefault(int(name), []).append(StreamSample.from_json(sample))
     live = _of_live_feeds(connection, {feed: merged(several) for feed, several in noted.items()})
-    for feed, one in (live | {WHOLE_STREAM: merged(live.values())}).items():
-        _keep(connection, feed, one)
+    for feed, sample in (live | {WHOLE_STREAM: merged(live.values())}).items():
+        _keep(connection, feed, sample)
     connection.execute(delete(schema.observations).where(_o.id <= rows[-1].id))
     return len(rows)
 
 
 def learned(connection: Connection, feeds: Iterable[int] | None = None) -> dict[int, StreamSample]:
-    """What is known of feeds, or of all; WHOLE_STREAM is a feed like the others. Unknown ones are left out."""
+    """Return the statistics of these feeds, or of all. WHOLE_STREAM counts as a feed. Unknown feeds are omitted."""
     query = select(_s.feed, _s.content)
     if feeds is None:
         rows = list(connection.execute(query))
     else:
         wanted = chunks(sorted(set(feeds)))
-        rows = [row for some in wanted for row in connection.execute(query.where(_s.feed.in_(some)))]
+        rows = [row for chunk in wanted for row in connection.execute(query.where(_s.feed.in_(chunk)))]
     return {row.feed: StreamSample.from_json(_unpacked(row.content)) for row in rows}
 
 
 def word_frequencies(connection: Connection) -> dict[str, float]:
-    """The share of all items that contain a word, as far as it is known."""
+    """Return the share of all items that contain a word, as far as known."""
     known = learned(connection, [WHOLE_STREAM]).get(WHOLE_STREAM)
     return {} if known is None else dict(known.frequencies())
 
@@ -86,16 +88,16 @@ def _waiting(connection: Connection) -> int:
 
 
 def _of_live_feeds(connection: Connection, observed: dict[int, StreamSample]) -> dict[int, StreamSample]:
-    """Without feeds that were dropped meanwhile."""
+    """Omit feeds that were dropped in the meantime."""
     column = schema.feeds.c
     query = select(column.id).where(column.dropped.is_(None))
-    found = (connection.execute(query.where(column.id.in_(some))).scalars() for some in chunks(sorted(observed)))
-    live = {feed for some in found for feed in some}
-    return {feed: one for feed, one in observed.items() if feed in live}
+    results = (connection.execute(query.where(column.id.in_(chunk))).scalars() for chunk in chunks(sorted(observed)))
+    live = {feed for rows in results for feed in rows}
+    return {feed: sample for feed, sample in observed.items() if feed in live}
 
 
 def _keep(connection: Connection, feed: int, fresh: StreamSample) -> None:
-    """Fold into one row: what was known fades, what is new is added, and only the heaviest is kept."""
+    """Merge observations into a row: old ones lose weight, and only the most frequent are kept."""
     moment = now(connection)
     row = connection.execute(select(_s.content, _s.learned).where(_s.feed == feed)).one_or_none()
     known = StreamSample()
@@ -108,14 +110,14 @@ def _keep(connection: Connection, feed: int, fresh: StreamSample) -> None:
     connection.execute(insert(schema.statistics).values(feed=feed, content=content, learned=moment))
 
 
-def _packed(told: dict[str, Any]) -> bytes:
-    return zlib.compress(json.dumps(told, separators=(",", ":")).encode(), 1)
+def _packed(content: dict[str, Any]) -> bytes:
+    return zlib.compress(json.dumps(content, separators=(",", ":")).encode(), 1)
 
 
 def _unpacked(content: bytes) -> dict[str, Any]:
-    """What was packed, or nothing: a damaged row costs time, never a batch."""
+    """Decode a row. A damaged row gives empty statistics, so that it never fails a batch."""
     try:
-        told = json.loads(zlib.decompressobj().decompress(content, _MOST_BYTES))
+        decoded = json.loads(zlib.decompressobj().decompress(content, _MOST_BYTES))
     except (zlib.error, ValueError, RecursionError):
         return {}
-    return told if isinstance(told, dict) else {}
+    return decoded if isinstance(decoded, dict) else {}

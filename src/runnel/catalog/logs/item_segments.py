@@ -1,4 +1,4 @@
-"""The item log's manifest and the seen-set: which segments exist, and which item versions were accepted."""
+"""The manifest of the item log, and the seen-set of item versions that were accepted."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from runnel.errors import NotFoundError
 from runnel.model.segment import Tier
 
 DAY = 86_400_000_000
-"""A day in the catalog's time."""
+"""A day in catalog time (microseconds)."""
 
 _LARGEST_LEVEL = 3
 _i, _e = schema.item_segments.c, schema.seen.c
@@ -44,13 +44,13 @@ class ItemSegment:
 
     @property
     def items(self) -> int:
-        """How many items the segment holds."""
+        """The number of items in the segment."""
         return self.last_sequence - self.first_sequence + 1
 
 
 @dataclass(frozen=True, slots=True)
 class SeenItem:
-    """The newest version of an item that was accepted or only remembered (then without a sequence).
+    """The newest version of an item that was accepted, or only remembered (without a sequence).
 
     `day` is the number of the day on which its source last showed it.
     """
@@ -71,7 +71,7 @@ def add_segment(
     size: int,
     level: int = 0,
 ) -> None:
-    """Make a written file part of the log."""
+    """Add a written file to the log."""
     row = {
         "tier": tier.value,
         "path": path,
@@ -86,7 +86,7 @@ def add_segment(
 
 
 def segments_between(connection: Connection, after: int, upto: int, *, limit: int | None = None) -> list[ItemSegment]:
-    """The live segments that hold sequences in (after, upto], in order; the first so many of them."""
+    """Return the live segments that contain sequences in (after, upto], in order, at most `limit`."""
     query = (
         select(schema.item_segments)
         .where(_i.retired.is_(None), _i.last_sequence > after, _i.first_sequence <= upto)
@@ -97,7 +97,9 @@ def segments_between(connection: Connection, after: int, upto: int, *, limit: in
 
 
 def small_segments(connection: Connection, upto: int, limit: int) -> list[ItemSegment]:
-    """The first so many segments that are not whole days yet and whose items are all at or below a sequence."""
+    """Return up to `limit` segments that do not yet cover a whole day and whose items are all at or below
+    a sequence.
+    """
     query = (
         select(schema.item_segments)
         .where(_i.retired.is_(None), _i.level < _LARGEST_LEVEL, _i.last_sequence <= upto)
@@ -108,68 +110,71 @@ def small_segments(connection: Connection, upto: int, limit: int) -> list[ItemSe
 
 
 def retire_segments(connection: Connection, segments: Iterable[ItemSegment]) -> int:
-    """Take segments out of the log: others hold their items now. The files go later. Gives how many were live."""
+    """Remove segments from the log, because others contain their items. Return how many were live. Files are deleted
+    later.
+    """
     time, retired = now(connection), 0
-    for some in chunks([segment.id for segment in segments]):
-        statement = update(schema.item_segments).where(_i.id.in_(some), _i.retired.is_(None)).values(retired=time)
+    for chunk in chunks([segment.id for segment in segments]):
+        statement = update(schema.item_segments).where(_i.id.in_(chunk), _i.retired.is_(None)).values(retired=time)
         retired += connection.execute(statement).rowcount
     return retired
 
 
 def set_level(connection: Connection, segment: ItemSegment, level: int) -> None:
-    """Let a segment count as one of another level, as it is."""
+    """Change the level of a segment."""
     connection.execute(update(schema.item_segments).where(_i.id == segment.id).values(level=level))
 
 
 def retired_paths(connection: Connection, before: int, *, limit: int | None = None) -> list[str]:
-    """Files of segments that were retired at a time or before."""
+    """Return files of segments that were retired at or before a time."""
     query = select(_i.path).where(_i.retired <= before).limit(limit)
     return [row.path for row in connection.execute(query)]
 
 
 def forget_segments(connection: Connection, paths: Iterable[str]) -> None:
-    """Drop the rows of retired segments whose files are gone."""
-    for some in chunks(sorted(paths)):
-        connection.execute(delete(schema.item_segments).where(_i.path.in_(some), _i.retired.is_not(None)))
+    """Delete the rows of retired segments whose files are gone."""
+    for chunk in chunks(sorted(paths)):
+        connection.execute(delete(schema.item_segments).where(_i.path.in_(chunk), _i.retired.is_not(None)))
 
 
 def all_paths(connection: Connection) -> set[str]:
-    """Every file that the manifest names, retired ones too."""
+    """Return all files in the manifest, including retired ones."""
     return {row.path for row in connection.execute(select(_i.path))}
 
 
 def live_segment(connection: Connection, path: str) -> ItemSegment | None:
-    """The segment of a file that is part of the log now."""
+    """Return the live segment of a file, or None."""
     row = connection.execute(select(schema.item_segments).where(_i.path == path, _i.retired.is_(None))).first()
     return None if row is None else _segment(row)
 
 
 def retired_within(connection: Connection, segment: ItemSegment) -> list[ItemSegment]:
-    """The retired segments whose items are all in another one: those that it was merged from are among them."""
+    """Return the retired segments whose items are all in a segment, among them those from which it was merged."""
     inside = (_i.first_sequence >= segment.first_sequence, _i.last_sequence <= segment.last_sequence)
     query = select(schema.item_segments).where(_i.retired.is_not(None), *inside)
     return [_segment(row) for row in connection.execute(query)]
 
 
-def revive_segments(connection: Connection, segment: ItemSegment, pieces: Sequence[ItemSegment]) -> bool:
-    """Put retired segments back in the place of the one that they were merged into; False if one of them is gone."""
-    ids = [piece.id for piece in pieces]
+def revive_segments(connection: Connection, segment: ItemSegment, segments: Sequence[ItemSegment]) -> bool:
+    """Replace a segment by the retired segments from which it was merged. Return False if one of them is gone."""
+    ids = [retired.id for retired in segments]
     there = sum(
-        len(connection.execute(select(_i.id).where(_i.id.in_(some), _i.retired.is_not(None))).all())
-        for some in chunks(ids)
+        len(connection.execute(select(_i.id).where(_i.id.in_(chunk), _i.retired.is_not(None))).all())
+        for chunk in chunks(ids)
     )
     if there != len(ids):
         return False
-    for some in chunks(ids):
-        connection.execute(update(schema.item_segments).where(_i.id.in_(some)).values(retired=None))
+    for chunk in chunks(ids):
+        connection.execute(update(schema.item_segments).where(_i.id.in_(chunk)).values(retired=None))
     connection.execute(update(schema.item_segments).where(_i.id == segment.id).values(retired=now(connection)))
     return True
 
 
 def lose_segment(connection: Connection, segment: ItemSegment, matched: int) -> int:
-    """Take a damaged file out of the log; its sequences stay taken, and nothing is read for them.
+    """Remove a damaged file from the log. Its sequences stay assigned, and nothing is read for them.
 
-    Items after the sequence `matched` leave the seen-set, so that they are accepted again. Gives how many.
+    Items after the sequence `matched` are removed from the seen-set, so that they are accepted again. Return their
+    number.
     """
     values = {"tier": Tier.LOST.value, "path": f"{Tier.LOST.value}/{segment.id}", "bytes": 0, "level": _LARGEST_LEVEL}
     connection.execute(update(schema.item_segments).where(_i.id == segment.id).values(**values))
@@ -179,14 +184,14 @@ def lose_segment(connection: Connection, segment: ItemSegment, matched: int) -> 
 
 
 def is_live(connection: Connection, path: str) -> bool:
-    """Whether a file is part of the log now."""
+    """Return whether a file is part of the log now."""
     query = select(_i.id).where(_i.path == path, _i.retired.is_(None))
     return connection.execute(query).first() is not None
 
 
 def segments_before(connection: Connection, accepted: int) -> tuple[int, list[ItemSegment]]:
-    """The last sequence of the segments that ended before a time, and the live segments that go across it."""
-    # Times never go back along the log, so each answer is one step into an index.
+    """Return the last sequence of the segments that ended before a time, and the live segments that span it."""
+    # Times are monotonic along the log, so each query is a single index lookup.
     query = select(_i.last_sequence).where(_i.last_accepted < accepted)
     ended = connection.execute(query.order_by(_i.last_accepted.desc(), _i.last_sequence.desc()).limit(1)).scalar()
     across = (
@@ -195,17 +200,17 @@ def segments_before(connection: Connection, accepted: int) -> tuple[int, list[It
         .order_by(_i.last_accepted, _i.last_sequence)
         .limit(1)
     )
-    found = [_segment(row) for row in connection.execute(across) if row.accepted < accepted]
-    return max(int(ended or 0), retained_upto(connection)), found
+    spanning = [_segment(row) for row in connection.execute(across) if row.accepted < accepted]
+    return max(int(ended or 0), retained_upto(connection)), spanning
 
 
 def retained_upto(connection: Connection) -> int:
-    """The last sequence that is no longer kept; 0 while everything is. What is kept begins just after it."""
+    """Return the last sequence that was deleted, or 0. Kept items begin after it."""
     return counters.read_counter(connection, counters.RETAINED)
 
 
 def check_kept(connection: Connection, sequence: int) -> None:
-    """Raise NotFound if an item, by its sequence, is no longer kept."""
+    """Raise NotFoundError if the item of a sequence was deleted."""
     retained = retained_upto(connection)
     if sequence <= retained:
         raise NotFoundError(
@@ -215,14 +220,16 @@ def check_kept(connection: Connection, sequence: int) -> None:
 
 
 def kept_after(connection: Connection, after: int) -> int:
-    """Where reading after a sequence begins: 0 means all that is kept; what is no longer kept cannot be asked for."""
+    """Return the sequence after which reading begins. 0 means all kept items. Raise NotFoundError for
+    deleted items.
+    """
     if after > 0:
         check_kept(connection, after + 1)
     return max(after, retained_upto(connection))
 
 
 def retain_items(connection: Connection, accepted: int, floor: int) -> int:
-    """Let go of whole segments that ended before a time and at or below a sequence; gives how many went."""
+    """Delete whole segments that ended before a time and at or below a sequence. Return their number."""
     old = (_i.retired.is_(None), _i.last_accepted < accepted, _i.last_sequence <= floor)
     last = connection.execute(select(func.max(_i.last_sequence)).where(*old)).scalar()
     if last is None:
@@ -232,28 +239,28 @@ def retain_items(connection: Connection, accepted: int, floor: int) -> int:
 
 
 def seen_of(connection: Connection, feed: int, keys: Sequence[bytes]) -> dict[bytes, SeenItem]:
-    """What was seen of these item keys in a feed."""
-    found: dict[bytes, SeenItem] = {}
-    for some in chunks(keys):
-        query = select(schema.seen).where(_e.feed == feed, _e.key.in_(some))
+    """Return the seen-set entries of these item keys in a feed."""
+    seen: dict[bytes, SeenItem] = {}
+    for chunk in chunks(keys):
+        query = select(schema.seen).where(_e.feed == feed, _e.key.in_(chunk))
         for row in connection.execute(query):
-            found[bytes(row.key)] = SeenItem(row.version, bytes(row.fingerprint), row.sequence, row.day)
-    return found
+            seen[bytes(row.key)] = SeenItem(row.version, bytes(row.fingerprint), row.sequence, row.day)
+    return seen
 
 
 def record_seen(connection: Connection, feed: int, seen: Mapping[bytes, SeenItem]) -> None:
-    """Put versions into the seen-set, or newer ones in their place; all were shown today."""
+    """Add versions to the seen-set, or replace older ones. All were shown today."""
     day = now(connection) // DAY
     rows: list[dict[str, Any]] = [
         {
             "feed": feed,
             "key": key,
-            "version": one.version,
-            "fingerprint": one.fingerprint,
-            "sequence": one.sequence,
+            "version": item.version,
+            "fingerprint": item.fingerprint,
+            "sequence": item.sequence,
             "day": day,
         }
-        for key, one in seen.items()
+        for key, item in seen.items()
     ]
     if not rows:
         return
@@ -275,17 +282,17 @@ def record_seen(connection: Connection, feed: int, seen: Mapping[bytes, SeenItem
 
 
 def touch_seen(connection: Connection, feed: int, keys: Sequence[bytes]) -> None:
-    """Say that a source showed these keys today."""
+    """Record that a source showed these keys today."""
     if not keys:
         return
     day = now(connection) // DAY
-    for some in chunks(keys):
-        connection.execute(update(schema.seen).where(_e.feed == feed, _e.key.in_(some)).values(day=day))
+    for chunk in chunks(keys):
+        connection.execute(update(schema.seen).where(_e.feed == feed, _e.key.in_(chunk)).values(day=day))
     record_offer(connection, feed)
 
 
 def record_offer(connection: Connection, feed: int) -> None:
-    """Say that a feed was offered items today."""
+    """Record that a feed was offered items today."""
     statement = _upsert(connection, schema.offers)
     connection.execute(
         statement.on_conflict_do_update(index_elements=["feed"], set_={"day": statement.excluded.day}),
@@ -294,12 +301,12 @@ def record_offer(connection: Connection, feed: int) -> None:
 
 
 def expired_seen(connection: Connection, day: int, limit: int) -> list[tuple[int, bytes]]:
-    """(feed, key) of items that no source has shown since a day, and that none can still be showing.
+    """Return (feed, key) of items that no source has shown since a day and that no source can still be showing.
 
-    What a source shows is told only when it changes: of a page, or a file, that has been the same for a year, nothing
-    was offered since. So a key goes only if its feed was offered something after it, and every file of the feed that
-    is still there, and its page on the web, was read whole after it: what a hub pushes is not the page. A dropped
-    feed shows nothing.
+    A source's items are offered only when it changes: if a page or file has been the same for a year, nothing was
+    offered since. So a key is removed only if its feed was offered something later, and if every existing file of the
+    feed, and its page on the web, was read completely later. Pushes from a hub do not count, because they are not the
+    whole page. A dropped feed shows nothing.
     """
     files, offers, feeds = schema.source_files.c, schema.offers.c, schema.feeds.c
     polls = schema.polls.c
@@ -330,20 +337,20 @@ def expired_seen(connection: Connection, day: int, limit: int) -> list[tuple[int
 
 
 def forget_seen(connection: Connection, keys: Sequence[tuple[int, bytes]], day: int) -> int:
-    """Take keys out of the seen-set unless they were shown again meanwhile; gives how many went."""
+    """Remove keys from the seen-set unless they were shown again in the meantime. Return their number."""
     forgotten = 0
     by_feed: dict[int, list[bytes]] = {}
     for feed, key in keys:
         by_feed.setdefault(feed, []).append(key)
     for feed, some_keys in by_feed.items():
-        for some in chunks(some_keys):
-            statement = delete(schema.seen).where(_e.feed == feed, _e.key.in_(some), _e.day < day)
+        for chunk in chunks(some_keys):
+            statement = delete(schema.seen).where(_e.feed == feed, _e.key.in_(chunk), _e.day < day)
             forgotten += connection.execute(statement).rowcount
     return forgotten
 
 
 def newest_sequences(connection: Connection, key: bytes) -> list[tuple[int, int]]:
-    """(feed, sequence) of the newest accepted version of an item key, in every feed that has it."""
+    """Return (feed, sequence) of the newest accepted version of an item key, for every feed that has it."""
     query = select(_e.feed, _e.sequence).where(_e.key == key, _e.sequence.is_not(None)).order_by(_e.sequence)
     return [(row.feed, row.sequence) for row in connection.execute(query)]
 
@@ -363,5 +370,5 @@ def _segment(row: Any) -> ItemSegment:
 
 
 def _upsert(connection: Connection, table: Any) -> Any:
-    """An insertion that may say what to do where the row is there already."""
+    """Return an insert statement that can handle existing rows."""
     return postgresql_insert(table) if connection.dialect.name == "postgresql" else sqlite_insert(table)

@@ -1,4 +1,4 @@
-"""The match log's manifest: lineages, segments, parts. It, not Spark's checkpoint, is the truth of progress."""
+"""The manifest of the match log: lineages, segments, parts. It records progress, and not Spark's checkpoint."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ _LARGEST_LEVEL = 3
 
 @dataclass(frozen=True, slots=True)
 class MatchSegment:
-    """The matches of one micro-batch, keyed (lineage, batch): a run of items matched with one plan version."""
+    """The matches of one micro-batch, identified by (lineage, batch): a range of items matched with one
+    plan version.
+    """
 
     lineage: int
     batch: int
@@ -40,7 +42,7 @@ class MatchSegment:
 
 @dataclass(frozen=True, slots=True)
 class KeptPart:
-    """A file with matches as the manifest has it: its range and age, and its index by query where it has one."""
+    """A file of matches in the manifest: its range, age and, if present, its index by query."""
 
     path: str
     first_sequence: int
@@ -60,7 +62,7 @@ class KeptPart:
 
 @dataclass(frozen=True, slots=True)
 class Lineage:
-    """A run of batches with one checkpoint. `job` says which form of the job wrote the checkpoint."""
+    """A series of batches with one checkpoint. `job` identifies the form of the job that wrote the checkpoint."""
 
     id: int
     job: str
@@ -68,21 +70,22 @@ class Lineage:
 
 
 def matched_upto(connection: Connection) -> int:
-    """The last sequence whose matches are committed; 0 if there is none."""
+    """Return the last sequence whose matches are committed, or 0."""
     return int(connection.execute(_LAST).scalar() or 0)
 
 
 def commit_segment(connection: Connection, segment: MatchSegment, parts: Sequence[MatchPart], *, epoch: int) -> bool:
-    """Publish a batch: False if it was there already. Raises Fenced, or LineageConflict if it does not fit.
+    """Commit a batch. Return False if it was already committed.
 
-    Parts with exactly the same sequences are layers of one: a reader unites what they say of an item.
+    Raise FencedError if the lease was lost, or LineageConflictError if the batch does not continue the log. Parts
+    with exactly the same sequences are layers: a reader combines their matches.
     """
     leases.check(connection, epoch)
     _check_layers(segment, parts)
     there = connection.execute(_FIND, {"of": segment.lineage, "number": segment.batch}).one_or_none()
     if there is not None:
         if (there.first_sequence, there.last_sequence) == (segment.first_sequence, segment.last_sequence):
-            return False  # the batch was committed before a crash, and Spark replays it
+            return False  # Spark replays a batch that was committed before a crash
         raise LineageConflictError(
             f"batch {segment.batch} of lineage {segment.lineage} was {there.first_sequence}-{there.last_sequence},"
             f" not {segment.first_sequence}-{segment.last_sequence}"
@@ -116,7 +119,9 @@ def commit_segment(connection: Connection, segment: MatchSegment, parts: Sequenc
 
 
 def _check_layers(segment: MatchSegment, parts: Sequence[MatchPart]) -> None:
-    """Parts have the same items or none in common, and leave none out: else a reader would lose or repeat matches."""
+    """Check that parts have the same items or none in common, without gaps. Otherwise matches would be lost or
+    repeated.
+    """
     ranges = sorted({(part.first_sequence, part.last_sequence) for part in parts})
     for (first, last), (other, until) in pairwise(ranges):
         if other != last + 1:
@@ -155,7 +160,7 @@ def _add_part(
 
 
 def match_segments(connection: Connection, after: int = 0, upto: int | None = None) -> list[MatchSegment]:
-    """The committed segments that hold sequences in (after, upto], in order."""
+    """Return the committed segments with sequences in (after, upto], in order."""
     query = select(schema.match_segments).where(_g.last_sequence > after).order_by(_g.first_sequence)
     if upto is not None:
         query = query.where(_g.first_sequence <= upto)
@@ -176,41 +181,43 @@ def match_segments(connection: Connection, after: int = 0, upto: int | None = No
 
 
 def match_parts(connection: Connection, after: int, upto: int, *, limit: int | None = None) -> list[KeptPart]:
-    """The files with matches of items in (after, upto], in order; the first so many, and all layers of the last."""
+    """Return the files with matches of items in (after, upto], in order: at most `limit`, plus all layers of the
+    last.
+    """
     return _parts_where(connection, (_p.last_sequence > after, _p.first_sequence <= upto), limit)
 
 
 def _parts_where(
     connection: Connection, conditions: Sequence[ColumnElement[bool]], limit: int | None
 ) -> list[KeptPart]:
-    """Live files in order. Layers have the same last sequence: a limit must not come between them."""
+    """Return live files in order. Layers have the same last sequence, and a limit does not separate them."""
     live = (_p.retired.is_(None), *conditions)
     query = select(schema.match_parts).where(*live).order_by(_p.last_sequence, _p.path)
     if limit is not None:
-        some = select(_p.last_sequence).where(*live).order_by(_p.last_sequence).limit(limit).subquery()
-        query = query.where(_p.last_sequence <= select(func.max(some.c.last_sequence)).scalar_subquery())
+        first = select(_p.last_sequence).where(*live).order_by(_p.last_sequence).limit(limit).subquery()
+        query = query.where(_p.last_sequence <= select(func.max(first.c.last_sequence)).scalar_subquery())
     return [_part(row) for row in connection.execute(query)]
 
 
 def most_per_item(connection: Connection, after: int, upto: int) -> float:
-    """The most matches that an item had on average, of all batches with sequences in (after, upto]; 0 for none."""
+    """Return the highest average of matches per item of the batches with sequences in (after, upto], or 0."""
     average = func.max(_g.matches * 1.0 / _g["items"])
     query = select(average).where(_g.last_sequence > after, _g.first_sequence <= upto, _g["items"] > 0)
     return float(connection.execute(query).scalar() or 0.0)
 
 
 def small_parts(connection: Connection, limit: int) -> list[KeptPart]:
-    """The first so many files that are not whole days yet, in order, and all layers of the last."""
+    """Return files that do not yet cover a whole day, in order: at most `limit`, plus all layers of the last."""
     return _parts_where(connection, (_p.level < _LARGEST_LEVEL,), limit)
 
 
 def replace_parts(
     connection: Connection, old: Sequence[KeptPart], part: MatchPart, level: int, by_query: str | None
 ) -> bool:
-    """Put one file in the place of several; False if one of those is not in the log any more."""
+    """Replace several files by one. Return False if one of them is no longer in the log."""
     time, retired = now(connection), 0
-    for some in chunks([one.path for one in old]):
-        statement = update(schema.match_parts).where(_p.path.in_(some), _p.retired.is_(None)).values(retired=time)
+    for chunk in chunks([part.path for part in old]):
+        statement = update(schema.match_parts).where(_p.path.in_(chunk), _p.retired.is_(None)).values(retired=time)
         retired += connection.execute(statement).rowcount
     _add_part(
         connection,
@@ -225,71 +232,71 @@ def replace_parts(
 
 
 def set_level(connection: Connection, part: KeptPart, level: int, by_query: str | None) -> None:
-    """Let a file count as one of another level, as it is, with an index by query where it has one now."""
+    """Change the level of a file, and set its index by query if it has one now."""
     statement = update(schema.match_parts).where(_p.path == part.path)
     connection.execute(statement.values(level=level, by_query=by_query))
 
 
 def live_part(connection: Connection, path: str) -> KeptPart | None:
-    """The part of the log whose file, or index, has this path."""
+    """Return the live part whose file or index has this path."""
     query = select(schema.match_parts).where(or_(_p.path == path, _p.by_query == path), _p.retired.is_(None))
     row = connection.execute(query).first()
     return None if row is None else _part(row)
 
 
 def retired_within(connection: Connection, part: KeptPart) -> list[KeptPart]:
-    """The retired files whose items are all in another one: those that it was merged from are among them."""
+    """Return the retired files whose items are all in a part, among them those from which it was merged."""
     inside = (_p.first_sequence >= part.first_sequence, _p.last_sequence <= part.last_sequence)
     query = select(schema.match_parts).where(_p.retired.is_not(None), *inside).order_by(_p.path)
     return [_part(row) for row in connection.execute(query)]
 
 
-def revive_parts(connection: Connection, part: KeptPart, pieces: Sequence[KeptPart]) -> bool:
-    """Put retired files back in the place of the one that they were merged into; False if one of them is gone."""
-    paths = [piece.path for piece in pieces]
+def revive_parts(connection: Connection, part: KeptPart, parts: Sequence[KeptPart]) -> bool:
+    """Replace a file by the retired files from which it was merged. Return False if one of them is gone."""
+    paths = [part.path for part in parts]
     there = sum(
-        len(connection.execute(select(_p.path).where(_p.path.in_(some), _p.retired.is_not(None))).all())
-        for some in chunks(paths)
+        len(connection.execute(select(_p.path).where(_p.path.in_(chunk), _p.retired.is_not(None))).all())
+        for chunk in chunks(paths)
     )
     if there != len(paths):
         return False
-    for some in chunks(paths):
-        connection.execute(update(schema.match_parts).where(_p.path.in_(some)).values(retired=None))
+    for chunk in chunks(paths):
+        connection.execute(update(schema.match_parts).where(_p.path.in_(chunk)).values(retired=None))
     connection.execute(update(schema.match_parts).where(_p.path == part.path).values(retired=now(connection)))
     return True
 
 
 def lose_part(connection: Connection, part: KeptPart) -> None:
-    """Take a damaged file out of the log; batches that it belonged to stay committed."""
+    """Remove a damaged file from the log. Its batches stay committed."""
     connection.execute(delete(schema.match_parts).where(_p.path == part.path))
 
 
 def is_live(connection: Connection, path: str) -> bool:
-    """Whether a file is part of the log now."""
+    """Return whether a file is part of the log now."""
     query = select(_p.path).where(_p.path == path, _p.retired.is_(None))
     return connection.execute(query).first() is not None
 
 
 def retired_parts(connection: Connection, before: int, *, limit: int | None = None) -> list[tuple[str, str | None]]:
-    """Files that were retired at a time or before, each with its index."""
+    """Return files that were retired at or before a time, each with its index."""
     query = select(_p.path, _p.by_query).where(_p.retired <= before).limit(limit)
     return [(row.path, row.by_query) for row in connection.execute(query)]
 
 
 def forget_parts(connection: Connection, paths: Collection[str]) -> None:
-    """Drop the rows of retired files that are gone."""
-    for some in chunks(sorted(paths)):
-        connection.execute(delete(schema.match_parts).where(_p.path.in_(some), _p.retired.is_not(None)))
+    """Delete the rows of retired files that are gone."""
+    for chunk in chunks(sorted(paths)):
+        connection.execute(delete(schema.match_parts).where(_p.path.in_(chunk), _p.retired.is_not(None)))
 
 
 def part_paths(connection: Connection) -> set[str]:
-    """Every file that the manifest names, retired ones and indexes too."""
+    """Return all files in the manifest, including retired ones and indexes."""
     rows = connection.execute(select(_p.path, _p.by_query)).all()
     return {path for row in rows for path in (row.path, row.by_query) if path}
 
 
 def read_queries(connection: Connection, silent: Collection[str] = ()) -> set[int]:
-    """The queries whose matches somebody reads by query: those with a period, that lag, or that wait.
+    """Return the queries whose matches are read by query: those with a period, that lag, or that wait.
 
     Subscribers of the `silent` kinds get no messages; they read the match log.
     """
@@ -305,16 +312,16 @@ def read_queries(connection: Connection, silent: Collection[str] = ()) -> set[in
 
 
 def merge_segments(connection: Connection, before: int, limit: int) -> int:
-    """Make one row of consecutive segments of one lineage, plan and day; gives how many rows went.
+    """Merge rows of consecutive segments of the same lineage, plan and day. Return how many rows were removed.
 
-    Only rows that were committed before a time are looked at, and never the last one: a batch that Spark runs again
-    is the last of its lineage, and it must find itself. Items keep the plan that they were matched with.
+    Only rows that were committed before a time are merged, and never the last one: a batch that Spark replays is the
+    last of its lineage and must find its row. Items keep the plan with which they were matched.
     """
     start = counters.read_counter(connection, counters.MERGED)
     query = select(schema.match_segments).where(_g.last_sequence >= start).order_by(_g.last_sequence).limit(limit)
     last = matched_upto(connection)
-    found = connection.execute(query).all()
-    rows = list(takewhile(lambda row: row.committed < before and row.last_sequence < last, found))
+    candidates = connection.execute(query).all()
+    rows = list(takewhile(lambda row: row.committed < before and row.last_sequence < last, candidates))
     merged = 0
     for _, alike in groupby(rows, key=lambda row: (row.lineage, row.plan, row.committed // _DAY)):
         merged += _merge(connection, list(alike))
@@ -324,7 +331,7 @@ def merge_segments(connection: Connection, before: int, limit: int) -> int:
 
 
 def _merge(connection: Connection, rows: Sequence[Any]) -> int:
-    """Fold rows into the last of them."""
+    """Merge rows into the last of them."""
     *others, last = rows
     if not others:
         return 0
@@ -332,8 +339,8 @@ def _merge(connection: Connection, rows: Sequence[Any]) -> int:
     for row in rows:
         for name, value in json.loads(row.counters).items():
             counters[name] = counters.get(name, 0) + value
-    for some in chunks([row.last_sequence for row in others]):
-        connection.execute(delete(schema.match_segments).where(_g.last_sequence.in_(some)))
+    for chunk in chunks([row.last_sequence for row in others]):
+        connection.execute(delete(schema.match_segments).where(_g.last_sequence.in_(chunk)))
     connection.execute(
         update(schema.match_segments)
         .where(_g.last_sequence == last.last_sequence)
@@ -348,38 +355,38 @@ def _merge(connection: Connection, rows: Sequence[Any]) -> int:
 
 
 def retain_matches(connection: Connection, upto: int) -> int:
-    """Let go of files and segments that hold only sequences up to one; gives how many files went."""
+    """Delete files and segments that contain only sequences up to `upto`. Return the number of files."""
     connection.execute(delete(schema.match_segments).where(_g.last_sequence <= upto))
     old = (_p.retired.is_(None), _p.last_sequence <= upto)
     return connection.execute(update(schema.match_parts).where(*old).values(retired=now(connection))).rowcount
 
 
 def plan_of_sequence(connection: Connection, sequence: int) -> int | None:
-    """The plan version with which an item was matched, if it was."""
+    """Return the plan version with which an item was matched, or None."""
     query = select(_g.plan, _g.first_sequence).where(_g.last_sequence >= sequence).order_by(_g.last_sequence)
     row = connection.execute(query.limit(1)).one_or_none()
     return None if row is None or row.first_sequence > sequence else int(row.plan)
 
 
 def last_plan(connection: Connection) -> int:
-    """The plan version of the last committed segment; 0 if there is none."""
+    """Return the plan version of the last committed segment, or 0."""
     query = select(_g.plan).order_by(_g.last_sequence.desc()).limit(1)
     return int(connection.execute(query).scalar_one_or_none() or 0)
 
 
 def last_segment_start(connection: Connection) -> int | None:
-    """The first sequence of the last committed segment: a batch that is run again reads from there."""
+    """Return the first sequence of the last committed segment, where a replayed batch starts reading."""
     query = select(_g.first_sequence).order_by(_g.last_sequence.desc()).limit(1)
     return connection.execute(query).scalar_one_or_none()
 
 
 def match_count(connection: Connection) -> int:
-    """How many matches were ever recorded."""
+    """Count all matches that were ever recorded."""
     return counters.read_counter(connection, counters.MATCHES)
 
 
 def current_lineage(connection: Connection) -> Lineage | None:
-    """The lineage that may go on."""
+    """Return the current lineage, or None."""
     query = select(schema.lineages).where(_n.abandoned.is_(None)).order_by(_n.id.desc()).limit(1)
     row: Any = connection.execute(query).one_or_none()
     return None if row is None else Lineage(row.id, row.job, row.after_sequence)
@@ -398,12 +405,12 @@ def start_lineage(connection: Connection, job: str, *, reason: str) -> Lineage:
 
 
 def last_batch(connection: Connection, lineage: int) -> int | None:
-    """The last committed batch of a lineage."""
+    """Return the last committed batch of a lineage."""
     return connection.execute(select(func.max(_g.batch)).where(_g.lineage == lineage)).scalar()
 
 
 def forget_lineages(connection: Connection, before: int) -> int:
-    """Drop lineages that were abandoned before a time and have no segments left; gives how many."""
+    """Delete lineages that were abandoned before a time and have no segments left. Return their number."""
     used = select(_g.lineage).distinct()
     statement = delete(schema.lineages).where(_n.abandoned < before, _n.id.not_in(used))
     return connection.execute(statement).rowcount

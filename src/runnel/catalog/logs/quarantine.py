@@ -1,6 +1,6 @@
-"""Quarantine: broken documents, refused items, failed evaluations and damaged files, kept for inspection.
+"""Quarantine: broken documents, refused items, failed evaluations and damaged files that wait for inspection.
 
-In: what failed, and why. Out: lists of it, and the files whose bytes are no longer kept.
+In: a failure and its reason. Out: lists of failures, and the files whose content can be deleted.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _q = schema.quarantine.c
 
 @dataclass(frozen=True, slots=True)
 class Quarantined:
-    """Something put aside: what kind of thing, where it came from, why, and where its bytes are kept."""
+    """A quarantine entry: its kind, origin and reason, and the file with its content."""
 
     kind: str
     place: str
@@ -34,7 +34,7 @@ class Quarantined:
 
 
 def add_quarantined(connection: Connection, thing: Quarantined) -> None:
-    """Keep something for inspection."""
+    """Add an entry."""
     connection.execute(
         insert(schema.quarantine).values(
             kind=thing.kind,
@@ -51,9 +51,9 @@ def add_quarantined(connection: Connection, thing: Quarantined) -> None:
 
 
 def quarantined_things(connection: Connection, limit: int = 1000, *, owner: int | None = None) -> list[Quarantined]:
-    """What was put aside, newest first: everybody's, or one owner's.
+    """Return the entries, newest first, of all owners or of one.
 
-    An evaluation that failed is its query's owner's matter; all else is that of the feed it came from.
+    A failed evaluation belongs to the owner of its query, every other entry to the owner of its feed.
     """
     query = select(schema.quarantine).order_by(_q.id.desc()).limit(limit)
     if owner is not None:
@@ -76,23 +76,23 @@ def quarantined_things(connection: Connection, limit: int = 1000, *, owner: int 
 
 
 def quarantined_count(connection: Connection) -> int:
-    """How many things are put aside."""
+    """Count the entries."""
     return counters.read_counter(connection, counters.QUARANTINED)
 
 
 def damaged_paths(connection: Connection) -> set[str]:
-    """Files of the workspace that are quarantined because they are damaged."""
+    """Return files of the workspace that are quarantined because they are damaged."""
     return {row.path for row in connection.execute(select(_q.path).where(_q.kind == FILE, _q.path.is_not(None)))}
 
 
 def unmeasured_quarantined(connection: Connection, limit: int) -> list[str]:
-    """Files with the bytes of what was put aside whose size nobody has counted yet."""
+    """Return files of entries whose size is not recorded yet."""
     query = select(_q.path).where(_q.path.is_not(None), _q.bytes.is_(None)).order_by(_q.id).limit(limit)
     return list(dict.fromkeys(row.path for row in connection.execute(query)))
 
 
 def measure_quarantined(connection: Connection, sizes: Mapping[str, int]) -> None:
-    """Count the sizes of files; several things put aside may share one."""
+    """Record the sizes of files. Several entries may share a file."""
     for path, size in sizes.items():
         row = connection.execute(select(_q.bytes).where(_q.path == path, _q.bytes.is_not(None)).limit(1)).first()
         connection.execute(update(schema.quarantine).where(_q.path == path, _q.bytes.is_(None)).values(bytes=size))
@@ -100,12 +100,14 @@ def measure_quarantined(connection: Connection, sizes: Mapping[str, int]) -> Non
 
 
 def quarantined_bytes(connection: Connection) -> int:
-    """The bytes of all measured files of what was put aside."""
+    """Return the total size of all measured files."""
     return counters.read_counter(connection, counters.QUARANTINED_BYTES)
 
 
 def drop_oldest_quarantined(connection: Connection, surplus: int, limit: int) -> list[str]:
-    """Let go of the oldest bytes until so many are gone; what was put aside stays, with a note. Gives the files."""
+    """Release the oldest files until `surplus` bytes are released. The entries stay, with a note. Return
+    the files.
+    """
     query = select(_q.path, _q.bytes).where(_q.path.is_not(None), _q.bytes.is_not(None)).order_by(_q.id).limit(limit)
     dropped: dict[str, int] = {}
     for row in connection.execute(query):
@@ -124,17 +126,17 @@ def drop_oldest_quarantined(connection: Connection, surplus: int, limit: int) ->
 
 
 def forget_quarantined(connection: Connection, before: int, limit: int) -> list[str]:
-    """Forget the oldest things that were put aside before a time, so many at once; gives their files."""
+    """Delete up to `limit` of the oldest entries from before a time. Return their files."""
     query = select(_q.id, _q.path, _q.bytes).where(_q.created < before).order_by(_q.id).limit(limit)
     rows = connection.execute(query).all()
-    for some in chunks([row.id for row in rows]):
-        connection.execute(delete(schema.quarantine).where(_q.id.in_(some)))
+    for chunk in chunks([row.id for row in rows]):
+        connection.execute(delete(schema.quarantine).where(_q.id.in_(chunk)))
     counters.add_to_counter(connection, counters.QUARANTINED, -len(rows))
     sizes = {row.path: row.bytes for row in rows if row.path is not None}
     shared = {
         row.path
-        for some in chunks(sorted(sizes))
-        for row in connection.execute(select(_q.path).where(_q.path.in_(some)))
+        for chunk in chunks(sorted(sizes))
+        for row in connection.execute(select(_q.path).where(_q.path.in_(chunk)))
     }
     gone = {path: size for path, size in sizes.items() if path not in shared}
     counters.add_to_counter(connection, counters.QUARANTINED_BYTES, -sum(size or 0 for size in gone.values()))
@@ -142,5 +144,5 @@ def forget_quarantined(connection: Connection, before: int, limit: int) -> list[
 
 
 def quarantined_paths(connection: Connection) -> set[str]:
-    """Every file with bytes of what was put aside."""
+    """Return all files of entries."""
     return {row.path for row in connection.execute(select(_q.path).where(_q.path.is_not(None)))}

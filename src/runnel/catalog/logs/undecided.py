@@ -1,7 +1,7 @@
-"""What operators could not decide: items that wait for another try, and items that are in the log for one.
+"""Undecided items: those that wait for a retry, and those that were logged again for one.
 
-In: what a batch left undecided, noted in the transaction that commits it. Out: what is due, to be logged once more in
-a transaction that takes it from here; and, for the batch that matches it then, for which queries alone it counts.
+In: the undecided items of a batch, recorded in the transaction that commits it. Out: items that are due, to be logged
+again in a transaction that removes them here, and the queries for which a repeated item is matched.
 """
 
 from __future__ import annotations
@@ -16,34 +16,34 @@ from runnel.catalog.store.connection import chunks, now
 from runnel.model.undecided import Supplement, Undecided
 
 FIRST_WAIT = 10_000_000
-"""Microseconds until the second try; each wait is twice as long as the one before."""
+"""Microseconds until the first retry. The delay doubles each time."""
 
 LONGEST_WAIT = 3_600_000_000
 _u, _s = schema.undecided.c, schema.supplements.c
 
 
 def put_off(connection: Connection, undecided: Iterable[Undecided]) -> None:
-    """Have items tried once more, the later the more often they were tried already."""
+    """Schedule a retry of items, with a delay that grows with the number of attempts."""
     moment = now(connection)
     rows = [
         {
-            "sequence": one.sequence,
-            "queries": json.dumps(one.queries),
-            "reason": one.reason[:2000],
-            "attempts": one.attempts,
-            "not_before": moment + min(FIRST_WAIT << min(one.attempts - 1, 20), LONGEST_WAIT),
-            "until": one.until,
+            "sequence": item.sequence,
+            "queries": json.dumps(item.queries),
+            "reason": item.reason[:2000],
+            "attempts": item.attempts,
+            "not_before": moment + min(FIRST_WAIT << min(item.attempts - 1, 20), LONGEST_WAIT),
+            "until": item.until,
         }
-        for one in undecided
+        for item in undecided
     ]
     if rows:
         connection.execute(insert(schema.undecided), rows)
 
 
 def due_undecided(connection: Connection, limit: int) -> list[Undecided]:
-    """The items whose time has come, longest due first."""
+    """Return the items that are due, longest due first."""
     moment = now(connection)
-    # What waits longer than anything may was noted by a clock that has been set back since.
+    # A delay longer than the maximum was recorded by a clock that has been set back since.
     its_time = or_(_u.not_before <= moment, _u.not_before > moment + LONGEST_WAIT)
     due = select(schema.undecided).where(its_time).order_by(_u.not_before, _u.id).limit(limit)
     return [
@@ -53,72 +53,72 @@ def due_undecided(connection: Connection, limit: int) -> list[Undecided]:
 
 
 def undecided_count(connection: Connection) -> int:
-    """How many items wait for another try."""
+    """Count the items that wait for a retry."""
     return int(connection.execute(select(func.count()).select_from(schema.undecided)).scalar_one())
 
 
 def stray_undecided(connection: Connection, after: int, upto: int) -> int:
-    """How many wait whose item is not in (after, upto], what the log holds."""
+    """Count the waiting items that are not in (after, upto], the range of the log."""
     astray = or_(_u.sequence <= after, _u.sequence > upto)
     return int(connection.execute(select(func.count()).select_from(schema.undecided).where(astray)).scalar_one())
 
 
 def still_undecided(connection: Connection, ids: Sequence[int]) -> set[int]:
-    """Which of these nobody has taken yet."""
-    found = (connection.execute(select(_u.id).where(_u.id.in_(some))).scalars() for some in chunks(list(ids)))
-    return {one for some in found for one in some}
+    """Return which of these items are still waiting."""
+    results = (connection.execute(select(_u.id).where(_u.id.in_(chunk))).scalars() for chunk in chunks(list(ids)))
+    return {number for numbers in results for number in numbers}
 
 
 def supplement(connection: Connection, taken: Iterable[tuple[Undecided, int]]) -> None:
-    """Note that items are in the log once more, under these sequences; they are undecided no longer."""
+    """Record that items were logged again under these sequences. They no longer wait."""
     pairs = list(taken)
     rows = [
         {
             "sequence": sequence,
-            "supplements": one.sequence,
-            "queries": json.dumps(one.queries),
-            "attempts": one.attempts,
-            "until": one.until,
+            "supplements": item.sequence,
+            "queries": json.dumps(item.queries),
+            "attempts": item.attempts,
+            "until": item.until,
         }
-        for one, sequence in pairs
+        for item, sequence in pairs
     ]
     if rows:
         connection.execute(insert(schema.supplements), rows)
-    for some in chunks([one.id for one, _ in pairs]):
-        connection.execute(delete(schema.undecided).where(_u.id.in_(some)))
+    for chunk in chunks([item.id for item, _ in pairs]):
+        connection.execute(delete(schema.undecided).where(_u.id.in_(chunk)))
 
 
 def forget_undecided(connection: Connection, ids: Sequence[int]) -> None:
-    """Let go of items that are kept no longer."""
-    for some in chunks(list(ids)):
-        connection.execute(delete(schema.undecided).where(_u.id.in_(some)))
+    """Delete waiting items that were deleted from the log."""
+    for chunk in chunks(list(ids)):
+        connection.execute(delete(schema.undecided).where(_u.id.in_(chunk)))
 
 
 def supplements_between(connection: Connection, after: int, upto: int) -> list[Supplement]:
-    """The items in (after, upto] that are there once more."""
-    found = select(schema.supplements).where(_s.sequence > after, _s.sequence <= upto).order_by(_s.sequence)
+    """Return the items in (after, upto] that were logged again."""
+    query = select(schema.supplements).where(_s.sequence > after, _s.sequence <= upto).order_by(_s.sequence)
     return [
         Supplement(row.sequence, row.supplements, tuple(json.loads(row.queries)), row.attempts, row.until)
-        for row in connection.execute(found)
+        for row in connection.execute(query)
     ]
 
 
 def later_sequences(connection: Connection, sequence: int) -> list[int]:
-    """The sequences under which an item is in the log again, in order."""
-    found: list[int] = []
+    """Return the sequences under which an item was logged again, in order."""
+    sequences: list[int] = []
     last = [sequence]
     while last:
         last = list(connection.execute(select(_s.sequence).where(_s.supplements.in_(last))).scalars())
-        found += last
-    return sorted(found)
+        sequences += last
+    return sorted(sequences)
 
 
 def waits_for(connection: Connection, sequences: Sequence[int], query: int) -> str | None:
-    """Why a query is still undecided for an item, known by its sequences; None if it is not."""
+    """Return why a query is still undecided for an item, identified by its sequences, or None."""
     waiting = select(_u.queries, _u.reason).where(_u.sequence.in_(sequences))
     return next((row.reason for row in connection.execute(waiting) if query in json.loads(row.queries)), None)
 
 
 def forget_supplements(connection: Connection, upto: int) -> int:
-    """Forget about items that are kept no longer; gives their number."""
+    """Delete records of items that were deleted. Return their number."""
     return connection.execute(delete(schema.supplements).where(_s.sequence <= upto)).rowcount

@@ -1,8 +1,7 @@
-"""Hubs in the catalog: the WebSub subscriptions that Runnel asked for, and how far each has come.
+"""Hubs in the catalog: the WebSub subscriptions that Runnel requested, and their states.
 
-In: what was asked of a hub, and what it answered. Out: the one subscription of a feed, or of a callback that a hub
-calls. A feed has at most one row; another hub or topic takes its place under another callback. Times are
-microseconds since 1970.
+In: requests to a hub and its responses. Out: the subscription of a feed, or of a callback that a hub calls. A feed
+has at most one row; another hub or topic replaces it under another callback. Times are microseconds since 1970.
 """
 
 from __future__ import annotations
@@ -28,20 +27,20 @@ _DAY = 24 * _HOUR
 
 
 class HubState(StrEnum):
-    """How far a subscription at a hub has come."""
+    """The state of a subscription at a hub."""
 
     PENDING = "pending"
-    """Asked for; the hub has not verified it."""
+    """Requested; the hub has not verified it."""
     ACTIVE = "active"
-    """Verified; the hub pushes until the lease ends."""
+    """Verified; the hub pushes until the lease expires."""
     RENEWING = "renewing"
-    """Active, and asked for again."""
+    """Active, and requested again."""
     DENIED = "denied"
-    """The hub does not want it."""
+    """The hub denied it."""
     FAILED = "failed"
-    """The hub could not be asked."""
+    """The request to the hub failed."""
     ENDING = "ending"
-    """The feed is gone; the hub was asked to stop."""
+    """The feed was dropped; the hub was asked to stop."""
 
 
 PUSHING = frozenset({HubState.ACTIVE, HubState.RENEWING})
@@ -49,7 +48,7 @@ PUSHING = frozenset({HubState.ACTIVE, HubState.RENEWING})
 
 @dataclass(frozen=True, slots=True)
 class HubRow:
-    """A subscription at a hub. `callback` is the secret part of the address that the hub calls."""
+    """A subscription at a hub. `callback` is the secret part of the URL that the hub calls."""
 
     feed: int
     hub: str
@@ -62,16 +61,16 @@ class HubRow:
     problem: str | None = None
 
     def __repr__(self) -> str:
-        """Without what nobody may read in a log."""
+        """Omit the secrets, so that they do not appear in logs."""
         return f"HubRow(feed={self.feed}, hub={self.hub!r}, topic={self.topic!r}, state={self.state.value!r})"
 
     def pushes(self, moment: int) -> bool:
-        """Whether the hub is bound to push at a moment."""
+        """Return whether the hub must push at a time."""
         return self.state in PUSHING and self.lease_until is not None and self.lease_until > moment
 
 
 def put_hub(connection: Connection, row: HubRow) -> None:
-    """Write the subscription of a feed, in place of any other."""
+    """Write the subscription of a feed, replacing an earlier one."""
     connection.execute(delete(schema.hubs).where(_h.feed == row.feed))
     connection.execute(
         insert(schema.hubs).values(
@@ -96,7 +95,7 @@ def set_state(
     lease_until: int | None = None,
     problem: str | None = None,
 ) -> None:
-    """What became of a subscription; without `lease_until` its lease stays as it is."""
+    """Set the state of a subscription. Without `lease_until` its lease stays unchanged."""
     values: dict[str, Any] = {"state": state.value, "problem": None if problem is None else problem[:500]}
     if lease_until is not None:
         values["lease_until"] = lease_until
@@ -104,29 +103,29 @@ def set_state(
 
 
 def remove_hub(connection: Connection, callback: str) -> None:
-    """Forget a subscription: whoever calls its callback from now on calls nobody."""
+    """Delete a subscription. Calls of its callback are refused from now on."""
     connection.execute(delete(schema.hubs).where(_h.callback == callback))
 
 
 def hub_by_callback(connection: Connection, callback: str) -> HubRow | None:
-    """The subscription whose callback a hub called."""
+    """Return the subscription of a callback."""
     row = connection.execute(select(schema.hubs).where(_h.callback == callback)).one_or_none()
     return None if row is None else _row(connection, row)
 
 
 def hubs_of(connection: Connection, feeds: Sequence[int] | None = None) -> dict[int, HubRow]:
-    """The subscriptions of these feeds, or all, by feed."""
+    """Return the subscriptions of these feeds, or all, by feed."""
     if feeds is None:
         return {row.feed: _row(connection, row) for row in connection.execute(select(schema.hubs).order_by(_h.feed))}
     return {
         row.feed: _row(connection, row)
-        for some in chunks(sorted(feeds))
-        for row in connection.execute(select(schema.hubs).where(_h.feed.in_(some)))
+        for chunk in chunks(sorted(feeds))
+        for row in connection.execute(select(schema.hubs).where(_h.feed.in_(chunk)))
     }
 
 
 def to_renew(connection: Connection) -> list[HubRow]:
-    """Subscriptions of live feeds of which two thirds of the lease are over, or that were asked for in vain."""
+    """Return subscriptions of live feeds with less than a third of the lease left, or whose request failed."""
     moment = now(connection)
     query = select(schema.hubs).join(schema.feeds, _f.id == _h.feed).where(_f.dropped.is_(None))
     rows = (_row(connection, row) for row in connection.execute(query))
@@ -139,7 +138,7 @@ def _wants_renewal(row: HubRow, moment: int) -> bool:
         case HubState.ACTIVE:
             return moment >= asked + ((row.lease_until or 0) - asked) * 2 // 3
         case HubState.RENEWING if left:
-            # Asked, and not called back: once an hour, or faster where little of the lease is left.
+            # Requested, but not verified: repeat every hour, or sooner if the lease expires soon.
             return moment >= asked + min(_HOUR, max(left // 2, _MINUTE))
         case HubState.ENDING:
             return False
@@ -148,13 +147,13 @@ def _wants_renewal(row: HubRow, moment: int) -> bool:
 
 
 def of_dropped_feeds(connection: Connection) -> list[HubRow]:
-    """Subscriptions that nobody needs any more: their feeds were dropped."""
+    """Return subscriptions whose feeds were dropped."""
     query = select(schema.hubs).join(schema.feeds, _f.id == _h.feed).where(_f.dropped.is_not(None))
     return [_row(connection, row) for row in connection.execute(query)]
 
 
 def count(connection: Connection, what: str) -> None:
-    """Count something that happened with hubs, such as pushes whose signature is wrong."""
+    """Count an event of hubs, such as a push with a wrong signature."""
     build = postgresql_insert if connection.dialect.name == "postgresql" else sqlite_insert
     statement = build(schema.counters).values(name=_COUNTED + what, value=1)
     connection.execute(statement.on_conflict_do_update(index_elements=["name"], set_={"value": _c.value + 1}))

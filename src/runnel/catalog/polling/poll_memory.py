@@ -1,4 +1,4 @@
-"""What the poller remembers of a feed besides the columns of its row: one JSON text, in `polls.learned`."""
+"""The poller's memory of a feed, in addition to the columns of its row: one JSON text, in `polls.learned`."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ _ASIDE_KEPT = 64
 
 @dataclass(frozen=True, slots=True)
 class PollMemory:
-    """What a feed's polls have left behind.
+    """The memory of a feed's polls.
 
-    `digest` is that of the last document, `held` how many items it had, `broken` what was wrong with it, and `ttl`,
-    `skip_hours` and `skip_days` what it said about when to ask again; `aside` are marks of what was put aside
-    already, the newest last; `since` is when the feed began to fail. `saturated` counts the polls that found nothing
-    but new items, so that some were probably missed. `refresh` belongs to the refresh policy.
+    `digest` is that of the last document, `held` its number of items, `broken` its error, and `ttl`, `skip_hours` and
+    `skip_days` its hints about polling. `aside` are fingerprints of entries that were already quarantined, the newest
+    last. `since` is when the feed began to fail. `saturated` counts the polls that returned only new items, so that
+    some items were probably missed. `refresh` belongs to the refresh policy.
     """
 
     digest: str = ""
@@ -32,7 +32,7 @@ class PollMemory:
 
     @staticmethod
     def from_text(text: str | None) -> PollMemory:
-        """Read what `to_text` wrote; whatever else stands there is forgotten.
+        """Read the output of `to_text`. Ignore invalid values.
 
         >>> PollMemory.from_text(PollMemory(digest="ab", saturated=2).to_text()).saturated
         2
@@ -40,28 +40,28 @@ class PollMemory:
         True
         """
         try:
-            told = json.loads(text or "{}")
-            broken, since = told.get("broken"), told.get("since")
+            values = json.loads(text or "{}")
+            broken, since = values.get("broken"), values.get("since")
             return PollMemory(
-                digest=str(told.get("digest", "")),
+                digest=str(values.get("digest", "")),
                 broken=None if broken is None else str(broken),
-                aside=tuple(str(mark) for mark in told.get("aside", ())),
+                aside=tuple(str(mark) for mark in values.get("aside", ())),
                 since=None if since is None else int(since),
-                held=int(told.get("held", 0)),
-                saturated=int(told.get("saturated", 0)),
-                ttl=float(told.get("ttl", 0.0)),
-                skip_hours=tuple(int(hour) for hour in told.get("skip_hours", ())),
-                skip_days=tuple(int(day) for day in told.get("skip_days", ())),
-                refresh=str(told.get("refresh", "")),
+                held=int(values.get("held", 0)),
+                saturated=int(values.get("saturated", 0)),
+                ttl=float(values.get("ttl", 0.0)),
+                skip_hours=tuple(int(hour) for hour in values.get("skip_hours", ())),
+                skip_days=tuple(int(day) for day in values.get("skip_days", ())),
+                refresh=str(values.get("refresh", "")),
             )
         except (ValueError, TypeError, AttributeError, RecursionError):
             return PollMemory()
 
     def to_text(self) -> str:
-        """As JSON, without what is empty."""
+        """Return the memory as JSON without empty values."""
         return json.dumps({name: value for name, value in asdict(self).items() if value}, separators=(",", ":"))
 
     def with_aside(self, marks: Iterable[str]) -> PollMemory:
-        """The same, knowing of more that was put aside."""
+        """Add fingerprints of quarantined entries."""
         kept = list(dict.fromkeys([*self.aside, *marks]))[-_ASIDE_KEPT:]
         return replace(self, aside=tuple(kept))

@@ -1,7 +1,7 @@
-"""Polls in the catalog: what is known of every web feed, when it is due, and what is wrong with it.
+"""Polls in the catalog: the state of every web feed, when it is due, and its problems.
 
-In: what came of polls, many in one transaction. Out: the feeds that are due, and the figures of status and metrics.
-A row appears when the poller first sees a feed (`adopt`) and goes when the feed was dropped (`tend`). Times are
+In: results of polls, many in one transaction. Out: the feeds that are due, and the figures for status and metrics. A
+row is created when the poller first sees a feed (`adopt`) and deleted after the feed was dropped (`tend`). Times are
 microseconds since 1970.
 """
 
@@ -22,7 +22,7 @@ from runnel.catalog.store.connection import chunks, now
 from runnel.model.feed import Feed, FeedKind
 
 GONE = "gone"
-"""Why a feed is no longer polled: its publisher ended it (410)."""
+"""The reason for which a feed is no longer polled: its publisher ended it (410)."""
 
 _TOTALS = {name: f"polls_{name}" for name in ("requests", "unchanged", "saturated")}
 _p, _f, _r, _c, _o = schema.polls.c, schema.feeds.c, schema.revisions.c, schema.counters.c, schema.owners.c
@@ -30,7 +30,7 @@ _p, _f, _r, _c, _o = schema.polls.c, schema.feeds.c, schema.revisions.c, schema.
 
 @dataclass(frozen=True, slots=True)
 class PollState:
-    """What is known of a polled feed. `address` is where it is now, after permanent redirects."""
+    """The state of a polled feed. `address` is its current URL after permanent redirects."""
 
     feed: int
     address: str
@@ -49,13 +49,13 @@ class PollState:
 
     @property
     def memory(self) -> PollMemory:
-        """What the poller remembers besides."""
+        """The poller's further memory."""
         return PollMemory.from_text(self.learned)
 
 
 @dataclass(frozen=True, slots=True)
 class DuePoll:
-    """A feed whose time has come, and what is known of it."""
+    """A feed that is due, and its state."""
 
     feed: Feed
     state: PollState
@@ -63,7 +63,7 @@ class DuePoll:
 
 @dataclass(frozen=True, slots=True)
 class PollCounts:
-    """Figures of all live web feeds; `requests`, `unchanged` and `saturated` count since the beginning."""
+    """Figures of all live web feeds. `requests`, `unchanged` and `saturated` are totals of all time."""
 
     feeds: int = 0
     due: int = 0
@@ -76,7 +76,7 @@ class PollCounts:
 
 @dataclass(frozen=True, slots=True)
 class FailingPoll:
-    """A web feed that cannot be read: why, since when, when it is tried again (never, where it is `stopped`)."""
+    """A web feed that cannot be read: why, since when, and when it is tried again (never, if it is `stopped`)."""
 
     feed: int
     name: str
@@ -112,9 +112,9 @@ _DUE = (
 
 
 def adopt(connection: Connection, after: int = 0) -> int:
-    """Make rows for web feeds with ids above `after`, due at once; gives the highest id there is.
+    """Create rows for web feeds with ids above `after`, due at once. Return the highest id.
 
-    Ids grow with every declaration, so a poller that calls this in every round looks only at what is new.
+    Ids increase with every declaration, so a poller that calls this in every round checks only new feeds.
     """
     highest = int(connection.execute(select(func.max(_f.id))).scalar() or 0)
     if highest <= after:
@@ -132,7 +132,7 @@ def adopt(connection: Connection, after: int = 0) -> int:
 
 
 def wants_tending(connection: Connection, after: int) -> bool:
-    """Whether `adopt` or `tend` has anything to do: new feeds, dropped ones, or stopped ones that were resumed."""
+    """Return whether `adopt` or `tend` has work: new feeds, dropped feeds, or stopped feeds that were resumed."""
     highest = connection.execute(select(func.max(_f.id))).scalar() or 0
     gone = select(_p.feed).join(schema.feeds, _f.id == _p.feed).where(_f.dropped.is_not(None))
     return (
@@ -143,10 +143,10 @@ def wants_tending(connection: Connection, after: int) -> bool:
 
 
 def tend(connection: Connection) -> None:
-    """Forget the polls of dropped feeds, and begin again those that were stopped and resumed since.
+    """Delete the polls of dropped feeds, and restart stopped feeds that were resumed.
 
-    `resume feed` makes a revision of the feed, also where the feed was not paused: one made after the last poll means
-    that somebody wants it polled again.
+    `resume feed` creates a revision of the feed even if it was not paused. A revision after the last poll means that
+    the feed should be polled again.
     """
     dropped = select(_f.id).where(_f.id == _p.feed, _f.dropped.is_not(None)).exists()
     connection.execute(delete(schema.polls).where(dropped))
@@ -155,7 +155,7 @@ def tend(connection: Connection) -> None:
 
 
 def resume_poll(connection: Connection, feed: int) -> None:
-    """Poll a stopped feed again, now, at the address that was declared."""
+    """Poll a stopped feed again now, at its declared address."""
     declared = select(_f.address).where(_f.id == feed).scalar_subquery()
     connection.execute(
         update(schema.polls)
@@ -179,13 +179,13 @@ def _resumed() -> Select[Any]:
 
 
 def due_polls(connection: Connection, limit: int = 100_000) -> list[DuePoll]:
-    """The feeds whose time has come, those that wait longest first. Paused feeds wait."""
+    """Return the feeds that are due, longest waiting first. Paused feeds wait."""
     query = _DUE.where(_p.due <= now(connection)).order_by(_p.due, _p.feed).limit(limit)
     return [DuePoll(_feed(row), _state(row)) for row in connection.execute(query)]
 
 
 def record_polls(connection: Connection, done: Sequence[PollState], saturated: int = 0) -> None:
-    """Write what came of polls. In these states `requests` and `unchanged` are what is added to the counts."""
+    """Write the results of polls. In these states, `requests` and `unchanged` are added to the counters."""
     if not done:
         return
     connection.execute(_RECORD, [_parameters(state) for state in done])
@@ -195,34 +195,34 @@ def record_polls(connection: Connection, done: Sequence[PollState], saturated: i
 
 
 def poll_states(connection: Connection, feeds: Sequence[int] | None = None) -> list[PollState]:
-    """What is known of these polled feeds, or of all, in order of their ids."""
+    """Return the states of these polled feeds, or of all, in order of ids."""
     query = select(schema.polls).order_by(_p.feed)
     if feeds is None:
         return [_state(row) for row in connection.execute(query)]
     return [
-        _state(row) for some in chunks(sorted(feeds)) for row in connection.execute(query.where(_p.feed.in_(some)))
+        _state(row) for chunk in chunks(sorted(feeds)) for row in connection.execute(query.where(_p.feed.in_(chunk)))
     ]
 
 
 def live_of(connection: Connection, feeds: Iterable[int]) -> set[int]:
-    """Those of the feeds that are neither dropped nor paused."""
+    """Return the feeds that are neither dropped nor paused."""
     query = (
         select(_f.id)
         .join(schema.owners, _o.id == _f.owner)
         .where(_f.dropped.is_(None), _f.paused == 0, _o.disabled.is_(None))
     )
-    return {row.id for some in chunks(sorted(feeds)) for row in connection.execute(query.where(_f.id.in_(some)))}
+    return {row.id for chunk in chunks(sorted(feeds)) for row in connection.execute(query.where(_f.id.in_(chunk)))}
 
 
 def failing(connection: Connection) -> list[FailingPoll]:
-    """The live web feeds with a problem, those that began first to fail first."""
+    """Return the live web feeds with a problem, longest failing first."""
     query = (
         select(schema.polls, _f.name)
         .join(schema.feeds, _f.id == _p.feed)
         .where(_p.problem.is_not(None), _f.dropped.is_(None))
         .order_by(_p.feed)
     )
-    found = [
+    failing_polls = [
         FailingPoll(
             feed=row.feed,
             name=row.name,
@@ -236,11 +236,11 @@ def failing(connection: Connection) -> list[FailingPoll]:
         )
         for row in connection.execute(query)
     ]
-    return sorted(found, key=lambda one: (one.since or 0, one.feed))
+    return sorted(failing_polls, key=lambda poll: (poll.since or 0, poll.feed))
 
 
 def poll_counts(connection: Connection) -> PollCounts:
-    """The figures of all web feeds, in one pass over the table of polls."""
+    """Return the figures of all web feeds, with one scan of the table of polls."""
     live = _f.dropped.is_(None)
     polled = and_(live, _p.stopped.is_(None))
     row = connection.execute(

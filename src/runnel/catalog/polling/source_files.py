@@ -1,6 +1,6 @@
-"""Files that were read for feeds: what they were like then, so that a file is read again only after it changed.
+"""Files that were read for feeds, so that a file is read again only after it changed.
 
-In: files that were read. Out: their size, time and digest, and what was wrong with them.
+In: files that were read. Out: their size, time and digest, and their problems.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class SourceFile:
 
 
 def known_files(connection: Connection, feed: int | None = None) -> list[SourceFile]:
-    """The files that were read, for one feed or for all."""
+    """Return the files that were read, for one feed or for all."""
     query = select(schema.source_files).order_by(_s.feed, _s.path)
     if feed is not None:
         query = query.where(_s.feed == feed)
@@ -54,12 +54,12 @@ def record_file(connection: Connection, file: SourceFile) -> None:
 
 
 def forget_files(connection: Connection, feed: int, paths: Iterable[str]) -> None:
-    """Forget files that are gone."""
+    """Delete the records of files that no longer exist."""
     for path in paths:
         connection.execute(delete(schema.source_files).where(_s.feed == feed, _s.path == path))
 
 
 def forget_files_of_dropped(connection: Connection, before: int) -> int:
-    """Forget the files of feeds that were dropped before a time; gives how many."""
+    """Delete the records of feeds that were dropped before a time. Return their number."""
     dropped = select(schema.feeds.c.id).where(schema.feeds.c.dropped < before)
     return connection.execute(delete(schema.source_files).where(_s.feed.in_(dropped))).rowcount

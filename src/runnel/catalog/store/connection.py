@@ -1,7 +1,7 @@
-"""Opening a catalog: connections, transactions, migrations, and what to say when a database is in trouble.
+"""Open a catalog: connections, transactions, migrations, and translated database errors.
 
-SQLite serves one machine. PostgreSQL serves many; there, too, one writer works at a time, under an advisory lock.
-No password ever leaves this module in a message: errors and `shown` speak of the address without it.
+SQLite serves one machine. PostgreSQL serves many, also with one writer at a time, under an advisory lock. Passwords
+never leave this module in a message: errors and `shown` contain the address without it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from runnel.workspace_key import WorkspaceKey
 
 _BUSY_SECONDS = 60.0
 _STATEMENT_SECONDS = 300.0
-_IDLE_SECONDS = 900.0  # a declarer compiles a plan of very many queries while it has its turn
+_IDLE_SECONDS = 900.0  # a declarer may compile a plan of very many queries while it holds the lock
 _CONNECT_SECONDS = 10
 _POOL_SIZE, _POOL_EXTRA = 4, 12
 _POOL_RECYCLE_SECONDS = 1800
@@ -54,10 +54,10 @@ ReadKey = Callable[[], WorkspaceKey]
 
 
 class Catalog:
-    """One catalog. `write()` gives a transaction that excludes other writers, `read()` a consistent view.
+    """One catalog. `write()` opens a transaction that excludes other writers, `read()` a consistent view.
 
-    `url` may hold a password and is for opening the same catalog again; `shown` is for people. Without `key` the
-    catalog can be used for everything but its secrets.
+    `url` may contain a password and serves to open the same catalog again; `shown` is for messages. Without `key`,
+    everything except the secrets of the catalog can be used.
     """
 
     def __init__(self, url: str, *, max_bytes: int = 0, clock: Clock = time.time, key: ReadKey | None = None) -> None:
@@ -72,9 +72,10 @@ class Catalog:
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
-        """A transaction that may write: committed at the end, rolled back if anything is raised.
+        """Open a write transaction. It is committed at the end, or rolled back if an exception is raised.
 
-        CatalogUnavailable at the end leaves open whether it was committed: who tries again must find out.
+        After a CatalogUnavailableError at the end, it is unknown whether the transaction was committed. The caller
+        must check before trying again.
         """
         self._refuse_read_only()
         with self._translated(), self._engine.connect() as connection:
@@ -84,7 +85,7 @@ class Catalog:
 
     @contextmanager
     def trial(self) -> Iterator[Connection]:
-        """As `write`, but rolled back at the end, to find out what a change would do."""
+        """As `write`, but roll back at the end, to find out the effect of a change."""
         self._refuse_read_only()
         with self._translated(), self._engine.connect() as connection:
             connection = connection.execution_options(runnel_write=True)
@@ -96,21 +97,22 @@ class Catalog:
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """A transaction that only reads."""
+        """Open a read-only transaction."""
         with self._translated(), self._engine.connect() as connection, connection.begin():
             yield connection
 
     @contextmanager
     def declaring(self) -> Iterator[None]:
-        """Hold the turn of declarers: one declarer at a time has it, and other writers do not need it.
+        """Hold the lock of declarers: one declarer at a time has it, and other writers do not need it.
 
-        It ends with the process that holds it. Raises CatalogUnavailableError if others hold it for too long.
+        The lock is released when the process that holds it ends. Raise CatalogUnavailableError if others hold it for
+        too long.
         """
         self._refuse_read_only()
         if self._engine.dialect.name != _SQLITE:
-            # Of one process only one declarer waits in the server: each needs a connection while it waits, and the
-            # one whose turn it is needs another.
-            with _held(self._turn), self.read() as connection:
+            # Only one declarer per process waits in the server: each waiting declarer uses a connection, and the
+            # declarer that holds the lock needs another one.
+            with _holding(self._turn), self.read() as connection:
                 connection.exec_driver_sql(
                     f"select pg_advisory_xact_lock({_DECLARER_LOCK}, hashtext(coalesce(current_schema(), '')))"
                 )
@@ -122,12 +124,12 @@ class Catalog:
                 yield
 
     def migrate(self) -> int:
-        """Bring the catalog to the version of this program; gives the version. Each step is one transaction."""
+        """Upgrade the catalog to the version of this program, one transaction per step. Return the version."""
         history = migrations.HISTORY
         while (version := self.version()) < history.version:
             with self.write() as connection:
                 if migrations.read_version(connection)[0] != version:
-                    continue  # another process was faster
+                    continue  # another process has already upgraded it
                 if version == 0:
                     migrations.create_tables(connection, history)
                 else:
@@ -135,8 +137,10 @@ class Catalog:
         return version
 
     def version(self) -> int:
-        """The version of the catalog; 0 if it has no tables. WorkspaceError if this program can neither use nor
-        upgrade it."""
+        """Return the version of the catalog, or 0 if it has no tables.
+
+        Raise WorkspaceError if this program can neither use nor upgrade it.
+        """
         with self.read() as connection:
             version, fingerprint = migrations.read_version(connection)
         history = migrations.HISTORY
@@ -157,7 +161,7 @@ class Catalog:
             raise ReadOnlyError(f"{self.shown} cannot be written by this user", hint=READ_ONLY_HINT)
 
     def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         self._engine.dispose()
 
     @contextmanager
@@ -169,16 +173,16 @@ class Catalog:
                 "the catalog is busy", hint="too many concurrent operations; try again"
             ) from error
         except DBAPIError as error:
-            told = translate_db_error(error, self.shown)
-            if told is None:
+            translated = translate_db_error(error, self.shown)
+            if translated is None:
                 raise
-            raise told from error
+            raise translated from error
 
 
 @contextmanager
-def _held(lock: threading.Lock) -> Iterator[None]:
+def _holding(lock: threading.Lock) -> Iterator[None]:
     if not lock.acquire(timeout=_BUSY_SECONDS):
-        raise _others_turn()
+        raise _declaring_timeout()
     try:
         yield
     finally:
@@ -187,7 +191,7 @@ def _held(lock: threading.Lock) -> Iterator[None]:
 
 @contextmanager
 def _locked_file(path: str) -> Iterator[None]:
-    """Hold the lock of a file, which is made if it is not there."""
+    """Hold the lock of a file, which is created if it does not exist."""
     deadline = time.monotonic() + _BUSY_SECONDS
     with _opened_for_lock(path) as file:
         while True:
@@ -196,13 +200,13 @@ def _locked_file(path: str) -> Iterator[None]:
                 break
             except BlockingIOError:
                 if time.monotonic() > deadline:
-                    raise _others_turn() from None
+                    raise _declaring_timeout() from None
                 time.sleep(_POLL_SECONDS)
         yield
 
 
 def _opened_for_lock(path: str) -> IO[bytes]:
-    """A file to lock. One that another user made, for instance root, need not be writable for that."""
+    """Open a file to lock. It may belong to another user, such as root, and be read-only."""
     file = Path(path)
     try:
         return open(file, "ab", opener=open_private)
@@ -212,7 +216,7 @@ def _opened_for_lock(path: str) -> IO[bytes]:
         raise
 
 
-def _others_turn() -> CatalogUnavailableError:
+def _declaring_timeout() -> CatalogUnavailableError:
     return CatalogUnavailableError(
         "timed out while another process was declaring feeds or subscriptions",
         hint="nothing was changed; try again",
@@ -220,13 +224,13 @@ def _others_turn() -> CatalogUnavailableError:
 
 
 def now(connection: Connection) -> int:
-    """Microseconds since 1970, in UTC, by the catalog's clock: how the catalog writes times."""
+    """Return the catalog's clock in microseconds since 1970, UTC, the format of all times in the catalog."""
     clock: Clock = connection.get_execution_options()["runnel_clock"]
     return int(clock() * 1e6)
 
 
 def workspace_key(connection: Connection) -> WorkspaceKey:
-    """The key of the workspace that the catalog belongs to."""
+    """Return the key of the workspace to which the catalog belongs."""
     read: ReadKey | None = connection.get_execution_options()["runnel_key"]
     if read is None:
         raise RuntimeError("the catalog was opened without the key of its workspace")
@@ -234,7 +238,7 @@ def workspace_key(connection: Connection) -> WorkspaceKey:
 
 
 def chunks(ids: Sequence[_T]) -> Iterator[Sequence[_T]]:
-    """Runs of a sequence that fit into one statement: databases bound the number of its parameters.
+    """Split a sequence into chunks that fit into one statement, because databases limit the number of parameters.
 
     >>> [len(run) for run in chunks(range(1200))]
     [500, 500, 200]
@@ -243,7 +247,7 @@ def chunks(ids: Sequence[_T]) -> Iterator[Sequence[_T]]:
 
 
 def is_shared(url: str) -> bool:
-    """Whether several machines can use the catalog of a URL.
+    """Return whether several machines can use the catalog of a URL.
 
     >>> is_shared("sqlite:////var/lib/runnel/catalog.sqlite"), is_shared("postgresql://db.example/runnel")
     (False, True)
@@ -252,7 +256,7 @@ def is_shared(url: str) -> bool:
 
 
 def sqlite_file(url: str) -> Path | None:
-    """The file of a SQLite catalog; None for other databases.
+    """Return the file of a SQLite catalog, or None for other databases.
 
     >>> sqlite_file("sqlite:////var/lib/runnel/catalog.sqlite"), sqlite_file("postgresql://db.example/runnel")
     (PosixPath('/var/lib/runnel/catalog.sqlite'), None)
@@ -263,7 +267,7 @@ def sqlite_file(url: str) -> Path | None:
 
 
 def without_password(url: str) -> str:
-    """A catalog's URL without its password, which then has to come from elsewhere.
+    """Return a catalog's URL without its password, which must then come from elsewhere.
 
     >>> without_password("postgresql://runnel:secret@db.example/runnel")
     'postgresql://runnel@db.example/runnel'
@@ -274,7 +278,7 @@ def without_password(url: str) -> str:
 
 
 def _parsed(url: str) -> URL:
-    """A URL taken apart. What cannot be read is not repeated: it may have a password in it."""
+    """Parse a URL. An invalid URL is not quoted in the error, because it may contain a password."""
     hint = (
         "sqlite:///path or postgresql://user:password@host/database; in a password write @ as %40, : as %3A, / as %2F"
     )
@@ -299,19 +303,19 @@ def _open(url: URL, max_bytes: int, read_only: bool) -> Engine:
 
 
 def _is_read_only(url: URL) -> bool:
-    """Whether a catalog is an existing file that this process cannot write, or whose folder it cannot write."""
+    """Return whether a catalog is an existing file that this process cannot write, or in a read-only folder."""
     file = sqlite_file(url.render_as_string(hide_password=False))
     if file is None or not file.exists():
         return False
     effective = os.access in os.supports_effective_ids
-    return not all(os.access(one, os.W_OK, effective_ids=effective) for one in (file, file.parent))
+    return not all(os.access(path, os.W_OK, effective_ids=effective) for path in (file, file.parent))
 
 
 def _connect_read_only(file: Path) -> Callable[[], sqlite3.Connection]:
-    """How to open a catalog that cannot be written.
+    """Return a function that connects to a catalog that cannot be written.
 
-    While another process uses it, SQLite follows that process's log. Otherwise the file is complete, and is
-    opened as immutable, because SQLite would make files next to it.
+    While another process uses the catalog, SQLite follows that process's log. Otherwise the file is complete and is
+    opened as immutable, because SQLite would create files next to it.
     """
 
     def connect() -> sqlite3.Connection:
@@ -332,7 +336,7 @@ def _open_postgresql(url: URL) -> Engine:
     given = {
         "connect_timeout": _CONNECT_SECONDS,
         "application_name": "runnel",
-        # A server that vanished without a word is noticed in about half a minute.
+        # Detect a server that disappeared silently within about half a minute.
         "keepalives_idle": 15,
         "keepalives_interval": 5,
         "keepalives_count": 3,
@@ -346,7 +350,7 @@ def _open_postgresql(url: URL) -> Engine:
             max_overflow=_POOL_EXTRA,
             pool_timeout=_BUSY_SECONDS,
             pool_recycle=_POOL_RECYCLE_SECONDS,
-            pool_pre_ping=True,  # a connection that died in the pool is replaced before a transaction begins
+            pool_pre_ping=True,  # replace a dead connection of the pool before a transaction begins
             hide_parameters=True,
             connect_args={name: value for name, value in given.items() if name not in url.query},
         )
@@ -359,8 +363,8 @@ def _open_postgresql(url: URL) -> Engine:
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
-        # One writer at a time, as in SQLite. Each statement then sees what the writer before committed.
-        # Roots that share a database, each in a schema of its own, do not wait for one another.
+        # One writer at a time, as in SQLite. Each statement sees the commits of earlier writers.
+        # Workspaces that share a database, each in its own schema, do not wait for each other.
         if connection.get_execution_options().get("runnel_write"):
             connection.exec_driver_sql(
                 f"select pg_advisory_xact_lock({_WRITER_LOCK}, hashtext(coalesce(current_schema(), '')))"
@@ -372,7 +376,7 @@ def _open_postgresql(url: URL) -> Engine:
 
 
 def _configure_postgresql(connection: Any, record: Any) -> None:
-    """What holds in every session, whatever the server's or the role's own settings say."""
+    """Configure a session, overriding the settings of the server and the role."""
     from psycopg.types.string import StrDumperUnknown
 
     class WithoutNul(StrDumperUnknown):
@@ -390,7 +394,7 @@ def _configure_postgresql(connection: Any, record: Any) -> None:
     limits = {
         "lock_timeout": _BUSY_SECONDS,
         "statement_timeout": _STATEMENT_SECONDS + _BUSY_SECONDS,
-        # A writer that hangs, or whose machine is gone, must not keep all others out for ever.
+        # A writer that hangs, or whose machine is gone, must not block all others forever.
         "idle_in_transaction_session_timeout": _IDLE_SECONDS,
     }
     wanted = {name: f"{int(seconds * 1000)}ms" for name, seconds in limits.items()}
@@ -407,7 +411,7 @@ def _configure_postgresql(connection: Any, record: Any) -> None:
 
 
 def _open_sqlite(url: URL, max_bytes: int, read_only: bool) -> Engine:
-    # Connections are kept: closing the last one would write the log back and remove it, at every turn.
+    # Keep connections open: closing the last one would checkpoint and delete the log each time.
     given: dict[str, Any] = {"connect_args": {"timeout": _BUSY_SECONDS}}
     if read_only:
         given = {"creator": _connect_read_only(Path(str(url.database)))}
@@ -418,12 +422,12 @@ def _open_sqlite(url: URL, max_bytes: int, read_only: bool) -> Engine:
     def make_private(dialect: Any, record: Any, arguments: Any, options: Any) -> None:
         """Make the file before SQLite does, which would let everybody read it; its log gets the same permissions."""
         if file is not None and not file.exists():
-            with suppress(OSError):  # SQLite reports why it cannot be made
+            with suppress(OSError):  # SQLite reports why it cannot be created
                 os.close(open_private(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
 
     @event.listens_for(engine, "connect")
     def configure(connection: Any, record: Any) -> None:
-        connection.isolation_level = None  # transactions begin where `begin` below says so
+        connection.isolation_level = None  # `begin` below starts transactions explicitly
         if read_only:
             return
         cursor = connection.cursor()

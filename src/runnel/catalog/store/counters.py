@@ -1,6 +1,6 @@
-"""Totals: numbers that grow with the years are counted when they change, never summed up when somebody asks.
+"""Totals that are updated when they change, so that reading them never sums up a growing table.
 
-In: what was added or taken away, in the transaction that does so. Out: the total, at the cost of one row.
+In: changes, in the transaction that causes them. Out: the total, with one row lookup.
 """
 
 from __future__ import annotations
@@ -12,29 +12,29 @@ from runnel.catalog.store import schema
 MATCHES = "matches"
 """All matches ever recorded."""
 MESSAGES = "messages"
-"""All messages ever recorded, whatever became of them."""
+"""All messages ever recorded, in any state."""
 DEAD_MESSAGES = "messages_dead"
-"""The dead ones among those messages that are only in receipts."""
+"""The dead letters among the messages that exist only in receipts."""
 RETAINED = "retained"
-"""The last sequence that is no longer kept; 0 while everything is."""
+"""The last sequence that was deleted, or 0."""
 MERGED = "merged"
 """The last sequence up to which rows of match segments have been merged."""
 QUARANTINED = "aside"
-"""How many things are put aside."""
+"""The number of quarantine entries."""
 QUARANTINED_BYTES = "aside_bytes"
-"""The bytes kept of what is put aside, as far as they have been measured."""
+"""The measured size of the quarantined content in bytes."""
 OPERATOR_CALLS = "operator_calls"
-"""Calls of operators that were answered, by an operator or from what was known."""
+"""Calls of operators that were answered, by an operator or from the cache."""
 OPERATOR_UNKNOWN = "operator_unknown"
 """How often a query was left undecided for an item because an operator failed."""
 CHORES = "chores"
-"""When rare chores were last done (microseconds since 1970)."""
+"""When rare maintenance tasks last ran (microseconds since 1970)."""
 
 TOTALS = (
     *(MATCHES, MESSAGES, DEAD_MESSAGES, RETAINED, MERGED, QUARANTINED, QUARANTINED_BYTES),
     *(OPERATOR_CALLS, OPERATOR_UNKNOWN, CHORES),
 )
-"""All of them: every catalog has a row for each."""
+"""All totals. Every catalog has a row for each."""
 
 _c = schema.counters.c
 _TOTAL = select(_c.value).where(_c.name == bindparam("which"))
@@ -42,12 +42,12 @@ _COUNT = update(schema.counters).where(_c.name == bindparam("which")).values(val
 
 
 def read_counter(connection: Connection, name: str) -> int:
-    """A total."""
+    """Return a total."""
     return int(connection.execute(_TOTAL, {"which": name}).scalar_one())
 
 
 def add_to_counter(connection: Connection, name: str, by: int) -> None:
-    """Change a total by so much."""
+    """Add to a total."""
     if by:
         connection.execute(_COUNT, {"which": name, "by": by})
 

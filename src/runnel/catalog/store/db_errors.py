@@ -1,4 +1,4 @@
-"""What a database's trouble means for a person: its own errors in, ours out, with a hint and without secrets."""
+"""Translate database errors into Runnel's errors, with hints and without secrets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ROOM_HINT = "free disk space; processing resumes automatically"
 _BUSY = "the catalog is busy"
 _BUSY_HINT = "another transaction takes a long time; try again"
 
-# SQLSTATE codes of PostgreSQL, by what they mean here.
+# SQLSTATE codes of PostgreSQL, by their meaning for Runnel.
 _FULL = {"53100"}
 _SLOW = {"55P03", "57014", "25P03", "40001", "40P01"}
 _CROWDED = {"53300", "53200", "53000", "53400"}
@@ -28,14 +28,14 @@ _DAMAGED = {"XX001", "XX002"}
 
 
 def translate_db_error(error: DBAPIError, place: str) -> RunnelError | None:
-    """Our error for a database's; None if it is no trouble of the database but a mistake of ours.
+    """Return the error for the user, or None if the error is a bug and not a problem of the database.
 
-    `place` is the catalog as people may see it.
+    `place` is the catalog's URL without its password.
     """
     code = getattr(error.orig, "sqlstate", None)
     if code is not None:
         return _by_code(str(code), _reason(error), place)
-    return _by_words(error, _reason(error), place)
+    return _by_message(error, _reason(error), place)
 
 
 def _by_code(code: str, reason: str, place: str) -> RunnelError | None:
@@ -62,8 +62,8 @@ def _by_code(code: str, reason: str, place: str) -> RunnelError | None:
     return None
 
 
-def _by_words(error: DBAPIError, reason: str, place: str) -> RunnelError | None:
-    """SQLite has no codes, and neither has a connection to PostgreSQL that did not come about."""
+def _by_message(error: DBAPIError, reason: str, place: str) -> RunnelError | None:
+    """Classify an error by its message: SQLite and failed connections to PostgreSQL have no SQLSTATE code."""
     words = str(error.orig).lower()
     if any(sign in words for sign in ("disk is full", "no space left", "disk i/o error")):
         return StorageFullError("no disk space left for the catalog", hint=_ROOM_HINT)
@@ -95,6 +95,6 @@ def _by_words(error: DBAPIError, reason: str, place: str) -> RunnelError | None:
 
 
 def _reason(error: DBAPIError) -> str:
-    """The database's own words, one line of them."""
+    """Return the database's message in one line."""
     lines = [line.strip() for line in str(error.orig).splitlines() if line.strip()]
     return (lines or ["no reason given"])[-1 if len(lines) > 1 and lines[0].endswith(":") else 0][:200]

@@ -1,11 +1,12 @@
-"""Leases and fencing epochs: one runner per root, and a runner that lost its lease can commit nothing.
+"""Leases and fencing epochs: at most one runner per workspace, and a runner that lost its lease cannot commit.
 
-A lease is renewed while its holder lives. A holder on this host that is dead is replaced at once; one elsewhere is
-replaced when the lease runs out. Every take-over raises the epoch, and every commit of a runner checks its epoch: a
-lease taken too early disturbs, and harms nothing.
+A running holder renews its lease. If the holder is on this host and dead, its lease can be taken over at once; on
+another host, when the lease expires. Every takeover raises the epoch, and every commit of a runner checks its epoch:
+taking over a lease too early stops the old runner but cannot corrupt the workspace.
 
-A lease elsewhere that ends further ahead than any lease can was granted before the clock was set back. A holder that
-lives would have renewed it since, so it is over: nobody waits an hour because a clock was wrong by one.
+A lease of another host that expires later than any lease can was granted before the clock was set back. A running
+holder would have renewed it since, so it counts as expired. Otherwise a clock that was wrong by an hour would block
+new runners for an hour.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from runnel.catalog.store.sequencer import follow_clock
 from runnel.errors import FencedError, RunnerActiveError
 
 RUNNER = "runner"
-_USUAL_SECONDS = 20.0
+_DEFAULT_SECONDS = 20.0
 _l = schema.leases.c
 
 
@@ -40,7 +41,7 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class LeaseState:
-    """What the catalog says of a lease."""
+    """The state of a lease in the catalog."""
 
     holder: str
     epoch: int
@@ -48,23 +49,24 @@ class LeaseState:
     detail: str
 
 
-def this_process(seconds: float = _USUAL_SECONDS) -> str:
-    """Who we are: host, process and its start, since process numbers are reused; and how long our leases are.
+def this_process(seconds: float = _DEFAULT_SECONDS) -> str:
+    """Return JSON that identifies this process: host, process ID and start time, because IDs are reused, and the
+    lease duration.
 
     >>> json.loads(this_process())["process"] == os.getpid()
     True
     """
     process = os.getpid()
     return json.dumps(
-        {"host": socket.gethostname(), "process": process, "started": _started(process), "seconds": seconds}
+        {"host": socket.gethostname(), "process": process, "started": _process_start(process), "seconds": seconds}
     )
 
 
 def acquire(connection: Connection, seconds: float, *, name: str = RUNNER) -> Lease:
-    """Take the lease, with a new epoch; raises RunnerActive while another lives."""
+    """Acquire the lease with a new epoch. Raise RunnerActiveError while another holder is running."""
     follow_clock(connection)
     row = connection.execute(select(schema.leases).where(_l.name == name)).one_or_none()
-    if row is not None and _held(connection, row.expires, row.holder):
+    if row is not None and _is_held(connection, row.expires, row.holder):
         holder = json.loads(row.holder)
         raise RunnerActiveError(
             f"a runner is active on this workspace: process {holder['process']} on {holder['host']}",
@@ -74,23 +76,23 @@ def acquire(connection: Connection, seconds: float, *, name: str = RUNNER) -> Le
     connection.execute(delete(schema.leases).where(_l.name == name))
     connection.execute(
         insert(schema.leases).values(
-            name=name, holder=lease.holder, epoch=lease.epoch, expires=_end(connection, seconds), detail="starting"
+            name=name, holder=lease.holder, epoch=lease.epoch, expires=_expiry(connection, seconds), detail="starting"
         )
     )
     return lease
 
 
 def renew(connection: Connection, lease: Lease, seconds: float, detail: str) -> None:
-    """Hold the lease longer and say what the holder does; raises Fenced if it was lost."""
+    """Extend the lease and record what the holder is doing. Raise FencedError if the lease was lost."""
     check(connection, lease.epoch, name=lease.name)
     follow_clock(connection)
     connection.execute(
-        update(schema.leases).where(_l.name == lease.name).values(expires=_end(connection, seconds), detail=detail)
+        update(schema.leases).where(_l.name == lease.name).values(expires=_expiry(connection, seconds), detail=detail)
     )
 
 
 def release(connection: Connection, lease: Lease) -> None:
-    """Give the lease back; the epoch stays, so that the next holder's is higher."""
+    """Release the lease. Its row keeps the epoch, so the next holder gets a higher one."""
     connection.execute(
         update(schema.leases)
         .where(_l.name == lease.name, _l.epoch == lease.epoch)
@@ -99,7 +101,7 @@ def release(connection: Connection, lease: Lease) -> None:
 
 
 def check(connection: Connection, epoch: int, *, name: str = RUNNER) -> None:
-    """Raise Fenced unless this epoch is the lease's current one."""
+    """Raise FencedError unless `epoch` is the lease's current epoch."""
     current = connection.execute(select(_l.epoch).where(_l.name == name)).scalar_one_or_none()
     if current != epoch:
         raise FencedError(
@@ -109,37 +111,37 @@ def check(connection: Connection, epoch: int, *, name: str = RUNNER) -> None:
 
 
 def state(connection: Connection, *, name: str = RUNNER) -> LeaseState | None:
-    """Who holds the lease, and whether the holder lives."""
+    """Read the lease, or return None if it was never acquired."""
     row = connection.execute(select(schema.leases).where(_l.name == name)).one_or_none()
     if row is None:
         return None
-    return LeaseState(row.holder, row.epoch, _held(connection, row.expires, row.holder), row.detail)
+    return LeaseState(row.holder, row.epoch, _is_held(connection, row.expires, row.holder), row.detail)
 
 
-def _end(connection: Connection, seconds: float) -> int:
+def _expiry(connection: Connection, seconds: float) -> int:
     return now(connection) + int(seconds * 1e6)
 
 
-def _held(connection: Connection, expires: int, holder: str) -> bool:
-    """Whether a lease holds: it has not run out, and its holder may still live."""
-    left = expires - now(connection)
-    told = json.loads(holder)
-    if left <= 0:
+def _is_held(connection: Connection, expires: int, holder_json: str) -> bool:
+    """Return whether a lease is still valid: it has not expired, and its holder may still be running."""
+    remaining = expires - now(connection)
+    holder = json.loads(holder_json)
+    if remaining <= 0:
         return False
-    if told["host"] == socket.gethostname():
-        return _alive(told)
-    # Twice its length: the clocks of two machines differ a little.
-    return bool(left <= 2e6 * float(told.get("seconds", _USUAL_SECONDS)))
+    if holder["host"] == socket.gethostname():
+        return _is_running(holder)
+    # Twice the lease duration, because the clocks of two hosts differ slightly.
+    return bool(remaining <= 2e6 * float(holder.get("seconds", _DEFAULT_SECONDS)))
 
 
-def _alive(told: dict[str, Any]) -> bool:
-    """Whether a holder on this host lives."""
-    if told["started"] is None:  # no /proc on this system: the process number alone must do
-        return _exists(told["process"])
-    return bool(_started(told["process"]) == told["started"])
+def _is_running(holder: dict[str, Any]) -> bool:
+    """Return whether a holder on this host is still running."""
+    if holder["started"] is None:  # this system has no /proc, so only the process ID can be checked
+        return _process_exists(holder["process"])
+    return bool(_process_start(holder["process"]) == holder["started"])
 
 
-def _exists(process: int) -> bool:
+def _process_exists(process: int) -> bool:
     try:
         os.kill(process, 0)
     except ProcessLookupError:
@@ -149,8 +151,8 @@ def _exists(process: int) -> bool:
     return True
 
 
-def _started(process: int) -> int | None:
-    """The start of a process in clock ticks since boot, or None if there is no such process."""
+def _process_start(process: int) -> int | None:
+    """Return the start time of a process in clock ticks since boot, or None if it does not exist."""
     try:
         fields = Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()
     except OSError:

@@ -1,4 +1,4 @@
-"""The version of a catalog: a new catalog gets the tables of `schema`, an older one is changed step by step.
+"""Versions of the catalog: create the tables of `schema`, or upgrade an older catalog step by step.
 
 In: a connection that may write. Out: a catalog of the version of this program. The first release has version 1, and
 each step adds one. Never edit a step that was released.
@@ -21,7 +21,7 @@ from runnel.catalog.store import counters, schema
 
 VERSION_TABLE: Final = "schema_version"
 DEVELOPMENT_VERSION_TABLE: Final = "catalog_version"
-"""The table of versions in catalogs that were made before the first release, with other tables than today's."""
+"""The version table of catalogs from before the first release, which have other tables."""
 
 _FIRST_ROWS: Final = (
     (schema.counters, [{"name": name, "value": 0} for name in ("sequence", "clock", *counters.TOTALS)]),
@@ -35,9 +35,9 @@ _TYPES: Final[dict[str, dict[str, str]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """SQL that brings a catalog from one version to the next. `{identity}` and `{bytes}` are types of the database.
+    """SQL that upgrades a catalog from one version to the next. `{identity}` and `{bytes}` are types of the database.
 
-    `before` is the fingerprint of the tables that the step starts with, as they were released.
+    `before` is the fingerprint of the released tables with which the step starts.
     """
 
     before: str
@@ -47,40 +47,44 @@ class Step:
 
 @dataclass(frozen=True)
 class History:
-    """The tables of today, and the steps that lead to them from version 1."""
+    """The current tables, and the steps that lead to them from version 1."""
 
     metadata: MetaData
     steps: tuple[Step, ...] = ()
 
     @property
     def version(self) -> int:
-        """The version of a catalog with the tables of today."""
+        """The version of a catalog with the current tables."""
         return 1 + len(self.steps)
 
     @cached_property
     def fingerprint(self) -> str:
-        """A digest of the tables of today: between two releases, catalogs of the same version may differ.
+        """A digest of the current tables: between two releases, catalogs of the same version may differ.
 
-        It depends on names, types and nullability only, and not on how a release of SQLAlchemy renders them.
+        It depends only on names, types and nullability, and not on how a release of SQLAlchemy renders them.
         """
         lines = (line for table in self.metadata.sorted_tables for line in _described(table))
         return hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()[:16]
 
     def fingerprint_of(self, version: int) -> str:
-        """The fingerprint of the tables of a version."""
+        """Return the fingerprint of the tables of a version."""
         return self.fingerprint if version == self.version else self.steps[version - 1].before
 
 
 def _described(table: Table) -> list[str]:
-    columns = [f"{table.name}.{one.name} {one.type.__visit_name__} {one.nullable}" for one in table.columns]
-    return columns + [f"{table.name} {one.name} {[column.name for column in one.columns]}" for one in table.indexes]
+    columns = [
+        f"{table.name}.{column.name} {column.type.__visit_name__} {column.nullable}" for column in table.columns
+    ]
+    return columns + [
+        f"{table.name} {index.name} {[column.name for column in index.columns]}" for index in table.indexes
+    ]
 
 
 HISTORY: Final = History(schema.metadata)
 
 
 def create_tables(connection: Connection, history: History) -> None:
-    """Make the tables of today in an empty database, with the rows that every catalog has."""
+    """Create the current tables in an empty database, with the rows that every catalog has."""
     history.metadata.create_all(connection, checkfirst=False)
     for table, rows in _FIRST_ROWS:
         connection.execute(insert(table), rows)
@@ -90,7 +94,7 @@ def create_tables(connection: Connection, history: History) -> None:
 
 
 def upgrade_tables(connection: Connection, version: int, history: History) -> None:
-    """Bring the tables and rows of an older catalog to the next version."""
+    """Upgrade the tables and rows of an older catalog to the next version."""
     step = history.steps[version - 1]
     _execute(connection, step.tables)
     _execute(connection, step.rows)
@@ -98,7 +102,7 @@ def upgrade_tables(connection: Connection, version: int, history: History) -> No
 
 
 def upgrade_rows(connection: Connection, version: int, history: History) -> None:
-    """Bring rows of an older version that are in tables of today to the version of today."""
+    """Upgrade rows of an older version that are in the current tables."""
     for step in history.steps[version - 1 :]:
         _execute(connection, step.rows)
 
@@ -115,7 +119,7 @@ def _set_version(connection: Connection, version: int, history: History) -> None
 
 
 def read_version(connection: Connection) -> tuple[int, str]:
-    """The version of a catalog and the fingerprint of its tables; 0 where there are no tables."""
+    """Return the version of a catalog and the fingerprint of its tables. The version is 0 if there are no tables."""
     has_table = connection.dialect.has_table
     if has_table(connection, VERSION_TABLE):
         row = connection.execute(text(f"select version, fingerprint from {VERSION_TABLE}")).one()  # noqa: S608

@@ -1,6 +1,6 @@
-"""The tables of the catalog: how queries name them, and how a new catalog gets them (see `migrations`).
+"""The tables of the catalog, for queries and for creating a new catalog (see `migrations`).
 
-Times are microseconds since 1970 in UTC. Ids are never used again.
+Times are microseconds since 1970 in UTC. Ids are never reused.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ def _is_identity(part: object) -> bool:
 
 
 def _identity(name: str = "id") -> Column[Any]:
-    """A number that the database gives; SQLite does so for the type INTEGER only."""
+    """Return an id column assigned by the database. SQLite requires the type INTEGER for it."""
     return Column(name, BigInteger().with_variant(Integer(), "sqlite"), Identity(), primary_key=True)
 
 
 def _key(name: str, kind: _Type) -> Column[Any]:
-    """A primary key of one column whose values the program gives."""
+    """Return a primary key of one column whose values the program assigns."""
     return Column(name, kind, primary_key=True, autoincrement=False)
 
 
@@ -158,7 +158,7 @@ subscriptions = _table(
     _index("subscriptions_owner", "owner"),
     _index("subscriptions_due", "due", where="ended is null and due is not null"),
     _index("subscriptions_disabled", "id", where="disabled is not null and ended is null"),
-    # The immediate subscriptions that get messages are read after every batch.
+    # Immediate subscriptions with messages, which are read after every batch.
     _index("subscriptions_immediate", "feed", where="ended is null and period is null and kind <> 'log'"),
 )
 
@@ -214,7 +214,7 @@ source_files = _table(
     PrimaryKeyConstraint("feed", "path"),
     _index("source_files_problem", "feed", where="problem is not null"),
 )
-# `removed` are queries that the folders of a version hold and it does not; `pieces` are the folders that its
+# `removed` are queries in the folders of a version that are not part of it; `pieces` are the folders that its
 # distribution names.
 plans = _table(
     "plans",
@@ -278,7 +278,7 @@ match_parts = _table(
     _index("match_parts_small", "last_sequence", where="retired is null and level < 3"),
     _index("match_parts_retired", "retired", where="retired is not null"),
 )
-# Items that operators could not decide for some queries, until they are in the log again.
+# Items that are undecided for certain queries because operators failed, until they are logged again.
 undecided = _table(
     "undecided",
     _identity(),
@@ -290,7 +290,7 @@ undecided = _table(
     _required("until", BigInteger),
     _index("undecided_not_before", "not_before"),
 )
-# Items that are in the log again, and the only queries that they are matched with.
+# Items that were logged again, and the only queries with which they are matched.
 supplements = _table(
     "supplements",
     _key("sequence", BigInteger),
@@ -389,7 +389,7 @@ tokens = _table(
     _optional("revoked", BigInteger),
     _index("tokens_owner", "owner"),
 )
-# Whether the recipients of owners' messages agreed to get them.
+# Whether the recipients of owners' messages have agreed to receive them.
 consents = _table(
     "consents",
     _identity(),
@@ -412,7 +412,7 @@ consents = _table(
     _index("consents_unconfirmed", "id", where="state <> 'confirmed'"),
     _index("consents_pending", "not_before", where="state = 'pending'"),
 )
-# The secrets of these three tables are sealed with the key of the workspace.
+# The secrets of these three tables are encrypted with the key of the workspace.
 secrets = _table("secrets", _key("name", Text), _required("value", LargeBinary))
 signing_keys = _table(
     "signing_keys",
@@ -454,7 +454,7 @@ polls = _table(
     _index("polls_failing", "feed", where="failures > 0 or stopped is not null"),
 )
 
-# Statistics by feed (0: of the whole stream), and the observations that are not part of them yet.
+# Statistics by feed (0: the whole stream), and observations that are not merged yet.
 statistics = _table(
     "statistics", _key("feed", BigInteger), _required("content", LargeBinary), _required("learned", BigInteger)
 )
@@ -480,7 +480,7 @@ operator_cache = _table(
     _index("operator_cache_live", "created", where="retired is null"),
     _index("operator_cache_retired", "retired", where="retired is not null"),
 )
-# Statistics of operators: the first row is merged, the others are notes that wait to be.
+# Statistics of operators: the first row is merged, the others wait to be merged.
 operator_learning = _table(
     "operator_learning", _identity(), _required("content", LargeBinary), _required("noted", BigInteger)
 )

@@ -1,6 +1,6 @@
-"""Secrets in the catalog, sealed with the key of the workspace, which is not in the catalog.
+"""Secrets in the catalog, encrypted with the key of the workspace, which is not in the catalog.
 
-In: the secrets of rows. Out: their sealed form and back.
+In: the secrets of rows. Out: their encrypted form, and vice versa.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from runnel.catalog.store.connection import workspace_key
 from runnel.errors import WorkspaceError
 
 _KEY = "key"
-"""The counter that holds the fingerprint of the key."""
+"""The counter that contains the fingerprint of the key."""
 _c = schema.counters.c
 
 
 class _Place(NamedTuple):
-    """A column with secrets, and the column that says whose they are."""
+    """A column with secrets, and the column that identifies their owner."""
 
     table: Table
     secret: str
@@ -34,9 +34,10 @@ _PLACES = (SECRETS, SIGNING_KEYS, HUBS)
 
 
 def seal(connection: Connection, place: _Place, of: object, secret: bytes) -> dict[str, Any]:
-    """The values of the columns of a row that hold a secret.
+    """Return the column values of a row that contains a secret.
 
-    WorkspaceError if the workspace got another key since this process read it: nobody could read the secret again.
+    Raise WorkspaceError if the key of the workspace was replaced after this process read it, because nobody could
+    decrypt the secret.
     """
     key = workspace_key(connection)
     if read_fingerprint(connection) not in (None, key.fingerprint):
@@ -47,13 +48,13 @@ def seal(connection: Connection, place: _Place, of: object, secret: bytes) -> di
 
 
 def unseal(connection: Connection, place: _Place, row: Any) -> bytes:
-    """The secret in a row."""
+    """Return the secret in a row."""
     sealed = bytes(getattr(row, place.secret))
     return workspace_key(connection).unseal(f"{place.purpose} {getattr(row, place.of)}", sealed)
 
 
 def forget_secrets(connection: Connection) -> int:
-    """Remove the secrets whose key is lost; gives how many. Most are made again when they are needed.
+    """Delete the secrets whose key is lost. Return their number. Most are created again when they are needed.
 
     Webhooks are the exception: each needs a new signing key, which its receiver must know.
     """
@@ -65,11 +66,11 @@ def forget_secrets(connection: Connection) -> int:
 
 
 def read_fingerprint(connection: Connection) -> int | None:
-    """The fingerprint of the key with which the secrets are sealed; None before the first key."""
+    """Return the fingerprint of the key that encrypts the secrets, or None before the first key."""
     value = connection.execute(select(_c.value).where(_c.name == _KEY)).scalar_one_or_none()
     return None if value is None else int(value)
 
 
 def set_fingerprint(connection: Connection, fingerprint: int) -> None:
-    """Note with which key the secrets are sealed."""
+    """Record which key encrypts the secrets."""
     connection.execute(insert(schema.counters).values(name=_KEY, value=fingerprint))

@@ -1,6 +1,6 @@
-"""The sequencer: one per root. Accepted items get consecutive numbers and times that never go back.
+"""The sequencer: accepted items get consecutive numbers and times that never go back.
 
-And the keeper of waits: when the clock is set back, what waits for a moment waits no longer than before.
+It also adjusts the times for which something waits when the clock is set back, so that no wait becomes longer.
 """
 
 from __future__ import annotations
@@ -15,17 +15,19 @@ from runnel.catalog.store.connection import now
 _c = schema.counters.c
 _VALUE = select(_c.value).where(_c.name == bindparam("of"))
 _WALL = "wall"
-_UNNOTICED = 30_000_000
-"""Steps back of the clock up to this (microseconds) are let be: clocks are corrected, and machines' clocks differ."""
+_TOLERANCE = 30_000_000
+"""Steps back of the clock up to this (microseconds) are ignored: clocks are corrected, and clocks of
+machines differ.
+"""
 
 
 def last_sequence(connection: Connection) -> int:
-    """The sequence of the last accepted item; 0 if there is none."""
+    """Return the sequence of the last accepted item, or 0."""
     return _value(connection, "sequence")
 
 
 def take_sequences(connection: Connection, count: int) -> tuple[int, int]:
-    """Reserve `count` sequences: gives the first one and the acceptance time, in this transaction."""
+    """Reserve `count` sequences in this transaction. Return the first one and the acceptance time."""
     first = last_sequence(connection) + 1
     accepted = log_time(connection)
     connection.execute(update(schema.counters).where(_c.name == "sequence").values(value=first + count - 1))
@@ -34,11 +36,11 @@ def take_sequences(connection: Connection, count: int) -> tuple[int, int]:
 
 
 def follow_clock(connection: Connection) -> int:
-    """Notice that the clock was set back since the runner last looked; gives by how many microseconds.
+    """Detect that the clock was set back since the runner's last check. Return by how many microseconds.
 
-    Times that something waits for were written by the clock as it was. They are set back by the same, so that a
-    digest or a retry that was due in ten minutes is due in ten minutes, and not in an hour and ten. A runner looks
-    whenever it renews its lease.
+    Times for which something waits were written by the clock before. They are moved back by the same amount, so that
+    a digest or retry that was due in ten minutes is still due in ten minutes, and not in an hour and ten. A runner
+    checks whenever it renews its lease.
     """
     current = now(connection)
     seen = connection.execute(select(_c.value).where(_c.name == _WALL)).scalar_one_or_none()
@@ -47,7 +49,7 @@ def follow_clock(connection: Connection) -> int:
         return 0
     connection.execute(update(schema.counters).where(_c.name == _WALL).values(value=current))
     back = int(seen) - current
-    if back <= _UNNOTICED:
+    if back <= _TOLERANCE:
         return 0
     for waiting in _set_back(current, back):
         connection.execute(waiting)
@@ -55,7 +57,7 @@ def follow_clock(connection: Connection) -> int:
 
 
 def _set_back(current: int, back: int) -> list[Update]:
-    """The statements that bring along every time to come that something waits for."""
+    """Return the statements that move back every future time for which something waits."""
     due, again = schema.subscriptions.c.due, schema.messages.c.not_before
     poll, renewal = schema.polls.c.due, schema.hubs.c.lease_until
     tried, given_up = schema.undecided.c.not_before, schema.undecided.c.until
@@ -71,31 +73,31 @@ def _set_back(current: int, back: int) -> list[Update]:
 
 
 def log_time(connection: Connection) -> int:
-    """The log's time: what an item accepted now is stamped with.
+    """Return the log's time, which an item accepted now gets.
 
-    A clock that is set back must not reorder the log: its time stands still until the clock has caught up.
+    A clock that is set back must not reorder the log: the log's time stands still until the clock has caught up.
     """
     return max(now(connection), _value(connection, "clock"))
 
 
 def log_clock(connection: Connection) -> int:
-    """When the last item was accepted: no later one is stamped before that, whatever the clocks say."""
+    """Return when the last item was accepted. No later item gets an earlier time, whatever the clocks show."""
     return _value(connection, "clock")
 
 
 def workspace_number(connection: Connection) -> int:
-    """A number that tells this root from others; chosen when it is first asked for, in a transaction that writes."""
-    found = known_number(connection)
-    if found is None:
-        found = secrets.randbits(62)
-        connection.execute(insert(schema.counters).values(name="root", value=found))
-    return found
+    """Return a number that identifies this workspace. It is chosen at the first call, in a write transaction."""
+    number = known_number(connection)
+    if number is None:
+        number = secrets.randbits(62)
+        connection.execute(insert(schema.counters).values(name="root", value=number))
+    return number
 
 
 def known_number(connection: Connection) -> int | None:
-    """The number of this workspace, if it was chosen already."""
-    found = connection.execute(select(_c.value).where(_c.name == "root")).scalar_one_or_none()
-    return None if found is None else int(found)
+    """Return the number of this workspace, or None if it was not chosen yet."""
+    value = connection.execute(select(_c.value).where(_c.name == "root")).scalar_one_or_none()
+    return None if value is None else int(value)
 
 
 def _value(connection: Connection, name: str) -> int:

@@ -1,1 +1,1 @@
-"""Maintenance: removing what nobody needs, backups, and restoring them."""
+"""Maintenance: deleting unneeded data, backups, and restoring them."""

@@ -1,15 +1,15 @@
-"""Backups: a copy of a root that is whole, made while its runner runs.
+"""Backups: a consistent copy of a workspace, even while its runner is active.
 
-In: a root. Out: a folder with the catalog as it was at one moment, every file that it names, the settings, the
-stylesheets and the files that people gave operators, and at last a signed manifest with the digest of each. The key
-of the workspace is not in it. Files of the
-logs never change, so a second backup into the same folder copies only what is new.
+In: a workspace. Out: a folder with a snapshot of the catalog, every file that it references, the settings, the
+stylesheets, the users' files for operators, and finally a signed manifest with the digest of each. The key of the
+workspace is not included. Files of the logs never change, so a second backup into the same folder copies only new
+files.
 
-    backup.json                     the manifest; a folder without one is no backup
-    snapshots/<id>/catalog/         a Parquet file for every table
-    snapshots/<id>/folder/          what is in the root's folder: settings, stylesheets
-    snapshots/<id>/operators/       files for operators, such as regions and rules: people may change them
-    files/                          files of the logs, as they are called in the root
+    backup.json                     the manifest; a folder without it is not a backup
+    snapshots/<id>/catalog/         one Parquet file per table
+    snapshots/<id>/folder/          files of the workspace's folder: settings, stylesheets
+    snapshots/<id>/operators/       files for operators, such as regions and rules, which users may change
+    files/                          files of the logs, with their names in the workspace
 """
 
 from __future__ import annotations
@@ -67,12 +67,12 @@ _FOR_EVER = 1 << 62
 _NO_EMPTY_FOLDER = {errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR}
 
 Report = Callable[[int, int], None]
-"""Called with the number of files done and of all files."""
+"""Called with the number of files that are done and the total number of files."""
 
 
 @dataclass(frozen=True, slots=True)
 class BackupReport:
-    """What a backup holds, and how much of it had to be copied now."""
+    """The content of a backup, and the number of files that were copied now."""
 
     folder: Path
     files: int
@@ -83,15 +83,15 @@ class BackupReport:
 
 
 class _VanishedError(Exception):
-    """A file was merged and removed while it was to be copied."""
+    """A file was merged and deleted before it could be copied."""
 
 
 def back_up(
     root: Workspace, target: Path, *, link: bool = False, report: Report = lambda done, every: None
 ) -> BackupReport:
-    """Make a backup of a root in a folder, or bring the one that is there up to date.
+    """Create a backup of a workspace in a folder, or update the backup in it.
 
-    With `link` files on the same disk are not copied but get a second name there.
+    With `link`, files on the same file system are hard-linked instead of copied.
     """
     target = target.absolute()
     number = _number(root)
@@ -112,7 +112,7 @@ def back_up(
 
 
 def _number(root: Workspace) -> int:
-    """The number of a workspace. It is there unless nothing was ever sent or backed up: then it must be written."""
+    """Return the number of a workspace, and assign it if no message or backup has done so."""
     with root.catalog.read() as connection:
         known = known_number(connection)
     if known is not None:
@@ -124,7 +124,7 @@ def _number(root: Workspace) -> int:
 def _attempts(
     root: Workspace, target: Path, number: int, before: Manifest | None, link: bool, report: Report
 ) -> tuple[Manifest, int]:
-    """Try until no file that a view of the catalog named was merged away before it could be copied."""
+    """Repeat the backup until no file of the snapshot was merged and deleted before it could be copied."""
     problem: _VanishedError | None = None
     for _ in range(_ATTEMPTS):
         try:
@@ -138,7 +138,7 @@ def _attempts(
 
 
 def _prepare(root: Workspace, target: Path, number: int) -> Manifest | None:
-    """Look at the place of a backup; gives the manifest of the one that is there."""
+    """Check and prepare the folder of a backup. Return the manifest of an existing backup."""
     if target.is_relative_to(root.folder) or root.folder.is_relative_to(target):
         raise InputError("the folder of a backup must not contain the workspace, nor be inside it", place=str(target))
     before = read_manifest(target) if (target / MANIFEST).exists() else None
@@ -153,7 +153,7 @@ def _prepare(root: Workspace, target: Path, number: int) -> Manifest | None:
         make_folders_above(target)
         make_private_folder(target)
         _refuse_links(target)
-        target.chmod(FOLDER_MODE)  # it holds the items of all owners
+        target.chmod(FOLDER_MODE)  # it contains the items of all owners
         with suppress(FileExistsError):
             os.close(open_private(target / UNFINISHED, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
     except OSError as error:
@@ -164,7 +164,7 @@ def _prepare(root: Workspace, target: Path, number: int) -> Manifest | None:
 def _attempt(
     root: Workspace, target: Path, number: int, before: Manifest | None, link: bool, report: Report
 ) -> tuple[Manifest, int]:
-    """One view of the catalog, and the files that it names; gives also how many were copied."""
+    """Copy one snapshot of the catalog and the files that it references. Return also the number of copied files."""
     snapshot = uuid.uuid4().hex
     place = target / "snapshots" / snapshot
     with root.catalog.read() as connection:
@@ -177,7 +177,7 @@ def _attempt(
         _copy(root.folder / relative, place / "folder" / relative, link=False)
     for relative in _operator_files(root.storage):
         _copy(root.storage.local(f"{OPERATORS}/{relative}"), place / OPERATORS / relative, link=False)
-    # Digests of a manifest that somebody may have changed must not get into a new one, which is signed.
+    # Digests of a manifest that may have been modified must not be copied into the new, signed one.
     known = before.files if before is not None and before.is_signed_by(root.key.read()) else {}
     files: dict[str, Digest] = {}
     copied = 0
@@ -185,10 +185,10 @@ def _attempt(
         report(done, len(named))
         kept = target / "files" / path
         if path in known and kept.exists():
-            files[path] = known[path]  # it never changes, and its digest is from when it was copied
+            files[path] = known[path]  # the file never changes, and its digest was computed when it was copied
             continue
         if root.storage.local(path).exists():
-            check_file(root.storage, path)  # what is damaged must not replace a good copy unnoticed
+            check_file(root.storage, path)  # a damaged file must not silently replace a good copy
         files[path] = _copy(root.storage.local(path), kept, link=link)
         copied += 1
     report(len(named), len(named))
@@ -212,7 +212,7 @@ def _attempt(
 
 
 def _named_files(root: Workspace, connection: Connection) -> Iterator[str]:
-    """Every file that the catalog needs."""
+    """Return every file that the catalog needs."""
     for segment in item_segments.segments_between(connection, 0, _FOR_EVER):
         if segment.tier != Tier.LOST:
             yield segment.path
@@ -229,7 +229,7 @@ def _named_files(root: Workspace, connection: Connection) -> Iterator[str]:
 
 
 def _plan_files(storage: Storage, folder: str) -> Iterator[str]:
-    """The files of a plan's folder."""
+    """Return the files of a plan's folder."""
     yield f"{folder}/{PLAN_MANIFEST}"
     try:
         files = read_plan(storage, folder).files
@@ -239,7 +239,7 @@ def _plan_files(storage: Storage, folder: str) -> Iterator[str]:
 
 
 def _folder_files(folder: Path) -> Iterator[str]:
-    """The settings and the stylesheets that people wrote, below the root's folder."""
+    """Return the settings and the users' stylesheets in the workspace's folder."""
     yield FILE
     for path in sorted((folder / stylesheets.FOLDER).rglob("*")):
         if path.is_file() and not path.is_symlink():
@@ -247,20 +247,20 @@ def _folder_files(folder: Path) -> Iterator[str]:
 
 
 def _operator_files(storage: Storage) -> Iterator[str]:
-    """The files that the admin gave operators; known answers, declarations and what was learned are made again.
+    """Return the admin's files for operators. Cached answers, declarations and statistics are created again.
 
-    As with operators, a link counts as the file that it leads to, unless that is elsewhere.
+    As for operators, a link counts as the file to which it points, unless that is outside the folder.
     """
     folder = storage.local(OPERATORS)
-    made = [storage.local(one) for one in (ANSWERS, _LEARNED, _DECLARED)]
+    made = [storage.local(folder) for folder in (ANSWERS, _LEARNED, _DECLARED)]
     for path in sorted(folder.rglob("*")):
-        is_ours = any(path.is_relative_to(one) for one in made)
+        is_ours = any(path.is_relative_to(folder) for folder in made)
         if not is_ours and path.is_file() and path.resolve().is_relative_to(folder.resolve()):
             yield path.relative_to(folder).as_posix()
 
 
 def _copy(source: Path, target: Path, *, link: bool) -> Digest:
-    """Copy a file so that it has its name only when it is whole; _Vanished if it is gone."""
+    """Copy a file atomically. Raise _VanishedError if it no longer exists."""
     make_private_folder(target.parent)
     draft = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
     try:
@@ -270,7 +270,7 @@ def _copy(source: Path, target: Path, *, link: bool) -> Digest:
             except OSError as error:
                 if isinstance(error, FileNotFoundError):
                     raise
-                _copy_bytes(source, draft)  # another disk, or one without such names
+                _copy_bytes(source, draft)  # another file system, or one without hard links
         else:
             _copy_bytes(source, draft)
     except FileNotFoundError as error:
@@ -288,20 +288,20 @@ def _copy_bytes(source: Path, draft: Path) -> None:
 
 
 def _replace(path: Path, data: bytes) -> None:
-    """Write a file so that it is there whole, or as it was."""
+    """Replace a file atomically."""
     draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     with open(draft, "xb", opener=open_private) as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
-    for folder in {path.parent, *(one for one in path.parent.rglob("*") if one.is_dir())}:
+    for folder in {path.parent, *(inner for inner in path.parent.rglob("*") if inner.is_dir())}:
         sync_folder(folder)
     draft.replace(path)
     sync_folder(path.parent)
 
 
 def _refuse_links(target: Path) -> None:
-    """Refuse a folder with a link in it: files elsewhere would be written or removed through the link."""
+    """Refuse a folder that contains a link, because files elsewhere would be written or deleted through it."""
     for folder, folders, files in os.walk(target, onerror=_raise):
         for path in (Path(folder, name) for name in (*folders, *files)):
             if path.is_symlink():
@@ -317,17 +317,17 @@ def _raise(error: OSError) -> None:
 
 
 def _prune(target: Path, manifest: Manifest) -> None:
-    """Remove what only earlier backups in this folder needed, without following links."""
+    """Delete files that only earlier backups in this folder needed, without following links."""
     _remove_others(target / "files", manifest.files.keys())
     _remove_others(target / "snapshots", {f"{manifest.snapshot}/{name}" for name in manifest.snapshot_files})
 
 
 def _remove_others(top: Path, needed: Set[str]) -> None:
-    """Remove the files in a folder that are not needed, and folders that are empty then."""
+    """Delete the files in a folder that are not needed, and folders that become empty."""
     try:
         handle = os.open(top, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:
-        return  # nothing was copied
+        return  # the folder does not exist, because nothing was copied
     try:
         for folder, folders, files, inside in os.fwalk(".", topdown=False, onerror=_raise, dir_fd=handle):
             for name in files:

@@ -1,7 +1,7 @@
-"""The manifest of a backup: what it holds, with the digest of every file, signed with the key of the workspace.
+"""The manifest of a backup: its content with the digest of every file, signed with the key of the workspace.
 
-In: the folder of a backup, which somebody may have edited. Out: a manifest whose names stay within the folders that
-they are meant for, whether its signature is right, and the verified content of its files.
+In: the folder of a backup, which may have been modified. Out: a manifest whose file names stay within their folders,
+whether its signature is valid, and the verified content of its files.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Digest:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a backup says of itself."""
+    """The description of a backup."""
 
     format: int
     made: str
@@ -61,21 +61,21 @@ class Manifest:
     snapshot_files: dict[str, Digest]
     files: dict[str, Digest]
     signer: int | None = None
-    """The fingerprint of the key that signed the manifest; None if the signature was removed."""
+    """The fingerprint of the key that signed the manifest, or None if the signature was removed."""
     signature: str | None = None
 
     def signed(self, key: WorkspaceKey) -> Manifest:
-        """The manifest with the signature of a key."""
+        """Return the manifest signed with a key."""
         unsigned = replace(self, signer=key.fingerprint, signature=None)
         return replace(unsigned, signature=key.sign(unsigned.to_json()))
 
     def is_signed_by(self, key: WorkspaceKey) -> bool:
-        """Whether the manifest is as the workspace with this key signed it."""
+        """Return whether the signature of this key is valid."""
         signature = self.signature or ""
         return self.signer == key.fingerprint and hmac.compare_digest(signature, str(self.signed(key).signature))
 
     def check_signature(self, key: WorkspaceKey) -> None:
-        """Raise CorruptDataError unless the manifest is as the workspace with this key signed it."""
+        """Raise CorruptDataError unless the signature of this key is valid."""
         if self.signature is None or self.signer is None:
             raise CorruptDataError(
                 "the backup is not signed", hint="restore it without --key-file if you trust its folder"
@@ -89,17 +89,17 @@ class Manifest:
             raise CorruptDataError("the backup was changed after it was signed", hint=HINT)
 
     def to_json(self) -> bytes:
-        """As a file's content."""
+        """Return the content of the file."""
         return json.dumps(asdict(self), indent=1, sort_keys=True).encode()
 
     @property
     def size(self) -> int:
-        """The bytes of all files."""
+        """The total size of all files in bytes."""
         return sum(digest.size for digest in (*self.files.values(), *self.snapshot_files.values()))
 
 
 def read_manifest(source: Path) -> Manifest:
-    """The manifest of a backup; NotFoundError where there is none, CorruptDataError where it cannot be trusted."""
+    """Read the manifest of a backup. Raise NotFoundError if there is none, CorruptDataError if it is not valid."""
     try:
         with os.fdopen(open_regular(source, (MANIFEST,)), "rb") as file:
             data = file.read(_LARGEST_MANIFEST + 1)
@@ -144,7 +144,7 @@ def _is_signature(signer: object, signature: object) -> bool:
 
 
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of JSON; a name that occurs twice would mean one thing to one reader and another to the next."""
+    """Build a JSON object. Duplicate names are refused, because different readers would read different values."""
     value = dict(pairs)
     if len(value) != len(pairs):
         raise ValueError("a name occurs twice")
@@ -152,11 +152,11 @@ def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _digests(
-    told: Mapping[str, Mapping[str, Any]], folders: Sequence[str], others: Sequence[str] = ()
+    values: Mapping[str, Mapping[str, Any]], folders: Sequence[str], others: Sequence[str] = ()
 ) -> dict[str, Digest]:
-    """The digests of files. Each must have a plain name below one of the folders, or one of the other names."""
+    """Parse the digests of files. Each must have a plain name below one of the folders, or one of the other names."""
     digests: dict[str, Digest] = {}
-    for name, value in told.items():
+    for name, value in values.items():
         pure = PurePosixPath(name)
         is_plain = pure.as_posix() == name and not pure.is_absolute() and ".." not in pure.parts
         if not is_plain or "\\" in name or "\0" in name or not (name.startswith(tuple(folders)) or name in others):
@@ -169,8 +169,10 @@ def _digests(
 
 
 def verified_chunks(folder: Path, name: str, expected: Digest) -> Iterator[bytes]:
-    """The content of a file of a backup, piece by piece. CorruptDataError, at the end at the latest, if it is not the
-    content that was backed up: what was read until then must not be used.
+    """Yield the content of a file of a backup in chunks.
+
+    Raise CorruptDataError, at the latest at the end, if it is not the content that was backed up. The chunks must not
+    be used before that.
     """
     try:
         handle = open_regular(folder, PurePosixPath(name).parts)
@@ -192,11 +194,11 @@ def verified_chunks(folder: Path, name: str, expected: Digest) -> Iterator[bytes
 
 
 def file_digest(path: Path) -> Digest:
-    """The digest of a file."""
-    found = hashlib.sha256()
+    """Compute the digest of a file."""
+    digest = hashlib.sha256()
     size = 0
     with path.open("rb") as file:
         while data := file.read(_CHUNK):
-            found.update(data)
+            digest.update(data)
             size += len(data)
-    return Digest(size, found.hexdigest())
+    return Digest(size, digest.hexdigest())

@@ -1,6 +1,6 @@
-"""A catalog as files: a Parquet file for every table, the same whether SQLite or PostgreSQL holds it.
+"""A catalog as files: one Parquet file per table, identical for SQLite and PostgreSQL.
 
-In: one view of a catalog. Out: files from which another catalog, of either kind, is filled, with the same ids.
+In: one snapshot of a catalog. Out: files that can fill another catalog, of either kind, with the same ids.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ _ROWS = 20_000
 
 
 def copy_out(connection: Connection, folder: Path) -> dict[str, int]:
-    """Write every table of a catalog into a folder; gives the numbers of rows."""
+    """Write every table of a catalog to a folder. Return the numbers of rows."""
     make_private_folder(folder)
-    return {one.name: _copy_table(connection, one, folder / f"{one.name}.parquet") for one in _tables()}
+    return {source.name: _copy_table(connection, source, folder / f"{source.name}.parquet") for source in _tables()}
 
 
 def _tables() -> list[Table]:
     return list(schema.metadata.sorted_tables)
 
 
-def _copy_table(connection: Connection, one: Table, path: Path) -> int:
-    shape = pa.schema([(held.name, _arrow_type(held.type)) for held in one.columns])
+def _copy_table(connection: Connection, source: Table, path: Path) -> int:
+    shape = pa.schema([(held.name, _arrow_type(held.type)) for held in source.columns])
     rows = 0
     with (
         open(path, "xb", opener=open_private) as file,
         pq.ParquetWriter(file, shape, compression="zstd") as writer,
     ):
-        found = connection.execute(select(one), execution_options={"yield_per": _ROWS})
-        for some in found.partitions():
-            arrays = [pa.array([row[place] for row in some], type=kind) for place, kind in enumerate(shape.types)]
+        result = connection.execute(select(source), execution_options={"yield_per": _ROWS})
+        for chunk in result.partitions():
+            arrays = [pa.array([row[place] for row in chunk], type=kind) for place, kind in enumerate(shape.types)]
             writer.write_table(pa.Table.from_arrays(arrays, schema=shape))
-            rows += len(some)
+            rows += len(chunk)
     return rows
 
 
@@ -57,26 +57,26 @@ def _arrow_type(kind: object) -> Any:
 
 
 def identities(connection: Connection) -> dict[str, int]:
-    """The last id that was given in every table that gives ids, also where its row is gone."""
+    """Return the last assigned id of every table with ids, even if its row was deleted."""
     if connection.dialect.name == "sqlite":
         return {row.name: int(row.seq) for row in connection.execute(text("select name, seq from sqlite_sequence"))}
-    found = connection.execute(
+    result = connection.execute(
         text(
             "select c.table_name, c.column_name from information_schema.columns c"
             " where c.table_schema = current_schema() and c.is_identity = 'YES'"
         )
     ).all()
     last: dict[str, int] = {}
-    for name, held in found:
+    for name, held in result:
         query = text("select pg_sequence_last_value(pg_get_serial_sequence(:t, :c)::regclass)")
         last[name] = int(connection.execute(query, {"t": name, "c": held}).scalar() or 0)
     return last
 
 
 def copy_in(catalog: Catalog, folder: Path, *, version: int, ids: Mapping[str, int]) -> dict[str, int]:
-    """Fill a catalog that has no tables yet from a folder, in one transaction; gives the numbers of rows.
+    """Fill an empty catalog from a folder, in one transaction. Return the numbers of rows.
 
-    The rows of a copy of an older version go into the tables of today, and are brought up to date there.
+    Rows of an older version are inserted into the current tables and upgraded there.
     """
     history = migrations.HISTORY
     if not 1 <= version <= history.version:
@@ -97,11 +97,11 @@ def _fill(connection: Connection, path: Path) -> int:
         raise CorruptDataError(f"{path.name} is not a table of a catalog")
     file = pq.ParquetFile(path)
     target = table(name, *(column(held) for held in file.schema_arrow.names))
-    connection.execute(target.delete())  # the rows that every new catalog has
+    connection.execute(target.delete())  # delete the initial rows of a new catalog
     rows = 0
-    for some in _batches(file):
-        connection.execute(insert(target), some)
-        rows += len(some)
+    for batch in _batches(file):
+        connection.execute(insert(target), batch)
+        rows += len(batch)
     return rows
 
 
@@ -112,7 +112,7 @@ def _batches(file: Any) -> Iterator[list[dict[str, Any]]]:
 
 
 def _go_on_after(connection: Connection, ids: Mapping[str, int]) -> None:
-    """Ids that were given are never given again."""
+    """Continue after the assigned ids, so that no id is reused."""
     for name, last in ids.items():
         if name not in schema.metadata.tables or not last:
             continue
@@ -129,8 +129,8 @@ def _go_on_after(connection: Connection, ids: Mapping[str, int]) -> None:
 
 
 def make_ready(connection: Connection) -> None:
-    """Let a copied catalog be used: nobody runs it, there is no checkpoint to go on from, and no answer is known."""
-    connection.execute(schema.operator_cache.delete())  # the files are not copied: operators are asked again
+    """Prepare a copied catalog for use: no runner, no checkpoint to continue from, and no cached answers."""
+    connection.execute(schema.operator_cache.delete())  # the files are not copied, so operators are called again
     connection.execute(schema.leases.update().values(expires=0, detail="restored"))
     connection.execute(
         schema.lineages.update()

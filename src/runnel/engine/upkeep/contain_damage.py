@@ -1,9 +1,9 @@
-"""Damaged files: taken out of the workspace, so that the runner goes on with the rest.
+"""Contain damaged files: remove them from the workspace, so that the runner can continue.
 
-In: the path of a file that was found damaged. Out: a catalog that does not need it any more. Where the files that it
-was merged from are still there, they take its place; a plan is compiled again; an index and answers of operators are
-done without. Otherwise the file is quarantined: its row goes, the file stays for inspection, and the application log
-says which items or matches are lost.
+In: the path of a damaged file. Out: a catalog that no longer needs it. If the files from which it was merged still
+exist, they replace it. A plan is compiled again. An index or a file of cached answers is dropped. Otherwise the file
+is quarantined: its row is deleted, the file stays for inspection, and the application log reports the lost items or
+matches.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class Containment(Enum):
 
 
 def contain_damage(root: Workspace, epoch: int, path: str) -> Containment | None:
-    """Take a damaged file out of the workspace.
+    """Remove a damaged file from the workspace.
 
-    None if there is nothing to do: the catalog does not name the file, or the file is sound, or the whole
+    Return None if there is nothing to do: the catalog does not reference the file, the file is intact, or the whole
     storage is unavailable. Files that are only unavailable must not be quarantined.
     """
     if read_marker(root.storage) is None:
@@ -121,16 +121,16 @@ def _contain_matches(root: Workspace, epoch: int, path: str) -> Containment | No
 def _contain_answers(root: Workspace, epoch: int, path: str) -> Containment | None:
     with root.catalog.write() as connection:
         leases.check(connection, epoch)
-        found = [one for one in operator_cache.live_segments(connection) if one.path == path]
-        operator_cache.retire_segments(connection, found)
-    if not found:
+        segments = [segment for segment in operator_cache.live_segments(connection) if segment.path == path]
+        operator_cache.retire_segments(connection, segments)
+    if not segments:
         return None
     logger.warning("%s is damaged: its cached answers are dropped, and the operators are called again", path)
     return Containment.FILE
 
 
 def _contain_plan(root: Workspace, epoch: int, path: str) -> Containment | None:
-    """Compile the plan again from what is declared, if the damaged folder belongs to the current version."""
+    """Compile the plan again from the declarations, if the damaged folder belongs to the current version."""
     folder = "/".join(path.split("/")[:2])
     forget_parts()
     try:
@@ -144,7 +144,7 @@ def _contain_plan(root: Workspace, epoch: int, path: str) -> Containment | None:
         if folder not in plan_versions.plan_folders(connection):
             return None
     if current is None or folder not in (current.base, current.delta):
-        return Containment.PLAN  # only a batch that was begun needs it: the next one uses the current version
+        return Containment.PLAN  # only an unfinished batch needs it; the next one uses the current version
     version = recompile(root, epoch, current)
     if version is not None:
         logger.warning("%s is damaged: the plan was compiled again as version %d", path, version)
@@ -156,18 +156,18 @@ def _quarantine(connection: Connection, path: str, reason: str, sequence: int) -
 
 
 def _covering(storage: Storage, whole: _S, retired: Sequence[_S]) -> list[_S]:
-    """Sound files that were merged into another one and hold all that it held; none where something is missing."""
-    found: list[_S] = []
+    """Return the intact files that were merged into a damaged one, if together they contain all of it."""
+    covering: list[_S] = []
     position = whole.first_sequence
     while position <= whole.last_sequence:
-        begun = [one for one in retired if one.first_sequence == position]
-        longest = max((one.last_sequence for one in begun), default=None)
-        layers = [one for one in begun if one.last_sequence == longest and _is_sound(storage, one.path)]
-        if longest is None or len(layers) < sum(one.last_sequence == longest for one in begun):
+        begun = [file for file in retired if file.first_sequence == position]
+        longest = max((file.last_sequence for file in begun), default=None)
+        layers = [file for file in begun if file.last_sequence == longest and _is_sound(storage, file.path)]
+        if longest is None or len(layers) < sum(file.last_sequence == longest for file in begun):
             return []
-        found += layers
+        covering += layers
         position = longest + 1
-    return found
+    return covering
 
 
 def _is_sound(storage: Storage, path: str) -> bool:

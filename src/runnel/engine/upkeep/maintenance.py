@@ -1,8 +1,8 @@
-"""Tidying: what a runner does besides its work, so that a year of running does not slow a batch.
+"""Maintenance by the runner, so that batches stay fast after years of running.
 
-In: a root, and the epoch of its runner. Out: fewer and larger files, shorter tables, and less of what is old. All of
-it goes in small steps, each a transaction of its own that checks the epoch, so that nobody waits long and a crash
-between any two of them leaves a whole root.
+In: a workspace, and the epoch of its runner. Out: fewer and larger files, shorter tables, and less old data. The work
+consists of small steps, each a transaction that checks the epoch. So other writers do not wait long, and a crash
+between two steps leaves a consistent workspace.
 """
 
 from __future__ import annotations
@@ -37,12 +37,14 @@ _DAY = 24 * _HOUR
 _ROWS = 2_000
 _FOUND_IDS = 50_000
 _KEPT_ROWS = _HOUR
-"""Rows of match segments stay as they are for so long, although only the last of them is ever asked for again."""
+"""Age in microseconds before which rows of match segments are not merged."""
 
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceReport:
-    """What was tidied: files merged and removed, rows merged, folded and forgotten. `finished`: nothing is left."""
+    """Counts of files merged and deleted, and rows merged, folded and deleted. `finished` means that
+    nothing is left.
+    """
 
     archived: int = 0
     compacted: int = 0
@@ -59,9 +61,9 @@ class MaintenanceReport:
 
     def __add__(self, other: MaintenanceReport) -> MaintenanceReport:
         numbers = {
-            one.name: getattr(self, one.name) + getattr(other, one.name)
-            for one in fields(self)
-            if one.name != "finished"
+            field.name: getattr(self, field.name) + getattr(other, field.name)
+            for field in fields(self)
+            if field.name != "finished"
         }
         return MaintenanceReport(**numbers, finished=self.finished and other.finished)
 
@@ -74,17 +76,17 @@ def run_maintenance(
     asked: Collection[int] = (),
     chores: bool | None = None,
 ) -> MaintenanceReport:
-    """Merge small files, and now and then let go of what is old; for some seconds, then the next turn goes on.
+    """Merge small files and, every hour, delete old data, for some seconds. The next call continues.
 
-    Fresh files of an hour that goes on are merged once there are `at_least` so many (the setting archive_segments).
-    Queries in `asked` are indexed besides those that are known to be read by query. Rare `chores` are done when an
-    hour has passed since the last time, unless it is said whether they are.
+    Fresh files of the current hour are merged once there are `at_least` of them (default: the setting
+    archive_segments). Queries in `asked` are indexed in addition to those that are known to be read by query.
+    `chores` forces or skips the hourly tasks.
     """
     return _Turn(root, epoch, time.monotonic() + _SECONDS).run(at_least, asked, chores)
 
 
 class _Turn:
-    """One turn of tidying, until a deadline."""
+    """One call of maintenance, until a deadline."""
 
     def __init__(self, root: Workspace, epoch: int, deadline: float) -> None:
         self._root = root
@@ -119,16 +121,16 @@ class _Turn:
         return time.monotonic() < self._deadline
 
     def _count(self, steps: Iterator[int]) -> int:
-        """Take steps while there is time; gives the sum of what they did."""
+        """Run steps while there is time. Return the sum of their results."""
         done = 0
-        for one in steps:
-            done += one
+        for result in steps:
+            done += result
             if not self._has_time():
                 break
         return done
 
     def _repeat(self, step: Callable[[Connection], int]) -> int:
-        """Repeat a step, each time in a transaction, until it does nothing; gives the sum of what was done."""
+        """Repeat a step, each time in a transaction, until it does nothing. Return the sum of its results."""
 
         def steps() -> Iterator[int]:
             while True:
@@ -151,24 +153,24 @@ class _Turn:
     def _chores_are_due(self) -> bool:
         with self._root.catalog.read() as connection:
             passed = now(connection) - counters.read_counter(connection, counters.CHORES)
-            return not 0 <= passed < _HOUR  # a clock that was set back must not put them off
+            return not 0 <= passed < _HOUR  # a clock that was set back must not delay them
 
     def _chores(self) -> MaintenanceReport:
         root, settings = self._root, self._root.settings
         done = MaintenanceReport(
             retained=self._retain(),
             folded=self._repeat(lambda c: receipts.fold_messages(c, _ago(c, settings.keep_receipts_days), _ROWS)),
-            asides=self._drop_asides(),
+            asides=self._limit_quarantine(),
             forgotten=self._forget_seen() + self._repeat(lambda c: gate_states.forget_states(c, _ROWS)),
             plans=self._forget_plans(),
-            sheets=self._drop_sheets(),
+            sheets=self._delete_stylesheets(),
             keys=self._repeat(lambda c: signing_keys.forget_keys(c, _ROWS)),
         )
         self._forget_files()
         with self._write() as connection:
             stream_statistics.forget_dropped(connection)
         if not self._has_time():
-            return done  # the next turn goes on; the walk over all files comes last, and once
+            return done  # the next call continues; the scan of all files comes last
         removed = remove_orphans(root.catalog, root.storage, older_than=settings.orphan_seconds)
         done += MaintenanceReport(removed=removed + empty_trash(root.storage))
         record_history(root.catalog, root.storage)
@@ -177,7 +179,7 @@ class _Turn:
         return done
 
     def _retain(self) -> int:
-        """Let go of items and matches that are older than they are kept and that nobody needs any more."""
+        """Delete items and matches that are older than `keep_items_days` and no longer needed."""
         days = self._root.settings.keep_items_days
         if not days:
             return 0
@@ -191,8 +193,8 @@ class _Turn:
                 ledger.bury_unkept(connection, upto)
             return gone
 
-    def _drop_asides(self) -> int:
-        """Bound what is kept for inspection: in bytes, and as old as items may be."""
+    def _limit_quarantine(self) -> int:
+        """Limit the quarantine in bytes and in age."""
         settings, storage = self._root.settings, self._root.storage
         while self._has_time():
             with self._root.catalog.read() as connection:
@@ -217,12 +219,12 @@ class _Turn:
 
         gone: list[str] = []
         done = self._repeat(drop) + (self._repeat(forget) if settings.keep_items_days else 0)
-        for path in gone:  # after the rows: a file without a row is an orphan, and goes with those
+        for path in gone:  # after the rows: after a crash in between, the files are orphans
             storage.delete(path)
         return done
 
     def _forget_seen(self) -> int:
-        """Forget ids that their sources have not shown for as long as items are kept."""
+        """Delete ids from the seen-set that their sources have not shown for as long as items are kept."""
         days = self._root.settings.keep_items_days
         if not days:
             return 0
@@ -230,7 +232,7 @@ class _Turn:
         def steps() -> Iterator[int]:
             done = 1
             while done:
-                # Finding them takes a walk over all ids that are old: meanwhile nobody waits to write.
+                # Find them in a read transaction: scanning all old ids must not block writers.
                 with self._root.catalog.read() as connection:
                     day = _ago(connection, days) // _DAY
                     expired = item_segments.expired_seen(connection, day, _FOUND_IDS)
@@ -244,7 +246,7 @@ class _Turn:
         return self._count(steps())
 
     def _forget_plans(self) -> int:
-        """Drop plan versions that no batch can need, and lineages that nothing speaks of any more."""
+        """Delete plan versions that no batch can need, and lineages without references."""
         settings, storage = self._root.settings, self._root.storage
         with self._write() as connection:
             old = now(connection) - int(settings.orphan_seconds * 1e6)
@@ -253,16 +255,16 @@ class _Turn:
             kept = plan_versions.plan_folders(connection)
             if settings.keep_items_days:
                 match_segments.forget_lineages(connection, _ago(connection, settings.keep_items_days))
-        for folder in sorted(named - kept):  # after the rows: what a crash leaves here is an orphan
+        for folder in sorted(named - kept):  # after the rows: after a crash in between, the folders are orphans
             for file in list(storage.files(folder)):
                 storage.delete(file.path)
         return gone
 
-    def _drop_sheets(self) -> int:
-        """Remove kept copies of stylesheets that nothing applies any more; people's own files stay.
+    def _delete_stylesheets(self) -> int:
+        """Delete stored copies of stylesheets that are no longer applied. Users' own files stay.
 
-        A young copy may be about to be used. An old one goes under the catalog's write lock, and whoever declares
-        looks there whether it is gone.
+        A young copy may be about to be used. An old copy is deleted under the catalog's write lock, and every
+        declaration checks there that its copy still exists.
         """
         storage = self._root.storage
         limit = time.time() - self._root.settings.orphan_seconds
@@ -282,7 +284,9 @@ class _Turn:
         return len(gone)
 
     def _forget_files(self) -> None:
-        """Forget source files that are gone, though not if all of a feed are: its folder may only be away."""
+        """Delete the records of source files that no longer exist, unless all files of a feed are missing: its folder
+        may only be unmounted.
+        """
         with self._root.catalog.read() as connection:
             known = source_files.known_files(connection)
         by_feed: dict[int, list[str]] = {}

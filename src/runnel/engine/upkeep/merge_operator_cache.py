@@ -1,8 +1,7 @@
-"""Keeping the cache small: many small files in, fewer and larger ones out, and the oldest answers dropped.
+"""Keep the operator cache small: merge small files into larger ones, and drop the oldest answers.
 
-Files that follow one another in age are merged up to a sixteenth of what the cache may have, so that dropping the
-oldest file drops few answers. Every step is one transaction that checks the runner's epoch; a crash before it leaves
-an orphan.
+Files of consecutive age are merged up to a sixteenth of the cache's maximum size, so that dropping the oldest file
+drops few answers. Every step is one transaction that checks the runner's epoch. A crash before it leaves an orphan.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from runnel.matching.operators.ask.cache_files import open_segment, write_stored
 from runnel.storage.file_storage import Storage
 
 AT_LEAST = 8
-"""Neighbours that are worth being merged."""
+"""Minimum number of neighboring files to merge."""
 
 _PARTS = 16
 
@@ -25,7 +24,7 @@ _PARTS = 16
 def cache_steps(
     catalog: Catalog, storage: Storage, *, epoch: int, most_bytes: int, at_least: int = AT_LEAST
 ) -> Iterator[int]:
-    """Drop what is beyond `most_bytes`, the oldest first, then merge small files; gives the files of each step."""
+    """Drop the oldest files beyond `most_bytes`, then merge small files. Yield the number of files of each step."""
     dropped = _drop(catalog, epoch, most_bytes)
     if dropped:
         yield dropped
@@ -40,15 +39,15 @@ def cache_steps(
 
 
 def next_run(live: Sequence[LiveSegment], largest: int, at_least: int = AT_LEAST) -> list[LiveSegment]:
-    """Neighbours in age that are merged next: at least so many, not larger than `largest` together.
+    """Return the next neighboring files to merge: at least `at_least`, with at most `largest` bytes together.
 
-    None of them has more than half of their bytes, so that large files are not written anew for a few small ones.
+    None of them has more than half of the bytes, so that a large file is not rewritten for a few small ones.
 
     >>> live = [LiveSegment(n, str(n), size, 1, n) for n, size in enumerate((90, 5, 5, 5, 90))]
     >>> [one.id for one in next_run(live, 150, at_least=3)]
     [1, 2, 3]
     """
-    sizes = [one.bytes for one in live]
+    sizes = [segment.bytes for segment in live]
     for end in range(len(live), at_least - 1, -1):
         total, heaviest, best = 0, 0, 0
         for start in range(end - 1, -1, -1):
@@ -65,7 +64,7 @@ def next_run(live: Sequence[LiveSegment], largest: int, at_least: int = AT_LEAST
 def _drop(catalog: Catalog, epoch: int, most_bytes: int) -> int:
     with catalog.read() as connection:
         live = operator_cache.live_segments(connection)
-    surplus = sum(one.bytes for one in live) - most_bytes
+    surplus = sum(segment.bytes for segment in live) - most_bytes
     old: list[LiveSegment] = []
     while surplus > 0:
         old.append(live[len(old)])
@@ -78,14 +77,14 @@ def _drop(catalog: Catalog, epoch: int, most_bytes: int) -> int:
 
 
 def _merge(catalog: Catalog, storage: Storage, epoch: int, run: Sequence[LiveSegment]) -> bool:
-    opened = [open_segment(storage, one.path) for one in run]
-    # What cannot be read goes with its row, and is not warned of again.
-    merged = write_stored(storage, (entry for one in opened if one is not None for entry in one.stored()))
+    opened = [open_segment(storage, segment.path) for segment in run]
+    # Drop an unreadable file with its row, so that it is not reported again.
+    merged = write_stored(storage, (entry for segment in opened if segment is not None for entry in segment.stored()))
     with catalog.write() as connection:
         leases.check(connection, epoch)
-        live = {one.id for one in operator_cache.live_segments(connection)}
-        if not all(one.id in live for one in run):
-            return False  # somebody else took them out: what was written is an orphan
+        live = {segment.id for segment in operator_cache.live_segments(connection)}
+        if not all(segment.id in live for segment in run):
+            return False  # another process removed them; the new file is an orphan
         operator_cache.retire_segments(connection, run)
         if merged is not None:
             operator_cache.add_segments(connection, [merged], created=run[-1].created)

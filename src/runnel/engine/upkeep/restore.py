@@ -1,8 +1,8 @@
-"""Restoring: a new workspace from a backup, after every file has been compared with the manifest.
+"""Restore a workspace from a backup, after verifying every file with the manifest.
 
-In: the folder of a backup, which somebody may have edited. Out: a workspace with the same ids, in which sequences and
-message numbers go on. Only regular files are read, and only verified content is used. The settings file comes last:
-without it, a folder is no workspace.
+In: the folder of a backup, which may have been modified. Out: a workspace with the same ids, in which sequences and
+message numbers continue. Only regular files are read, and only verified content is used. The settings file is written
+last: a folder without it is not a workspace.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from runnel.workspace_key import WorkspaceKey
 
 _STAGING = ".restoring"
 _IN_MEMORY = 64 << 20
-"""Files up to this size are copied through memory; larger ones through a private copy."""
+"""Maximum size of files that are copied through memory. Larger files are copied through a private file."""
 
 
 class Signer(StrEnum):
@@ -48,14 +48,14 @@ class Signer(StrEnum):
     CHECKED = "checked"
     """The workspace whose key was given."""
     UNKNOWN = "unknown"
-    """Some workspace: no key was given to check the signature with."""
+    """An unknown workspace: no key was given to verify the signature."""
     NONE = "none"
-    """Nobody: its signature was removed."""
+    """Nobody: the signature was removed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What was restored, and from when it is."""
+    """The restored content, and the time of the backup."""
 
     folder: Path
     files: int
@@ -65,7 +65,7 @@ class Restored:
     rights: tuple[GivenRight, ...]
     signer: Signer
     lost_secrets: int
-    """Secrets that could not be restored because the key was not given."""
+    """Number of secrets that could not be restored because the key was not given."""
 
 
 def restore(
@@ -79,11 +79,11 @@ def restore(
     clock: Clock = time.time,
     report: Report = lambda done, every: None,
 ) -> Restored:
-    """Make a root in a folder, which must be empty or not exist, from a backup.
+    """Create a workspace from a backup in a folder that is empty or does not exist.
 
-    The catalog is a SQLite file there and the files are there, unless URLs say otherwise. Settings that give rights,
-    such as `operator_modules`, must be accepted. With the key of the workspace that was backed up, the signature of
-    the backup is checked. Without it the secrets in the catalog cannot be restored.
+    Unless URLs are given, the catalog is a SQLite file in the folder, and the files are in the folder. Settings that
+    grant rights, such as `operator_modules`, must be accepted. With the key of the original workspace, the signature
+    of the backup is verified. Without it, the secrets in the catalog cannot be restored.
     """
     source, folder = source.absolute(), folder.absolute()
     manifest = read_manifest(source)
@@ -91,7 +91,7 @@ def restore(
         manifest.check_signature(key)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise WorkspaceExistsError(f"{folder} is not empty", hint="restore into a new folder")
-    with _undone_unless_whole(folder):
+    with _undone_on_failure(folder):
         make_folders(folder, shared_output=False)
         _refuse_too_large(folder, manifest)
         staging = folder / _STAGING
@@ -101,7 +101,7 @@ def restore(
         rights = _refuse_rights(settings, accept_settings)
         kept = open_storage(storage or folder.as_uri())
         key_file = KeyFile(kept)
-        if kept.local(KEY_FILE).exists():  # it must not be replaced: another workspace would lose its secrets
+        if kept.local(KEY_FILE).exists():  # replacing the key would destroy the secrets of another workspace
             raise WorkspaceError(f"the storage already contains {KEY_FILE}", hint="restore into an empty storage")
         opened = Catalog(catalog or f"sqlite:///{folder / 'catalog.sqlite'}", clock=clock, key=key_file.read)
         try:
@@ -121,8 +121,8 @@ def restore(
             opened.close()
         _write_sheets(snapshot / "folder", folder)
         shutil.rmtree(staging)
-        write_settings(folder, settings)  # it makes the folder a workspace, so it comes last
-    size = sum(one.size for one in manifest.files.values())
+        write_settings(folder, settings)  # last, because it makes the folder a workspace
+    size = sum(digest.size for digest in manifest.files.values())
     signer = Signer.CHECKED if key is not None else Signer.NONE if manifest.signer is None else Signer.UNKNOWN
     return Restored(
         folder, len(manifest.files), size, manifest.made, manifest.last_sequence, tuple(rights), signer, lost
@@ -130,8 +130,8 @@ def restore(
 
 
 @contextmanager
-def _undone_unless_whole(folder: Path) -> Iterator[None]:
-    """What cannot be restored wholly leaves nothing in the folder."""
+def _undone_on_failure(folder: Path) -> Iterator[None]:
+    """Remove everything from the folder if the restore fails."""
     try:
         yield
     except BaseException as error:
@@ -157,7 +157,9 @@ def _refuse_used(catalog: Catalog) -> None:
 
 
 def _stage_snapshot(snapshot: Path, staging: Path, manifest: Manifest) -> None:
-    """Copy the verified files of a snapshot to where nobody else can change them before they are used."""
+    """Copy the verified files of a snapshot to a private folder, so that nobody can change them before
+    they are used.
+    """
     there = {
         (Path(folder) / name).relative_to(snapshot).as_posix()
         for folder, _, names in os.walk(snapshot)
@@ -195,7 +197,7 @@ def _copy_files(files: Path, storage: Storage, manifest: Manifest, staging: Path
 
 
 def _refuse_rights(text: str, accepted: bool) -> list[GivenRight]:
-    """The settings that give rights; refused unless the admin has accepted them."""
+    """Return the settings that grant rights. Raise NotAllowedError unless the admin has accepted them."""
     rights = rights_in(text)
     if rights and not accepted:
         raise NotAllowedError(
@@ -207,7 +209,7 @@ def _refuse_rights(text: str, accepted: bool) -> list[GivenRight]:
 
 
 def _refuse_too_large(folder: Path, manifest: Manifest) -> None:
-    """Refuse a backup that does not fit before anything is written, however large it claims to be."""
+    """Refuse a backup that does not fit before anything is written."""
     free = shutil.disk_usage(folder).free
     if manifest.size > free:
         raise StorageFullError(
@@ -224,7 +226,7 @@ def _settings_text(snapshot: Path) -> str:
 
 
 def _write_sheets(source: Path, folder: Path) -> None:
-    """The stylesheets of people; those that are kept for subscriptions are there already."""
+    """Write the users' stylesheets. The stored copies are among the files of the logs."""
     for path in sorted((source / stylesheets.FOLDER).rglob("*")):
         target = folder / path.relative_to(source)
         if path.is_file() and not target.exists():
@@ -233,7 +235,7 @@ def _write_sheets(source: Path, folder: Path) -> None:
 
 
 def _write_operators(source: Path, storage: Storage) -> None:
-    """The files that people gave operators; they are where the files of the logs are."""
+    """Write the users' files for operators, next to the files of the logs."""
     for path in sorted(source.rglob("*")):
         if path.is_file():
             _put(storage, f"{OPERATORS}/{path.relative_to(source).as_posix()}", path.read_bytes())
@@ -247,7 +249,7 @@ def _put(storage: Storage, name: str, data: bytes | memoryview) -> None:
 
 
 def settings_for(text: str, catalog: str, storage: str) -> str:
-    """The settings of a root as they are for its restored copy: where its catalog and files are is said anew.
+    """Return the settings for a restored workspace, with its new catalog and storage.
 
     >>> settings_for('storage = "file:///old"\\nlag_limit = 5\\n', "", "")
     'lag_limit = 5\\n'

@@ -1,7 +1,7 @@
-"""Which settings give rights: they let code run, or files, networks and mail be reached.
+"""The settings that grant rights: to run code, or to access files, networks and mail.
 
-In: the settings file of a backup, which somebody may have edited. Out: those of its settings that an admin must see
-and accept before a workspace is restored with them. Every setting is in exactly one of the groups below.
+In: the settings file of a backup, which may have been modified. Out: the settings that an admin must see and accept
+before a workspace is restored with them. Every setting is in exactly one of the groups below.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ GIVES_RIGHTS: Final[dict[str, str]] = {
     "operator_modules": "lets functions of these Python modules run as operators",
     "operator_databases": "lets operators query these databases",
 }
-"""Settings that give rights, with what each allows."""
+"""Settings that grant rights, and what each of them allows."""
 
 LIMITS: Final = frozenset(
     {
@@ -56,7 +56,7 @@ LIMITS: Final = frozenset(
         *("keep_items_days", "keep_receipts_days", "keep_quarantine_bytes"),
     }
 )
-"""Settings that bound how much is used or kept. They open no new way in or out."""
+"""Settings that limit the use of resources. They grant no access."""
 
 TUNING: Final = frozenset(
     {
@@ -68,15 +68,15 @@ TUNING: Final = frozenset(
         *("matcher", "operator_order", "log_format", "user_agent", "preview_operator_seconds", "preview_items"),
     }
 )
-"""Settings of speed and pace."""
+"""Settings that affect speed and intervals."""
 
 REPLACED: Final = frozenset({"catalog", "storage"})
-"""Settings that are never taken from a backup: restoring decides them."""
+"""Settings that are never taken from a backup, because restoring determines them."""
 
 
 @dataclass(frozen=True, slots=True)
 class GivenRight:
-    """A setting of a backup that gives a right, as it may be shown."""
+    """A setting of a backup that grants a right, in the form in which it is shown."""
 
     setting: str
     value: str
@@ -87,7 +87,7 @@ class GivenRight:
 
 
 def rights_in(text: str) -> list[GivenRight]:
-    """The settings of a file that give rights which the default does not give.
+    """Return the settings in a file that grant rights beyond the defaults.
 
     >>> [str(right) for right in rights_in('operator_modules = ["os"]\\nlag_limit = 5\\nlisten = ""')]
     ['operator_modules = ["os"]: lets functions of these Python modules run as operators']
@@ -112,6 +112,6 @@ def _is_default(name: str, value: object) -> bool:
 
 
 def _shown(name: str, value: object) -> str:
-    """A value as JSON, in one line; never a password."""
+    """Return a value as JSON in one line, without passwords."""
     field = Settings.model_fields.get(name)
     return "***" if field is not None and not field.repr else json.dumps(value, default=str, ensure_ascii=True)

@@ -39,7 +39,7 @@ def archive_steps(
             connection, segments[-1].last_sequence if segments else 0, 1 << 62, limit=1
         )
         # Segments that are not read here, because they are unmatched or too many, keep their hour open.
-        open_from = min(now(connection), *(one.began for one in waiting), 1 << 62)
+        open_from = min(now(connection), *(segment.began for segment in waiting), 1 << 62)
     for run in due_runs(segments, open_from=open_from, at_least=at_least):
         if len(run.files) == 1 and run.files[0].level > Level.FRESH:
             with catalog.write() as connection:

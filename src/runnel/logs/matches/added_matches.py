@@ -51,9 +51,9 @@ def with_matches(rows: MatchRows, sequences: Numbers, queries: Numbers) -> Match
     fresh = np.ones(pairs.shape[1], dtype=bool)
     fresh[1:] = np.any(pairs[:, 1:] != pairs[:, :-1], axis=0)
     pairs = pairs[:, fresh]
-    found, counts = np.unique(pairs[0], return_counts=True)
+    items, counts = np.unique(pairs[0], return_counts=True)
     offsets = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts)])
-    return MatchRows(found, offsets, pairs[1], _bindings_of(rows, found))
+    return MatchRows(items, offsets, pairs[1], _bindings_of(rows, items))
 
 
 def _bindings_of(rows: MatchRows, sequences: Numbers) -> Any:

@@ -93,17 +93,17 @@ class MatchRows:
 
     def bindings_of(self, wanted: Mapping[int, Collection[int]]) -> dict[tuple[int, int], Bindings]:
         """Return the bindings of the wanted queries, given by sequence, as a mapping by query and sequence."""
-        found: dict[tuple[int, int], Bindings] = {}
+        bindings: dict[tuple[int, int], Bindings] = {}
         if self.bindings is None:
-            return found
+            return bindings
         sequences = np.fromiter(wanted, dtype=np.int64, count=len(wanted))
         rows = np.flatnonzero(np.isin(self.sequences, sequences) & self.bindings.is_valid().to_numpy(False))
         for row in rows.tolist():
             sequence = int(self.sequences[row])
             matched = set(self.queries[self.offsets[row] : self.offsets[row + 1]].tolist())
-            its = decode_bindings(self.bindings[row].as_py(), matched.intersection(wanted[sequence]))
-            found |= {(query, sequence): one for query, one in its.items()}
-        return found
+            decoded = decode_bindings(self.bindings[row].as_py(), matched.intersection(wanted[sequence]))
+            bindings |= {(query, sequence): value for query, value in decoded.items()}
+        return bindings
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ def match_records(sequences: npt.NDArray[np.int64], matches: Matches, bindings: 
     Items with bindings are included even without a match, because their matches may have to pass a gate.
     """
     steps = matches.steps if isinstance(matches, SteppedMatches) else _steps_of(matches.offsets, matches.queries)
-    texts = [encode_bindings(bindings.get(one, {})) for one in sequences.tolist()] if bindings else []
+    texts = [encode_bindings(bindings.get(sequence, {})) for sequence in sequences.tolist()] if bindings else []
     kept = np.flatnonzero(np.diff(steps.offsets))
     if any(texts):
         kept = np.union1d(kept, [row for row, text in enumerate(texts) if text])
@@ -246,21 +246,21 @@ def united(rows: MatchRows) -> MatchRows:
     if _ascend(rows.sequences):
         return rows
     order = np.argsort(rows.sequences, kind="stable")
-    found, items = np.unique(rows.sequences[order], return_inverse=True)
+    sequences, items = np.unique(rows.sequences[order], return_inverse=True)
     lengths, starts = np.diff(rows.offsets)[order], rows.offsets[order]
-    counts = np.zeros(len(found) + 1, dtype=np.int64)
+    counts = np.zeros(len(sequences) + 1, dtype=np.int64)
     queries = np.empty(len(rows.queries), dtype=np.int64)
     filled = 0
     for low, high in pairwise(_blocks(items, lengths)):
         owners = np.repeat(items[low:high] - items[low], lengths[low:high])
         begun = np.cumsum(lengths[low:high]) - lengths[low:high]
         places = np.arange(len(owners)) + np.repeat(starts[low:high] - begun, lengths[low:high])
-        owners, some = _in_order(owners, rows.queries[places])
+        owners, block = _in_order(owners, rows.queries[places])
         counts[items[low] + 1 : items[high - 1] + 2] = np.bincount(owners, minlength=items[high - 1] - items[low] + 1)
-        queries[filled : filled + len(some)] = some
-        filled += len(some)
-    bound = None if rows.bindings is None else _united_bindings(rows.bindings, order, items, len(found))
-    return MatchRows(found, np.cumsum(counts), queries[:filled], bound)
+        queries[filled : filled + len(block)] = block
+        filled += len(block)
+    bound = None if rows.bindings is None else _united_bindings(rows.bindings, order, items, len(sequences))
+    return MatchRows(sequences, np.cumsum(counts), queries[:filled], bound)
 
 
 def _ascend(sequences: npt.NDArray[np.int64]) -> bool:
@@ -306,9 +306,9 @@ def _united_bindings(bindings: Any, order: npt.NDArray[np.int64], items: npt.NDA
     several = np.flatnonzero(counts > 1)
     if not len(several):
         return first
-    texts = (bindings.take(pa.array(rows[starts[one] : starts[one + 1]])).to_pylist() for one in several.tolist())
+    texts = (bindings.take(pa.array(rows[starts[item] : starts[item + 1]])).to_pylist() for item in several.tolist())
     # Each text is a JSON list, so lists are concatenated without parsing them.
-    spliced = [f"[{','.join(text[1:-1] for text in some)}]" for some in texts]
+    spliced = [f"[{','.join(text[1:-1] for text in group)}]" for group in texts]
     return pc.replace_with_mask(first, pa.array(counts > 1), pa.array(spliced, first.type))
 
 

@@ -63,8 +63,8 @@ class MatchLog:
         """
 
         def rows_of(layers: Layers, behind: int) -> MatchRows:
-            some = [self._read(part).between(behind, upto).matched() for part in layers]
-            return some[0] if len(some) == 1 else joined(some)
+            rows = [self._read(part).between(behind, upto).matched() for part in layers]
+            return rows[0] if len(rows) == 1 else joined(rows)
 
         for rows in self._each(after, upto, rows_of):
             if len(rows.sequences):
@@ -83,11 +83,11 @@ class MatchLog:
             several = [self._of_part(part, wanted, behind, upto) for part in layers]
             return several[0] if len(several) == 1 else _united(several)
 
-        found: dict[int, list[Ids]] = {}
+        by_query: dict[int, list[Ids]] = {}
         for by_query in self._each(after, upto, matches_of):
             for query, sequences in by_query.items():
-                found.setdefault(query, []).append(sequences)
-        return {query: np.concatenate(several) for query, several in found.items()}
+                by_query.setdefault(query, []).append(sequences)
+        return {query: np.concatenate(several) for query, several in by_query.items()}
 
     def matched_queries(self, after: int, upto: int) -> Ids:
         """Return the ascending queries with a match in (after, upto], without decoding or sorting the matches."""
@@ -96,37 +96,37 @@ class MatchLog:
         def queries_of(layers: Layers, behind: int) -> Ids:
             return matched_queries(self._read_steps(layers), behind, upto)
 
-        found = list(self._each(after, upto, queries_of))
-        return np.unique(np.concatenate(found)) if found else np.empty(0, dtype=np.int64)
+        ids = list(self._each(after, upto, queries_of))
+        return np.unique(np.concatenate(ids)) if ids else np.empty(0, dtype=np.int64)
 
     def by_query(self, after: int, upto: int, most: int) -> QuerySequences | None:
         """Return all matches in (after, upto] by query, or None if there are more than `most`."""
         from runnel.logs.matches.query_sequences import matched_queries, sequences_by_query
 
         rows: list[SteppedRows] = []
-        for some in self._each(after, upto, lambda layers, _: self._read_steps(layers)):
-            rows += some
-            if sum(len(one.steps.steps) for one in rows) > most:
+        for part_rows in self._each(after, upto, lambda layers, _: self._read_steps(layers)):
+            rows += part_rows
+            if sum(len(part_rows.steps.steps) for part_rows in rows) > most:
                 return None
         return sequences_by_query(rows, matched_queries(rows, after, upto), after, upto)
 
     def bindings(self, query: int, sequences: Collection[int]) -> dict[int, Bindings]:
         """Return the bindings of a query's matches with these items, if they have any."""
-        found = self.bindings_of({query: sequences})
-        return {sequence: one for (_, sequence), one in found.items()}
+        bindings = self.bindings_of({query: sequences})
+        return {sequence: rows for (_, sequence), rows in bindings.items()}
 
     def bindings_of(self, wanted: Mapping[int, Collection[int]]) -> dict[tuple[int, int], Bindings]:
         """Return the bindings of several queries' matches, by query and sequence.
 
         Most files have no bindings, which is remembered per file, so reading them costs nothing.
         """
-        found: dict[tuple[int, int], Bindings] = {}
+        bindings: dict[tuple[int, int], Bindings] = {}
         queries: dict[int, set[int]] = {}
         for run in _runs(wanted.values()):
             for rows in self._with_bindings(run):
                 queries = queries or _by_sequence(wanted)
-                found |= rows.bindings_of(queries)
-        return found
+                bindings |= rows.bindings_of(queries)
+        return bindings
 
     def _with_bindings(self, run: Ids) -> Iterator[MatchRows]:
         """Read the matches around these items from the files that have bindings."""
@@ -156,13 +156,13 @@ class MatchLog:
         return rows
 
     def _read_steps(self, layers: Layers) -> list[SteppedRows]:
-        found: list[SteppedRows] = []
+        stepped: list[SteppedRows] = []
         for part in layers:
             rows = read_steps(self._storage, part.path)
-            if not any(one.has_bindings for one in rows):
+            if not any(part.has_bindings for part in rows):
                 self._note_unbound(part)
-            found += rows
-        return found
+            stepped += rows
+        return stepped
 
     def _note_unbound(self, part: KeptPart) -> None:
         if len(self._unbound) >= _MAX_UNBOUND:
@@ -170,14 +170,14 @@ class MatchLog:
         self._unbound.add(part.path)
 
     def _of_part(self, part: KeptPart, wanted: Ids, after: int, upto: int) -> dict[int, Ids]:
-        found: dict[int, Ids] = {}
+        sequences: dict[int, Ids] = {}
         rest = wanted
         index = self._index(part)
         if index is not None:
             covered = index.covers(wanted)
-            found = index.of_queries(wanted[covered], after, upto)
+            sequences = index.of_queries(wanted[covered], after, upto)
             rest = wanted[~covered]
-        return found | self._scan(part, rest, after, upto) if len(rest) else found
+        return sequences | self._scan(part, rest, after, upto) if len(rest) else sequences
 
     def _index(self, part: KeptPart) -> QueryIndex | None:
         """Return the index of a file, or None if it cannot be read; the matches are then scanned."""
@@ -225,11 +225,11 @@ class MatchLog:
 
 def _united(several: Sequence[Mapping[int, Ids]]) -> dict[int, Ids]:
     """Combine the sequences of queries in all layers. A sequence that occurs in several layers is counted once."""
-    found: dict[int, Ids] = {}
+    combined: dict[int, Ids] = {}
     for by_query in several:
         for query, sequences in by_query.items():
-            found[query] = np.union1d(found[query], sequences) if query in found else sequences
-    return found
+            combined[query] = np.union1d(combined[query], sequences) if query in combined else sequences
+    return combined
 
 
 def _runs(several: Iterable[Collection[int]]) -> list[Ids]:
@@ -238,8 +238,8 @@ def _runs(several: Iterable[Collection[int]]) -> list[Ids]:
     >>> [run.tolist() for run in _runs([[1, 90_000], [5, 1]])]
     [[1, 5], [90000]]
     """
-    found = [np.fromiter(some, dtype=np.int64, count=len(some)) for some in several]
-    ids = np.unique(np.concatenate(found)) if found else np.empty(0, dtype=np.int64)
+    arrays = [np.fromiter(sequences, dtype=np.int64, count=len(sequences)) for sequences in several]
+    ids = np.unique(np.concatenate(arrays)) if arrays else np.empty(0, dtype=np.int64)
     return np.split(ids, np.flatnonzero(np.diff(ids) > _NEAR) + 1) if len(ids) else []
 
 

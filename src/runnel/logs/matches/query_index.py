@@ -61,11 +61,11 @@ class QueryIndex:
     def of_queries(self, queries: Ids, after: int, upto: int) -> dict[int, Ids]:
         """Return the sequences in (after, upto] of covered queries, for queries that have any."""
         places = np.searchsorted(self._queries, queries)
-        found: dict[int, Ids] = {}
+        by_query: dict[int, Ids] = {}
         filled = self._offsets[places] < self._offsets[places + 1]
         for query, place in zip(queries[filled].tolist(), places[filled].tolist(), strict=True):
-            its = self._sequences[self._offsets[place] : self._offsets[place + 1]]
-            low, high = np.searchsorted(its, [after + 1, upto + 1])
+            sequences = self._sequences[self._offsets[place] : self._offsets[place + 1]]
+            low, high = np.searchsorted(sequences, [after + 1, upto + 1])
             if low < high:
-                found[query] = its[low:high]
-        return found
+                by_query[query] = sequences[low:high]
+        return by_query

@@ -63,13 +63,13 @@ def matched_queries(rows: Sequence[SteppedRows], after: int, upto: int) -> Ids:
     >>> matched_queries([some], 0, 6).tolist(), matched_queries([some], 4, 6).tolist()
     ([1, 7, 9], [7])
     """
-    highest = max((_checked_highest(one) for one in rows), default=-1)
+    highest = max((_checked_highest(part) for part in rows), default=-1)
     marks = np.zeros(min(highest + 1, _DENSE), dtype=np.bool_)
     beyond: list[Ids] = []
-    for one in rows:
-        _mark(*_arrays(one), after, upto, marks)
+    for part in rows:
+        _mark(*_arrays(part), after, upto, marks)
         if highest >= _DENSE:
-            beyond.append(_ids_beyond(one, after, upto))
+            beyond.append(_ids_beyond(part, after, upto))
     dense = np.flatnonzero(marks)
     return np.unique(np.concatenate([dense, *beyond])) if beyond else dense
 
@@ -89,7 +89,7 @@ def sequences_by_query(rows: Sequence[SteppedRows], queries: Ids, after: int, up
     >>> sequences_by_query([some], np.array([7, 8, 9]), 0, 6).to_dict()
     {7: array([6]), 9: array([4, 6])}
     """
-    highest = max((_checked_highest(one) for one in rows), default=-1)
+    highest = max((_checked_highest(part) for part in rows), default=-1)
     if highest >= _DENSE and len(queries) and queries[-1] >= _DENSE:
         return _decoded_by_query(rows, queries, after, upto)
     dense = queries[: np.searchsorted(queries, _DENSE)]
@@ -99,19 +99,19 @@ def sequences_by_query(rows: Sequence[SteppedRows], queries: Ids, after: int, up
     places = np.zeros(len(wanted), dtype=np.int32)
     places[dense] = np.arange(len(dense))
     counts = np.zeros(len(queries), dtype=np.int64)
-    for one in rows:
-        _count(*_arrays(one), after, upto, wanted, places, counts)
+    for part in rows:
+        _count(*_arrays(part), after, upto, wanted, places, counts)
     offsets = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts)])
-    found = QuerySequences(queries, offsets, np.empty(offsets[-1], dtype=np.int64))
+    result = QuerySequences(queries, offsets, np.empty(offsets[-1], dtype=np.int64))
     ends = offsets[:-1].copy()
-    for one in rows:
-        _fill(*_arrays(one), after, upto, wanted, places, ends, found.sequences)
-    return found if _ascend(found.offsets, found.sequences) else _in_order(found)
+    for part in rows:
+        _fill(*_arrays(part), after, upto, wanted, places, ends, result.sequences)
+    return result if _ascend(result.offsets, result.sequences) else _in_order(result)
 
 
 def _decoded_by_query(rows: Sequence[SteppedRows], queries: Ids, after: int, upto: int) -> QuerySequences:
     """Do the same for ids that are too high for a table, by decoding and sorting all matches."""
-    pairs = [MatchRows(one.sequences, one.steps.offsets, one.steps.ids()).of_queries(queries) for one in rows]
+    pairs = [MatchRows(part.sequences, part.steps.offsets, part.steps.ids()).of_queries(queries) for part in rows]
     sequences, of = (np.concatenate(several) for several in zip(*pairs, strict=True))
     inside = (after < sequences) & (sequences <= upto)
     sequences, of = sequences[inside], of[inside]
@@ -120,15 +120,15 @@ def _decoded_by_query(rows: Sequence[SteppedRows], queries: Ids, after: int, upt
     return _in_order(QuerySequences(queries, offsets, sequences[order]))
 
 
-def _in_order(found: QuerySequences) -> QuerySequences:
+def _in_order(result: QuerySequences) -> QuerySequences:
     """Sort the sequences of each query and remove duplicates. Files may have unordered rows or repeat a match."""
-    owners = np.repeat(np.arange(len(found.queries)), np.diff(found.offsets))
-    order = np.lexsort((found.sequences, owners))
-    sequences = found.sequences[order]
+    owners = np.repeat(np.arange(len(result.queries)), np.diff(result.offsets))
+    order = np.lexsort((result.sequences, owners))
+    sequences = result.sequences[order]
     fresh = np.ones(len(sequences), dtype=bool)
     fresh[1:] = (sequences[1:] != sequences[:-1]) | (owners[1:] != owners[:-1])
-    counts = np.bincount(owners[fresh], minlength=len(found.queries))
-    return QuerySequences(found.queries, np.concatenate([[0], np.cumsum(counts)]), sequences[fresh])
+    counts = np.bincount(owners[fresh], minlength=len(result.queries))
+    return QuerySequences(result.queries, np.concatenate([[0], np.cumsum(counts)]), sequences[fresh])
 
 
 def _arrays(rows: SteppedRows) -> tuple[Any, Any, Any, Any, Any]:
@@ -233,7 +233,7 @@ def _fill(
     wanted: Any,
     places: Any,
     ends: Any,
-    found: Any,
+    filled: Any,
 ) -> None:
     for row in range(len(sequences)):
         if after < sequences[row] <= upto:
@@ -247,7 +247,7 @@ def _fill(
                 number += step
                 if number < len(wanted) and wanted[number]:
                     place = places[number]
-                    found[ends[place]] = sequences[row]
+                    filled[ends[place]] = sequences[row]
                     ends[place] += 1
 
 

@@ -39,11 +39,11 @@ class OperatorUse(NamedTuple):
 
     def plus(self, other: OperatorUse) -> OperatorUse:
         """Return the sum of both."""
-        return OperatorUse(*(one + more for one, more in zip(self, other, strict=True)))
+        return OperatorUse(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
 
     def times(self, factor: float) -> OperatorUse:
         """Return the use multiplied by a factor."""
-        return OperatorUse(*(one * factor for one in self))
+        return OperatorUse(*(value * factor for value in self))
 
 
 _NOT_ASKED = ObservedShare(0.0, 0.0)
@@ -103,14 +103,14 @@ class OperatorStatistics:
         if len(self.tests) <= tests and len(self.operators) <= operators:
             return self
         return OperatorStatistics(
-            dict(nlargest(operators, self.operators.items(), key=lambda one: one[1].calls + one[1].hits)),
-            dict(nlargest(tests, self.tests.items(), key=lambda one: one[1].asked)),
+            dict(nlargest(operators, self.operators.items(), key=lambda entry: entry[1].calls + entry[1].hits)),
+            dict(nlargest(tests, self.tests.items(), key=lambda entry: entry[1].asked)),
         )
 
     def to_json(self) -> dict[str, Any]:
         """Return a short JSON value without empty parts."""
         members = {
-            "operators": {name: [_short(one) for one in use] for name, use in self.operators.items()},
+            "operators": {name: [_short(value) for value in use] for name, use in self.operators.items()},
             "tests": {test.hex(): [_short(asked), _short(held)] for test, (asked, held) in self.tests.items()},
         }
         return {name: value for name, value in members.items() if value}
@@ -129,7 +129,7 @@ class OperatorStatistics:
             return OperatorStatistics()
         try:
             operators = {
-                str(name): OperatorUse(*(_weight(one) for one in use))
+                str(name): OperatorUse(*(_weight(value) for value in use))
                 for name, use in value.get("operators", {}).items()
             }
             tests = {
@@ -145,10 +145,10 @@ def merged(several: Iterable[OperatorStatistics]) -> OperatorStatistics:
     """Combine all observations."""
     operators: dict[str, OperatorUse] = {}
     tests: dict[bytes, ObservedShare] = {}
-    for one in several:
-        for name, use in one.operators.items():
+    for statistics in several:
+        for name, use in statistics.operators.items():
             operators[name] = operators.get(name, OperatorUse()).plus(use)
-        for test, (asked, held) in one.tests.items():
+        for test, (asked, held) in statistics.tests.items():
             known = tests.get(test, _NOT_ASKED)
             tests[test] = ObservedShare(known.asked + asked, known.held + held)
     return OperatorStatistics(operators, tests)
@@ -174,10 +174,10 @@ def _short(number: float) -> float:
 
 
 def _digest(text: str) -> bytes:
-    found = bytes.fromhex(text)
-    if len(found) != TEST_BYTES:
+    digest = bytes.fromhex(text)
+    if len(digest) != TEST_BYTES:
         raise ValueError("no digest")
-    return found
+    return digest
 
 
 def _weight(number: object) -> float:

@@ -56,7 +56,7 @@ class Costs:
         """Keep only the most expensive queries."""
         if len(self.queries) <= most:
             return self
-        return Costs(self.items, dict(nlargest(most, self.queries.items(), key=lambda one: one[1].nanoseconds)))
+        return Costs(self.items, dict(nlargest(most, self.queries.items(), key=lambda entry: entry[1].nanoseconds)))
 
     def to_json(self) -> dict[str, Any]:
         """Return a short JSON value, which is empty if nothing was sampled."""
@@ -92,9 +92,9 @@ def merged_costs(several: Iterable[Costs]) -> Costs:
     """Combine all costs."""
     items = 0.0
     queries: dict[int, Cost] = {}
-    for one in several:
-        items += one.items
-        for query, cost in one.queries.items():
+    for costs in several:
+        items += costs.items
+        for query, cost in costs.queries.items():
             queries[query] = queries[query].and_then(cost) if query in queries else cost
     return Costs(items, queries)
 

@@ -67,10 +67,10 @@ class StreamSample:
         >>> StreamSample(9, {"a": 5, "b": 3, "c": 1}).bounded(words=1, atoms=0)
         StreamSample(items=9, words={'a': 5}, atoms={}, floor=3)
         """
-        kept_atoms = dict(nlargest(atoms, self.atoms.items(), key=lambda one: one[1].asked))
+        kept_atoms = dict(nlargest(atoms, self.atoms.items(), key=lambda entry: entry[1].asked))
         if len(self.words) <= words:
             return StreamSample(self.items, self.words, kept_atoms, self.floor)
-        ranked = nlargest(words + 1, self.words.items(), key=lambda one: one[1])
+        ranked = nlargest(words + 1, self.words.items(), key=lambda entry: entry[1])
         return StreamSample(self.items, dict(ranked[:words]), kept_atoms, max(self.floor, ranked[words][1]))
 
     def frequency(self, word: str, guess: float) -> float:
@@ -156,11 +156,11 @@ def merged(several: Iterable[StreamSample]) -> StreamSample:
     items, floor = 0.0, 0.0
     words: dict[str, float] = {}
     atoms: dict[str, ObservedShare] = {}
-    for one in several:
-        items, floor = items + one.items, floor + one.floor
-        for word, held in one.words.items():
+    for sample in several:
+        items, floor = items + sample.items, floor + sample.floor
+        for word, held in sample.words.items():
             words[word] = words.get(word, 0.0) + held
-        for atom, share in one.atoms.items():
+        for atom, share in sample.atoms.items():
             known = atoms.get(atom, ObservedShare(0.0, 0.0))
             atoms[atom] = ObservedShare(known.asked + share.asked, known.held + share.held)
     return StreamSample(items, words, atoms, floor)
@@ -179,13 +179,13 @@ def _weight(number: object) -> float:
 
 def observations_from_json(value: Mapping[str, object]) -> dict[int, StreamSample]:
     """Decode serialized observations."""
-    return {int(feed): StreamSample.from_json(one) for feed, one in value.items() if feed.isdecimal()}
+    return {int(feed): StreamSample.from_json(sample) for feed, sample in value.items() if feed.isdecimal()}
 
 
 def merged_observations(several: Iterable[Mapping[str, object]]) -> dict[int, StreamSample]:
     """Combine the serialized observations of several slices."""
     by_feed: dict[int, list[StreamSample]] = {}
     for value in several:
-        for feed, one in observations_from_json(value).items():
-            by_feed.setdefault(feed, []).append(one)
+        for feed, sample in observations_from_json(value).items():
+            by_feed.setdefault(feed, []).append(sample)
     return {feed: merged(them) for feed, them in by_feed.items()}

@@ -39,7 +39,7 @@ class _FeedFile(LocalSink):
         """Add the items to the file."""
         with open_target(delivery.subscription.target, delivery.out, delivery.allowed) as file:
             present, aside = self._present(file)
-            arriving = [self._format.entry(show(one, delivery.sent)) for one in delivery.items]
+            arriving = [self._format.entry(show(item, delivery.sent)) for item in delivery.items]
             entries = merge(present or (), arriving, delivery.max_entries)
             if present is not None and _shows(entries) == _shows(present):
                 return "nothing new"

@@ -46,7 +46,11 @@ class JsonLinesFile(LocalSink):
             try:
                 size = _whole_lines(handle)
                 written = _written(handle, size, delivery.key)
-                lines = [_line(one, delivery) for one in delivery.items if _identity(one.item) not in written]
+                lines = [
+                    _line(delivered, delivery)
+                    for delivered in delivery.items
+                    if _identity(delivered.item) not in written
+                ]
                 _append(handle, size, b"".join(lines))
             finally:
                 os.close(handle)
@@ -87,9 +91,9 @@ def _whole_lines(handle: int) -> int:
     end = os.fstat(handle).st_size
     while end > 0:
         start = max(0, end - WINDOW)
-        found = os.pread(handle, end - start, start).rfind(b"\n")
-        if found >= 0:
-            return start + found + 1
+        newline = os.pread(handle, end - start, start).rfind(b"\n")
+        if newline >= 0:
+            return start + newline + 1
         end = start
     return 0
 
@@ -101,7 +105,7 @@ def _written(handle: int, size: int, key: str) -> set[tuple[str, str, int]]:
     further.
     """
     begin = _BEGIN + json.dumps(key, ensure_ascii=False).encode("utf-8", "replace") + b","
-    found: set[tuple[str, str, int]] = set()
+    identities: set[tuple[str, str, int]] = set()
     end, rest = size, b""
     while end > 0:
         start = max(0, end - WINDOW)
@@ -109,11 +113,11 @@ def _written(handle: int, size: int, key: str) -> set[tuple[str, str, int]]:
         if start == 0:
             lines.insert(0, first)
         matching = [line for line in lines if line.startswith(begin)]
-        found.update(filter(None, map(_line_identity, matching)))
+        identities.update(filter(None, map(_line_identity, matching)))
         if any(lines) and not matching and end < size:
             break
         end, rest = start, first
-    return found
+    return identities
 
 
 def _line_identity(line: bytes) -> tuple[str, str, int] | None:

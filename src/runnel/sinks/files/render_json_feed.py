@@ -84,10 +84,11 @@ def _upgraded(item: dict[str, Any]) -> dict[str, Any]:
         if name in item:
             item[name] = repair(str(item[name]))
     if "attachments" in item:
-        urls = [(one, web_address(str(one["url"]))) for one in item["attachments"]]
+        urls = [(attachment, web_address(str(attachment["url"]))) for attachment in item["attachments"]]
         item["attachments"] = [
-            one | {"url": url, "mime_type": media_type(str(one["mime_type"])) or "application/octet-stream"}
-            for one, url in urls
+            attachment
+            | {"url": url, "mime_type": media_type(str(attachment["mime_type"])) or "application/octet-stream"}
+            for attachment, url in urls
             if url
         ]
     return {key: value for key, value in item.items() if value not in (None, [], "")}

@@ -103,5 +103,5 @@ def _upgrade(node: etree._Element) -> None:
 def rss_document(delivery: Delivery) -> bytes:
     """Render a message as an RSS 2.0 document, newest item first. This is the input of stylesheets."""
     form = Rss()
-    entries = [form.entry(show(one, delivery.sent)) for one in reversed(delivery.items)]
+    entries = [form.entry(show(item, delivery.sent)) for item in reversed(delivery.items)]
     return form.render(head_of(delivery), entries)

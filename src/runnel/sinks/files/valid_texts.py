@@ -56,9 +56,9 @@ def xml_text(text: str) -> str:
     return _BAD.sub(_readable, _NOT_XML.sub("", text))
 
 
-def _readable(found: re.Match[str]) -> str:
+def _readable(match: re.Match[str]) -> str:
     """Replace a character from U+0080 to U+009F, which nearly always is Windows-1252 that was decoded as Latin-1."""
-    character = found.group()
+    character = match.group()
     if "\x80" <= character <= "\x9f":
         return character.encode("latin-1").decode("cp1252", "ignore")
     return "?" if character == "\ufffd" else ""
@@ -136,8 +136,8 @@ def language(text: str) -> str | None:
     >>> language("de-CH"), language("deutsch"), language("xx")
     ('de-CH', None, None)
     """
-    found = _LANGUAGE.fullmatch(text)
-    if found is None or (len(found[1]) == 2 and found[1].lower() not in _LANGUAGES):
+    match = _LANGUAGE.fullmatch(text)
+    if match is None or (len(match[1]) == 2 and match[1].lower() not in _LANGUAGES):
         return None
     return text
 

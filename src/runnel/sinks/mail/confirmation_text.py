@@ -42,7 +42,9 @@ def plain_name(name: str) -> str:
     >>> plain_name("Win now: https://spy.example/?x=1 me@spy.example")
     'Win now https spy example x 1 me spy ex…'
     """
-    kept = "".join(one if one.isalnum() or one in "_-" else " " for one in name[: 4 * _LONGEST_NAME])
+    kept = "".join(
+        character if character.isalnum() or character in "_-" else " " for character in name[: 4 * _LONGEST_NAME]
+    )
     line = " ".join(kept.split())
     return (line if len(line) <= _LONGEST_NAME else f"{line[: _LONGEST_NAME - 1]}…") or "unnamed"
 

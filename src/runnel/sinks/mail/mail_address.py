@@ -71,10 +71,10 @@ def sender_of(setting: str) -> Address:
     >>> str(sender_of("Runnel <runnel@muse.example>"))
     'Runnel <runnel@muse.example>'
     """
-    found = _FROM.fullmatch(setting)
-    if found is None or not setting.isprintable():
+    match = _FROM.fullmatch(setting)
+    if match is None or not setting.isprintable():
         raise InputError("mail_from is not an address", hint="write it as 'Runnel <name@host>'")
-    shown, bracketed, bare = found.groups()
+    shown, bracketed, bare = match.groups()
     name, domain = _parts((bracketed or bare or "").strip())
     return Address(display_name=(shown or "").strip(), username=name, domain=domain)
 

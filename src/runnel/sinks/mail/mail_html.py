@@ -60,7 +60,9 @@ def one_line(text: str, most: int) -> str:
     >>> one_line("Muse\\r\\nBcc: all@muse.example\\u202e", 60)
     'Muse Bcc: all@muse.example'
     """
-    kept = "".join(one if one.isprintable() or one in _JOINERS else " " for one in text[: most * 4])
+    kept = "".join(
+        character if character.isprintable() or character in _JOINERS else " " for character in text[: most * 4]
+    )
     line = " ".join(kept.split())
     return line if len(line) <= most else f"{line[: most - 1].rstrip()}…"
 
@@ -146,7 +148,7 @@ class _Reading(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         text = data.expandtabs(4) if self._verbatim else _SPACES.sub(" ", data)
-        self.parts.append("".join(one for one in text if one == "\n" or _is_shown(one)))
+        self.parts.append("".join(character for character in text if character == "\n" or _is_shown(character)))
 
     def _break(self, tag: str) -> None:
         if tag in _SPACED:

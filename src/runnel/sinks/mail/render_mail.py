@@ -79,7 +79,7 @@ def render_mail(delivery: Delivery) -> Rendered:
     """Render a message for a person."""
     if delivery.content is not None:
         return _of_content(delivery, delivery.content)
-    entries = [show(one, delivery.sent) for one in delivery.items]
+    entries = [show(item, delivery.sent) for item in delivery.items]
     titles = [_title(shown) for shown in entries]
     feed = _feed(delivery)
     subject = titles[0] if len(entries) == 1 else f"{feed}: {len(entries):,} new items"
@@ -134,7 +134,12 @@ def _of_content(delivery: Delivery, content: Content) -> Rendered:
 
 def _file_name(name: str) -> str:
     """Return a file name that is safe on every system."""
-    return "".join(one for one in name if one.isascii() and (one.isalnum() or one in "-_"))[:60] or "message"
+    return (
+        "".join(
+            character for character in name if character.isascii() and (character.isalnum() or character in "-_")
+        )[:60]
+        or "message"
+    )
 
 
 # --- items --------------------------------------------------------------------------------------------------------
@@ -156,9 +161,9 @@ def _body(delivered: DeliveredItem, shown: ShownItem, number: int, count: int) -
     return _Body(text, f"<p>{escape(text)}</p>" if text else "")
 
 
-def _in_full(item: Item, said: str) -> _Body:
+def _in_full(item: Item, source: str) -> _Body:
     try:
-        html = safe_html(said)
+        html = safe_html(source)
         text = text_of_html(html)
     except HtmlTooLargeError:
         # The item's plain text has the same content.
@@ -199,14 +204,14 @@ def _link(shown: ShownItem) -> str | None:
     return shown.link if shown.link and len(shown.link) <= _LONGEST_LINK else None
 
 
-def _item_text(shown: ShownItem, title: str, said: str) -> str:
+def _item_text(shown: ShownItem, title: str, body: str) -> str:
     lines = [*textwrap.wrap(title, WIDTH, break_long_words=False), *textwrap.wrap(_about(shown), WIDTH)]
     lines += [part for line in _bound(shown) for part in textwrap.wrap(line, WIDTH)]
-    if said:
-        lines += ["", _wrapped(said)]
+    if body:
+        lines += ["", _wrapped(body)]
     link = _link(shown)
     if link:
-        lines += ["", link] if said else [link]
+        lines += ["", link] if body else [link]
     return "\n".join(lines)
 
 
@@ -261,7 +266,8 @@ def _page_html(title: str, heading: str, parts: Sequence[str], delivery: Deliver
 def _lines(text: str) -> str:
     """Remove control characters except line ends."""
     return "\n".join(
-        "".join(one for one in line if one.isprintable() or one in "\t\u200c\u200d") for line in text.splitlines()
+        "".join(character for character in line if character.isprintable() or character in "\t\u200c\u200d")
+        for line in text.splitlines()
     )
 
 

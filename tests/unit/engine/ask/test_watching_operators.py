@@ -135,9 +135,9 @@ def test_no_figure_scans_what_grows(engine: Engine) -> None:
 
 def test_doctor_finds_operators_well(engine: Engine) -> None:
     found = _doctor(engine.root.folder)
-    assert found["operators"]["detail"] == "2 registered, those in use are there"
-    assert found["retries"]["detail"] == "2 items wait for another try"
-    assert "all there" in found["answers"]["detail"]
+    assert found["operators"]["detail"] == "2 registered; those in use are installed"
+    assert found["retries"]["detail"] == "2 items wait for a retry"
+    assert "exist" in found["answers"]["detail"]
     assert [found[name]["hint"] for name in ("operators", "answers", "retries")] == [None] * 3
 
 
@@ -152,8 +152,8 @@ def test_doctor_warns_of_operators_that_cannot_be_found_without_importing_them(e
     found = _doctor(folder)["operators"]
     assert found["well"], "it is a warning"
     assert found["detail"] == (
-        f"2 in use cannot be found, loudness ({MODULE}:loudness) first: operators of the module {MODULE} are not "
-        "allowed; 2 queries stay undecided"
+        f"2 in use cannot be loaded, for example loudness ({MODULE}:loudness): operators of the module {MODULE} are "
+        "not allowed; 2 queries stay undecided"
     )
     assert "operator_modules" in found["hint"]
     with engine.root.catalog.write() as connection:
@@ -165,7 +165,7 @@ def test_doctor_warns_of_operators_that_cannot_be_found_without_importing_them(e
     (folder / "runnel.toml").write_text(f'operator_modules = ["{MODULE}"]\n')
     found = _doctor(folder)["operators"]
     assert (
-        "1 in use cannot be found, moody (an_entry_point_that_is_gone) first: there is no operator"
+        "1 in use cannot be loaded, for example moody (an_entry_point_that_is_gone): there is no operator"
         in (found["detail"])
     )
     assert "1 query stays undecided" in found["detail"]
@@ -183,9 +183,9 @@ def test_doctor_tells_of_missing_answers_which_are_no_fault(engine: Engine) -> N
     found = _doctor(engine.root.folder)["answers"]
     assert found["well"]
     assert found["detail"].startswith(
-        f"1 of {len(paths)} files with known answers are missing or damaged, operators/cache/"
+        f"1 of {len(paths)} files of the operator cache are missing or damaged, for example operators/cache/"
     )
-    assert "asked again" in found["hint"]
+    assert "called again" in found["hint"]
 
 
 def test_doctor_tells_of_items_that_are_gone_or_were_never_there(engine: Engine) -> None:
@@ -194,7 +194,7 @@ def test_doctor_tells_of_items_that_are_gone_or_were_never_there(engine: Engine)
         connection.exec_driver_sql("update counters set value = 4 where name = 'retained'")
     found = _doctor(folder)["retries"]
     assert found["well"]
-    assert "1 of 2 items that wait for another try are no longer kept" in found["detail"]
+    assert "1 of 2 items that wait for a retry were deleted" in found["detail"]
     with catalog.write() as connection:
         undecided.put_off(connection, [Undecided(99, (2,), "", 1, 1)])
         connection.execute(
@@ -202,5 +202,5 @@ def test_doctor_tells_of_items_that_are_gone_or_were_never_there(engine: Engine)
         )
     found = _doctor(folder, code=5)["retries"]
     assert not found["well"]
-    assert "2 items to be tried again have sequences beyond item 6" in found["detail"]
+    assert "2 items that wait for a retry have sequences after 6" in found["detail"]
     assert "backup" in found["hint"]

@@ -343,7 +343,7 @@ def test_private_addresses_are_refused(endpoint: Endpoint) -> None:
     (found,) = by_name.answer(numbered(1))
     by_name.close()
     assert isinstance(found, Failed)
-    assert "localhost leads to an address that" in found.reason
+    assert "localhost resolves to an address that" in found.reason
     assert endpoint.asked == []
 
 
