@@ -683,7 +683,7 @@ def test_bytes_published_are_counted_and_refused(engine: Engine, ann: Engine) ->
     ann.execute("register feed Mine;")
     engine.owners.quota("ann", owners.Quotas(bytes=100))
     ann.publish("Mine", [{"id": "1", "title": "x" * 50}])
-    with pytest.raises(QuotaExceededError, match="of 100 are used up"):
+    with pytest.raises(QuotaExceededError, match="of 100 bytes are used up"):
         ann.publish("Mine", [{"id": "2", "title": "x" * 50}])
     with pytest.raises(QuotaExceededError):
         ann.publish_document("Mine", b'{"id": "2", "title": "' + b"x" * 50 + b'"}\n')

@@ -96,8 +96,8 @@ def calls_in(node: Node) -> Iterator[Call]:
     """
     match node:
         case Union(inputs):
-            for node in inputs:
-                yield from calls_in(node)
+            for inner in inputs:
+                yield from calls_in(inner)
         case Filter(inner, condition):
             yield from calls_in(inner)
             yield from _calls_of(condition)

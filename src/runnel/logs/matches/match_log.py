@@ -71,9 +71,9 @@ class MatchLog:
                 yield rows
 
     def of_queries(self, queries: Collection[int], after: int, upto: int) -> dict[int, Ids]:
-        """The sequences in (after, upto], ascending, of each of these queries that matched any item there.
+        """Return the ascending sequences in (after, upto] of each of these queries, for queries with a match.
 
-        Merged files have an index for queries that somebody reads this way; the rest is found by scanning.
+        Merged files have an index for queries that are read by query. For other queries, the matches are scanned.
         """
         wanted = np.unique(np.fromiter(queries, dtype=np.int64, count=len(queries)))
         if not len(wanted):
@@ -83,11 +83,11 @@ class MatchLog:
             several = [self._of_part(part, wanted, behind, upto) for part in layers]
             return several[0] if len(several) == 1 else _united(several)
 
-        by_query: dict[int, list[Ids]] = {}
+        parts_by_query: dict[int, list[Ids]] = {}
         for by_query in self._each(after, upto, matches_of):
             for query, sequences in by_query.items():
-                by_query.setdefault(query, []).append(sequences)
-        return {query: np.concatenate(several) for query, several in by_query.items()}
+                parts_by_query.setdefault(query, []).append(sequences)
+        return {query: np.concatenate(parts) for query, parts in parts_by_query.items()}
 
     def matched_queries(self, after: int, upto: int) -> Ids:
         """Return the ascending queries with a match in (after, upto], without decoding or sorting the matches."""
@@ -106,7 +106,7 @@ class MatchLog:
         rows: list[SteppedRows] = []
         for part_rows in self._each(after, upto, lambda layers, _: self._read_steps(layers)):
             rows += part_rows
-            if sum(len(part_rows.steps.steps) for part_rows in rows) > most:
+            if sum(len(stepped.steps.steps) for stepped in rows) > most:
                 return None
         return sequences_by_query(rows, matched_queries(rows, after, upto), after, upto)
 

@@ -254,7 +254,7 @@ def _first(target: Path, pattern: str) -> Path:
             CorruptDataError,
             "cannot be read",
         ),
-        (lambda at: (at / MANIFEST).unlink(), NotFoundError, "no backup"),
+        (lambda at: (at / MANIFEST).unlink(), NotFoundError, "does not contain a backup"),
         (lambda at: _edit(at, lambda told: told.update(format=99)), NewerWorkspaceError, "newer"),
         (lambda at: _edit(at, lambda told: told.update(catalog_version=99)), NewerWorkspaceError, "newer"),
         (lambda at: _edit(at, lambda told: told.update(catalog_version=0)), WorkspaceError, "development version"),

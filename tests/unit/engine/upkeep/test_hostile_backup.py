@@ -163,7 +163,7 @@ def test_a_manifest_that_is_no_regular_file_is_refused(
     backup: Path, tmp_path: Path, harm: Callable[[Path], None]
 ) -> None:
     harm(backup / MANIFEST)
-    with pytest.raises(RunnelError, match="no backup"):
+    with pytest.raises(RunnelError, match="does not contain a backup"):
         restore(backup, tmp_path / "again")
 
 

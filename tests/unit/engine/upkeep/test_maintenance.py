@@ -259,7 +259,7 @@ def test_what_is_old_goes_but_not_what_somebody_still_needs(life: LongLife) -> N
     run_maintenance(root, life.epoch, chores=True)
     assert life.retained == 36
     life.check(root)
-    with pytest.raises(NotFoundError, match="up to number 36 are no longer kept"):
+    with pytest.raises(NotFoundError, match="up to sequence 36 were deleted"):
         list(root.items.get([36]))
     assert root.items.sequence_before(0) == 36, "the past begins where what is kept begins"
     assert [path.name for path in root.storage.local("items").rglob("*.parquet")].__len__() == _live(life, "items")
