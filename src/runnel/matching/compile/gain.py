@@ -39,10 +39,7 @@ def gain_of_compiling(plan: Plan, frequencies: Frequencies) -> Gain:
     """What compiling a plan's base again would gain."""
     logical = plan.base.logical
     before, after = stored_atoms(plan.base), lay_out_atoms(logical, frequencies)
-    then = _entries(logical, after, after)
-    if not np.array_equal(before.key_hashes, after.key_hashes):
-        return Gain(np.inf, then)  # an earlier release had other keys for the same atoms
-    return Gain(_entries(logical, before, after), then)
+    return Gain(_entries(logical, before, after), _entries(logical, after, after))
 
 
 def _entries(logical: LogicalPlan, chosen_by: AtomLayout, shares_of: AtomLayout) -> float:

@@ -29,7 +29,7 @@ from runnel.algebra.semantics.evaluate import accepts
 from runnel.algebra.semantics.node_bindings import node_solutions
 from runnel.errors import InvalidConditionError, TooExpensiveError
 from runnel.matching.compile.build_matcher import build_matcher
-from runnel.matching.compile.compile_plan import compile_base
+from runnel.matching.compile.compile_plan import compile_base, lay_out
 from runnel.matching.graphs.search import match_single
 from runnel.matching.operators.decide.decider import Decider, Decisions
 from runnel.matching.operators.decide.disjuncts import OperatorDisjuncts
@@ -45,7 +45,7 @@ from runnel.model.operator import Rows
 from runnel.optimizer.merge_plans import merge_plans
 from runnel.optimizer.optimize import optimize
 from runnel.plan.logical_plan import PlanQuery
-from runnel.plan.store import Plan, PlanVersion, load, write_base, write_delta
+from runnel.plan.store import Plan, PlanVersion, load
 from runnel.sinks.show_bindings import bindings_json
 from runnel.storage.file_storage import FileStorage
 
@@ -191,7 +191,7 @@ def batch_of(some: Sequence[Item]) -> ItemBatch:
 
 def compiled(definitions: Mapping[int, Node], queries: Sequence[int]) -> Plan:
     folder = f"base-{next(_folders)}"
-    write_base(STORAGE, folder, optimize([PlanQuery(one) for one in queries], definitions))
+    lay_out(optimize([PlanQuery(one) for one in queries], definitions)).write_base(STORAGE, folder)
     return load(STORAGE, PlanVersion(1, folder))
 
 
@@ -261,11 +261,11 @@ def test_bindings_are_the_definitions_in_plans_deltas_and_after_compaction(
     later = sorted({*(set(queries) - set(early)), *data.draw(st.lists(st.sampled_from(queries), unique=True))})
     folder = f"delta-{next(_folders)}"
     logical = optimize([PlanQuery(one) for one in later], definitions)
-    write_delta(STORAGE, folder, logical, set(), base.version.base)
+    lay_out(logical).write_delta(STORAGE, folder, set(), base.version.base)
     plan = load(STORAGE, PlanVersion(2, base.version.base, folder))
     assert told(plan, batch, Asked()) == wanted
     merged = f"merged-{next(_folders)}"
-    write_base(STORAGE, merged, merge_plans(plan))
+    lay_out(merge_plans(plan)).write_base(STORAGE, merged)
     assert told(load(STORAGE, PlanVersion(3, merged)), batch, Asked()) == wanted
     gone = data.draw(st.sampled_from(queries))
     removed = load(STORAGE, PlanVersion(4, base.version.base, folder, (gone,)))

@@ -80,7 +80,7 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     path = write_sealed(storage, "items/log/1.arrow", b"not Arrow").path
     storage.local(path).write_bytes(b"not arrow")
     row = {"tier": "live", "path": path, "first_row": 0, "rows": 1, "first_sequence": 1, "accepted": 0}
-    row |= {"plan": 1, "base": "plans/1", "delta": None, "removed": [], "partitioning": None, "operators": None}
+    row |= {"plan": 1, "base": "plans/1", "delta": None, "removed": [], "distribution": None, "operators": None}
 
     class Batch:
         def to_pylist(self) -> list[dict[str, object]]:

@@ -80,11 +80,6 @@ class AtomLayout:
         fields |= {name: arrays[name] for name in _PLAIN}
         return AtomLayout(**fields)
 
-    @staticmethod
-    def is_stored(arrays: Arrays) -> bool:
-        """Whether these are arrays of this form."""
-        return "key_ids" in arrays
-
     def keys_of(self, kind: Token) -> Array:
         """The keys whose tokens begin with a byte: those of one kind."""
         tokens = self.key_tokens

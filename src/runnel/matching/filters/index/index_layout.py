@@ -12,7 +12,7 @@ import numpy as np
 from runnel.arrays import IDENTIFIER, Array, Rows
 from runnel.errors import CorruptDataError
 from runnel.matching.filters.atoms.anchors import Anchors, choose_anchors
-from runnel.matching.filters.atoms.atom_layout import NOTHING, AtomLayout, lay_out_atoms
+from runnel.matching.filters.atoms.atom_layout import NOTHING, AtomLayout
 from runnel.plan.logical_plan import LogicalPlan
 from runnel.plan.store import PlanPart
 
@@ -29,13 +29,10 @@ class FilterLayout:
 
 
 def stored_atoms(part: PlanPart) -> AtomLayout:
-    """The atoms of a loaded plan part, checked against its logical plan: a damaged index must not match wrongly.
-
-    A folder of an earlier release has other arrays; its atoms are laid out anew.
-    """
+    """The atoms of a loaded plan part, checked against its logical plan: a damaged index must not match wrongly."""
     folder = part.manifest.folder
     try:
-        found = AtomLayout.stored(part.layout) if AtomLayout.is_stored(part.layout) else lay_out_atoms(part.logical)
+        found = AtomLayout.stored(part.layout)
         found.check(len(part.stored.atoms))
     except KeyError as error:
         raise CorruptDataError(f"{folder} has no index array {error.args[0]}") from error

@@ -17,7 +17,7 @@ from runnel.matching.filters.atoms.atom_tests import SlotUse
 from runnel.matching.filters.atoms.item_columns import ItemColumns
 from runnel.matching.filters.atoms.item_keys import BatchKeys
 from runnel.matching.filters.streams.block_texts import Prefixed, cut_texts
-from runnel.matching.filters.streams.stream_layout import StreamLayout, words_of_keys
+from runnel.matching.filters.streams.stream_layout import StreamLayout
 from runnel.matching.filters.streams.walk import BlockTexts
 from runnel.matching.filters.words.vocabulary import Vocabulary
 from runnel.plan.store import PlanPart
@@ -39,14 +39,16 @@ class PlanWords:
 
     @staticmethod
     def of(part: PlanPart, atoms: AtomLayout) -> PlanWords:
-        """The words of a loaded plan part: those that its streams have, or found among its keys."""
-        slots = word_slots(atoms)
-        if StreamLayout.is_stored(part.layout):
-            found = StreamLayout.stored(part.layout)
-            known = found.vocabulary, found.word_keys, found.prefixes, found.prefix_keys
-        else:
-            known = words_of_keys(atoms)
-        return PlanWords(*known, atoms.key_slots, slots)
+        """The words of a loaded plan part, which its streams have."""
+        streams = StreamLayout.stored(part.layout)
+        return PlanWords(
+            streams.vocabulary,
+            streams.word_keys,
+            streams.prefixes,
+            streams.prefix_keys,
+            atoms.key_slots,
+            word_slots(atoms),
+        )
 
     def add_keys(self, columns: ItemColumns, found: BatchKeys) -> None:
         """Add the keys of the words in all items, each once for an item."""

@@ -84,11 +84,6 @@ class StreamLayout:
         fields |= {name: own[name] for name in _PLAIN}
         return StreamLayout(**fields, vocabulary=Vocabulary.stored(own), prefixes=Vocabulary.stored(own, "prefixes"))
 
-    @staticmethod
-    def is_stored(arrays: Arrays) -> bool:
-        """Whether there are streams of this form among these arrays."""
-        return "streams.own_keys.offsets" in arrays
-
     def check(self, queries: QueryTable, predicates: int, atoms: AtomLayout) -> None:
         """Raise ValueError, naming the array, unless everything fits; a kernel does not look for itself.
 

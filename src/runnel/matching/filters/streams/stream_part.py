@@ -11,7 +11,6 @@ from runnel.arrays import IDENTIFIER, Array, Rows, offsets_of, read_only
 from runnel.errors import CorruptDataError
 from runnel.logs.matches.match_steps import steps_of
 from runnel.matching.contract import MatchStatistics
-from runnel.matching.filters.atoms.anchors import choose_anchors
 from runnel.matching.filters.atoms.atom_layout import NOTHING, AtomLayout
 from runnel.matching.filters.atoms.item_columns import ItemColumns
 from runnel.matching.filters.atoms.item_keys import KeyFinder
@@ -24,7 +23,7 @@ from runnel.matching.filters.streams.block_texts import Prefixed, cut_texts
 from runnel.matching.filters.streams.entries import sources_of
 from runnel.matching.filters.streams.lead import lead
 from runnel.matching.filters.streams.settle_doubts import DoubtEvaluator
-from runnel.matching.filters.streams.stream_layout import StreamLayout, lay_out_streams
+from runnel.matching.filters.streams.stream_layout import StreamLayout
 from runnel.matching.patterns.plan_patterns import load_patterns
 from runnel.model.match import Failure, Steps
 from runnel.plan.store import PlanPart
@@ -250,11 +249,9 @@ class StreamPart:
 
 
 def _stored_streams(part: PlanPart, atoms: AtomLayout) -> StreamLayout:
-    """The streams of a loaded plan part, checked; those of a folder of an earlier release are laid out anew."""
+    """The streams of a loaded plan part, checked."""
     folder = part.manifest.folder
     try:
-        if not StreamLayout.is_stored(part.layout):
-            return lay_out_streams(part.logical, atoms, choose_anchors(part.logical, atoms))
         found = StreamLayout.stored(part.layout)
         found.check(part.queries, part.predicate_count, atoms)
     except KeyError as error:

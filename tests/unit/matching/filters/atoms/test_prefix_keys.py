@@ -13,15 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runnel.algebra.nodes.attributes import WHOLE, Attribute
-from runnel.algebra.nodes.expressions import And, Atom, Contains, ContainsPattern, Not
+from runnel.algebra.nodes.expressions import And, Contains, ContainsPattern, Not
 from runnel.algebra.nodes.query import Filter, Node, Read
 from runnel.arrays import Array
 from runnel.errors import CorruptDataError
 from runnel.matching.compile.compile_plan import compile_base
 from runnel.matching.compile.gain import gain_of_compiling
-from runnel.matching.filters.atoms import atom_layout, atom_tests
+from runnel.matching.filters.atoms import atom_tests
 from runnel.matching.filters.atoms.atom_layout import lay_out_atoms
-from runnel.matching.filters.atoms.atom_tests import PRESENCE, AtomTest
+from runnel.matching.filters.atoms.atom_tests import PRESENCE
 from runnel.matching.filters.atoms.key_frequency import NOTHING_KNOWN, KnownWords, estimate
 from runnel.matching.filters.streams.stream_layout import StreamLayout
 from runnel.matching.filters.streams.stream_matcher import StreamMatcher
@@ -127,27 +127,8 @@ def test_prefixes_are_stored_once_for_all_slots_and_found_again(tmp_path: Path) 
     assert _answers(plan) == WANTED
 
 
-def test_a_folder_of_an_earlier_release_is_laid_out_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def earlier(atom: Atom) -> AtomTest:
-        if not isinstance(atom, ContainsPattern):
-            return atom_tests.test_of(atom)
-        slot = atom.attribute.name, ""
-        return AtomTest(OTHER, slot, ((slot, PRESENCE),))
-
-    with monkeypatch.context() as patch:
-        patch.setattr(atom_layout, "test_of", earlier)
-        plan = _plan(tmp_path)
-    kept = {
-        name: array
-        for name, array in plan.base.layout.items()
-        if not name.startswith(("streams.prefix", "streams.own"))
-    }
-    assert len(kept) < len(plan.base.layout)
-    old = replace(plan, base=replace(plan.base, layout=kept))
-    assert _answers(old) == WANTED
-    # Its patterns have no keys of their own yet, so compiling it again is worth while.
-    assert gain_of_compiling(old, {}).share == 1.0
-    assert gain_of_compiling(_plan(tmp_path / "new"), {}).share == 0.0
+def test_compiling_a_new_plan_again_gains_nothing(tmp_path: Path) -> None:
+    assert gain_of_compiling(_plan(tmp_path), {}).share == 0.0
 
 
 def test_damaged_prefixes_are_refused(tmp_path: Path) -> None:

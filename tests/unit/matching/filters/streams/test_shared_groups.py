@@ -211,14 +211,13 @@ def test_damaged_groups_are_refused(tmp_path: Path) -> None:
             _damaged(plan, stream=changed)
 
 
-def test_a_folder_without_own_streams_is_laid_out_anew(tmp_path: Path) -> None:
+def test_a_folder_without_own_streams_is_refused(tmp_path: Path) -> None:
     definitions: dict[int, Node] = {10: Filter(Read(1), word("guitar")), 11: Filter(Read(2), word("violin"))}
     plan = plan_of(tmp_path, definitions, StreamShape())
     kept = {name: one for name, one in plan.base.layout.items() if not name.startswith("streams.own")}
     assert len(kept) < len(plan.base.layout)
-    old = StreamMatcher(replace(plan, base=replace(plan.base, layout=kept)))
-    batch = items_of(["guitar violin"] * 2, {"One": 1, "Two": 2}, ["One", "Two"])
-    assert rows(old.match(batch)) == [[10], [11]]
+    with pytest.raises(CorruptDataError, match="has no index array own_keys"):
+        StreamMatcher(replace(plan, base=replace(plan.base, layout=kept)))
 
 
 def test_a_block_that_was_broken_off_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
