@@ -120,7 +120,7 @@ def _signature(function: Any) -> str:
 
 
 def _parameter(parameter: inspect.Parameter) -> str:
-    stars = "*" if parameter.kind is parameter.VAR_POSITIONAL else "**" * (parameter.kind is parameter.VAR_KEYWORD)
+    stars = "**" if parameter.kind is parameter.VAR_KEYWORD else ""
     shown = f"{stars}{parameter.name}: {parameter.annotation}"
     if parameter.default is parameter.empty:
         return shown

@@ -19,6 +19,7 @@ from tests.integration.in_process import InProcess
 import runnel
 from runnel.catalog.store import schema
 from runnel.engine import Engine
+from runnel.engine.answers import Answer
 from runnel.errors import RunnelError, StatementError
 
 MARKS = {"ann": "Qannq", "bob": "Qbobq"}
@@ -150,9 +151,11 @@ def _other(name: str) -> str:
 
 
 def _told(act: Callable[[], object]) -> str:
-    """Everything that somebody is told: an outcome with its data and lines, or an error with its hint."""
+    """Everything that somebody is told: answers with their fields, text and JSON, or an error with its hint."""
     try:
-        return repr(act())
+        told = act()
+        answers = [one for one in told if isinstance(one, Answer)] if isinstance(told, list) else []
+        return f"{told!r} {[f'{answer} {answer.to_json()}' for answer in answers]}"
     except StatementError as error:
         return f"{error.message} {error.hint}"  # the text that it shows is the asker's own
     except RunnelError as error:
@@ -249,7 +252,7 @@ def test_owners_learn_and_change_nothing_of_each_other(seed: int, tmp_path: Path
     world = World(tmp_path / "root", seed)
     world.furnish()
     for name, engine in world.engines.items():
-        told = repr(engine.execute("show dead letters; show quarantine; show subscriptions;"))
+        told = _told(lambda: engine.execute("show dead letters; show quarantine; show subscriptions;"))  # noqa: B023
         assert told.count(MARKS[name]) > 5, "there is something to find"
     for _ in range(60):
         who = world.random.choice(["ann", "ann", "bob", "bob", "operator"])

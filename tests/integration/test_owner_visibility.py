@@ -24,6 +24,7 @@ from runnel.catalog.polling import polls
 from runnel.catalog.store import schema
 from runnel.cli.main import app
 from runnel.engine import Engine
+from runnel.engine.answers import Answer
 from runnel.engine.opml import export_feeds, import_feeds
 from runnel.errors import NotAllowedError, NotFoundError, RunnelError, StatementError
 from runnel.language.grammar.parser import parse
@@ -201,9 +202,11 @@ def test_every_kind_of_statement_is_asked(world: World) -> None:
 
 
 def heard(act: Callable[[], Any]) -> str:
-    """Everything that an answer says, as text and as data, or an error with its hint and place."""
+    """Everything that answers say: their fields, text and JSON, or an error with its hint and place."""
     try:
-        return repr(act())
+        told = act()
+        answers = [one for one in (told if isinstance(told, list) else [told]) if isinstance(one, Answer)]
+        return f"{told!r} {[f'{answer} {answer.to_json()}' for answer in answers]}"
     except StatementError as error:
         return f"{error.render()} {error.hint} {vars(error)}"
     except RunnelError as error:
