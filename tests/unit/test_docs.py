@@ -10,6 +10,7 @@ import ast
 import doctest
 import inspect
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -318,8 +319,11 @@ def test_python_blocks_run(block: Block) -> None:
 @pytest.mark.spark
 def test_python_blocks_that_need_spark_run() -> None:
     given = json.dumps([{**vars(block), "place": block.place} for block in WITH_SPARK])
+    command = [sys.executable, "-c", _RUN_ALL]
+    # As the page on DataFrames says: the workers of a session that is not Runnel's need to know the interpreter.
+    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
     done = subprocess.run(
-        [sys.executable, "-c", _RUN_ALL], input=given, capture_output=True, text=True, timeout=600, cwd=ROOT
+        command, input=given, capture_output=True, text=True, timeout=1200, cwd=ROOT, env=environment
     )
     assert done.returncode == 0, done.stdout + done.stderr[-4000:]
     assert done.stdout.count("block ") >= len(WITH_SPARK)
