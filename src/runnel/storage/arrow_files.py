@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from runnel.storage.checksums import SealedFile, check_file, damaged, write_sealed
+from runnel.storage.checksums import SealedFile, check_file, damaged, has_checksum, write_sealed
 from runnel.storage.file_storage import Storage
 
 _ROW_GROUP = 5_000
@@ -78,7 +78,12 @@ def read_parquet_column(storage: Storage, path: str, name: str) -> Any:
 
 @contextmanager
 def _reading(storage: Storage, path: str) -> Iterator[None]:
-    """Verify the checksum of a file, and convert errors of its reader into CorruptDataError with the file's path."""
+    """Verify the checksum of a file, and convert errors of its reader into CorruptDataError with the file's path.
+
+    A file without a checksum in its name is refused: the offsets in it might point outside of it.
+    """
+    if not has_checksum(path):
+        raise damaged(storage, path, "its name contains no checksum")
     check_file(storage, path)
     try:
         yield

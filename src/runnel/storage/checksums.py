@@ -60,6 +60,11 @@ def write_sealed(storage: Storage, path: str, data: bytes | memoryview) -> Seale
     return SealedFile(name, memoryview(data).nbytes)
 
 
+def has_checksum(path: str) -> bool:
+    """Return whether the name of a file contains its size and checksum."""
+    return _MARK.search(path) is not None
+
+
 def check_size(storage: Storage, path: str) -> None:
     """Raise CorruptDataError if a file is missing or its size differs from its name. Its content is not read."""
     size = _status(storage, path)[0]
