@@ -149,10 +149,10 @@ def test_every_session_ends_a_transaction_that_hangs(postgresql: PostgreSQL, mon
     ("code", "error", "words"),
     [
         ("53100", StorageFullError, "no disk space"),
-        ("53300", CatalogUnavailableError, "takes no more"),
+        ("53300", CatalogUnavailableError, "is overloaded"),
         ("40P01", CatalogUnavailableError, "busy"),
         ("57P03", CatalogUnavailableError, "lost the connection"),
-        ("42501", WorkspaceError, "cannot be used"),
+        ("42501", WorkspaceError, "cannot be accessed"),
         ("XX001", RunnelError, "cannot be read"),
     ],
 )
@@ -182,13 +182,13 @@ def test_no_error_tells_the_password(postgresql: PostgreSQL) -> None:
     right = postgresql.url("postgres").split("runnel:", 1)[1].split("@", 1)[0]
     secret = "hunter2hunter2"
     wrong = [
-        (url.replace(right, secret), "cannot be used"),
-        (url.replace(right, secret).replace(f":{postgresql.port}", ":1"), "does not answer"),
-        (f"postgresql://u:{secret}@{secret}@127.0.0.1/db", "cannot be read"),
-        (f"postgresql://u:{secret}@127.0.0.1:{secret}/db", "cannot be read"),
+        (url.replace(right, secret), "cannot be accessed"),
+        (url.replace(right, secret).replace(f":{postgresql.port}", ":1"), "cannot connect to"),
+        (f"postgresql://u:{secret}@{secret}@127.0.0.1/db", "at most one @"),
+        (f"postgresql://u:{secret}@127.0.0.1:{secret}/db", "is not valid"),
         (f"postgresql:/u:{secret}@127.0.0.1", "cannot be"),
         (f"oracle://u:{secret}@127.0.0.1/db", "is not supported for catalogs"),
-        (url.replace(right, secret).replace("/root_", "/no_such_root_"), "cannot be used"),
+        (url.replace(right, secret).replace("/root_", "/no_such_root_"), "cannot be accessed"),
     ]
     for given_url, words in wrong:
         with pytest.raises(WorkspaceError, match=words) as raised:
@@ -212,7 +212,7 @@ def test_neither_a_root_nor_its_settings_tell_the_password(postgresql: PostgreSQ
 def test_a_root_does_not_forget_where_its_catalog_is(postgresql: PostgreSQL, tmp_path: Path) -> None:
     url = postgresql.database()
     create_workspace(tmp_path / "root", catalog=url).close()
-    with pytest.raises(WorkspaceError, match="cannot be used"):
+    with pytest.raises(WorkspaceError, match="cannot be accessed"):
         open_workspace(tmp_path / "root")
     assert not (tmp_path / "root" / "catalog.sqlite").exists()
     again = open_workspace(tmp_path / "root", catalog=url)
@@ -231,7 +231,7 @@ def test_a_cluster_is_refused_with_a_catalog_for_one_machine(tmp_path: Path) -> 
 
 def test_a_database_that_cannot_hold_every_character_is_refused(postgresql: PostgreSQL) -> None:
     url = postgresql.database("encoding 'LATIN1' template template0")
-    with pytest.raises(WorkspaceError, match="every character"):
+    with pytest.raises(WorkspaceError, match="must be UTF-8"):
         Catalog(url).migrate()
 
 

@@ -85,7 +85,7 @@ def test_sizes_are_bounded(timed: Catalog, sources: tuple[int, int], monkeypatch
     assert (len(known[first].words), len(known[first].atoms)) == (1_024, 128)
     assert (len(known[WHOLE_STREAM].words), len(known[WHOLE_STREAM].atoms)) == (32_768, 4_096)
     assert min(known[first].words.values()) == known[first].floor == 7
-    monkeypatch.setattr(stream_statistics, "_MOST_NOTES", 3)
+    monkeypatch.setattr(stream_statistics, "_MAX_NOTES", 3)
     with timed.write() as connection:
         for _ in range(5):
             stream_statistics.note(connection, {first: StreamSample(1, {"rock": 1})})

@@ -419,7 +419,7 @@ def test_a_link_is_good_for_so_many_days(runner: InProcess, post: Post, clock: F
     assert client.get(link).status_code == 410
     assert client.post(link).status_code == 410
     assert not _consent(runner.engine, VICTIM).is_confirmed
-    assert "not confirmed in time" in ann.show("subscriptions").lines[0]
+    assert "confirmation request expired" in ann.show("subscriptions").lines[0]
     ann.execute("send subscription 1 now;")
     runner.deliver()
     assert client.post(link).status_code == 404, "another request has another link"

@@ -91,7 +91,7 @@ def test_what_cannot_be_compiled_is_refused_with_its_place(
     assert refused.value.span.line == line
     assert "^" in refused.value.render()
     assert "register it first" not in (refused.value.hint or ""), "compile would refuse that too"
-    assert ("open a root" in (refused.value.hint or "")) == ("operators" in message)
+    assert ("use a workspace" in (refused.value.hint or "")) == ("operators" in message)
 
 
 def test_a_plan_goes_away_with_its_object() -> None:

@@ -118,7 +118,7 @@ REFUSALS: list[tuple[str, type[StatementError], str, tuple[int, int], str]] = [
     ("create or replace feed Rock\n from Rock;", CyclicFeedsError, "Rock would read itself", (1, 24), ""),
     ("create or replace feed Rock from Hard;", CyclicFeedsError, "it reads Hard, which reads Rock", (1, 24), ""),
     ("subscribe to Rock output rss '../x';", StatementError, "", (1, 30), ""),
-    ("subscribe to Rock output rss;", StatementError, "needs a", (1, 26), ""),
+    ("subscribe to Rock output rss;", StatementError, "requires a target", (1, 26), ""),
     ("subscribe to Rock output log 'x';", StatementError, "no target", (1, 30), ""),
     ("subscribe to Rock\n output rsss 'x';", StatementError, "no output named 'rsss'", (2, 9), "rss"),
     ("subscribe to Rock\n apply '../x.xsl' output log;", StatementError, "folder `sheets`", (2, 8), "title.xsl"),

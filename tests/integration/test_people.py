@@ -168,8 +168,8 @@ REFUSALS: list[tuple[str, type[StatementError], str, tuple[int, int]]] = [
     ("subscribe to Rock output webhook 'http://10.1.2.3/x';", StatementError, "10.1.2.3 is private", (1, 34)),
     ("subscribe to Rock output webhook 'https://0x7f.1/';", StatementError, "the local machine", (1, 34)),
     ("subscribe to Rock output webhook 'http://[fc00::1]/';", StatementError, "is private", (1, 34)),
-    ("drop feed Wire;", StatementError, "Wire is the operator's feed", (1, 11)),
-    ("drop feed Wire cascade;", StatementError, "Wire is the operator's feed", (1, 11)),
+    ("drop feed Wire;", StatementError, "Wire belongs to the admin", (1, 11)),
+    ("drop feed Wire cascade;", StatementError, "Wire belongs to the admin", (1, 11)),
     ("pause feed Rock;", StatementError, "Rock is the operator's feed", (1, 12)),
     ("resume feed Rock;", StatementError, "Rock is the operator's feed", (1, 13)),
     ("unsubscribe 1;", UnknownNameError, "there is no subscription 1", (1, 13)),
@@ -273,9 +273,9 @@ def test_the_operator_ends_own_subscriptions_by_feed_and_others_by_number(engine
 def test_publishing_is_for_one_s_own_source_feeds(engine: Engine, ann: Engine, bob: Engine) -> None:
     engine.execute(WIRE)
     ann.execute("register feed Mine;")
-    with pytest.raises(NotAllowedError, match="Wire is the operator's feed"):
+    with pytest.raises(NotAllowedError, match="Wire belongs to the admin"):
         ann.publish("Wire", [{"id": "1"}])
-    with pytest.raises(NotAllowedError, match="Wire is the operator's feed"):
+    with pytest.raises(NotAllowedError, match="Wire belongs to the admin"):
         ann.publish_document("Wire", b'{"id": "1"}\n')
     with pytest.raises(NotFoundError, match="there is no feed Mine"):
         bob.publish("Mine", [{"id": "1"}])
@@ -667,12 +667,12 @@ def test_an_owner_materialises_what_the_operator_offers(shaped: Engine) -> None:
 def test_a_quota_names_its_numbers_and_the_script_changes_nothing(engine: Engine, ann: Engine) -> None:
     engine.execute(WIRE)
     engine.owners.quota("ann", owners.Quotas(queries=2, subscriptions=1))
-    with pytest.raises(QuotaExceededError, match="you have 2 feeds and may have 2") as refused:
+    with pytest.raises(QuotaExceededError, match="the quota of 2 feeds is used up") as refused:
         ann.execute("register feed A;\nregister feed B;\n register feed C;")
     assert "line 3" in (refused.value.hint or "")
     assert [row["owner"] for row in ann.execute("show feeds;")[0].to_json()["feeds"]] == ["operator", "operator"]
     ann.execute("register feed A; register feed B; drop feed A; register feed C; subscribe to B output log;")
-    with pytest.raises(QuotaExceededError, match="you have 1 subscriptions and may have 1"):
+    with pytest.raises(QuotaExceededError, match="the quota of 1 subscriptions is used up"):
         ann.execute("subscribe to C output log;")
     ann.execute("unsubscribe from B; subscribe to C output log;")
     with pytest.raises(QuotaExceededError):

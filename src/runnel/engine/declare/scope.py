@@ -231,9 +231,9 @@ class DeclarationScope:
         found = self.find(name)
         if found.owner != self.actor.owner:
             raise StatementError(
-                f"{name.text} is the operator's feed: you may read it, not change it",
+                f"{name.text} belongs to the admin; you can read it but not change it",
                 span=name.span,
-                hint="declare a feed of your own",
+                hint="register a feed of your own",
             )
         return found
 

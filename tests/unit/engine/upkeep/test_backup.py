@@ -315,8 +315,8 @@ def test_places_that_will_not_do_are_refused(life: LongLife, tmp_path: Path) -> 
     (other / "letter.txt").touch()
     for target, said in (
         (life.root.folder / "x", "nor be inside it"),
-        (tmp_path, "around it"),
-        (other, "other things"),
+        (tmp_path, "must not contain the workspace"),
+        (other, "contains other files"),
     ):
         with pytest.raises(InputError, match=said):
             back_up(life.root, target)

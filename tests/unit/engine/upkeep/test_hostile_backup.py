@@ -207,7 +207,7 @@ def test_a_name_that_occurs_twice_is_refused(backup: Path, tmp_path: Path) -> No
 
 def test_a_backup_that_claims_more_than_there_is_room_for_is_refused(backup: Path, tmp_path: Path) -> None:
     _edit(backup, lambda value: value["files"].update({"items/x": _ENTRY | {"size": 1 << 60}}))
-    with pytest.raises(StorageFullError, match="there is room for"):
+    with pytest.raises(StorageFullError, match="bytes are free"):
         restore(backup, tmp_path / "again")
 
 
