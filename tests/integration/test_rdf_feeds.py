@@ -161,7 +161,7 @@ def test_documents_and_lines_are_published_with_graphs(engine: Engine) -> None:
         "Wire", "\n".join(map(json.dumps, lines)).encode(), name="lines.jsonl"
     )
     assert accepted.accepted == 1
-    assert ["line 1 of the graph is no N-Triples" in one.message for one in refused] == [True]
+    assert ["line 1 of the graph is not an N-Triples statement" in one.message for one in refused] == [True]
     assert [item.id for item in items_of(engine)] == ["tour.ttl", "https://tour.example/autumn", "l"]
     with pytest.raises(BrokenDocumentError, match="could not be read"):
         engine.publish_document("Wire", DEEP, name="deep.ttl")

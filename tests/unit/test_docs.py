@@ -414,13 +414,15 @@ def file_of(module: str) -> Path | None:
 
 @cache
 def imports_of(path: Path) -> set[Path]:
-    """Return our files that a file imports, at its top or inside a function."""
+    """Return our files that a file imports, at its top or inside a function, or names as `module:object`."""
     modules = set[str]()
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.Import):
             modules |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             modules |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            modules |= set(re.findall(r"^(runnel(?:\.\w+)+):\w+$", node.value))
     return {file for module in modules if module.startswith("runnel") and (file := file_of(module))}
 
 

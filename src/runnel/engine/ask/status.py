@@ -87,7 +87,9 @@ class Status:
             *self._little_room(),
             *_some("failing", [_failing_line(one) for one in self.failing_sources], "runnel show quarantine"),
             *_some(
-                "dead", [f"{one['message']}: {one['reason']}" for one in self.dead_letters], "runnel dead-letters"
+                "dead",
+                [f"{one['message']}: {one['reason']}" for one in self.dead_letters],
+                "runnel dead-letters list",
             ),
             *_some(
                 "disabled",

@@ -322,7 +322,7 @@ def test_places_that_will_not_do_are_refused(life: LongLife, tmp_path: Path) -> 
             back_up(life.root, target)
     back_up(life.root, tmp_path / "backup")
     stranger = LongLife.make(tmp_path / "stranger")
-    with pytest.raises(InputError, match="another root"):
+    with pytest.raises(InputError, match="another workspace"):
         back_up(stranger.root, tmp_path / "backup")
     stranger.root.close()
     for folder in (life.root.folder, other):
