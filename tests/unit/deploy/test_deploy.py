@@ -25,7 +25,7 @@ def compose() -> dict[str, Any]:
 
 
 def settings_named(text: str) -> set[str]:
-    return {name.lower() for name in re.findall(r"\bRUNNEL_([A-Z_]+)\b", text)} - {"root"}
+    return {name.lower() for name in re.findall(r"\bRUNNEL_([A-Z_]+)\b", text)} - {"workspace"}
 
 
 def test_the_container_file_passes_its_linter() -> None:
