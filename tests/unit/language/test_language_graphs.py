@@ -302,7 +302,7 @@ def _sorted(solutions: list[dict[str, str]]) -> list[list[tuple[str, str]]]:
         ('graph { ?x a """long""" }', '"long"', "expected `.`", "one pair"),
         ("graph { ?x a 'open }", "'open", "no closing quote", "\\'"),
         ("graph { ?x a 'a\\qb' }", "\\q", "\\q stands for nothing", "\\\\"),
-        ("graph { ?x a '\\ud800' }", "'\\u", "no character", ""),
+        ("graph { ?x a '\\ud800' }", "'\\u", "not a valid Unicode escape", ""),
         ("graph { ?x a 'x'^^rdf:langString }", "'x'", "requires a language tag", ""),
         ("graph { ?x a 'x'^^?y }", "?y", "expected a type", ""),
         ("graph { ?x a }", "} }"[0], "expected an object", ""),
