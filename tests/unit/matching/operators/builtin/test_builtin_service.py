@@ -225,7 +225,7 @@ def test_an_answer_that_is_too_large_is_not_read(endpoint: Endpoint, opened: Ope
     endpoint.respond = saying("x" * 100_000)
     (found,) = opened(endpoint, bytes="2000").answer(numbered(1))
     assert isinstance(found, Failed)
-    assert "more than the 2000 bytes" in found.reason
+    assert "larger than 2000 bytes" in found.reason
 
 
 def test_a_large_answer_is_read_whole(endpoint: Endpoint, opened: Opened) -> None:
@@ -245,7 +245,7 @@ def test_a_compressed_answer_is_read(endpoint: Endpoint, opened: Opened) -> None
     assert opened(endpoint, bytes="2000").answer(numbered(1)) == [(("x" * 1500,),)]
     (found,) = opened(endpoint, bytes="1024").answer([Ask({"n": (1.0,)})])
     assert isinstance(found, Failed)
-    assert "more than the 1024 bytes" in found.reason
+    assert "larger than 1024 bytes" in found.reason
 
 
 def test_what_passes_is_tried_again(endpoint: Endpoint, opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
