@@ -205,7 +205,7 @@ def test_forwarded_header_counts_only_from_trusted_proxies(tmp_path: Path) -> No
 @pytest.fixture
 def two_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """Limiters that are made from now on remember two keys."""
-    monkeypatch.setattr(rate_limits, "_KEPT", 2)
+    monkeypatch.setattr(rate_limits, "_MAX_KEYS", 2)
 
 
 @pytest.mark.usefixtures("two_kept")  # before the limiters of `strangers` are made
