@@ -28,7 +28,7 @@ FORMAT = 1
 MANIFEST = "partitioning.json"
 ASSIGNMENT = "assignment.npz"
 
-ANEW = (
+REBUILD_HINT = (
     "the runner divides the queries anew when it comes upon this; to have it done at once, set partitions = 1, start "
     "it, and set it back"
 )
@@ -130,9 +130,9 @@ def read_partitioning(storage: Storage, folder: str) -> Partitioning:
             raise NewerWorkspaceError(f"the partitioning {folder} has format {value['format']}", hint="update Runnel")
         return _checked(folder, value)
     except OSError as error:
-        raise CorruptDataError(f"{folder}/{MANIFEST} cannot be read: {error}", hint=ANEW) from error
+        raise CorruptDataError(f"{folder}/{MANIFEST} cannot be read: {error}", hint=REBUILD_HINT) from error
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-        raise CorruptDataError(f"{folder}/{MANIFEST} is not a partitioning: {error}", hint=ANEW) from error
+        raise CorruptDataError(f"{folder}/{MANIFEST} is not a partitioning: {error}", hint=REBUILD_HINT) from error
 
 
 def _checked(folder: str, value: Any) -> Partitioning:
@@ -177,7 +177,7 @@ def verify_partitioning(storage: Storage, folder: str) -> Partitioning:
     if len(assignment.partitions) and not 0 <= int(assignment.partitions.min()) <= int(
         assignment.partitions.max()
     ) < len(made.partitions):
-        raise CorruptDataError(f"{folder}/{ASSIGNMENT} names partitions that there are not", hint=ANEW)
+        raise CorruptDataError(f"{folder}/{ASSIGNMENT} names partitions that there are not", hint=REBUILD_HINT)
     return made
 
 
@@ -187,22 +187,23 @@ def read_assignment(storage: Storage, folder: str) -> Assignment:
         data = storage.read(f"{folder}/{ASSIGNMENT}")
         if hashlib.sha256(data).hexdigest() != _digest_of_assignment(storage, folder):
             raise CorruptDataError(
-                f"{folder}/{ASSIGNMENT} is damaged: its digest differs from the one in the manifest", hint=ANEW
+                f"{folder}/{ASSIGNMENT} is damaged: its digest differs from the one in the manifest",
+                hint=REBUILD_HINT,
             )
         with np.load(io.BytesIO(data), allow_pickle=False) as stored:
             found = Assignment(**{name: stored[name] for name in _COLUMNS})
     except OSError as error:
-        raise CorruptDataError(f"{folder}/{ASSIGNMENT} cannot be read: {error}", hint=ANEW) from error
+        raise CorruptDataError(f"{folder}/{ASSIGNMENT} cannot be read: {error}", hint=REBUILD_HINT) from error
     except (ValueError, KeyError, EOFError, TypeError, zipfile.BadZipFile, zlib.error) as error:
-        raise CorruptDataError(f"{folder}/{ASSIGNMENT} is damaged: {error}", hint=ANEW) from error
+        raise CorruptDataError(f"{folder}/{ASSIGNMENT} is damaged: {error}", hint=REBUILD_HINT) from error
     columns = {name: getattr(found, name) for name in _COLUMNS}
     if any(
         one.ndim != 1 or one.dtype.kind not in ("f" if name == _MICROSECONDS else "iu")
         for name, one in columns.items()
     ):
-        raise CorruptDataError(f"{folder}/{ASSIGNMENT} has columns that are no numbers", hint=ANEW)
+        raise CorruptDataError(f"{folder}/{ASSIGNMENT} has columns that are no numbers", hint=REBUILD_HINT)
     if len({len(one) for one in columns.values()}) != 1:
-        raise CorruptDataError(f"{folder}/{ASSIGNMENT} has columns of different lengths", hint=ANEW)
+        raise CorruptDataError(f"{folder}/{ASSIGNMENT} has columns of different lengths", hint=REBUILD_HINT)
     return found
 
 
@@ -212,4 +213,4 @@ def _digest_of_assignment(storage: Storage, folder: str) -> str | None:
         digest: str | None = unsealed_json(storage.read(f"{folder}/{MANIFEST}")).get("sha256")
         return digest
     except (OSError, ValueError, AttributeError, RecursionError) as error:
-        raise CorruptDataError(f"{folder}/{MANIFEST} cannot be read: {error}", hint=ANEW) from error
+        raise CorruptDataError(f"{folder}/{MANIFEST} cannot be read: {error}", hint=REBUILD_HINT) from error

@@ -21,7 +21,7 @@ FORM = "match/1"
 
 
 def form_of(slots: int) -> str:
-    """The form of a job with a keyed stage of so many slots; their number is part of Spark's checkpoint.
+    """Return the form of a job whose keyed stage has `slots` slots. Their number is part of Spark's checkpoint.
 
     >>> form_of(0), form_of(4)
     ('match/1', 'match/1 in 4 slots')

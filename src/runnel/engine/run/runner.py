@@ -63,7 +63,7 @@ class _StoppedError(Exception):
 
 
 def _rest(failures: int) -> float:
-    """Seconds to wait after so many failures to distribute a plan: it takes minutes, and may never succeed.
+    """Return the seconds to wait after `failures` failed attempts to distribute a plan, which takes minutes.
 
     >>> _rest(1), _rest(20)
     (2.0, 600.0)

@@ -11,7 +11,7 @@ from runnel.engine.planning.ports import PlanFigures, PlanPort, Proceed
 from runnel.engine.workspace import Workspace
 from runnel.errors import CorruptDataError
 from runnel.plan.store import Plan, verify
-from runnel.scaleout.partitioning import ANEW, ASSIGNMENT, MANIFEST, Partitioning, verify_partitioning
+from runnel.scaleout.partitioning import ASSIGNMENT, MANIFEST, REBUILD_HINT, Partitioning, verify_partitioning
 from runnel.scaleout.planning.explain_partition import ExplainedPartition, explain_partition
 from runnel.scaleout.planning.partition_figures import partition_gauges, read_partition_figures
 from runnel.scaleout.planning.partition_plan import (
@@ -69,12 +69,12 @@ class PartitionedPlan(PlanPort):
         """The pieces must also be those that the catalog names."""
         made = verify_partitioning(storage, plan.distribution or "")
         if made.base != plan.base or set(made.pieces) != set(plan.pieces):
-            raise CorruptDataError(f"{made.folder} does not name the pieces that the catalog names", hint=ANEW)
+            raise CorruptDataError(f"{made.folder} differs from the partitioning in the catalog", hint=REBUILD_HINT)
         try:
             for folder in made.pieces:
                 verify(storage, folder)
         except CorruptDataError as error:
-            raise CorruptDataError(error.message, hint=ANEW) from error
+            raise CorruptDataError(error.message, hint=REBUILD_HINT) from error
 
     def files(self, distribution: str) -> Sequence[str]:
         return [f"{distribution}/{name}" for name in (MANIFEST, ASSIGNMENT)]
