@@ -107,7 +107,9 @@ def measure(folder: Path, server: PostgreSQL, mix: Mix, sizes: Sizes, options: a
             key = configuration.partitions, configuration.strategy
             if key not in made:
                 whole = configuration.partitions == 1
-                made[key] = None if whole else kept_division(engine.root.storage, mix, configuration, options.keep)
+                made[key] = (
+                    None if whole else kept_division(engine.workspace.storage, mix, configuration, options.keep)
+                )
             publish(engine, mix, made[key])
             sequences = stream.accept(engine)
             place = folder / f"cluster-{number}"
@@ -121,7 +123,7 @@ def measure(folder: Path, server: PostgreSQL, mix: Mix, sizes: Sizes, options: a
             cost = tell(done, sizes)
             fits.setdefault(replace(configuration, batch=0), []).append(cost)
             tell_mapped(done, made[key], plan_bytes)
-            with engine.root.catalog.read() as connection:
+            with engine.workspace.catalog.read() as connection:
                 tell_balance(done, made[key], connection, sizes)
             largest = max((seen.peak_bytes for seen in done.watch.seen.values()), default=0)
             fitting &= not options.quarter or largest <= plan_bytes / 4

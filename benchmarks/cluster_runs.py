@@ -91,12 +91,12 @@ def prepare(engine: Engine, mix: Mix, keep: Path | None) -> PlanManifest:
     for name in mix.feeds:
         engine.execute(f"register feed {name};")
     engine.execute(OPERATOR)
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         ids = {feed.name: feed.id for feed in feeds.live_feeds(connection)}
     if ids != mix.feeds:
         raise RuntimeError(f"the plan's feeds have other ids than the catalog's: {ids}")
-    manifest = base_of(engine.root.storage, mix, keep)
-    warm_kernels(engine.root.storage, mix)
+    manifest = base_of(engine.workspace.storage, mix, keep)
+    warm_kernels(engine.workspace.storage, mix)
     say(
         NAME,
         "plan",
@@ -184,7 +184,7 @@ def divided(storage: Storage, configuration: Configuration) -> Partitioning:
 
 def publish(engine: Engine, mix: Mix, made: Partitioning | None) -> None:
     """Make the base, divided or not, the current version, with nothing known of earlier runs."""
-    with engine.root.catalog.write() as connection:
+    with engine.workspace.catalog.write() as connection:
         partition_loads.forget_loads(connection, [])
         plan_versions.publish_plan(
             connection,
@@ -206,10 +206,10 @@ class Stream:
     def accept(self, engine: Engine) -> tuple[int, int]:
         """Accept all items once more; gives the sequences before the first and of the last."""
         self._times += 1
-        before = engine.root.items.last_sequence()
+        before = engine.workspace.items.last_sequence()
         for feed, some in self._items:
-            engine.root.items.accept(feed, [self._again(one) for one in some])
-        return before, engine.root.items.last_sequence()
+            engine.workspace.items.accept(feed, [self._again(one) for one in some])
+        return before, engine.workspace.items.last_sequence()
 
     def _again(self, item: Item) -> Item:
         return replace(item, id=f"run-{self._times}{item.id}")
@@ -261,7 +261,7 @@ class Place:
 
 def run(place: Place, configuration: Configuration, sequences: tuple[int, int]) -> Run:
     """Match the items between two sequences on a cluster."""
-    root = place.engine.root
+    root = place.engine.workspace
     environment = os.environ | {
         "RUNNEL_CATALOG": place.catalog,
         "RUNNEL_MASTER": place.cluster.url,
@@ -301,7 +301,7 @@ def run(place: Place, configuration: Configuration, sequences: tuple[int, int]) 
 def _digest(engine: Engine, sequences: tuple[int, int]) -> str:
     """A digest of all matches of a run: whoever matches the same items must have the same."""
     made = hashlib.blake2b(digest_size=8)
-    for rows in engine.root.matches.read(*sequences):
+    for rows in engine.workspace.matches.read(*sequences):
         for number in range(len(rows.sequences)):
             own = np.sort(rows.queries[rows.offsets[number] : rows.offsets[number + 1]])
             made.update(np.int64(rows.sequences[number] - sequences[0]).tobytes())

@@ -114,7 +114,7 @@ def _prepare(engine: Engine, kind: str, targets: Sequence[str], items: int) -> i
     script = "".join(f"create feed F{n} from Wire where title contains 'w{n}';" for n in range(_FEEDS))
     live = "".join(f"subscribe to F{n} output log;" for n in range(_FEEDS))
     engine.execute("register feed Wire;" + script + live)
-    with engine.root.catalog.write() as connection:
+    with engine.workspace.catalog.write() as connection:
         epoch = leases.acquire(connection, 1e6).epoch
         names = {name: number for number, name in feeds.feed_names(connection).items()}
         moment = now(connection)
@@ -165,7 +165,7 @@ def _publish(engine: Engine, items: int, *, seed: int) -> None:
 
 def _match(engine: Engine, epoch: int) -> None:
     """What Spark does with the same parts, in this process."""
-    root = engine.root
+    root = engine.workspace
     with root.catalog.write() as connection:
         lineage = match_segments.start_lineage(connection, FORM, reason="measuring")
     job = Job(
@@ -204,7 +204,7 @@ def _send_all(figure: str, engine: Engine, epoch: int) -> None:
     ended = time.perf_counter()
     cpu_seconds = time.process_time() - cpu
     dispatcher.close()
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         counts = catalog_rows.message_counts(connection)
         delivered = connection.execute(text("select sum(items) from messages where state = 'done'")).scalar_one()
     assert counts == {"done": taken}, f"{counts}, and {taken} taken"
@@ -237,7 +237,7 @@ def _send_naively(figure: str, engine: Engine, epoch: int) -> None:
     writes = _Writes(engine)
     while dispatcher.recorder.record(epoch):
         pass
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         some = catalog_rows.open_messages(connection)[:_NAIVE]
     counted = writes.count
     started = time.perf_counter()
@@ -255,7 +255,7 @@ def _send_naively(figure: str, engine: Engine, epoch: int) -> None:
 async def _one_by_one(engine: Engine, epoch: int, subscriptions: Sequence[int]) -> None:
     from runnel.net.http_client import http_client_of
 
-    root = engine.root
+    root = engine.workspace
     async with http_client_of(root.settings) as door:
         routes: dict[str, Any] = {}
         composer = engine._dispatcher()._composer
@@ -283,7 +283,7 @@ class _Writes:
     def __init__(self, engine: Engine) -> None:
         self.count = 0
 
-        @event.listens_for(engine.root.catalog._engine, "begin")
+        @event.listens_for(engine.workspace.catalog._engine, "begin")
         def begun(connection: Any) -> None:
             self.count += bool(connection.get_execution_options().get("runnel_write"))
 

@@ -99,7 +99,7 @@ def root(items: list[dict[str, Any]], clause: str, views: list[str]) -> Iterator
 
 def grow(engine: Engine, count: int) -> None:
     """Let the feed remember so many keys of other items."""
-    with engine.root.catalog.write() as connection:
+    with engine.workspace.catalog.write() as connection:
         news = next(feed for feed, name in feeds.feed_names(connection).items() if name == "News")
         dice = random.Random(1)
         for start in range(0, count, 50_000):
@@ -110,7 +110,7 @@ def grow(engine: Engine, count: int) -> None:
 
 def batch(engine: Engine) -> dict[str, Any]:
     """Match and commit all that waits as one batch."""
-    root = engine.root
+    root = engine.workspace
     with root.catalog.write() as connection:
         lease = leases.acquire(connection, 3600.0)
         lineage = match_segments.start_lineage(connection, FORM, reason="benchmark")
@@ -141,14 +141,14 @@ def batch(engine: Engine) -> dict[str, Any]:
 
 def naive(engine: Engine) -> None:
     """The reference evaluator on the same log."""
-    items = engine.root.items
+    items = engine.workspace.items
     log = [
         LoggedItem(item.sequence or 0, item.time, int(feed), item.id, item.attributes)
         for batch in items.read(0, items.last_sequence())
         for feed, item in zip(batch.feeds, batch.items({}), strict=True)
         if item.time is not None
     ]
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         definitions, since = feeds.definitions(connection), feeds.since_of(connection)
     began = time.process_time()
     passed = sum(len(one.feeds) for one in evaluate_log(log, definitions, since))

@@ -53,15 +53,15 @@ def main() -> None:
 def publish_plan(engine: Engine, benchmark: str, workload: Kind, count: int) -> None:
     """Register the feed of a workload's queries, and publish their plan."""
     engine.execute("register feed News;")
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         ids = {feed.name: feed.id for feed in feeds.live_feeds(connection)}
     assert ids["News"] == SOURCE, "the workload's queries read the first feed"
     queries = make_queries(workload, count)
     started = time.process_time()
     folder = "plans/benchmark"
-    manifest = compile_logical(engine.root.storage, folder, queries.logical(), frequencies=frequencies())
+    manifest = compile_logical(engine.workspace.storage, folder, queries.logical(), frequencies=frequencies())
     seconds = time.process_time() - started
-    with engine.root.catalog.write() as connection:
+    with engine.workspace.catalog.write() as connection:
         plan_versions.publish_plan(connection, folder, None, count)
     say(
         benchmark,
@@ -87,7 +87,7 @@ def accept_items(engine: Engine, benchmark: str, items: Iterator[Item], count: i
     left = count
     while left:
         some = [next(items) for _ in range(min(left, 1_000))]
-        engine.root.items.accept(SOURCE, some)
+        engine.workspace.items.accept(SOURCE, some)
         left -= len(some)
     seconds = time.perf_counter() - started
     say(benchmark, "accept", items=count, items_per_second=count / seconds)
@@ -97,7 +97,7 @@ def _bounded(engine: Engine, options: argparse.Namespace) -> None:
     started, cpu = time.perf_counter(), time.process_time()
     engine.run(once=True)
     seconds, cpu_seconds = time.perf_counter() - started, time.process_time() - cpu
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         segments = match_segments.match_segments(connection)
         size = sum(part.bytes for part in match_segments.small_parts(connection, 100_000))
     found = sum(segment.matches for segment in segments)
@@ -131,8 +131,8 @@ def _micro(engine: Engine, items: Iterator[Item], size: int, options: argparse.N
     for _ in range(options.singles):
         some = [next(items) for _ in range(size)]
         before = time.perf_counter()
-        accepted: Any = engine.root.items.accept(SOURCE, some)
-        while engine.root.matches.matched_upto() < accepted.last_sequence:
+        accepted: Any = engine.workspace.items.accept(SOURCE, some)
+        while engine.workspace.matches.matched_upto() < accepted.last_sequence:
             assert runner.is_alive(), "the runner ended"
             time.sleep(0.002)
         waits.append(time.perf_counter() - before)

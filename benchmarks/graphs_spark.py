@@ -61,7 +61,7 @@ def main() -> None:
 
 def _publish_plan(engine: Engine, workload: Workload, *, bindings: bool) -> int:
     engine.execute("register feed Pages;")
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         source = next(feed.id for feed in feeds.live_feeds(connection) if feed.name == "Pages")
     definitions: dict[int, Node] = {
         _FIRST_QUERY + number: Filter(Read(source), pattern.as_written() if bindings else pattern)
@@ -71,9 +71,9 @@ def _publish_plan(engine: Engine, workload: Workload, *, bindings: bool) -> int:
     logical = optimize([PlanQuery(query) for query in definitions], definitions)
     optimized = time.process_time()
     folder = "plans/benchmark"
-    manifest = compile_logical(engine.root.storage, folder, logical)
+    manifest = compile_logical(engine.workspace.storage, folder, logical)
     compiled = time.process_time()
-    with engine.root.catalog.write() as connection:
+    with engine.workspace.catalog.write() as connection:
         plan_versions.publish_plan(connection, folder, None, len(definitions))
     say(
         NAME,
@@ -98,7 +98,7 @@ def _accept(engine: Engine, source: int, items: Iterator[Item], count: int) -> N
     left = count
     while left:
         some = [next(items) for _ in range(min(left, 500))]
-        engine.root.items.accept(source, some)
+        engine.workspace.items.accept(source, some)
         left -= len(some)
     say(NAME, "accept", items=count, items_per_second=count / (time.perf_counter() - started))
 
@@ -107,7 +107,7 @@ def _bounded(engine: Engine, options: argparse.Namespace) -> None:
     started = time.perf_counter()
     engine.run(once=True)
     seconds = time.perf_counter() - started
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         segments = match_segments.match_segments(connection)
         size = sum(part.bytes for part in match_segments.small_parts(connection, 100_000))
     found = sum(segment.matches for segment in segments)
@@ -135,9 +135,9 @@ def _one_at_a_time(engine: Engine, source: int, items: Iterator[Item], options: 
     waits: list[float] = []
     for _ in range(options.singles):
         before = time.perf_counter()
-        accepted = engine.root.items.accept(source, [next(items)])
+        accepted = engine.workspace.items.accept(source, [next(items)])
         assert accepted.last_sequence is not None
-        while engine.root.matches.matched_upto() < accepted.last_sequence:
+        while engine.workspace.matches.matched_upto() < accepted.last_sequence:
             assert runner.is_alive(), "the runner ended"
             time.sleep(0.002)
         waits.append(time.perf_counter() - before)

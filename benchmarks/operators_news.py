@@ -93,7 +93,7 @@ def declared(folder: Path, interests: Sequence[Interest], seed: int) -> Iterator
     # No files of answers: what is learned from goes into the copies of this root, what it answered does not.
     limits: dict[str, Any] = {"owner_queries": 10**7, "owner_subscriptions": 10**7, "operator_cache_bytes": 0}
     with connect(folder, create=True, master="local[2]", **limits) as engine:
-        files = engine.root.folder / "operators"
+        files = engine.workspace.folder / "operators"
         files.mkdir(exist_ok=True)
         (files / "regions.geojson").write_text(regions_file(seed), "utf-8")
         (files / "places.csv").write_text(places_file(seed), "utf-8")
@@ -112,16 +112,16 @@ class Deciding:
     @cached_property
     def ids(self) -> Mapping[str, int]:
         """The numbers of feeds, by name."""
-        with self.engine.root.catalog.read() as connection:
+        with self.engine.workspace.catalog.read() as connection:
             return {feed.name: feed.id for feed in feeds.live_feeds(connection)}
 
     @cached_property
     def plan(self) -> Plan:
         """The plan."""
-        with self.engine.root.catalog.read() as connection:
+        with self.engine.workspace.catalog.read() as connection:
             row = plan_versions.current_plan(connection)
         assert row is not None
-        return load(self.engine.root.storage, PlanVersion.of(row))
+        return load(self.engine.workspace.storage, PlanVersion.of(row))
 
     @cached_property
     def matcher(self) -> Matcher:
@@ -131,12 +131,12 @@ class Deciding:
     @cached_property
     def declarations(self) -> Sequence[OperatorDeclaration]:
         """The operators."""
-        with self.engine.root.catalog.read() as connection:
+        with self.engine.workspace.catalog.read() as connection:
             return list(callable_operators(connection))
 
     def operators(self, order: str, segments: Sequence[str] = ()) -> Operators:
         """Operators that know nothing but what is in these files."""
-        root = self.engine.root
+        root = self.engine.workspace
         environment = replace(OperatorEnvironment.of(root.settings, root.storage), order=order, cache_bytes=1 << 30)
         made = Operators(root.storage, environment)
         made.use(self.declarations, segments)
@@ -317,7 +317,7 @@ def spark(engine: Engine, folder: Path, options: argparse.Namespace) -> None:
     engine.run(once=True)
     for order in options.orders.split(","):
         own = folder / f"root-{order or 'chosen'}"
-        shutil.copytree(engine.root.folder, own, ignore=shutil.ignore_patterns("spark"))  # sockets are no files
+        shutil.copytree(engine.workspace.folder, own, ignore=shutil.ignore_patterns("spark"))  # sockets are no files
         with connect(own, master="local[2]", operator_order=order, operator_cache_bytes=1 << 30) as one:
             for cache in ("cold", "warm"):
                 accept(one, list(make_news(options.seed, options.items, _AGAIN if cache == "warm" else 0)))
@@ -327,15 +327,15 @@ def spark(engine: Engine, folder: Path, options: argparse.Namespace) -> None:
 
 def accept(engine: Engine, items: Sequence[Item]) -> None:
     """Accept items, in files that two workers can share."""
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         (source,) = [feed.id for feed in feeds.live_feeds(connection) if feed.name == "News"]
     for at in range(0, len(items), _PIECE // 2):
-        engine.root.items.accept(source, items[at : at + _PIECE // 2])
+        engine.workspace.items.accept(source, items[at : at + _PIECE // 2])
 
 
 def _run(engine: Engine, order: str, cache: str) -> None:
     """A bounded run over what waits."""
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         before = len(match_segments.match_segments(connection))
     workers = Workers()
     workers.start()
@@ -344,7 +344,7 @@ def _run(engine: Engine, order: str, cache: str) -> None:
     seconds = time.perf_counter() - began
     spent = {name: 1_000 * (value - used.get(name, 0.0)) for name, value in cpu_seconds().items()}
     workers.stop()
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         segments = match_segments.match_segments(connection)[before:]
         totals = cache_totals(connection)
     items = max(1, sum(one.items for one in segments))

@@ -83,13 +83,13 @@ def _declare(engine: Engine, world: World) -> None:
 
 
 def _publish(engine: Engine, items: Sequence[Item]) -> None:
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         ids = {feed.name: feed.id for feed in feeds.live_feeds(connection)}
     started = time.perf_counter()
     for name, some in _by_feed(items).items():
-        engine.root.items.accept(ids[name], some)
+        engine.workspace.items.accept(ids[name], some)
     seconds = time.perf_counter() - started
-    size = sum(file.size for file in engine.root.storage.files("items"))
+    size = sum(file.size for file in engine.workspace.storage.files("items"))
     say(
         "accept",
         items=len(items),
@@ -108,7 +108,7 @@ def _by_feed(items: Iterable[Item]) -> dict[str, list[Item]]:
 
 def _matchers(engine: Engine, items: Sequence[Item]) -> None:
     """One process, no Spark: every query on every item, and the shared index."""
-    root = engine.root
+    root = engine.workspace
     with root.catalog.read() as connection:
         live = feeds.since_of(connection)
         nodes = feeds.definitions(connection)
@@ -151,7 +151,7 @@ def _bounded(engine: Engine) -> None:
     engine.run(once=True)
     seconds = time.perf_counter() - started
     peaks.stop()
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         segments = match_segments.match_segments(connection)
     items = sum(segment.items for segment in segments)
     found = sum(segment.matches for segment in segments)
@@ -182,7 +182,7 @@ def _bounded(engine: Engine) -> None:
 
 def _streaming(engine: Engine, singles: Sequence[Item]) -> None:
     """`run`: single items, one at a time, from `publish` to the match log."""
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         ids = {feed.name: feed.id for feed in feeds.live_feeds(connection)}
     runner = threading.Thread(target=engine.run, daemon=True)
     started = time.perf_counter()
@@ -190,10 +190,10 @@ def _streaming(engine: Engine, singles: Sequence[Item]) -> None:
     waits: list[float] = []
     for number, item in enumerate(singles):
         before = time.perf_counter()
-        accepted = engine.root.items.accept(ids[item.feed], [item])
+        accepted = engine.workspace.items.accept(ids[item.feed], [item])
         if accepted.last_sequence is None:
             continue
-        while engine.root.matches.matched_upto() < accepted.last_sequence:
+        while engine.workspace.matches.matched_upto() < accepted.last_sequence:
             assert runner.is_alive(), "the runner ended"
             time.sleep(0.002)
         waits.append(time.perf_counter() - before)

@@ -42,7 +42,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="runnel-bench-") as folder, connect(folder) as engine:
         publish_plan(engine, NAME, options.workload, options.queries)
         accept_items(engine, NAME, benchmark_items(options.items), options.items)
-        with engine.root.catalog.write() as connection:
+        with engine.workspace.catalog.write() as connection:
             epoch = leases.acquire(connection, 1e6).epoch
         matching = _match(engine, epoch, options.batch)
         for count in options.subscriptions:
@@ -51,7 +51,7 @@ def main() -> None:
 
 def _match(engine: Engine, epoch: int, batch_items: int) -> float:
     """Match and commit everything; gives the CPU seconds of the matching step, without loading the plan."""
-    root = engine.root
+    root = engine.workspace
     with root.catalog.write() as connection:
         lineage = match_segments.start_lineage(connection, FORM, reason="measuring")
     job = Job(
@@ -94,7 +94,7 @@ def _record(engine: Engine, epoch: int, count: int, options: argparse.Namespace,
         pass
     seconds = time.thread_time() - began
     dispatcher.close()
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         matches = match_segments.match_count(connection)
     say(
         NAME,
@@ -112,7 +112,7 @@ def _record(engine: Engine, epoch: int, count: int, options: argparse.Namespace,
 
 def _subscribe(engine: Engine, count: int, queries: int) -> None:
     """Begin again at the start of the log, with this number of subscriptions."""
-    with engine.root.catalog.write() as connection:
+    with engine.workspace.catalog.write() as connection:
         for table in (schema.subscriptions, schema.cursors, schema.messages):
             connection.execute(table.delete())
         moment = now(connection)

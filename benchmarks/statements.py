@@ -253,7 +253,7 @@ def _steps() -> Iterator[dict[str, float]]:
 
 
 def _live(engine: Engine) -> int:
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         current = plan_versions.current_plan(connection)
     return 0 if current is None else current.queries
 

@@ -239,8 +239,8 @@ def run_year(
         connect(Path(folder) / "root", clock=clock, keep_items_days=keep_days) as engine,
     ):
         engine.execute(_SCRIPT)
-        storage = CountingStorage(engine.root.storage.url)
-        root = replace(engine.root, storage=storage)
+        storage = CountingStorage(engine.workspace.storage.url)
+        root = replace(engine.workspace, storage=storage)
         year = Year(root, clock, random.Random(seed), timedelta(weeks=weeks) / segments, storage)
         year.begin()
         for week in range(1, weeks + 1):

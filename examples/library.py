@@ -43,7 +43,7 @@ def main() -> None:
             print(f"Cheap has item {match.item.id}: {match.item.first('title')}")
 
         # The feed file that the subscription wrote.
-        written = (engine.root.out / "rock.xml").read_text("utf-8")
+        written = (engine.workspace.out / "rock.xml").read_text("utf-8")
         print(f"rock.xml has {written.count('<item>')} entries")
 
         # Why an item is not in a feed.

@@ -137,7 +137,7 @@ def test_a_cluster_matches_as_the_oracle_does_and_survives_a_worker(
             assert sum(_times_loaded(engine)) > sum(loaded), "whoever comes after the dead loads plans again"
 
             cluster.kill_worker(0)
-            reached = engine.root.items.last_sequence()
+            reached = engine.workspace.items.last_sequence()
             wait_until(lambda: driver.check() and _matched(engine) > reached + 20, _PATIENCE)
             trickle.stop()
             wait_until(lambda: driver.check() and _caught_up(engine), _PATIENCE)
@@ -177,7 +177,7 @@ def test_a_cluster_that_does_not_share_the_secret_is_refused(tmp_path: Path, *, 
 
 def _loads(engine: Engine) -> list[PartitionLoad]:
     """What each partition took so far."""
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         current = plan_versions.current_plan(connection)
         assert current is not None
         assert len(current.pieces) == PARTITIONS + 1, "the partitions, and the router"
@@ -195,16 +195,16 @@ def _wait_for_batches(engine: Engine, driver: _Driver, more: int) -> None:
 
 
 def _batches(engine: Engine) -> int:
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         return len(match_segments.match_segments(connection))
 
 
 def _matched(engine: Engine) -> int:
-    return engine.root.matches.matched_upto()
+    return engine.workspace.matches.matched_upto()
 
 
 def _caught_up(engine: Engine) -> bool:
-    return _matched(engine) == engine.root.items.last_sequence()
+    return _matched(engine) == engine.workspace.items.last_sequence()
 
 
 def _processes_with(secret: str) -> list[str]:

@@ -284,7 +284,7 @@ def test_states_survive_runners_and_backups(engine: Engine, tmp_path: Path, cloc
     engine.publish("Wire", items(("Muse", 1), ("Jazz", 2)))
     run.match()
     stop(engine, run)
-    back_up(engine.root, tmp_path / "backup")
+    back_up(engine.workspace, tmp_path / "backup")
     restore(tmp_path / "backup", tmp_path / "again", clock=clock)
     with runnel.connect(tmp_path / "again", clock=clock) as again:
         for one in (engine, again):
@@ -305,7 +305,7 @@ def test_expired_states_are_deleted(engine: Engine, clock: FakeClock) -> None:
     run.match()
 
     def stored() -> dict[str, int]:
-        with engine.root.catalog.read() as connection:
+        with engine.workspace.catalog.read() as connection:
             ids = {name: feed for feed, name in feeds.feed_names(connection).items()}
             return {name: gate_states.count_states(connection, ids[name]) for name in ("News", "Few", "Calm")}
 
@@ -313,7 +313,7 @@ def test_expired_states_are_deleted(engine: Engine, clock: FakeClock) -> None:
     clock.advance(timedelta(days=1))
     engine.publish("Wire", items(("Jazz", 3)))
     run.match()
-    assert run_maintenance(engine.root, run.epoch, chores=True).forgotten == 2
+    assert run_maintenance(engine.workspace, run.epoch, chores=True).forgotten == 2
     assert stored() == {"News": 2, "Few": 0, "Calm": 1}, "the day of the last item goes on"
     run.close()
 
@@ -346,15 +346,15 @@ def test_a_death_while_committing_loses_and_repeats_nothing(tmp_path: Path, at: 
     )
     assert ended.returncode == -9, ended.stderr.decode()
     with connect(root, orphan_seconds=0.0) as engine:
-        assert engine.root.matches.matched_upto() == 1
-        with engine.root.catalog.read() as connection:
+        assert engine.workspace.matches.matched_upto() == 1
+        with engine.workspace.catalog.read() as connection:
             ids = {name: feed for feed, name in feeds.feed_names(connection).items()}
             assert [gate_states.count_states(connection, ids[name]) for name in ("News", "Few")] == [1, 1]
         run = InProcess(engine)
         run.match()
         verify(engine)
         assert matched_ids(engine, "News") == ["Muse/1", "Muse live/2", "Muse tour/4"]
-        assert collect_garbage(engine.root.catalog, engine.root.storage, older_than=0) > 0
+        assert collect_garbage(engine.workspace.catalog, engine.workspace.storage, older_than=0) > 0
         verify(engine)
         run.close()
 
@@ -413,14 +413,14 @@ def test_a_past_that_was_never_matched_passes_every_gate(engine: Engine, clock: 
         "register feed Wire; create feed News from Wire distinct by title; create feed F from News limit 2 per day;"
     )
     for title in ("a", "A", "b", "c"):
-        engine.publish("Wire", items((title, engine.root.items.last_sequence())))
+        engine.publish("Wire", items((title, engine.workspace.items.last_sequence())))
     clock.advance(timedelta(days=1))
     engine.publish("Wire", items(("a", 7), ("d", 8)))
     engine.execute("subscribe to F output jsonl 'few.jsonl' from last 7 days;")
     run = InProcess(engine)
     run.run()
     run.close()
-    lines = (engine.root.out / "few.jsonl").read_text("utf-8").splitlines()
+    lines = (engine.workspace.out / "few.jsonl").read_text("utf-8").splitlines()
     assert [json.loads(line)["id"] for line in lines] == ["a/0", "b/2", "d/8"]
 
 

@@ -166,19 +166,19 @@ def wait_until(condition: Callable[[], bool], seconds: float = 180, pause: float
 
 def undecided_items(engine: Engine) -> int:
     """How many items wait for another try."""
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         return undecided.undecided_count(connection)
 
 
 def items_again(engine: Engine) -> int:
     """How many items are in the log once more."""
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         return len(undecided.supplements_between(connection, 0, 1 << 60))
 
 
 def set_due(engine: Engine, *, minutes: int = 0) -> None:
     """Have all items that wait for another try be due in so many minutes; nothing waits longer than an hour."""
-    with engine.root.catalog.write() as connection:
+    with engine.workspace.catalog.write() as connection:
         moment = now(connection) + minutes * 60_000_000
         connection.execute(schema.undecided.update().values(not_before=moment))
 
@@ -197,13 +197,13 @@ def _verify_items(engine: Engine, published: int) -> None:
     seen = [known for sequence, known in ids.items() if sequence not in origins]
     assert len(seen) == len(set(seen)) == published, "an item was lost or accepted twice"
     assert all(ids[sequence] == ids[origin] for sequence, origin in origins.items()), "another item is there again"
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         assert undecided.undecided_count(connection) == 0, "an item was not tried again"
 
 
 def _origins(engine: Engine) -> dict[int, int]:
     """Of items that are in the log again, under which sequence they were there first."""
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         again = undecided.supplements_between(connection, 0, 1 << 60)
     origins: dict[int, int] = {}
     for one in again:
@@ -212,13 +212,13 @@ def _origins(engine: Engine) -> dict[int, int]:
 
 
 def _verify_segments(engine: Engine) -> None:
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         segments = match_segments.match_segments(connection)
     last = 0
     for segment in segments:
         assert segment.first_sequence == last + 1, "segments overlap or leave a gap"
         last = segment.last_sequence
-    assert last == engine.root.items.last_sequence(), "not everything is matched"
+    assert last == engine.workspace.items.last_sequence(), "not everything is matched"
 
 
 def _verify_matches(engine: Engine) -> dict[str, list[str]]:
@@ -226,7 +226,7 @@ def _verify_matches(engine: Engine) -> dict[str, list[str]]:
 
     What an item matched when it was in the log again counts as if it had matched at first, and never twice.
     """
-    root = engine.root
+    root = engine.workspace
     with root.catalog.read() as connection:
         names = feeds.feed_names(connection)
         nodes = feeds.definitions(connection)
@@ -273,7 +273,7 @@ def _answered(one: LoggedItem, nodes: Mapping[int, Node], since: Mapping[int, in
 
 
 def _logged(engine: Engine) -> Iterator[LoggedItem]:
-    for batch in engine.root.items.read(0, 1 << 60):
+    for batch in engine.workspace.items.read(0, 1 << 60):
         for feed, one in zip(batch.feeds.tolist(), batch.items({}), strict=True):
             assert one.sequence is not None
             assert one.time is not None
@@ -281,8 +281,8 @@ def _logged(engine: Engine) -> Iterator[LoggedItem]:
 
 
 def _verify_deliveries(engine: Engine, found: dict[str, list[str]]) -> None:
-    out = engine.root.out
-    with engine.root.catalog.read() as connection:
+    out = engine.workspace.out
+    with engine.workspace.catalog.read() as connection:
         held = subscriptions.live_subscriptions(connection)
         messages = [one for held_one in held for one in ledger.messages_of(connection, held_one.id)]
     assert all(one.state is MessageState.DONE for one in messages), "a message is not settled"

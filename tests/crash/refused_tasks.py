@@ -23,7 +23,7 @@ from tests.crash.harness import wait_until
 def main() -> None:
     """Run until killed."""
     with connect(Path(sys.argv[1]), create=False, master="local[2]", stall_seconds=3) as engine:
-        server = Server(engine.root, engine.hubs(), "127.0.0.1:0")
+        server = Server(engine.workspace, engine.hubs(), "127.0.0.1:0")
         threading.Thread(target=_report_health, args=(engine, server), daemon=True).start()
         engine.run(companions=[server])
 
@@ -36,7 +36,7 @@ def _report_health(engine: Engine, server: Server) -> None:
 
 
 def _stop_scheduler(engine: Engine, server: Server) -> None:
-    wait_until(lambda: engine.root.matches.matched_upto() == 1, 400)
+    wait_until(lambda: engine.workspace.matches.matched_upto() == 1, 400)
     wait_until(lambda: _health(server)[0] == 200, 400)
     print(json.dumps(_health(server)), flush=True)
     context: Any = SparkContext._active_spark_context

@@ -49,12 +49,12 @@ def _client_dies(root: Path, storage: str, code: str) -> None:
 
 
 def _segments(engine: Engine) -> int:
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         return len(match_segments.match_segments(connection))
 
 
 def _known_answers(engine: Engine) -> int:
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         return operator_cache.cache_totals(connection).answers
 
 
@@ -72,14 +72,14 @@ def test_nothing_is_lost_or_repeated_at_any_boundary(tmp_path: Path) -> None:
     _client_dies(root, deadly_storage(root, counter, "plans/", "after"), "engine.execute(SCRIPT)")
     engine = connect(root, orphan_seconds=0.0)
     assert engine.status().virtual_feeds == 0
-    assert collect_garbage(engine.root.catalog, engine.root.storage, older_than=0) == 0, "not most files"
+    assert collect_garbage(engine.workspace.catalog, engine.workspace.storage, older_than=0) == 0, "not most files"
     engine.execute(SCRIPT + asking_script(switch))
-    assert collect_garbage(engine.root.catalog, engine.root.storage, older_than=0) > 0
+    assert collect_garbage(engine.workspace.catalog, engine.workspace.storage, older_than=0) > 0
 
     # Item file written, its row not: the items were not accepted, and can be published again.
     publish = "engine.publish('Wire', [item(n) for n in range(50)])"
     _client_dies(root, deadly_storage(root, counter, "items/log", "after"), publish)
-    assert engine.root.items.last_sequence() == 0
+    assert engine.workspace.items.last_sequence() == 0
     engine.publish("Wire", [item(number) for number in range(50)])
     engine.publish("Other", [item(number) for number in range(50, 80)])
 
@@ -111,7 +111,7 @@ def test_nothing_is_lost_or_repeated_at_any_boundary(tmp_path: Path) -> None:
     # Output written, ledger not: the lines are in the file, the message is still open.
     victim = Victim(root, "--once", "--die-after-output")
     assert victim.wait() != 0
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         assert catalog_rows.open_messages(connection) != []
     assert (root / "out" / "rock.jsonl").read_text() != ""
     assert undecided_items(engine) == waiting, "a batch that is run again notes nothing twice"
@@ -120,7 +120,7 @@ def test_nothing_is_lost_or_repeated_at_any_boundary(tmp_path: Path) -> None:
     set_due(engine)
     victim = Victim(root, "--once", "--storage", deadly_storage(root, counter, "items/log", "after"))
     assert victim.wait() != 0
-    assert (undecided_items(engine), items_again(engine), engine.root.items.last_sequence()) == (waiting, 0, 80)
+    assert (undecided_items(engine), items_again(engine), engine.workspace.items.last_sequence()) == (waiting, 0, 80)
 
     # Items logged again, not matched: kill as soon as the rows are there.
     victim = Victim(root, "--once")
@@ -128,7 +128,7 @@ def test_nothing_is_lost_or_repeated_at_any_boundary(tmp_path: Path) -> None:
     victim.kill()
     victim.wait()
     assert (undecided_items(engine), items_again(engine)) == (0, waiting)
-    assert engine.root.matches.matched_upto() == 80, "the boundary was missed: matching was faster"
+    assert engine.workspace.matches.matched_upto() == 80, "the boundary was missed: matching was faster"
     switch.touch()
 
     # Archive file written, its row not.
@@ -142,7 +142,7 @@ def test_nothing_is_lost_or_repeated_at_any_boundary(tmp_path: Path) -> None:
     engine.publish("Other", [item(number) for number in range(100, 120)])
     victim = Victim(root, "--once")
     assert victim.wait() == 0
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         lineage = match_segments.current_lineage(connection)
         assert lineage is not None
         assert lineage.after_sequence == 100 + waiting

@@ -18,7 +18,7 @@ PARTITIONS = 3
 
 
 def _segments(engine: Engine) -> list[MatchSegment]:
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         return match_segments.match_segments(connection)
 
 

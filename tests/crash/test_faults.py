@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.crash, pytest.mark.spark]
 
 
 def _matched(engine: Engine, upto: int) -> bool:
-    return engine.root.matches.matched_upto() >= upto
+    return engine.workspace.matches.matched_upto() >= upto
 
 
 def test_one_running_root_through_its_troubles(tmp_path: Path) -> None:
@@ -53,7 +53,7 @@ def test_one_running_root_through_its_troubles(tmp_path: Path) -> None:
         flag.touch()
         engine.publish("Wire", [item(number) for number in range(3, 20)])
         wait_until(lambda: "no disk space" in engine.status().runner)
-        assert engine.root.matches.matched_upto() == 3
+        assert engine.workspace.matches.matched_upto() == 3
         flag.unlink()
         wait_until(lambda: _matched(engine, 20))
 

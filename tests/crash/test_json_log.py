@@ -53,11 +53,11 @@ def test_every_line_on_every_stream_is_json_and_tells_the_story(tmp_path: Path) 
                 [*command, "--json"], env=environment, stdout=stdout, stderr=stderr, start_new_session=True
             )
             try:
-                wait_until(lambda: engine.root.matches.matched_upto() == 30, seconds=400)
+                wait_until(lambda: engine.workspace.matches.matched_upto() == 30, seconds=400)
                 refused = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
                 _kill_jvm(runner.pid)
                 engine.publish("Wire", [item(number) for number in range(30, 60)])
-                wait_until(lambda: engine.root.matches.matched_upto() == 60, seconds=400)
+                wait_until(lambda: engine.workspace.matches.matched_upto() == 60, seconds=400)
                 runner.terminate()
                 assert runner.wait(240) == 0
             finally:

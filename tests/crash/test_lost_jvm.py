@@ -18,16 +18,16 @@ def test_a_runner_goes_on_after_its_jvm_was_killed(tmp_path: Path) -> None:
         engine.execute(SCRIPT)
         engine.publish("Wire", [item(number) for number in range(30)])
         victim = Victim(root)
-        wait_until(lambda: engine.root.matches.matched_upto() == 30)
+        wait_until(lambda: engine.workspace.matches.matched_upto() == 30)
 
         # While it rests, and while a batch is under way.
         killed = [victim.kill_jvm()]
         engine.publish("Other", [item(number) for number in range(30, 60)])
-        wait_until(lambda: engine.root.matches.matched_upto() == 60)
+        wait_until(lambda: engine.workspace.matches.matched_upto() == 60)
         engine.publish("Wire", [item(number) for number in range(60, 2000)])
         killed.append(victim.kill_jvm())
         engine.publish("Other", [item(number) for number in range(2000, 2050)])
-        wait_until(lambda: engine.root.matches.matched_upto() == 2050)
+        wait_until(lambda: engine.workspace.matches.matched_upto() == 2050)
 
         assert victim.is_running
         assert len(set(killed)) == 2, "another JVM was started"

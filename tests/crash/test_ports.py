@@ -50,14 +50,20 @@ def test_strangers_are_refused_at_every_port_and_socket(folder: Path) -> None:
                     start_new_session=True,
                 )
             try:
-                wait_until(lambda: engine.root.matches.matched_upto() == 1 or runner.poll() is not None, _PATIENCE)  # noqa: B023
+                wait_until(
+                    lambda: engine.workspace.matches.matched_upto() == 1 or runner.poll() is not None,  # noqa: B023
+                    _PATIENCE,
+                )
                 assert runner.poll() is None, (root / "runner.log").read_text()
                 addresses = _listening(_tree(runner.pid))
                 answers = _ask_as_stranger(folder, addresses)
                 assert _accepted(answers) == {}
 
                 engine.publish("Wire", [{"id": "second", "title": "rock"}])
-                wait_until(lambda: engine.root.matches.matched_upto() == 2 or runner.poll() is not None, _PATIENCE)  # noqa: B023
+                wait_until(
+                    lambda: engine.workspace.matches.matched_upto() == 2 or runner.poll() is not None,  # noqa: B023
+                    _PATIENCE,
+                )
                 assert runner.poll() is None, (root / "runner.log").read_text()
                 temporary = [root / "spark", *(root / "spark").rglob("*")]
                 modes = {path: path.stat().st_mode for path in temporary}

@@ -57,10 +57,10 @@ class _Trickle(threading.Thread):
 
 def _is_done(engine: Engine) -> bool:
     """Whether everything is matched and decided; what was noted since is due at once."""
-    if engine.root.matches.matched_upto() < engine.root.items.last_sequence():
+    if engine.workspace.matches.matched_upto() < engine.workspace.items.last_sequence():
         return False
     if undecided_items(engine) == 0:
-        return engine.root.matches.matched_upto() == engine.root.items.last_sequence()
+        return engine.workspace.matches.matched_upto() == engine.workspace.items.last_sequence()
     set_due(engine)
     return False
 
@@ -80,11 +80,11 @@ def test_random_kills_lose_and_repeat_nothing(tmp_path: Path) -> None:
                 switch.touch()
             else:
                 switch.unlink(missing_ok=True)
-            before = engine.root.matches.matched_upto()
+            before = engine.workspace.matches.matched_upto()
             # Two runs divide the queries, and die while they do; the next has them in one piece again.
             victim = Victim(root, partitions=1 if turn % 3 == 2 else 3)
             # It must have got somewhere, so that each kill meets another moment of a busy stream.
-            wait_until(lambda before=before: engine.root.matches.matched_upto() > before)  # type: ignore[misc]
+            wait_until(lambda before=before: engine.workspace.matches.matched_upto() > before)  # type: ignore[misc]
             time.sleep(chance.uniform(0, 2.5))
             assert victim.is_running
             victim.kill()

@@ -56,7 +56,7 @@ def server() -> Iterator[PostgreSQL]:
 
 
 def _caught_up(engine: Engine) -> bool:
-    return engine.root.matches.matched_upto() == engine.root.items.last_sequence()
+    return engine.workspace.matches.matched_upto() == engine.workspace.items.last_sequence()
 
 
 def test_a_server_restarted_under_load_loses_and_repeats_nothing(
@@ -71,8 +71,8 @@ def test_a_server_restarted_under_load_loses_and_repeats_nothing(
         try:
             trickle.start()
             for rudely in (False, True):
-                before = engine.root.matches.matched_upto()
-                wait_until(lambda before=before: engine.root.matches.matched_upto() > before)  # type: ignore[misc]
+                before = engine.workspace.matches.matched_upto()
+                wait_until(lambda before=before: engine.workspace.matches.matched_upto() > before)  # type: ignore[misc]
                 refused = len(trickle.refusals)
                 server.stop(rudely=rudely)
                 wait_until(lambda refused=refused: len(trickle.refusals) > refused)  # type: ignore[misc]
@@ -82,8 +82,8 @@ def test_a_server_restarted_under_load_loses_and_repeats_nothing(
                 time.sleep(2)
                 assert victim.is_running, "a runner waits for its catalog"
                 server.start()
-                known = engine.root.items.last_sequence()
-                wait_until(lambda known=known: engine.root.matches.matched_upto() > known)  # type: ignore[misc]
+                known = engine.workspace.items.last_sequence()
+                wait_until(lambda known=known: engine.workspace.matches.matched_upto() > known)  # type: ignore[misc]
             trickle.stop()
             wait_until(lambda: _caught_up(engine))
             victim.terminate()
@@ -123,11 +123,11 @@ def test_a_checkpoint_that_is_no_good_is_abandoned(tmp_path: Path) -> None:
             engine.run(once=True)
             verify(engine, turn * 10 + 10)
             if how == "older":
-                with engine.root.catalog.write() as connection:
+                with engine.workspace.catalog.write() as connection:
                     connection.exec_driver_sql("update lineages set job = 'match/0' where abandoned is null")
             else:
                 _spoil(root, how)
-        with engine.root.catalog.read() as connection:
+        with engine.workspace.catalog.read() as connection:
             reasons = connection.exec_driver_sql("select reason from lineages order by id").scalars().all()
     assert [one and one.split(",")[0] for one in reasons[:3]] == [
         "the checkpoint cannot be read",

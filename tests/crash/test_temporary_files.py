@@ -30,10 +30,12 @@ def test_a_killed_runner_leaves_nothing_in_the_system_temporary_folder(tmp_path:
         engine.publish("Wire", [item(number) for number in range(30)])
         with (root / "runner.log").open("wb") as log:
             runner = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
-            wait_until(lambda: engine.root.matches.matched_upto() == 30 or runner.poll() is not None, seconds=400)
+            wait_until(
+                lambda: engine.workspace.matches.matched_upto() == 30 or runner.poll() is not None, seconds=400
+            )
             os.killpg(runner.pid, signal.SIGKILL)
             runner.wait()
-        assert engine.root.matches.matched_upto() == 30, (root / "runner.log").read_text()
+        assert engine.workspace.matches.matched_upto() == 30, (root / "runner.log").read_text()
         assert list(system.iterdir()) == []
         (left,) = (root / "spark").iterdir()
         assert stat.S_IMODE(left.stat().st_mode) == 0o700
@@ -43,7 +45,7 @@ def test_a_killed_runner_leaves_nothing_in_the_system_temporary_folder(tmp_path:
         engine.publish("Wire", [item(number) for number in range(30, 40)])
         done = subprocess.run([*command, "--once"], env=environment, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
-        assert engine.root.matches.matched_upto() == 40
+        assert engine.workspace.matches.matched_upto() == 40
         assert list(system.iterdir()) == []
         assert list((root / "spark").iterdir()) == [of_another.path]
         of_another.remove()

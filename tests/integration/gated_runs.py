@@ -17,7 +17,7 @@ from runnel.streaming.worker.match_job import match_slices
 
 def logged(engine: Engine) -> list[LoggedItem]:
     """The item log as the evaluator takes it."""
-    items = engine.root.items
+    items = engine.workspace.items
     return [
         LoggedItem(item.sequence or 0, item.time or START, int(feed), item.id, item.attributes)
         for batch in items.read(0, items.last_sequence())
@@ -27,13 +27,13 @@ def logged(engine: Engine) -> list[LoggedItem]:
 
 def verify(engine: Engine) -> None:
     """The match log, one row an item and nothing twice, is what the evaluator says."""
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         definitions, since = feeds.definitions(connection), feeds.since_of(connection)
     expected = {
         one.item.sequence: sorted(one.feeds) for one in evaluate_log(logged(engine), definitions, since) if one.feeds
     }
     found: dict[int, list[int]] = {}
-    for rows in engine.root.matches.read(0, engine.root.items.last_sequence()):
+    for rows in engine.workspace.matches.read(0, engine.workspace.items.last_sequence()):
         for row, sequence in enumerate(rows.sequences.tolist()):
             assert sequence not in found
             found[sequence] = rows.queries[rows.offsets[row] : rows.offsets[row + 1]].tolist()
@@ -92,5 +92,5 @@ def match_somehow(run: InProcess, how: str) -> None:
 def stop(engine: Engine, run: InProcess) -> None:
     """The end of a run: another may begin."""
     run.close()
-    with engine.root.catalog.write() as connection:
+    with engine.workspace.catalog.write() as connection:
         leases.release(connection, run.lease)

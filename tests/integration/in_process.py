@@ -53,7 +53,7 @@ class InProcess:
 
     def __init__(self, engine: Engine, **limits: int) -> None:
         self.engine = engine
-        root = engine.root
+        root = engine.workspace
         with root.catalog.write() as connection:
             self.lease = leases.acquire(connection, 3600.0)
             lineage = match_segments.start_lineage(connection, FORM, reason="in process")
@@ -103,7 +103,7 @@ class InProcess:
     def commit(self, start: Offset, end: Offset, batch: int) -> None:
         """Match a range with the plan that its offset names, and commit it as a batch."""
         slices = [self.reader.read(one) for one in self.reader.partitions(start, end)]
-        with self.engine.root.catalog.read() as connection:
+        with self.engine.workspace.catalog.read() as connection:
             plan = plan_versions.plan_by_version(connection, end["plan"])
         if plan is not None and plan.distribution is not None and self.in_two_stages:
             written = self._in_two_stages(slices, stream_port(plan.distribution).slots(plan, self.job.parallelism))
@@ -143,16 +143,16 @@ class InProcess:
 
     def run(self) -> int:
         """Expire, match and deliver, as one bounded run does; gives how many messages were handed over."""
-        end_expired(self.engine.root)
+        end_expired(self.engine.workspace)
         self.match()
         sent = self.deliver()
-        end_expired(self.engine.root)
+        end_expired(self.engine.workspace)
         return sent
 
 
 def live_names(engine: Engine) -> set[str]:
     """The names of the feeds that are matched now."""
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         names = feeds.feed_names(connection)
         return {names[one] for one in feeds.since_of(connection)}
 

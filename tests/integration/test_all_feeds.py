@@ -30,13 +30,13 @@ def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
 
 def matched(engine: Engine) -> dict[str, set[str]]:
     """The ids of the items that each feed matches, with the plan as it is now."""
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         current = plan_versions.current_plan(connection)
     names = {row["id"]: row["name"] for row in engine.show("feeds").to_json()["feeds"]}
     assert current is not None
-    matcher = build_matcher(load(engine.root.storage, PlanVersion.of(current)))
+    matcher = build_matcher(load(engine.workspace.storage, PlanVersion.of(current)))
     found: dict[str, set[str]] = {}
-    for batch in engine.root.items.read(0, engine.root.items.last_sequence()):
+    for batch in engine.workspace.items.read(0, engine.workspace.items.last_sequence()):
         matches = matcher.match(batch)
         for row, item in enumerate(batch.items({})):
             for query in matches.row(row).tolist():

@@ -50,12 +50,12 @@ def clock() -> FakeClock:
 def engine(tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
     MemorySink.clear()
     with runnel.connect(tmp_path / "root", clock=clock) as opened:
-        (opened.root.folder / "sheets").mkdir(exist_ok=True)
-        (opened.root.folder / "sheets" / "same.xsl").write_text(IDENTITY)
+        (opened.workspace.folder / "sheets").mkdir(exist_ok=True)
+        (opened.workspace.folder / "sheets" / "same.xsl").write_text(IDENTITY)
         opened.execute(DECLARED)
 
         def with_people(sequences: Any, matches: Any, *rest: Any) -> Any:
-            with opened.root.catalog.read() as connection:
+            with opened.workspace.catalog.read() as connection:
                 ids = {name: number for number, name in feeds.feed_names(connection).items()}
             bound = {n: {ids["Mobs"]: [{"people": float(n)}]} for n in sequences.tolist()}
             return match_records(sequences, matches, bound)
@@ -94,7 +94,7 @@ def test_an_entry_has_the_bindings_of_the_feed_that_was_subscribed_to(engine: En
     assert delivered("mobs") == [("mob in the bronx", people(2.0)), ("mob", people(3.0))]
     assert delivered("watched") == [("mob in the bronx", Bindings())], "a view's variables are not seen over it"
     assert {one for _, one in delivered("all")} == {Bindings()}
-    lines = (engine.root.folder / "out" / "mobs.jsonl").read_text().splitlines()
+    lines = (engine.workspace.folder / "out" / "mobs.jsonl").read_text().splitlines()
     assert [json.loads(line)["bindings"] for line in lines] == [[{"people": 2}], [{"people": 3}]]
     assert [(one.sequence, one.bindings) for one in engine.matches("Mobs")] == [(2, people(2.0)), (3, people(3.0))]
     assert [one.bindings for one in engine.matches("Watched")] == [Bindings()]
@@ -111,7 +111,7 @@ def test_a_match_that_passes_a_gate_keeps_its_bindings(engine: Engine, runner: I
     runner.run()
     assert delivered("mobs") == [("0mob", people(1.0)), ("0mob two", people(3.0))]
     assert [one.sequence for one in engine.matches("Mobs")] == [1, 3]
-    assert [rows.sequences.tolist() for rows in engine.root.matches.read(0, 6)] == [[1, 3]]
+    assert [rows.sequences.tolist() for rows in engine.workspace.matches.read(0, 6)] == [[1, 3]]
 
 
 def test_digests_have_them_whatever_was_merged_meanwhile(engine: Engine, runner: InProcess, clock: FakeClock) -> None:
@@ -121,7 +121,7 @@ def test_digests_have_them_whatever_was_merged_meanwhile(engine: Engine, runner:
         runner.match()
         clock.advance(timedelta(hours=2))
     clock.advance(timedelta(days=2))
-    run_maintenance(engine.root, runner.epoch)
+    run_maintenance(engine.workspace, runner.epoch)
     clock.advance(timedelta(days=2))
     runner.run()
     assert delivered("mobs") == [("mob one", people(1.0)), ("mob two", people(3.0))]
@@ -197,7 +197,7 @@ def test_bindings_that_cannot_be_read_hold_back_only_those_who_need_them(
     runner.run()
     assert delivered("quiet") == [("quiet", Bindings())]
     assert delivered("mobs") == []
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         [message] = [one for number in (1, 2) for one in ledger.messages_of(connection, number) if one.outcome][:1]
         states = {one.state for number in (1, 2) for one in ledger.messages_of(connection, number)}
     assert states == {MessageState.OPEN, MessageState.DONE}
@@ -220,5 +220,5 @@ def test_feeds_without_bindings_cost_one_look_at_a_part(
     runner.run()
     assert delivered("mobs") == [("mob", Bindings())]
     assert asked == [], "the matches were read, so it was known"
-    shares = match_reader_of(engine.root)
+    shares = match_reader_of(engine.workspace)
     assert shares.bindings({1: [1]}) == {}

@@ -28,12 +28,12 @@ class Command:
     """Runs `runnel …` on one root."""
 
     def __init__(self, root: Path) -> None:
-        self.root = root
+        self.workspace = root
 
     def __call__(self, *words: str, code: int = 0, given: str | bytes | None = None) -> Any:
         arguments = list(words)
         if words[0] not in ("init", "demo") and "--help" not in words and "-w" not in words:
-            arguments += ["-w", str(self.root)]
+            arguments += ["-w", str(self.workspace)]
         result = CliRunner().invoke(app, arguments, input=given)
         assert code in EXIT_CODES
         assert result.exit_code == code, (result.output, result.exception)
@@ -54,7 +54,7 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
 @pytest.fixture
 def declared(command: Command) -> Command:
     """A root with a feed, a query and a subscription."""
-    with connect(command.root) as engine:
+    with connect(command.workspace) as engine:
         engine.execute(SCRIPT)
     return command
 
@@ -63,7 +63,7 @@ def declared(command: Command) -> Command:
 
 
 def test_a_first_session(command: Command) -> None:
-    assert "created a workspace in" in command("init", str(command.root)).stdout
+    assert "created a workspace in" in command("init", str(command.workspace)).stdout
     executed = command("exec", SCRIPT)
     assert [line.strip() for line in executed.stdout.splitlines()] == [
         "✓ registered feed Wire",
@@ -83,14 +83,14 @@ def test_a_first_session(command: Command) -> None:
     told = command("preview", "create feed Jazz from Wire where title contains 'jazz';", "--days", "2").stdout
     assert "Jazz would have matched 1 of the 2 items" in told
     assert "2 accepted, 0 matched, 2 waiting" in command("status").stdout
-    assert "wrote" in command("report", "-o", str(command.root / "page.html")).stdout
-    assert (command.root / "page.html").read_text("utf-8").startswith("<!")
+    assert "wrote" in command("report", "-o", str(command.workspace / "page.html")).stdout
+    assert (command.workspace / "page.html").read_text("utf-8").startswith("<!")
     assert "✓ catalog" in command("doctor").stdout
 
 
 def test_json_is_one_value_a_line(declared: Command, tmp_path: Path) -> None:
     (made,) = declared.json("init", str(tmp_path / "second"))
-    assert made == {"root": str(tmp_path / "second")}
+    assert made == {"workspace": str(tmp_path / "second")}
     first, second = declared.json("exec", "show feeds; show subscriptions;")
     assert [one["name"] for one in first["feeds"]] == ["Wire", "Rock"]
     assert second["subscriptions"][0]["target"] == "rock.xml"
@@ -116,7 +116,7 @@ def test_json_is_one_value_a_line(declared: Command, tmp_path: Path) -> None:
 
 
 def test_statements_come_from_an_argument_a_file_or_standard_input(command: Command, tmp_path: Path) -> None:
-    command("init", str(command.root))
+    command("init", str(command.workspace))
     script = tmp_path / "news.runnel"
     script.write_text("register feed Wire;\n-- a comment\ncreate feed Rock from Wire;\n", "utf-8")
     assert "created feed Rock" in command("exec", "-f", str(script)).stdout
@@ -144,9 +144,9 @@ def test_documents_come_from_a_file_or_standard_input(declared: Command, tmp_pat
 
 
 def test_the_root_comes_from_the_environment(declared: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RUNNEL_WORKSPACE", str(declared.root))
+    monkeypatch.setenv("RUNNEL_WORKSPACE", str(declared.workspace))
     result = CliRunner().invoke(app, ["status", "--json"])
-    assert json.loads(result.stdout)["root"] == str(declared.root)
+    assert json.loads(result.stdout)["workspace"] == str(declared.workspace)
 
 
 # --- exit codes and errors -----------------------------------------------------------------------------------------
@@ -205,15 +205,15 @@ def test_a_root_that_cannot_be_used_is_4(declared: Command, tmp_path: Path) -> N
     missing = declared("status", "-w", str(tmp_path / "nowhere"), code=4)
     assert "is not a workspace" in missing.stderr
     assert "runnel init" in missing.stderr
-    again = declared("init", str(declared.root), code=4)
+    again = declared("init", str(declared.workspace), code=4)
     assert "is already a workspace" in again.stderr
-    with connect(declared.root) as engine:
+    with connect(declared.workspace) as engine:
         InProcess(engine)
         active = declared("run", "--once", code=4)
         assert "a runner is active" in active.stderr
-    (declared.root / "runnel.toml").write_text("lag_limit = 'many'\n")
+    (declared.workspace / "runnel.toml").write_text("lag_limit = 'many'\n")
     assert "lag_limit" in declared("status", code=4).stderr
-    (declared.root / "runnel.toml").write_text("lag_limit = = 3\n")
+    (declared.workspace / "runnel.toml").write_text("lag_limit = = 3\n")
     assert "not valid TOML" in declared("status", code=4).stderr
 
 
@@ -247,19 +247,19 @@ def test_a_backlog_has_a_code_of_its_meaning(declared: Command, monkeypatch: pyt
 
 @pytest.mark.parametrize("words", [("report", "-o", "/nowhere/page.html"), ("init", "/dev/null/root")])
 def test_a_place_that_cannot_be_written_is_no_stack_trace(declared: Command, words: tuple[str, ...]) -> None:
-    result = CliRunner().invoke(app, [*words, *(["-w", str(declared.root)] if words[0] == "report" else [])])
+    result = CliRunner().invoke(app, [*words, *(["-w", str(declared.workspace)] if words[0] == "report" else [])])
     assert isinstance(result.exception, SystemExit), result.exception
     assert "error" in result.stderr
 
 
 def test_bytes_that_are_no_text_are_refused_or_replaced(declared: Command) -> None:
-    result = CliRunner().invoke(app, ["exec", "-", "-w", str(declared.root)], input=b"register feed \xff;")
+    result = CliRunner().invoke(app, ["exec", "-", "-w", str(declared.workspace)], input=b"register feed \xff;")
     assert isinstance(result.exception, SystemExit), result.exception
     assert result.exit_code == 3
 
 
 def test_a_folder_that_is_no_demo_is_not_overwritten(declared: Command, tmp_path: Path) -> None:
-    refused = declared("demo", str(declared.root), code=4)
+    refused = declared("demo", str(declared.workspace), code=4)
     assert "contains a workspace that the demo did not create" in refused.stderr
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "letter.txt").write_text("keep me")
@@ -273,10 +273,10 @@ def test_a_folder_that_is_no_demo_is_not_overwritten(declared: Command, tmp_path
 def test_doctor_finds_missing_files_and_a_broken_plan(declared: Command) -> None:
     declared("publish", "Wire", "-", given=LINES)
     assert "1 files exist and have the right size" in declared("doctor").stdout
-    next(declared.root.glob("items/log/*")).unlink()
+    next(declared.workspace.glob("items/log/*")).unlink()
     found = declared("doctor", code=5)
     assert "1 of 1 files are" in found.stdout
-    for manifest in declared.root.glob("plans/*/manifest.json"):
+    for manifest in declared.workspace.glob("plans/*/manifest.json"):
         manifest.write_text("{")
     store._parts.clear()  # another process would not have the plan in memory
     findings = map(json.loads, declared("doctor", "--json", code=5).stdout.splitlines())
@@ -305,7 +305,7 @@ def test_doctor_without_a_root_says_how_to_make_one(command: Command) -> None:
 
 
 def test_doctor_survives_a_catalog_that_is_none(declared: Command) -> None:
-    for file in declared.root.glob("catalog.sqlite*"):
+    for file in declared.workspace.glob("catalog.sqlite*"):
         file.write_bytes(b"this is not a database, but it is long enough to be looked at" * 100)
     found = declared("doctor", code=5)
     assert "✗ catalog" in found.stdout
@@ -340,7 +340,7 @@ def test_every_command_has_help_with_an_example(command: Command) -> None:
 def test_former_name_of_the_workspace_option_works_with_a_warning(
     declared: Command, monkeypatch: pytest.MonkeyPatch, words: list[str]
 ) -> None:
-    monkeypatch.chdir(declared.root)
+    monkeypatch.chdir(declared.workspace)
     result = CliRunner().invoke(app, ["show", "feeds", "--json", *words])
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["message"]
@@ -349,11 +349,11 @@ def test_former_name_of_the_workspace_option_works_with_a_warning(
 
 
 def test_former_workspace_variable_works_with_a_warning(declared: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RUNNEL_ROOT", str(declared.root))
+    monkeypatch.setenv("RUNNEL_ROOT", str(declared.workspace))
     result = CliRunner().invoke(app, ["show", "feeds"])
     assert result.exit_code == 0, result.output
     assert "RUNNEL_ROOT is now RUNNEL_WORKSPACE" in result.stderr
-    monkeypatch.setenv("RUNNEL_WORKSPACE", str(declared.root))
+    monkeypatch.setenv("RUNNEL_WORKSPACE", str(declared.workspace))
     monkeypatch.setenv("RUNNEL_ROOT", "/nowhere")
     result = CliRunner().invoke(app, ["show", "feeds"])
     assert (result.exit_code, result.stderr) == (0, "")

@@ -140,7 +140,7 @@ def _workspace(folder: Path, clock: FakeClock, post: Post, **chosen: Any) -> Ite
         serving(post) as port,
         runnel.connect(folder, clock=clock, smtp_port=port, **(given_settings | chosen)) as engine,
     ):
-        kept.write_text(engine.root.catalog.url)
+        kept.write_text(engine.workspace.catalog.url)
         if is_new:
             engine.execute("register feed Wire; create feed Rock from Wire where title contains 'rock';")
         clock.advance(timedelta(hours=2))  # the lease of a runner before has ended
@@ -175,7 +175,7 @@ class _Run:
 
 
 def _client(engine: Engine) -> TestClient:
-    return TestClient(make_app(engine.root, None, _Run()))  # type: ignore[arg-type]  # no hub is asked here
+    return TestClient(make_app(engine.workspace, None, _Run()))  # type: ignore[arg-type]  # no hub is asked here
 
 
 def _text(mail: EmailMessage) -> str:
@@ -198,14 +198,14 @@ def _recipients(post: Post) -> list[str]:
 
 
 def _consent(engine: Engine, target: str, kind: str = "mail", owner: int = 2) -> Consent:
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         found = consents.consent_of(connection, owner, kind, target)
     assert found is not None
     return found
 
 
 def _states(engine: Engine, subscription: int = 1) -> list[MessageState]:
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         return [one.state for one in ledger.messages_of(connection, subscription)]
 
 
@@ -606,7 +606,7 @@ def test_neither_the_link_nor_the_code_is_in_the_catalog_or_shown_to_the_owner(
     assert mark.replace("-", "") not in shown
     consent = _consent(runner.engine, VICTIM)
     assert mark not in repr(consent)
-    with runner.engine.root.catalog.read() as connection:
+    with runner.engine.workspace.catalog.read() as connection:
         secret = find_secret(connection, consents.CONFIRMATION)
     assert secret is not None
     assert challenge_of(secret, consent) == mark
@@ -651,7 +651,7 @@ def test_a_kill_between_confirmation_and_the_first_message_loses_and_repeats_not
     tmp_path: Path, clock: FakeClock, post: Post, step: str
 ) -> None:
     with _workspace(tmp_path / "root", clock, post) as runner:
-        catalog = runner.engine.root.catalog.url
+        catalog = runner.engine.workspace.catalog.url
         _owner(runner).execute(f"subscribe to Rock output mail '{VICTIM}';")
         _publish(runner, 1, 2)
         _client(runner.engine).post(_links(post)[0])
@@ -678,7 +678,7 @@ def test_a_crash_after_a_request_was_counted_sends_it_again_within_the_limits(
     with _workspace(tmp_path / "root", clock, post) as runner:
         _owner(runner).execute(f"subscribe to Rock output mail '{VICTIM}';")
         for _ in range(10):
-            with runner.engine.root.catalog.read() as connection:
+            with runner.engine.workspace.catalog.read() as connection:
                 due = consents.due_consents(connection, 10)
             for consent, subscription in due:
                 runner.dispatcher._confirmer._begin(runner.epoch, consent, subscription)  # counted, then killed
@@ -973,14 +973,14 @@ def test_the_waiting_state_is_shown_everywhere(runner: InProcess, post: Post) ->
     assert "waiting for confirmation" in ann.show("subscriptions").lines[0]
     assert any(line.startswith("unconfirmed    subscription 1: waiting") for line in engine.status().lines())
     assert any("subscription 1: waiting for confirmation" in one for one in collect_report(engine, "r").failures)
-    assert b"runnel_subscriptions_unconfirmed 1.0" in render_metrics(engine.root, _Run())[0]
+    assert b"runnel_subscriptions_unconfirmed 1.0" in render_metrics(engine.workspace, _Run())[0]
     engine.execute("confirm subscription 1;")
-    assert b"runnel_subscriptions_unconfirmed 0.0" in render_metrics(engine.root, _Run())[0]
+    assert b"runnel_subscriptions_unconfirmed 0.0" in render_metrics(engine.workspace, _Run())[0]
     assert ann.show("subscriptions").to_json()["subscriptions"][0]["confirmation"] is None
 
 
 def test_what_waits_for_confirmation_does_not_keep_items_for_ever(runner: InProcess, post: Post) -> None:
-    catalog, ann = runner.engine.root.catalog, _owner(runner)
+    catalog, ann = runner.engine.workspace.catalog, _owner(runner)
     ann.execute(f"subscribe to Rock output mail '{VICTIM}';")
     _publish(runner, 1, 2, 3)
     with catalog.trial() as connection:

@@ -47,7 +47,7 @@ def _flip(path: Path, position: int) -> None:
 
 
 def _segments(engine: Engine) -> list[str]:
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         rows = connection.execute(text("select path from item_segments where tier = 'log' order by id"))
         return [str(path) for path in rows.scalars()]
 
@@ -58,7 +58,7 @@ def test_run_goes_on_over_damaged_segments_and_a_damaged_plan(tmp_path: Path) ->
     with runnel.connect(folder) as engine:
         engine.execute(SCRIPT)
         _publish(engine, 0, 1, 2, 3)
-        with engine.root.catalog.read() as connection:
+        with engine.workspace.catalog.read() as connection:
             plan = plan_versions.current_plan(connection)
         assert plan is not None
         flipped, _, truncated, last = _segments(engine)
@@ -98,6 +98,6 @@ def test_run_goes_on_over_damaged_segments_and_a_damaged_plan(tmp_path: Path) ->
 
 
 def _live(engine: Engine, table: str) -> list[str]:
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         rows = connection.execute(text(f"select path from {table} where retired is null"))
         return [str(path) for path in rows.scalars()]

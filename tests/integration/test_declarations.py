@@ -37,7 +37,7 @@ def _state(engine: Engine) -> tuple[object, ...]:
     """Everything that declarations change."""
     status = engine.status()
     shown = [one.lines for one in engine.execute("show feeds; show subscriptions;")]
-    files = sorted(path.name for path in (engine.root.folder / "plans").glob("*"))
+    files = sorted(path.name for path in (engine.workspace.folder / "plans").glob("*"))
     return status.plan_version, status.plan_queries, live_names(engine), shown, files
 
 
@@ -302,7 +302,7 @@ def test_only_what_somebody_wants_is_matched_through_shared_views(engine: Engine
 
 def test_a_feed_is_matched_since_it_was_wanted_again(engine: Engine) -> None:
     def since() -> dict[str, int]:
-        with engine.root.catalog.read() as connection:
+        with engine.workspace.catalog.read() as connection:
             names = feeds.feed_names(connection)
             return {names[feed]: sequence for feed, sequence in feeds.since_of(connection).items()}
 
@@ -323,7 +323,7 @@ def test_moving_a_subscription_inside_one_script_leaves_no_gap(engine: Engine) -
     engine.execute(f"{WIRE} subscribe to Rock output log;")
     engine.publish("Wire", [{"id": "1", "title": "rock"}])
     engine.execute("unsubscribe from Rock; subscribe to Rock output rss 'r.xml';")
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         assert list(feeds.since_of(connection).values()) == [0]
 
 
@@ -335,7 +335,7 @@ def test_small_changes_are_deltas_and_many_become_a_base(engine: Engine, monkeyp
     engine.execute(f"{WIRE} subscribe to Rock output log;")
 
     def current() -> plan_versions.PlanRow:
-        with engine.root.catalog.read() as connection:
+        with engine.workspace.catalog.read() as connection:
             found = plan_versions.current_plan(connection)
         assert found is not None
         return found
@@ -365,7 +365,7 @@ class _Walk:
         self.views: list[str] = []
         self.count = 0
         engine.execute("register feed A; register feed B; register feed C;")
-        with engine.root.catalog.read() as connection:
+        with engine.workspace.catalog.read() as connection:
             self.sources = {name: feeds.feed_by_name(connection, name) for name in "ABC"}
         ids = {name: feed.id for name, feed in self.sources.items() if feed is not None}
         items = [
@@ -386,7 +386,7 @@ class _Walk:
             self.engine.execute(statement)
         except (CyclicFeedsError, UnknownNameError):
             return f"refused: {statement}"  # a cycle, or nothing to unsubscribe
-        with self.engine.root.catalog.read() as connection:
+        with self.engine.workspace.catalog.read() as connection:
             self.views = [one.name for one in feeds.live_feeds(connection) if one.name not in self.sources]
         return statement
 
@@ -427,7 +427,7 @@ class _Walk:
         return f"{self._create()} {self._subscribe()} {self._create()}"
 
     def verify(self, after: str) -> None:
-        root = self.engine.root
+        root = self.engine.workspace
         with root.catalog.read() as connection:
             row = plan_versions.current_plan(connection)
             nodes = feeds.definitions(connection)
@@ -459,7 +459,7 @@ def test_after_any_declarations_the_plan_matches_as_the_oracle(
             done = walk.step()
             steps += not done.startswith("refused")
             walk.verify(done)
-        with engine.root.catalog.read() as connection:
+        with engine.workspace.catalog.read() as connection:
             folders = plan_versions.plan_folders(connection)
         assert steps > 40
         assert len(folders) > 10, "the walk changed the plan"

@@ -71,7 +71,7 @@ def while_compiling(monkeypatch: pytest.MonkeyPatch, *actions: Callable[[], obje
 
 def publish_elsewhere(engine: Engine, item: str) -> int:
     """Publish in another process, and wait until its transaction is committed."""
-    arguments = [sys.executable, "-c", _PUBLISH, str(engine.root.folder), engine.root.catalog.url, item]
+    arguments = [sys.executable, "-c", _PUBLISH, str(engine.workspace.folder), engine.workspace.catalog.url, item]
     done = subprocess.run(arguments, capture_output=True, text=True, timeout=50, check=True)
     return int(done.stdout)
 
@@ -108,7 +108,7 @@ def test_expiry_is_compiled_outside_the_lock_too(tmp_path: Path, monkeypatch: py
         # More than 256 queries that go are not named but compiled.
         monkeypatch.setattr(plan_change, "_NAMED_AT_MOST", 0)
         sequences = while_compiling(monkeypatch, lambda: other.publish("News", [{"id": "1"}]).last_sequence)
-        assert end_expired(engine.root) == 1
+        assert end_expired(engine.workspace) == 1
         assert sequences == [1]
         assert_plan_is_current(engine)
 
@@ -119,22 +119,22 @@ def test_a_distinct_feed_starts_after_what_was_published_while_it_was_compiled(
     sequences = while_compiling(monkeypatch, lambda: publish_elsewhere(engine, "1"))
     engine.execute("create feed Once from Rock distinct by title; subscribe to Once output log;")
     assert sequences == [1], "compiled once, though the log has grown"
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         current = plan_versions.current_plan(connection)
         once = feeds.feed_by_name(connection, "Once")
         since = feeds.since_of(connection)
     assert current is not None
     assert once is not None
     assert since[once.id] == 1
-    plan = load(engine.root.storage, PlanVersion.of(current))
+    plan = load(engine.workspace.storage, PlanVersion.of(current))
     (gate,) = plan.gates.gates()
     assert (gate.feed, gate.since) == (once.id, 1)
     # Compiling the same again, without haste, gives the same gate: what it remembers stays valid.
     engine.execute("create feed Later from News where n = 77; subscribe to Later output log;")
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         newer = plan_versions.current_plan(connection)
     assert newer is not None
-    assert load(engine.root.storage, PlanVersion.of(newer)).gates.gates() == [gate]
+    assert load(engine.workspace.storage, PlanVersion.of(newer)).gates.gates() == [gate]
 
 
 def test_plan_that_was_collected_before_it_was_published_is_compiled_again(
@@ -165,10 +165,10 @@ def test_expired_subscription_that_still_has_to_be_served_disturbs_no_declarer(t
         engine.execute(_BEFORE + "create feed Soon from News; subscribe to Soon output jsonl 'soon.jsonl' for 1 day;")
         engine.publish("News", [{"id": "1"}])
         clock.advance(timedelta(days=2))
-        with engine.root.catalog.read() as connection:
+        with engine.workspace.catalog.read() as connection:
             before = changes(connection)
-        assert end_expired(engine.root) == 0
-        with engine.root.catalog.read() as connection:
+        assert end_expired(engine.workspace) == 0
+        with engine.workspace.catalog.read() as connection:
             assert changes(connection) == before
 
 
@@ -205,7 +205,7 @@ def test_a_declarer_that_was_overtaken_takes_its_turn(tmp_path: Path, monkeypatc
     with runnel.connect(tmp_path / "root") as engine, runnel.connect(tmp_path / "root") as other:
         engine.execute(_BEFORE)
         waiting, declared = threading.Event(), threading.Event()
-        real = other.root.catalog.declaring
+        real = other.workspace.catalog.declaring
 
         def declaring() -> Any:
             waiting.set()
@@ -221,7 +221,7 @@ def test_a_declarer_that_was_overtaken_takes_its_turn(tmp_path: Path, monkeypatc
             return lambda: other.execute(f"register feed More{number};")
 
         def start_late() -> tuple[int | None, bool]:
-            monkeypatch.setattr(other.root.catalog, "declaring", declaring)
+            monkeypatch.setattr(other.workspace.catalog, "declaring", declaring)
             late.start()
             assert waiting.wait(60), "the other declarer has compiled, and waits for its turn to commit"
             published = other.publish("News", [{"id": "1"}]).last_sequence
@@ -246,7 +246,7 @@ def test_a_declarer_that_is_overtaken_again_and_again_gives_up_and_changes_nothi
         monkeypatch.setattr(commit_change, "_TRIES", 4)
 
         def publish_plan() -> None:
-            with engine.root.catalog.write() as connection:
+            with engine.workspace.catalog.write() as connection:
                 current = plan_versions.current_plan(connection)
                 assert current is not None
                 plan_versions.publish_plan(connection, current.base, current.delta, current.queries)
@@ -272,7 +272,7 @@ def test_a_cycle_is_found_without_reading_every_query(tmp_path: Path, monkeypatc
         monkeypatch.setattr(feeds, "own_definitions", own_definitions)
         with pytest.raises(CyclicFeedsError, match="Rock would read itself: it reads View, which reads Rock"):
             engine.execute("create or replace feed Rock from View where n = 1;")
-        with engine.root.catalog.read() as connection:
+        with engine.workspace.catalog.read() as connection:
             jazz = feeds.feed_by_name(connection, "Jazz")
         assert jazz is not None
         assert all(jazz.id not in some for some in read)
@@ -335,11 +335,11 @@ def test_a_script_of_an_owner_changes_a_limited_number_of_things(tmp_path: Path)
 
 def assert_plan_is_current(engine: Engine) -> None:
     """What is matched is what is in the plan, from the same sequences on."""
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         since = feeds.since_of(connection)
         current = plan_versions.current_plan(connection)
     assert current is not None
-    plan = load(engine.root.storage, PlanVersion.of(current))
+    plan = load(engine.workspace.storage, PlanVersion.of(current))
     planned: dict[int, int] = {}
     for part in plan.parts:
         rows = zip(

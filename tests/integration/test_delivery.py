@@ -39,7 +39,7 @@ def _publish(engine: Engine, *numbers: int) -> None:
 
 
 def _messages(engine: Engine, subscription: int) -> list[Message]:
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         return ledger.messages_of(connection, subscription)
 
 
@@ -106,7 +106,7 @@ def test_the_ledger_moves_with_the_messages_and_not_past_a_fenced_runner(engine:
     engine.execute("subscribe to All output memory 'all';")
     _publish(engine, 1)
     runner.match()
-    with engine.root.catalog.write() as connection:
+    with engine.workspace.catalog.write() as connection:
         release(connection, runner.lease)
         acquire(connection, 60.0)
     with pytest.raises(FencedError):
@@ -179,7 +179,7 @@ def test_an_expired_subscription_ends_and_its_query_is_matched_no_more(
     assert status.plan_version == (version or 0) + 1
     assert MemorySink.item_ids("rock") == ["2"]
     assert MemorySink.item_ids("jazz") == ["5"]
-    assert end_expired(engine.root) == 0, "once is enough"
+    assert end_expired(engine.workspace) == 0, "once is enough"
     assert engine.status().plan_version == status.plan_version
 
 
@@ -402,9 +402,9 @@ def test_from_last_means_the_same_after_archiving(engine: Engine, runner: InProc
     runner.match()
     before = engine.preview("Rock", since=HOUR)
     assert (before.looked_at, before.matched) == (2, 1)
-    archive_matched(engine.root.catalog, engine.root.storage, epoch=runner.epoch)
+    archive_matched(engine.workspace.catalog, engine.workspace.storage, epoch=runner.epoch)
     clock.advance(timedelta(seconds=1))
-    collect_garbage(engine.root.catalog, engine.root.storage, older_than=0)
+    collect_garbage(engine.workspace.catalog, engine.workspace.storage, older_than=0)
     engine.execute("subscribe to Rock output memory 'rock' from last 1 hour;")
     runner.run()
     assert MemorySink.item_ids("rock") == ["4"]
@@ -526,7 +526,7 @@ def test_open_messages_of_an_ended_subscription_are_dead(
     assert _states(engine, 1) == [MessageState.DEAD]
     assert MemorySink.item_ids("down") == []
     assert MemorySink.item_ids("jazz") == ["3"]
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         assert 1 not in catalog_rows.cursors(connection)
 
 
@@ -541,7 +541,7 @@ def test_a_crash_between_recording_and_sending_sends_under_the_same_key(engine: 
     assert runner.dispatcher.send(runner.epoch) == 1
     (after,) = _messages(engine, 1)
     assert (before.key, before.digest, before.count) == (after.key, after.digest, after.count)
-    lines = (engine.root.out / "rock.jsonl").read_text("utf-8").splitlines()
+    lines = (engine.workspace.out / "rock.jsonl").read_text("utf-8").splitlines()
     assert [json.loads(line)["id"] for line in lines] == ["2", "4"]
 
 
@@ -580,13 +580,13 @@ def test_a_second_lineage_goes_on_where_the_first_ended(engine: Engine, runner: 
     engine.execute("subscribe to All output memory 'all';")
     _publish(engine, 1, 2)
     runner.run()
-    with engine.root.catalog.write() as connection:
+    with engine.workspace.catalog.write() as connection:
         release(connection, runner.lease)
     second = InProcess(engine)
     _publish(engine, 3)
     second.run()
     assert MemorySink.item_ids("all") == ["1", "2", "3"]
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         assert [one.lineage for one in match_segments.match_segments(connection)] == [
             runner.job.lineage,
             second.job.lineage,

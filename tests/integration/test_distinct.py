@@ -98,7 +98,7 @@ def test_keys_are_forgotten_when_they_make_no_duplicates_any_more(engine: Engine
     run.match()
 
     def remembered() -> dict[str, int]:
-        with engine.root.catalog.read() as connection:
+        with engine.workspace.catalog.read() as connection:
             ids = {name: feed for feed, name in feeds.feed_names(connection).items()}
             return {name: gate_states.count_states(connection, ids[name]) for name in ("News", "Once")}
 
@@ -106,16 +106,16 @@ def test_keys_are_forgotten_when_they_make_no_duplicates_any_more(engine: Engine
     # An item that waits was accepted when the keys still counted.
     engine.publish("Agency", items(("muse", 3)))
     clock.advance(timedelta(days=3))
-    assert run_maintenance(engine.root, run.epoch, chores=True).forgotten == 0
+    assert run_maintenance(engine.workspace, run.epoch, chores=True).forgotten == 0
     run.match()
     assert matched_ids(engine, "News") == ["Muse/1", "Muse on tour/2"]
-    assert run_maintenance(engine.root, run.epoch, chores=True).forgotten == 0, "the log's time has not gone on"
+    assert run_maintenance(engine.workspace, run.epoch, chores=True).forgotten == 0, "the log's time has not gone on"
     engine.publish("Wire", items(("later", 4)))
     run.match()
-    assert run_maintenance(engine.root, run.epoch, chores=True).forgotten == 2
+    assert run_maintenance(engine.workspace, run.epoch, chores=True).forgotten == 2
     assert remembered() == {"News": 0, "Once": 2}
     engine.execute("drop feed Once cascade;")
-    assert run_maintenance(engine.root, run.epoch, chores=True).forgotten == 2
+    assert run_maintenance(engine.workspace, run.epoch, chores=True).forgotten == 2
     run.close()
 
 
@@ -158,12 +158,12 @@ def test_the_past_is_without_duplicates_too(engine: Engine, clock: FakeClock) ->
     """What was accepted before a feed was matched is evaluated, a message at a time, and looks back as far."""
     engine.execute("register feed Wire; create feed News from Wire distinct by title within 2 days;")
     for title in ("a", "b", "A", "c", "B", "d"):
-        engine.publish("Wire", items((title, len(title) + engine.root.items.last_sequence())))
+        engine.publish("Wire", items((title, len(title) + engine.workspace.items.last_sequence())))
         clock.advance(timedelta(hours=6))
     engine.execute("subscribe to News output jsonl 'news.jsonl' from last 7 days;")
     run = InProcess(engine)
     run.run()
-    lines = (engine.root.out / "news.jsonl").read_text("utf-8").splitlines()
+    lines = (engine.workspace.out / "news.jsonl").read_text("utf-8").splitlines()
     assert [json.loads(line)["attributes"]["title"] for line in lines] == [["a"], ["b"], ["c"], ["d"]]
     run.close()
 
@@ -174,7 +174,7 @@ def test_a_backup_remembers_what_distinct_feeds_have_had(engine: Engine, tmp_pat
     engine.publish("Wire", items(("Muse", 1)))
     run.match()
     run.close()
-    back_up(engine.root, tmp_path / "backup")
+    back_up(engine.workspace, tmp_path / "backup")
     restore(tmp_path / "backup", tmp_path / "again", clock=clock)
     with runnel.connect(tmp_path / "again", clock=clock) as again:
         other = InProcess(again)
@@ -216,7 +216,7 @@ def test_in_spark_from_statement_to_file(engine: Engine, clock: FakeClock, spark
     engine.run(once=True)
     verify(engine)
     assert len(matched_ids(engine, "News")) == 60
-    assert len((engine.root.out / "cheap.jsonl").read_text("utf-8").splitlines()) == 10
+    assert len((engine.workspace.out / "cheap.jsonl").read_text("utf-8").splitlines()) == 10
     preview = engine.preview("preview feed News", since=timedelta(days=1))
     assert preview.matched == 60
 
@@ -237,7 +237,7 @@ def test_a_part_that_was_collected_before_the_lock_is_never_committed(
     monkeypatch.setattr(run.writer, "_resolve", collected)
     with pytest.raises(ReportedError, match="removed before it could be committed"):
         run.match()
-    assert engine.root.matches.matched_upto() == 0
+    assert engine.workspace.matches.matched_upto() == 0
     monkeypatch.undo()
     run.match()
     assert matched_ids(engine, "News") == ["Muse/1"]
@@ -250,7 +250,7 @@ def test_claims_count_when_a_worker_holds_much(engine: Engine, monkeypatch: pyte
     run = InProcess(engine, slice_items=2)
     engine.publish("Wire", items(*((f"title {number % 5}", number) for number in range(10))))
     run.match()
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         assert len(match_segments.match_parts(connection, 0, 10, limit=100)) == 5, (
             "every slice has claims and nothing else"
         )

@@ -49,7 +49,7 @@ def test_a_world_of_news_is_matched_and_delivered_as_the_oracle_says(tmp_path: P
         engine.execute(world.script())
         for editions in ((1, 2, 3), (4, 5, 6)):
             for number in editions:
-                world.write_edition(number, engine.root.folder)
+                world.write_edition(number, engine.workspace.folder)
             final = engine.run(once=True, report=report)
             assert (final.lag, final.state) == (0, "stopped")
             assert final.accepted == final.matched == sum(item.edition in editions for item in world.items)
@@ -68,9 +68,9 @@ def test_a_world_of_news_is_matched_and_delivered_as_the_oracle_says(tmp_path: P
 def _verify_versions(engine: Engine, world: World) -> None:
     """Edited items are accepted again, as the next version; nothing else is."""
     expected = Counter((item.feed, item.version) for item in world.items)
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         names = feeds.feed_names(connection)
-    accepted = [one for batch in engine.root.items.read(0, 1 << 60) for one in batch.items(names)]
+    accepted = [one for batch in engine.workspace.items.read(0, 1 << 60) for one in batch.items(names)]
     assert Counter((one.feed, one.version) for one in accepted) == expected
     assert max(one.version for one in accepted) == 2
     edited = next(one for one in accepted if one.version == 2)
@@ -83,7 +83,7 @@ def _verify_outputs(engine: Engine, world: World, found: dict[str, list[str]]) -
     for subscription in world.subscriptions:
         if subscription.target is None or not found[subscription.feed]:
             continue
-        path = engine.root.out / subscription.target
+        path = engine.workspace.out / subscription.target
         ids = found[subscription.feed]
         kinds.add(subscription.kind)
         decoded = adapt(decode(path.read_bytes(), path.name), "Output")
@@ -108,7 +108,7 @@ def _verify_tidiness(engine: Engine) -> None:
     status = engine.status()
     assert set(status.messages) == {MessageState.DONE.value}
     assert (status.put_aside, status.failing_sources, status.lag) == (0, [], 0)
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         segments = item_segments.segments_between(connection, 0, 1 << 60)
         plan = plan_versions.current_plan(connection)
         batches = match_segments.match_segments(connection)
@@ -195,25 +195,25 @@ def test_preview_on_spark_is_preview_in_the_client_is_the_oracle(tmp_path: Path)
 def _everything(engine: Engine) -> tuple[object, ...]:
     """All files of the root, and what the manifests hold."""
     files = sorted(
-        (str(path.relative_to(engine.root.folder)), path.stat().st_size)
-        for path in engine.root.folder.rglob("*")
+        (str(path.relative_to(engine.workspace.folder)), path.stat().st_size)
+        for path in engine.workspace.folder.rglob("*")
         if path.is_file() and "catalog.sqlite" not in path.name and "logs" not in path.parts
     )
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         segments = len(item_segments.segments_between(connection, 0, 1 << 60))
         return files, segments, len(match_segments.match_segments(connection)), plan_versions.current_plan(connection)
 
 
 def _accepted_ids(engine: Engine, name: str) -> list[str]:
     """The ids of all accepted items that are in a feed, by the reference evaluator."""
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         names = feeds.feed_names(connection)
         nodes = feeds.definitions(connection)
         feed = feeds.feed_by_name(connection, name)
     assert feed is not None
     return [
         one.id
-        for batch in engine.root.items.read(0, 1 << 60)
+        for batch in engine.workspace.items.read(0, 1 << 60)
         for source, one in zip(batch.feeds.tolist(), batch.items(names), strict=True)
         if accepts(Read(feed.id), source, one.attributes, nodes)
     ]
@@ -253,8 +253,8 @@ def test_clients_declare_and_publish_at_the_same_time(tmp_path: Path) -> None:
         accepted = sum(pool.map(client, range(4)))
     assert accepted == 5 * 5 + 4 * 5 * 5
     with runnel.connect(root) as engine:
-        ids = [one.id for batch in engine.root.items.read(0, 1 << 60) for one in batch.items({})]
-        assert len(ids) == len(set(ids)) == accepted == engine.root.items.last_sequence()
+        ids = [one.id for batch in engine.workspace.items.read(0, 1 << 60) for one in batch.items({})]
+        assert len(ids) == len(set(ids)) == accepted == engine.workspace.items.last_sequence()
         status = engine.status()
         assert (status.virtual_feeds, status.matched_feeds, status.plan_queries) == (21, 21, 21)
         InProcess(engine).match()
@@ -287,7 +287,7 @@ def test_batches_are_bounded_in_items(wired: Engine) -> None:
 def test_batches_are_bounded_in_bytes(wired: Engine) -> None:
     for first in range(1, 41, 10):
         wired.publish("Wire", [{"id": str(n), "text": "x" * 10_000} for n in range(first, first + 10)])
-    with wired.root.catalog.read() as connection:
+    with wired.workspace.catalog.read() as connection:
         segment = item_segments.segments_between(connection, 0, 1)[0]
     per_item = segment.bytes // segment.items
     ends = list(_ends(InProcess(wired, max_batch_bytes=per_item * 15 + 10)))
@@ -353,7 +353,7 @@ def test_a_replay_uses_the_plan_that_its_offset_names(wired: Engine, clock: Fake
     runner.commit(runner.offset, end, 0)
     assert matched_ids(wired, "Hot") == ["6", "7", "8", "9", "10"]
     runner.commit(runner.offset, end, 0)
-    with wired.root.catalog.read() as connection:
+    with wired.workspace.catalog.read() as connection:
         (segment,) = match_segments.match_segments(connection)
     assert (segment.plan, segment.matches) == (2, 15)
     runner.offset, runner.batches = end, 1

@@ -37,7 +37,7 @@ subscribe to Rock output log; subscribe to Live output log;
 
 def by_trees(engine: Engine) -> Engine:
     """The same workspace with trees as its matcher."""
-    return connect(engine.root.folder, matcher="tree")
+    return connect(engine.workspace.folder, matcher="tree")
 
 
 def test_a_feed_is_shown_in_its_streams(engine: Engine) -> None:
@@ -73,7 +73,7 @@ def test_the_plan_after_each_pass_is_shown_and_a_pass_that_changes_nothing_says_
     assert explained.lines[at + 1] == "  the same"
     assert engine.explain("Live").to_json()["steps"] == []
     assert engine.explain("Wire", steps=True).to_json()["steps"][0]["plan"] == ["Wire: Wire"]
-    root = str(engine.root.folder)
+    root = str(engine.workspace.folder)
     told = CliRunner().invoke(app, ["explain", "Live", "--steps", "-w", root])
     assert "after push_filters:" in told.stdout
     engine.owners.add("ann")
@@ -83,7 +83,7 @@ def test_the_plan_after_each_pass_is_shown_and_a_pass_that_changes_nothing_says_
 
 def test_what_was_measured_is_shown_to_the_admin_alone(engine: Engine) -> None:
     engine.execute(SCRIPT)
-    with engine.root.catalog.write() as connection:
+    with engine.workspace.catalog.write() as connection:
         feed = feeds.feed_by_name(connection, "Rock")
         assert feed is not None
         costs = Costs(40.0, {feed.id: Cost(60e6, "Walk", "title contains 'rock'")})
@@ -124,7 +124,7 @@ def test_a_feed_that_nobody_wants_has_a_tree_of_its_own(engine: Engine) -> None:
 
 @pytest.mark.parametrize("matcher", ["streams", "tree"])
 def test_an_owner_sees_nothing_of_what_others_want(matcher: str, engine: Engine) -> None:
-    with connect(engine.root.folder, matcher=matcher) as chosen:
+    with connect(engine.workspace.folder, matcher=matcher) as chosen:
         _check_what_an_owner_sees(chosen, matcher)
 
 
@@ -159,7 +159,7 @@ def test_what_reads_no_source_has_no_picture(engine: Engine) -> None:
 def test_pictures_are_written_where_they_are_wanted(engine: Engine, tmp_path: Path) -> None:
     with by_trees(engine) as trees:
         trees.execute(SCRIPT)
-    root, place = str(engine.root.folder), tmp_path / "live.svg"
+    root, place = str(engine.workspace.folder), tmp_path / "live.svg"
     result = CliRunner().invoke(app, ["explain", "Live", "--picture", str(place), "--json", "-w", root])
     assert result.exit_code == 0, result.output
     second = tmp_path / "live-2.svg"
@@ -203,7 +203,9 @@ def test_a_query_of_a_divided_plan_is_shown_where_it_is(tmp_path: Path) -> None:
         assert "measured: nothing yet" in text
         json.dumps(explained.to_json())
         (page,) = (
-            CliRunner().invoke(app, ["explain", "Rock", "--json", "-w", str(engine.root.folder)]).output.splitlines()
+            CliRunner()
+            .invoke(app, ["explain", "Rock", "--json", "-w", str(engine.workspace.folder)])
+            .output.splitlines()
         )
         assert json.loads(page)["partition"]["partitions"] == 2
 
@@ -276,7 +278,7 @@ def test_a_partition_that_takes_all_items_names_their_sources(tmp_path: Path) ->
 
 def test_verbs_and_numbers_are_as_people_write_them(tmp_path: Path) -> None:
     with _divided(tmp_path / "divided") as engine:
-        figures = read_status(engine.root).distribution
+        figures = read_status(engine.workspace).distribution
     assert isinstance(figures, PartitionFigures)
     one = replace(figures.partitions[0], expected_microseconds=12_483.123, items=2_000, matches=1, microseconds=10**8)
     lines = ExplainedPartition(figures, (), one, group=20, group_here=1).lines()

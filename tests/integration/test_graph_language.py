@@ -35,7 +35,7 @@ def refused(engine: Engine, text: str) -> StatementError:
 
 
 def patterns_of(engine: Engine, name: str) -> list[Graph]:
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         feed = feeds.feed_by_name(connection, name, engine.actor.owner)
         assert feed is not None
         node = feeds.definitions(connection, [feed.id])[feed.id]
@@ -180,7 +180,7 @@ def test_the_command_line_shows_prefixes(engine: Engine, tmp_path: Path) -> None
 
 def test_a_backup_keeps_prefixes(engine: Engine, tmp_path: Path) -> None:
     engine.execute(LAB + PAGES + RECENT)
-    back_up(engine.root, tmp_path / "copy")
+    back_up(engine.workspace, tmp_path / "copy")
     restore(tmp_path / "copy", tmp_path / "again")
     with runnel.connect(tmp_path / "again", create=False) as again:
         assert again.show("prefixes").to_json() == engine.show("prefixes").to_json()

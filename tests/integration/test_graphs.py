@@ -97,7 +97,7 @@ def check_river(engine: Engine) -> None:
     page, project = "https://ex.example/page1", "https://ex.example/Filter"
     assert bound("recent") == {"filter.ttl": [{"page": page, "p": project, "y": 2004.0}]}
     assert bound("chosen") == {"old": [{"p": "https://ex.example/Old", "when": 1999.0}]}
-    lines = [json.loads(line) for line in (engine.root.out / "ann.jsonl").read_text("utf-8").splitlines()]
+    lines = [json.loads(line) for line in (engine.workspace.out / "ann.jsonl").read_text("utf-8").splitlines()]
     assert [(line["id"], line.get("bindings", [])) for line in lines] == [
         ("filter.ttl", [{"p": project}]),
         ("bare", []),

@@ -68,24 +68,24 @@ ITEMS: list[dict[str, Any]] = [
 def engine(tmp_path: Path) -> Iterator[Engine]:
     operator_work.operators.cache_clear()
     with connect(tmp_path / "root", create=True, operator_modules=(MODULE,)) as opened:
-        OperatorEnvironment.of(opened.root.settings).keep(opened.root.storage)
+        OperatorEnvironment.of(opened.workspace.settings).keep(opened.workspace.storage)
         opened.execute(SCRIPT + "".join(f"subscribe to {name} output log;" for name in NAMES))
         yield opened
     operator_work.operators.cache_clear()
 
 
 def bound(engine: Engine, name: str) -> dict[int, list[dict[str, Any]]]:
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         by_name = {feed.name: feed.id for feed in feeds.live_feeds(connection)}
-    found = engine.root.matches.bindings(by_name[name], [1, 2, 3])
+    found = engine.workspace.matches.bindings(by_name[name], [1, 2, 3])
     return {sequence: [dict(row) for row in one.rows] for sequence, one in found.items()}
 
 
 def matched(engine: Engine, name: str) -> list[int]:
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         by_name = {feed.name: feed.id for feed in feeds.live_feeds(connection)}
     found: list[int] = []
-    for rows in engine.root.matches.read(0, 3):
+    for rows in engine.workspace.matches.read(0, 3):
         found += [int(rows.sequences[row]) for row in rows.of_queries([by_name[name]])[0].tolist()]
     return sorted(found)
 
@@ -179,11 +179,11 @@ def test_trials_previews_and_the_past_have_the_bindings_of_the_match_log(engine:
 def test_items_that_were_found_elsewhere_are_bound_afterward(engine: Engine) -> None:
     """A preview in Spark gives sequences alone; the newest of them are bound in this process."""
     engine.publish("Pages", ITEMS)
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         feed = next(one.id for one in feeds.live_feeds(connection) if one.name == "Boats")
         definitions = feeds.definitions(connection, [feed])
-    with open_matcher(engine.root, [PlanQuery(feed)], definitions) as matcher:
-        found = collect_matches(matcher, engine.root.items.get([1, 2]), limit=None).kept
+    with open_matcher(engine.workspace, [PlanQuery(feed)], definitions) as matcher:
+        found = collect_matches(matcher, engine.workspace.items.get([1, 2]), limit=None).kept
     assert {n: _shown(own[feed]) for n, own in found.items()} == {
         2: [{"kind": "coast guard", "n": 7.0, "p": "urn:a"}, {"kind": "tour", "n": 5.0, "p": "urn:a"}]
     }
@@ -193,7 +193,7 @@ def test_a_subscription_that_starts_in_the_past_gets_bindings(tmp_path: Path) ->
     MemorySink.clear()
     operator_work.operators.cache_clear()
     with connect(tmp_path / "root", create=True, operator_modules=(MODULE,)) as engine:
-        OperatorEnvironment.of(engine.root.settings).keep(engine.root.storage)
+        OperatorEnvironment.of(engine.workspace.settings).keep(engine.workspace.storage)
         engine.execute(SCRIPT)
         engine.publish("Pages", ITEMS)
         runner = InProcess(engine)

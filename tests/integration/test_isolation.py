@@ -134,7 +134,7 @@ class World:
         kept = [held.id, held.feed, held.kind, held.target, held.paused, held.ended, held.expires, held.disabled]
         theirs = select(held.id).where(held.owner != mine)
         key, message = schema.signing_keys.c, schema.messages.c
-        with self.operator.root.catalog.read() as connection:
+        with self.operator.workspace.catalog.read() as connection:
             return [
                 *connection.execute(select(*columns).where(feed.owner != mine).order_by(feed.id)).all(),
                 *connection.execute(select(*kept).where(held.owner != mine).order_by(held.id)).all(),
@@ -228,7 +228,7 @@ def _operate(world: World) -> None:
 
 
 def _gather_keys(world: World) -> None:
-    with world.operator.root.catalog.read() as connection:
+    with world.operator.workspace.catalog.read() as connection:
         messages = schema.messages.c
         query = select(messages.key, _subscriptions.c.owner).join(
             _subscriptions, _subscriptions.c.id == messages.subscription
@@ -241,7 +241,7 @@ def _gather_keys(world: World) -> None:
 def _die(world: World) -> None:
     """All open messages become dead letters, with reasons that carry their owners' marks."""
     messages = schema.messages
-    with world.operator.root.catalog.write() as connection:
+    with world.operator.workspace.catalog.write() as connection:
         for name, keys in world.keys.items():
             dead = messages.update().where(messages.c.key.in_(keys), messages.c.state == "open")
             connection.execute(dead.values(state="dead", outcome=f"no {MARKS[name]}", finished=1))

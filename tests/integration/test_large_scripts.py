@@ -58,7 +58,7 @@ def many(prefix: str, count: int = COUNT, source: str = "News") -> str:
 
 def check(engine: Engine) -> set[str]:
     """Everything fits together: what is matched is what is in the plan, and nobody reads what is not there."""
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         live = {one.id: one.name for one in feeds.live_feeds(connection)}
         since = feeds.since_of(connection)
         current = plan_versions.current_plan(connection)
@@ -68,7 +68,7 @@ def check(engine: Engine) -> set[str]:
     assert {one.feed for one in held} <= live.keys()
     planned: dict[int, int] = {}
     if current is not None:
-        plan = load(engine.root.storage, PlanVersion.of(current))
+        plan = load(engine.workspace.storage, PlanVersion.of(current))
         for part in plan.parts:
             for query, start, gone in zip(
                 visible(part.logical.query_ids).tolist(),
@@ -107,7 +107,7 @@ def content(engine: Engine) -> dict[str, list[Any]]:
     """What was declared, without times and secrets."""
     left_out = {"created", "ticket", "plan", "due", "expires", "value"}
     tables = [schema.feeds, schema.revisions, schema.reads, schema.subscriptions, schema.cursors, schema.tags]
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         return {
             table.name: sorted(
                 repr({name: value for name, value in row._mapping.items() if name not in left_out})
@@ -143,11 +143,11 @@ def test_a_large_script_leaves_what_small_ones_leave(tmp_path: Path) -> None:
         found = []
         for engine in (one, other):
             engine.publish("News", items)
-            with engine.root.catalog.read() as connection:
+            with engine.workspace.catalog.read() as connection:
                 current = plan_versions.current_plan(connection)
             assert current is not None
-            plan = load(engine.root.storage, PlanVersion.of(current))
-            (batch,) = engine.root.items.get(list(range(1, 61)))
+            plan = load(engine.workspace.storage, PlanVersion.of(current))
+            (batch,) = engine.workspace.items.get(list(range(1, 61)))
             matches = build_matcher(plan).match(batch)
             found.append([sorted(matches.row(row).tolist()) for row in range(len(batch))])
         assert found[0] == found[1]
@@ -163,7 +163,7 @@ def test_others_write_while_a_large_script_is_declared(
     engine.execute(many("Q"))
     assert happened == ["compiled"]
     check(engine)
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         assert set(feeds.since_of(connection).values()) == {2}, "a query counts after what was accepted before it"
 
 
@@ -228,7 +228,7 @@ def test_a_script_that_became_wrong_is_refused_whole(
     with pytest.raises(error, match=message):
         engine.execute(many("Q"))
     assert check(engine) == {"News", "Q7"} if "Q7" in meanwhile else check(engine) == set()
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         assert not connection.execute(select(schema.subscriptions)).all()
 
 

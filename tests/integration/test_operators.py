@@ -53,19 +53,19 @@ ITEMS: list[dict[str, Any]] = [
 def engine(tmp_path: Path) -> Iterator[Engine]:
     operator_work.operators.cache_clear()
     with connect(tmp_path / "root", create=True, operator_modules=(MODULE,)) as opened:
-        OperatorEnvironment.of(opened.root.settings).keep(opened.root.storage)
+        OperatorEnvironment.of(opened.workspace.settings).keep(opened.workspace.storage)
         yield opened
     operator_work.operators.cache_clear()
 
 
 def matched(engine: Engine) -> dict[str, list[str]]:
     """The feeds of every item, by its id; what is in the log again adds to what was there."""
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         names = {feed.id: feed.name for feed in feeds.live_feeds(connection)}
-    items = engine.root.items
+    items = engine.workspace.items
     ids = {item.sequence: item.id for batch in items.read(0, items.last_sequence()) for item in batch.items({})}
     found: dict[str, list[str]] = {}
-    for rows in engine.root.matches.read(0, items.last_sequence()):
+    for rows in engine.workspace.matches.read(0, items.last_sequence()):
         for row, sequence in enumerate(rows.sequences.tolist()):
             own = rows.queries[rows.offsets[row] : rows.offsets[row + 1]].tolist()
             if own:
@@ -90,15 +90,15 @@ def test_bindings_are_part_of_a_match(engine: Engine) -> None:
     engine.execute(SCRIPT)
     engine.publish("Cameras", ITEMS)
     InProcess(engine).match()
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         by_name = {feed.name: feed.id for feed in feeds.live_feeds(connection)}
-    bound = engine.root.matches.bindings(by_name["Mobs"], [1, 2, 6])
+    bound = engine.workspace.matches.bindings(by_name["Mobs"], [1, 2, 6])
     assert {sequence: [dict(row) for row in one.rows] for sequence, one in bound.items()} == {
         1: [{"people": 60.0}],
         2: [{"people": 70.0}, {"people": 120.0}],
         6: [{"people": 80.0}],
     }
-    assert [dict(row) for row in engine.root.matches.bindings(by_name["Tours"], [4])[4].rows] == [
+    assert [dict(row) for row in engine.workspace.matches.bindings(by_name["Tours"], [4])[4].rows] == [
         {"y": 7.0, "z": 3.0}
     ]
 
@@ -111,7 +111,7 @@ def test_what_failed_is_told_and_hurts_no_other(engine: Engine) -> None:
     assert [row["kind"] for row in rows] == ["operator"]
     assert "the camera is broken" in rows[0]["reason"]
     assert "operator alarming" in rows[0]["place"]
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         assert undecided.undecided_count(connection) == 0
         learned = operator_statistics.learned_operators(connection)
     assert learned.operators["mobPattern 1"].calls > 0
@@ -125,7 +125,7 @@ def test_what_may_pass_is_tried_again_for_its_queries_alone(tmp_path: Path) -> N
     clock = FakeClock(datetime.now(UTC))  # commits go by the clock of their own process
     file = tmp_path / "service"
     with connect(tmp_path / "root", create=True, operator_modules=(MODULE,), clock=clock) as engine:
-        OperatorEnvironment.of(engine.root.settings).keep(engine.root.storage)
+        OperatorEnvironment.of(engine.workspace.settings).keep(engine.workspace.storage)
         engine.execute(
             f"register feed Wire; register operator moody() from '{MODULE}:moody' on error retry for 1 hours;"
             "create feed Sure from Wire; create feed Maybe from Wire where moody();"
@@ -135,7 +135,7 @@ def test_what_may_pass_is_tried_again_for_its_queries_alone(tmp_path: Path) -> N
         run = InProcess(engine)
         run.match()
         assert matched(engine) == {"a": ["Sure"]}
-        root = engine.root
+        root = engine.workspace
         assert log_again(root.catalog, root.storage, epoch=run.epoch) == 0
         clock.advance(timedelta(minutes=1))
         assert log_again(root.catalog, root.storage, epoch=run.epoch) == 1
@@ -158,7 +158,7 @@ def test_what_is_in_the_log_again_is_one_item_to_those_who_look_back(tmp_path: P
     operator_work.operators.cache_clear()
     clock = FakeClock(datetime.now(UTC))
     with connect(tmp_path / "root", create=True, operator_modules=(MODULE,), clock=clock) as engine:
-        OperatorEnvironment.of(engine.root.settings).keep(engine.root.storage)
+        OperatorEnvironment.of(engine.workspace.settings).keep(engine.workspace.storage)
         engine.execute(
             f"register feed Wire; register operator moody() from '{MODULE}:moody' on error retry for 1 hours;"
             "create feed Maybe from Wire where moody(); subscribe to Maybe output log; create feed All from Wire;"
@@ -167,7 +167,7 @@ def test_what_is_in_the_log_again_is_one_item_to_those_who_look_back(tmp_path: P
         run = InProcess(engine)
         run.match()
         clock.advance(timedelta(minutes=1))
-        assert log_again(engine.root.catalog, engine.root.storage, epoch=run.epoch) == 1
+        assert log_again(engine.workspace.catalog, engine.workspace.storage, epoch=run.epoch) == 1
         run.match()
         assert engine.preview("create feed New from Wire").matched == 1
         assert engine.test(queries=["All"]).counts == (("All", 1),)
@@ -179,7 +179,7 @@ def test_an_alternative_that_may_hold_later_is_tried_and_two_operators_are_no_tw
     clock = FakeClock(datetime.now(UTC))
     file = tmp_path / "service"
     with connect(tmp_path / "root", create=True, operator_modules=(MODULE,), clock=clock) as engine:
-        OperatorEnvironment.of(engine.root.settings).keep(engine.root.storage)
+        OperatorEnvironment.of(engine.workspace.settings).keep(engine.workspace.storage)
         engine.execute(
             f"register feed Wire; register operator moody() from '{MODULE}:moody' on error retry for 1 hours;"
             f"register operator sad() from '{MODULE}:moody' release '2' on error retry for 2 hours;"
@@ -194,7 +194,7 @@ def test_an_alternative_that_may_hold_later_is_tried_and_two_operators_are_no_tw
         file.touch()
         operator_work.operators.cache_clear()
         clock.advance(timedelta(minutes=1))
-        log_again(engine.root.catalog, engine.root.storage, epoch=run.epoch)
+        log_again(engine.workspace.catalog, engine.workspace.storage, epoch=run.epoch)
         run.match()
         assert sorted(matched(engine)["a"]) == ["Both", "Either"]
         assert engine.show("quarantine").to_json()["quarantine"] == []
@@ -204,7 +204,7 @@ def test_an_alternative_that_may_hold_later_is_tried_and_two_operators_are_no_tw
 def test_a_retry_that_a_distinct_feed_would_stop_is_told_and_not_lost(tmp_path: Path) -> None:
     operator_work.operators.cache_clear()
     with connect(tmp_path / "root", create=True, operator_modules=(MODULE,)) as engine:
-        OperatorEnvironment.of(engine.root.settings).keep(engine.root.storage)
+        OperatorEnvironment.of(engine.workspace.settings).keep(engine.workspace.storage)
         engine.execute(
             f"register feed Wire; register operator moody() from '{MODULE}:moody' on error retry for 1 hours;"
             "create feed Once from Wire distinct by title; create feed Maybe from Once where moody();"
@@ -214,7 +214,7 @@ def test_a_retry_that_a_distinct_feed_would_stop_is_told_and_not_lost(tmp_path: 
         InProcess(engine).match()
         (row,) = engine.show("quarantine").to_json()["quarantine"]
         assert "behind a gate that has counted it" in row["reason"]
-        with engine.root.catalog.read() as connection:
+        with engine.workspace.catalog.read() as connection:
             assert undecided.undecided_count(connection) == 0
     operator_work.operators.cache_clear()
 
@@ -223,7 +223,7 @@ def test_trying_ends(tmp_path: Path) -> None:
     operator_work.operators.cache_clear()
     clock = FakeClock(datetime.now(UTC))
     with connect(tmp_path / "root", create=True, operator_modules=(MODULE,), clock=clock) as engine:
-        OperatorEnvironment.of(engine.root.settings).keep(engine.root.storage)
+        OperatorEnvironment.of(engine.workspace.settings).keep(engine.workspace.storage)
         engine.execute(
             f"register feed Wire; register operator moody() from '{MODULE}:moody' on error retry for 1 seconds;"
             "create feed Maybe from Wire where moody(); subscribe to Maybe output log; create feed All from Wire;"
@@ -231,15 +231,15 @@ def test_trying_ends(tmp_path: Path) -> None:
         engine.publish("Wire", [{"id": "a", "file": str(tmp_path / "never")}])
         run = InProcess(engine)
         run.match()
-        with engine.root.catalog.read() as connection:
+        with engine.workspace.catalog.read() as connection:
             assert undecided.undecided_count(connection) == 1
         time.sleep(1.1)
         clock.advance(timedelta(minutes=1))
-        assert log_again(engine.root.catalog, engine.root.storage, epoch=run.epoch) == 1
+        assert log_again(engine.workspace.catalog, engine.workspace.storage, epoch=run.epoch) == 1
         run.match()
         (row,) = engine.show("quarantine").to_json()["quarantine"]
         assert "the service is away" in row["reason"]
-        with engine.root.catalog.read() as connection:
+        with engine.workspace.catalog.read() as connection:
             assert undecided.undecided_count(connection) == 0
     operator_work.operators.cache_clear()
 
@@ -250,7 +250,7 @@ def test_delivered_entries_have_their_bindings(engine: Engine) -> None:
     run = InProcess(engine)
     run.match()
     run.deliver()
-    lines = [json.loads(line) for line in (engine.root.folder / "out" / "mobs.jsonl").read_text().splitlines()]
+    lines = [json.loads(line) for line in (engine.workspace.folder / "out" / "mobs.jsonl").read_text().splitlines()]
     assert {line["id"]: line["bindings"] for line in lines} == {
         "1": [{"people": 60}],
         "2": [{"people": 70}, {"people": 120}],
@@ -314,7 +314,7 @@ def test_a_preview_that_would_cost_too_much_asks_nobody(tmp_path: Path) -> None:
 
 def test_a_test_of_the_past_that_would_cost_too_much_asks_nobody(tmp_path: Path) -> None:
     with connect(tmp_path / "root", create=True, operator_modules=(MODULE,), preview_operator_seconds=0.3) as engine:
-        OperatorEnvironment.of(engine.root.settings).keep(engine.root.storage)
+        OperatorEnvironment.of(engine.workspace.settings).keep(engine.workspace.storage)
         engine.execute(
             f"{SCRIPT} register operator endless() from '{MODULE}:endless' cost 10 seconds;"
             "create feed Never from Cameras where endless();"

@@ -89,7 +89,7 @@ def refused(engine: Engine, text: str, kind: type[StatementError] = StatementErr
 
 def versions(engine: Engine, name: str) -> set[int]:
     """The versions of the operators that a feed asks, as it is stored."""
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         feed = feeds.feed_by_name(connection, name)
         assert feed is not None
         node = operators.current_nodes(connection, [feed.id])[feed.id]
@@ -230,7 +230,7 @@ def test_people_with_a_token_register_and_drop_nothing(engine: Engine, modules: 
 
 
 def versions_of_owner(engine: Engine, name: str) -> set[int]:
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         feed = feeds.feed_by_name(connection, name, engine.actor.owner)
         assert feed is not None
         node = operators.current_nodes(connection, [feed.id])[feed.id]
@@ -251,7 +251,7 @@ def test_registered_again_its_queries_are_bound_again(engine: Engine) -> None:
     assert again.to_json()["version"] == 2
     assert again.to_json()["feeds"] == ["Mine of ann", "Mobs"]
     assert versions(engine, "Mobs") == versions_of_owner(engine.acting_as("ann"), "Mine") == {2}
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         mobs = feeds.feed_by_name(connection, "Mobs")
         assert mobs is not None
         assert mobs.revision == 2
@@ -269,7 +269,7 @@ def test_registered_and_replaced_in_one_script(engine: Engine) -> None:
         + "create feed Fraction from Wire where mob(?n) and ?n = 6.5;"
     )
     assert versions(engine, "Mobs") == versions(engine, "Fraction") == {3}
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         mobs = feeds.feed_by_name(connection, "Mobs")
         assert mobs is not None
         assert mobs.revision == 5
@@ -304,11 +304,11 @@ def test_a_dropped_operator_takes_its_queries_along_only_if_asked(engine: Engine
 
 def test_what_is_matched_goes_on_from_where_it_is(engine: Engine) -> None:
     engine.execute(REGISTER + MOBS + "subscribe to Mobs output log;")
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         first, before = plan_versions.current_plan(connection), feeds.since_of(connection)
     engine.publish("Wire", [{"id": "1", "title": "A crowd in the square"}])
     engine.execute(REGISTER)
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         second, after = plan_versions.current_plan(connection), feeds.since_of(connection)
     assert first is not None
     assert second is not None
@@ -316,7 +316,7 @@ def test_what_is_matched_goes_on_from_where_it_is(engine: Engine) -> None:
     assert before == after
     (dropped,) = engine.execute("drop operator mob cascade;")
     assert (dropped.to_json()["feeds"], len(dropped.to_json()["subscriptions"])) == (["Mobs"], 1)
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         last = plan_versions.current_plan(connection)
     assert last is not None
     assert last.queries == 0
@@ -338,7 +338,7 @@ def test_a_large_script_with_operators(engine: Engine) -> None:
         f"create feed Q{n} from Wire where title contains 'w{n}' and mob(?x) and ?x > {n};\n" for n in range(300)
     )
     engine.execute(text)
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         assert operators.use_counts(connection) == {"mob": 300}
         assert plan_versions.current_plan(connection) is None, "nobody subscribes, so nothing is compiled"
     wrong = text.replace("Q", "R").replace("mob(?x) and ?x > 250;", "mbo(?x) and ?x > 250;")

@@ -67,7 +67,7 @@ class World:
             smtp_password="canary-password",
             mail_from="Runnel <runnel@muse.example>",
         )
-        OperatorEnvironment.of(self.admin.root.settings).keep(self.admin.root.storage)
+        OperatorEnvironment.of(self.admin.workspace.settings).keep(self.admin.workspace.storage)
         (folder / "root" / "sheets").mkdir(exist_ok=True)
         (folder / "root" / "sheets" / "copy.xsl").write_text(COPY)
         inbox = folder / "canary-inbox"
@@ -106,7 +106,7 @@ class World:
     def _happen(self) -> None:
         """Polls and deliveries fail, documents are refused, and items are matched."""
         admin, runner = self.admin, InProcess(self.admin)
-        with admin.root.catalog.write() as connection:
+        with admin.workspace.catalog.write() as connection:
             polls.tend(connection)
             polls.adopt(connection)
             columns = {"address": "https://web.example/canary-moved", "problem": "canary-problem", "failures": 3}
@@ -122,7 +122,7 @@ class World:
         runner.dispatcher.recorder.record(runner.epoch)
         runner.close()
         messages = schema.messages
-        with admin.root.catalog.write() as connection:
+        with admin.workspace.catalog.write() as connection:
             connection.execute(update(messages).where(messages.c.state == "open").values(state="dead", finished=1))
             held = schema.subscriptions
             bobs = held.select().where(held.c.owner == self.bob.actor.owner).with_only_columns(held.c.id)
@@ -344,7 +344,7 @@ def test_every_command_for_owners_is_asked() -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_no_command_shows_a_canary_to_an_owner(world: World, command: str) -> None:
-    root = str(world.admin.root.folder)
+    root = str(world.admin.workspace.folder)
     for arguments in COMMANDS[command]:
         for form in ([], ["--json"]):
             ran = CliRunner().invoke(app, [*command.split(), *arguments, "-w", root, "--token", world.token, *form])

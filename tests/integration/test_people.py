@@ -64,7 +64,7 @@ def bob(engine: Engine) -> Engine:
 
 
 def _sheet(engine: Engine, name: str, text: str) -> None:
-    folder = engine.root.folder / "sheets"
+    folder = engine.workspace.folder / "sheets"
     folder.mkdir(exist_ok=True)
     (folder / name).write_text(text)
 
@@ -75,7 +75,7 @@ def _sheet(engine: Engine, name: str, text: str) -> None:
 def test_a_token_opens_the_root_for_its_owner(engine: Engine) -> None:
     engine.owners.add("ann")
     token = engine.owners.new_token("ann", "laptop").to_json()["token"]
-    with runnel.connect(engine.root.folder, token=token) as opened:
+    with runnel.connect(engine.workspace.folder, token=token) as opened:
         assert (opened.actor.name, opened.actor.is_admin) == ("ann", False)
         opened.execute("register feed Mine;")
     assert engine.authenticated(token).execute("show feeds;")[0].lines == ("register feed Mine;",)
@@ -84,7 +84,7 @@ def test_a_token_opens_the_root_for_its_owner(engine: Engine) -> None:
     assert token not in str(listed)
     engine.owners.revoke(listed.to_json()["tokens"][0]["id"])
     with pytest.raises(NotAllowedError, match="not valid"):
-        runnel.connect(engine.root.folder, token=token)
+        runnel.connect(engine.workspace.folder, token=token)
 
 
 def test_a_token_makes_no_root(tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_an_engine_that_is_open_already_ends_with_its_token(engine: Engine, end:
     engine.owners.add("ann")
     made = engine.owners.new_token("ann", "laptop").to_json()
     other = engine.authenticated(engine.owners.new_token("ann", "phone").to_json()["token"])
-    with runnel.connect(engine.root.folder, token=made["token"]) as ann:
+    with runnel.connect(engine.workspace.folder, token=made["token"]) as ann:
         ann.execute("register feed Mine; subscribe to Mine output log;")
         ann.publish("Mine", [{"id": "1"}])
         for attempt in _attempts(ann)[1:8]:
@@ -308,7 +308,7 @@ def test_a_preview_counts_only_what_its_reader_may_read(
     runner.match()
     for archived in (False, True):
         if archived:
-            assert archive_matched(engine.root.catalog, engine.root.storage, epoch=runner.epoch)
+            assert archive_matched(engine.workspace.catalog, engine.workspace.storage, epoch=runner.epoch)
         for actor, looked_at in ((ann, 6), (bob, 33), (engine, 36)):
             seen = actor.preview("Rock")
             assert (seen.looked_at, seen.matched) == (looked_at, 3)
@@ -344,7 +344,7 @@ def test_nothing_of_a_disabled_owner_is_served_and_nothing_is_lost(engine: Engin
     runner = InProcess(engine)
     runner.match()
     runner.dispatcher.recorder.record(runner.epoch)
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         assert "disabled: the owner is disabled" in engine.execute("show subscriptions;")[0].lines[0]
         assert outbox.behind(connection, after=0, limit=10) == []
     assert engine.execute("show subscriptions;")[0].to_json()["subscriptions"][0]["messages"] == 0
@@ -384,18 +384,20 @@ def test_what_only_ended_subscriptions_needed_is_tidied_away(engine: Engine, mon
         "subscribe to Rock apply 'c.xsl' output webhook 'https://c.example/';"
         "subscribe to Rock apply 'c.xsl' output webhook 'https://d.example/';"
     )
-    sheets, runner = engine.root.folder / "sheets", InProcess(engine)
-    impatient = replace(engine.root, settings=engine.root.settings.model_copy(update={"orphan_seconds": -1.0}))
+    sheets, runner = engine.workspace.folder / "sheets", InProcess(engine)
+    impatient = replace(
+        engine.workspace, settings=engine.workspace.settings.model_copy(update={"orphan_seconds": -1.0})
+    )
     assert len(list(sheets.glob("*.xsl"))) == 6, "three of ours, and three kept copies"
     assert run_maintenance(impatient, runner.epoch, chores=True).sheets == 0, "all are in use"
     engine.execute("unsubscribe from Rock output webhook 'https://a.example/';")
     engine.execute("unsubscribe from Rock output webhook 'https://c.example/'; drop feed Made;")
-    patient = run_maintenance(engine.root, runner.epoch, chores=True)
+    patient = run_maintenance(engine.workspace, runner.epoch, chores=True)
     assert (patient.sheets, patient.keys) == (0, 2), "a young copy may be about to be used; a key of the past may not"
     assert run_maintenance(impatient, runner.epoch, chores=True).sheets == 2
     assert sorted(path.name for path in sheets.iterdir() if len(path.stem) < 64) == ["a.xsl", "b.xsl", "c.xsl"]
     assert len(list(sheets.iterdir())) == 5, "and the copy that is in use, and the file that only looks like one"
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         assert signing_keys.keys_of(connection, range(10)).keys() == {4}
 
     # Tidied away between being kept and being declared: kept once more.
@@ -484,7 +486,7 @@ def test_what_has_ended_cannot_be_renewed(engine: Engine, clock: FakeClock) -> N
     clock.advance(timedelta(days=1))
     with pytest.raises(StatementError, match="subscription 1 ended on 2026-01-02"):
         engine.execute("renew subscription 1;")
-    assert end_expired(engine.root) == 1
+    assert end_expired(engine.workspace) == 1
     with pytest.raises(UnknownNameError, match="there is no subscription 1"):
         engine.execute("renew subscription 1;")
     with pytest.raises(UnknownNameError, match="no subscription has this ticket"):
@@ -496,16 +498,16 @@ def test_a_disabled_subscription_ends_in_time_though_nothing_is_sent(engine: Eng
     engine.execute(f"{WIRE} subscribe to Rock output webhook 'https://a.example/' for 1 day;")
     engine.publish("Wire", [{"id": "1", "title": "rock"}])
     InProcess(engine).match()
-    with engine.root.catalog.write() as connection:
+    with engine.workspace.catalog.write() as connection:
         (one,) = subscriptions.live_subscriptions(connection)
         subscriptions.disable_subscription(connection, one, "gone")
     clock.advance(timedelta(days=2))
-    assert end_expired(engine.root) == 1
+    assert end_expired(engine.workspace) == 1
 
 
 def test_resuming_takes_back_that_a_subscription_was_disabled(engine: Engine) -> None:
     engine.execute(f"{WIRE} subscribe to Rock output webhook 'https://a.example/';")
-    with engine.root.catalog.write() as connection:
+    with engine.workspace.catalog.write() as connection:
         (one,) = subscriptions.live_subscriptions(connection)
         subscriptions.disable_subscription(connection, one, "gone")
     assert "disabled: gone" in engine.execute("show subscriptions;")[0].lines[0]
@@ -521,7 +523,7 @@ def test_a_webhook_s_key_is_shown_once_and_rotated(engine: Engine, ann: Engine) 
     assert any(key in line for line in made.lines)
     rotated = ann.execute("rotate key of subscription 1;")[0]
     assert rotated.to_json()["key"] not in (key, None)
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         kept = [signing_keys.key_text(one) for one in signing_keys.keys_of(connection, [1])[1]]
     assert kept == [rotated.to_json()["key"], key]
     everything = str(ann.execute("show subscriptions; show feeds; show feed Rock;"))
@@ -538,12 +540,12 @@ def test_a_sheet_is_taken_as_it_is_when_declared(engine: Engine) -> None:
     _sheet(engine, "t.xsl", COPY % "Two:")
     engine.execute("subscribe to Rock apply 't.xsl' output rss 'two.xml';")
     _sheet(engine, "t.xsl", "this is no stylesheet any more")
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         first, second = (one.sheet for one in subscriptions.live_subscriptions(connection))
     assert first is not None
     assert second is not None
-    assert b"One:" in engine.root.storage.read(first)
-    assert b"Two:" in engine.root.storage.read(second)
+    assert b"One:" in engine.workspace.storage.read(first)
+    assert b"Two:" in engine.workspace.storage.read(second)
     with pytest.raises(StatementError) as refused:
         engine.execute("subscribe to Rock\n apply 't.xsl' output rss 'three.xml';")
     assert refused.value.span is not None
@@ -554,11 +556,11 @@ def test_a_sheet_is_taken_as_it_is_when_declared(engine: Engine) -> None:
 def test_a_kept_sheet_that_was_changed_by_hand_is_mended(engine: Engine) -> None:
     _sheet(engine, "t.xsl", COPY % "One:")
     engine.execute(f"{WIRE} subscribe to Rock apply 't.xsl' output rss 'one.xml';")
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         (one,) = subscriptions.live_subscriptions(connection)
-    (engine.root.folder / (one.sheet or "")).write_text("changed")
+    (engine.workspace.folder / (one.sheet or "")).write_text("changed")
     engine.execute("subscribe to Rock apply 't.xsl' output rss 'two.xml';")
-    assert b"One:" in engine.root.storage.read(one.sheet or "")
+    assert b"One:" in engine.workspace.storage.read(one.sheet or "")
 
 
 def test_log_has_no_messages_to_shape(engine: Engine) -> None:
@@ -629,7 +631,7 @@ def test_dropping_what_is_materialised_and_what_it_is_made_from(shaped: Engine) 
     )
     told = shaped.execute("drop feed Wire cascade;")[0]
     assert told == Dropped(told.message, [3], ["Rock", "Shaped", "View", "Wire"])
-    with shaped.root.catalog.read() as connection:
+    with shaped.workspace.catalog.read() as connection:
         assert subscriptions.live_subscriptions(connection) == []
         assert feeds.origins(connection) == {}
 
@@ -654,7 +656,7 @@ def test_an_owner_materialises_what_the_operator_offers(shaped: Engine) -> None:
     runner.run()
     runner.run()
     assert [one.item.first("title") for one in ann.matches("View")] == ["Shaped: rock"]
-    with shaped.root.catalog.read() as connection:
+    with shaped.workspace.catalog.read() as connection:
         usage = owners.usage_of(connection, ann.actor.owner)
     assert (usage.queries, usage.subscriptions) == (2, 1), "the subscription that serves Mine is not counted"
     with pytest.raises(StillNeededError, match="feeds Mine of ann, Shaped, View of ann"):
@@ -776,7 +778,7 @@ class Quotas(RuleBasedStateMachine):
 
     @invariant()
     def counts_are_right(self) -> None:
-        with self.engine.root.catalog.read() as connection:
+        with self.engine.workspace.catalog.read() as connection:
             usage = owners.usage_of(connection, self.ann.actor.owner)
         assert (usage.queries, usage.subscriptions) == (len(self.views), len(self.held))
         assert usage.queries <= self.QUERIES
@@ -801,7 +803,7 @@ def _command(root: Path, *words: str, code: int = 0, **environment: str) -> str:
 
 
 def test_the_commands_about_people(engine: Engine) -> None:
-    root = engine.root.folder
+    root = engine.workspace.folder
     engine.execute(WIRE)
     assert "created the owner ann" in _command(root, "owner", "add", "ann")
     assert "already" in _command(root, "owner", "add", "ann", code=3)
@@ -830,13 +832,13 @@ def test_the_commands_about_people(engine: Engine) -> None:
 
 
 def _registered(engine: Engine) -> list[dict[str, Any]]:
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         addresses = {feed.id: feed.address for feed in feeds.live_feeds(connection)}
     return [{**row, "address": addresses[row["id"]]} for row in engine.show("feeds").to_json()["feeds"]]
 
 
 def test_lists_of_feeds_come_and_go(engine: Engine, tmp_path: Path) -> None:
-    root = engine.root.folder
+    root = engine.workspace.folder
     listed = tmp_path / "feeds.opml"
     outlines = "".join(
         f'<outline text="{title}" xmlUrl="{address}" htmlUrl="https://muse.example/"/>'

@@ -24,7 +24,7 @@ import runnel
 
 workspace, mails, paint = sys.argv[1:]
 with runnel.connect(workspace) as engine:
-    if not engine.root.out.joinpath("loud.db").exists():
+    if not engine.workspace.out.joinpath("loud.db").exists():
         engine.execute(f'''
             register operator shouted from 'shouted';
             register feed 'mbox://{mails}' as Mails;

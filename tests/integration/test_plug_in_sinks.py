@@ -131,7 +131,7 @@ def publish(engine: Engine, *ids: str) -> None:
 
 
 def messages(engine: Engine) -> int:
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         return int(connection.execute(select(func.count()).select_from(schema.messages)).scalar_one())
 
 
@@ -212,9 +212,9 @@ def test_a_silent_plug_in_is_matched_and_gets_no_messages(runner: InProcess) -> 
     assert matched_ids(runner.engine, "Rock") == ["1"]
     assert MemorySink.item_ids("box") == ["1"]
     assert messages(runner.engine) == 1
-    with runner.engine.root.catalog.read() as connection:
+    with runner.engine.workspace.catalog.read() as connection:
         assert match_segments.read_queries(connection, registry.silent_kinds()), "they read the log by query"
-    sheets = runner.engine.root.folder / "sheets"
+    sheets = runner.engine.workspace.folder / "sheets"
     sheets.mkdir(exist_ok=True)
     (sheets / "same.xsl").write_text(
         '<xsl:stylesheet version="1.0" xmlns:xsl="http://www.w3.org/1999/XSL/Transform"/>', "utf-8"
@@ -237,6 +237,6 @@ def test_a_plug_in_that_is_uninstalled_delays_only_its_own_messages(runner: InPr
     runner.deliver()
     assert MemorySink.item_ids("box") == ["1"]
     assert chat.taken == []
-    with runner.engine.root.catalog.read() as connection:
+    with runner.engine.workspace.catalog.read() as connection:
         found = connection.execute(select(schema.messages.c.outcome).where(schema.messages.c.subscription == 1)).one()
     assert "no output named 'chat'" in found.outcome

@@ -81,7 +81,7 @@ def test_what_a_server_publishes_reaches_its_subscriber_once(
     assert matched_ids(web_engine, "Rock") == ["1", "2", "3"]
     asked = server.paths()
     assert (asked.count("/rss"), asked.count("/quiet")) == (4, 2), "each in its own time"
-    with web_engine.root.catalog.read() as connection:
+    with web_engine.workspace.catalog.read() as connection:
         counts = polls.poll_counts(connection)
     assert (counts.requests, counts.unchanged) == (6, 3)
 
@@ -143,7 +143,7 @@ def test_a_hub_pushes_through_our_own_server(tmp_path: Path, server: FeedServer)
     ) as engine:
         engine.execute(f"register feed '{server.url('/rss')}' as Events; subscribe to Events output log;")
         poller = Poller(engine._acquirer)
-        ours = Server(engine.root, engine.hubs())
+        ours = Server(engine.workspace, engine.hubs())
         ours.start(_Healthy())
         try:
             poller.read(once=True)
@@ -159,7 +159,7 @@ def test_a_hub_pushes_through_our_own_server(tmp_path: Path, server: FeedServer)
         finally:
             ours.close()
             poller.close()
-        with engine.root.catalog.read() as connection:
+        with engine.workspace.catalog.read() as connection:
             (row,) = hubs.hubs_of(connection).values()
             assert row.state is HubState.ACTIVE
             assert catalog_rows.hub_counts(connection) == {"pushes": 1, "refused": 1}
@@ -225,9 +225,9 @@ def test_a_poller_that_is_killed_loses_and_repeats_nothing(tmp_path: Path, serve
         poller.read(once=True)
         poller.close()
         accepted: dict[str, list[str]] = {name: [] for name in names}
-        with engine.root.catalog.read() as connection:
+        with engine.workspace.catalog.read() as connection:
             known = feeds.feed_names(connection)
-        for batch in engine.root.items.read(0, engine.root.items.last_sequence()):
+        for batch in engine.workspace.items.read(0, engine.workspace.items.last_sequence()):
             for item in batch.items(known):
                 accepted[item.feed].append(item.id)
     assert accepted == published, json.dumps({"accepted": accepted, "published": published})

@@ -66,7 +66,7 @@ def _fill(folder: Path, **settings: Any) -> None:
     """A workspace with files of every kind that is written without Spark."""
     with runnel.connect(folder, **settings) as engine:
         engine.execute(SCRIPT)
-        configure_logging(engine.root.settings, folder)
+        configure_logging(engine.workspace.settings, folder)
         logging.getLogger("runnel").info("a line for the admin")
         stop_logging()
         engine.publish("Wire", [{"id": "1", "title": "rock"}, {"id": "2", "title": "jazz"}])
@@ -94,8 +94,8 @@ def test_nothing_that_runnel_writes_is_open_to_others(shared: Path, umask: int) 
     root, backup, again = shared / "root", shared / "backup", shared / "again"
     _fill(root)
     with runnel.connect(root) as engine:
-        back_up(engine.root, backup)
-        back_up(engine.root, shared / "linked", link=True)
+        back_up(engine.workspace, backup)
+        back_up(engine.workspace, shared / "linked", link=True)
     restore(backup, again)
     report = CliRunner().invoke(app, ["report", "--workspace", str(root)])
     assert report.exit_code == 0, report.output
@@ -107,7 +107,7 @@ def test_nothing_that_runnel_writes_is_open_to_others(shared: Path, umask: int) 
 
 def test_new_folders_above_a_workspace_or_backup_are_writable_for_their_owner_alone(shared: Path, umask: int) -> None:
     with runnel.connect(shared / "a" / "b" / "root") as engine:
-        back_up(engine.root, shared / "c" / "d" / "backup")
+        back_up(engine.workspace, shared / "c" / "d" / "backup")
     for folder in ("a", "a/b", "c", "c/d"):
         assert stat.S_IMODE((shared / folder).stat().st_mode) == 0o755 & ~umask
 

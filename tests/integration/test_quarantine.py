@@ -38,13 +38,13 @@ def _put_aside(engine: Engine) -> list[dict[str, Any]]:
 
 
 def _drop(engine: Engine, name: str = "drop") -> Path:
-    folder = engine.root.folder / name
+    folder = engine.workspace.folder / name
     folder.mkdir(exist_ok=True)
     return folder
 
 
 def _ids(engine: Engine) -> list[str]:
-    return [one.id for batch in engine.root.items.read(0, 1 << 60) for one in batch.items({})]
+    return [one.id for batch in engine.workspace.items.read(0, 1 << 60) for one in batch.items({})]
 
 
 # --- sources -------------------------------------------------------------------------------------------------------
@@ -64,7 +64,7 @@ def test_a_broken_file_is_put_aside_and_read_when_it_is_mended(engine: Engine) -
     (row,) = _put_aside(engine)
     assert (row["kind"], row["feed"]) == ("document", "News")
     assert "b.xml" in row["place"]
-    assert engine.root.storage.read(row["kept"]) == broken.encode()
+    assert engine.workspace.storage.read(row["kept"]) == broken.encode()
     (failing,) = engine.status().failing_sources
     assert failing["feed"] == "News"
     assert "b.xml" in failing["problem"]
@@ -113,7 +113,7 @@ def test_a_document_with_some_bad_items_gives_the_good_ones(engine: Engine) -> N
     rows = _put_aside(engine)
     assert [row["kind"] for row in rows] == ["item", "item"]
     assert {row["place"].split(":")[1] for row in rows} == {"2", "3"}
-    assert engine.root.storage.read(rows[0]["kept"]) == document
+    assert engine.workspace.storage.read(rows[0]["kept"]) == document
     with pytest.raises(BrokenDocumentError, match="neither XML nor JSON"):
         engine.publish_document("Wire", b"hello")
 
@@ -167,7 +167,7 @@ def test_publishing_is_refused_where_nothing_can_be_published(engine: Engine) ->
             engine.publish_document(name, b'{"id": "1"}')
     with pytest.raises(InvalidItemError, match="item 2"):
         engine.publish("Wire", [{"id": "1"}, {"id": "2", "n": float("nan")}])
-    assert engine.root.items.last_sequence() == 0, "all or none"
+    assert engine.workspace.items.last_sequence() == 0, "all or none"
 
 
 def test_publishing_waits_and_is_refused_at_the_lag_limit(tmp_path: Path) -> None:
@@ -230,7 +230,7 @@ def test_a_query_that_raises_on_an_item_is_put_aside_and_the_batch_goes_on(engin
     # A replay of the batch commits nothing again, and puts nothing aside again.
     runner.commit(runner.reader.initialOffset(), runner.offset, 0)
     assert len(_put_aside(engine)) == 2
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         (segment,) = match_segments.match_segments(connection)
         assert quarantine.quarantined_count(connection) == 2
     assert segment.counters["failures"] == 2

@@ -53,7 +53,7 @@ def world(tmp_path: Path, server: FeedServer) -> Iterator[PollWorld]:
 
 def items_of(engine: Engine) -> list[Item]:
     """All items in the log, oldest first."""
-    root = engine.root
+    root = engine.workspace
     with root.catalog.read() as connection:
         names = feeds.feed_names(connection)
     return [item for batch in root.items.read(0, root.items.last_sequence()) for item in batch.items(names)]
@@ -185,7 +185,7 @@ def published(engine: Engine, statements: str) -> InProcess:
 
 def test_json_lines_carry_graphs_as_ntriples(engine: Engine) -> None:
     published(engine, "subscribe to All output jsonl 'all.jsonl';")
-    lines = (engine.root.out / "all.jsonl").read_text("utf-8").splitlines()
+    lines = (engine.workspace.out / "all.jsonl").read_text("utf-8").splitlines()
     records: list[dict[str, Any]] = [json.loads(line) for line in lines]
     assert [record["id"] for record in records] == ["tour.ttl", "odd"]
     for record, item in zip(records, items_of(engine), strict=True):
@@ -210,14 +210,14 @@ def test_webhooks_carry_graphs_as_ntriples(tmp_path: Path, server: FeedServer) -
 @pytest.mark.parametrize("kind", ["rss", "atom", "json"])
 def test_feed_files_leave_graphs_out(engine: Engine, kind: str) -> None:
     published(engine, f"subscribe to All output {kind} 'all';")
-    text = (engine.root.out / "all").read_text("utf-8")
+    text = (engine.workspace.out / "all").read_text("utf-8")
     assert "Autumn tour" in text
     assert "terms#city" not in text
     assert "urn:b" not in text
 
 
 def test_a_stylesheet_and_a_materialised_feed_go_on(engine: Engine) -> None:
-    sheets = engine.root.folder / "sheets"
+    sheets = engine.workspace.folder / "sheets"
     sheets.mkdir(exist_ok=True)
     (sheets / "same.xsl").write_text(
         '<xsl:stylesheet version="1.0" xmlns:xsl="http://www.w3.org/1999/XSL/Transform">'
@@ -266,7 +266,7 @@ def test_graphs_are_compared_whole_by_distinct(engine: Engine) -> None:
 def test_a_backup_holds_graphs(engine: Engine, tmp_path: Path) -> None:
     published(engine, "")
     before = items_of(engine)
-    back_up(engine.root, tmp_path / "copy")
+    back_up(engine.workspace, tmp_path / "copy")
     restore(tmp_path / "copy", tmp_path / "again")
     with runnel.connect(tmp_path / "again") as other:
         assert items_of(other) == before

@@ -74,12 +74,12 @@ def _publish(runner: InProcess, clock: FakeClock, *numbers: int) -> None:
 
 
 def _states(engine: Engine, subscription: int = 1) -> list[MessageState]:
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         return [one.state for one in ledger.messages_of(connection, subscription)]
 
 
 def _held(engine: Engine, number: int = 1) -> Subscription:
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         found = subscriptions.subscription_by_number(connection, number)
     assert found is not None
     return found

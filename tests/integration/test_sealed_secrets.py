@@ -47,7 +47,7 @@ def _fill(engine: Engine) -> dict[str, bytes]:
     engine.execute(SCRIPT)
     shown = str(engine.execute(HOOK)[0].to_json()["key"])
     hub = HubRow(1, "https://hub.example", "topic", "callback", b"h" * 64, HubState.ACTIVE)
-    with engine.root.catalog.write() as connection:
+    with engine.workspace.catalog.write() as connection:
         unsubscribe = workspace_secret(connection, UNSUBSCRIBE)
         put_hub(connection, hub)
     return {"signing key": b64decode(shown.removeprefix(PREFIX)), "unsubscribe": unsubscribe, "hub": hub.secret}
@@ -55,7 +55,7 @@ def _fill(engine: Engine) -> dict[str, bytes]:
 
 def _read(engine: Engine) -> dict[str, bytes | None]:
     """The secrets as the workspace reads them."""
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         (signing,) = keys_of(connection, [1]).get(1, (None,))
         hub = hubs_of(connection).get(1)
         return {
@@ -78,7 +78,7 @@ def test_the_files_of_a_workspace_and_of_a_backup_hold_no_secret(tmp_path: Path)
     with runnel.connect(tmp_path / "root") as engine:
         made = _fill(engine)
         assert _read(engine) == made
-        back_up(engine.root, tmp_path / "backup")
+        back_up(engine.workspace, tmp_path / "backup")
     key = read_key_file(tmp_path / "root" / KEY_FILE)
     for secret in made.values():
         assert _files_with(tmp_path, secret) == set()
@@ -154,14 +154,14 @@ def test_a_secret_moved_to_another_row_is_refused(tmp_path: Path) -> None:
     with runnel.connect(tmp_path / "root") as engine:
         _fill(engine)
         engine.execute(HOOK)
-        with engine.root.catalog.write() as connection:
+        with engine.workspace.catalog.write() as connection:
             connection.execute(
                 text(
                     "update signing_keys set value = (select value from signing_keys where subscription = 2)"
                     " where subscription = 1"
                 )
             )
-        with engine.root.catalog.read() as connection:
+        with engine.workspace.catalog.read() as connection:
             assert keys_of(connection, [1, 2]).keys() == {2}
 
 
@@ -173,7 +173,7 @@ def backup(tmp_path: Path) -> Path:
     with runnel.connect(tmp_path / "root") as engine:
         _fill(engine)
         engine.publish("Wire", [{"id": "1", "title": "rock"}])
-        back_up(engine.root, tmp_path / "backup")
+        back_up(engine.workspace, tmp_path / "backup")
     return tmp_path / "backup"
 
 
@@ -242,7 +242,7 @@ def test_a_new_backup_does_not_sign_what_somebody_changed_in_the_old_one(backup:
     files[name] = {"size": changed.size, "sha256": changed.sha256}
     _edit(backup, files=files)
     with runnel.connect(tmp_path / "root") as engine:
-        back_up(engine.root, backup)
+        back_up(engine.workspace, backup)
     assert read_manifest(backup).files[name] == digest
     restore(backup, tmp_path / "again", key=read_key_file(tmp_path / "root" / KEY_FILE))
 
@@ -275,7 +275,7 @@ def test_the_key_is_not_replaced_while_a_runner_is_active(tmp_path: Path) -> Non
     root = tmp_path / "root"
     with runnel.connect(root) as engine:
         made = _fill(engine)
-        with engine.root.catalog.write() as connection:
+        with engine.workspace.catalog.write() as connection:
             lease = leases.acquire(connection, 60.0)
         before = (root / KEY_FILE).read_bytes()
         with pytest.raises(RunnerActiveError, match="while a runner is active"):
@@ -283,7 +283,7 @@ def test_the_key_is_not_replaced_while_a_runner_is_active(tmp_path: Path) -> Non
         assert (root / KEY_FILE).read_bytes() == before
         assert _read(engine) == made
         adopt_workspace(root)  # this needs no new key
-        with engine.root.catalog.write() as connection:
+        with engine.workspace.catalog.write() as connection:
             leases.release(connection, lease)
     adopt_workspace(root, new_key=True)
     assert (root / KEY_FILE).read_bytes() != before
@@ -299,7 +299,7 @@ def test_a_process_with_the_old_key_seals_nothing(tmp_path: Path) -> None:
                 old.execute(statement)
         with runnel.connect(root) as new:
             new.execute(HOOK)
-            with new.root.catalog.read() as connection:
+            with new.workspace.catalog.read() as connection:
                 assert keys_of(connection, range(9)).keys() == {2}
 
 
@@ -316,7 +316,7 @@ def test_replacing_the_key_never_leaves_the_catalog_without_a_fingerprint(
         def write(catalog: Catalog) -> Iterator[Connection]:
             with original(catalog) as connection:
                 yield connection
-            with engine.root.catalog.read() as reader:
+            with engine.workspace.catalog.read() as reader:
                 seen.append(read_fingerprint(reader))
 
         monkeypatch.setattr(Catalog, "write", write)
@@ -336,7 +336,7 @@ def test_a_signing_key_that_cannot_be_unsealed_holds_up_only_its_own_subscriptio
         engine.execute(SCRIPT)
         for path in ("/bad", "/good"):
             engine.execute(f"subscribe to Rock output webhook '{endpoint.url(path)}';")
-        with engine.root.catalog.write() as connection:
+        with engine.workspace.catalog.write() as connection:
             connection.execute(text("update signing_keys set value = :v where subscription = 1"), {"v": b"x" * 60})
         runner = InProcess(engine)
         try:

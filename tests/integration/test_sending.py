@@ -141,7 +141,7 @@ def _publish(engine: Engine, *numbers: int) -> None:
 
 
 def _messages(engine: Engine, subscription: int = 1) -> list[Message]:
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         return ledger.messages_of(connection, subscription)
 
 
@@ -162,7 +162,7 @@ def test_messages_reach_endpoints_with_keys_and_a_link_that_ends_the_subscriptio
         (delivery,) = endpoints.taken
         assert (delivery.feed_name, [one.item.id for one in delivery.items]) == ("All", ["1", "2"])
         assert len(delivery.signing_keys) == 1
-        with runner.engine.root.catalog.read() as connection:
+        with runner.engine.workspace.catalog.read() as connection:
             secret = find_secret(connection, UNSUBSCRIBE)
         assert secret is not None
         link = delivery.unsubscribe or ""
@@ -311,7 +311,7 @@ def test_an_endpoint_that_is_gone_disables_its_subscription_until_it_is_resumed(
     runner.deliver()
     assert [one.state for one in _messages(engine, 1)] == [MessageState.DEAD, MessageState.OPEN]
     assert [one.attempts for one in _messages(engine, 1)] == [1, 0]
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         held = subscriptions.subscription_by_number(connection, 1)
     assert held is not None
     assert held.disabled == "410 Gone"
@@ -346,7 +346,7 @@ def test_two_messages_that_ran_out_of_time_in_a_row_disable_the_subscription(
             (MessageState.DEAD, 2),
             (MessageState.OPEN, 0),
         ]
-        with runner.engine.root.catalog.read() as connection:
+        with runner.engine.workspace.catalog.read() as connection:
             held = subscriptions.subscription_by_number(connection, 1)
         assert held is not None
         assert held.disabled
@@ -432,7 +432,7 @@ def test_open_messages_are_sent_by_the_next_runner(runner: InProcess, endpoints:
     runner.match()
     runner.dispatcher.recorder.record(runner.epoch)
     keys = {_messages(engine, number)[0].key for number in range(1, 21)}
-    with engine.root.catalog.write() as connection:
+    with engine.workspace.catalog.write() as connection:
         release(connection, runner.lease)
     second = InProcess(engine)
     assert second.deliver() == 20
@@ -451,7 +451,7 @@ def test_a_runner_that_lost_its_lease_stops_sending(
     runner.match()
     runner.dispatcher.deliver(runner.epoch)
     _until(lambda: len(endpoints.calls) >= 8)
-    with engine.root.catalog.write() as connection:
+    with engine.workspace.catalog.write() as connection:
         release(connection, runner.lease)
         acquire(connection, 60.0)
     with pytest.raises(FencedError):
@@ -503,13 +503,13 @@ def _keep_delivering(runner: InProcess) -> None:
 def _settled(runner: InProcess) -> int:
     with suppress(StorageFullError):  # it is said as long as it is not known that there is room again
         runner.dispatcher.deliver(runner.epoch)
-    with runner.engine.root.catalog.read() as connection:
+    with runner.engine.workspace.catalog.read() as connection:
         return catalog_rows.message_counts(connection).get("done", 0)
 
 
 def test_a_file_that_cannot_be_written_holds_back_only_itself(engine: Engine, runner: InProcess) -> None:
     engine.execute("subscribe to All output jsonl 'bad/all.jsonl'; subscribe to All output jsonl 'good.jsonl';")
-    (engine.root.out / "bad").write_text("a file where a folder should be")
+    (engine.workspace.out / "bad").write_text("a file where a folder should be")
     _publish(engine, 1)
     assert runner.run() == 1
     assert _messages(engine, 1)[0].state is MessageState.OPEN
@@ -525,30 +525,30 @@ _SHEET = """<xsl:stylesheet version="1.0" xmlns:xsl="http://www.w3.org/1999/XSL/
 
 
 def test_files_that_cannot_be_written_make_no_stylesheet_silent(engine: Engine, runner: InProcess) -> None:
-    sheets = engine.root.folder / "sheets"
+    sheets = engine.workspace.folder / "sheets"
     sheets.mkdir(exist_ok=True)
     (sheets / "same.xsl").write_text(SAME)
     engine.execute("subscribe to All apply 'same.xsl' output rss 'yes.xml';")
     engine.execute("".join(f"subscribe to All apply 'same.xsl' output rss 'no/{row}.xml';" for row in range(12)))
-    (engine.root.out / "no").parent.mkdir(exist_ok=True)
-    (engine.root.out / "no").write_text("a file, where a folder should be")
+    (engine.workspace.out / "no").parent.mkdir(exist_ok=True)
+    (engine.workspace.out / "no").write_text("a file, where a folder should be")
     _publish(engine, 1)
     assert runner.run() == 1
-    assert "news 1" in (engine.root.out / "yes.xml").read_text()
+    assert "news 1" in (engine.workspace.out / "yes.xml").read_text()
     assert all("cannot be written" in (_messages(engine, number)[0].outcome or "") for number in range(2, 14))
 
 
 def test_a_stylesheet_that_is_away_makes_no_host_silent(tmp_path: Path, endpoints: Endpoints) -> None:
     with _running(tmp_path / "root") as runner:
         engine = runner.engine
-        (engine.root.folder / "sheets").mkdir(exist_ok=True)
-        (engine.root.folder / "sheets" / "same.xsl").write_text(SAME)
+        (engine.workspace.folder / "sheets").mkdir(exist_ok=True)
+        (engine.workspace.folder / "sheets" / "same.xsl").write_text(SAME)
         target = "https://a.example/"
         _subscribe(engine, f"{target}plain")
         engine.execute(
             "".join(f"subscribe to All apply 'same.xsl' output webhook '{target}{row}';" for row in range(12))
         )
-        [kept] = (path for path in (engine.root.folder / "sheets").iterdir() if path.name != "same.xsl")
+        [kept] = (path for path in (engine.workspace.folder / "sheets").iterdir() if path.name != "same.xsl")
         kept.rename(kept.with_suffix(".away"))
         _publish(engine, 1)
         assert runner.run() == 1
@@ -574,7 +574,7 @@ def test_a_sink_that_may_take_long_is_waited_for(tmp_path: Path, endpoints: Endp
 def test_a_stylesheet_shapes_messages_and_one_that_fails_is_its_own_matter(
     engine: Engine, runner: InProcess, endpoints: Endpoints
 ) -> None:
-    sheets = engine.root.folder / "sheets"
+    sheets = engine.workspace.folder / "sheets"
     sheets.mkdir(exist_ok=True)
     (sheets / "titles.xsl").write_text(
         _SHEET.format(body="<xsl:for-each select='//item'>[<xsl:value-of select='title'/>]</xsl:for-each>")
@@ -620,7 +620,7 @@ def test_many_digests_over_one_range_read_the_logs_once_and_settle_in_few_transa
         assert reads.reads == 1
         assert runner.dispatcher.settler.transactions < 30
         assert all(endpoints.ids(f"https://a.example/{n}") == [str(n % 10)] for n in range(0, 600, 77))
-        with engine.root.catalog.read() as connection:
+        with engine.workspace.catalog.read() as connection:
             wrong = connection.execute(text("select count(*) from messages where state <> 'done' or attempts <> 1"))
             assert wrong.scalar_one() == 0
 

@@ -34,7 +34,7 @@ subscribe to Rock output log; subscribe to Dear output log;
 
 def spent(engine: Engine, name: str, milliseconds: float, items: int = 200) -> None:
     """Learn, as tidying does, that so many sampled items showed a query to take so long for a thousand."""
-    with engine.root.catalog.write() as connection:
+    with engine.workspace.catalog.write() as connection:
         feed = feeds.feed_by_name(connection, name)
         assert feed is not None
         cost = Cost(milliseconds * 1e3 * items, "RegularExpression", "title matches 'a'")
@@ -43,7 +43,7 @@ def spent(engine: Engine, name: str, milliseconds: float, items: int = 200) -> N
 
 
 def told(engine: Engine, *words: str) -> str:
-    result = CliRunner().invoke(app, ["queries", *words, "-w", str(engine.root.folder)])
+    result = CliRunner().invoke(app, ["queries", *words, "-w", str(engine.workspace.folder)])
     assert result.exit_code == 0, result.output
     return result.stdout
 
@@ -54,7 +54,7 @@ def test_matching_samples_what_queries_cost(engine: Engine) -> None:
     engine.publish("Wire", [{"id": str(n), "title": f"rock live {n}"} for n in range(30)])
     run = InProcess(engine)
     run.match()
-    run_maintenance(engine.root, run.epoch)
+    run_maintenance(engine.workspace, run.epoch)
     found = {one.query: one for one in engine.usage().slow}
     assert set(found) == {"Rock", "Dear"}
     assert found["Dear"].part == "title matches '(?i)r[aeiou]ck.*live'"
@@ -69,10 +69,10 @@ def test_a_slow_query_is_listed_and_told_of_once(engine: Engine, caplog: pytest.
     spent(engine, "Dear", 60.0)
     spent(engine, "Rock", 0.1)
     with caplog.at_level(logging.WARNING, logger="runnel"):
-        run_maintenance(engine.root, run.epoch)
+        run_maintenance(engine.workspace, run.epoch)
         spent(engine, "Dear", 60.0)
-        run_maintenance(engine.root, run.epoch)
-        run_maintenance(engine.root, run.epoch)
+        run_maintenance(engine.workspace, run.epoch)
+        run_maintenance(engine.workspace, run.epoch)
     (record,) = [one for one in caplog.records if "takes about" in one.getMessage()]
     line = json.loads(JsonLines().format(record))
     assert (line["level"], line["feed"], line["owner"]) == ("warning", "Dear", "operator")
@@ -91,7 +91,7 @@ def test_a_query_that_was_mended_is_no_longer_listed(engine: Engine, clock: Fake
     engine.execute(SCRIPT)
     run = InProcess(engine)
     spent(engine, "Dear", 60.0)
-    run_maintenance(engine.root, run.epoch)
+    run_maintenance(engine.workspace, run.epoch)
     assert [one.query for one in engine.usage().slow] == ["Dear"]
     clock.advance(timedelta(minutes=1))
     engine.execute("create or replace feed Dear from Wire where title contains 'rock';")
@@ -105,12 +105,12 @@ def test_an_owner_sees_only_their_own_and_a_tag_narrows(engine: Engine) -> None:
     ann.execute("create feed Mine tagged mine from Wire where title matches 'a+b'; subscribe to Mine output log;")
     run = InProcess(engine)
     spent(engine, "Dear", 60.0)
-    with engine.root.catalog.write() as connection:
+    with engine.workspace.catalog.write() as connection:
         mine = feeds.feed_by_name(connection, "Mine", ann.actor.owner)
         assert mine is not None
         cost = Costs(100, {mine.id: Cost(1e9, "RegularExpression", "title matches 'a+b'")})
         query_costs.learn(connection, cost, now(connection))
-    run_maintenance(engine.root, run.epoch)
+    run_maintenance(engine.workspace, run.epoch)
     assert [one.query for one in ann.usage().slow] == ["Mine"]
     assert [(one.query, one.owner) for one in engine.usage().slow] == [("Mine", "ann"), ("Dear", "operator")]
     assert [one.query for one in engine.usage(tag="music").slow] == ["Dear"]

@@ -64,7 +64,7 @@ def _invoke(name: str, root: Path, token: str) -> Any:
         for parameter in command.params
         if parameter.param_type_name == "argument" and parameter.required
     ]
-    place = ["--workspace", str(root)] if any(one.name == "root" for one in command.params) else []
+    place = ["--workspace", str(root)] if any(one.name == "workspace" for one in command.params) else []
     place += ["--once"] if name == "run" else []
     return CliRunner().invoke(app, [*name.split(), *given, *place], env={VARIABLE: token})
 

@@ -44,7 +44,7 @@ def test_all_queries_are_asked_subscribed_to_or_not(declared: Engine) -> None:
     assert shown(found) == {"1": ("Rock", "Live"), "2": ("Idle",), "3": ("Rock",)}
     assert found.counts == (("Rock", 2), ("Idle", 1), ("Live", 1), ("Cheap", 0))
     assert found.looked_at == 3
-    assert declared.root.items.last_sequence() == 0, "nothing is accepted"
+    assert declared.workspace.items.last_sequence() == 0, "nothing is accepted"
 
 
 def test_a_tag_or_names_select(declared: Engine) -> None:
@@ -139,7 +139,7 @@ def test_an_owner_tries_only_their_own(declared: Engine) -> None:
 
 def test_tags_follow_the_statement(declared: Engine) -> None:
     def tagged() -> dict[str, tuple[str, ...]]:
-        with declared.root.catalog.read() as connection:
+        with declared.workspace.catalog.read() as connection:
             rows = tags.live_queries(connection)
             found = tags.tags_of(connection, [row.id for row in rows])
             return {row.name: found[row.id] for row in rows if row.id in found}
@@ -149,7 +149,7 @@ def test_tags_follow_the_statement(declared: Engine) -> None:
     declared.execute("create or replace feed Rock tagged quiet from Wire; drop feed Cheap cascade;")
     assert tagged() == {"Rock": ("quiet",), "Live": ("music",)}
     declared.execute("create or replace feed Rock from Wire;")
-    with declared.root.catalog.read() as connection:
+    with declared.workspace.catalog.read() as connection:
         assert tags.known_tags(connection) == ["music"]
         assert tags.known_tags(connection, 99) == []
         assert tags.live_queries(connection, tag="shop") == []
@@ -157,7 +157,7 @@ def test_tags_follow_the_statement(declared: Engine) -> None:
 
 def test_the_command(declared: Engine, tmp_path: Path) -> None:
     def told(*words: str, given: str = "", code: int = 0) -> str:
-        result = CliRunner().invoke(app, ["test", *words, "-w", str(declared.root.folder)], input=given)
+        result = CliRunner().invoke(app, ["test", *words, "-w", str(declared.workspace.folder)], input=given)
         assert result.exit_code == code, result.output
         return result.output
 
@@ -173,4 +173,4 @@ def test_the_command(declared: Engine, tmp_path: Path) -> None:
     assert "in 0 items" in told("--tag", "music")
     assert "--feed requires a document" in told("--feed", "Wire", code=3)
     assert "did you mean shop?" in told("--tag", "shpo", code=6)
-    assert declared.root.items.last_sequence() == 0
+    assert declared.workspace.items.last_sequence() == 0

@@ -36,7 +36,7 @@ def _open(root: Path, **settings: Any) -> Engine:
     created.close()
     allow_operators(root)
     engine = runnel.connect(root, **({"partitions": 3} | settings))
-    OperatorEnvironment.of(engine.root.settings).keep(engine.root.storage)
+    OperatorEnvironment.of(engine.workspace.settings).keep(engine.workspace.storage)
     return engine
 
 
@@ -55,7 +55,7 @@ def test_two_stages_do_what_the_reference_does(
     switch.touch()
     with _open(tmp_path / "root", partition_strategy=strategy) as engine:
         engine.execute(SCRIPT + asking_script(switch))
-        divided = read_partitioning(engine.root.storage, current(engine).distribution or "")
+        divided = read_partitioning(engine.workspace.storage, current(engine).distribution or "")
         assert (len(divided.partitions), divided.strategy) == (3, strategy)
         run = InProcess(engine, slice_items=7, max_batch_items=90)
         _publish(engine, 0, 200)
@@ -69,7 +69,7 @@ def test_two_stages_do_what_the_reference_does(
         _publish(engine, 300, 350)
         run.run()
         assert max(one.item.sequence or 0 for one in engine.matches("Concerts")) <= 300
-        with engine.root.catalog.read() as connection:
+        with engine.workspace.catalog.read() as connection:
             loads = known_loads(connection, divided.folder)
             counted = [one.counters for one in match_segments.match_segments(connection)]
         copies = sum(one["copies"] for one in counted)
@@ -100,7 +100,7 @@ def test_a_budget_smaller_than_all_partitions_reloads_them(tmp_path: Path, monke
         verify(engine, 200)
         counters = held_pieces(1).counters
         assert counters.evictions > 0
-        with engine.root.catalog.read() as connection:
+        with engine.workspace.catalog.read() as connection:
             counted = [one.counters for one in match_segments.match_segments(connection)]
         assert sum(one.get("plan_reloads", 0) for one in counted) > 0
         run.close()
@@ -124,7 +124,7 @@ def test_a_batch_that_is_run_again_has_its_own_plan_and_partitions(tmp_path: Pat
         run.offset, run.batches = end, 1
         _publish(engine, 60, 120)
         run.run()
-        with engine.root.catalog.read() as connection:
+        with engine.workspace.catalog.read() as connection:
             used = [one.plan for one in match_segments.match_segments(connection)]
         assert used == [before.version, after.version]
         verify(engine, 120)
@@ -139,7 +139,7 @@ def test_matches_that_do_not_fit_are_written_in_more_layers(tmp_path: Path, monk
         run = InProcess(engine, slice_items=20)
         _publish(engine, 0, 120)
         run.run()
-        with engine.root.catalog.read() as connection:
+        with engine.workspace.catalog.read() as connection:
             parts = match_segments.match_parts(connection, 0, 120)
         assert len(parts) > len({(part.first_sequence, part.last_sequence) for part in parts})
         verify(engine, 120)
@@ -164,7 +164,7 @@ class _Mover(threading.Thread):
 
 
 def _segments(engine: Engine) -> list[MatchSegment]:
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         return match_segments.match_segments(connection)
 
 
@@ -172,7 +172,7 @@ def _segments(engine: Engine) -> list[MatchSegment]:
 def test_spark_matches_in_two_stages_and_lets_queries_move(tmp_path: Path, spark: Any) -> None:
     with _open(tmp_path / "root", max_batch_items=60) as engine:
         engine.execute(SCRIPT)
-        with engine.root.catalog.write() as connection:
+        with engine.workspace.catalog.write() as connection:
             before = match_segments.start_lineage(connection, FORM, reason="the queries were in one piece")
         _publish(engine, 0, 420)
         mover = _Mover(engine, times=2)
@@ -181,7 +181,7 @@ def test_spark_matches_in_two_stages_and_lets_queries_move(tmp_path: Path, spark
         mover.join()
         assert mover.error is None
         segments = _segments(engine)
-        with engine.root.catalog.read() as connection:
+        with engine.workspace.catalog.read() as connection:
             lineage = match_segments.current_lineage(connection)
         assert lineage is not None
         assert (lineage.id, lineage.job) == (before.id + 1, "match/1 in 3 slots")

@@ -82,7 +82,7 @@ def test_the_command_lists_both_or_one(engine: Engine) -> None:
     InProcess(engine).match()
 
     def told(*words: str) -> str:
-        result = CliRunner().invoke(app, ["queries", *words, "-w", str(engine.root.folder)])
+        result = CliRunner().invoke(app, ["queries", *words, "-w", str(engine.workspace.folder)])
         assert result.exit_code == 0, result.output
         return result.stdout
 
@@ -95,4 +95,4 @@ def test_the_command_lists_both_or_one(engine: Engine) -> None:
     data = json.loads(told("--json", "--limit", "1"))
     assert data["busiest"] == [{"feed": "Rock", "matches": 2}]
     assert (data["never"], data["matched_something"], data["upto"]) == (["Rokc"], 2, 2)
-    assert CliRunner().invoke(app, ["queries", "--items", "0", "-w", str(engine.root.folder)]).exit_code == 2
+    assert CliRunner().invoke(app, ["queries", "--items", "0", "-w", str(engine.workspace.folder)]).exit_code == 2

@@ -43,18 +43,18 @@ with connect(folder / "root", partitions=partitions) as engine:
         engine.publish("News", [{"id": title, "title": title, "n": 2.0}])
     assert run.match() == 1
     held = run.epoch
-    ensure_distribution(engine.root, held)
-    rebalance_plan(engine.root, held)
-    repair_distributions(engine.root, held)
-    reoptimize(engine.root, held, enough=-1e9, worth_it=-1e9)
-    recompile_unusable(engine.root, held)
-    run_maintenance(engine.root, held, chores=True)
-    back_up(engine.root, folder / "backup")
+    ensure_distribution(engine.workspace, held)
+    rebalance_plan(engine.workspace, held)
+    repair_distributions(engine.workspace, held)
+    reoptimize(engine.workspace, held, enough=-1e9, worth_it=-1e9)
+    recompile_unusable(engine.workspace, held)
+    run_maintenance(engine.workspace, held, chores=True)
+    back_up(engine.workspace, folder / "backup")
     matched = [len(list(engine.matches(name))) for name in ("Rock", "Jazz")]
-    status = read_status(engine.root).to_json()
+    status = read_status(engine.workspace).to_json()
     explained = engine.explain("Rock").to_json()["partition"]
     page = render_report(collect_report(engine, "Run"))
-    metrics = render_metrics(engine.root, Run())[0].decode()
+    metrics = render_metrics(engine.workspace, Run())[0].decode()
     findings = [one.is_well for one in examine(folder / "root")]
     run.close()
 print(json.dumps({

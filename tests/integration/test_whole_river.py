@@ -156,7 +156,7 @@ def test_what_comes_hostile_goes_out_clean_and_once(engine: Engine, town: Town, 
 
 def _files_are_clean(engine: Engine) -> None:
     for name in ("rock.xml", "rock.atom", "rock.json", "rock.jsonl"):
-        text = (engine.root.out / name).read_text("utf-8")
+        text = (engine.workspace.out / name).read_text("utf-8")
         shown = text.replace("&lt;", "<").replace("\\u003c", "<").lower()
         assert "loud" in shown, name
         found = [word for word in DANGEROUS if word in _without_plain_title(shown)]

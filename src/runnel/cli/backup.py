@@ -21,7 +21,7 @@ def backup(
     link: Annotated[
         bool, typer.Option("--link", help="Create hard links instead of copies. Requires the same file system.")
     ] = False,
-    root: WorkspaceOption = Path(),
+    workspace: WorkspaceOption = Path(),
     token: TokenOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -34,10 +34,10 @@ def backup(
 
     with (
         reporting_errors(as_json),
-        open_for_command(root, token, admin_only="back up the workspace") as engine,
+        open_for_command(workspace, token, admin_only="back up the workspace") as engine,
     ):
         with _showing_progress("backing up", as_json) as report:
-            result = back_up(engine.root, target, link=link, report=report)
+            result = back_up(engine.workspace, target, link=link, report=report)
         if as_json:
             print_json(
                 {
@@ -56,7 +56,8 @@ def backup(
             soft_wrap=True,
         )
         console.print(
-            f"keep a copy of {escaped(str(engine.root.storage.local(KEY_FILE)))} elsewhere: it is not in the backup",
+            f"keep a copy of {escaped(str(engine.workspace.storage.local(KEY_FILE)))} elsewhere: "
+            "it is not in the backup",
             soft_wrap=True,
         )
 
@@ -112,7 +113,7 @@ def restore(
         if as_json:
             print_json(
                 {
-                    "root": str(result.folder),
+                    "workspace": str(result.folder),
                     "files": result.files,
                     "bytes": result.bytes,
                     "made": result.made,

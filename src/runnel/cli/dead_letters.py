@@ -20,7 +20,7 @@ KeyArgument = Annotated[str, typer.Argument(help="The message's key from `runnel
 
 @dead_letters.command("list")
 def list_dead_letters(
-    root: WorkspaceOption = Path(),
+    workspace: WorkspaceOption = Path(),
     token: TokenOption = None,
     acting: ActingOption = None,
     as_json: JsonOption = False,
@@ -29,14 +29,14 @@ def list_dead_letters(
 
     Example: `runnel dead-letters list`
     """
-    with reporting_errors(as_json), open_for_command(root, token, acting) as engine:
+    with reporting_errors(as_json), open_for_command(workspace, token, acting) as engine:
         print_answers([engine.show("dead letters")], as_json)
 
 
 @dead_letters.command("explain")
 def explain_dead_letter(
     key: KeyArgument,
-    root: WorkspaceOption = Path(),
+    workspace: WorkspaceOption = Path(),
     token: TokenOption = None,
     acting: ActingOption = None,
     as_json: JsonOption = False,
@@ -47,14 +47,14 @@ def explain_dead_letter(
     """
     from runnel.language.syntax.statements import ExplainMessage
 
-    with reporting_errors(as_json), open_for_command(root, token, acting) as engine:
+    with reporting_errors(as_json), open_for_command(workspace, token, acting) as engine:
         print_answers([engine.apply(ExplainMessage(key))], as_json)
 
 
 @dead_letters.command("replay")
 def replay_dead_letter(
     key: KeyArgument,
-    root: WorkspaceOption = Path(),
+    workspace: WorkspaceOption = Path(),
     token: TokenOption = None,
     acting: ActingOption = None,
     as_json: JsonOption = False,
@@ -65,7 +65,7 @@ def replay_dead_letter(
     """
     from runnel.language.syntax.statements import Replay
 
-    with reporting_errors(as_json), open_for_command(root, token, acting) as engine:
+    with reporting_errors(as_json), open_for_command(workspace, token, acting) as engine:
         print_answers([engine.apply(Replay(message=key))], as_json)
 
 
@@ -74,7 +74,7 @@ def send_now(
     subscription: Annotated[
         int | None, typer.Argument(help="The number of a subscription. Default: all subscriptions.")
     ] = None,
-    root: WorkspaceOption = Path(),
+    workspace: WorkspaceOption = Path(),
     token: TokenOption = None,
     acting: ActingOption = None,
     as_json: JsonOption = False,
@@ -87,5 +87,5 @@ def send_now(
     """
     from runnel.language.syntax.statements import SendNow
 
-    with reporting_errors(as_json), open_for_command(root, token, acting) as engine:
+    with reporting_errors(as_json), open_for_command(workspace, token, acting) as engine:
         print_answers([engine.apply(SendNow(subscription))], as_json)

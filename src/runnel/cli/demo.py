@@ -63,7 +63,7 @@ def demo(
 def _publish(engine: Engine, world: World) -> None:
     """Per edition of the news, write the source files, match them on Spark and deliver the matches."""
     for edition in range(1, world.editions + 1):
-        files = world.write_edition(edition, engine.root.folder)
+        files = world.write_edition(edition, engine.workspace.folder)
         label = f"edition {edition} of {world.editions}: {len(files)} documents"
         label += " (Spark starts now)" if edition == 1 else ""
         with _step(label) as status:

@@ -63,19 +63,19 @@ def examine(folder: Path, *, deep: bool = False, repair: bool = False) -> Iterat
     has_space = free > _MIN_FREE_BYTES
     yield Finding("disk", has_space, f"{free / 1e9:.1f} GB free", None if has_space else "free disk space")
     try:
-        root = open_workspace(folder)
+        workspace = open_workspace(folder)
     except RunnelError as error:
         yield Finding("catalog", False, error.message, error.hint)
         return
-    yield Finding("catalog", True, f"version {root.catalog.version()}, {root.catalog.shown}")
-    yield _permissions(root, repair)
-    yield _history(root)
+    yield Finding("catalog", True, f"version {workspace.catalog.version()}, {workspace.catalog.shown}")
+    yield _permissions(workspace, repair)
+    yield _history(workspace)
     if deep:
-        yield _checked("database", lambda: _database(root))
-    yield _checked("files", lambda: _files(root, deep))
-    yield _checked("plan", lambda: _plan(root))
-    yield from _operators(root, deep)
-    root.close()
+        yield _checked("database", lambda: _database(workspace))
+    yield _checked("files", lambda: _files(workspace, deep))
+    yield _checked("plan", lambda: _plan(workspace))
+    yield from _operators(workspace, deep)
+    workspace.close()
 
 
 def _checked(check: str, describe: Callable[[], str]) -> Finding:
@@ -91,10 +91,10 @@ def _java() -> str:
     return f"version {java_version()}"
 
 
-def _permissions(root: Workspace, repair: bool) -> Finding:
+def _permissions(workspace: Workspace, repair: bool) -> Finding:
     """Check that only the user of the workspace can read its files, except for `out` if `shared_output` is set."""
     wrong, failed, repaired = [], [], 0
-    for mode in wrong_modes(root):
+    for mode in wrong_modes(workspace):
         wrong.append(mode)
         if repair:
             try:
@@ -103,7 +103,7 @@ def _permissions(root: Workspace, repair: bool) -> Finding:
             except OSError:
                 failed.append(mode)
     if not wrong:
-        return Finding("privacy", True, "other users cannot read the workspace" + _output_exception(root))
+        return Finding("privacy", True, "other users cannot read the workspace" + _output_exception(workspace))
     if repair and not failed:
         return Finding("privacy", True, f"repaired the permissions of {repaired:,} files and folders")
     if repair:
@@ -115,21 +115,21 @@ def _permissions(root: Workspace, repair: bool) -> Finding:
     if readable:
         detail = f"other users can read {len(readable):,} files and folders, for example {readable[0].path}"
         hint = "`runnel doctor --repair` makes them private" + (
-            "" if root.settings.shared_output else "; if a web server reads `out`, set shared_output first"
+            "" if workspace.settings.shared_output else "; if a web server reads `out`, set shared_output first"
         )
         return Finding("privacy", True, detail, hint)
     detail = f"shared_output is set, but other users cannot read {wrong[0].path}"
     return Finding("privacy", True, detail, "`runnel doctor --repair` applies the setting")
 
 
-def _output_exception(root: Workspace) -> str:
-    return ", except for `out`" if root.settings.shared_output else ""
+def _output_exception(workspace: Workspace) -> str:
+    return ", except for `out`" if workspace.settings.shared_output else ""
 
 
-def _history(root: Workspace) -> Finding:
+def _history(workspace: Workspace) -> Finding:
     """Check that the catalog belongs to the files and is not older than they are. Otherwise orphans are kept."""
     try:
-        reason = unknown_history(root.catalog, root.storage)
+        reason = unknown_history(workspace.catalog, workspace.storage)
     except RunnelError as error:
         return Finding("history", False, error.message, error.hint)
     if reason is None:
@@ -138,9 +138,9 @@ def _history(root: Workspace) -> Finding:
     return Finding("history", False, reason, hint)
 
 
-def _database(root: Workspace) -> str:
+def _database(workspace: Workspace) -> str:
     """Run SQLite's integrity check on the catalog; PostgreSQL checks its own files."""
-    with root.catalog.read() as connection:
+    with workspace.catalog.read() as connection:
         if connection.dialect.name != "sqlite":
             return "checked by its server"
         result = str(connection.exec_driver_sql("pragma integrity_check(1)").scalar())
@@ -149,9 +149,9 @@ def _database(root: Workspace) -> str:
     return "intact"
 
 
-def _files(root: Workspace, deep: bool) -> str:
+def _files(workspace: Workspace, deep: bool) -> str:
     """Check that every file in the catalog exists and has the right size; with `deep`, verify its checksum."""
-    with root.catalog.read() as connection:
+    with workspace.catalog.read() as connection:
         segments = item_segments.segments_between(connection, 0, _MAX_SEQUENCE)
         parts = match_segments.match_parts(connection, 0, _MAX_SEQUENCE)
         sizes = {segment.path: segment.bytes for segment in segments if segment.tier != Tier.LOST}
@@ -159,7 +159,9 @@ def _files(root: Workspace, deep: bool) -> str:
         paths = [*sizes, *(part.by_query for part in parts if part.by_query is not None)]
         paths += sorted(quarantine.quarantined_paths(connection) - quarantine.damaged_paths(connection))
         paths += sorted(stylesheets.stylesheets_in_use(connection))
-    problems = [problem for path in paths if (problem := _problem(root, path, sizes.get(path), deep)) is not None]
+    problems = [
+        problem for path in paths if (problem := _problem(workspace, path, sizes.get(path), deep)) is not None
+    ]
     if problems:
         raise CorruptDataError(
             f"{len(problems)} of {len(paths)} files are damaged or missing, for example: {problems[0]}", hint=HINT
@@ -169,51 +171,51 @@ def _files(root: Workspace, deep: bool) -> str:
     return f"{len(paths)} files are intact"
 
 
-def _problem(root: Workspace, path: str, size: int | None, deep: bool) -> str | None:
+def _problem(workspace: Workspace, path: str, size: int | None, deep: bool) -> str | None:
     """Describe the problem of a file, or return None if the file is intact."""
     try:
-        check_size(root.storage, path)
-        if size is not None and root.storage.local(path).stat().st_size != size:
+        check_size(workspace.storage, path)
+        if size is not None and workspace.storage.local(path).stat().st_size != size:
             return f"{path} is damaged: it should have {size:,} bytes"
         if deep:
-            _read(root, path)
+            _read(workspace, path)
     except CorruptDataError as error:
         return error.message
     return None
 
 
-def _read(root: Workspace, path: str) -> None:
-    check_file(root.storage, path)
-    if stylesheets.is_kept(path) and stylesheets.kept_path(root.storage.read(path)) != path:
+def _read(workspace: Workspace, path: str) -> None:
+    check_file(workspace.storage, path)
+    if stylesheets.is_kept(path) and stylesheets.kept_path(workspace.storage.read(path)) != path:
         raise CorruptDataError(f"{path} is damaged: its digest differs")
 
 
-def _plan(root: Workspace) -> str:
-    with root.catalog.read() as connection:
+def _plan(workspace: Workspace) -> str:
+    with workspace.catalog.read() as connection:
         current = plan_versions.current_plan(connection)
     if current is None:
         return "none yet"
     try:
-        load(root.storage, PlanVersion.of(current))
+        load(workspace.storage, PlanVersion.of(current))
     except CorruptDataError as error:
         raise CorruptDataError(error.message, hint="no action needed: the runner compiles the plan again") from error
     for folder in filter(None, (current.base, current.delta)):
-        verify(root.storage, folder)
+        verify(workspace.storage, folder)
     port = plan_port(current.distribution)
-    port.verify(root.storage, current)
+    port.verify(workspace.storage, current)
     return f"version {current.version} with {current.queries} queries{port.describe(current)} can be loaded"
 
 
-def _operators(root: Workspace, deep: bool) -> Iterator[Finding]:
+def _operators(workspace: Workspace, deep: bool) -> Iterator[Finding]:
     """Check the sources of operators, the files of their cache, and the items that wait for a retry."""
-    with root.catalog.read() as connection:
+    with workspace.catalog.read() as connection:
         declared, used = operators.live_operators(connection), operators.use_counts(connection)
         cache_files = [segment.path for segment in operator_cache.live_segments(connection)]
     if declared:
-        yield _operator_sources(declared, used, root.settings.operator_modules)
+        yield _operator_sources(declared, used, workspace.settings.operator_modules)
     if declared or cache_files:
-        yield _operator_cache(root, cache_files, deep)
-    retries = _retries(root)
+        yield _operator_cache(workspace, cache_files, deep)
+    retries = _retries(workspace)
     if declared or not retries.is_well or retries.hint:
         yield retries
 
@@ -240,8 +242,8 @@ def _operator_sources(
     return Finding("operators", True, detail, hint)
 
 
-def _operator_cache(root: Workspace, paths: Sequence[str], deep: bool) -> Finding:
-    missing = [path for path in paths if _problem(root, path, None, deep) is not None]
+def _operator_cache(workspace: Workspace, paths: Sequence[str], deep: bool) -> Finding:
+    missing = [path for path in paths if _problem(workspace, path, None, deep) is not None]
     if missing:
         detail = (
             f"{len(missing)} of {len(paths)} files of the operator cache are missing or damaged, for example "
@@ -251,9 +253,9 @@ def _operator_cache(root: Workspace, paths: Sequence[str], deep: bool) -> Findin
     return Finding("answers", True, f"{len(paths)} files of the operator cache exist")
 
 
-def _retries(root: Workspace) -> Finding:
+def _retries(workspace: Workspace) -> Finding:
     """Check that the items that wait for a retry of their operators are in the item log."""
-    with root.catalog.read() as connection:
+    with workspace.catalog.read() as connection:
         last, kept_after = last_sequence(connection), item_segments.retained_upto(connection)
         waiting = undecided.undecided_count(connection)
         beyond = len(undecided.supplements_between(connection, last, _MAX_SEQUENCE))

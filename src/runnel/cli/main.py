@@ -93,12 +93,12 @@ def init(
 
     with reporting_errors(as_json):
         refuse_token(token, "create a workspace")
-        root = create_workspace(folder)
-        root.close()
+        workspace = create_workspace(folder)
+        workspace.close()
         if as_json:
-            print_json({"root": str(root.folder)})
+            print_json({"workspace": str(workspace.folder)})
         else:
-            console.print(f"[green]✓[/green] created a workspace in {root.folder}")
+            console.print(f"[green]✓[/green] created a workspace in {workspace.folder}")
             console.print("next: declare feeds and subscriptions with [bold]runnel exec[/bold]")
 
 
@@ -110,7 +110,7 @@ def adopt_command(
     new_key: Annotated[
         bool, typer.Option("--new-key", help="Create a new key because the old one is lost. Stop the runner first.")
     ] = False,
-    root: WorkspaceOption = Path(),
+    workspace: WorkspaceOption = Path(),
     token: TokenOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -128,12 +128,14 @@ def adopt_command(
 
     with reporting_errors(as_json):
         refuse_token(token, "accept a catalog")
-        belonging = adopt_workspace(root, force=force, new_key=new_key)
+        belonging = adopt_workspace(workspace, force=force, new_key=new_key)
         if as_json:
-            print_json({"root": str(root.absolute()), "named": belonging.named, "present": belonging.present})
+            print_json(
+                {"workspace": str(workspace.absolute()), "named": belonging.named, "present": belonging.present}
+            )
         else:
             console.print(
-                f"[green]✓[/green] accepted the catalog and the files of {root.absolute()}: "
+                f"[green]✓[/green] accepted the catalog and the files of {workspace.absolute()}: "
                 f"{belonging.present} of {belonging.named} checked files exist"
             )
             if new_key:
@@ -149,7 +151,7 @@ def execute(
         str | None, typer.Argument(help="Statements, each followed by `;`. `-` reads standard input.")
     ] = None,
     file: Annotated[Path | None, typer.Option("--file", "-f", help="Read the statements from a file.")] = None,
-    root: WorkspaceOption = Path(),
+    workspace: WorkspaceOption = Path(),
     token: TokenOption = None,
     acting: ActingOption = None,
     as_json: JsonOption = False,
@@ -160,7 +162,7 @@ def execute(
     """
     from runnel.sources.drop_folder import read_file
 
-    with reporting_errors(as_json), open_for_command(root, token, acting) as engine:
+    with reporting_errors(as_json), open_for_command(workspace, token, acting) as engine:
         if (script is None) == (file is None):
             raise InputError(
                 "expected either statements or --file",
@@ -179,7 +181,7 @@ def publish(
     document: Annotated[
         str, typer.Argument(help="A file (RSS, Atom, JSON Feed, JSON lines, RDF); `-` reads standard input.")
     ],
-    root: WorkspaceOption = Path(),
+    workspace: WorkspaceOption = Path(),
     token: TokenOption = None,
     acting: ActingOption = None,
     as_json: JsonOption = False,
@@ -190,8 +192,8 @@ def publish(
     """
     from runnel.sources.drop_folder import read_file
 
-    with reporting_errors(as_json), open_for_command(root, token, acting) as engine:
-        limit = engine.root.settings.max_document_bytes
+    with reporting_errors(as_json), open_for_command(workspace, token, acting) as engine:
+        limit = engine.workspace.settings.max_document_bytes
         data = sys.stdin.buffer.read(limit + 1) if document == "-" else read_file(Path(document), limit=limit)
         accepted, refused = engine.publish_document(feed, data, name=document)
         if as_json:
@@ -223,7 +225,7 @@ def show(
             help="`feeds`, `subscriptions`, `quarantine`, `dead letters`, `operators`, `prefixes`, or a feed's name."
         ),
     ] = "feeds",
-    root: WorkspaceOption = Path(),
+    workspace: WorkspaceOption = Path(),
     token: TokenOption = None,
     acting: ActingOption = None,
     as_json: JsonOption = False,
@@ -232,7 +234,7 @@ def show(
 
     Example: `runnel show subscriptions`
     """
-    with reporting_errors(as_json), open_for_command(root, token, acting) as engine:
+    with reporting_errors(as_json), open_for_command(workspace, token, acting) as engine:
         print_answers([engine.show(what)], as_json)
 
 
@@ -249,7 +251,7 @@ def explain(
     steps: Annotated[
         bool, typer.Option("--steps", help="Also show the feed's plan after each pass of the optimizer.")
     ] = False,
-    root: WorkspaceOption = Path(),
+    workspace: WorkspaceOption = Path(),
     token: TokenOption = None,
     acting: ActingOption = None,
     as_json: JsonOption = False,
@@ -258,7 +260,7 @@ def explain(
 
     Example: `runnel explain Rock --steps`
     """
-    with reporting_errors(as_json), open_for_command(root, token, acting) as engine:
+    with reporting_errors(as_json), open_for_command(workspace, token, acting) as engine:
         outcome = engine.explain(feed, steps=steps)
         if picture is not None:
             outcome = replace(outcome, pictures=write_pictures(picture, engine.pictures(feed)))
@@ -269,7 +271,7 @@ def explain(
 def why(
     item: Annotated[str, typer.Argument(help="The item's id, as its publisher gave it.")],
     feed: Annotated[str, typer.Argument(help="The name of a feed.")],
-    root: WorkspaceOption = Path(),
+    workspace: WorkspaceOption = Path(),
     token: TokenOption = None,
     acting: ActingOption = None,
     as_json: JsonOption = False,
@@ -278,7 +280,7 @@ def why(
 
     Example: `runnel why 1 Rock`
     """
-    with reporting_errors(as_json), open_for_command(root, token, acting) as engine:
+    with reporting_errors(as_json), open_for_command(workspace, token, acting) as engine:
         print_answers([engine.why(item, feed)], as_json)
 
 
@@ -286,7 +288,7 @@ def why(
 def preview(
     query: Annotated[str, typer.Argument(help="A `create feed` statement, or the name of a feed.")],
     days: Annotated[float, typer.Option(help="Match the items of this many past days.", min=0.001)] = 7,
-    root: WorkspaceOption = Path(),
+    workspace: WorkspaceOption = Path(),
     token: TokenOption = None,
     acting: ActingOption = None,
     as_json: JsonOption = False,
@@ -297,17 +299,17 @@ def preview(
     """
     from datetime import timedelta
 
-    with reporting_errors(as_json), open_for_command(root, token, acting) as engine:
+    with reporting_errors(as_json), open_for_command(workspace, token, acting) as engine:
         print_answers([engine.preview(query, since=timedelta(days=days), tell=print_note)], as_json)
 
 
 @app.command()
-def status(root: WorkspaceOption = Path(), token: TokenOption = None, as_json: JsonOption = False) -> None:
+def status(workspace: WorkspaceOption = Path(), token: TokenOption = None, as_json: JsonOption = False) -> None:
     """Show the state of the workspace: lag, plan, runner, messages, failing sources.
 
     Example: `runnel status --json`
     """
-    with reporting_errors(as_json), open_for_command(root, token) as engine:
+    with reporting_errors(as_json), open_for_command(workspace, token) as engine:
         current = engine.status()
         if as_json:
             print_json(current.to_json())
@@ -317,7 +319,7 @@ def status(root: WorkspaceOption = Path(), token: TokenOption = None, as_json: J
 
 
 def doctor(
-    root: WorkspaceOption = Path(),
+    workspace: WorkspaceOption = Path(),
     deep: Annotated[
         bool,
         typer.Option("--deep", help="Read every file and compare it with its checksum. Slow if there are many."),
@@ -339,8 +341,8 @@ def doctor(
     from runnel.cli.doctor import examine
 
     with reporting_errors(as_json):
-        check_admin_token(root, token, "check the whole workspace")
-    findings = list(examine(root, deep=deep, repair=repair))
+        check_admin_token(workspace, token, "check the whole workspace")
+    findings = list(examine(workspace, deep=deep, repair=repair))
     for finding in findings:
         if as_json:
             print_json(

@@ -13,7 +13,7 @@ from runnel.cli.output import print_answers, reporting_errors
 
 def operators(
     name: Annotated[str | None, typer.Argument(help="Show only this operator and the queries that use it.")] = None,
-    root: WorkspaceOption = Path(),
+    workspace: WorkspaceOption = Path(),
     token: TokenOption = None,
     acting: ActingOption = None,
     as_json: JsonOption = False,
@@ -24,5 +24,5 @@ def operators(
     """
     from runnel.language.syntax.statements import Name, Show
 
-    with reporting_errors(as_json), open_for_command(root, token, acting) as engine:
+    with reporting_errors(as_json), open_for_command(workspace, token, acting) as engine:
         print_answers([engine.apply(Show("operators") if name is None else Show("operator", Name(name)))], as_json)

@@ -22,7 +22,7 @@ opml = typer.Typer(
 @opml.command("import")
 def import_opml(
     file: Annotated[str, typer.Argument(help="An OPML file; `-` reads standard input.")],
-    root: WorkspaceOption = Path(),
+    workspace: WorkspaceOption = Path(),
     token: TokenOption = None,
     acting: ActingOption = None,
     as_json: JsonOption = False,
@@ -34,8 +34,8 @@ def import_opml(
     from runnel.engine.opml import import_feeds
     from runnel.sources.drop_folder import read_file
 
-    with reporting_errors(as_json), open_for_command(root, token, acting) as engine:
-        limit = engine.root.settings.max_document_bytes
+    with reporting_errors(as_json), open_for_command(workspace, token, acting) as engine:
+        limit = engine.workspace.settings.max_document_bytes
         data = sys.stdin.buffer.read(limit + 1) if file == "-" else read_file(Path(file), limit=limit)
         if len(data) > limit:
             raise InputError(
@@ -51,7 +51,7 @@ def export_opml(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="File to write. Default: standard output.")
     ] = None,
-    root: WorkspaceOption = Path(),
+    workspace: WorkspaceOption = Path(),
     token: TokenOption = None,
     acting: ActingOption = None,
 ) -> None:
@@ -61,7 +61,7 @@ def export_opml(
     """
     from runnel.engine.opml import export_feeds
 
-    with reporting_errors(False), open_for_command(root, token, acting) as engine:
+    with reporting_errors(False), open_for_command(workspace, token, acting) as engine:
         data = export_feeds(engine)
         if output is None:
             sys.stdout.buffer.write(data)

@@ -43,7 +43,7 @@ ActingOption = Annotated[str | None, typer.Option("--as", help="Act as this owne
 
 @contextmanager
 def open_for_command(
-    root: Path,
+    workspace: Path,
     token: str | None,
     acting: str | None = None,
     *,
@@ -59,7 +59,7 @@ def open_for_command(
     token = _check_token(token)
     if token is not None and acting is not None:
         raise InputError("--as and a token cannot be combined", hint="give one of the two")
-    with connect(root, create=False, token=token, **settings) as engine:
+    with connect(workspace, create=False, token=token, **settings) as engine:
         if admin_only is not None:
             engine.require_admin(admin_only)
         if acting is None:
@@ -69,10 +69,10 @@ def open_for_command(
             yield owner_engine
 
 
-def check_admin_token(root: Path, token: str | None, action: str) -> None:
+def check_admin_token(workspace: Path, token: str | None, action: str) -> None:
     """Refuse the token of an owner other than the admin. Without a token, do not open the workspace."""
     if _check_token(token) is not None:
-        with open_for_command(root, token, admin_only=action):
+        with open_for_command(workspace, token, admin_only=action):
             pass
 
 

@@ -23,23 +23,23 @@ NameArgument = Annotated[str, typer.Argument(help="The owner's name.")]
 
 @owner.command("add")
 def add_owner(
-    name: NameArgument, root: WorkspaceOption = Path(), token: TokenOption = None, as_json: JsonOption = False
+    name: NameArgument, workspace: WorkspaceOption = Path(), token: TokenOption = None, as_json: JsonOption = False
 ) -> None:
     """Create an owner.
 
     Example: `runnel owner add ann`
     """
-    with reporting_errors(as_json), open_for_command(root, token) as engine:
+    with reporting_errors(as_json), open_for_command(workspace, token) as engine:
         print_answers([engine.owners.add(name)], as_json)
 
 
 @owner.command("list")
-def list_owners(root: WorkspaceOption = Path(), token: TokenOption = None, as_json: JsonOption = False) -> None:
+def list_owners(workspace: WorkspaceOption = Path(), token: TokenOption = None, as_json: JsonOption = False) -> None:
     """List all owners with their usage and quotas.
 
     Example: `runnel owner list`
     """
-    with reporting_errors(as_json), open_for_command(root, token) as engine:
+    with reporting_errors(as_json), open_for_command(workspace, token) as engine:
         print_answers([engine.owners.list()], as_json)
 
 
@@ -47,7 +47,7 @@ def list_owners(root: WorkspaceOption = Path(), token: TokenOption = None, as_js
 def disable_owner(
     name: NameArgument,
     undo: Annotated[bool, typer.Option("--undo", help="Enable the owner again.")] = False,
-    root: WorkspaceOption = Path(),
+    workspace: WorkspaceOption = Path(),
     token: TokenOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -55,7 +55,7 @@ def disable_owner(
 
     Example: `runnel owner disable ann`
     """
-    with reporting_errors(as_json), open_for_command(root, token) as engine:
+    with reporting_errors(as_json), open_for_command(workspace, token) as engine:
         print_answers([engine.owners.disable(name, not undo)], as_json)
 
 
@@ -70,7 +70,7 @@ def set_quota(
     reset: Annotated[
         bool, typer.Option("--reset", help="Reset all quotas to the settings before applying the other options.")
     ] = False,
-    root: WorkspaceOption = Path(),
+    workspace: WorkspaceOption = Path(),
     token: TokenOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -80,7 +80,7 @@ def set_quota(
     """
     from runnel.catalog.access.owners import Quotas
 
-    with reporting_errors(as_json), open_for_command(root, token) as engine:
+    with reporting_errors(as_json), open_for_command(workspace, token) as engine:
         quotas = Quotas(feeds, subscriptions, size)
         print_answers([engine.owners.quota(name, quotas, reset=reset)], as_json)
 
@@ -89,7 +89,7 @@ def set_quota(
 def new_token(
     name: NameArgument,
     label: Annotated[str, typer.Option(help="A note about the use of the token.")] = "command line",
-    root: WorkspaceOption = Path(),
+    workspace: WorkspaceOption = Path(),
     token: TokenOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -97,14 +97,14 @@ def new_token(
 
     Example: `runnel token new ann --label laptop`
     """
-    with reporting_errors(as_json), open_for_command(root, token) as engine:
+    with reporting_errors(as_json), open_for_command(workspace, token) as engine:
         print_answers([engine.owners.new_token(name, label)], as_json)
 
 
 @token.command("list")
 def list_tokens(
     name: Annotated[str | None, typer.Argument(help="List only this owner's tokens.")] = None,
-    root: WorkspaceOption = Path(),
+    workspace: WorkspaceOption = Path(),
     token: TokenOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -112,14 +112,14 @@ def list_tokens(
 
     Example: `runnel token list ann`
     """
-    with reporting_errors(as_json), open_for_command(root, token) as engine:
+    with reporting_errors(as_json), open_for_command(workspace, token) as engine:
         print_answers([engine.owners.tokens(name)], as_json)
 
 
 @token.command("revoke")
 def revoke_token(
     number: Annotated[int, typer.Argument(help="The token's number from `runnel token list`.")],
-    root: WorkspaceOption = Path(),
+    workspace: WorkspaceOption = Path(),
     token: TokenOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -127,5 +127,5 @@ def revoke_token(
 
     Example: `runnel token revoke 3`
     """
-    with reporting_errors(as_json), open_for_command(root, token) as engine:
+    with reporting_errors(as_json), open_for_command(workspace, token) as engine:
         print_answers([engine.owners.revoke(number)], as_json)

@@ -26,7 +26,7 @@ def queries(
     ] = None,
     items: Annotated[int, typer.Option(help="Number of recent items to count matches in.", min=1)] = 100_000,
     limit: Annotated[int, typer.Option(help="Maximum number of queries per list.", min=1)] = 20,
-    root: WorkspaceOption = Path(),
+    workspace: WorkspaceOption = Path(),
     token: TokenOption = None,
     acting: ActingOption = None,
     as_json: JsonOption = False,
@@ -35,7 +35,7 @@ def queries(
 
     Example: `runnel queries --never`
     """
-    with reporting_errors(as_json), open_for_command(root, token, acting) as engine:
+    with reporting_errors(as_json), open_for_command(workspace, token, acting) as engine:
         chosen = {name for name, is_chosen in (("never", never), ("busiest", busiest), ("slow", slow)) if is_chosen}
         if not chosen:
             chosen = {"never", "busiest"} if tag is None else {"never", "busiest", "idle"}

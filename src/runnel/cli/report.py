@@ -19,7 +19,7 @@ def report(
         typer.Option("--output", "-o", help="File to write. Default: report.html in the folder of the workspace."),
     ] = None,
     title: Annotated[str, typer.Option(help="Title of the page.")] = "Runnel report",
-    root: WorkspaceOption = Path(),
+    workspace: WorkspaceOption = Path(),
     token: TokenOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -32,9 +32,9 @@ def report(
 
     with (
         reporting_errors(as_json),
-        open_for_command(root, token, admin_only="report on the whole workspace") as engine,
+        open_for_command(workspace, token, admin_only="report on the whole workspace") as engine,
     ):
-        path = output or engine.root.folder / "report.html"
+        path = output or engine.workspace.folder / "report.html"
         page = render_report(collect_report(engine, title))
         try:
             write_page(path, page)

@@ -29,7 +29,7 @@ def run(
         bool, typer.Option("--once", help="Match the items and deliver the messages that are waiting now, then exit.")
     ] = False,
     master: Annotated[str | None, typer.Option(help="Spark master URL, instead of the setting `master`.")] = None,
-    root: WorkspaceOption = Path(),
+    workspace: WorkspaceOption = Path(),
     token: TokenOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -47,10 +47,10 @@ def run(
     with (
         reporting_errors(as_json),
         _logging_errors(),
-        open_for_command(root, token, admin_only="run the workspace", **settings) as engine,
+        open_for_command(workspace, token, admin_only="run the workspace", **settings) as engine,
         stopped_by_signals(engine),
     ):
-        configure_logging(engine.root.settings, engine.root.folder)
+        configure_logging(engine.workspace.settings, engine.workspace.folder)
         servers = open_servers(engine)
         if as_json:
             final = engine.run(once=once, report=lambda progress: print_json(_row(progress)), companions=servers)
@@ -86,11 +86,11 @@ def _logging_errors() -> Iterator[None]:
 
 def open_servers(engine: Engine) -> list[Companion]:
     """Return the HTTP server that runs next to the runner, if the setting `listen` is set."""
-    if not engine.root.settings.listen:
+    if not engine.workspace.settings.listen:
         return []
     from runnel.web.server import Server  # imported here because it takes a second and most runs do not need it
 
-    return [Server(engine.root, engine.hubs())]
+    return [Server(engine.workspace, engine.hubs())]
 
 
 def _row(progress: Progress) -> dict[str, int | str]:

@@ -33,7 +33,7 @@ def trial(
     owner: Annotated[str | None, typer.Option(help="Test only queries of this owner.")] = None,
     days: Annotated[float, typer.Option(help="Match the items of this many past days.", min=0.001)] = 7,
     limit: Annotated[int, typer.Option(help="Maximum number of items to show.", min=1)] = 20,
-    root: WorkspaceOption = Path(),
+    workspace: WorkspaceOption = Path(),
     token: TokenOption = None,
     acting: ActingOption = None,
     as_json: JsonOption = False,
@@ -44,14 +44,14 @@ def trial(
     """
     from runnel.sources.drop_folder import read_file
 
-    with reporting_errors(as_json), open_for_command(root, token, acting) as engine:
+    with reporting_errors(as_json), open_for_command(workspace, token, acting) as engine:
         queries = tuple(query or ())
         if document is None:
             if feed is not None:
                 raise InputError("--feed requires a document", hint="give a file of items, or leave out --feed")
             result = engine.test(owner=owner, tag=tag, queries=queries, since=timedelta(days=days), limit=limit)
         else:
-            max_bytes = engine.root.settings.max_document_bytes
+            max_bytes = engine.workspace.settings.max_document_bytes
             data = (
                 sys.stdin.buffer.read(max_bytes + 1)
                 if document == "-"

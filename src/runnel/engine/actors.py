@@ -59,13 +59,13 @@ class Actor:
 ADMIN_ACTOR = Actor(ADMIN, "operator")
 
 
-def authenticate(root: Workspace, token: str) -> Actor:
+def authenticate(workspace: Workspace, token: str) -> Actor:
     """Return the owner of a token. Raise NotAllowedError if it is wrong or revoked, or if its owner is disabled."""
-    with root.catalog.read() as connection:
+    with workspace.catalog.read() as connection:
         verified = tokens.verify_token(connection, token)
         owner = owners.owner_by_id(connection, verified.owner)
     if verified.fresh:
-        with root.catalog.write() as connection:
+        with workspace.catalog.write() as connection:
             tokens.note_use(connection, verified.token)
     return Actor(owner.id, owner.name, verified.token)
 
@@ -79,9 +79,9 @@ def check_actor(connection: Connection, actor: Actor) -> None:
         tokens.check_token(connection, actor.token)
 
 
-def actor_named(root: Workspace, name: str) -> Actor:
+def actor_named(workspace: Workspace, name: str) -> Actor:
     """Return the owner of a name, even if disabled, so that the admin can act for the owner."""
-    with root.catalog.read() as connection:
+    with workspace.catalog.read() as connection:
         owner = owners.owner_by_name(connection, name)
     return Actor(owner.id, owner.name)
 

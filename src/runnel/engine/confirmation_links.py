@@ -31,31 +31,31 @@ class LinkedRequest:
     is_open: bool
 
 
-def request_of_link(root: Workspace, token: str) -> LinkedRequest | None:
+def request_of_link(workspace: Workspace, token: str) -> LinkedRequest | None:
     """Return the request of a link without changing anything."""
-    with root.catalog.read() as connection:
+    with workspace.catalog.read() as connection:
         consent = _consent(connection, token)
         return None if consent is None else _request(connection, consent)
 
 
-def confirm_by_link(root: Workspace, token: str) -> LinkedRequest | None:
+def confirm_by_link(workspace: Workspace, token: str) -> LinkedRequest | None:
     """Allow the messages of an owner. Return None if the link is not valid or has expired."""
-    before = request_of_link(root, token)
+    before = request_of_link(workspace, token)
     if before is None or not before.is_open:
         return before  # check the token without the write lock, so that guesses do not block writers
-    with root.catalog.write() as connection:
+    with workspace.catalog.write() as connection:
         consent = _consent(connection, token)
         if consent is None or not _request(connection, consent).is_open:
             return None
         consents.confirm_consent(connection, consent, "the recipient confirmed with the link")
-    return request_of_link(root, token)
+    return request_of_link(workspace, token)
 
 
-def refuse_by_link(root: Workspace, token: str) -> LinkedRequest | None:
+def refuse_by_link(workspace: Workspace, token: str) -> LinkedRequest | None:
     """Refuse the messages of all owners to the recipient of a link. The admin's subscriptions are disabled."""
-    if request_of_link(root, token) is None:
+    if request_of_link(workspace, token) is None:
         return None
-    with root.catalog.write() as connection:
+    with workspace.catalog.write() as connection:
         consent = _consent(connection, token)
         sink = None if consent is None else _sink(consent.kind)
         if consent is None or sink is None:
@@ -68,7 +68,7 @@ def refuse_by_link(root: Workspace, token: str) -> LinkedRequest | None:
                 subscriptions.disable_subscription(
                     connection, subscription, f"{subscription.target} refused all messages permanently"
                 )
-    return request_of_link(root, token)
+    return request_of_link(workspace, token)
 
 
 def _consent(connection: Connection, token: str) -> Consent | None:

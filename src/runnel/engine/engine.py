@@ -133,15 +133,17 @@ class Engine:
       Wire  Rock am Ring
     """
 
-    def __init__(self, root: Workspace, actor: Actor = ADMIN_ACTOR) -> None:
-        self.root = root
+    def __init__(self, workspace: Workspace, actor: Actor = ADMIN_ACTOR) -> None:
+        self.workspace = workspace
         self.actor = actor
-        self._spark = OwnSpark(root)
+        self._spark = OwnSpark(workspace)
         self._owns_root = True
         self._runner: Runner | None = None
         self._stopping = threading.Event()
-        self._acquirer = Acquirer(root.catalog, root.storage, root.items, root.folder, root.settings)
-        self._publisher = Publisher(root, self._acquirer, actor)
+        self._acquirer = Acquirer(
+            workspace.catalog, workspace.storage, workspace.items, workspace.folder, workspace.settings
+        )
+        self._publisher = Publisher(workspace, self._acquirer, actor)
 
     def __enter__(self) -> Self:
         return self
@@ -153,33 +155,33 @@ class Engine:
         """Close the catalog, and stop Spark if this engine started it."""
         self._spark.close()
         if self._owns_root:
-            self.root.close()
+            self.workspace.close()
 
     def acting_as(self, name: str) -> Engine:
         """Return an engine on the same workspace that acts for an owner. Only the admin may call this."""
         self.require_admin("act for others")
-        return self._for(replace(actor_named(self.root, name), token=self.actor.token))
+        return self._for(replace(actor_named(self.workspace, name), token=self.actor.token))
 
     def authenticated(self, token: str) -> Engine:
         """Return an engine on the same workspace for the owner of a token. Only the admin may call this."""
         self.require_admin("act for others")
-        return self._for(authenticate(self.root, token))
+        return self._for(authenticate(self.workspace, token))
 
     @property
     def owners(self) -> Owners:
         """Owners, their quotas and their tokens. Only the admin may use this."""
         self.require_admin("look after owners")
-        return Owners(self.root)
+        return Owners(self.workspace)
 
     def _for(self, actor: Actor) -> Engine:
-        engine = Engine(self.root, actor)
+        engine = Engine(self.workspace, actor)
         engine._owns_root = False
         return engine
 
     def _check_actor(self) -> None:
         """Raise NotAllowedError if the token with which this engine was opened is no longer valid."""
         if self.actor.token is not None:
-            with self.root.catalog.read() as connection:
+            with self.workspace.catalog.read() as connection:
                 check_actor(connection, self.actor)
 
     def require_admin(self, action: str) -> None:
@@ -226,7 +228,7 @@ class Engine:
             )
         answers = [self._answer_at(parsed, text) for parsed in script[:first]]
         if places:
-            declared = declare(self.root, self.actor, list(enumerate(script))[first:end], text)
+            declared = declare(self.workspace, self.actor, list(enumerate(script))[first:end], text)
             answers += [declared[place] for place in places]
         done = "the script's declarations were applied" if places else None
         answers += [self._answer_at(parsed, text, done) for parsed in script[end:]]
@@ -262,89 +264,89 @@ class Engine:
             case said.Why(item, feed):
                 return self.why(item, feed.text)
             case said.Preview(said.CreateFeed() as query, _, back):
-                return preview_query(self.root, query, back, self._spark.session, self.actor)
+                return preview_query(self.workspace, query, back, self._spark.session, self.actor)
             case said.Preview(_, feed_or_none, back):
                 name = "" if feed_or_none is None else feed_or_none.text
-                return preview_feed(self.root, name, back, self._spark.session, self.actor)
+                return preview_feed(self.workspace, name, back, self._spark.session, self.actor)
 
     def show(self, kind: str) -> Answer:
         """`feeds`, `subscriptions`, `quarantine`, `dead letters`, `operators`, `prefixes`, or a feed by its name."""
         self._check_actor()
         match kind:
             case "feeds":
-                return show_feeds(self.root, self.actor)
+                return show_feeds(self.workspace, self.actor)
             case "subscriptions":
-                return show_subscriptions(self.root, self.actor)
+                return show_subscriptions(self.workspace, self.actor)
             case "quarantine":
-                return show_quarantine(self.root, self.actor)
+                return show_quarantine(self.workspace, self.actor)
             case "dead letters":
-                return show_dead_letters.show_dead_letters(self.root, self.actor)
+                return show_dead_letters.show_dead_letters(self.workspace, self.actor)
             case "operators":
-                return declare_operators.show_operators(self.root, self.actor)
+                return declare_operators.show_operators(self.workspace, self.actor)
             case "prefixes":
-                return declare_prefixes.show_prefixes(self.root)
+                return declare_prefixes.show_prefixes(self.workspace)
             case name:
-                return show_feed(self.root, name, self.actor)
+                return show_feed(self.workspace, name, self.actor)
 
     def feeds(self) -> list[Feed]:
         """The feeds that the actor may read."""
         self._check_actor()
-        return list(show_feeds(self.root, self.actor).rows)
+        return list(show_feeds(self.workspace, self.actor).rows)
 
     def feed(self, name: str) -> FeedDetails:
         """One feed: what it reads, which feeds read it, and its subscriptions."""
         self._check_actor()
-        return show_feed(self.root, name, self.actor)
+        return show_feed(self.workspace, name, self.actor)
 
     def subscriptions(self) -> list[Subscription]:
         """The actor's subscriptions, or to the admin everybody's."""
         self._check_actor()
-        return list(show_subscriptions(self.root, self.actor).rows)
+        return list(show_subscriptions(self.workspace, self.actor).rows)
 
     def quarantine(self) -> list[Quarantined]:
         """Documents, items and evaluations that failed, newest first."""
         self._check_actor()
-        return list(show_quarantine(self.root, self.actor).rows)
+        return list(show_quarantine(self.workspace, self.actor).rows)
 
     def dead_letters(self) -> list[DeadLetter]:
         """Messages that were given up, newest first."""
         self._check_actor()
-        return list(show_dead_letters.show_dead_letters(self.root, self.actor).rows)
+        return list(show_dead_letters.show_dead_letters(self.workspace, self.actor).rows)
 
     def explain_message(self, key: str) -> MessageDetails:
         """What is in a message, and every attempt to deliver it that failed."""
         self._check_actor()
-        return show_dead_letters.explain_message(self.root, key, self.actor)
+        return show_dead_letters.explain_message(self.workspace, key, self.actor)
 
     def operators(self) -> list[Operator]:
         """The operators that queries can use."""
         self._check_actor()
-        return list(declare_operators.show_operators(self.root, self.actor).rows)
+        return list(declare_operators.show_operators(self.workspace, self.actor).rows)
 
     def operator(self, name: str) -> OperatorDetails:
         """One operator, and the queries that use it."""
         self._check_actor()
-        return declare_operators.show_operator(self.root, name, self.actor)
+        return declare_operators.show_operator(self.workspace, name, self.actor)
 
     def prefixes(self) -> list[Prefix]:
         """The prefixes of graph patterns, those that were registered first."""
         self._check_actor()
-        return list(declare_prefixes.show_prefixes(self.root).rows)
+        return list(declare_prefixes.show_prefixes(self.workspace).rows)
 
     def explain(self, name: str, *, steps: bool = False) -> Explanation:
         """Explain how a feed is matched and what it shares with others, with `steps` also after each pass."""
         self._check_actor()
-        return explain_feed(self.root, name, self.actor, steps=steps)
+        return explain_feed(self.workspace, name, self.actor, steps=steps)
 
     def pictures(self, name: str) -> dict[str, str]:
         """The filter trees that match a feed, as SVG pictures by the names of the sources."""
         self._check_actor()
-        return picture_feed(self.root, name, self.actor)
+        return picture_feed(self.workspace, name, self.actor)
 
     def why(self, item_id: str, name: str) -> Why:
         """Explain why an item is, or is not, in a feed."""
         self._check_actor()
-        return explain_match(self.root, item_id, name, self.actor)
+        return explain_match(self.workspace, item_id, name, self.actor)
 
     def preview(
         self, text: str, *, since: timedelta | None = None, tell: Callable[[str], None] = lambda text: None
@@ -356,7 +358,7 @@ class Engine:
         self._check_actor()
         if not re.match(r"(create|preview)\s", text.strip(), re.IGNORECASE):
             try:
-                return preview_feed(self.root, text.strip(), since, self._spark.session, self.actor, tell)
+                return preview_feed(self.workspace, text.strip(), since, self._spark.session, self.actor, tell)
             except NotFoundError as error:
                 error.hint = error.hint or "give a whole `create feed … from … where …`, or the name of a feed"
                 raise
@@ -364,12 +366,12 @@ class Engine:
         match [one.statement for one in parsed]:
             case [said.CreateFeed() as query]:
                 with locate_errors(text, parsed[0].span):
-                    return preview_query(self.root, query, since, self._spark.session, self.actor, tell)
+                    return preview_query(self.workspace, query, since, self._spark.session, self.actor, tell)
             case [said.Preview(said.CreateFeed() as query, _, back)]:
                 with locate_errors(text, parsed[0].span):
-                    return preview_query(self.root, query, since or back, self._spark.session, self.actor, tell)
+                    return preview_query(self.workspace, query, since or back, self._spark.session, self.actor, tell)
             case [said.Preview(None, said.Name(name), back)]:
-                return preview_feed(self.root, name, since or back, self._spark.session, self.actor, tell)
+                return preview_feed(self.workspace, name, since or back, self._spark.session, self.actor, tell)
         raise StatementError("one `create feed` statement can be previewed", text=text, hint="give just one")
 
     def test(
@@ -391,8 +393,8 @@ class Engine:
         self._check_actor()
         select = Selection(owner, tag, tuple(queries))
         if items is None:
-            return try_past(self.root, self.actor, select, since or DEFAULT_SPAN, limit)
-        return try_items(self.root, self.actor, select, feed, items, limit)
+            return try_past(self.workspace, self.actor, select, since or DEFAULT_SPAN, limit)
+        return try_items(self.workspace, self.actor, select, feed, items, limit)
 
     def test_document(
         self,
@@ -408,9 +410,9 @@ class Engine:
         """Try queries, as `test` does, on the items of a document (RSS, Atom, JSON Feed, JSON lines, RDF)."""
         self._check_actor()
         select = Selection(owner, tag, tuple(queries))
-        source = source_for(self.root, self.actor, select, feed)
+        source = source_for(self.workspace, self.actor, select, feed)
         read = self._acquirer.read_document(source, data, name.encode("utf-8", "replace").decode("utf-8"))
-        return try_adapted(self.root, self.actor, select, source, read.items, limit, read.problems)
+        return try_adapted(self.workspace, self.actor, select, source, read.items, limit, read.problems)
 
     def usage(self, items: int = ITEMS, *, tag: str | None = None) -> QueryUsage:
         """Count matches of the actor's queries among the newest items, and list the most expensive queries.
@@ -418,12 +420,12 @@ class Engine:
         With a tag, only the queries that have it.
         """
         self._check_actor()
-        return read_usage(self.root, self.actor, items, tag)
+        return read_usage(self.workspace, self.actor, items, tag)
 
     def status(self) -> Status:
         """Return the state of the workspace: lag, plan, runner, failing sources, messages, the quarantine."""
         self.require_admin("see the status of the workspace")
-        return read_status(self.root)
+        return read_status(self.workspace)
 
     def matches(self, name: str, *, after: int = 0) -> Iterator[MatchedItem]:
         """The items that matched a feed, in the order of acceptance, after a sequence.
@@ -432,7 +434,7 @@ class Engine:
         recorded because nobody subscribes. Of a feed of the admin, an owner gets the items that matched since their
         own subscription to it began.
         """
-        with self.root.catalog.read() as connection:
+        with self.workspace.catalog.read() as connection:
             check_actor(connection, self.actor)
             feed = feed_named(connection, name, self.actor)
             names = names_for(connection, self.actor)
@@ -448,14 +450,14 @@ class Engine:
 
     def _has_matches(self, feed: int) -> bool:
         """Whether matches of a feed are recorded, for example of a subscription that has ended."""
-        rows = self.root.matches.read(0, self.root.matches.matched_upto())
+        rows = self.workspace.matches.read(0, self.workspace.matches.matched_upto())
         return any(len(matches.of_queries([feed])[0]) for matches in rows)
 
     def _read_matches(self, feed: int, names: Mapping[int, str], after: int) -> Iterator[MatchedItem]:
-        for rows in self.root.matches.read(after, self.root.matches.matched_upto()):
+        for rows in self.workspace.matches.read(after, self.workspace.matches.matched_upto()):
             sequences, _ = rows.of_queries([feed])
             bound = rows.bindings_of(dict.fromkeys(sequences.tolist(), (feed,)))
-            for batch in self.root.items.get(sequences.tolist()):
+            for batch in self.workspace.items.get(sequences.tolist()):
                 for item in batch.items(names):
                     sequence = item.sequence or 0
                     yield MatchedItem(sequence, item, bound.get((feed, sequence), NO_BINDINGS))
@@ -493,7 +495,7 @@ class Engine:
         self.require_admin("run the workspace")
         from runnel.engine.run.runner import Runner  # only a runner needs Spark, whose import takes a second
 
-        self._runner = Runner(self.root, self._spark.session, self._parts(companions))
+        self._runner = Runner(self.workspace, self._spark.session, self._parts(companions))
         if self._stopping.is_set():  # asked for while Spark and the rest were being imported
             self._runner.stop()
         try:
@@ -518,4 +520,4 @@ class Engine:
         return RunnerParts(self._acquirer, open_readers(self._acquirer), self._dispatcher(), companions)
 
     def _dispatcher(self) -> Dispatcher:
-        return dispatcher_of(self.root, self._acquirer)
+        return dispatcher_of(self.workspace, self._acquirer)

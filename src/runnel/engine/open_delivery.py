@@ -25,37 +25,37 @@ _SHOWN_BINDING = "runnel:binding"
 """The decoder's name for the element of our documents that shows a binding."""
 
 
-def match_reader_of(root: Workspace) -> MatchReader:
+def match_reader_of(workspace: Workspace) -> MatchReader:
     """Return a reader for the items of messages. Items from before a query was live are found by evaluating it."""
 
     def history(feed: int, after: int, upto: int, plan: int | None, bound: bool) -> dict[int, Bindings]:
-        with root.catalog.read() as connection:
+        with workspace.catalog.read() as connection:
             nodes = (
                 feeds.definitions(connection, [feed])
                 if plan is None
                 else feeds.definitions_at(connection, feed, plan)
             )
-        start = first_sequence_needed(root, nodes, after + 1) if gates_in(nodes) else None
-        with open_matcher(root, [PlanQuery(feed)], nodes) as matcher:
-            past = collect_from_log(root, matcher, after, upto, start=start, limit=None if bound else 0)
+        start = first_sequence_needed(workspace, nodes, after + 1) if gates_in(nodes) else None
+        with open_matcher(workspace, [PlanQuery(feed)], nodes) as matcher:
+            past = collect_from_log(workspace, matcher, after, upto, start=start, limit=None if bound else 0)
         bindings = {sequence: queries[feed] for sequence, queries in past.kept.items()}
         return {sequence: bindings.get(sequence, NO_BINDINGS) for sequence in past.sequences.tolist()}
 
-    return MatchReader(root.catalog, root.items, root.matches, history)
+    return MatchReader(workspace.catalog, workspace.items, workspace.matches, history)
 
 
-def dispatcher_of(root: Workspace, acquirer: Acquirer) -> Dispatcher:
+def dispatcher_of(workspace: Workspace, acquirer: Acquirer) -> Dispatcher:
     """Return the dispatcher of a workspace, which can apply stylesheets and create items of materialized feeds."""
 
     def accept(feed: int, data: bytes, place: str, bound: Mapping[str, Attributes]) -> str:
-        return _accept(root, acquirer, feed, data, place, bound)
+        return _accept(workspace, acquirer, feed, data, place, bound)
 
     return Dispatcher(
-        root.catalog,
-        match_reader_of(root),
-        root.out,
-        root.settings,
-        storage=root.storage,
+        workspace.catalog,
+        match_reader_of(workspace),
+        workspace.out,
+        workspace.settings,
+        storage=workspace.storage,
         accept=accept,
         decode=_entries,
     )
@@ -76,10 +76,10 @@ def _with_attributes(items: Iterable[Item], bound: Mapping[str, Attributes]) -> 
 
 
 def _accept(
-    root: Workspace, acquirer: Acquirer, feed: int, data: bytes, place: str, bound: Mapping[str, Attributes]
+    workspace: Workspace, acquirer: Acquirer, feed: int, data: bytes, place: str, bound: Mapping[str, Attributes]
 ) -> str:
     """Accept the output of a stylesheet into a materialized feed, within the lag limit."""
-    with root.catalog.read() as connection:
+    with workspace.catalog.read() as connection:
         target = feeds.feed_by_id(connection, feed)
         is_live = bool(feeds.live_kinds(connection, [feed]))
     if target is None or not is_live:
@@ -87,7 +87,7 @@ def _accept(
     if target.paused:
         raise BacklogError(f"{target.name} is paused", hint=f"`resume feed {target.name}`")
     lag = acquirer.lag()
-    if lag >= root.settings.lag_limit:
+    if lag >= workspace.settings.lag_limit:
         raise BacklogError(f"{lag} items wait for matching")
     adapted = acquirer.read_document(target, data, place)
     adapted = replace(adapted, items=_with_attributes(adapted.items, bound))

@@ -50,7 +50,7 @@ def _usable(engine: Engine, listed: list[OpmlFeed]) -> tuple[list[OpmlFeed], lis
     problems: list[str] = []
     for feed in listed:
         try:
-            check_url(feed.address, engine.root.settings.allowed_addresses)
+            check_url(feed.address, engine.workspace.settings.allowed_addresses)
             usable.append(feed)
         except InputError as error:
             problems.append(str(error))
@@ -63,7 +63,7 @@ def export_feeds(engine: Engine) -> bytes:
     Tags do not keep the order of the folders from which they came, so only one folder can be exported.
     """
     web_feeds = _web_feeds(engine)
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         tagged = tags.tags_of(connection, [feed.id for feed in web_feeds])
     listed = [
         OpmlFeed(
@@ -79,12 +79,12 @@ def export_feeds(engine: Engine) -> bytes:
 
 
 def _web_feeds(engine: Engine) -> list[Feed]:
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         live = feeds.live_feeds(connection, engine.actor.owner)
     own = [feed for feed in live if feed.owner == engine.actor.owner]
     return [feed for feed in own if feed.address is not None and is_web(feed.address)]
 
 
 def _taken(engine: Engine) -> list[str]:
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         return feeds.live_names(connection, engine.actor.owner)

@@ -21,8 +21,8 @@ logger = logging.getLogger("runnel")
 class OwnSpark:
     """Spark for one workspace. An existing session of the caller is used and never closed."""
 
-    def __init__(self, root: Workspace) -> None:
-        self._root = root
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
         self._session: Any = None
         self._folder: SparkFolder | None = None
         self._started_jvm = False
@@ -47,7 +47,7 @@ class OwnSpark:
         self.close()
         self._started_jvm = jvm_process() is None
         self._folder = self._claim_folder()
-        settings, logs = self._root.settings, self._root.folder / "logs"
+        settings, logs = self._workspace.settings, self._workspace.folder / "logs"
         make_private_folder(logs)  # the JVM would make it readable for other users
         self._session = open_session(
             master=settings.master,
@@ -61,16 +61,16 @@ class OwnSpark:
         return self._session
 
     def _refuse_root(self) -> None:
-        """Refuse to start Spark as root in another user's workspace, because that user could not open the JVM's
+        """Refuse to start Spark as workspace in another user's workspace, because that user could not open the JVM's
         files.
         """
-        owner = self._root.folder.stat().st_uid
+        owner = self._workspace.folder.stat().st_uid
         if os.geteuid() == 0 and owner != 0:
             name = f"#{owner}"
             with suppress(KeyError):
                 name = pwd.getpwuid(owner).pw_name
             raise WorkspaceError(
-                f"root cannot start Spark in {self._root.folder}, which belongs to another user",
+                f"root cannot start Spark in {self._workspace.folder}, which belongs to another user",
                 hint=f"run the command as that user: sudo -u '{name}' runnel …",
             )
 
@@ -88,10 +88,10 @@ class OwnSpark:
         from runnel.streaming.spark_folder import claim_folder
 
         try:
-            return claim_folder(self._root.spark_folder)
+            return claim_folder(self._workspace.spark_folder)
         except OSError as error:
             raise WorkspaceError(
-                f"{self._root.spark_folder} cannot be written: {error.strerror}",
+                f"{self._workspace.spark_folder} cannot be written: {error.strerror}",
                 hint="make the folder writable for this user: Spark keeps its temporary files there",
             ) from error
 

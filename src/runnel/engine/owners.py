@@ -15,26 +15,26 @@ from runnel.engine.workspace import Workspace
 class Owners:
     """The admin's actions on the owners of a workspace."""
 
-    def __init__(self, root: Workspace) -> None:
-        self._root = root
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
 
     def add(self, name: str) -> OwnerDone:
         """Create an owner."""
-        with self._root.catalog.write() as connection:
+        with self._workspace.catalog.write() as connection:
             made = owners.add_owner(connection, name)
         lines = (f"next: create a token with `runnel token new {name}`",)
         return OwnerDone(f"created the owner {made.name}", id=made.id, owner=made.name, details=lines)
 
     def list(self) -> Listing[shown.Owner]:
         """List all owners with their usage and quotas."""
-        with self._root.catalog.read() as connection:
+        with self._workspace.catalog.read() as connection:
             usages = [(owner, owners.usage_of(connection, owner.id)) for owner in owners.all_owners(connection)]
         rows = tuple(self._row(owner, usage) for owner, usage in usages)
         return Listing(f"{len(rows)} owners", "owners", rows)
 
     def disable(self, name: str, disabled: bool = True) -> OwnerDone:
         """Disable or enable an owner."""
-        with self._root.catalog.write() as connection:
+        with self._workspace.catalog.write() as connection:
             owners.disable_owner(connection, owners.owner_by_name(connection, name), disabled)
         verb = "disabled" if disabled else "enabled"
         return OwnerDone(f"{verb} the owner {name}", owner=name, disabled=disabled)
@@ -43,7 +43,7 @@ class Owners:
         """Change the quotas of an owner. Quotas that are not given stay unchanged, or with `reset` follow the
         settings.
         """
-        with self._root.catalog.write() as connection:
+        with self._workspace.catalog.write() as connection:
             owner = owners.owner_by_name(connection, name)
             before = Quotas() if reset else owner.quotas
             changes = {name: limit for name, limit in asdict(given).items() if limit is not None}
@@ -53,7 +53,7 @@ class Owners:
 
     def new_token(self, name: str, label: str) -> OwnerDone:
         """Create a token for an owner. Only the answer contains it."""
-        with self._root.catalog.write() as connection:
+        with self._workspace.catalog.write() as connection:
             owner = owners.owner_by_name(connection, name)
             made, text = tokens.new_token(connection, owner.id, label)
         lines = (f"token: {text}  (shown only now)", "pass it in RUNNEL_TOKEN, or with --token")
@@ -61,7 +61,7 @@ class Owners:
 
     def tokens(self, name: str | None = None) -> Listing[shown.Token]:
         """List the tokens of an owner, or of all owners, without the secrets."""
-        with self._root.catalog.read() as connection:
+        with self._workspace.catalog.read() as connection:
             owner = None if name is None else owners.owner_by_name(connection, name).id
             names = owners.owner_names(connection)
             listed = tokens.tokens_of(connection, owner)
@@ -80,12 +80,12 @@ class Owners:
 
     def revoke(self, token: int) -> OwnerDone:
         """Revoke a token immediately."""
-        with self._root.catalog.write() as connection:
+        with self._workspace.catalog.write() as connection:
             revoked = tokens.revoke_token(connection, token)
         return OwnerDone(f"revoked token {revoked.id}", id=revoked.id, label=revoked.label)
 
     def _row(self, owner: Owner, usage: owners.OwnerUsage) -> shown.Owner:
-        quotas = owners.quotas_of(owner, self._root.settings)
+        quotas = owners.quotas_of(owner, self._workspace.settings)
         return shown.Owner(
             owner.name,
             owner.id,

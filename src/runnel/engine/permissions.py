@@ -48,17 +48,17 @@ class WrongMode:
             os.close(handle)
 
 
-def wrong_modes(root: Workspace) -> Iterator[WrongMode]:
+def wrong_modes(workspace: Workspace) -> Iterator[WrongMode]:
     """Yield files and folders of a workspace with wrong permissions, a folder before its content.
 
     A folder without access for others also protects its content, so it is not searched.
     """
-    shared = root.out if root.settings.shared_output else None
-    folders = {root.folder.resolve(), root.storage.local("").resolve()}
+    shared = workspace.out if workspace.settings.shared_output else None
+    folders = {workspace.folder.resolve(), workspace.storage.local("").resolve()}
     for folder in sorted(folders):
         if not any(folder != other and folder.is_relative_to(other) for other in folders):
             yield from _search(folder, None if shared is None else shared.resolve(), is_shared=False)
-    catalog = sqlite_file(root.catalog.url)
+    catalog = sqlite_file(workspace.catalog.url)
     if catalog is not None and not any(catalog.resolve().is_relative_to(folder) for folder in folders):
         for end in _BESIDE_CATALOG:
             yield from _search(catalog.with_name(f"{catalog.name}{end}"), None, is_shared=False)

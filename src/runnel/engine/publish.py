@@ -21,8 +21,8 @@ from runnel.sources.documents.adapt import item_of_object
 class Publisher:
     """Accepts the items that an actor publishes, within the lag limit and the actor's quota of bytes."""
 
-    def __init__(self, root: Workspace, acquirer: Acquirer, actor: Actor) -> None:
-        self._root = root
+    def __init__(self, workspace: Workspace, acquirer: Acquirer, actor: Actor) -> None:
+        self._workspace = workspace
         self._acquirer = acquirer
         self._actor = actor
 
@@ -32,16 +32,16 @@ class Publisher:
         adapted = [item_of_object(item, feed, f"item {number}") for number, item in enumerate(items, 1)]
         self._wait_for_lag()
         with self._charged(target, lambda: size_of(adapted)):
-            return self._root.items.accept(target.id, adapted)
+            return self._workspace.items.accept(target.id, adapted)
 
     def publish_open(self, owner: str | None, feed: str, items: Sequence[Mapping[str, Any]]) -> Accepted:
         """Accept items without a token into an open feed, as `publish` does, but without waiting at the lag limit."""
-        target = find_open_feed(self._root, owner, feed)
+        target = find_open_feed(self._workspace, owner, feed)
         adapted = [item_of_object(item, feed, f"item {number}") for number, item in enumerate(items, 1)]
-        if (lag := self._acquirer.lag()) >= self._root.settings.lag_limit:
+        if (lag := self._acquirer.lag()) >= self._workspace.settings.lag_limit:
             raise BacklogError(f"{lag} items wait for matching", hint="try again later")
         with self._charged(target, lambda: size_of(adapted)):
-            return self._root.items.accept(target.id, adapted)
+            return self._workspace.items.accept(target.id, adapted)
 
     def publish_document(self, feed: str, data: bytes, name: str) -> tuple[Accepted, list[InputError]]:
         """Accept the items of a document. Return also the problems of refused items."""
@@ -59,7 +59,7 @@ class Publisher:
         return accepted, problems
 
     def _source(self, name: str) -> Feed:
-        with self._root.catalog.read() as connection:
+        with self._workspace.catalog.read() as connection:
             check_actor(connection, self._actor)
             feed = own_feed(connection, name, self._actor)
         if feed.kind is not FeedKind.SOURCE:
@@ -74,7 +74,7 @@ class Publisher:
         return feed
 
     def _wait_for_lag(self) -> None:
-        settings = self._root.settings
+        settings = self._workspace.settings
         deadline = time.monotonic() + settings.publish_wait_seconds
         while (lag := self._acquirer.lag()) >= settings.lag_limit:
             if time.monotonic() >= deadline:
@@ -87,31 +87,31 @@ class Publisher:
 
         Refused and quarantined items count too. If writing fails, the bytes are given back.
         """
-        settings = self._root.settings
-        with self._root.catalog.read() as connection:
+        settings = self._workspace.settings
+        with self._workspace.catalog.read() as connection:
             limited = owners.has_byte_quota(connection, feed.id, settings)
         if not limited:
             yield  # without a quota there is nothing to count, which saves a transaction
             return
         count = size()
-        with self._root.catalog.write() as connection:
+        with self._workspace.catalog.write() as connection:
             owners.add_bytes(connection, feed.id, count, settings)
         try:
             yield
         except InputError:
             raise
         except BaseException:
-            with self._root.catalog.write() as connection:
+            with self._workspace.catalog.write() as connection:
                 owners.add_bytes(connection, feed.id, -count)
             raise
 
 
-def find_open_feed(root: Workspace, owner: str | None, name: str) -> Feed:
+def find_open_feed(workspace: Workspace, owner: str | None, name: str) -> Feed:
     """Return the open feed of an owner, or of the admin, by its name.
 
     Closed, paused and unknown feeds give the same error, so that strangers cannot find out which feeds exist.
     """
-    with root.catalog.read() as connection:
+    with workspace.catalog.read() as connection:
         whose = ADMIN
         if owner is not None:
             whose = next((number for number, named in owners.owner_names(connection).items() if named == owner), 0)

@@ -20,16 +20,16 @@ from runnel.model.feed import ADMIN
 from runnel.model.subscription import Subscription
 
 
-def feed_of_link(root: Workspace, token: str) -> str | None:
+def feed_of_link(workspace: Workspace, token: str) -> str | None:
     """Return the name of the feed whose messages a link would end, without changing anything."""
-    with root.catalog.read() as connection:
+    with workspace.catalog.read() as connection:
         subscription = _subscription(connection, token)
         return None if subscription is None else _feed_name(connection, subscription)
 
 
-def end_by_link(root: Workspace, token: str) -> str | None:
+def end_by_link(workspace: Workspace, token: str) -> str | None:
     """End the subscription of a link. Return the name of its feed."""
-    if feed_of_link(root, token) is None:
+    if feed_of_link(workspace, token) is None:
         return None  # check the token without the write lock, so that guesses do not block writers
 
     def end(connection: Connection, *, ahead: bool, numbers: Mapping[str, int]) -> tuple[str | None, Pending]:
@@ -44,7 +44,7 @@ def end_by_link(root: Workspace, token: str) -> str | None:
         _withdraw(connection, subscription)
         return name, Pending(connection, touched={subscription.feed})
 
-    return commit_change(root, end)
+    return commit_change(workspace, end)
 
 
 def _withdraw(connection: Connection, ended: Subscription) -> None:

@@ -26,7 +26,7 @@ from runnel.storage.key_file import KeyFile
 from runnel.streaming.cluster_checks import refuse_lone_catalog
 
 _TEMPLATE = """\
-# Settings of this Runnel root. Every setting has a default; the settings reference lists them all.
+# Settings of this Runnel workspace. Every setting has a default; the settings reference lists them all.
 # The environment wins: RUNNEL_LAG_LIMIT=1000 overrides lag_limit.
 
 # master = "local[*]"
@@ -76,20 +76,20 @@ def create_workspace(folder: Path, *, clock: Clock = time.time, **overrides: Any
     except OSError as error:
         raise WorkspaceError(f"{folder} cannot be created: {error.strerror}", hint="choose another folder") from error
     refuse_files(_storage(folder, settings))
-    root = _open(folder, settings, clock)
+    workspace = _open(folder, settings, clock)
     try:
-        root.catalog.migrate()
-        _refuse_used(root.catalog)
-        claim_new(root.catalog, root.storage)
-        check_key(root.catalog, root.key)
+        workspace.catalog.migrate()
+        _refuse_used(workspace.catalog)
+        claim_new(workspace.catalog, workspace.storage)
+        check_key(workspace.catalog, workspace.key)
     except BaseException:
-        root.close()
+        workspace.close()
         raise
     # The settings file makes the folder a workspace, so write it last. It contains the URL of a catalog elsewhere, so
     # that opening the workspace without RUNNEL_CATALOG does not silently start a new catalog.
     elsewhere = _CATALOG_LINES.format(url=json.dumps(without_password(settings.catalog))) if settings.catalog else ""
     write_settings(folder, _TEMPLATE + elsewhere)
-    return root
+    return workspace
 
 
 def make_folders(folder: Path, *, shared_output: bool) -> None:
@@ -115,15 +115,15 @@ def write_settings(folder: Path, text: str) -> None:
 
 def open_workspace(folder: Path, *, clock: Clock = time.time, **overrides: Any) -> Workspace:
     """Open a workspace and upgrade its catalog."""
-    root = _open_existing(folder.absolute(), clock, overrides)
+    workspace = _open_existing(folder.absolute(), clock, overrides)
     try:
-        check_identity(root.catalog, root.storage)
-        root.catalog.migrate()
-        check_key(root.catalog, root.key)
+        check_identity(workspace.catalog, workspace.storage)
+        workspace.catalog.migrate()
+        check_key(workspace.catalog, workspace.key)
     except BaseException:
-        root.close()
+        workspace.close()
         raise
-    return root
+    return workspace
 
 
 def adopt_workspace(folder: Path, *, force: bool = False, new_key: bool = False, **overrides: Any) -> Belonging:
@@ -131,15 +131,15 @@ def adopt_workspace(folder: Path, *, force: bool = False, new_key: bool = False,
 
     With `new_key`, the workspace gets a new key; the secrets that were encrypted with the old key are deleted.
     """
-    root = _open_existing(folder.absolute(), time.time, overrides)
+    workspace = _open_existing(folder.absolute(), time.time, overrides)
     try:
-        belonging = adopt(root.catalog, root.storage, force=force)
+        belonging = adopt(workspace.catalog, workspace.storage, force=force)
         if new_key:
-            root.catalog.migrate()
-            replace_key(root.catalog, root.key)
+            workspace.catalog.migrate()
+            replace_key(workspace.catalog, workspace.key)
         return belonging
     finally:
-        root.close()
+        workspace.close()
 
 
 def _open_existing(folder: Path, clock: Clock, overrides: dict[str, Any]) -> Workspace:

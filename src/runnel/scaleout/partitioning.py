@@ -164,7 +164,7 @@ def _numbers(one: Any) -> tuple[float, float]:
 
 
 def _folder(name: object) -> str:
-    """A folder of plans; a name that climbs out of the root must not be followed."""
+    """A folder of plans; a name that climbs out of the workspace must not be followed."""
     if not isinstance(name, str) or not name or name.startswith("/") or ".." in name.split("/"):
         raise ValueError(f"{name!r} is no folder of a plan")
     return name

@@ -1,4 +1,4 @@
-"""From a root to the data of its report: everything the page shows, read from the catalog and the logs."""
+"""From a workspace to the data of its report: everything the page shows, read from the catalog and the logs."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ def collect_report(
         raise NotAllowedError(
             "only the admin can make a report", hint="`runnel queries` shows figures of your queries"
         )
-    root = engine.root
-    with root.catalog.read() as connection:
+    workspace = engine.workspace
+    with workspace.catalog.read() as connection:
         declared = {feed.id: feed for feed in feeds.live_feeds(connection)}
         live = feeds.since_of(connection)
         segments = match_segments.match_segments(connection)
@@ -73,7 +73,7 @@ def collect_report(
         unconfirmed = consents.unconfirmed_subscriptions(connection, _FAILURES)
         generated = moment_of(now(connection))
         asked = _operators(connection)
-        plan = read_figures(root, connection, plan_versions.current_plan(connection))
+        plan = read_figures(workspace, connection, plan_versions.current_plan(connection))
     tally = _count(engine, segments[-1].last_sequence if segments else 0)
     ranked = sorted(
         (
@@ -110,13 +110,13 @@ def collect_report(
 
 
 def _count(engine: Engine, upto: int) -> _Tally:
-    root, tally = engine.root, _Tally()
+    workspace, tally = engine.workspace, _Tally()
     found: dict[int, int] = {}
-    for rows in root.matches.read(0, upto):
+    for rows in workspace.matches.read(0, upto):
         tally.by_query.update(rows.queries.tolist())
         lengths = (rows.offsets[1:] - rows.offsets[:-1]).tolist()
         found.update(zip(rows.sequences.tolist(), lengths, strict=True))
-    for batch in root.items.read(0, upto):
+    for batch in workspace.items.read(0, upto):
         for sequence, feed, item in zip(batch.sequences.tolist(), batch.feeds.tolist(), batch.items({}), strict=True):
             count = found.get(sequence, 0)
             tally.items += 1
@@ -160,11 +160,11 @@ def _figures(tally: _Tally, queries: int, sharing: PlanSharing) -> tuple[Summary
 
 
 def _sharing(engine: Engine, segments: Sequence[match_segments.MatchSegment]) -> PlanSharing:
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         current = plan_versions.current_plan(connection)
     if current is None:
         return PlanSharing()
-    plan = load(engine.root.storage, PlanVersion.of(current))
+    plan = load(engine.workspace.storage, PlanVersion.of(current))
     counts: Counter[str] = Counter()
     for part in plan.parts:
         counts.update(part.logical.counts)
@@ -202,9 +202,9 @@ def _operators(connection: Connection) -> OperatorsUsed | None:
 
 
 def _outputs(engine: Engine, tally: _Tally) -> tuple[OutputFile, ...]:
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         held = subscriptions.live_subscriptions(connection)
-    limit = engine.root.settings.feed_entries
+    limit = engine.workspace.settings.feed_entries
     return tuple(
         OutputFile(
             f"out/{one.target}" if not one.target.startswith("/") else one.target,
@@ -212,7 +212,7 @@ def _outputs(engine: Engine, tally: _Tally) -> tuple[OutputFile, ...]:
             min(limit, tally.by_query[one.feed]) if _keeps_newest(one.kind) else tally.by_query[one.feed],
         )
         for one in held
-        if one.target is not None and (engine.root.out / one.target).exists()
+        if one.target is not None and (engine.workspace.out / one.target).exists()
     )
 
 

@@ -1,7 +1,7 @@
 """Metrics for Prometheus: one view of the catalog and the counts of the run, in its text format.
 
-In: a root and its run. Out: the text of a scrape. A scrape must stay cheap however old the root is, so nothing here
-counts rows: it asks for counters, for ends of indexes, and for partial indexes that only hold what is unsettled.
+In: a workspace and its run. Out: the text of a scrape. A scrape must stay cheap even in a workspace that is years
+old, so nothing here counts rows. It reads counters, the ends of indexes, and partial indexes of unfinished work.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ METRICS: Final = (
     Figure("runnel_feeds_stopped", "gauge", "Web feeds that are no longer asked because they are gone."),
     Figure("runnel_quarantine_last", "gauge", "Number of the newest thing put aside; it grows with each."),
     Figure("runnel_lease_epoch", "gauge", "Epoch of the runner's lease; it grows with each take-over."),
-    Figure("runnel_room_bytes", "gauge", "Free bytes where the root's files are."),
+    Figure("runnel_room_bytes", "gauge", "Free bytes where the workspace's files are."),
     Figure("runnel_operators", "gauge", "Operators that are registered."),
     Figure("runnel_operator_calls", "gauge", "Calls of operators answered so far, also from known answers."),
     Figure(
@@ -84,16 +84,16 @@ class _Scrape:
                 yield GaugeMetricFamily(figure.name, figure.help, value=self._values[figure.name])
 
 
-def render_metrics(root: Workspace, run: Watched) -> tuple[bytes, str]:
+def render_metrics(workspace: Workspace, run: Watched) -> tuple[bytes, str]:
     """The text of a scrape, and its media type."""
     health = run.health()
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Scrape(_values(root, health), health))
+    registry.register(_Scrape(_values(workspace, health), health))
     return generate_latest(registry), CONTENT_TYPE_PLAIN_0_0_4
 
 
-def _values(root: Workspace, health: Health) -> dict[str, float]:
-    vitals = read_vitals(root)
+def _values(workspace: Workspace, health: Health) -> dict[str, float]:
+    vitals = read_vitals(workspace)
     values: dict[str, float | None] = {
         "runnel_up": health.live,
         "runnel_ready": health.ready,

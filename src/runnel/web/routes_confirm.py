@@ -26,12 +26,12 @@ from runnel.web.request_body import BodyTooLargeError, read_body
 _BODY_LIMIT = 4 << 10
 
 
-def add_confirm_routes(app: FastAPI, root: Workspace) -> None:
+def add_confirm_routes(app: FastAPI, workspace: Workspace) -> None:
     """Add the routes `/confirm/{token}` and `/confirm/{token}/refuse`."""
 
     @app.get("/confirm/{token}")
     def ask(token: str) -> Response:
-        linked = request_of_link(root, token)
+        linked = request_of_link(workspace, token)
         if linked is None:
             return _unknown()
         if not linked.is_open:
@@ -45,7 +45,7 @@ def add_confirm_routes(app: FastAPI, root: Workspace) -> None:
 
     @app.get("/confirm/{token}/refuse")
     def ask_to_refuse(token: str) -> Response:
-        linked = request_of_link(root, token)
+        linked = request_of_link(workspace, token)
         if linked is None:
             return _unknown()
         if linked.state is ConsentState.REFUSED:
@@ -58,21 +58,21 @@ def add_confirm_routes(app: FastAPI, root: Workspace) -> None:
 
     @app.post("/confirm/{token}")
     async def confirm(token: str, request: Request) -> Response:
-        return await _act(confirm_by_link, root, token, request)
+        return await _act(confirm_by_link, workspace, token, request)
 
     @app.post("/confirm/{token}/refuse")
     async def refuse(token: str, request: Request) -> Response:
-        return await _act(refuse_by_link, root, token, request)
+        return await _act(refuse_by_link, workspace, token, request)
 
 
 async def _act(
-    act: Callable[[Workspace, str], LinkedRequest | None], root: Workspace, token: str, request: Request
+    act: Callable[[Workspace, str], LinkedRequest | None], workspace: Workspace, token: str, request: Request
 ) -> Response:
     try:
         await read_body(request, _BODY_LIMIT)
     except BodyTooLargeError:
         return answer_page("The request is too large", "<p>The body of the request is too long.</p>", 413)
-    linked = await run_in_threadpool(act, root, token)
+    linked = await run_in_threadpool(act, workspace, token)
     return _unknown() if linked is None else _settled(linked)
 
 

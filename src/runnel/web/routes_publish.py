@@ -38,11 +38,11 @@ _MAX_CONCURRENT_BODIES = 8
 """Maximum number of bodies that are read at the same time."""
 
 
-def add_publish_routes(app: FastAPI, root: Workspace) -> None:
+def add_publish_routes(app: FastAPI, workspace: Workspace) -> None:
     """Add the routes `/feeds/{name}/items` for open feeds of the admin and `/owners/{owner}/feeds/{name}/items`."""
-    settings = root.settings
-    acquirer = Acquirer(root.catalog, root.storage, root.items, root.folder, settings)
-    publisher = Publisher(root, acquirer, ADMIN_ACTOR)
+    settings = workspace.settings
+    acquirer = Acquirer(workspace.catalog, workspace.storage, workspace.items, workspace.folder, settings)
+    publisher = Publisher(workspace, acquirer, ADMIN_ACTOR)
     # Two limiters, so that very many client addresses cannot evict the limits of feeds.
     clients, feeds = RateLimiter(), RateLimiter()
     reading = asyncio.Semaphore(_MAX_CONCURRENT_BODIES)
@@ -58,7 +58,7 @@ def add_publish_routes(app: FastAPI, root: Workspace) -> None:
         # Every request counts as at least one item, even if it is refused.
         if wait := clients.take(client, 1, by_client):
             return _too_many(wait, by_client, "this address may publish")
-        feed = await run_in_threadpool(find_open_feed, root, owner, name)
+        feed = await run_in_threadpool(find_open_feed, workspace, owner, name)
         by_feed = feed.open_items or settings.open_items_per_minute
         async with reading:
             items = read_items(await read_body(request, settings.open_body_bytes), min(by_client, by_feed))

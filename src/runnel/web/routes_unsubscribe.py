@@ -19,12 +19,12 @@ from runnel.web.request_body import BodyTooLargeError, read_body
 _BODY_LIMIT = 4 << 10
 
 
-def add_unsubscribe_routes(app: FastAPI, root: Workspace) -> None:
+def add_unsubscribe_routes(app: FastAPI, workspace: Workspace) -> None:
     """Add the route `/unsubscribe/{token}`."""
 
     @app.get("/unsubscribe/{token}")
     def ask(token: str) -> Response:
-        feed = feed_of_link(root, token)
+        feed = feed_of_link(workspace, token)
         if feed is None:
             return _unknown()
         return answer_page(
@@ -38,7 +38,7 @@ def add_unsubscribe_routes(app: FastAPI, root: Workspace) -> None:
             await read_body(request, _BODY_LIMIT)  # `List-Unsubscribe=One-Click`, or the empty form
         except BodyTooLargeError:
             return answer_page("The request is too large", "<p>The body of the request is too long.</p>", 413)
-        feed = await run_in_threadpool(end_by_link, root, token)
+        feed = await run_in_threadpool(end_by_link, workspace, token)
         if feed is None:
             return _unknown()
         return answer_page("Done", f"<p>No more messages about {escape(feed)} are sent to you.</p>")

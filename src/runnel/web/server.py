@@ -73,10 +73,10 @@ class _FirstRequestTimeout(H11Protocol):
 class Server:
     """The HTTP server of one workspace, which runs next to a run."""
 
-    def __init__(self, root: Workspace, hubs: Hubs, listen: str | None = None) -> None:
-        self._root = root
+    def __init__(self, workspace: Workspace, hubs: Hubs, listen: str | None = None) -> None:
+        self._workspace = workspace
         self._hubs = hubs
-        self._host, self._port = listen_address(listen or root.settings.listen)
+        self._host, self._port = listen_address(listen or workspace.settings.listen)
         self._server: uvicorn.Server | None = None
         self._thread: threading.Thread | None = None
 
@@ -90,7 +90,7 @@ class Server:
         """Listen in a background thread. Raise WorkspaceError if the port is not available."""
         bound = self._bind()
         config = uvicorn.Config(
-            make_app(self._root, self._hubs, run),
+            make_app(self._workspace, self._hubs, run),
             log_config=None,
             access_log=False,
             server_header=False,
@@ -144,7 +144,7 @@ class Server:
             bound.close()
 
 
-def make_app(root: Workspace, hubs: Hubs, run: Watched) -> FastAPI:
+def make_app(workspace: Workspace, hubs: Hubs, run: Watched) -> FastAPI:
     """Create the application: routes without documentation pages, and the same headers on every response."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
 
@@ -180,13 +180,13 @@ def make_app(root: Workspace, hubs: Hubs, run: Watched) -> FastAPI:
 
     @app.get("/metrics")
     def metrics() -> Response:
-        body, kind = render_metrics(root, run)
+        body, kind = render_metrics(workspace, run)
         return Response(body, media_type=kind)
 
-    add_hub_routes(app, hubs, root.settings.max_document_bytes)
-    add_unsubscribe_routes(app, root)
-    add_confirm_routes(app, root)
-    add_publish_routes(app, root)
+    add_hub_routes(app, hubs, workspace.settings.max_document_bytes)
+    add_unsubscribe_routes(app, workspace)
+    add_confirm_routes(app, workspace)
+    add_publish_routes(app, workspace)
     return app
 
 

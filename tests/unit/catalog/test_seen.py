@@ -20,7 +20,7 @@ def test_a_push_does_not_make_a_polled_feed_forget_what_it_shows(tmp_path: Path)
     with connect(tmp_path / "root", clock=clock) as engine:
         engine.execute("register feed Wire;")
         engine.publish("Wire", [{"id": "old"}])
-        catalog = engine.root.catalog
+        catalog = engine.workspace.catalog
         with catalog.write() as connection:
             poll = {"address": "https://news.example/", "due": 0, "failures": 0, "requests": 1, "unchanged": 0}
             changed = int(clock() * 1e6)

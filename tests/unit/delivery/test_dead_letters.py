@@ -52,7 +52,7 @@ def _give_up(runner: InProcess, clock: FakeClock, target: str, *numbers: int) ->
 
 
 def _letters(engine: Engine, subscription: int | None = None) -> list[str]:
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         return [one.key for one in dead_letters(connection, 100, subscription)]
 
 
@@ -62,7 +62,7 @@ def test_letters_are_listed_newest_first_and_by_subscription(runner: InProcess, 
     keys = _letters(runner.engine)
     assert [key.split("-")[1] for key in keys] == ["2", "1"]
     assert _letters(runner.engine, 1) == keys[1:]
-    with runner.engine.root.catalog.read() as connection:
+    with runner.engine.workspace.catalog.read() as connection:
         assert [one.key for one in dead_letters(connection, 1)] == keys[:1]
         [letter] = dead_letters(connection, 10, 1)
     assert (letter.feed, letter.kind, letter.target, letter.count) == ("Rock", "memory", "a", 2)
@@ -76,8 +76,8 @@ def test_letters_are_listed_newest_first_and_by_subscription(runner: InProcess, 
 def test_a_letter_tells_its_whole_story(runner: InProcess, clock: FakeClock) -> None:
     _give_up(runner, clock, "a", 1, 2)
     [key] = _letters(runner.engine)
-    with runner.engine.root.catalog.read() as connection:
-        story = explain_dead_letter(connection, key, match_reader_of(runner.engine.root))
+    with runner.engine.workspace.catalog.read() as connection:
+        story = explain_dead_letter(connection, key, match_reader_of(runner.engine.workspace))
     assert (story.state, story.feed, story.count) == ("dead", "Rock", 2)
     assert story.titles == ("rock 1", "rock 2")
     assert [one.number for one in story.failures] == [1, 2, 3]
@@ -93,7 +93,7 @@ def test_a_letter_tells_its_whole_story(runner: InProcess, clock: FakeClock) -> 
 def test_a_letter_is_sent_again_under_its_key_and_keeps_its_history(runner: InProcess, clock: FakeClock) -> None:
     _give_up(runner, clock, "a", 1, 2)
     [key] = _letters(runner.engine)
-    with runner.engine.root.catalog.write() as connection:
+    with runner.engine.workspace.catalog.write() as connection:
         assert replay(connection, key) == 1
         assert replay(connection, key) == 0, "it is open now"
     MemorySink.fail("a", "still down")
@@ -103,7 +103,7 @@ def test_a_letter_is_sent_again_under_its_key_and_keeps_its_history(runner: InPr
     assert runner.deliver() == 1
     assert [one.key for one in MemorySink.delivered("a")] == [key]
     assert MemorySink.item_ids("a") == ["1", "2"]
-    with runner.engine.root.catalog.read() as connection:
+    with runner.engine.workspace.catalog.read() as connection:
         story = explain_dead_letter(connection, key)
         [message] = ledger.messages_of(connection, 1)
     assert (message.state, message.attempts) == (MessageState.DONE, 2), "attempts are counted anew"
@@ -116,7 +116,7 @@ def test_all_letters_of_a_subscription_are_sent_again_in_order(runner: InProcess
     runner.engine.publish("Wire", [{"id": "5", "title": "rock 5"}])
     runner.run()
     _give_up(runner, clock, "a", 6)
-    with runner.engine.root.catalog.write() as connection:
+    with runner.engine.workspace.catalog.write() as connection:
         assert replay(connection, 1) == 2
     runner.deliver()
     assert MemorySink.item_ids("a") == ["5", "1", "6"]
@@ -127,13 +127,13 @@ def test_letters_of_an_ended_subscription_are_past_sending(runner: InProcess, cl
     _give_up(runner, clock, "a", 1)
     [key] = _letters(runner.engine)
     runner.engine.execute("unsubscribe 1;")
-    with runner.engine.root.catalog.write() as connection:
+    with runner.engine.workspace.catalog.write() as connection:
         assert (replay(connection, key), replay(connection, 1)) == (0, 0)
         assert "has ended" in " ".join(explain_dead_letter(connection, key).advice)
 
 
 def test_unknown_keys_are_said_to_be_unknown(runner: InProcess) -> None:
-    with runner.engine.root.catalog.read() as connection, pytest.raises(NotFoundError, match="no message"):
+    with runner.engine.workspace.catalog.read() as connection, pytest.raises(NotFoundError, match="no message"):
         explain_dead_letter(connection, "nothing'; drop table messages;")
 
 

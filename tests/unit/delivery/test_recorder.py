@@ -75,12 +75,12 @@ def test_matches_that_no_subscription_needs_are_not_read(engine: Engine) -> None
     runner = InProcess(engine)
     _publish(engine, random.Random(1), 0, 40)
     runner.match()
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         last = match_segments.matched_upto(connection)
         for part in match_segments.match_parts(connection, 0, last):
-            engine.root.storage.local(part.path).unlink()
+            engine.workspace.storage.local(part.path).unlink()
     assert not runner.dispatcher.recorder.record(runner.epoch)
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         assert ledger.cursor(connection, ledger.SHARED) == last == 40
     runner.close()
 
@@ -93,10 +93,10 @@ def test_many_feeds_of_a_range_are_read_once(engine: Engine, monkeypatch: pytest
         engine.execute(f"subscribe to {word.title()} output memory '{word}';")
     titles = _publish(engine, random.Random(3), 100, 40)
     runner.match()
-    by_query = MatchesByQuery(engine.root.matches)
-    with engine.root.catalog.read() as connection:
+    by_query = MatchesByQuery(engine.workspace.matches)
+    with engine.workspace.catalog.read() as connection:
         ids = {feed.name: feed.id for feed in feeds.live_feeds(connection)}
-    upto = engine.root.matches.matched_upto()
+    upto = engine.workspace.matches.matched_upto()
     for word in WORDS:
         expected = [41 + n for n, title in enumerate(titles.values()) if word in title.split()]
         assert list(by_query.of(ids[word.title()], 40, upto)) == expected

@@ -25,7 +25,7 @@ def test_a_session_of_the_caller_that_does_not_authenticate_is_reported_once(
     session = SimpleNamespace(conf=conf)
     monkeypatch.setattr(SparkSession, "getActiveSession", lambda: session)
     with connect(tmp_path / "root") as engine:
-        spark = OwnSpark(engine.root)
+        spark = OwnSpark(engine.workspace)
         assert spark.session() is session
         assert spark.session() is session
     assert len([record for record in caplog.records if "does not authenticate" in record.message]) == warnings
@@ -37,9 +37,9 @@ def test_root_does_not_start_spark_in_the_workspace_of_another_user(
     monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)
     with connect(tmp_path / "root") as engine:
         if os.geteuid() == 0:
-            os.chown(engine.root.folder, 12345, 12345)
+            os.chown(engine.workspace.folder, 12345, 12345)
         else:
             monkeypatch.setattr(os, "geteuid", lambda: 0)
         with pytest.raises(WorkspaceError, match="root cannot start Spark") as caught:
-            OwnSpark(engine.root).session()
+            OwnSpark(engine.workspace).session()
     assert "sudo -u" in (caught.value.hint or "")

@@ -350,14 +350,14 @@ def test_older_catalog_removes_no_files_and_doctor_says_so(folder: Path, caplog:
 
 def _more(engine: Engine) -> None:
     engine.publish("Wire", [{"id": "later", "title": "rock"}])
-    _tidy(engine.root)
+    _tidy(engine.workspace)
 
 
 def test_plans_that_are_no_longer_needed_are_removed_without_counting_as_orphans(folder: Path) -> None:
     with runnel.connect(folder, orphan_seconds=0.0) as engine:
         for number in range(30):
             engine.execute(f"create or replace feed Rock from Wire where title contains 'rock {number}';")
-        root = engine.root
+        root = engine.workspace
         with root.catalog.write() as connection:
             connection.execute(
                 text(

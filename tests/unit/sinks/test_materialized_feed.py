@@ -49,7 +49,7 @@ def clock() -> FakeClock:
 def engine(tmp_path: Path, clock: FakeClock) -> Iterator[Engine]:
     MemorySink.clear()
     with runnel.connect(tmp_path / "root", clock=clock, lag_limit=10) as opened:
-        sheets = opened.root.folder / "sheets"
+        sheets = opened.workspace.folder / "sheets"
         sheets.mkdir(exist_ok=True)
         (sheets / "shout.xsl").write_text(SHOUT)
         (sheets / "wrong.xsl").write_text(NO_FEED)
@@ -72,7 +72,7 @@ def _publish(engine: Engine, *titles: str) -> None:
 
 
 def _internal(engine: Engine) -> list[Message]:
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         number = connection.exec_driver_sql("select id from subscriptions where kind = 'feed'").scalar_one()
         return ledger.messages_of(connection, number)
 
@@ -93,7 +93,7 @@ def test_items_of_a_feed_become_items_of_another_and_go_on_from_there(engine: En
 def test_a_message_that_comes_twice_makes_no_item_twice(engine: Engine, runner: InProcess) -> None:
     _publish(engine, "rock tour")
     runner.run()
-    with engine.root.catalog.write() as connection:
+    with engine.workspace.catalog.write() as connection:
         connection.exec_driver_sql("update messages set state = 'open', finished = null, not_before = 0")
     MemorySink.clear()
     runner.run()
@@ -119,7 +119,7 @@ def test_what_is_no_feed_is_a_dead_letter_and_hurts_nobody(engine: Engine, runne
     engine.execute("drop feed Loud cascade; register feed Rock apply 'wrong.xsl' as Loud;")
     _publish(engine, "rock tour")
     runner.run()
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         last = connection.exec_driver_sql("select max(id) from subscriptions where kind = 'feed'").scalar_one()
         [message] = ledger.messages_of(connection, last)
     assert (message.state, message.attempts) == (MessageState.DEAD, 1)

@@ -39,7 +39,7 @@ def engine(tmp_path: Path, drop: Path) -> Iterator[Engine]:
 
 
 def _accepted(engine: Engine) -> int:
-    return engine.root.items.last_sequence()
+    return engine.workspace.items.last_sequence()
 
 
 def test_every_document_of_the_first_look_is_cut_and_later_ones_are_not(engine: Engine, drop: Path) -> None:

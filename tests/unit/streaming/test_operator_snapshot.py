@@ -29,7 +29,7 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
 
 def register(engine: Engine, *names: str) -> None:
     parameters = (Parameter("place", "input"), Parameter("people", "result", "int"))
-    with engine.root.catalog.write() as connection:
+    with engine.workspace.catalog.write() as connection:
         for name in names:
             configuration = (("model", "model.onnx"),)
             register_operator(
@@ -39,37 +39,37 @@ def register(engine: Engine, *names: str) -> None:
 
 
 def made_by(snapshots: OperatorSnapshots, engine: Engine) -> OperatorSnapshot:
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         return snapshots.brief(connection, 0, 0)
 
 
 def files(engine: Engine) -> list[Path]:
-    return sorted(engine.root.storage.local("operators/declared").glob("*"))
+    return sorted(engine.workspace.storage.local("operators/declared").glob("*"))
 
 
 def names(engine: Engine, snapshot: OperatorSnapshot) -> list[str]:
     assert snapshot.declared is not None
-    return [one.name for one in read_declarations(engine.root.storage, snapshot.declared)]
+    return [one.name for one in read_declarations(engine.workspace.storage, snapshot.declared)]
 
 
 def test_without_operators_slices_carry_nothing(engine: Engine) -> None:
-    snapshot = made_by(OperatorSnapshots(engine.root.storage, 1.0), engine)
+    snapshot = made_by(OperatorSnapshots(engine.workspace.storage, 1.0), engine)
     assert (snapshot, snapshot.dump(), files(engine)) == (OperatorSnapshot(), None, [])
     assert OperatorSnapshot.load(None) == OperatorSnapshot()
-    assert declarations_at(engine.root.storage.url, None) == ()
+    assert declarations_at(engine.workspace.storage.url, None) == ()
 
 
 @pytest.mark.parametrize("count", [1, 100])
 def test_slices_are_short_however_many_operators_there_are(engine: Engine, count: int) -> None:
     register(engine, *(f"operator{number}" for number in range(count)))
-    text = made_by(OperatorSnapshots(engine.root.storage, 0.5), engine).dump()
+    text = made_by(OperatorSnapshots(engine.workspace.storage, 0.5), engine).dump()
     assert text is not None
     assert len(text) <= LONGEST
     snapshot = OperatorSnapshot.load(text)
     assert snapshot.share == 0.5
-    declared = declarations_at(engine.root.storage.url, snapshot.declared)
+    declared = declarations_at(engine.workspace.storage.url, snapshot.declared)
     assert sorted(one.name for one in declared) == sorted(f"operator{number}" for number in range(count))
-    assert declared is declarations_at(engine.root.storage.url, snapshot.declared), "one file is read once"
+    assert declared is declarations_at(engine.workspace.storage.url, snapshot.declared), "one file is read once"
 
 
 def test_items_in_the_log_again_survive_the_text() -> None:
@@ -78,7 +78,7 @@ def test_items_in_the_log_again_survive_the_text() -> None:
 
 
 def test_declarations_are_written_once_until_they_change(engine: Engine) -> None:
-    snapshots = OperatorSnapshots(engine.root.storage, 1.0)
+    snapshots = OperatorSnapshots(engine.workspace.storage, 1.0)
     register(engine, "mob")
     first = made_by(snapshots, engine)
     (file,) = files(engine)
@@ -89,13 +89,13 @@ def test_declarations_are_written_once_until_they_change(engine: Engine) -> None
     second = made_by(snapshots, engine)
     assert names(engine, first) == ["mob"], "batches with the old plan can still be matched"
     assert names(engine, second) == ["boats", "mob"]
-    with engine.root.catalog.write() as connection:
+    with engine.workspace.catalog.write() as connection:
         drop_operator(connection, "boats")
     assert names(engine, made_by(snapshots, engine)) == ["boats", "mob"], "an unfinished batch may call it"
 
 
 def test_declarations_are_removed_after_a_day_without_use(engine: Engine) -> None:
-    snapshots = OperatorSnapshots(engine.root.storage, 1.0)
+    snapshots = OperatorSnapshots(engine.workspace.storage, 1.0)
     register(engine, "mob")
     made_by(snapshots, engine)
     (used,) = files(engine)
@@ -108,13 +108,15 @@ def test_declarations_are_removed_after_a_day_without_use(engine: Engine) -> Non
         file.write_text("[]")
         os.utime(file, (time.time() - age, time.time() - age))
     register(engine, "boats")
-    snapshot = made_by(OperatorSnapshots(engine.root.storage, 1.0), engine)  # as a preview does in another process
-    kept = engine.root.storage.local(snapshot.declared or "")
+    snapshot = made_by(
+        OperatorSnapshots(engine.workspace.storage, 1.0), engine
+    )  # as a preview does in another process
+    kept = engine.workspace.storage.local(snapshot.declared or "")
     assert files(engine) == sorted([used, recent, kept])
 
 
 def test_a_file_that_was_removed_or_damaged_is_written_again(engine: Engine) -> None:
-    snapshots = OperatorSnapshots(engine.root.storage, 1.0)
+    snapshots = OperatorSnapshots(engine.workspace.storage, 1.0)
     register(engine, "mob")
     snapshot = made_by(snapshots, engine)
     (file,) = files(engine)
@@ -124,4 +126,4 @@ def test_a_file_that_was_removed_or_damaged_is_written_again(engine: Engine) -> 
     with pytest.raises(CorruptDataError, match="does not have the declarations"):
         names(engine, snapshot)
     # A run that failed starts again with a reader of its own.
-    assert names(engine, made_by(OperatorSnapshots(engine.root.storage, 1.0), engine)) == ["mob"]
+    assert names(engine, made_by(OperatorSnapshots(engine.workspace.storage, 1.0), engine)) == ["mob"]

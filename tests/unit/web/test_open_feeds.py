@@ -43,8 +43,10 @@ class Strangers:
 
     def accepted(self) -> list[tuple[str, str]]:
         names = {row["id"]: row["name"] for row in self.engine.show("feeds").to_json()["feeds"]}
-        last = self.engine.root.items.last_sequence()
-        return [(item.feed, item.id) for batch in self.engine.root.items.read(0, last) for item in batch.items(names)]
+        last = self.engine.workspace.items.last_sequence()
+        return [
+            (item.feed, item.id) for batch in self.engine.workspace.items.read(0, last) for item in batch.items(names)
+        ]
 
 
 @pytest.fixture
@@ -54,7 +56,7 @@ def strangers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stran
     limits = {"open_body_bytes": 2000, "open_client_items_per_minute": 6, "trusted_proxies": ("127.0.0.1",)}
     with connect(tmp_path / "root", **limits) as engine:  # type: ignore[arg-type]
         engine.execute("register feed Box open; register feed Closed; register feed Few open to 3 items per minute;")
-        server = Server(engine.root, Asked(), "127.0.0.1:0")
+        server = Server(engine.workspace, Asked(), "127.0.0.1:0")
         server.start(Run())
         try:
             yield Strangers(engine, server.address, now)
@@ -193,7 +195,7 @@ def test_client_is_the_same_on_every_port(strangers: Strangers) -> None:
 def test_forwarded_header_counts_only_from_trusted_proxies(tmp_path: Path) -> None:
     with connect(tmp_path / "root", open_client_items_per_minute=2) as engine:
         engine.execute("register feed Box open;")
-        server = Server(engine.root, Asked(), "127.0.0.1:0")
+        server = Server(engine.workspace, Asked(), "127.0.0.1:0")
         server.start(Run())
         try:
             statuses = [_send_raw(server.address, f"198.51.100.{number}") for number in range(3)]

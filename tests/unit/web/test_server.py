@@ -83,7 +83,7 @@ def world(tmp_path: Path) -> Iterator[World]:
     with connect(tmp_path / "root", max_document_bytes=1000) as engine:
         engine.execute("register feed Wire; create feed Rock from Wire; subscribe to Rock output log;")
         run, hubs = Run(), Asked()
-        made = Server(engine.root, hubs, "127.0.0.1:0")
+        made = Server(engine.workspace, hubs, "127.0.0.1:0")
         made.start(run)
         try:
             yield World(engine, run, hubs, made.address)
@@ -114,7 +114,7 @@ def test_metrics_say_what_the_catalog_says(world: World) -> None:
 
 
 def test_a_link_asks_before_it_ends_a_subscription(world: World) -> None:
-    with world.engine.root.catalog.write() as connection:
+    with world.engine.workspace.catalog.write() as connection:
         token = unsubscribe_token(workspace_secret(connection, UNSUBSCRIBE), 1)
     page = world.ask(f"/unsubscribe/{token}")
     assert page.status == 200
@@ -131,7 +131,7 @@ def test_a_link_asks_before_it_ends_a_subscription(world: World) -> None:
     "token", ["1", "1.", "1.AAAA", "999999999999999999999.x", "%00", "..%2f..%2fetc", "a" * 9000]
 )
 def test_no_other_link_ends_anything(world: World, token: str) -> None:
-    with world.engine.root.catalog.write() as connection:
+    with world.engine.workspace.catalog.write() as connection:
         workspace_secret(connection, UNSUBSCRIBE)
     assert world.ask(f"/unsubscribe/{token}", "POST").status in (400, 404)
     assert world.engine.status().subscriptions == 1
@@ -200,10 +200,10 @@ def test_a_failure_inside_is_told_without_its_story(world: World) -> None:
 
 def test_a_taken_port_is_told_at_once(world: World) -> None:
     with pytest.raises(WorkspaceError, match="cannot listen"):
-        Server(world.engine.root, world.hubs, urlsplit(world.address).netloc).start(world.run)
+        Server(world.engine.workspace, world.hubs, urlsplit(world.address).netloc).start(world.run)
 
 
 @pytest.mark.parametrize("listen", ["8080", ":8080", "localhost:", "localhost:http", "localhost:70000", "x:٣"])
 def test_a_listen_setting_that_names_no_port_is_refused(world: World, listen: str) -> None:
     with pytest.raises(WorkspaceError, match="listen"):
-        Server(world.engine.root, world.hubs, listen)
+        Server(world.engine.workspace, world.hubs, listen)

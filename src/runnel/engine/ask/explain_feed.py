@@ -78,14 +78,14 @@ class Explanation(Answer):
         return Rendering(f"explain feed {self.feed}", data, lines)
 
 
-def explain_feed(root: Workspace, name: str, actor: Actor, *, steps: bool = False) -> Explanation:
+def explain_feed(workspace: Workspace, name: str, actor: Actor, *, steps: bool = False) -> Explanation:
     """How a feed is matched: its part of the shared plan, what finds it there, and what it shares with others.
 
     A feed that nobody subscribes to is in no plan. It is compiled alone, to show how it would be matched. For owners
     all feeds are compiled alone, because sharing in the plan reveals the queries of others. With `steps` the feed's
     plan is shown after each pass of the optimizer, compiled alone for everybody.
     """
-    with _planned(root, name, actor) as planned:
+    with _planned(workspace, name, actor) as planned:
         # Imported here, as the compiler of kernels takes a second to load.
         from runnel.matching.explain.explain_query import explain_query
 
@@ -96,19 +96,19 @@ def explain_feed(root: Workspace, name: str, actor: Actor, *, steps: bool = Fals
             planned.state,
             explain_query(planned.feed.id, planned.plan, planned.names),
             tuple(_passes(planned)) if steps else (),
-            _measured(root, planned),
-            _operators(root, planned, actor),
-            _placement(root, planned),
+            _measured(workspace, planned),
+            _operators(workspace, planned, actor),
+            _placement(workspace, planned),
         )
 
 
-def _operators(root: Workspace, planned: _Planned, actor: Actor) -> ExplainedOperators | None:
+def _operators(workspace: Workspace, planned: _Planned, actor: Actor) -> ExplainedOperators | None:
     """How operators decide a feed, where any do. Owners see declared costs: the learned ones count others' calls."""
     if not len(planned.plan.operators):
         return None
     from runnel.matching.explain.explain_operators import explain_operators
 
-    with root.catalog.read() as connection:
+    with workspace.catalog.read() as connection:
         declared = callable_operators(connection)
         learned = learned_operators(connection) if actor.is_admin else OperatorStatistics()
     return explain_operators(planned.plan, planned.feed.id, declared, learned)
@@ -155,25 +155,25 @@ class MeasuredCost:
         return f"measured: {cost}, mostly for: {mostly}"
 
 
-def _measured(root: Workspace, planned: _Planned) -> MeasuredCost | None:
+def _measured(workspace: Workspace, planned: _Planned) -> MeasuredCost | None:
     """What a feed of the shared plan was measured to cost; None where it is not among the most expensive ones."""
     if planned.row is None:
         return None
-    with root.catalog.read() as connection:
+    with workspace.catalog.read() as connection:
         known = {one.query: one.cost for one in known_costs(connection)}
     found = known.get(planned.feed.id)
     return None if found is None else MeasuredCost(found.milliseconds, found.items, found.cost.part)
 
 
-def _placement(root: Workspace, planned: _Planned) -> QueryPlacement | None:
+def _placement(workspace: Workspace, planned: _Planned) -> QueryPlacement | None:
     """Where a feed is, where the shared plan is distributed over workers."""
     if planned.row is None:
         return None
     port = plan_port(planned.row.distribution)
-    return port.explain(root, planned.row, planned.plan, planned.feed.id, planned.names)
+    return port.explain(workspace, planned.row, planned.plan, planned.feed.id, planned.names)
 
 
-def picture_feed(root: Workspace, name: str, actor: Actor) -> dict[str, str]:
+def picture_feed(workspace: Workspace, name: str, actor: Actor) -> dict[str, str]:
     """The filter trees that match a feed, as SVG pictures by the names of the sources.
 
     Sources with the same predicates share a picture. What an actor may not know of others is in no picture.
@@ -181,7 +181,7 @@ def picture_feed(root: Workspace, name: str, actor: Actor) -> dict[str, str]:
     from runnel.matching.compile.build_matcher import matcher_name
     from runnel.matching.explain.explain_query import draw_query
 
-    with _planned(root, name, actor) as planned:
+    with _planned(workspace, name, actor) as planned:
         drawn = draw_query(planned.feed.id, planned.plan, planned.names)
         matcher = matcher_name(planned.plan)
     if not drawn:
@@ -207,17 +207,17 @@ class _Planned:
 
 
 @contextmanager
-def _planned(root: Workspace, name: str, actor: Actor) -> Iterator[_Planned]:
-    with root.catalog.read() as connection:
+def _planned(workspace: Workspace, name: str, actor: Actor) -> Iterator[_Planned]:
+    with workspace.catalog.read() as connection:
         feed = feed_named(connection, name, actor)
         current = plan_versions.current_plan(connection)
         is_live = feed.id in matched_since(connection, actor, [feed.id])
         names = names_for(connection, actor)
         definitions = feeds.definitions(connection, [feed.id], with_paused=True)
     if actor.is_admin and is_live and not feed.paused and current is not None:
-        plan = load(root.storage, PlanVersion.of(current))
+        plan = load(workspace.storage, PlanVersion.of(current))
         yield _Planned(feed, is_live, names, definitions, plan, f"plan version {current.version}", current)
         return
     state = f"{feed_state(feed, is_live, actor)}; compiled alone it would be:"
-    with TemporaryPlan([PlanQuery(feed.id)], definitions, matcher=root.settings.matcher) as alone:
+    with TemporaryPlan([PlanQuery(feed.id)], definitions, matcher=workspace.settings.matcher) as alone:
         yield _Planned(feed, is_live, names, definitions, alone, state)

@@ -109,11 +109,11 @@ def _more(count: int, limit: int) -> list[str]:
     return [f"  and {count - limit:,} more"] if count > limit else []
 
 
-def read_usage(root: Workspace, actor: Actor, items: int = ITEMS, tag: str | None = None) -> QueryUsage:
+def read_usage(workspace: Workspace, actor: Actor, items: int = ITEMS, tag: str | None = None) -> QueryUsage:
     """How often the actor's queries, or those with a tag, matched among so many of the newest items; their costs."""
     if items < 1:
         raise InputError(f"{items} is no number of items to look at", hint="give 1 or more")
-    with root.catalog.read() as connection:
+    with workspace.catalog.read() as connection:
         tagged = None if tag is None else select_for(connection, actor, Selection(tag=tag)).keys()
         since = feeds.since_of(connection)
         owners = feeds.feed_owners(connection, since)
@@ -125,19 +125,19 @@ def read_usage(root: Workspace, actor: Actor, items: int = ITEMS, tag: str | Non
         mine = [one for one in mine if one in tagged]
     idle = sorted(names[one] for one in (tagged or ()) if one not in since)
     old = [one for one in mine if since[one] < upto]
-    counts = _count(root, np.array(old, dtype=np.int64), after, upto)
+    counts = _count(workspace, np.array(old, dtype=np.int64), after, upto)
     named = [(names[one], count) for one, count in zip(old, counts.tolist(), strict=True)]
     ranked = tuple(sorted(named, key=lambda one: (-one[1], one[0])))
-    slow = read_slow_queries(root, actor, tagged)
+    slow = read_slow_queries(workspace, actor, tagged)
     return QueryUsage(after, upto, after <= kept, ranked, len(mine) - len(old), tuple(idle), slow)
 
 
-def _count(root: Workspace, queries: Array, after: int, upto: int) -> Array:
+def _count(workspace: Workspace, queries: Array, after: int, upto: int) -> Array:
     """How many items of a range each query matched; the queries ascend."""
     counts = np.zeros(len(queries), dtype=np.int64)
     if not len(queries) or after >= upto:
         return counts
-    for rows in root.matches.read(after, upto):
+    for rows in workspace.matches.read(after, upto):
         places = np.minimum(np.searchsorted(queries, rows.queries), len(queries) - 1)
         counts += np.bincount(places[queries[places] == rows.queries], minlength=len(queries))
     return counts

@@ -27,9 +27,9 @@ from runnel.model.consent import Consent
 from runnel.model.feed import Feed, FeedKind
 
 
-def show_feeds(root: Workspace, actor: Actor) -> Listing[shown.Feed]:
+def show_feeds(workspace: Workspace, actor: Actor) -> Listing[shown.Feed]:
     """All feeds that the actor may read."""
-    with root.catalog.read() as connection:
+    with workspace.catalog.read() as connection:
         declared = readable_feeds(connection, actor)
         live = matched_since(connection, actor)
         owners = owner_names(connection)
@@ -40,9 +40,9 @@ def show_feeds(root: Workspace, actor: Actor) -> Listing[shown.Feed]:
     return Listing(f"{len(rows)} feeds", "feeds", rows)
 
 
-def show_feed(root: Workspace, name: str, actor: Actor) -> shown.FeedDetails:
+def show_feed(workspace: Workspace, name: str, actor: Actor) -> shown.FeedDetails:
     """One feed: its statement, what it reads, who reads it and who subscribes."""
-    with root.catalog.read() as connection:
+    with workspace.catalog.read() as connection:
         feed = feed_named(connection, name, actor)
         names = names_for(connection, actor)
         definitions = feeds.own_definitions(connection, [feed.id], with_paused=True)
@@ -116,9 +116,9 @@ def _feed_row(feed: Feed, is_live: bool, owner: str, tags: Sequence[str], actor:
     )
 
 
-def show_subscriptions(root: Workspace, actor: Actor) -> Listing[shown.Subscription]:
+def show_subscriptions(workspace: Workspace, actor: Actor) -> Listing[shown.Subscription]:
     """The actor's subscriptions, or to the admin everybody's, with the number of messages."""
-    with root.catalog.read() as connection:
+    with workspace.catalog.read() as connection:
         owner = None if actor.is_admin else actor.owner
         names = names_for(connection, actor)
         owners = owner_names(connection)
@@ -154,9 +154,9 @@ def _reason_for(one: quarantine.Quarantined, actor: Actor) -> str:
     return operator_reason(one.reason, actor) if one.kind == quarantine.OPERATOR else one.reason
 
 
-def show_quarantine(root: Workspace, actor: Actor) -> Listing[shown.Quarantined]:
+def show_quarantine(workspace: Workspace, actor: Actor) -> Listing[shown.Quarantined]:
     """The quarantine, newest first: of the actor's own feeds, or on the way to the actor's own queries."""
-    with root.catalog.read() as connection:
+    with workspace.catalog.read() as connection:
         things = quarantine.quarantined_things(connection, owner=None if actor.is_admin else actor.owner)
         names = names_for(connection, actor)
     rows = tuple(

@@ -14,17 +14,17 @@ from runnel.errors import NotFoundError
 _SHOWN = 1000
 
 
-def show_dead_letters(root: Workspace, actor: Actor) -> Listing[DeadLetter]:
+def show_dead_letters(workspace: Workspace, actor: Actor) -> Listing[DeadLetter]:
     """The actor's dead letters, or to the admin everybody's, newest first."""
-    with root.catalog.read() as connection:
+    with workspace.catalog.read() as connection:
         letters = dead_letters(connection, _SHOWN, owner=None if actor.is_admin else actor.owner)
     return Listing(f"{len(letters)} dead letters", "letters", tuple(letters))
 
 
-def explain_message(root: Workspace, key: str, actor: Actor) -> MessageDetails:
+def explain_message(workspace: Workspace, key: str, actor: Actor) -> MessageDetails:
     """What is in a message, and every attempt to deliver it that failed."""
-    with root.catalog.read() as connection:
+    with workspace.catalog.read() as connection:
         owner = subscriptions.owner_of_message(connection, key)
         if owner is None or not (actor.is_admin or owner == actor.owner):
             raise NotFoundError(f"there is no message {key}", hint="`show dead letters` lists those that nobody took")
-        return MessageDetails(key, explain_dead_letter(connection, key, match_reader_of(root)))
+        return MessageDetails(key, explain_dead_letter(connection, key, match_reader_of(workspace)))

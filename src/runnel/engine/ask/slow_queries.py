@@ -73,10 +73,12 @@ class SlowQuery:
         )
 
 
-def read_slow_queries(root: Workspace, actor: Actor, among: Collection[int] | None = None) -> tuple[SlowQuery, ...]:
+def read_slow_queries(
+    workspace: Workspace, actor: Actor, among: Collection[int] | None = None
+) -> tuple[SlowQuery, ...]:
     """The queries that cost most, of those that are the actor's own (to the operator: all), the dearest first."""
-    limit = root.settings.slow_query_milliseconds
-    with root.catalog.read() as connection:
+    limit = workspace.settings.slow_query_milliseconds
+    with workspace.catalog.read() as connection:
         known = query_costs.known_costs(connection)
         owner_of = feeds.feed_owners(connection, [one.query for one in known])
         names, owner_names = feeds.feed_names(connection), owners.owner_names(connection)
@@ -87,11 +89,11 @@ def read_slow_queries(root: Workspace, actor: Actor, among: Collection[int] | No
     )
 
 
-def sample_costs(root: Workspace, epoch: int) -> None:
+def sample_costs(workspace: Workspace, epoch: int) -> None:
     """Look closely at some of the items that were matched last, and learn what they cost each query."""
     from runnel.matching.costs.sample_costs import CostSampler  # compiles loops: not for commands that end at once
 
-    with root.catalog.read() as connection:
+    with workspace.catalog.read() as connection:
         moment, plan, upto = (
             now(connection),
             plan_versions.current_plan(connection),
@@ -99,19 +101,19 @@ def sample_costs(root: Workspace, epoch: int) -> None:
         )
     if plan is None:
         return
-    sampler = CostSampler(load(root.storage, PlanVersion.of(plan)))
-    newest = list(root.items.read(max(0, upto - _NEWEST), upto))
+    sampler = CostSampler(load(workspace.storage, PlanVersion.of(plan)))
+    newest = list(workspace.items.read(max(0, upto - _NEWEST), upto))
     chances = (scattered(upto + turn) for turn in range(_SAMPLES))
     found = merged_costs([sampler.sample(newest[chance % len(newest)], chance >> 16) for chance in chances if newest])
-    with root.catalog.write() as connection:
+    with workspace.catalog.write() as connection:
         leases.check(connection, epoch)
         query_costs.learn(connection, found, moment)
 
 
-def log_slow_queries(root: Workspace, epoch: int) -> int:
+def log_slow_queries(workspace: Workspace, epoch: int) -> int:
     """Write a line into the journal for every query that has become slow; gives how many. Each is told of once."""
-    limit = root.settings.slow_query_milliseconds
-    with root.catalog.write() as connection:
+    limit = workspace.settings.slow_query_milliseconds
+    with workspace.catalog.write() as connection:
         leases.check(connection, epoch)
         found = query_costs.newly_slow(connection, limit)
         if not found:

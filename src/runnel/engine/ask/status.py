@@ -1,4 +1,4 @@
-"""Status: how a root is, at a glance, and what needs a person."""
+"""Status: how a workspace is, at a glance, and what needs a person."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _WIDTH = 80
 class Status:
     """The state of a workspace: counts, lag, the plan, the runner, and what needs a person."""
 
-    root: str
+    workspace: str
     sources: int
     virtual_feeds: int
     matched_feeds: int
@@ -72,7 +72,7 @@ class Status:
         plan = f"version {self.plan_version}, {self.plan_queries:,} queries" if self.plan_version else "none yet"
         virtual = f"{self.virtual_feeds:,} virtual ({self.matched_feeds:,} matched)"
         return [
-            f"root           {self.root}",
+            f"workspace      {self.workspace}",
             f"feeds          {self.sources:,} sources, {virtual}",
             f"subscriptions  {self.subscriptions:,}",
             f"items          {self.accepted:,} accepted, {self.matched:,} matched, {self.lag:,} waiting",
@@ -167,15 +167,15 @@ def _some(label: str, lines: list[str], command: str) -> list[str]:
     return [*(f"{label:<15}{line}" for line in lines[:_SHOWN]), *more]
 
 
-def read_status(root: Workspace) -> Status:
-    """The status of a root, from one view of its catalog."""
-    room = os.statvfs(root.folder)
-    with root.catalog.read() as connection:
+def read_status(workspace: Workspace) -> Status:
+    """The status of a workspace, from one view of its catalog."""
+    room = os.statvfs(workspace.folder)
+    with workspace.catalog.read() as connection:
         declared = feeds.live_feeds(connection)
         accepted, matched = last_sequence(connection), match_segments.matched_upto(connection)
         plan = plan_versions.current_plan(connection)
         return Status(
-            root=str(root.folder),
+            workspace=str(workspace.folder),
             sources=sum(feed.kind is FeedKind.SOURCE for feed in declared),
             virtual_feeds=sum(feed.kind is FeedKind.VIRTUAL for feed in declared),
             matched_feeds=len(feeds.since_of(connection)),
@@ -204,7 +204,7 @@ def read_status(root: Workspace) -> Status:
             polls=asdict(polls.poll_counts(connection)),
             room_bytes=room.f_bavail * room.f_frsize,
             operators=operator_figures(connection),
-            distribution=read_figures(root, connection, plan),
+            distribution=read_figures(workspace, connection, plan),
         )
 
 

@@ -1,4 +1,4 @@
-"""The vital signs of a root: the few figures that say whether it keeps up, read in one cheap look."""
+"""The vital signs of a workspace: the few figures that say whether it keeps up, read in one cheap look."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from runnel.engine.workspace import Workspace
 
 @dataclass(frozen=True, slots=True)
 class OperatorFigures:
-    """What operators have done in a root so far.
+    """What operators have done in a workspace so far.
 
     `calls` were answered, by operators or from known answers; `unknown` counts how often a query was left undecided
     for an item, and `waiting` the items that are tried again.
@@ -65,9 +65,9 @@ class Vitals:
     """How the plan is distributed over workers, by the names of metrics."""
 
 
-def read_vitals(root: Workspace) -> Vitals:
-    """The vital signs of a root, from one view of its catalog."""
-    with root.catalog.read() as connection:
+def read_vitals(workspace: Workspace) -> Vitals:
+    """The vital signs of a workspace, from one view of its catalog."""
+    with workspace.catalog.read() as connection:
         accepted, matched = last_sequence(connection), match_segments.matched_upto(connection)
         plan, lease = plan_versions.current_plan(connection), leases.state(connection)
         waiting = open_work(connection)
@@ -87,7 +87,7 @@ def read_vitals(root: Workspace) -> Vitals:
             feeds_stopped=waiting.feeds_stopped,
             quarantine_last=waiting.quarantine_last,
             lease_epoch=lease.epoch if lease else 0,
-            room_bytes=_room(root),
+            room_bytes=_room(workspace),
             operators=operator_figures(connection),
             distribution={} if plan is None else plan_port(plan.distribution).gauges(connection, plan),
         )
@@ -106,6 +106,6 @@ def operator_figures(connection: Connection) -> OperatorFigures:
     )
 
 
-def _room(root: Workspace) -> int:
-    status = os.statvfs(root.folder)
+def _room(workspace: Workspace) -> int:
+    status = os.statvfs(workspace.folder)
     return status.f_bavail * status.f_frsize

@@ -81,9 +81,9 @@ class Why(Answer):
         return Rendering(f"item {self.item} {'is' if self.holds else 'is not'} in {self.feed}", data, lines)
 
 
-def explain_match(root: Workspace, item_id: str, name: str, actor: Actor) -> Why:
+def explain_match(workspace: Workspace, item_id: str, name: str, actor: Actor) -> Why:
     """Why an item is, or is not, in a feed: evaluated again, on the archived item, with the query as it was."""
-    with root.catalog.read() as connection:
+    with workspace.catalog.read() as connection:
         feed = feed_named(connection, name, actor)
         names = names_for(connection, actor)
         current = feeds.definitions(connection, [feed.id], with_paused=True)
@@ -99,12 +99,12 @@ def explain_match(root: Workspace, item_id: str, name: str, actor: Actor) -> Why
             definitions = feeds.definitions(connection, [feed.id])
         else:
             definitions = feeds.definitions_at(connection, feed.id, version)
-    item = item_at(root, sequence, names)
-    again = _sequences_of(root, sequence)
+    item = item_at(workspace, sequence, names)
+    again = _sequences_of(workspace, sequence)
     # What the match log has of a feed before the owner subscribed to it was recorded for others.
-    recorded = None if version is None else is_seen and any(_recorded(root, one, feed.id) for one in again)
-    gates = find_stops(root, feed.id, definitions, sequence, names, actor)
-    with answering(root, item, definitions) as (answers, reasons):
+    recorded = None if version is None else is_seen and any(_recorded(workspace, one, feed.id) for one in again)
+    gates = find_stops(workspace, feed.id, definitions, sequence, names, actor)
+    with answering(workspace, item, definitions) as (answers, reasons):
         trace = _traced(feed.id, source, item, definitions, names, gates, answers)
         if recorded and gates.stops and not trace.holds:
             # The match log decides: a new history of the gate began after the earlier items.
@@ -124,32 +124,32 @@ def explain_match(root: Workspace, item_id: str, name: str, actor: Actor) -> Why
         trace=tuple(trace.lines()),
         highlights=tuple(trace.highlights()),
         stopped_by=_stopped_by(gates, names),
-        bindings=tuple(_bound(root, again, feed.id)) if recorded else (),
+        bindings=tuple(_bound(workspace, again, feed.id)) if recorded else (),
         title=item.first("title"),
         failures=tuple(failures),
         searched=None if gates.whole else MOST_ITEMS,
-        undecided=_still(root, again, feed.id, actor) if is_seen else None,
+        undecided=_still(workspace, again, feed.id, actor) if is_seen else None,
     )
 
 
-def _sequences_of(root: Workspace, sequence: int) -> list[int]:
+def _sequences_of(workspace: Workspace, sequence: int) -> list[int]:
     """The sequences under which the same version of an item is in the log: operators may have been asked again."""
-    with root.catalog.read() as connection:
+    with workspace.catalog.read() as connection:
         return [sequence, *undecided.later_sequences(connection, sequence)]
 
 
-def _still(root: Workspace, sequences: Sequence[int], feed: int, actor: Actor) -> str | None:
+def _still(workspace: Workspace, sequences: Sequence[int], feed: int, actor: Actor) -> str | None:
     """That operators have not decided yet, and to the admin why."""
-    with root.catalog.read() as connection:
+    with workspace.catalog.read() as connection:
         reason = undecided.waits_for(connection, sequences, feed)
     if reason is None:
         return None
     return "not decided yet, operators are asked again later" + (f": {reason}" if actor.is_admin else "")
 
 
-def _bound(root: Workspace, sequences: Sequence[int], feed: int) -> list[dict[str, Any]]:
+def _bound(workspace: Workspace, sequences: Sequence[int], feed: int) -> list[dict[str, Any]]:
     """What the variables were bound to when the item matched, as many as were kept."""
-    found = root.matches.bindings(feed, sequences).values()
+    found = workspace.matches.bindings(feed, sequences).values()
     return [row for one in found for row in bindings_json(one).get("bindings", ())]
 
 
@@ -207,13 +207,13 @@ def _cause(stop: Stop, earlier: Mapping[int, Item]) -> str:
     return f"{item.feed} item {item.id}{when}"
 
 
-def item_at(root: Workspace, sequence: int, names: dict[int, str]) -> Item:
+def item_at(workspace: Workspace, sequence: int, names: dict[int, str]) -> Item:
     """The accepted item of a sequence."""
-    for batch in root.items.get([sequence]):
+    for batch in workspace.items.get([sequence]):
         for item in batch.items(names):
             return item
     raise NotFoundError(f"the item with sequence {sequence} is not in the log")
 
 
-def _recorded(root: Workspace, sequence: int, feed: int) -> bool:
-    return any(len(rows.of_queries([feed])[0]) for rows in root.matches.read(sequence - 1, sequence))
+def _recorded(workspace: Workspace, sequence: int, feed: int) -> bool:
+    return any(len(rows.of_queries([feed])[0]) for rows in workspace.matches.read(sequence - 1, sequence))

@@ -90,7 +90,7 @@ class _OutdatedError(Exception):
 
 
 def commit_change(
-    root: Workspace,
+    workspace: Workspace,
     apply: Apply[_T],
     *,
     owner: int = ADMIN,
@@ -100,9 +100,9 @@ def commit_change(
 
     `before_commit` is called with the transaction that writes, before anything is written.
     """
-    change = _Change(root, apply, owner, before_commit)
+    change = _Change(workspace, apply, owner, before_commit)
     for attempt in range(_TRIES):
-        with root.catalog.declaring() if attempt >= OPTIMISTIC else nullcontext():
+        with workspace.catalog.declaring() if attempt >= OPTIMISTIC else nullcontext():
             try:
                 return change.try_once(has_turn=attempt >= OPTIMISTIC)
             except _OutdatedError:
@@ -117,9 +117,9 @@ class _Change(Generic[_T]):
     """One change on its way into the catalog."""
 
     def __init__(
-        self, root: Workspace, apply: Apply[_T], owner: int, before_commit: Callable[[Connection], None]
+        self, workspace: Workspace, apply: Apply[_T], owner: int, before_commit: Callable[[Connection], None]
     ) -> None:
-        self._root = root
+        self._workspace = workspace
         self._apply = apply
         self._owner = owner
         self._before_commit = before_commit
@@ -128,16 +128,16 @@ class _Change(Generic[_T]):
         """Prepare, compile and commit; raises _OutdatedError if something was declared meanwhile."""
         prepared = self._prepare()
         draft = self._compile(prepared)
-        with nullcontext() if has_turn else self._root.catalog.declaring():
+        with nullcontext() if has_turn else self._workspace.catalog.declaring():
             return self._commit(prepared, draft)
 
     def _prepare(self) -> _Prepared[_T]:
         try:
-            with self._root.catalog.read() as connection:
+            with self._workspace.catalog.read() as connection:
                 return self._apply_once(connection, is_ahead=True)
         except NeedsLockError:
             pass
-        with self._root.catalog.trial() as connection:
+        with self._workspace.catalog.trial() as connection:
             return self._apply_once(connection, is_ahead=False)
 
     def _apply_once(self, connection: Connection, *, is_ahead: bool) -> _Prepared[_T]:
@@ -155,22 +155,22 @@ class _Change(Generic[_T]):
     def _compile(self, prepared: _Prepared[_T]) -> CompiledChange | None:
         try:
             change = self._read_change(prepared)
-            return None if change is None else compile_plan(self._root, change)
+            return None if change is None else compile_plan(self._workspace, change)
         except CorruptDataError:
             # A plan is collected when a newer one is in use; nothing holds on to it here.
-            with self._root.catalog.read() as connection:
+            with self._workspace.catalog.read() as connection:
                 if self._seen(connection) == prepared.seen:
                     raise
             raise _OutdatedError from None
 
     def _read_change(self, prepared: _Prepared[_T]) -> PlanChange | None:
-        with self._root.catalog.read() as connection:
+        with self._workspace.catalog.read() as connection:
             if self._seen(connection) != prepared.seen:
                 raise _OutdatedError
-            return read_change(self._root, connection, prepared.activation, prepared.uncommitted)
+            return read_change(self._workspace, connection, prepared.activation, prepared.uncommitted)
 
     def _commit(self, prepared: _Prepared[_T], draft: CompiledChange | None) -> _T:
-        with self._root.catalog.write() as connection:
+        with self._workspace.catalog.write() as connection:
             self._before_commit(connection)
             if self._seen(connection) != prepared.seen:
                 raise _OutdatedError
@@ -190,7 +190,7 @@ class _Change(Generic[_T]):
             pending.write(connection, last_sequence(connection), activation.fresh)
             activation.write(connection, but=new)
             if draft is not None:
-                publish_draft(self._root, connection, draft)
+                publish_draft(self._workspace, connection, draft)
             return result
 
     def _seen(self, connection: Connection) -> _Seen:

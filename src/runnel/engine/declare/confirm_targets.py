@@ -86,7 +86,7 @@ def ask_again(scope: DeclarationScope, subscription: Subscription, span: Span) -
             span=span,
             hint=f"the admin can confirm it: `confirm subscription {subscription.id};`",
         )
-    consents.ask_again(scope.connection, consent, scope.root.settings.confirmation_days * consents.DAY)
+    consents.ask_again(scope.connection, consent, scope.workspace.settings.confirmation_days * consents.DAY)
     return MessagesDone(f"{target} is asked to confirm again", 0, subscription.id)
 
 

@@ -43,13 +43,13 @@ _T = TypeVar("_T")
 # --- registering -------------------------------------------------------------------------------------------------
 
 
-def load_registrations(root: Workspace, actor: Actor, statements: Iterable[Statement]) -> Registrations:
+def load_registrations(workspace: Workspace, actor: Actor, statements: Iterable[Statement]) -> Registrations:
     """What the `register operator` statements of a script declare: each is loaded once, before any transaction."""
     found: dict[RegisterOperator, OperatorDeclaration] = {}
     for statement in statements:
         if isinstance(statement, RegisterOperator):
             _require_admin(actor, statement.name.span)
-            found[statement] = _load(root, statement)
+            found[statement] = _load(workspace, statement)
     return found
 
 
@@ -63,14 +63,14 @@ def _require_admin(actor: Actor, span: Span) -> None:
         )
 
 
-def _load(root: Workspace, statement: RegisterOperator) -> OperatorDeclaration:
+def _load(workspace: Workspace, statement: RegisterOperator) -> OperatorDeclaration:
     known = OperatorDeclaration(statement.name.text, 0, statement.source, configuration=statement.configuration)
     known = replace(
         known,
         time_limit=_first(statement.time_limit, None, known.time_limit),
         concurrency=_first(statement.concurrency, None, known.concurrency),
     )
-    says = _says(root, statement, known)
+    says = _says(workspace, statement, known)
     _refuse_other_parameters(statement, says)
     return replace(
         known,
@@ -86,9 +86,9 @@ def _load(root: Workspace, statement: RegisterOperator) -> OperatorDeclaration:
     )
 
 
-def _says(root: Workspace, statement: RegisterOperator, known: OperatorDeclaration) -> Signature:
+def _says(workspace: Workspace, statement: RegisterOperator, known: OperatorDeclaration) -> Signature:
     """The signature of the operator. It is made with its configuration and closed again; nothing is asked."""
-    environment = OperatorEnvironment.of(root.settings, root.storage)
+    environment = OperatorEnvironment.of(workspace.settings, workspace.storage)
     try:
         return describe_operator(known.source, environment.context(known), environment.modules, environment.megabytes)
     except InputError as error:
@@ -192,9 +192,9 @@ def drop(scope: DeclarationScope, statement: DropOperator, drop_feeds: DropFeeds
 # --- showing -----------------------------------------------------------------------------------------------------
 
 
-def show_operators(root: Workspace, actor: Actor) -> Listing[Operator]:
+def show_operators(workspace: Workspace, actor: Actor) -> Listing[Operator]:
     """All operators that can be used, each with what is known of it and how many of one's queries use it."""
-    with root.catalog.read() as connection:
+    with workspace.catalog.read() as connection:
         live = operators.live_operators(connection)
         uses = operators.use_counts(connection, None if actor.is_admin else {actor.owner})
         learned = _learned_for(connection, actor)
@@ -202,9 +202,9 @@ def show_operators(root: Workspace, actor: Actor) -> Listing[Operator]:
     return Listing(f"{len(rows)} {'operator' if len(rows) == 1 else 'operators'}", "operators", rows)
 
 
-def show_operator(root: Workspace, name: str, actor: Actor) -> OperatorDetails:
+def show_operator(workspace: Workspace, name: str, actor: Actor) -> OperatorDetails:
     """One operator: its registration, and the queries that use it, of those that the actor may read."""
-    with root.catalog.read() as connection:
+    with workspace.catalog.read() as connection:
         found = operators.operator_named(connection, name)
         if found is None:
             near = did_you_mean(name, operators.live_operators(connection))

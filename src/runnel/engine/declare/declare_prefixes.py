@@ -45,9 +45,9 @@ def _nothing_to_drop(scope: DeclarationScope, name: Name) -> StatementError:
     return UnknownNameError(f"there is no prefix {name.text}", span=name.span, hint=hint)
 
 
-def show_prefixes(root: Workspace) -> Listing[Prefix]:
+def show_prefixes(workspace: Workspace) -> Listing[Prefix]:
     """All prefixes: those that were registered, then those that are known from the start."""
-    with root.catalog.read() as connection:
+    with workspace.catalog.read() as connection:
         registered = all_prefixes(connection)
     rows = tuple(
         Prefix(name, iri, known is registered, print_statement(RegisterPrefix(Name(name), iri)))

@@ -17,14 +17,14 @@ from runnel.model.subscription import Subscription
 from runnel.sinks.registry import silent_kinds
 
 
-def end_expired(root: Workspace) -> int:
+def end_expired(workspace: Workspace) -> int:
     """End what has expired and has got all it was to get; gives how many subscriptions ended."""
-    with root.catalog.read() as connection:
+    with workspace.catalog.read() as connection:
         expired = subscriptions.expired_subscriptions(connection)
     if not expired:
         return 0
-    last = {one.id: _last_sequence(root, one) for one in expired}
-    with root.catalog.read() as connection:
+    last = {one.id: _last_sequence(workspace, one) for one in expired}
+    with workspace.catalog.read() as connection:
         if not any(_has_all(connection, one, last[one.id]) for one in expired):
             return 0  # as long as something is still to be sent; nobody else's declaration is disturbed
 
@@ -41,12 +41,12 @@ def end_expired(root: Workspace) -> int:
             ledger.drop_cursor(connection, one.id)
         return len(ended), Pending(connection, touched={one.feed for one in ended})
 
-    return commit_change(root, end)
+    return commit_change(workspace, end)
 
 
-def _last_sequence(root: Workspace, subscription: Subscription) -> int:
+def _last_sequence(workspace: Workspace, subscription: Subscription) -> int:
     expires = subscription.expires
-    return 0 if expires is None else root.items.sequence_before(int(expires.timestamp() * 1e6))
+    return 0 if expires is None else workspace.items.sequence_before(int(expires.timestamp() * 1e6))
 
 
 def _has_all(connection: Connection, subscription: Subscription, last: int) -> bool:

@@ -1,6 +1,6 @@
-"""Stylesheets of a script: read, tried and kept before its transaction begins, so that none holds the catalog up.
+"""Read, check and store the stylesheets of a script before its transaction begins, so that none blocks the catalog.
 
-In: the names that statements give. Out: the paths in the root's storage under which their content is kept for good.
+In: the names in statements. Out: the paths in the workspace's storage where their content is kept permanently.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from runnel.language.syntax.statements import MaterialiseFeed, Statement, Subscr
 from runnel.sandbox.stylesheet_process import StylesheetTransformer
 
 
-def keep_stylesheets(root: Workspace, statements: Iterable[Statement]) -> dict[str, str]:
+def keep_stylesheets(workspace: Workspace, statements: Iterable[Statement]) -> dict[str, str]:
     """The stylesheets that statements name, each with the path under which it is kept from now on."""
     named: dict[str, Span] = {}
     for statement in statements:
@@ -26,24 +26,24 @@ def keep_stylesheets(root: Workspace, statements: Iterable[Statement]) -> dict[s
                 named.setdefault(name, place)
     if not named:
         return {}
-    limits = root.settings
+    limits = workspace.settings
     with closing(
         StylesheetTransformer(seconds=limits.stylesheet_seconds, megabytes=limits.stylesheet_megabytes)
     ) as transformer:
-        return {name: _keep(root, name, span, transformer) for name, span in named.items()}
+        return {name: _keep(workspace, name, span, transformer) for name, span in named.items()}
 
 
-def _keep(root: Workspace, name: str, span: Span, transformer: StylesheetTransformer) -> str:
+def _keep(workspace: Workspace, name: str, span: Span, transformer: StylesheetTransformer) -> str:
     try:
-        data = stylesheets.read_stylesheet(root.folder, name)
+        data = stylesheets.read_stylesheet(workspace.folder, name)
         transformer.check(data, name)
     except InputError as error:
         raise StatementError(error.message, hint=error.hint, span=span) from error
     path = stylesheets.kept_path(data)
     try:
-        root.storage.write(path, data)
+        workspace.storage.write(path, data)
     except FileExistsError:
         # Kept before. Whoever wrote into it since did so by hand: what was declared is what counts. And a young file
         # is not taken for one that nobody needs any more.
-        root.storage.replace(path, data)
+        workspace.storage.replace(path, data)
     return path

@@ -152,7 +152,7 @@ class DeclarationScope:
 
     def __init__(
         self,
-        root: Workspace,
+        workspace: Workspace,
         connection: Connection,
         actor: Actor,
         sheets: Mapping[str, str],
@@ -163,13 +163,13 @@ class DeclarationScope:
         numbers: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
         """`names` are looked up at once, which is faster than one by one; `numbers` are the ids of new rows."""
-        self.root = root
+        self.workspace = workspace
         self.connection = connection
         self.actor = actor
         self.sheets = sheets
         self.registrations = registrations
         check_actor(connection, actor)
-        self.allowance = QuotaAllowance(connection, actor.owner, root.settings)
+        self.allowance = QuotaAllowance(connection, actor.owner, workspace.settings)
         self.pending = Pending(connection, numbers=dict(numbers))
         self._ahead = ahead
         # Nobody else can accept or declare anything while this transaction is open, so these may be kept; and whoever

@@ -53,15 +53,15 @@ BoundQueries = dict[int, BoundQuery]
 """By the identity of the statement: hashing a large query takes as long as binding it."""
 
 
-def declare(root: Workspace, actor: Actor, declarations: Sequence[Numbered], text: str) -> dict[int, Answer]:
+def declare(workspace: Workspace, actor: Actor, declarations: Sequence[Numbered], text: str) -> dict[int, Answer]:
     """Apply the declarations of a script; return their answers by the statements' places in the script."""
     statements = [one.statement for _, one in declarations]
     with locate_errors(text, declarations[0][1].span):
-        registrations = load_registrations(root, actor, statements)
-        sheets = keep_stylesheets(root, statements)
-    script = _Script(root, actor, declarations, text, sheets, registrations)
+        registrations = load_registrations(workspace, actor, statements)
+        sheets = keep_stylesheets(workspace, statements)
+    script = _Script(workspace, actor, declarations, text, sheets, registrations)
     with gc_paused() if len(declarations) >= LARGE else nullcontext():
-        return commit_change(root, script.apply, owner=actor.owner, before_commit=script.before_commit)
+        return commit_change(workspace, script.apply, owner=actor.owner, before_commit=script.before_commit)
 
 
 class _Script:
@@ -69,14 +69,14 @@ class _Script:
 
     def __init__(
         self,
-        root: Workspace,
+        workspace: Workspace,
         actor: Actor,
         declarations: Sequence[Numbered],
         text: str,
         sheets: dict[str, str],
         registrations: Registrations,
     ) -> None:
-        self._root = root
+        self._workspace = workspace
         self._actor = actor
         self._declarations = declarations
         self._text = text
@@ -89,7 +89,7 @@ class _Script:
     ) -> tuple[dict[int, Answer], Pending]:
         """Apply the declarations one by one."""
         scope = DeclarationScope(
-            self._root,
+            self._workspace,
             connection,
             self._actor,
             self._sheets,
@@ -112,8 +112,8 @@ class _Script:
     def before_commit(self, connection: Connection) -> None:
         """Check that the actor may still declare, and keep the stylesheets again that were tidied away meanwhile."""
         check_actor(connection, self._actor)
-        if not all(self._root.storage.local(path).exists() for path in self._sheets.values()):
-            self._sheets |= keep_stylesheets(self._root, [one.statement for _, one in self._declarations])
+        if not all(self._workspace.storage.local(path).exists() for path in self._sheets.values()):
+            self._sheets |= keep_stylesheets(self._workspace, [one.statement for _, one in self._declarations])
 
     def _bind_rest(self, declarer: Declarer, after: int) -> None:
         """Bind queries while no lock is held, as far as what they read is known already."""
@@ -145,7 +145,7 @@ class Declarer:
         self.scope = scope
         self._connection = scope.connection
         self._bound: BoundQueries = {} if bound is None else bound
-        self._limits = SizeLimits(scope.root.settings, scope.actor)
+        self._limits = SizeLimits(scope.workspace.settings, scope.actor)
         self._origins: dict[int, int] | None = None
 
     def apply(self, statement: said.Declaration) -> Answer:
@@ -217,13 +217,13 @@ class Declarer:
         return FeedDone(f"registered feed {name}{how}", name, feed)
 
     def _check_address(self, statement: said.RegisterFeed, text: str) -> None:
-        root = self.scope.root
+        workspace = self.scope.workspace
         try:
             source = source_of(text)
         except InputError as error:
             raise StatementError(error.message, hint=error.hint, span=statement.place) from error
         try:
-            source.check_address(text, root.folder, root.settings)
+            source.check_address(text, workspace.folder, workspace.settings)
         except InputError as error:
             raise StatementError(error.message, hint=error.hint, span=statement.place) from error
         except Exception as error:  # a plug-in may raise anything

@@ -47,7 +47,7 @@ def subscribe(scope: DeclarationScope, statement: Subscribe) -> Subscribed:
     since = None
     if statement.back is not None:
         begin = now(scope.connection) - int(statement.back.total_seconds() * 1e6)
-        since = scope.root.items.sequence_before(begin)
+        since = scope.workspace.items.sequence_before(begin)
     ticket, digest = new_ticket()
     key = signing_keys.make_key() if sink.is_signed else None
     number = scope.pending.subscription_id()
@@ -58,7 +58,7 @@ def subscribe(scope: DeclarationScope, statement: Subscribe) -> Subscribed:
             statement.kind,
             target,
             statement.every,
-            statement.lifetime or default_lifetime(scope.root, scope.actor.owner, statement.kind),
+            statement.lifetime or default_lifetime(scope.workspace, scope.actor.owner, statement.kind),
             scope.actor.owner,
             digest,
             None if statement.sheet is None else scope.sheets[statement.sheet],
@@ -83,9 +83,9 @@ def subscribe(scope: DeclarationScope, statement: Subscribe) -> Subscribed:
     )
 
 
-def default_lifetime(root: Workspace, owner: int, kind: str) -> timedelta | None:
+def default_lifetime(workspace: Workspace, owner: int, kind: str) -> timedelta | None:
     """How long a subscription without `for` lasts. Local outputs of the admin last until they are ended."""
-    days = root.settings.subscription_days
+    days = workspace.settings.subscription_days
     return timedelta(days=days) if days and _reaches_people(owner, open_sink(kind)) else None
 
 
@@ -114,9 +114,9 @@ def _sink(scope: DeclarationScope, statement: Subscribe) -> Sink:
 
 
 def _target(scope: DeclarationScope, statement: Subscribe, sink: Sink) -> str | None:
-    places, settings = statement.places, scope.root.settings
+    places, settings = statement.places, scope.workspace.settings
     try:
-        target = sink.validate_target(statement.target, scope.root.folder, settings.out_folders)
+        target = sink.validate_target(statement.target, scope.workspace.folder, settings.out_folders)
         if target is not None and isinstance(sink, RemoteSink) and target.startswith(("http://", "https://")):
             # An address stays what it is. The HTTP client checks at each attempt where a name leads.
             check_url(target, settings.allowed_addresses)
@@ -141,7 +141,7 @@ def _target(scope: DeclarationScope, statement: Subscribe, sink: Sink) -> str | 
 
 def _wanted_consent(scope: DeclarationScope, statement: Subscribe, sink: Sink, target: str) -> WantedConsent | None:
     """The consent that an owner's subscription needs; refused where it cannot be asked for."""
-    settings, span = scope.root.settings, statement.places.target
+    settings, span = scope.workspace.settings, statement.places.target
     if scope.actor.is_admin or not isinstance(sink, ConfirmingSink):
         return None
     wanted = WantedConsent(
@@ -230,7 +230,7 @@ def renew(scope: DeclarationScope, statement: Renew) -> Renewed:
         raise StatementError(
             f"subscription {found.id} ended on {found.expires.date()}", span=statement.span, hint="subscribe again"
         )
-    lifetime = statement.lifetime or default_lifetime(scope.root, found.owner, found.kind)
+    lifetime = statement.lifetime or default_lifetime(scope.workspace, found.owner, found.kind)
     expires = subscriptions.renew_subscription(scope.connection, found.id, lifetime)
     shown = None if expires is None else moment_of(expires).isoformat()
     until = "it is ended" if shown is None else shown[:16]

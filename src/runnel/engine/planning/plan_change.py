@@ -100,7 +100,7 @@ class Uncommitted:
 
 
 def read_change(
-    root: Workspace,
+    workspace: Workspace,
     connection: Connection,
     activation: Activation,
     uncommitted: Uncommitted,
@@ -114,7 +114,7 @@ def read_change(
     if current is None:
         return reader.everything()
     try:
-        loaded = load(root.storage, PlanVersion.of(current))
+        loaded = load(workspace.storage, PlanVersion.of(current))
     except CorruptDataError as error:
         logger.warning("the plan cannot be read, and all queries are compiled again: %s", error)
         return reader.everything()
@@ -224,7 +224,7 @@ class _Reader:
         return tuple(PlanQuery(feed, start) for feed, start in sorted(starts.items()))
 
 
-def compile_plan(root: Workspace, change: PlanChange) -> CompiledChange:
+def compile_plan(workspace: Workspace, change: PlanChange) -> CompiledChange:
     """Compile a change, and write as much of it as does not depend on the log's end. The catalog is not asked."""
     from runnel.matching.compile.compile_plan import LaidOut, lay_out
     from runnel.optimizer.merge_plans import merge_plans
@@ -237,21 +237,21 @@ def compile_plan(root: Workspace, change: PlanChange) -> CompiledChange:
         laid_out = LaidOut(change.delta.logical, Layout(change.delta.layout))
     else:
         laid_out = lay_out(
-            optimize(change.queries, change.definitions), change.frequencies, matcher=root.settings.matcher
+            optimize(change.queries, change.definitions), change.frequencies, matcher=workspace.settings.matcher
         )
     if current is not None and change.is_small:
         return CompiledChange(
-            change, laid_out, laid_out.start_delta(root.storage, new_folder(), change.dead, current.base)
+            change, laid_out, laid_out.start_delta(workspace.storage, new_folder(), change.dead, current.base)
         )
     if current is not None:
         folder = new_folder()
-        laid_out.write_delta(root.storage, folder, change.dead, current.base)
-        both = load(root.storage, PlanVersion(0, current.base, folder))
-        laid_out = lay_out(merge_plans(both), change.frequencies, matcher=root.settings.matcher)
-    return CompiledChange(change, laid_out, laid_out.start_base(root.storage, new_folder()))
+        laid_out.write_delta(workspace.storage, folder, change.dead, current.base)
+        both = load(workspace.storage, PlanVersion(0, current.base, folder))
+        laid_out = lay_out(merge_plans(both), change.frequencies, matcher=workspace.settings.matcher)
+    return CompiledChange(change, laid_out, laid_out.start_base(workspace.storage, new_folder()))
 
 
-def publish_draft(root: Workspace, connection: Connection, draft: CompiledChange) -> int:
+def publish_draft(workspace: Workspace, connection: Connection, draft: CompiledChange) -> int:
     """Make a compiled change the current plan, in the transaction that declares it; gives the version."""
     change, laid_out, part = draft.change, draft.laid_out, draft.part
     if laid_out is None or part is None:
@@ -262,11 +262,11 @@ def publish_draft(root: Workspace, connection: Connection, draft: CompiledChange
         laid_out = laid_out.starting_after(last_sequence(connection), change.fresh)
     manifest = part.finish(laid_out.logical)
     if part.kind == "base" or change.current is None:
-        port = wanted_port(root.settings, manifest)
-        made = port.distribute_at_once(root, connection, part.folder, change.total)
+        port = wanted_port(workspace.settings, manifest)
+        made = port.distribute_at_once(workspace, connection, part.folder, change.total)
         return publish_base(connection, part.folder, change.total, made)
     # The next change begins with this delta, which was just written and need not be read.
-    keep_part(root.storage, PlanPart(manifest, laid_out.logical, laid_out.layout.every(), part.dead))
+    keep_part(workspace.storage, PlanPart(manifest, laid_out.logical, laid_out.layout.every(), part.dead))
     return _publish_beside(connection, change.current, part.folder, change.total)
 
 

@@ -42,7 +42,7 @@ class ReoptimizationReport:
 
 
 def reoptimize(
-    root: Workspace,
+    workspace: Workspace,
     epoch: int,
     *,
     enough: float = ENOUGH,
@@ -53,7 +53,7 @@ def reoptimize(
 
     `proceed` is called between the steps of distributing it, and may raise to end it.
     """
-    with root.catalog.read() as connection:
+    with workspace.catalog.read() as connection:
         current = plan_versions.current_plan(connection)
         known = word_frequencies(connection)
     if current is None or not (known or current.distribution):
@@ -61,57 +61,61 @@ def reoptimize(
     from runnel.matching.compile.compile_plan import compile_merged
     from runnel.matching.compile.gain import gain_of_compiling
 
-    plan = plan_store.load(root.storage, plan_store.PlanVersion.of(current))
+    plan = plan_store.load(workspace.storage, plan_store.PlanVersion.of(current))
     gain = gain_of_compiling(plan, known)
     pays = bool(known) and gain.share >= enough and gain.now - gain.then >= worth_it
     is_due = current.distribution is not None and has_grown(plan)
     if not (pays or is_due):
         return ReoptimizationReport(gain.now, gain.then)
-    made = compile_merged(root.storage, new_folder(), plan, frequencies=known, matcher=root.settings.matcher)
-    return ReoptimizationReport(gain.now, gain.then, _publish(root, epoch, current, made, proceed))
+    made = compile_merged(
+        workspace.storage, new_folder(), plan, frequencies=known, matcher=workspace.settings.matcher
+    )
+    return ReoptimizationReport(gain.now, gain.then, _publish(workspace, epoch, current, made, proceed))
 
 
-def recompile_unusable(root: Workspace, epoch: int, *, proceed: Proceed = lambda: None) -> int | None:
+def recompile_unusable(workspace: Workspace, epoch: int, *, proceed: Proceed = lambda: None) -> int | None:
     """Compile all queries again if the plan is damaged, has an older format, or is for another matcher.
 
     Gives the version that was published.
     """
-    with root.catalog.read() as connection:
+    with workspace.catalog.read() as connection:
         current = plan_versions.current_plan(connection)
-    if current is None or _is_usable(root, current):
+    if current is None or _is_usable(workspace, current):
         return None
-    return recompile(root, epoch, current, proceed=proceed)
+    return recompile(workspace, epoch, current, proceed=proceed)
 
 
-def _is_usable(root: Workspace, current: PlanRow) -> bool:
+def _is_usable(workspace: Workspace, current: PlanRow) -> bool:
     from runnel.matching.compile.build_matcher import matcher_name
 
     try:
-        plan = plan_store.load(root.storage, plan_store.PlanVersion.of(current))
-        return matcher_name(plan) == root.settings.matcher
+        plan = plan_store.load(workspace.storage, plan_store.PlanVersion.of(current))
+        return matcher_name(plan) == workspace.settings.matcher
     except CorruptDataError as error:
         logger.warning("the plan cannot be read, and all queries are compiled again: %s", error)
         return False
 
 
-def recompile(root: Workspace, epoch: int, current: PlanRow, *, proceed: Proceed = lambda: None) -> int | None:
+def recompile(workspace: Workspace, epoch: int, current: PlanRow, *, proceed: Proceed = lambda: None) -> int | None:
     """Compile all queries from their definitions, in place of the current version; gives the version, or None where
     another one was published in the meantime."""
-    with root.catalog.read() as connection:
+    with workspace.catalog.read() as connection:
         change = read_everything(connection)
-    compiled = compile_plan(root, change)
-    return _publish(root, epoch, current, compiled.finish(), proceed)
+    compiled = compile_plan(workspace, change)
+    return _publish(workspace, epoch, current, compiled.finish(), proceed)
 
 
-def _publish(root: Workspace, epoch: int, current: PlanRow, base: PlanManifest, proceed: Proceed) -> int | None:
+def _publish(workspace: Workspace, epoch: int, current: PlanRow, base: PlanManifest, proceed: Proceed) -> int | None:
     """Make a base with the same queries current; None where another version was published in the meantime, or the
     folders were collected as orphans because compiling took so long. The next turn tries again."""
-    made = wanted_port(root.settings, base).distribute(root, base.folder, proceed=proceed)
-    with root.catalog.write() as connection:
+    made = wanted_port(workspace.settings, base).distribute(workspace, base.folder, proceed=proceed)
+    with workspace.catalog.write() as connection:
         leases.check(connection, epoch)
         newest = plan_versions.current_plan(connection)
         if newest is None or newest.version != current.version:
             return None
-        if not is_written(root.storage, base.folder) or not (made is None or made.is_complete(root.storage)):
+        if not is_written(workspace.storage, base.folder) or not (
+            made is None or made.is_complete(workspace.storage)
+        ):
             return None
         return publish_base(connection, base.folder, current.queries, made)

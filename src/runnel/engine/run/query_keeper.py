@@ -1,6 +1,6 @@
 """Keeping the one Spark query going: starting it, noticing that it failed, deciding what that means.
 
-In: a root, its lease and a way to open Spark. Out: a query that matches; or an error that cannot be mended here.
+In: a workspace, its lease and a way to open Spark. Out: a query that matches; or an error that cannot be mended here.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ _STEADY_SECONDS = 600.0
 class QueryKeeper:
     """The streaming query of one run."""
 
-    def __init__(self, root: Workspace, lease: Lease, pulse: RunState, stop: threading.Event) -> None:
-        self._root = root
+    def __init__(self, workspace: Workspace, lease: Lease, pulse: RunState, stop: threading.Event) -> None:
+        self._workspace = workspace
         self._lease = lease
         self._pulse = pulse
         self._stop = stop
@@ -140,20 +140,20 @@ class QueryKeeper:
 
     def start(self, *, once: bool = False, force: str | None = None) -> None:
         """Start the query; `force` is a reason to begin a new lineage."""
-        root, lease = self._root, self._lease
+        workspace, lease = self._workspace, self._lease
         parallelism = int(self._spark.sparkContext.defaultParallelism)
         self._port, slots = self._current_port(parallelism)
         form = form_of(slots)
-        lineage = choose_lineage(root.catalog, root.storage, epoch=lease.epoch, form=form, force_new=force)
-        make_private_folder(root.storage.local(checkpoint_path(lineage.id)).parent)
-        drop_old_checkpoints(root.storage, lineage.id)
-        settings = root.settings
-        OperatorEnvironment.of(settings).keep(root.storage)
-        place_mark(root.storage)
+        lineage = choose_lineage(workspace.catalog, workspace.storage, epoch=lease.epoch, form=form, force_new=force)
+        make_private_folder(workspace.storage.local(checkpoint_path(lineage.id)).parent)
+        drop_old_checkpoints(workspace.storage, lineage.id)
+        settings = workspace.settings
+        OperatorEnvironment.of(settings).keep(workspace.storage)
+        place_mark(workspace.storage)
         job = Job(
-            catalog=root.catalog.url,
+            catalog=workspace.catalog.url,
             catalog_max_bytes=settings.catalog_max_bytes,
-            storage=root.storage.url,
+            storage=workspace.storage.url,
             lineage=lineage.id,
             after_sequence=lineage.after_sequence,
             epoch=lease.epoch,
@@ -232,7 +232,7 @@ class QueryKeeper:
 
     def _current_port(self, parallelism: int) -> tuple[StreamPort, int]:
         """The port of the current plan, and the slots that it is best matched in."""
-        with self._root.catalog.read() as connection:
+        with self._workspace.catalog.read() as connection:
             current = plan_versions.current_plan(connection)
         if current is None:
             return stream_port(None), 0
@@ -241,7 +241,7 @@ class QueryKeeper:
 
     def notice_progress(self) -> None:
         """Note how far matching has come. If it was held up and has made progress, it is not held up any more."""
-        with self._root.catalog.read() as connection:
+        with self._workspace.catalog.read() as connection:
             matched = match_segments.matched_upto(connection)
             waiting = last_sequence(connection) - matched
         if matched > self._last_seen:
@@ -249,7 +249,7 @@ class QueryKeeper:
             self._failures = self._slow_starts = 0
             self._losses = 0
             self._pulse.release(MATCHING)
-        if self._pulse.note_matching((matched, read_mark(self._root.storage)), waiting):
+        if self._pulse.note_matching((matched, read_mark(self._workspace.storage)), waiting):
             logger.error("%s; look for the cause in logs/spark.log, and restart the runner", self._pulse.told_state())
 
     def drain(self, goal: int, seconds: float) -> None:
@@ -266,7 +266,7 @@ class QueryKeeper:
                 self._query.stop()
 
     def _matched(self) -> int:
-        with self._root.catalog.read() as connection:
+        with self._workspace.catalog.read() as connection:
             return match_segments.matched_upto(connection)
 
     def _after_failure(self, error: Exception) -> str | None:
@@ -275,7 +275,7 @@ class QueryKeeper:
         cause = RunnelError(first_line(str(error))) if failure is None else failure.error()
         match cause:
             case FencedError():
-                raise FencedError("another runner took this root over", hint="stop one of them") from error
+                raise FencedError("another runner took this workspace over", hint="stop one of them") from error
             case StorageFullError() | ReadOnlyError() | CatalogUnavailableError():
                 self.on_hold_up(cause)
                 return None
@@ -298,7 +298,7 @@ class QueryKeeper:
         if self._failures >= _RETRIES:
             raise RunnelError(
                 f"matching failed {_RETRIES} times without progress: {reason}",
-                hint="logs/spark.log in the root has the whole story",
+                hint="logs/spark.log in the workspace has the whole story",
             ) from error
         self._stop.wait(min(2.0**self._failures, 30.0))
         # A checkpoint that only Spark finds unreadable fails every time; the match log knows how far it has come.
@@ -307,10 +307,10 @@ class QueryKeeper:
     def _after_damage(self, error: Exception, reason: str, paths: Sequence[str]) -> str | None:
         """Contain the damage of files; gives the reason for a new lineage, or raises what cannot be contained."""
         epoch = self._lease.epoch
-        if self._failures < _RETRIES and repair_distributions(self._root, epoch):
+        if self._failures < _RETRIES and repair_distributions(self._workspace, epoch):
             logger.warning("a part of the plan is damaged, and not needed: a new lineage starts: %s", reason)
             return "a part of the plan was damaged"
-        contained = {contain_damage(self._root, epoch, path) for path in paths} - {None}
+        contained = {contain_damage(self._workspace, epoch, path) for path in paths} - {None}
         if not contained:
             raise CorruptDataError(
                 reason, hint="restore the file from a backup; `runnel doctor` checks the rest"

@@ -25,8 +25,8 @@ logger = logging.getLogger("runnel")
 class RunLog:
     """The lines of one run."""
 
-    def __init__(self, root: Workspace, pulse: RunState) -> None:
-        self._root = root
+    def __init__(self, workspace: Workspace, pulse: RunState) -> None:
+        self._workspace = workspace
         self._pulse = pulse
         self._matched = 0
         self._plan: int | None = None
@@ -34,17 +34,17 @@ class RunLog:
 
     def note_start(self, lease: Lease, matched: int) -> None:
         """Log who runs what, and from where."""
-        master = self._root.settings.master
+        master = self._workspace.settings.master
         logger.info(
             "Runnel %s starts on workspace %s with Spark master %s, after item %d",
             __version__,
-            self._root.folder,
+            self._workspace.folder,
             master,
             matched,
             extra={
                 "version": __version__,
                 "master": master,
-                "workspace": str(self._root.folder),
+                "workspace": str(self._workspace.folder),
                 "epoch": lease.epoch,
             },
         )
@@ -52,7 +52,7 @@ class RunLog:
 
     def note_progress(self) -> None:
         """Log what happened since the last call."""
-        with self._root.catalog.read() as connection:
+        with self._workspace.catalog.read() as connection:
             segments = match_segments.match_segments(connection, self._matched)
             plan = plan_versions.current_plan(connection)
         if plan is not None and plan.version != self._plan:
@@ -94,7 +94,7 @@ class RunLog:
 
     def _seconds(self, segment: MatchSegment) -> float:
         """How long a batch took: from the moment when Spark planned it to its commit; 0 where that is not known."""
-        planned = self._root.storage.local(f"{checkpoint_path(segment.lineage)}/offsets/{segment.batch}")
+        planned = self._workspace.storage.local(f"{checkpoint_path(segment.lineage)}/offsets/{segment.batch}")
         try:
             return max(0.0, segment.committed / 1e6 - planned.stat().st_mtime)
         except OSError:

@@ -1,4 +1,4 @@
-"""The runner: the one process that acquires, matches and delivers for a root.
+"""The runner: the one process that acquires, matches and delivers for a workspace.
 
 It holds a lease whose epoch every commit checks. Matching is one Spark query; looking at files, polling, delivery and
 tidying are loops beside it, so that a slow source or endpoint never holds back matching.
@@ -93,17 +93,17 @@ class RunnerParts:
 
 
 class Runner:
-    """One run over a root. `run` returns when everything is matched and delivered (`once`), or after `stop`."""
+    """One run over a workspace. `run` returns when everything is matched and delivered (`once`), or after `stop`."""
 
-    def __init__(self, root: Workspace, spark: Callable[[], Any], parts: RunnerParts) -> None:
-        self._root = root
+    def __init__(self, workspace: Workspace, spark: Callable[[], Any], parts: RunnerParts) -> None:
+        self._workspace = workspace
         self._open_spark = spark
         self._parts = parts
         self._stop = threading.Event()
-        self.pulse = RunState(stall_seconds=root.settings.stall_seconds)
+        self.pulse = RunState(stall_seconds=workspace.settings.stall_seconds)
         self._lease: Lease | None = None
         self._keeper: QueryKeeper | None = None
-        self._log = RunLog(root, self.pulse)
+        self._log = RunLog(workspace, self.pulse)
         self._first_matched = 0
         self._error: BaseException | None = None
 
@@ -113,7 +113,7 @@ class Runner:
 
     def progress(self) -> Progress:
         """How far the run has come."""
-        with self._root.catalog.read() as connection:
+        with self._workspace.catalog.read() as connection:
             matched = match_segments.matched_upto(connection)
             lag = last_sequence(connection) - matched
         pulse = self.pulse
@@ -132,14 +132,14 @@ class Runner:
         except RunnelError:
             lag = None
         matching = self._keeper is not None and self._keeper.is_active
-        return self.pulse.health(matching=matching, lag=lag, lag_limit=self._root.settings.lag_limit)
+        return self.pulse.health(matching=matching, lag=lag, lag_limit=self._workspace.settings.lag_limit)
 
     def run(self, *, once: bool, report: Callable[[Progress], None] = lambda progress: None) -> Progress:
-        """Acquire, match and deliver, under the lease of this root."""
-        with self._root.catalog.write() as connection:
-            self._lease = leases.acquire(connection, self._root.settings.lease_seconds)
+        """Acquire, match and deliver, under the lease of this workspace."""
+        with self._workspace.catalog.write() as connection:
+            self._lease = leases.acquire(connection, self._workspace.settings.lease_seconds)
             self._first_matched = match_segments.matched_upto(connection)
-        self._keeper = QueryKeeper(self._root, self._lease, self.pulse, self._stop)
+        self._keeper = QueryKeeper(self._workspace, self._lease, self.pulse, self._stop)
         self._keeper.on_hold_up = lambda error: self._pause("matching", error)
         self._log.note_start(self._lease, self._first_matched)
         finished = threading.Event()
@@ -147,8 +147,8 @@ class Runner:
         heart.start()
         started: list[Companion] = []
         try:
-            record_history(self._root.catalog, self._root.storage)
-            remove_abandoned(self._root.spark_folder)
+            record_history(self._workspace.catalog, self._workspace.storage)
+            remove_abandoned(self._workspace.spark_folder)
             for companion in self._parts.companions:
                 companion.start(self)
                 started.append(companion)
@@ -192,7 +192,7 @@ class Runner:
 
     def _release(self) -> None:
         try:
-            with self._root.catalog.write() as connection:
+            with self._workspace.catalog.write() as connection:
                 leases.release(connection, self._held())
         except _PASSING as error:
             logger.warning("the lease could not be given back; it ends with this process: %s", error)
@@ -200,7 +200,7 @@ class Runner:
     # --- bounded run ---------------------------------------------------------------------------------------------
 
     def _run_once(self, keeper: QueryKeeper, report: Callable[[Progress], None]) -> None:
-        end_expired(self._root)
+        end_expired(self._workspace)
         self._read_once()
         self._past_damage(self._log_again)
         self._read_once(has_period=True, report=report)
@@ -214,7 +214,7 @@ class Runner:
             self._past_damage(lambda: self._deliver_all(report))
             while self._contain():  # what delivery could not read
                 self._past_damage(lambda: self._deliver_all(report))
-            end_expired(self._root)
+            end_expired(self._workspace)
             self._read_once()
             if self.progress().lag == 0 or self._stop.is_set():
                 break
@@ -250,11 +250,11 @@ class Runner:
         self._distribute_first()
         if self._stop.is_set() or not self._start_spark(keeper, report):
             return
-        settings = self._root.settings
+        settings = self._workspace.settings
         loops = [
             threading.Thread(target=self._loop, args=(step, pause), name=f"runnel-{name}", daemon=True)
             for name, step, pause in (
-                ("expire", lambda: end_expired(self._root), settings.scan_seconds),
+                ("expire", lambda: end_expired(self._workspace), settings.scan_seconds),
                 *((one.name, partial(self._read, one), one.pause) for one in self._parts.readers),
                 ("deliver", self._deliver, _TICK),
                 ("tidy", self._tidy, settings.archive_seconds),
@@ -302,7 +302,7 @@ class Runner:
     def _drain(self, keeper: QueryKeeper, report: Callable[[Progress], None]) -> None:
         """What was accepted before the stop is matched and delivered; then the query ends."""
         self._say("draining", report)
-        with self._root.catalog.read() as connection:
+        with self._workspace.catalog.read() as connection:
             goal = last_sequence(connection)
         keeper.drain(goal, _DRAIN_SECONDS if self._error is None else 0.0)
         if self._error is None:
@@ -312,8 +312,8 @@ class Runner:
     def _contain(self) -> int:
         """Take files out of the workspace that were found damaged in this process; gives how many."""
         contained = 0
-        for path in take_damaged(self._root.storage):
-            if contain_damage(self._root, self._held().epoch, path) is not None:
+        for path in take_damaged(self._workspace.storage):
+            if contain_damage(self._workspace, self._held().epoch, path) is not None:
                 contained += 1
                 self.pulse.count("files contained")
         return contained
@@ -330,11 +330,11 @@ class Runner:
     def _log_again(self) -> None:
         """Log items once more that operators could not decide, when their time has come."""
         self._contain()
-        root = self._root
-        self.pulse.count("tried again", log_again(root.catalog, root.storage, epoch=self._held().epoch))
+        workspace = self._workspace
+        self.pulse.count("tried again", log_again(workspace.catalog, workspace.storage, epoch=self._held().epoch))
 
     def _reoptimise(self) -> None:
-        done = reoptimize(self._root, self._held().epoch, proceed=self._proceed)
+        done = reoptimize(self._workspace, self._held().epoch, proceed=self._proceed)
         if done is not None and done.version is not None:
             logger.info(
                 "compiled the plan again as version %d: %.0f entries expected for an item instead of %.0f",
@@ -346,7 +346,7 @@ class Runner:
     def _recompile_unusable(self) -> None:
         """Replace a plan that is damaged or has an older format, before anything is matched with it."""
         try:
-            version = recompile_unusable(self._root, self._held().epoch, proceed=self._proceed)
+            version = recompile_unusable(self._workspace, self._held().epoch, proceed=self._proceed)
         except _StoppedError:
             return
         if version is not None:
@@ -368,12 +368,12 @@ class Runner:
             self.pulse.count("turns failed")
 
     def _distribute(self) -> None:
-        published = ensure_distribution(self._root, self._held().epoch, proceed=self._proceed)
+        published = ensure_distribution(self._workspace, self._held().epoch, proceed=self._proceed)
         if published is not None:
             logger.info("%s", published)
 
     def _rebalance(self) -> None:
-        published = rebalance_plan(self._root, self._held().epoch, proceed=self._proceed)
+        published = rebalance_plan(self._workspace, self._held().epoch, proceed=self._proceed)
         if published is not None:
             logger.info("%s", published)
 
@@ -452,7 +452,7 @@ class Runner:
                 self._note_failed_turn(reader.name)
 
     def _has_periods(self) -> bool:
-        with self._root.catalog.read() as connection:
+        with self._workspace.catalog.read() as connection:
             return any(has_period(feed.address) for feed in feeds.live_feeds(connection) if feed.address)
 
     def _read(self, reader: SourceReader, *, once: bool = False) -> None:
@@ -472,17 +472,19 @@ class Runner:
         report(self.progress())
 
     def _tidy(self, at_least: int | None = None) -> None:
-        run_maintenance(self._root, self._held().epoch, at_least=at_least)
+        run_maintenance(self._workspace, self._held().epoch, at_least=at_least)
 
     def _beat(self, finished: threading.Event) -> None:
         """Renew the lease while the run lives; losing it ends the run."""
-        while not finished.wait(self._root.settings.lease_seconds / 4):
+        while not finished.wait(self._workspace.settings.lease_seconds / 4):
             self._renew()
 
     def _renew(self) -> None:
         try:
-            with self._root.catalog.write() as connection:
-                leases.renew(connection, self._held(), self._root.settings.lease_seconds, self.pulse.told_state())
+            with self._workspace.catalog.write() as connection:
+                leases.renew(
+                    connection, self._held(), self._workspace.settings.lease_seconds, self.pulse.told_state()
+                )
         except FencedError as error:
             self._fail(error)
         except _PASSING as error:

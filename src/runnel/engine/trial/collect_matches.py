@@ -83,7 +83,7 @@ def collect_matches(
 
 
 def collect_from_log(
-    root: Workspace,
+    workspace: Workspace,
     matcher: TrialMatcher | JoinedMatcher,
     after: int,
     upto: int,
@@ -92,9 +92,9 @@ def collect_from_log(
     start: int | None = None,
 ) -> TrialMatches:
     """Match the items in (after, upto] of the item log; gates also know those after `start`, if it is given."""
-    with root.catalog.read() as connection:
+    with workspace.catalog.read() as connection:
         repeated = [supplement.sequence for supplement in supplements_between(connection, after, upto)]
-    batches = root.items.read(after if start is None else start, upto)
+    batches = workspace.items.read(after if start is None else start, upto)
     return collect_matches(matcher, batches, limit=limit, after=after, repeated=repeated)
 
 
@@ -102,28 +102,28 @@ def collect_from_log(
 class PastItems:
     """The items in (after, upto] of the log, as an actor may read them: `names` has the feeds, by id."""
 
-    root: Workspace
+    workspace: Workspace
     actor: Actor
     after: int
     upto: int
     names: dict[int, str]
 
     @staticmethod
-    def of(root: Workspace, actor: Actor, back: timedelta) -> PastItems:
+    def of(workspace: Workspace, actor: Actor, back: timedelta) -> PastItems:
         """The items that were accepted during the last `back`."""
-        with root.catalog.read() as connection:
+        with workspace.catalog.read() as connection:
             begin = now(connection) - int(back.total_seconds() * 1e6)
             upto = last_sequence(connection)
             names = names_for(connection, actor)
-        return PastItems(root, actor, root.items.sequence_before(begin), upto, names)
+        return PastItems(workspace, actor, workspace.items.sequence_before(begin), upto, names)
 
     def count(self) -> int:
         """How many there are; an owner does not learn how many items other owners get."""
         if self.actor.is_admin:
             return self.upto - self.after
-        return self.root.items.count(self.names.keys(), self.after, self.upto)
+        return self.workspace.items.count(self.names.keys(), self.after, self.upto)
 
     def newest_first(self, sequences: Iterable[int]) -> list[Item]:
         """The items with these sequences, which ascend, the newest first."""
-        ascending = [item for batch in self.root.items.get(list(sequences)) for item in batch.items(self.names)]
+        ascending = [item for batch in self.workspace.items.get(list(sequences)) for item in batch.items(self.names)]
         return ascending[::-1]

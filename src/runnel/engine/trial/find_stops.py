@@ -44,22 +44,22 @@ def gates_in(definitions: Mapping[int, Node]) -> dict[int, Gated]:
     return {feed: node for feed, node in definitions.items() if isinstance(node, Gated)}
 
 
-def first_sequence_needed(root: Workspace, definitions: Mapping[int, Node], sequence: int) -> int:
+def first_sequence_needed(workspace: Workspace, definitions: Mapping[int, Node], sequence: int) -> int:
     """The last sequence that has no effect on what gates decide from this one on.
 
     A gated feed may read another, so how far back they reach adds up. Items that were retired have no effect either.
     """
     lookback = sum((node.rule.lookback for node in gates_in(definitions).values()), timedelta())
     accepted = next(
-        int(batch.records.column("accepted").cast(pa.int64())[0].as_py()) for batch in root.items.get([sequence])
+        int(batch.records.column("accepted").cast(pa.int64())[0].as_py()) for batch in workspace.items.get([sequence])
     )
-    start = root.items.sequence_before(accepted - lookback // timedelta(microseconds=1))
-    with root.catalog.read() as connection:
+    start = workspace.items.sequence_before(accepted - lookback // timedelta(microseconds=1))
+    with workspace.catalog.read() as connection:
         return min(sequence - 1, max(start, item_segments.retained_upto(connection)))
 
 
 def find_stops(
-    root: Workspace,
+    workspace: Workspace,
     feed: int,
     definitions: Mapping[int, Node],
     sequence: int,
@@ -73,21 +73,21 @@ def find_stops(
     gates = gates_in(definitions)
     if not gates:
         return GateStops({}, {})
-    start = first_sequence_needed(root, definitions, sequence)
+    start = first_sequence_needed(workspace, definitions, sequence)
     begin = max(start, sequence - MOST_ITEMS)
-    with root.catalog.read() as connection:
+    with workspace.catalog.read() as connection:
         known_to_actor = matched_since(connection, actor, {feed, *gates})
         since = feeds.since_of(connection, known_to_actor)
     queries = [PlanQuery(one, since.get(one, 0)) for one in sorted({feed, *gates})]
-    with open_matcher(root, queries, definitions) as matcher:
-        for batch in root.items.read(begin, sequence):
+    with open_matcher(workspace, queries, definitions) as matcher:
+        for batch in workspace.items.read(begin, sequence):
             matcher.match(batch)
     stops = {gate: stop for (gate, at), stop in matcher.stopped.items() if at == sequence}
     causes = sorted({stop.earlier for stop in stops.values() if stop.earlier is not None})
     known = set(names.values())
     earlier = {
         item.sequence or 0: item
-        for batch in root.items.get(causes)
+        for batch in workspace.items.get(causes)
         for item in batch.items(names)
         if item.feed in known
     }

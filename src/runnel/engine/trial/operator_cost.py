@@ -45,19 +45,19 @@ class OperatorCost:
 
 
 def estimate_cost(
-    root: Workspace, query: int, definitions: Mapping[int, Node], after: int, upto: int
+    workspace: Workspace, query: int, definitions: Mapping[int, Node], after: int, upto: int
 ) -> OperatorCost | None:
     """What asking operators about the items in (after, upto] would cost; None where none are asked."""
     if not any(has_calls(condition) for node in definitions.values() for condition in conditions_of(node)):
         return None
     begin = max(after, upto - _SAMPLED_ITEMS)
     with TemporaryPlan([PlanQuery(query)], definitions) as plan:
-        sample = _sampled_cost(root, plan, begin, upto)
+        sample = _sampled_cost(workspace, plan, begin, upto)
     scale = (upto - after) / max(1, upto - begin)
     return OperatorCost(round(sample.items * scale), round(sample.calls * scale), sample.seconds * scale)
 
 
-def _sampled_cost(root: Workspace, plan: Plan, after: int, upto: int) -> OperatorCost:
+def _sampled_cost(workspace: Workspace, plan: Plan, after: int, upto: int) -> OperatorCost:
     # Imported here, because the compiler of kernels takes a second to load.
     from runnel.matching.compile.build_matcher import build_matcher
     from runnel.matching.operators.decide.disjuncts import OperatorDisjuncts
@@ -66,7 +66,7 @@ def _sampled_cost(root: Workspace, plan: Plan, after: int, upto: int) -> Operato
 
     matcher = build_matcher(plan)
     undecided: list[Array] = []
-    for batch in root.items.read(after, upto):
+    for batch in workspace.items.read(after, upto):
         matches = matcher.match(batch)
         for row in map(matches.row, range(len(matches))):
             disjuncts = row[row >= FIRST_OPERATOR_DISJUNCT]
@@ -74,7 +74,7 @@ def _sampled_cost(root: Workspace, plan: Plan, after: int, upto: int) -> Operato
                 undecided.append(np.searchsorted(plan.operators.way_ids, disjuncts))
     if not undecided:
         return OperatorCost(0, 0, 0.0)
-    with root.catalog.read() as connection:
+    with workspace.catalog.read() as connection:
         declared = {(one.name, one.version): one for one in callable_operators(connection)}
         learned = learned_operators(connection)
     problem = order_problem_of(OperatorDisjuncts.of(plan.operators), declared, learned)

@@ -35,16 +35,18 @@ _ALL = 1_000
 class OperatorSession:
     """The operators of a workspace, asked in this process."""
 
-    def __init__(self, root: Workspace) -> None:
+    def __init__(self, workspace: Workspace) -> None:
         # Imported here, as the compiler of kernels takes a second to load.
         from runnel.matching.operators.ask.operator_environment import OperatorEnvironment
         from runnel.matching.operators.decide.operators_in_process import Operators
 
-        with root.catalog.read() as connection:
+        with workspace.catalog.read() as connection:
             declarations = callable_operators(connection, versions=_ALL)
             segments = [one.path for one in live_segments(connection)]
             self._learned: OperatorStatistics = learned_operators(connection)
-        self._operators: Operators = Operators(root.storage, OperatorEnvironment.of(root.settings, root.storage))
+        self._operators: Operators = Operators(
+            workspace.storage, OperatorEnvironment.of(workspace.settings, workspace.storage)
+        )
         self._operators.use(declarations, segments)
         self.reasons: dict[str, str] = {}
         """Why operators gave no answer, by name."""
@@ -79,9 +81,9 @@ class OperatorSession:
 
 
 @contextmanager
-def open_operator_session(root: Workspace) -> Iterator[OperatorSession]:
+def open_operator_session(workspace: Workspace) -> Iterator[OperatorSession]:
     """A session that is closed at the end of the block."""
-    session = OperatorSession(root)
+    session = OperatorSession(workspace)
     try:
         yield session
     finally:
@@ -90,11 +92,11 @@ def open_operator_session(root: Workspace) -> Iterator[OperatorSession]:
 
 @contextmanager
 def answering(
-    root: Workspace, item: Item, definitions: Mapping[int, Node]
+    workspace: Workspace, item: Item, definitions: Mapping[int, Node]
 ) -> Iterator[tuple[Answers, Mapping[str, str]]]:
     """The answers of operators about one item, and why some have none; without a call in a query none is asked."""
     if not any(has_calls(one) for node in definitions.values() for one in conditions_of(node)):
         yield unanswered, {}
         return
-    with open_operator_session(root) as session:
+    with open_operator_session(workspace) as session:
         yield session.answers(item.attributes), session.reasons

@@ -87,7 +87,7 @@ def _silently(text: str) -> None:
 
 
 def preview_query(
-    root: Workspace,
+    workspace: Workspace,
     query: CreateFeed,
     back: timedelta | None,
     spark: Callable[[], Any],
@@ -95,15 +95,15 @@ def preview_query(
     tell: Tell = _silently,
 ) -> PreviewResult:
     """Preview a `create feed` statement without declaring it; `tell` is told the cost before operators are asked."""
-    with root.catalog.read() as connection:
-        scope = DeclarationScope(root, connection, actor, {}, ahead=True)
+    with workspace.catalog.read() as connection:
+        scope = DeclarationScope(workspace, connection, actor, {}, ahead=True)
         node = expand(connection, {_PREVIEWED: bind(query, scope, actor.owner).node})[_PREVIEWED]
         nodes = feeds.definitions(connection, set(reads(node)), with_paused=True)
-    return _preview(root, query.name.text, _PREVIEWED, {**nodes, _PREVIEWED: node}, back, spark, actor, tell)
+    return _preview(workspace, query.name.text, _PREVIEWED, {**nodes, _PREVIEWED: node}, back, spark, actor, tell)
 
 
 def preview_feed(
-    root: Workspace,
+    workspace: Workspace,
     name: str,
     back: timedelta | None,
     spark: Callable[[], Any],
@@ -111,14 +111,14 @@ def preview_feed(
     tell: Tell = _silently,
 ) -> PreviewResult:
     """Preview a declared feed; `tell` is told the cost before operators are asked."""
-    with root.catalog.read() as connection:
+    with workspace.catalog.read() as connection:
         feed = feed_named(connection, name, actor)
         nodes = feeds.definitions(connection, [feed.id], with_paused=True)
-    return _preview(root, feed.name, feed.id, nodes, back, spark, actor, tell)
+    return _preview(workspace, feed.name, feed.id, nodes, back, spark, actor, tell)
 
 
 def _preview(
-    root: Workspace,
+    workspace: Workspace,
     name: str,
     query: int,
     nodes: Mapping[int, Node],
@@ -127,18 +127,18 @@ def _preview(
     actor: Actor,
     tell: Tell,
 ) -> PreviewResult:
-    past = PastItems.of(root, actor, back or DEFAULT_SPAN)
-    cost = _cost(root, query, nodes, past)
+    past = PastItems.of(workspace, actor, back or DEFAULT_SPAN)
+    cost = _cost(workspace, query, nodes, past)
     if cost is not None:
         tell(cost.told())
-    is_small = past.upto - past.after <= root.settings.preview_items
-    sequences = None if is_small else _with_spark(root, query, nodes, past, spark())
-    with open_matcher(root, [PlanQuery(query)], nodes) as matcher:
+    is_small = past.upto - past.after <= workspace.settings.preview_items
+    sequences = None if is_small else _with_spark(workspace, query, nodes, past, spark())
+    with open_matcher(workspace, [PlanQuery(query)], nodes) as matcher:
         if sequences is None:
-            matches = collect_from_log(root, matcher, past.after, past.upto, limit=SHOWN)
+            matches = collect_from_log(workspace, matcher, past.after, past.upto, limit=SHOWN)
             sequences = matches.sequences
         else:  # Spark gives sequences alone; the newest of them are bound here
-            matches = collect_matches(matcher, root.items.get(sequences[-SHOWN:].tolist()), limit=None)
+            matches = collect_matches(matcher, workspace.items.get(sequences[-SHOWN:].tolist()), limit=None)
     return PreviewResult(
         name,
         past.count(),
@@ -151,10 +151,10 @@ def _preview(
     )
 
 
-def _cost(root: Workspace, query: int, nodes: Mapping[int, Node], past: PastItems) -> OperatorCost | None:
+def _cost(workspace: Workspace, query: int, nodes: Mapping[int, Node], past: PastItems) -> OperatorCost | None:
     """What asking operators would cost; too much is refused."""
-    cost = estimate_cost(root, query, nodes, past.after, past.upto)
-    most = root.settings.preview_operator_seconds
+    cost = estimate_cost(workspace, query, nodes, past.after, past.upto)
+    most = workspace.settings.preview_operator_seconds
     if cost is not None and cost.seconds > most:
         raise TooExpensiveError(
             f"this preview would take longer than {most:g} seconds: {cost.told()}",
@@ -164,7 +164,7 @@ def _cost(root: Workspace, query: int, nodes: Mapping[int, Node], past: PastItem
 
 
 def _with_spark(
-    root: Workspace, query: int, nodes: Mapping[int, Node], past: PastItems, spark: Any
+    workspace: Workspace, query: int, nodes: Mapping[int, Node], past: PastItems, spark: Any
 ) -> npt.NDArray[np.int64]:
     from runnel.streaming.jvm import noticing_loss
     from runnel.streaming.match_past import match_past
@@ -172,24 +172,24 @@ def _with_spark(
     folder = f"plans/preview-{uuid.uuid4().hex}"
     from runnel.matching.compile.compile_plan import compile_base
 
-    manifest = compile_base(root.storage, folder, [PlanQuery(query, 0)], nodes)
+    manifest = compile_base(workspace.storage, folder, [PlanQuery(query, 0)], nodes)
     try:
-        slices = root.items.slices(past.after, past.upto, rows=root.settings.slice_items)
+        slices = workspace.items.slices(past.after, past.upto, rows=workspace.settings.slice_items)
         with noticing_loss():
-            return match_past(spark, root.storage.url, slices, folder, _brief(root, spark, past))
+            return match_past(spark, workspace.storage.url, slices, folder, _brief(workspace, spark, past))
     finally:
         for file in (*manifest.files, "manifest.json"):
-            root.storage.delete(f"{folder}/{file}")
+            workspace.storage.delete(f"{folder}/{file}")
 
 
-def _brief(root: Workspace, spark: Any, past: PastItems) -> str | None:
+def _brief(workspace: Workspace, spark: Any, past: PastItems) -> str | None:
     """What workers need to know of operators, and which items are in the log again."""
     from runnel.matching.operators.ask.operator_environment import OperatorEnvironment
     from runnel.streaming.operator_snapshot import OperatorSnapshots
 
     share = 1.0 / spark.sparkContext.defaultParallelism
-    with root.catalog.read() as connection:
-        brief = OperatorSnapshots(root.storage, share).brief(connection, past.after, past.upto)
+    with workspace.catalog.read() as connection:
+        brief = OperatorSnapshots(workspace.storage, share).brief(connection, past.after, past.upto)
     if brief.declared is not None:
-        OperatorEnvironment.of(root.settings).keep(root.storage)
+        OperatorEnvironment.of(workspace.settings).keep(workspace.storage)
     return brief.dump()

@@ -106,7 +106,7 @@ class JoinedMatcher:
 
 @contextmanager
 def open_matcher(
-    root: Workspace, queries: Iterable[PlanQuery], definitions: Mapping[int, Node]
+    workspace: Workspace, queries: Iterable[PlanQuery], definitions: Mapping[int, Node]
 ) -> Iterator[TrialMatcher]:
     """Compile queries and match with all that they say: operators are asked in this process, gates remember keys."""
     from runnel.matching.compile.build_matcher import build_matcher
@@ -119,13 +119,13 @@ def open_matcher(
         if len(plan.operators):
             from runnel.engine.trial.operator_session import open_operator_session
 
-            matcher = deciding = stack.enter_context(open_operator_session(root)).matcher(plan, matcher)
+            matcher = deciding = stack.enter_context(open_operator_session(workspace)).matcher(plan, matcher)
         ordered = OrderedMatcher(plan, matcher)
         yield TrialMatcher(plan, ordered, deciding, ordered.stopped)
 
 
 @contextmanager
-def open_declared(root: Workspace, queries: Collection[int], items: int) -> Iterator[JoinedMatcher]:
+def open_declared(workspace: Workspace, queries: Collection[int], items: int) -> Iterator[JoinedMatcher]:
     """A matcher of declared queries, subscribed to or not, for about `items` items.
 
     Where that is faster, queries are selected from the running plan; the others are compiled for the moment. Paused
@@ -135,14 +135,14 @@ def open_declared(root: Workspace, queries: Collection[int], items: int) -> Iter
     from runnel.matching.compile import select_queries
     from runnel.matching.compile.build_matcher import build_matcher
 
-    with root.catalog.read() as connection:
+    with workspace.catalog.read() as connection:
         current = plan_versions.current_plan(connection)
         running = _running(connection, queries)
     matchers: list[TrialMatcher] = []
     if current is None or select_queries.compiling_pays(len(running), current.queries, items):
         running = set()
     else:
-        plan = load(root.storage, PlanVersion.of(current))
+        plan = load(workspace.storage, PlanVersion.of(current))
         running -= select_queries.gated_queries(plan)
         if running:
             selected = select_queries.select_queries(plan, running, from_start=True)
@@ -150,9 +150,9 @@ def open_declared(root: Workspace, queries: Collection[int], items: int) -> Iter
     alone = sorted(set(queries) - running)
     with ExitStack() as stack:
         if alone:
-            with root.catalog.read() as connection:
+            with workspace.catalog.read() as connection:
                 definitions = feeds.definitions(connection, alone, with_paused=True)
-            matchers.append(stack.enter_context(open_matcher(root, map(PlanQuery, alone), definitions)))
+            matchers.append(stack.enter_context(open_matcher(workspace, map(PlanQuery, alone), definitions)))
         yield JoinedMatcher(matchers)
 
 

@@ -99,7 +99,7 @@ class TrialResult(Answer):
 
 
 def try_items(
-    root: Workspace,
+    workspace: Workspace,
     actor: Actor,
     selection: Selection,
     feed: str | None,
@@ -109,13 +109,13 @@ def try_items(
     """Match the selected queries with items given as mappings, as if they came into a source feed now."""
     from runnel.sources.documents.adapt import item_of_object
 
-    source = source_for(root, actor, selection, feed)
+    source = source_for(workspace, actor, selection, feed)
     adapted = [item_of_object(one, source.name, f"item {number}") for number, one in enumerate(items, 1)]
-    return try_adapted(root, actor, selection, source, adapted, limit)
+    return try_adapted(workspace, actor, selection, source, adapted, limit)
 
 
 def try_adapted(
-    root: Workspace,
+    workspace: Workspace,
     actor: Actor,
     selection: Selection,
     source: Feed,
@@ -124,28 +124,28 @@ def try_adapted(
     refused: Sequence[InputError] = (),
 ) -> TrialResult:
     """As `try_items`, for items that were read already."""
-    with root.catalog.read() as connection:
+    with workspace.catalog.read() as connection:
         accepted = moment_of(now(connection))
     ids = {source.name: source.id}
     batches = (
         ItemBatch.of(items[start : start + _BATCH_ITEMS], ids, first_sequence=start + 1, accepted=accepted)
         for start in range(0, len(items), _BATCH_ITEMS)
     )
-    names = _chosen(root, actor, selection)
-    with open_declared(root, names, len(items)) as matcher:
+    names = _chosen(workspace, actor, selection)
+    with open_declared(workspace, names, len(items)) as matcher:
         matches = collect_matches(matcher, batches, limit=limit, newest=False)
     shown = [(item, number) for number, item in enumerate(items[:limit], 1)]
     more = len(items) - len(shown)
     return _result(actor, names, matches, len(items), shown, more, tuple(str(problem) for problem in refused))
 
 
-def try_past(root: Workspace, actor: Actor, selection: Selection, back: timedelta, limit: int) -> TrialResult:
+def try_past(workspace: Workspace, actor: Actor, selection: Selection, back: timedelta, limit: int) -> TrialResult:
     """Match the selected queries with the items that were accepted during the last `back`."""
-    past = PastItems.of(root, actor, back)
-    names = _chosen(root, actor, selection)
-    _refuse_costly(root, names, past)
-    with open_declared(root, names, past.upto - past.after) as matcher:
-        matches = collect_from_log(root, matcher, past.after, past.upto, limit=limit)
+    past = PastItems.of(workspace, actor, back)
+    names = _chosen(workspace, actor, selection)
+    _refuse_costly(workspace, names, past)
+    with open_declared(workspace, names, past.upto - past.after) as matcher:
+        matches = collect_from_log(workspace, matcher, past.after, past.upto, limit=limit)
     shown = [(item, item.sequence or 0) for item in past.newest_first(matches.kept)]
     return _result(actor, names, matches, past.count(), shown, len(matches.sequences) - len(shown))
 
@@ -181,26 +181,26 @@ def _tried(item: Item, queries: Mapping[int, Bindings], names: Mapping[int, str]
     return TriedItem(item, tuple(names[one] for one in queries), bound)
 
 
-def _chosen(root: Workspace, actor: Actor, selection: Selection) -> dict[int, str]:
+def _chosen(workspace: Workspace, actor: Actor, selection: Selection) -> dict[int, str]:
     """The selected queries, with the names by which the actor knows them."""
-    with root.catalog.read() as connection:
+    with workspace.catalog.read() as connection:
         check_actor(connection, actor)
         chosen = select_for(connection, actor, selection)
         names = names_for(connection, actor)
     return {one: names[one] for one in chosen}
 
 
-def _refuse_costly(root: Workspace, names: Mapping[int, str], past: PastItems) -> None:
+def _refuse_costly(workspace: Workspace, names: Mapping[int, str], past: PastItems) -> None:
     """Refuse a test for which operators would be asked for longer than for a preview.
 
     The cost of each query is estimated alone, and the estimates are added: queries that share calls cost less.
     """
     if past.upto <= past.after:
         return
-    most = root.settings.preview_operator_seconds
+    most = workspace.settings.preview_operator_seconds
     seconds = 0.0
-    for query, nodes in _asking(root, names).items():
-        cost = estimate_cost(root, query, nodes, past.after, past.upto)
+    for query, nodes in _asking(workspace, names).items():
+        cost = estimate_cost(workspace, query, nodes, past.after, past.upto)
         own_seconds = 0.0 if cost is None else cost.seconds
         seconds += own_seconds
         if seconds > most:
@@ -211,9 +211,9 @@ def _refuse_costly(root: Workspace, names: Mapping[int, str], past: PastItems) -
             )
 
 
-def _asking(root: Workspace, chosen: Mapping[int, str]) -> dict[int, Mapping[int, Node]]:
+def _asking(workspace: Workspace, chosen: Mapping[int, str]) -> dict[int, Mapping[int, Node]]:
     """Those of the chosen queries that ask operators, also through what they read; each with all it reads."""
-    with root.catalog.read() as connection:
+    with workspace.catalog.read() as connection:
         nodes = feeds.definitions(connection, chosen, with_paused=True)
         asking = [feed for feed, node in nodes.items() if any(map(has_calls, conditions_of(node)))]
         found = sorted(feeds.all_readers(connection, asking) & chosen.keys()) if asking else []
@@ -225,9 +225,9 @@ def _asking(root: Workspace, chosen: Mapping[int, str]) -> dict[int, Mapping[int
         return {one: feeds.definitions(connection, [one], with_paused=True) for one in found}
 
 
-def source_for(root: Workspace, actor: Actor, selection: Selection, name: str | None) -> Feed:
+def source_for(workspace: Workspace, actor: Actor, selection: Selection, name: str | None) -> Feed:
     """The source feed that items of the caller come from: the named one, or the only one that the queries read."""
-    with root.catalog.read() as connection:
+    with workspace.catalog.read() as connection:
         check_actor(connection, actor)
         if name is None:
             chosen = select_for(connection, actor, selection)

@@ -87,18 +87,18 @@ class _VanishedError(Exception):
 
 
 def back_up(
-    root: Workspace, target: Path, *, link: bool = False, report: Report = lambda done, every: None
+    workspace: Workspace, target: Path, *, link: bool = False, report: Report = lambda done, every: None
 ) -> BackupReport:
     """Create a backup of a workspace in a folder, or update the backup in it.
 
     With `link`, files on the same file system are hard-linked instead of copied.
     """
     target = target.absolute()
-    number = _number(root)
-    before = _prepare(root, target, number)
+    number = _number(workspace)
+    before = _prepare(workspace, target, number)
     try:
-        manifest, copied = _attempts(root, target, number, before, link, report)
-        manifest = manifest.signed(root.key.read())
+        manifest, copied = _attempts(workspace, target, number, before, link, report)
+        manifest = manifest.signed(workspace.key.read())
         _replace(target / MANIFEST, manifest.to_json())
         (target / UNFINISHED).unlink(missing_ok=True)
         _prune(target, manifest)
@@ -111,24 +111,24 @@ def back_up(
     )
 
 
-def _number(root: Workspace) -> int:
+def _number(workspace: Workspace) -> int:
     """Return the number of a workspace, and assign it if no message or backup has done so."""
-    with root.catalog.read() as connection:
+    with workspace.catalog.read() as connection:
         known = known_number(connection)
     if known is not None:
         return known
-    with root.catalog.write() as connection:
+    with workspace.catalog.write() as connection:
         return workspace_number(connection)
 
 
 def _attempts(
-    root: Workspace, target: Path, number: int, before: Manifest | None, link: bool, report: Report
+    workspace: Workspace, target: Path, number: int, before: Manifest | None, link: bool, report: Report
 ) -> tuple[Manifest, int]:
     """Repeat the backup until no file of the snapshot was merged and deleted before it could be copied."""
     problem: _VanishedError | None = None
     for _ in range(_ATTEMPTS):
         try:
-            return _attempt(root, target, number, before, link, report)
+            return _attempt(workspace, target, number, before, link, report)
         except _VanishedError as vanished:
             problem = vanished
     raise WorkspaceError(
@@ -137,9 +137,9 @@ def _attempts(
     ) from problem
 
 
-def _prepare(root: Workspace, target: Path, number: int) -> Manifest | None:
+def _prepare(workspace: Workspace, target: Path, number: int) -> Manifest | None:
     """Check and prepare the folder of a backup. Return the manifest of an existing backup."""
-    if target.is_relative_to(root.folder) or root.folder.is_relative_to(target):
+    if target.is_relative_to(workspace.folder) or workspace.folder.is_relative_to(target):
         raise InputError("the folder of a backup must not contain the workspace, nor be inside it", place=str(target))
     before = read_manifest(target) if (target / MANIFEST).exists() else None
     if before is not None and before.root != number:
@@ -162,23 +162,23 @@ def _prepare(root: Workspace, target: Path, number: int) -> Manifest | None:
 
 
 def _attempt(
-    root: Workspace, target: Path, number: int, before: Manifest | None, link: bool, report: Report
+    workspace: Workspace, target: Path, number: int, before: Manifest | None, link: bool, report: Report
 ) -> tuple[Manifest, int]:
     """Copy one snapshot of the catalog and the files that it references. Return also the number of copied files."""
     snapshot = uuid.uuid4().hex
     place = target / "snapshots" / snapshot
-    with root.catalog.read() as connection:
+    with workspace.catalog.read() as connection:
         tables = copy_out(connection, place / "catalog")
-        named = sorted(_named_files(root, connection))
+        named = sorted(_named_files(workspace, connection))
         ids = identities(connection)
         last = last_sequence(connection)
         made = datetime.fromtimestamp(now(connection) / 1e6, UTC)
-    for relative in _folder_files(root.folder):
-        _copy(root.folder / relative, place / "folder" / relative, link=False)
-    for relative in _operator_files(root.storage):
-        _copy(root.storage.local(f"{OPERATORS}/{relative}"), place / OPERATORS / relative, link=False)
+    for relative in _folder_files(workspace.folder):
+        _copy(workspace.folder / relative, place / "folder" / relative, link=False)
+    for relative in _operator_files(workspace.storage):
+        _copy(workspace.storage.local(f"{OPERATORS}/{relative}"), place / OPERATORS / relative, link=False)
     # Digests of a manifest that may have been modified must not be copied into the new, signed one.
-    known = before.files if before is not None and before.is_signed_by(root.key.read()) else {}
+    known = before.files if before is not None and before.is_signed_by(workspace.key.read()) else {}
     files: dict[str, Digest] = {}
     copied = 0
     for done, path in enumerate(named):
@@ -187,9 +187,9 @@ def _attempt(
         if path in known and kept.exists():
             files[path] = known[path]  # the file never changes, and its digest was computed when it was copied
             continue
-        if root.storage.local(path).exists():
-            check_file(root.storage, path)  # a damaged file must not silently replace a good copy
-        files[path] = _copy(root.storage.local(path), kept, link=link)
+        if workspace.storage.local(path).exists():
+            check_file(workspace.storage, path)  # a damaged file must not silently replace a good copy
+        files[path] = _copy(workspace.storage.local(path), kept, link=link)
         copied += 1
     report(len(named), len(named))
     own = {
@@ -211,7 +211,7 @@ def _attempt(
     return manifest, copied
 
 
-def _named_files(root: Workspace, connection: Connection) -> Iterator[str]:
+def _named_files(workspace: Workspace, connection: Connection) -> Iterator[str]:
     """Return every file that the catalog needs."""
     for segment in item_segments.segments_between(connection, 0, _FOR_EVER):
         if segment.tier != Tier.LOST:
@@ -223,7 +223,9 @@ def _named_files(root: Workspace, connection: Connection) -> Iterator[str]:
     since = match_segments.last_plan(connection)
     distributions = {plan.distribution for plan in plan_versions.distributed_plans(connection, since=since)}
     for folder in plan_versions.plan_folders(connection, since=since):
-        yield from plan_port(folder).files(folder) if folder in distributions else _plan_files(root.storage, folder)
+        yield from (
+            plan_port(folder).files(folder) if folder in distributions else _plan_files(workspace.storage, folder)
+        )
     yield from quarantine.quarantined_paths(connection)
     yield from stylesheets.stylesheets_in_use(connection)
 

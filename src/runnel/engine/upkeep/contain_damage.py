@@ -42,36 +42,36 @@ class Containment(Enum):
     PLAN = "plan"
 
 
-def contain_damage(root: Workspace, epoch: int, path: str) -> Containment | None:
+def contain_damage(workspace: Workspace, epoch: int, path: str) -> Containment | None:
     """Remove a damaged file from the workspace.
 
     Return None if there is nothing to do: the catalog does not reference the file, the file is intact, or the whole
     storage is unavailable. Files that are only unavailable must not be quarantined.
     """
-    if read_marker(root.storage) is None:
+    if read_marker(workspace.storage) is None:
         return None
     if path.startswith("plans/"):
-        return _contain_plan(root, epoch, path)
-    if _is_sound(root.storage, path):
+        return _contain_plan(workspace, epoch, path)
+    if _is_sound(workspace.storage, path):
         return None
     if path.startswith("items/"):
-        return _contain_items(root, epoch, path)
+        return _contain_items(workspace, epoch, path)
     if path.startswith("matches/"):
-        return _contain_matches(root, epoch, path)
+        return _contain_matches(workspace, epoch, path)
     if path.startswith(f"{ANSWERS}/"):
-        return _contain_answers(root, epoch, path)
+        return _contain_answers(workspace, epoch, path)
     return None
 
 
-def _contain_items(root: Workspace, epoch: int, path: str) -> Containment | None:
-    with root.catalog.read() as connection:
+def _contain_items(workspace: Workspace, epoch: int, path: str) -> Containment | None:
+    with workspace.catalog.read() as connection:
         segment = item_segments.live_segment(connection, path)
         retired = [] if segment is None else item_segments.retired_within(connection, segment)
     if segment is None:
         return None
-    pieces = _covering(root.storage, segment, retired)
+    pieces = _covering(workspace.storage, segment, retired)
     first, last = segment.first_sequence, segment.last_sequence
-    with root.catalog.write() as connection:
+    with workspace.catalog.write() as connection:
         leases.check(connection, epoch)
         if item_segments.live_segment(connection, path) is None:
             return Containment.FILE
@@ -90,21 +90,21 @@ def _contain_items(root: Workspace, epoch: int, path: str) -> Containment | None
     return Containment.FILE
 
 
-def _contain_matches(root: Workspace, epoch: int, path: str) -> Containment | None:
-    with root.catalog.read() as connection:
+def _contain_matches(workspace: Workspace, epoch: int, path: str) -> Containment | None:
+    with workspace.catalog.read() as connection:
         part = match_segments.live_part(connection, path)
         retired = [] if part is None else match_segments.retired_within(connection, part)
     if part is None:
         return None
     if part.by_query == path:
-        with root.catalog.write() as connection:
+        with workspace.catalog.write() as connection:
             leases.check(connection, epoch)
             match_segments.set_level(connection, part, part.level, None)
             _quarantine(connection, path, "the index is damaged: matches are read without it", part.first_sequence)
         logger.warning("%s is damaged: matches are read without this index", path)
         return Containment.FILE
-    pieces = _covering(root.storage, part, retired)
-    with root.catalog.write() as connection:
+    pieces = _covering(workspace.storage, part, retired)
+    with workspace.catalog.write() as connection:
         leases.check(connection, epoch)
         if match_segments.live_part(connection, path) is None:
             return Containment.FILE
@@ -118,8 +118,8 @@ def _contain_matches(root: Workspace, epoch: int, path: str) -> Containment | No
     return Containment.FILE
 
 
-def _contain_answers(root: Workspace, epoch: int, path: str) -> Containment | None:
-    with root.catalog.write() as connection:
+def _contain_answers(workspace: Workspace, epoch: int, path: str) -> Containment | None:
+    with workspace.catalog.write() as connection:
         leases.check(connection, epoch)
         segments = [segment for segment in operator_cache.live_segments(connection) if segment.path == path]
         operator_cache.retire_segments(connection, segments)
@@ -129,23 +129,23 @@ def _contain_answers(root: Workspace, epoch: int, path: str) -> Containment | No
     return Containment.FILE
 
 
-def _contain_plan(root: Workspace, epoch: int, path: str) -> Containment | None:
+def _contain_plan(workspace: Workspace, epoch: int, path: str) -> Containment | None:
     """Compile the plan again from the declarations, if the damaged folder belongs to the current version."""
     folder = "/".join(path.split("/")[:2])
     forget_parts()
     try:
-        verify(root.storage, folder)
-        read_part(root.storage, folder)
+        verify(workspace.storage, folder)
+        read_part(workspace.storage, folder)
         return None
     except CorruptDataError:
         pass
-    with root.catalog.read() as connection:
+    with workspace.catalog.read() as connection:
         current = plan_versions.current_plan(connection)
         if folder not in plan_versions.plan_folders(connection):
             return None
     if current is None or folder not in (current.base, current.delta):
         return Containment.PLAN  # only an unfinished batch needs it; the next one uses the current version
-    version = recompile(root, epoch, current)
+    version = recompile(workspace, epoch, current)
     if version is not None:
         logger.warning("%s is damaged: the plan was compiled again as version %d", path, version)
     return Containment.PLAN

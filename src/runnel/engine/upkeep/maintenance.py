@@ -69,7 +69,7 @@ class MaintenanceReport:
 
 
 def run_maintenance(
-    root: Workspace,
+    workspace: Workspace,
     epoch: int,
     *,
     at_least: int | None = None,
@@ -82,39 +82,49 @@ def run_maintenance(
     archive_segments). Queries in `asked` are indexed in addition to those that are known to be read by query.
     `chores` forces or skips the hourly tasks.
     """
-    return _Turn(root, epoch, time.monotonic() + _SECONDS).run(at_least, asked, chores)
+    return _Turn(workspace, epoch, time.monotonic() + _SECONDS).run(at_least, asked, chores)
 
 
 class _Turn:
     """One call of maintenance, until a deadline."""
 
-    def __init__(self, root: Workspace, epoch: int, deadline: float) -> None:
-        self._root = root
+    def __init__(self, workspace: Workspace, epoch: int, deadline: float) -> None:
+        self._workspace = workspace
         self._epoch = epoch
         self._deadline = deadline
 
     def run(self, at_least: int | None, asked: Collection[int], chores: bool | None) -> MaintenanceReport:
-        root, settings = self._root, self._root.settings
+        workspace, settings = self._workspace, self._workspace.settings
         enough = settings.archive_segments if at_least is None else at_least
         archived = self._count(
-            len(run.files) for run in archive_steps(root.catalog, root.storage, epoch=self._epoch, at_least=enough)
+            len(run.files)
+            for run in archive_steps(workspace.catalog, workspace.storage, epoch=self._epoch, at_least=enough)
         )
         compacted = self._count(
             len(run.files)
             for run in compaction_steps(
-                root.catalog, root.storage, epoch=self._epoch, at_least=enough, asked=asked, silent=silent_kinds()
+                workspace.catalog,
+                workspace.storage,
+                epoch=self._epoch,
+                at_least=enough,
+                asked=asked,
+                silent=silent_kinds(),
             )
         )
         most = settings.operator_cache_bytes
-        compacted += self._count(cache_steps(root.catalog, root.storage, epoch=self._epoch, most_bytes=most))
+        compacted += self._count(
+            cache_steps(workspace.catalog, workspace.storage, epoch=self._epoch, most_bytes=most)
+        )
         merged = self._repeat(_merge_rows)
         if self._repeat(stream_statistics.learn):
-            sample_costs(root, self._epoch)
-            log_slow_queries(root, self._epoch)
+            sample_costs(workspace, self._epoch)
+            log_slow_queries(workspace, self._epoch)
         done = MaintenanceReport(archived=archived, compacted=compacted, merged=merged, finished=self._has_time())
         if self._has_time() and (self._chores_are_due() if chores is None else chores):
             done += self._chores()
-        removed = self._count(delete_retired_files(root.catalog, root.storage, older_than=settings.orphan_seconds))
+        removed = self._count(
+            delete_retired_files(workspace.catalog, workspace.storage, older_than=settings.orphan_seconds)
+        )
         return done + MaintenanceReport(removed=removed, finished=self._has_time())
 
     def _has_time(self) -> bool:
@@ -144,19 +154,19 @@ class _Turn:
 
     @contextmanager
     def _write(self) -> Iterator[Connection]:
-        with self._root.catalog.write() as connection:
+        with self._workspace.catalog.write() as connection:
             leases.check(connection, self._epoch)
             yield connection
 
     # --- rare chores ---------------------------------------------------------------------------------------------
 
     def _chores_are_due(self) -> bool:
-        with self._root.catalog.read() as connection:
+        with self._workspace.catalog.read() as connection:
             passed = now(connection) - counters.read_counter(connection, counters.CHORES)
             return not 0 <= passed < _HOUR  # a clock that was set back must not delay them
 
     def _chores(self) -> MaintenanceReport:
-        root, settings = self._root, self._root.settings
+        workspace, settings = self._workspace, self._workspace.settings
         done = MaintenanceReport(
             retained=self._retain(),
             folded=self._repeat(lambda c: receipts.fold_messages(c, _ago(c, settings.keep_receipts_days), _ROWS)),
@@ -171,16 +181,16 @@ class _Turn:
             stream_statistics.forget_dropped(connection)
         if not self._has_time():
             return done  # the next call continues; the scan of all files comes last
-        removed = remove_orphans(root.catalog, root.storage, older_than=settings.orphan_seconds)
-        done += MaintenanceReport(removed=removed + empty_trash(root.storage))
-        record_history(root.catalog, root.storage)
+        removed = remove_orphans(workspace.catalog, workspace.storage, older_than=settings.orphan_seconds)
+        done += MaintenanceReport(removed=removed + empty_trash(workspace.storage))
+        record_history(workspace.catalog, workspace.storage)
         with self._write() as connection:
             counters.set_counter(connection, counters.CHORES, now(connection))
         return done
 
     def _retain(self) -> int:
         """Delete items and matches that are older than `keep_items_days` and no longer needed."""
-        days = self._root.settings.keep_items_days
+        days = self._workspace.settings.keep_items_days
         if not days:
             return 0
         with self._write() as connection:
@@ -195,9 +205,9 @@ class _Turn:
 
     def _limit_quarantine(self) -> int:
         """Limit the quarantine in bytes and in age."""
-        settings, storage = self._root.settings, self._root.storage
+        settings, storage = self._workspace.settings, self._workspace.storage
         while self._has_time():
-            with self._root.catalog.read() as connection:
+            with self._workspace.catalog.read() as connection:
                 paths = quarantine.unmeasured_quarantined(connection, _ROWS)
             if not paths:
                 break
@@ -225,7 +235,7 @@ class _Turn:
 
     def _forget_seen(self) -> int:
         """Delete ids from the seen-set that their sources have not shown for as long as items are kept."""
-        days = self._root.settings.keep_items_days
+        days = self._workspace.settings.keep_items_days
         if not days:
             return 0
 
@@ -233,7 +243,7 @@ class _Turn:
             done = 1
             while done:
                 # Find them in a read transaction: scanning all old ids must not block writers.
-                with self._root.catalog.read() as connection:
+                with self._workspace.catalog.read() as connection:
                     day = _ago(connection, days) // _DAY
                     expired = item_segments.expired_seen(connection, day, _FOUND_IDS)
                 done = 0
@@ -247,7 +257,7 @@ class _Turn:
 
     def _forget_plans(self) -> int:
         """Delete plan versions that no batch can need, and lineages without references."""
-        settings, storage = self._root.settings, self._root.storage
+        settings, storage = self._workspace.settings, self._workspace.storage
         with self._write() as connection:
             old = now(connection) - int(settings.orphan_seconds * 1e6)
             named = plan_versions.plan_folders(connection)
@@ -266,14 +276,14 @@ class _Turn:
         A young copy may be about to be used. An old copy is deleted under the catalog's write lock, and every
         declaration checks there that its copy still exists.
         """
-        storage = self._root.storage
-        limit = time.time() - self._root.settings.orphan_seconds
+        storage = self._workspace.storage
+        limit = time.time() - self._workspace.settings.orphan_seconds
         old = {
             file.path
             for file in storage.files(stylesheets.FOLDER)
             if file.modified < limit and stylesheets.is_kept(file.path)
         }
-        with self._root.catalog.read() as connection:
+        with self._workspace.catalog.read() as connection:
             unused = old - stylesheets.stylesheets_in_use(connection)
         if not unused:
             return 0
@@ -287,7 +297,7 @@ class _Turn:
         """Delete the records of source files that no longer exist, unless all files of a feed are missing: its folder
         may only be unmounted.
         """
-        with self._root.catalog.read() as connection:
+        with self._workspace.catalog.read() as connection:
             known = source_files.known_files(connection)
         by_feed: dict[int, list[str]] = {}
         for file in known:

@@ -145,27 +145,27 @@ def _measured(one: PartitionFigure) -> str:
 
 
 def explain_partition(
-    root: Workspace, row: plan_versions.PlanRow, plan: Plan, query: int, names: Mapping[int, str]
+    workspace: Workspace, row: plan_versions.PlanRow, plan: Plan, query: int, names: Mapping[int, str]
 ) -> ExplainedPartition | None:
     """Where a query of a version is; None where every worker has all queries."""
     if row.distribution is None:
         return None
     try:
-        with root.catalog.read() as connection:
-            figures = partition_figures(root, connection, row, row.distribution)
+        with workspace.catalog.read() as connection:
+            figures = partition_figures(workspace, connection, row, row.distribution)
     except CorruptDataError:
         return None
-    made = read_partitioning(root.storage, row.distribution)
+    made = read_partitioning(workspace.storage, row.distribution)
     part, _ = part_of(plan, query, names)
     if part is not plan.base:
         return ExplainedPartition(figures, made.weighed)
-    assignment = read_assignment(root.storage, made.folder)
+    assignment = read_assignment(workspace.storage, made.folder)
     place = int(np.searchsorted(assignment.query_ids, query))
     if place >= len(assignment.query_ids) or assignment.query_ids[place] != query:
         return ExplainedPartition(figures, made.weighed)
     number = int(assignment.partitions[place])
     kin = assignment.groups == assignment.groups[place]
-    router = load_part(root.storage, made.router).logical
+    router = load_part(workspace.storage, made.router).logical
     return ExplainedPartition(
         figures,
         made.weighed,

@@ -1,4 +1,4 @@
-"""How the queries of a root are divided over workers, in figures: what was expected, and what was measured."""
+"""How the queries of a workspace are divided over workers, in figures: what was expected, and what was measured."""
 
 from __future__ import annotations
 
@@ -103,28 +103,28 @@ class PartitionFigures:
         ]
 
 
-def read_partition_figures(root: Workspace, connection: Connection, row: PlanRow) -> PlanFigures:
+def read_partition_figures(workspace: Workspace, connection: Connection, row: PlanRow) -> PlanFigures:
     """How a version is divided, or is going to be; CorruptDataError where that cannot be read."""
     if row.distribution is not None:
-        return partition_figures(root, connection, row, row.distribution)
-    wanted = wanted_partitions(root, row.base)
+        return partition_figures(workspace, connection, row, row.distribution)
+    wanted = wanted_partitions(workspace, row.base)
     return WholePlanFigures(
         f"every worker has all queries, until the runner divides them into {wanted.count:,} ({wanted.brief})"
     )
 
 
-def partition_figures(root: Workspace, connection: Connection, row: PlanRow, folder: str) -> PartitionFigures:
+def partition_figures(workspace: Workspace, connection: Connection, row: PlanRow, folder: str) -> PartitionFigures:
     """The figures of a version that is divided as a folder says."""
-    made = read_partitioning(root.storage, folder)
-    if not made.is_complete(root.storage):
+    made = read_partitioning(workspace.storage, folder)
+    if not made.is_complete(workspace.storage):
         raise CorruptDataError(f"{made.folder} names folders that are gone")
-    wanted = wanted_partitions(root, row.base)
+    wanted = wanted_partitions(workspace, row.base)
     loads = all_loads(known_loads(connection, made.folder), len(made.partitions))
     return PartitionFigures(
         strategy=made.strategy,
         reason=made.reason,
         count_reason=wanted.reason if wanted.count == len(made.partitions) else None,
-        next_start=next_start(made, wanted, root.settings.partition_strategy),
+        next_start=next_start(made, wanted, workspace.settings.partition_strategy),
         router_bytes=made.router_bytes,
         expected_copies=sum(one.share for one in made.partitions),
         expected_busiest=_busiest(made),

@@ -44,9 +44,9 @@ class PartitioningResult:
     reason: str
 
 
-def wanted_partitions(root: Workspace, base: str) -> PartitionChoice:
+def wanted_partitions(workspace: Workspace, base: str) -> PartitionChoice:
     """Into how many partitions the settings want a base to be divided; 1: every worker has all of it."""
-    settings, manifest = root.settings, read_manifest(root.storage, base)
+    settings, manifest = workspace.settings, read_manifest(workspace.storage, base)
     queries = manifest.counts.get("queries", 0)
     return choose_partitions(
         queries=queries,
@@ -70,7 +70,7 @@ def cores_of(settings: Settings) -> int:
 
 
 def partition_queries(
-    root: Workspace,
+    workspace: Workspace,
     base: str,
     count: int,
     known: StreamKnowledge,
@@ -85,19 +85,19 @@ def partition_queries(
     Folders of the partitioning `before` are used again where they hold the same. `partitions` says of every query
     where it goes, if that is decided already; the strategy is then that of before. `noted` is kept with it.
     """
-    part = load_part(root.storage, base)
-    strategy = root.settings.partition_strategy or None
+    part = load_part(workspace.storage, base)
+    strategy = workspace.settings.partition_strategy or None
     if partitions is not None and before is not None:
         strategy = before.strategy
     return make_partitioning(
-        root.storage,
+        workspace.storage,
         part.logical,
         stored_atoms(part),
         base=base,
         count=count,
         strategy=strategy,
         frequencies=known.frequencies or None,
-        matcher=root.settings.matcher,
+        matcher=workspace.settings.matcher,
         matches=known.matches(part.queries.query_ids),
         operator_milliseconds=known.operator_milliseconds or None,
         samples=known.values,
@@ -109,32 +109,34 @@ def partition_queries(
     )
 
 
-def partition_at_once(root: Workspace, connection: Connection, base: str, queries: int) -> Partitioning | None:
+def partition_at_once(workspace: Workspace, connection: Connection, base: str, queries: int) -> Partitioning | None:
     """The partitioning of a base that was just written, where the settings force one and it takes no time to make."""
-    if root.settings.partitions < 2 or queries > AT_ONCE:
+    if workspace.settings.partitions < 2 or queries > AT_ONCE:
         return None
-    choice = wanted_partitions(root, base)
+    choice = wanted_partitions(workspace, base)
     return (
         None
         if choice.count < 2
-        else partition_queries(root, base, choice.count, read_stream_knowledge(root, connection, newest=False))
+        else partition_queries(
+            workspace, base, choice.count, read_stream_knowledge(workspace, connection, newest=False)
+        )
     )
 
 
 def partition_if_wanted(
-    root: Workspace, base: str, *, proceed: Callable[[], None] = lambda: None
+    workspace: Workspace, base: str, *, proceed: Callable[[], None] = lambda: None
 ) -> Partitioning | None:
     """The partitioning of a base that was just written, where one is wanted, however long that takes."""
-    choice = wanted_partitions(root, base)
+    choice = wanted_partitions(workspace, base)
     if choice.count < 2:
         return None
-    with root.catalog.read() as connection:
-        known = read_stream_knowledge(root, connection)
-    return partition_queries(root, base, choice.count, known, proceed=proceed)
+    with workspace.catalog.read() as connection:
+        known = read_stream_knowledge(workspace, connection)
+    return partition_queries(workspace, base, choice.count, known, proceed=proceed)
 
 
 def ensure_partitioning(
-    root: Workspace, epoch: int, *, proceed: Callable[[], None] = lambda: None
+    workspace: Workspace, epoch: int, *, proceed: Callable[[], None] = lambda: None
 ) -> PartitioningResult | None:
     """See to it that the current version is divided as the settings want it; None where there is nothing to do.
 
@@ -142,16 +144,16 @@ def ensure_partitioning(
     take as long as it takes, and nobody waits; `proceed` is called between its steps, and may raise to end it.
     Looking costs two small files, and whether the folders are there.
     """
-    with root.catalog.read() as connection:
+    with workspace.catalog.read() as connection:
         current = plan_versions.current_plan(connection)
     if current is None:
         return None
-    choice = wanted_partitions(root, current.base)
-    there = partitioning_of(root, current)
-    if _is_as_wanted(there, choice.count, root.settings) and (there is None) == (current.distribution is None):
+    choice = wanted_partitions(workspace, current.base)
+    there = partitioning_of(workspace, current)
+    if _is_as_wanted(there, choice.count, workspace.settings) and (there is None) == (current.distribution is None):
         return None
-    made = partition_if_wanted(root, current.base, proceed=proceed)
-    version = publish_partitioning(root, epoch, current, made)
+    made = partition_if_wanted(workspace, current.base, proceed=proceed)
+    version = publish_partitioning(workspace, epoch, current, made)
     if version is None:
         return None
     reason = choice.reason if made is None else f"{choice.reason}; {made.reason}"
@@ -164,7 +166,7 @@ def _is_as_wanted(there: Partitioning | None, count: int, settings: Settings) ->
     return len(there.partitions) == count and settings.partition_strategy in ("", there.strategy)
 
 
-def partitioning_of(root: Workspace, row: PlanRow, *, thorough: bool = False) -> Partitioning | None:
+def partitioning_of(workspace: Workspace, row: PlanRow, *, thorough: bool = False) -> Partitioning | None:
     """The partitioning of a version. One that is damaged is told of and done without: it is made again.
 
     Whether all its folders are there is always looked at; a thorough look reads them, and takes as long as that does.
@@ -172,40 +174,40 @@ def partitioning_of(root: Workspace, row: PlanRow, *, thorough: bool = False) ->
     if row.distribution is None:
         return None
     try:
-        made = read_partitioning(root.storage, row.distribution)
-        if not made.is_complete(root.storage):
+        made = read_partitioning(workspace.storage, row.distribution)
+        if not made.is_complete(workspace.storage):
             raise CorruptDataError(f"{made.folder} names folders that are gone")
         for piece in made.pieces if thorough else ():
-            verify(root.storage, piece)
-            read_part(root.storage, piece)
+            verify(workspace.storage, piece)
+            read_part(workspace.storage, piece)
         return made
     except CorruptDataError as error:
         logger.warning("queries cannot be matched as they are divided: %s", error)
         return None
 
 
-def repair_partitioning(root: Workspace, epoch: int, rows: Iterable[PlanRow]) -> bool:
+def repair_partitioning(workspace: Workspace, epoch: int, rows: Iterable[PlanRow]) -> bool:
     """Whether a partition of some versions is damaged; the queries of the current version are then divided again."""
-    with root.catalog.read() as connection:
+    with workspace.catalog.read() as connection:
         current = plan_versions.current_plan(connection)
-    damaged = [row for row in rows if partitioning_of(root, row, thorough=True) is None]
+    damaged = [row for row in rows if partitioning_of(workspace, row, thorough=True) is None]
     if current in damaged:
-        publish_partitioning(root, epoch, current, partition_if_wanted(root, current.base))
+        publish_partitioning(workspace, epoch, current, partition_if_wanted(workspace, current.base))
     return bool(damaged)
 
 
-def publish_partitioning(root: Workspace, epoch: int, seen: PlanRow, made: Partitioning | None) -> int | None:
+def publish_partitioning(workspace: Workspace, epoch: int, seen: PlanRow, made: Partitioning | None) -> int | None:
     """Publish a version that differs from the current one in its partitioning alone.
 
     None, and nothing is published, where the current one has another base or partitioning than the one that was seen,
     or where it took so long that what was written was collected as nobody's.
     """
-    with root.catalog.write() as connection:
+    with workspace.catalog.write() as connection:
         leases.check(connection, epoch)
         newest = plan_versions.current_plan(connection)
         if newest is None or (newest.base, newest.distribution) != (seen.base, seen.distribution):
             return None
-        if made is not None and not made.is_complete(root.storage):
+        if made is not None and not made.is_complete(workspace.storage):
             return None
         return plan_versions.publish_plan(
             connection,

@@ -68,13 +68,13 @@ _HELPED = 0.9
 _VAIN, _BEFORE = "moves_in_vain", "skew_before_percent"
 
 
-def rebalance(root: Workspace, epoch: int, *, proceed: Callable[[], None] = lambda: None) -> Rebalanced | None:
+def rebalance(workspace: Workspace, epoch: int, *, proceed: Callable[[], None] = lambda: None) -> Rebalanced | None:
     """Divide the queries of the current version anew if one partition is loaded much more than the others.
 
     None where they are not divided, the partitions are loaded alike, too little was measured yet, or moving queries
     has not helped before. `proceed` is called between the steps of dividing, and may raise to end it.
     """
-    with root.catalog.read() as connection:
+    with workspace.catalog.read() as connection:
         current = plan_versions.current_plan(connection)
         if current is None or current.distribution is None:
             return None
@@ -82,25 +82,25 @@ def rebalance(root: Workspace, epoch: int, *, proceed: Callable[[], None] = lamb
         upto = matched_upto(connection)
     if not measured:
         return None
-    there = partitioning_of(root, current)
+    there = partitioning_of(workspace, current)
     if there is None:
         return None
     measured = all_loads(measured, len(there.partitions))
     loads = [Load(one.partition, one.items, one.matches, one.microseconds) for one in measured]
     vain = _moves_in_vain(there, skew(loads))
     if not is_uneven(loads) or vain >= MOST_FUTILE_MOVES:
-        _fade(root, epoch, there.folder)
+        _fade(workspace, epoch, there.folder)
         return None
-    assignment = read_assignment(root.storage, there.folder)
-    matches = StreamKnowledge(matched=match_rates(root, upto)).matches(assignment.query_ids)
+    assignment = read_assignment(workspace.storage, there.folder)
+    matches = StreamKnowledge(matched=match_rates(workspace, upto)).matches(assignment.query_ids)
     given = rebalanced(assignment, loads, matches=matches)
     if given is None:
-        _fade(root, epoch, there.folder)
+        _fade(workspace, epoch, there.folder)
         return None
-    with root.catalog.read() as connection:
-        known = read_stream_knowledge(root, connection)
+    with workspace.catalog.read() as connection:
+        known = read_stream_knowledge(workspace, connection)
     made = partition_queries(
-        root,
+        workspace,
         there.base,
         len(there.partitions),
         known,
@@ -109,9 +109,9 @@ def rebalance(root: Workspace, epoch: int, *, proceed: Callable[[], None] = lamb
         noted={_VAIN: vain, _BEFORE: round(100 * skew(loads))},
         proceed=proceed,
     )
-    version = publish_partitioning(root, epoch, current, made)
+    version = publish_partitioning(workspace, epoch, current, made)
     if version is not None:
-        _forget_others(root, epoch, made.folder)
+        _forget_others(workspace, epoch, made.folder)
     return Rebalanced(
         before=skew(loads),
         then=expected_skew(assignment, measured, given, matches),
@@ -142,16 +142,16 @@ def _moves_in_vain(there: Partitioning, uneven: float) -> int:
     return vain
 
 
-def _fade(root: Workspace, epoch: int, partitioning: str) -> None:
+def _fade(workspace: Workspace, epoch: int, partitioning: str) -> None:
     """What was measured long ago counts less and less."""
-    with root.catalog.write() as connection:
+    with workspace.catalog.write() as connection:
         leases.check(connection, epoch)
         partition_loads.fade_loads(connection, partitioning)
 
 
-def _forget_others(root: Workspace, epoch: int, partitioning: str) -> None:
+def _forget_others(workspace: Workspace, epoch: int, partitioning: str) -> None:
     """What others did says nothing of this one. Batches under way may still tell of theirs; tidying drops that."""
-    with root.catalog.write() as connection:
+    with workspace.catalog.write() as connection:
         leases.check(connection, epoch)
         partition_loads.forget_loads(connection, [partitioning])
 

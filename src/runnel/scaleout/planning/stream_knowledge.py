@@ -57,7 +57,7 @@ class StreamKnowledge:
         return found
 
 
-def read_stream_knowledge(root: Workspace, connection: Connection, *, newest: bool = True) -> StreamKnowledge:
+def read_stream_knowledge(workspace: Workspace, connection: Connection, *, newest: bool = True) -> StreamKnowledge:
     """What the stream has taught. Looking at the newest items and their matches reads files of the logs."""
     learned = learned_operators(connection)
     dear = {
@@ -67,14 +67,16 @@ def read_stream_knowledge(root: Workspace, connection: Connection, *, newest: bo
     upto = matched_upto(connection) if newest else 0
     if not upto:
         return StreamKnowledge(word_frequencies(connection), dear)
-    return StreamKnowledge(word_frequencies(connection), dear, newest_values(root, upto), match_rates(root, upto))
+    return StreamKnowledge(
+        word_frequencies(connection), dear, newest_values(workspace, upto), match_rates(workspace, upto)
+    )
 
 
-def match_rates(root: Workspace, upto: int) -> tuple[Array, Array] | None:
+def match_rates(workspace: Workspace, upto: int) -> tuple[Array, Array] | None:
     """The queries that matched any of the newest items up to a sequence, ascending, and matches for an item."""
     after = max(0, upto - _NEWEST)
     try:
-        found = [rows.queries for rows in root.matches.read(after, upto)]
+        found = [rows.queries for rows in workspace.matches.read(after, upto)]
     except (NotFoundError, CorruptDataError) as error:
         logger.debug("matches are not counted: %s", error)
         return None
@@ -84,11 +86,11 @@ def match_rates(root: Workspace, upto: int) -> tuple[Array, Array] | None:
     return queries, counts / (upto - after)
 
 
-def newest_values(root: Workspace, upto: int) -> dict[str, list[Value]]:
+def newest_values(workspace: Workspace, upto: int) -> dict[str, list[Value]]:
     """The structured values of the newest items up to a sequence, by kind: from them patterns are merged (§4.3)."""
     found: dict[str, list[Value]] = {}
     try:
-        for batch in root.items.read(max(0, upto - _LOOKED_AT), upto):
+        for batch in workspace.items.read(max(0, upto - _LOOKED_AT), upto):
             for attributes in batch.attributes():
                 for value in (one for several in attributes.values() for one in several):
                     if isinstance(value, StructuredValue):

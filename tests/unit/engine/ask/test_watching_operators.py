@@ -50,9 +50,9 @@ def run(tmp_path: Path) -> Iterator[InProcess]:
     """A root where operators answered some calls and failed of two items."""
     operator_work.operators.cache_clear()
     with connect(tmp_path / "root") as new:
-        (new.root.folder / "runnel.toml").write_text(f'operator_modules = ["{MODULE}"]\n')
+        (new.workspace.folder / "runnel.toml").write_text(f'operator_modules = ["{MODULE}"]\n')
     with connect(tmp_path / "root") as opened:
-        OperatorEnvironment.of(opened.root.settings).keep(opened.root.storage)
+        OperatorEnvironment.of(opened.workspace.settings).keep(opened.workspace.storage)
         opened.execute(SCRIPT)
         opened.publish("Wire", ITEMS)
         made = InProcess(opened)
@@ -74,22 +74,22 @@ def _doctor(root: Path, code: int = 0) -> dict[str, dict[str, Any]]:
 
 
 def test_figures_are_what_happened(engine: Engine, run: InProcess) -> None:
-    found = read_vitals(engine.root).operators
+    found = read_vitals(engine.workspace).operators
     assert (found.registered, found.calls, found.unknown, found.waiting) == (2, 12, 2, 2)
     assert found.known_answers == 10, "failures are not remembered"
     assert found.known_bytes > 0
     engine.publish("Wire", [{"id": "7", "volume": 100}])
     run.match()
-    assert read_vitals(engine.root).operators.calls == 14
+    assert read_vitals(engine.workspace).operators.calls == 14
 
 
 def test_a_batch_that_is_committed_again_counts_once(engine: Engine, run: InProcess) -> None:
     engine.publish("Wire", [{"id": "8", "volume": 3}])
     start = run.offset
     run.match()
-    counted = read_vitals(engine.root).operators
+    counted = read_vitals(engine.workspace).operators
     run.commit(start, run.offset, run.batches - 1)
-    assert read_vitals(engine.root).operators == counted
+    assert read_vitals(engine.workspace).operators == counted
     assert (counted.calls, counted.unknown) == (14, 3)
 
 
@@ -107,7 +107,7 @@ def test_status_has_a_line_where_operators_are_in_use(engine: Engine, tmp_path: 
 
 
 def test_metrics_and_report_say_the_same(engine: Engine) -> None:
-    text, _ = render_metrics(engine.root, Run())
+    text, _ = render_metrics(engine.workspace, Run())
     values = dict(line.rsplit(" ", 1) for line in text.decode().splitlines() if not line.startswith("#"))
     assert values["runnel_operators"] == "2.0"
     assert (values["runnel_operator_calls"], values["runnel_operator_unknown"]) == ("12.0", "2.0")
@@ -121,11 +121,11 @@ def test_metrics_and_report_say_the_same(engine: Engine) -> None:
 
 def test_no_figure_scans_what_grows(engine: Engine) -> None:
     asked: list[tuple[str, Any]] = []
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         event.listen(connection, "before_cursor_execute", lambda _c, _k, text, given, *_: asked.append((text, given)))
         operator_figures(connection)
     assert len(asked) == 5
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         for statement, given in asked:
             steps = connection.exec_driver_sql(f"explain query plan {statement}", given).all()
             scans = [step[3] for step in steps if step[3].startswith("SCAN") and "INDEX" not in step[3]]
@@ -134,7 +134,7 @@ def test_no_figure_scans_what_grows(engine: Engine) -> None:
 
 
 def test_doctor_finds_operators_well(engine: Engine) -> None:
-    found = _doctor(engine.root.folder)
+    found = _doctor(engine.workspace.folder)
     assert found["operators"]["detail"] == "2 registered; those in use are installed"
     assert found["retries"]["detail"] == "2 items wait for a retry"
     assert "exist" in found["answers"]["detail"]
@@ -147,7 +147,7 @@ def test_doctor_says_nothing_of_operators_where_there_are_none(tmp_path: Path) -
 
 
 def test_doctor_warns_of_operators_that_cannot_be_found_without_importing_them(engine: Engine) -> None:
-    folder = engine.root.folder
+    folder = engine.workspace.folder
     (folder / "runnel.toml").write_text('operator_modules = ["city"]\n')
     found = _doctor(folder)["operators"]
     assert found["well"], "it is a warning"
@@ -156,7 +156,7 @@ def test_doctor_warns_of_operators_that_cannot_be_found_without_importing_them(e
         "not allowed; 2 queries stay undecided"
     )
     assert "operator_modules" in found["hint"]
-    with engine.root.catalog.write() as connection:
+    with engine.workspace.catalog.write() as connection:
         row = connection.execute(schema.operators.select().where(schema.operators.c.name == "moody")).one()
         content = json.dumps(json.loads(row.content) | {"source": "an_entry_point_that_is_gone"})
         connection.execute(
@@ -171,16 +171,16 @@ def test_doctor_warns_of_operators_that_cannot_be_found_without_importing_them(e
     assert "1 query stays undecided" in found["detail"]
     shown = CliRunner().invoke(app, ["doctor", "-w", str(folder)])
     assert "! operators" in shown.stdout
-    with engine.root.catalog.write() as connection:
+    with engine.workspace.catalog.write() as connection:
         connection.execute(schema.uses_operators.delete())
     assert _doctor(folder)["operators"]["hint"] is None, "nobody uses it"
 
 
 def test_doctor_tells_of_missing_answers_which_are_no_fault(engine: Engine) -> None:
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         paths = [one.path for one in operator_cache.live_segments(connection)]
-    engine.root.storage.delete(paths[0])
-    found = _doctor(engine.root.folder)["answers"]
+    engine.workspace.storage.delete(paths[0])
+    found = _doctor(engine.workspace.folder)["answers"]
     assert found["well"]
     assert found["detail"].startswith(
         f"1 of {len(paths)} files of the operator cache are missing or damaged, for example operators/cache/"
@@ -189,7 +189,7 @@ def test_doctor_tells_of_missing_answers_which_are_no_fault(engine: Engine) -> N
 
 
 def test_doctor_tells_of_items_that_are_gone_or_were_never_there(engine: Engine) -> None:
-    folder, catalog = engine.root.folder, engine.root.catalog
+    folder, catalog = engine.workspace.folder, engine.workspace.catalog
     with catalog.write() as connection:
         connection.exec_driver_sql("update counters set value = 4 where name = 'retained'")
     found = _doctor(folder)["retries"]

@@ -76,11 +76,11 @@ class Life:
     told: dict[PlanVersion, Answers] = field(default_factory=dict)
 
     def current(self) -> plan_versions.PlanRow | None:
-        with self.engine.root.catalog.read() as connection:
+        with self.engine.workspace.catalog.read() as connection:
             return plan_versions.current_plan(connection)
 
     def batch(self) -> ItemBatch:
-        with self.engine.root.catalog.read() as connection:
+        with self.engine.workspace.catalog.read() as connection:
             source = feeds.feed_by_name(connection, "News")
         assert source is not None
         return news(source.id)
@@ -97,24 +97,24 @@ class Life:
 
     def merge(self) -> None:
         """What compiling again does: the same queries in one new base."""
-        row, storage = self.current(), self.engine.root.storage
+        row, storage = self.current(), self.engine.workspace.storage
         if row is None:
             return
         folder = f"plans/{uuid.uuid4().hex}"
         compile_merged(storage, folder, load(storage, PlanVersion.of(row)))
-        with self.engine.root.catalog.write() as connection:
+        with self.engine.workspace.catalog.write() as connection:
             plan_versions.publish_plan(connection, folder, None, row.queries)
 
     def verify(self) -> None:
         """The current version answers as if everything were compiled anew."""
         row = self.current()
-        with self.engine.root.catalog.read() as connection:
+        with self.engine.workspace.catalog.read() as connection:
             live, definitions = feeds.since_of(connection), feeds.definitions(connection)
         if row is None:
             assert not live
             return
         assert row.queries == len(live)
-        plan = load(self.engine.root.storage, PlanVersion.of(row))
+        plan = load(self.engine.workspace.storage, PlanVersion.of(row))
         found = answers(plan, self.batch())
         with tempfile.TemporaryDirectory() as folder:
             storage = FileStorage(Path(folder).as_uri())
@@ -151,13 +151,13 @@ def test_after_any_changes_the_plan_answers_as_one_compiled_anew(series: list[tu
                     life.merge()
             life.verify()
         # A batch that is run again uses the version that it was begun with, whatever came since.
-        collect_garbage(engine.root.catalog, engine.root.storage, older_than=-1)
+        collect_garbage(engine.workspace.catalog, engine.workspace.storage, older_than=-1)
         for version, found in life.told.items():
-            with engine.root.catalog.read() as connection:
+            with engine.workspace.catalog.read() as connection:
                 row = plan_versions.plan_by_version(connection, version.version)
             assert row is not None
             assert PlanVersion.of(row) == version
-            assert answers(load(engine.root.storage, version), life.batch()) == found
+            assert answers(load(engine.workspace.storage, version), life.batch()) == found
 
 
 @pytest.fixture
@@ -170,7 +170,7 @@ def life(tmp_path: Path) -> Iterator[Life]:
 
 
 def files(life: Life) -> set[str]:
-    return {file.path for file in life.engine.root.storage.files("plans")}
+    return {file.path for file in life.engine.workspace.storage.files("plans")}
 
 
 def test_a_removal_writes_no_file_until_there_are_too_many(life: Life) -> None:
@@ -212,7 +212,7 @@ def test_what_was_just_added_is_removed_without_a_file_too(life: Life) -> None:
 
 
 def test_what_rows_name_is_kept_and_what_none_names_goes(life: Life) -> None:
-    root = life.engine.root
+    root = life.engine.workspace
     life.toggle(("Rock",))
     root.storage.write("plans/orphan/manifest.json", b"{}")
     collect_garbage(root.catalog, root.storage, older_than=-1)
@@ -227,9 +227,9 @@ def test_what_rows_name_is_kept_and_what_none_names_goes(life: Life) -> None:
 
 def test_a_row_that_names_no_queries_is_damaged(life: Life) -> None:
     life.toggle(("Rock",))
-    with life.engine.root.catalog.write() as connection:
+    with life.engine.workspace.catalog.write() as connection:
         connection.execute(schema.plans.update().values(removed="7,rock"))
-    with life.engine.root.catalog.read() as connection, pytest.raises(CorruptDataError, match="rock"):
+    with life.engine.workspace.catalog.read() as connection, pytest.raises(CorruptDataError, match="rock"):
         plan_versions.current_plan(connection)
 
 
@@ -237,9 +237,9 @@ def test_a_removed_query_is_not_explained_any_more(life: Life) -> None:
     def plan() -> Plan:
         row = life.current()
         assert row is not None
-        return load(life.engine.root.storage, PlanVersion.of(row))
+        return load(life.engine.workspace.storage, PlanVersion.of(row))
 
-    with life.engine.root.catalog.read() as connection:
+    with life.engine.workspace.catalog.read() as connection:
         rock = feeds.feed_by_name(connection, "Rock")
     assert rock is not None
     assert explain_query(rock.id, plan()).part == "base"

@@ -43,23 +43,23 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
 
 
 def epoch(engine: Engine) -> int:
-    with engine.root.catalog.write() as connection:
+    with engine.workspace.catalog.write() as connection:
         return leases.acquire(connection, 600).epoch
 
 
 def teach(engine: Engine) -> None:
     """The stream shows what no guess from their length could: the long words are in every item."""
     seen = StreamSample(1_000.0, {f"parliamentarian{n}": 990.0 for n in range(QUERIES)})
-    with engine.root.catalog.write() as connection:
+    with engine.workspace.catalog.write() as connection:
         stream_statistics.note(connection, {1: seen})
         assert stream_statistics.learn(connection) == 1
 
 
 def matcher(engine: Engine) -> Matcher:
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         row = plan_versions.current_plan(connection)
     assert row is not None
-    return build_matcher(load(engine.root.storage, PlanVersion.of(row)))
+    return build_matcher(load(engine.workspace.storage, PlanVersion.of(row)))
 
 
 def news() -> ItemBatch:
@@ -69,11 +69,11 @@ def news() -> ItemBatch:
 
 def test_a_plan_is_compiled_again_when_that_pays_and_answers_alike(engine: Engine) -> None:
     held = epoch(engine)
-    assert reoptimize.reoptimize(engine.root, held) is None, "nothing was learned yet"
+    assert reoptimize.reoptimize(engine.workspace, held) is None, "nothing was learned yet"
     before = matcher(engine)
     expected = before.match(news())
     teach(engine)
-    done = reoptimize.reoptimize(engine.root, held)
+    done = reoptimize.reoptimize(engine.workspace, held)
     assert done is not None
     assert done.version is not None
     assert done.then < done.now / 10
@@ -86,7 +86,7 @@ def test_a_plan_is_compiled_again_when_that_pays_and_answers_alike(engine: Engin
         alone = ItemBatch(news().records.slice(one, 1))
         assert before.match(alone).total == after.match(alone).total == 1
     assert after.statistics.candidates < before.statistics.candidates / 10
-    again = reoptimize.reoptimize(engine.root, held)
+    again = reoptimize.reoptimize(engine.workspace, held)
     assert again is not None
     assert again.version is None, "what was gained is not gained twice"
 
@@ -102,7 +102,7 @@ def test_somebody_elses_change_is_not_undone(engine: Engine, monkeypatch: pytest
         return loaded(*arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(store, "load", meanwhile)
-    done = reoptimize.reoptimize(engine.root, held)
+    done = reoptimize.reoptimize(engine.workspace, held)
     assert done is not None
     assert done.version is None
     late = ItemBatch.of([Item("News", "1", {"title": ("late",)})], {"News": 1}, first_sequence=9)
@@ -111,10 +111,10 @@ def test_somebody_elses_change_is_not_undone(engine: Engine, monkeypatch: pytest
 
 def test_the_gain_is_that_of_the_walk(engine: Engine) -> None:
     teach(engine)
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         row, known = plan_versions.current_plan(connection), word_frequencies(connection)
     assert row is not None
-    gain = gain_of_compiling(load(engine.root.storage, PlanVersion.of(row)), known)
+    gain = gain_of_compiling(load(engine.workspace.storage, PlanVersion.of(row)), known)
     assert gain.now == pytest.approx(0.99 * QUERIES, rel=0.02)
     assert gain.then < 5
 
@@ -122,13 +122,13 @@ def test_the_gain_is_that_of_the_walk(engine: Engine) -> None:
 def _declare_in_an_older_format(engine: Engine) -> None:
     """Leave a plan that cannot be read any more because its format is too low."""
     engine.execute("create feed Muse from News where title contains 'Muse''s album'; subscribe to Muse output log;")
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         row = plan_versions.current_plan(connection)
     assert row is not None
     for folder in filter(None, (row.base, row.delta)):
         path = f"{folder}/manifest.json"
-        manifest = unsealed_json(engine.root.storage.read(path))
-        engine.root.storage.replace(path, sealed_json(manifest | {"format": FORMAT - 1}))
+        manifest = unsealed_json(engine.workspace.storage.read(path))
+        engine.workspace.storage.replace(path, sealed_json(manifest | {"format": FORMAT - 1}))
     store.forget_parts()
 
 
@@ -137,39 +137,39 @@ MUSE = ItemBatch.of([Item("News", "1", {"title": ("Muse’s album is out",)})], 
 
 def test_a_plan_of_an_older_format_is_compiled_again(engine: Engine) -> None:
     held = epoch(engine)
-    assert reoptimize.recompile_unusable(engine.root, held) is None, "it has the format of today"
+    assert reoptimize.recompile_unusable(engine.workspace, held) is None, "it has the format of today"
     _declare_in_an_older_format(engine)
     with pytest.raises(CorruptDataError, match=f"format {FORMAT - 1} instead of {FORMAT}"):
         matcher(engine)
-    version = reoptimize.recompile_unusable(engine.root, held)
+    version = reoptimize.recompile_unusable(engine.workspace, held)
     assert version is not None
     assert matcher(engine).match(MUSE).total == 1
-    assert reoptimize.recompile_unusable(engine.root, held) is None
+    assert reoptimize.recompile_unusable(engine.workspace, held) is None
 
 
 def test_queries_are_compiled_for_the_matcher_that_the_settings_name(engine: Engine) -> None:
     engine.execute("create feed Album from News where title contains 'album'; subscribe to Album output log;")
     assert isinstance(matcher(engine), StreamMatcher)
     held = epoch(engine)
-    with connect(engine.root.folder, matcher="tree") as changed:
+    with connect(engine.workspace.folder, matcher="tree") as changed:
         assert isinstance(matcher(changed), StreamMatcher), "a plan keeps its matcher until it is compiled again"
-        assert reoptimize.recompile_unusable(changed.root, held) is not None
+        assert reoptimize.recompile_unusable(changed.workspace, held) is not None
         assert isinstance(matcher(changed), TreeMatcher)
         assert matcher(changed).match(MUSE).total == 1
-        assert reoptimize.recompile_unusable(changed.root, held) is None
+        assert reoptimize.recompile_unusable(changed.workspace, held) is None
     with pytest.raises(WorkspaceError, match="'tere' is not installed; installed: index, streams, tree"):
-        connect(engine.root.folder, matcher="tere")
+        connect(engine.workspace.folder, matcher="tere")
 
 
 def test_a_damaged_plan_is_compiled_again_before_anything_is_matched(engine: Engine) -> None:
     engine.execute("create feed Album from News where title contains 'album'; subscribe to Album output log;")
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         row = plan_versions.current_plan(connection)
     assert row is not None
-    arrays = engine.root.storage.local(f"{row.base}/arrays.npy")
+    arrays = engine.workspace.storage.local(f"{row.base}/arrays.npy")
     arrays.write_bytes(arrays.read_bytes()[:-1] + b"?")
     store.forget_parts()
-    version = reoptimize.recompile_unusable(engine.root, epoch(engine))
+    version = reoptimize.recompile_unusable(engine.workspace, epoch(engine))
     assert version is not None
     assert version > row.version
     assert matcher(engine).match(MUSE).total == 1

@@ -76,7 +76,7 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
 def _runner(engine: Engine, monkeypatch: pytest.MonkeyPatch, reason: str | None) -> Runner:
     monkeypatch.setattr(query_keeper, "start_query", lambda spark, job, port, once: _Query(reason))
     monkeypatch.setattr(runner, "_DRAIN_SECONDS", 0.2)
-    return Runner(engine.root, lambda: _SPARK, engine._parts())
+    return Runner(engine.workspace, lambda: _SPARK, engine._parts())
 
 
 def _loops() -> list[str]:
@@ -137,7 +137,7 @@ class _Reader(SourceReader):
 def _bounded_run(engine: Engine, monkeypatch: pytest.MonkeyPatch, *readers: _Reader) -> Runner:
     """A bounded run that ends before it starts to match."""
     parts = replace(engine._parts(), readers=readers)
-    made = Runner(engine.root, lambda: _SPARK, parts)
+    made = Runner(engine.workspace, lambda: _SPARK, parts)
     monkeypatch.setattr(made, "_start_spark", lambda keeper, report: False)
     return made
 
@@ -226,7 +226,7 @@ def test_losing_the_lease_ends_the_run(engine: Engine, monkeypatch: pytest.Monke
     made = _runner(engine, monkeypatch, None)
 
     def take_over() -> None:
-        with engine.root.catalog.write() as connection:
+        with engine.workspace.catalog.write() as connection:
             connection.exec_driver_sql("update leases set expires = 1")
             leases.acquire(connection, 60)
 
@@ -265,7 +265,7 @@ def test_spark_is_not_opened_for_a_run_that_was_stopped(
 ) -> None:
     _runner(engine, monkeypatch, None)
     opened: list[str] = []
-    made = Runner(engine.root, lambda: opened.append("Spark"), engine._parts())
+    made = Runner(engine.workspace, lambda: opened.append("Spark"), engine._parts())
     made.stop()
     assert made.run(once=once).state == "stopped"
     assert (opened, _Query.started, _loops()) == ([], 0, [])
@@ -282,7 +282,7 @@ def test_a_run_that_is_stopped_while_spark_opens_starts_no_query(
         made.stop()
         return _SPARK
 
-    made = Runner(engine.root, open_spark, engine._parts())
+    made = Runner(engine.workspace, open_spark, engine._parts())
     assert made.run(once=once).lag == 1
     assert (_Query.started, _loops()) == (0, [])
 
@@ -300,7 +300,7 @@ def test_a_start_of_spark_that_is_under_way_is_aborted(
         assert aborted.wait(60)
         raise SparkLostError("Spark's JVM was killed by signal 9 (out of memory?)")
 
-    made = Runner(engine.root, open_spark, engine._parts())
+    made = Runner(engine.workspace, open_spark, engine._parts())
     assert made.run(once=once).state == "stopped"
     assert (_Query.started, _loops()) == (0, [])
 
@@ -347,14 +347,14 @@ def test_start_of_spark_is_aborted_also_after_a_loss(
             assert aborted.wait(60)
         raise SparkLostError("Spark's JVM was killed by signal 9; out of memory?")
 
-    made = Runner(engine.root, open_spark, engine._parts())
+    made = Runner(engine.workspace, open_spark, engine._parts())
     assert made.run(once=once).state == "stopped"
     assert (len(opened), _loops()) == (2, [])
 
 
 def test_run_that_cannot_begin_gives_the_lease_back(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     made = _runner(engine, monkeypatch, None)
-    marker = engine.root.storage.local(MARKER)
+    marker = engine.workspace.storage.local(MARKER)
     marker.write_bytes(b"damaged")
     with pytest.raises(CorruptDataError, match="is damaged"):
         made.run(once=True)
@@ -372,7 +372,7 @@ def test_spark_is_started_again_a_few_times(engine: Engine, monkeypatch: pytest.
         opened.append("Spark")
         raise SparkLostError("Spark's JVM was killed by signal 9 (out of memory?)")
 
-    made = Runner(engine.root, open_spark, engine._parts())
+    made = Runner(engine.workspace, open_spark, engine._parts())
     monkeypatch.setattr(made._stop, "wait", lambda seconds=None: waits.append(seconds))
     with pytest.raises(SparkLostError, match="killed by signal 9"):
         made.run(once=once)
@@ -384,7 +384,7 @@ def test_progress_makes_earlier_losses_of_spark_count_no_more(
 ) -> None:
     made = _runner(engine, monkeypatch, None)
     monkeypatch.setattr(made._stop, "wait", lambda seconds=None: False)
-    keeper = query_keeper.QueryKeeper(engine.root, leases.Lease("runner", 1, ""), made.pulse, made._stop)
+    keeper = query_keeper.QueryKeeper(engine.workspace, leases.Lease("runner", 1, ""), made.pulse, made._stop)
     keeper.open(lambda: _SPARK)
     matched = iter(range(10))
     monkeypatch.setattr(

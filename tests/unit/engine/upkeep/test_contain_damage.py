@@ -193,13 +193,13 @@ def test_backup_of_a_damaged_file_is_refused_by_name(life: LongLife, tmp_path: P
 def test_quarantined_document_is_checked(tmp_path: Path) -> None:
     with runnel.connect(tmp_path / "root") as engine:
         engine.execute("register feed Wire;")
-        with engine.root.catalog.read() as connection:
+        with engine.workspace.catalog.read() as connection:
             [feed] = feeds.live_feeds(connection)
         engine._acquirer.keep_aside(feed, [BrokenDocumentError("not XML")], quarantine.DOCUMENT, b"<rss")
-        with engine.root.catalog.read() as connection:
+        with engine.workspace.catalog.read() as connection:
             [path] = quarantine.quarantined_paths(connection)
-        _flip(engine.root.storage.local(path), 2)
-        found = {one.check: one for one in examine(engine.root.folder, deep=True)}["files"]
+        _flip(engine.workspace.storage.local(path), 2)
+        found = {one.check: one for one in examine(engine.workspace.folder, deep=True)}["files"]
     assert not found.is_well
     assert path in found.detail
 
@@ -208,7 +208,7 @@ def test_declaring_over_a_damaged_plan_compiles_it_again(tmp_path: Path) -> None
     with runnel.connect(tmp_path / "root") as engine:
         engine.execute("register feed Wire; create feed Rock from Wire where title contains 'rock';")
         engine.execute("subscribe to Rock output log;")
-        root = engine.root
+        root = engine.workspace
         with root.catalog.read() as connection:
             before = plan_versions.current_plan(connection)
         assert before is not None

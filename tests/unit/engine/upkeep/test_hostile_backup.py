@@ -30,7 +30,7 @@ def backup(tmp_path: Path) -> Path:
     with runnel.connect(tmp_path / "root") as engine:
         engine.execute("register feed Wire; create feed Rock from Wire where title contains 'rock';")
         engine.publish("Wire", [{"id": "1", "title": "rock"}])
-        back_up(engine.root, tmp_path / "backup")
+        back_up(engine.workspace, tmp_path / "backup")
     return tmp_path / "backup"
 
 
@@ -243,7 +243,7 @@ def test_a_backup_into_a_folder_with_links_touches_nothing_elsewhere(backup: Pat
     with runnel.connect(tmp_path / "root") as engine:
         engine.publish("Wire", [{"id": "2", "title": "rock"}])
         with pytest.raises(InputError, match="symbolic links") as refused:
-            back_up(engine.root, backup)
+            back_up(engine.workspace, backup)
     assert refused.value.place == str(link)
     assert sorted(path.name for path in home.rglob("*")) == ["deep", "notes", "thesis"]
     assert not (tmp_path / "made").exists()
@@ -270,14 +270,14 @@ def test_pruning_follows_no_link_that_appears_during_the_backup(
 
     monkeypatch.setattr(backup_module, "_prune", prune)
     with runnel.connect(tmp_path / "root") as engine:
-        back_up(engine.root, backup)
+        back_up(engine.workspace, backup)
     assert (home / "thesis").read_text() == "mine"
 
 
 def test_the_marker_of_an_unfinished_backup_is_not_opened_if_it_is_there(backup: Path, tmp_path: Path) -> None:
     os.mkfifo(backup / UNFINISHED)  # to open it would wait for a reader
     with runnel.connect(tmp_path / "root") as engine:
-        back_up(engine.root, backup)
+        back_up(engine.workspace, backup)
     assert not (backup / UNFINISHED).exists()
 
 
@@ -287,8 +287,8 @@ def test_a_second_backup_keeps_what_it_needs_and_nothing_else(backup: Path, tmp_
         (backup / stray).write_text("old")
     with runnel.connect(tmp_path / "root") as engine:
         engine.publish("Wire", [{"id": "2", "title": "rock"}])
-        made = back_up(engine.root, backup)
-        key = engine.root.key.read()
+        made = back_up(engine.workspace, backup)
+        key = engine.workspace.key.read()
     assert 0 < made.copied < made.files
     manifest = read_manifest(backup)
     needed = {f"files/{name}" for name in manifest.files}

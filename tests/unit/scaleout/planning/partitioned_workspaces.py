@@ -32,7 +32,7 @@ DECLARED = "register feed News; register feed Wire;" + "".join(
 
 
 def current(engine: Engine) -> PlanRow:
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         row = plan_versions.current_plan(connection)
     assert row is not None
     return row
@@ -40,7 +40,7 @@ def current(engine: Engine) -> PlanRow:
 
 def epoch(engine: Engine) -> int:
     """The epoch of the lease on a root, which is taken the first time."""
-    with engine.root.catalog.write() as connection:
+    with engine.workspace.catalog.write() as connection:
         held = leases.state(connection)
         return held.epoch if held is not None else leases.acquire(connection, 600).epoch
 
@@ -48,13 +48,13 @@ def epoch(engine: Engine) -> int:
 def move_everything(engine: Engine, held: int) -> None:
     """Publish a version in which every query is in the partition behind its own."""
     row = current(engine)
-    old = read_partitioning(engine.root.storage, row.distribution or "")
-    assignment = read_assignment(engine.root.storage, old.folder)
-    with engine.root.catalog.read() as connection:
-        known = read_stream_knowledge(engine.root, connection)
+    old = read_partitioning(engine.workspace.storage, row.distribution or "")
+    assignment = read_assignment(engine.workspace.storage, old.folder)
+    with engine.workspace.catalog.read() as connection:
+        known = read_stream_knowledge(engine.workspace, connection)
     moved = (assignment.partitions + 1) % len(old.partitions)
-    made = partition_queries(engine.root, row.base, len(old.partitions), known, before=old, partitions=moved)
-    assert publish_partitioning(engine.root, held, row, made) == row.version + 1
+    made = partition_queries(engine.workspace, row.base, len(old.partitions), known, before=old, partitions=moved)
+    assert publish_partitioning(engine.workspace, held, row, made) == row.version + 1
 
 
 def news() -> ItemBatch:
@@ -71,8 +71,8 @@ def news() -> ItemBatch:
 def assert_divided_alike(engine: Engine, row: PlanRow) -> None:
     """The partitions find what the whole plan finds, and that is something."""
     version = PlanVersion.of(row)
-    whole = build_matcher(load(engine.root.storage, version)).match(news())
-    parts = PartitionedMatcher(engine.root.storage, version).match(news())
+    whole = build_matcher(load(engine.workspace.storage, version)).match(news())
+    parts = PartitionedMatcher(engine.workspace.storage, version).match(news())
     assert np.array_equal(parts.offsets, whole.offsets)
     assert np.array_equal(parts.queries, whole.queries)
     assert whole.total > 0

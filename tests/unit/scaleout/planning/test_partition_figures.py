@@ -37,14 +37,14 @@ def divided(tmp_path: Path) -> Iterator[Engine]:
 def _told(folder: Path, **settings: Any) -> str:
     """What status says of partitions under some settings, in one line."""
     with connect(folder, **settings) as engine:
-        lines = read_status(engine.root).lines()
+        lines = read_status(engine.workspace).lines()
     first = next(place for place, line in enumerate(lines) if line.startswith("partitions"))
     last = next(place for place, line in enumerate(lines) if line.startswith("runner"))
     return re.sub(r"\s+", " ", " ".join(lines[first:last]))
 
 
 def test_status_says_how_the_plan_is_divided_not_how_it_would_be(divided: Engine) -> None:
-    folder = divided.root.folder
+    folder = divided.workspace.folder
     assert "partitions 3 grouped: as many partitions as the settings say" in _told(folder, partitions=3)
     assert "next start" not in _told(folder, partitions=3)
     for settings, after in (
@@ -57,7 +57,7 @@ def test_status_says_how_the_plan_is_divided_not_how_it_would_be(divided: Engine
     told = _told(folder, partitions=3, partition_strategy="spread")
     assert "3 grouped: as many partitions as the settings say the next start of the runner makes them spread" in told
     with connect(folder, partitions=1) as engine:
-        figures = read_status(engine.root).to_json()["partitions"]
+        figures = read_status(engine.workspace).to_json()["partitions"]
         assert figures["count_reason"] is None
         assert "every worker" in figures["next_start"]
         explained = engine.explain("AllRock")
@@ -76,9 +76,9 @@ def test_what_the_next_start_does_has_separators() -> None:
 def test_an_undivided_plan_is_told_to_be_undivided_and_why(tmp_path: Path) -> None:
     folder = tmp_path / "root"
     with connect(folder) as engine:
-        assert read_status(engine.root).to_json()["undivided"] is None, "there is no plan yet"
+        assert read_status(engine.workspace).to_json()["undivided"] is None, "there is no plan yet"
         engine.execute(DECLARED)
-        status = read_status(engine.root)
+        status = read_status(engine.workspace)
         assert isinstance(status.distribution, WholePlanFigures)
         assert status.to_json()["partitions"] is None
         assert status.to_json()["undivided"]["damaged"] is False
@@ -92,28 +92,28 @@ def test_an_undivided_plan_is_told_to_be_undivided_and_why(tmp_path: Path) -> No
 
 
 def test_a_damaged_partitioning_is_told_of(divided: Engine) -> None:
-    row, folder = current(divided), divided.root.folder
-    path = divided.root.storage.local(f"{row.distribution}/{MANIFEST}")
+    row, folder = current(divided), divided.workspace.folder
+    path = divided.workspace.storage.local(f"{row.distribution}/{MANIFEST}")
     kept = path.read_bytes()
     path.chmod(0o644)
     path.write_text("{")
     told = _told(folder, partitions=3)
     assert f"partitions damaged: {row.distribution}/{MANIFEST} is not a partitioning" in told
     assert "`runnel doctor` says more" in told
-    status = read_status(divided.root).to_json()
+    status = read_status(divided.workspace).to_json()
     assert (status["partitions"], status["undivided"]["damaged"]) == (None, True)
     path.write_bytes(kept)
-    assert read_status(divided.root).to_json()["undivided"] is None
-    divided.root.storage.local(f"{row.pieces[-1]}/manifest.json").unlink()
+    assert read_status(divided.workspace).to_json()["undivided"] is None
+    divided.workspace.storage.local(f"{row.pieces[-1]}/manifest.json").unlink()
     assert "names folders that are gone" in _told(folder, partitions=3)
 
 
 def test_lines_of_partitions_fit_a_screen(divided: Engine) -> None:
     loads = [PartitionLoad(0, 100, 40, 3_000, 1_000), PartitionLoad(2, 50, 9, 1_000, 2_000)]
-    with divided.root.catalog.write() as connection:
+    with divided.workspace.catalog.write() as connection:
         partition_loads.note_loads(connection, current(divided).distribution or "", loads)
-    with connect(divided.root.folder, partitions=1) as engine:
-        lines = read_status(engine.root).lines()
+    with connect(divided.workspace.folder, partitions=1) as engine:
+        lines = read_status(engine.workspace).lines()
     shown = [line for line in lines if line.startswith(("partitions", " "))]
     assert len(shown) > 3
     assert max(map(len, shown)) <= 80
@@ -123,34 +123,34 @@ def test_lines_of_partitions_fit_a_screen(divided: Engine) -> None:
 
 def test_copies_are_measured_of_this_division_alone(divided: Engine) -> None:
     held, before = epoch(divided), current(divided)
-    with divided.root.catalog.write() as connection:
+    with divided.workspace.catalog.write() as connection:
         lineage = match_segments.start_lineage(connection, "test", reason="test").id
         old = MatchSegment(lineage, 0, 1, 10, before.version, 10, 0, {"copies": 30})
         match_segments.commit_segment(connection, old, [], epoch=held)
-    figures = read_status(divided.root).distribution
+    figures = read_status(divided.workspace).distribution
     assert isinstance(figures, PartitionFigures)
     assert figures.copies == 3.0
     move_everything(divided, held)
-    figures = read_status(divided.root).distribution
+    figures = read_status(divided.workspace).distribution
     assert isinstance(figures, PartitionFigures)
     assert figures.copies is None, "nothing was matched as it is divided now"
-    with divided.root.catalog.write() as connection:
+    with divided.workspace.catalog.write() as connection:
         new = MatchSegment(lineage, 1, 11, 20, current(divided).version, 10, 0, {"copies": 5})
         match_segments.commit_segment(connection, new, [], epoch=held)
-    figures = read_status(divided.root).distribution
+    figures = read_status(divided.workspace).distribution
     assert isinstance(figures, PartitionFigures)
     assert figures.copies == 0.5
-    assert read_vitals(divided.root).distribution["runnel_partition_copies"] == 0.5
+    assert read_vitals(divided.workspace).distribution["runnel_partition_copies"] == 0.5
     moved = "\n".join(divided.explain("AllRock").lines)
     assert re.search(r"[\d.]+ µs\s+on\s+the\s+busiest\s+worker,\s+if\s+every\s+partition\s+had\s+one", moved), moved
 
 
 def test_the_busiest_worker_is_the_one_that_decided(divided: Engine) -> None:
-    figures = read_status(divided.root).distribution
+    figures = read_status(divided.workspace).distribution
     assert isinstance(figures, PartitionFigures)
     assert figures.expected_busiest is not None
     assert f"{figures.expected_busiest:,.1f} µs on the busiest" in figures.reason
-    made = read_partitioning(divided.root.storage, current(divided).distribution or "")
+    made = read_partitioning(divided.workspace.storage, current(divided).distribution or "")
     (way,) = (one for one in made.weighed if one.strategy == "grouped")
     assert isinstance(way, WeighedStrategy)
     assert figures.expected_busiest < way.longest, "the router's work is shared"
@@ -162,7 +162,7 @@ def test_the_busiest_worker_is_the_one_that_decided(divided: Engine) -> None:
 
 
 def test_partitions_are_numbered_from_one(divided: Engine) -> None:
-    figures = read_status(divided.root).to_json()["partitions"]
+    figures = read_status(divided.workspace).to_json()["partitions"]
     assert [one["number"] for one in figures["partitions"]] == [1, 2, 3]
     explained = divided.explain("AllRock")
     number = explained.to_json()["partition"]["partition"]["number"]
@@ -183,8 +183,8 @@ def test_no_more_partitions_than_queries(tmp_path: Path) -> None:
         engine.execute(DECLARED)
         row = current(engine)
         assert len(row.pieces) == row.queries + 1
-        assert ensure_partitioning(engine.root, epoch(engine)) is None, "it is as wanted"
-        lines = read_status(engine.root).lines()
+        assert ensure_partitioning(engine.workspace, epoch(engine)) is None, "it is as wanted"
+        lines = read_status(engine.workspace).lines()
     (line,) = (line for line in lines if line.startswith("partitions"))
     assert line.startswith(f"partitions     {row.queries} ")
     told = CliRunner().invoke(app, ["status", "-w", str(tmp_path / "root")], env={"RUNNEL_PARTITIONS": "1024"}).output

@@ -60,7 +60,7 @@ def whole(tmp_path: Path) -> Iterator[Engine]:
 def test_a_new_base_is_published_divided_where_the_settings_say_so(divided: Engine) -> None:
     row = current(divided)
     assert row.distribution is not None
-    made = read_partitioning(divided.root.storage, row.distribution)
+    made = read_partitioning(divided.workspace.storage, row.distribution)
     assert (made.base, made.pieces) == (row.base, row.pieces)
     assert len(made.partitions) == 3
     assert sum(one.queries for one in made.partitions) == row.queries
@@ -83,19 +83,19 @@ def test_what_changes_a_little_stays_divided_as_it_is(divided: Engine) -> None:
 
 def test_queries_are_not_divided_without_need(whole: Engine) -> None:
     assert current(whole).distribution is None
-    assert ensure_partitioning(whole.root, epoch(whole)) is None
-    assert isinstance(read_status(whole.root).distribution, WholePlanFigures)
-    assert any(line.startswith("partitions     none: ") for line in read_status(whole.root).lines())
+    assert ensure_partitioning(whole.workspace, epoch(whole)) is None
+    assert isinstance(read_status(whole.workspace).distribution, WholePlanFigures)
+    assert any(line.startswith("partitions     none: ") for line in read_status(whole.workspace).lines())
 
 
 def test_settings_take_effect_when_a_runner_looks(whole: Engine) -> None:
     whole.execute("create feed More from Wire where title contains 'rock'; subscribe to More output log;")
     whole.execute("drop feed AllJazz cascade;")
-    first, folder = current(whole), whole.root.folder
+    first, folder = current(whole), whole.workspace.folder
     for wanted in ({"partitions": 2}, {"partitions": 4}, {"partitions": 4, "partition_strategy": "spread"}):
         with connect(folder, **wanted) as engine:
             held, before = epoch(engine), current(engine)
-            done = ensure_partitioning(engine.root, held)
+            done = ensure_partitioning(engine.workspace, held)
             row = current(engine)
             assert done is not None
             assert (done.version, done.partitions) == (row.version, wanted["partitions"])
@@ -103,13 +103,13 @@ def test_settings_take_effect_when_a_runner_looks(whole: Engine) -> None:
             assert done.reason
             assert (row.base, row.delta, row.removed) == (first.base, first.delta, first.removed)
             assert row.queries == first.queries
-            made = read_partitioning(engine.root.storage, row.distribution or "")
+            made = read_partitioning(engine.workspace.storage, row.distribution or "")
             assert len(made.partitions) == wanted["partitions"]
             assert made.strategy == wanted.get("partition_strategy", made.strategy)
-            assert ensure_partitioning(engine.root, held) is None, "it is as wanted"
+            assert ensure_partitioning(engine.workspace, held) is None, "it is as wanted"
             assert_divided_alike(engine, row)
     with connect(folder, partitions=1) as engine:
-        done = ensure_partitioning(engine.root, epoch(engine))
+        done = ensure_partitioning(engine.workspace, epoch(engine))
         assert done is not None
         assert done.partitions == 1
         assert (current(engine).distribution, current(engine).pieces) == (None, ())
@@ -119,17 +119,17 @@ def test_a_plan_that_does_not_fit_into_the_budget_is_divided(tmp_path: Path) -> 
     with connect(tmp_path / "root", plan_megabytes=1) as engine:
         title = Attribute("title")
         asked: dict[int, Node] = {n: Filter(Read(1), Contains(title, (f"word{n}",))) for n in range(2, 5_000)}
-        size = compile_base(engine.root.storage, "plans/large", map(PlanQuery, asked), asked).size
+        size = compile_base(engine.workspace.storage, "plans/large", map(PlanQuery, asked), asked).size
         assert size > 1 << 20
-        with engine.root.catalog.write() as connection:
+        with engine.workspace.catalog.write() as connection:
             plan_versions.publish_plan(connection, "plans/large", None, len(asked))
-        choice = partition_plan.wanted_partitions(engine.root, "plans/large")
+        choice = partition_plan.wanted_partitions(engine.workspace, "plans/large")
         assert choice.count > 1
-        done = ensure_partitioning(engine.root, epoch(engine))
+        done = ensure_partitioning(engine.workspace, epoch(engine))
         assert done is not None
         assert done.partitions == choice.count
         assert choice.reason in done.reason
-        figures = read_status(engine.root).distribution
+        figures = read_status(engine.workspace).distribution
         assert isinstance(figures, PartitionFigures)
         assert all(one.bytes < 1 << 20 for one in figures.partitions)
 
@@ -137,7 +137,7 @@ def test_a_plan_that_does_not_fit_into_the_budget_is_divided(tmp_path: Path) -> 
 def test_nothing_is_published_over_another_base_or_by_who_lost_the_lease(
     whole: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with connect(whole.root.folder, partitions=2) as engine:
+    with connect(whole.workspace.folder, partitions=2) as engine:
         held, real = epoch(engine), partition_plan.partition_queries
 
         def meanwhile(*arguments: object, **named: object) -> object:
@@ -145,29 +145,29 @@ def test_nothing_is_published_over_another_base_or_by_who_lost_the_lease(
             return real(*arguments, **named)  # type: ignore[arg-type]
 
         monkeypatch.setattr(partition_plan, "partition_queries", meanwhile)
-        done = ensure_partitioning(engine.root, held)
+        done = ensure_partitioning(engine.workspace, held)
         row = current(engine)
         assert done is not None
         assert row.delta is not None, "what was declared meanwhile is kept"
         assert row.version == done.version
         assert_divided_alike(engine, row)
-    with connect(whole.root.folder, partitions=3) as engine:
+    with connect(whole.workspace.folder, partitions=3) as engine:
         held = epoch(engine)
 
         def rebased(*arguments: object, **named: object) -> object:
-            with engine.root.catalog.write() as connection:
+            with engine.workspace.catalog.write() as connection:
                 plan_versions.publish_plan(connection, "plans/other", None, 1)
             return real(*arguments, **named)  # type: ignore[arg-type]
 
         monkeypatch.setattr(partition_plan, "partition_queries", rebased)
-        assert ensure_partitioning(engine.root, held) is None
+        assert ensure_partitioning(engine.workspace, held) is None
         assert current(engine).base == "plans/other"
-    with connect(whole.root.folder, partitions=2) as engine:
-        with engine.root.catalog.write() as connection:
+    with connect(whole.workspace.folder, partitions=2) as engine:
+        with engine.workspace.catalog.write() as connection:
             plan_versions.publish_plan(connection, row.base, None, 1)
         monkeypatch.setattr(partition_plan, "partition_queries", real)
         with pytest.raises(FencedError):
-            ensure_partitioning(engine.root, held - 1)
+            ensure_partitioning(engine.workspace, held - 1)
 
 
 def test_a_run_divides_before_it_matches_and_does_without_if_that_fails(
@@ -176,46 +176,46 @@ def test_a_run_divides_before_it_matches_and_does_without_if_that_fails(
     def fails(*arguments: object, **named: object) -> object:
         raise ValueError("a mistake of ours")
 
-    with connect(whole.root.folder, partitions=2) as engine, monkeypatch.context() as patched:
+    with connect(whole.workspace.folder, partitions=2) as engine, monkeypatch.context() as patched:
         patched.setattr(partition_plan, "partition_queries", fails)
-        made = Runner(engine.root, SimpleNamespace, engine._parts())
+        made = Runner(engine.workspace, SimpleNamespace, engine._parts())
         assert made.run(once=True).state == "stopped"
         assert made.health().counts["turns failed"] == 1
         assert "the plan could not be distributed over workers" in caplog.text
         assert current(engine).distribution is None
-    with connect(whole.root.folder, partitions=2) as engine:
+    with connect(whole.workspace.folder, partitions=2) as engine:
         opened: list[str | None] = []
 
         def spark() -> object:
             opened.append(current(engine).distribution)
             return SimpleNamespace()
 
-        Runner(engine.root, spark, engine._parts()).run(once=True)
+        Runner(engine.workspace, spark, engine._parts()).run(once=True)
         assert opened == [current(engine).distribution]
         assert opened != [None]
 
 
 def test_a_damaged_partitioning_is_made_again(divided: Engine) -> None:
     row = current(divided)
-    path = divided.root.storage.local(f"{row.distribution}/{MANIFEST}")
+    path = divided.workspace.storage.local(f"{row.distribution}/{MANIFEST}")
     path.chmod(0o644)
     path.write_text("{")
-    done = ensure_partitioning(divided.root, epoch(divided))
+    done = ensure_partitioning(divided.workspace, epoch(divided))
     assert done is not None
     assert current(divided).distribution != row.distribution
     assert_divided_alike(divided, current(divided))
-    assert isinstance(read_status(divided.root).distribution, PartitionFigures)
+    assert isinstance(read_status(divided.workspace).distribution, PartitionFigures)
 
 
 def test_compiling_again_divides_again(divided: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     held, before = epoch(divided), current(divided)
-    done = reoptimize(divided.root, held)
+    done = reoptimize(divided.workspace, held)
     assert done is not None, "a plan that is divided is looked at although nothing was learned"
     assert done.version is None
     divided.execute("create feed More from Wire where title contains 'rock'; subscribe to More output log;")
     monkeypatch.setattr(plan_change, "_DELTA_AT_LEAST", 0)
     monkeypatch.setattr(plan_change, "_DELTA_SHARE", 0.02)
-    grown = reoptimize(divided.root, held)
+    grown = reoptimize(divided.workspace, held)
     row = current(divided)
     assert grown is not None
     assert grown.version == row.version
@@ -239,7 +239,7 @@ def test_a_divided_base_has_a_larger_delta(divided: Engine, monkeypatch: pytest.
 
 
 def test_folders_of_a_partitioning_are_kept_as_long_as_they_are_named(divided: Engine) -> None:
-    root, held = divided.root, epoch(divided)
+    root, held = divided.workspace, epoch(divided)
     row = current(divided)
     assert remove_orphans(root.catalog, root.storage, older_than=-1) == 0
     verify_partitioning(root.storage, row.distribution or "")
@@ -261,21 +261,21 @@ def test_folders_of_a_partitioning_are_kept_as_long_as_they_are_named(divided: E
 
 def test_a_backup_holds_what_a_version_is_divided_into(divided: Engine, tmp_path: Path) -> None:
     row = current(divided)
-    back_up(divided.root, tmp_path / "backup")
+    back_up(divided.workspace, tmp_path / "backup")
     restore(tmp_path / "backup", tmp_path / "restored")
     with connect(tmp_path / "restored", partitions=3) as engine:
         assert current(engine) == row
         assert_divided_alike(engine, row)
-        verify_partitioning(engine.root.storage, row.distribution or "")
-        assert ensure_partitioning(engine.root, epoch(engine)) is None
+        verify_partitioning(engine.workspace.storage, row.distribution or "")
+        assert ensure_partitioning(engine.workspace, epoch(engine)) is None
 
 
 def test_the_doctor_looks_at_every_piece(divided: Engine) -> None:
-    row, folder = current(divided), str(divided.root.folder)
+    row, folder = current(divided), str(divided.workspace.folder)
     well = CliRunner().invoke(app, ["doctor", "-w", folder])
     assert "in 3 partitions" in well.output
     for damaged in (f"{row.pieces[-1]}/arrays.npy", f"{row.distribution}/{ASSIGNMENT}"):
-        path = divided.root.storage.local(damaged)
+        path = divided.workspace.storage.local(damaged)
         kept = path.read_bytes()
         path.chmod(0o644)
         path.write_bytes(kept[:-1] + bytes([kept[-1] ^ 1]))
@@ -287,15 +287,15 @@ def test_the_doctor_looks_at_every_piece(divided: Engine) -> None:
 
 def test_figures_tell_what_was_expected_and_measured(divided: Engine) -> None:
     row = current(divided)
-    figures = read_status(divided.root).distribution
+    figures = read_status(divided.workspace).distribution
     assert isinstance(figures, PartitionFigures)
     assert (figures.copies, figures.skew) == (None, None)
     assert 0.0 <= figures.expected_copies <= 3.0
-    assert any("none measured yet" in line for line in read_status(divided.root).lines())
+    assert any("none measured yet" in line for line in read_status(divided.workspace).lines())
     loads = [PartitionLoad(0, 100, 40, 3_000, 1), PartitionLoad(2, 50, 9, 1_000, 2)]
-    with divided.root.catalog.write() as connection:
+    with divided.workspace.catalog.write() as connection:
         partition_loads.note_loads(connection, row.distribution or "", loads)
-    status = read_status(divided.root)
+    status = read_status(divided.workspace)
     assert isinstance(status.distribution, PartitionFigures)
     assert status.distribution.skew == pytest.approx(3_000 / (4_000 / 3))
     assert [one.items for one in status.distribution.partitions] == [100, 0, 50]
@@ -303,10 +303,10 @@ def test_figures_tell_what_was_expected_and_measured(divided: Engine) -> None:
     (line,) = (line for line in status.lines() if line.startswith("partitions"))
     assert f"3 {status.distribution.strategy}" in line
     assert any("2.2 times the mean" in line for line in status.lines())
-    gauges = read_vitals(divided.root).distribution
+    gauges = read_vitals(divided.workspace).distribution
     assert (gauges["runnel_partitions"], gauges["runnel_partition_loads"]) == (3, 3)
     assert gauges["runnel_partition_skew"] == pytest.approx(2.25)
-    text, _ = render_metrics(divided.root, _Run())
+    text, _ = render_metrics(divided.workspace, _Run())
     values = dict(line.rsplit(" ", 1) for line in text.decode().splitlines() if not line.startswith("#"))
     assert (values["runnel_partitions"], values["runnel_partition_loads"]) == ("3.0", "3.0")
     assert float(values["runnel_partition_skew"]) == pytest.approx(2.25)
@@ -332,10 +332,10 @@ def test_matches_are_known_by_their_queries() -> None:
 
 
 def test_what_the_stream_taught_is_used(divided: Engine) -> None:
-    with divided.root.catalog.write() as connection:
+    with divided.workspace.catalog.write() as connection:
         stream_statistics.note(connection, {1: StreamSample(1_000.0, {"rock": 900.0})})
         stream_statistics.learn(connection)
-    with divided.root.catalog.read() as connection:
-        known = read_stream_knowledge(divided.root, connection)
+    with divided.workspace.catalog.read() as connection:
+        known = read_stream_knowledge(divided.workspace, connection)
     assert known.frequencies["rock"] > 0.5
     assert known.matched is None, "nothing was matched yet"

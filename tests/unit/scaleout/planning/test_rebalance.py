@@ -31,18 +31,18 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
 def measure(engine: Engine, hottest: float) -> int:
     """Note loads so that the partition which has most to do takes a multiple of what the others take."""
     row = current(engine)
-    made = read_partitioning(engine.root.storage, row.distribution or "")
+    made = read_partitioning(engine.workspace.storage, row.distribution or "")
     hot = max(range(len(made.partitions)), key=lambda one: made.partitions[one].queries)
     taken = [HOUR] * len(made.partitions)
     taken[hot] = int(HOUR * hottest)
     loads = [PartitionLoad(number, 10_000_000, 1_000_000, one, 1) for number, one in enumerate(taken)]
-    with engine.root.catalog.write() as connection:
+    with engine.workspace.catalog.write() as connection:
         partition_loads.note_loads(connection, made.folder, loads)
     return hot
 
 
 def known(engine: Engine, of: str | None) -> list[PartitionLoad]:
-    with engine.root.catalog.read() as connection:
+    with engine.workspace.catalog.read() as connection:
         return partition_loads.known_loads(connection, of or "")
 
 
@@ -50,7 +50,7 @@ def test_a_hot_partition_gives_queries_to_others(engine: Engine) -> None:
     held, before = epoch(engine), current(engine)
     engine.execute("create feed More from Wire where title contains 'rock'; subscribe to More output log;")
     hot = measure(engine, 30.0)
-    done = rebalance.rebalance(engine.root, held)
+    done = rebalance.rebalance(engine.workspace, held)
     row = current(engine)
     assert done is not None
     assert done.version == row.version
@@ -61,23 +61,25 @@ def test_a_hot_partition_gives_queries_to_others(engine: Engine) -> None:
     assert done.then < done.before
     assert f"version {row.version}" in done.told()
     assert_divided_alike(engine, row)
-    old, new = (read_assignment(engine.root.storage, one.distribution or "") for one in (before, row))
+    old, new = (read_assignment(engine.workspace.storage, one.distribution or "") for one in (before, row))
     assert np.array_equal(old.query_ids, new.query_ids)
     assert np.count_nonzero(new.partitions == hot) < np.count_nonzero(old.partitions == hot)
-    strategies = {read_partitioning(engine.root.storage, one.distribution or "").strategy for one in (before, row)}
+    strategies = {
+        read_partitioning(engine.workspace.storage, one.distribution or "").strategy for one in (before, row)
+    }
     assert len(strategies) == 1
     kept = len(set(before.pieces[1:]) & set(row.pieces[1:]))
     assert done.kept == kept
     assert not known(engine, before.distribution), "what was measured of the old one is forgotten"
-    assert rebalance.rebalance(engine.root, held) is None, "nothing was measured of the new one yet"
+    assert rebalance.rebalance(engine.workspace, held) is None, "nothing was measured of the new one yet"
 
 
 def test_partitions_that_are_loaded_alike_stay(engine: Engine) -> None:
     held, before = epoch(engine), current(engine)
-    assert rebalance.rebalance(engine.root, held) is None, "nothing was measured yet"
+    assert rebalance.rebalance(engine.workspace, held) is None, "nothing was measured yet"
     measure(engine, 1.1)
     noted = known(engine, before.distribution)
-    assert rebalance.rebalance(engine.root, held) is None
+    assert rebalance.rebalance(engine.workspace, held) is None
     assert current(engine) == before
     faded = known(engine, before.distribution)
     assert [one.microseconds for one in faded] == [one.microseconds // 2 for one in noted]
@@ -86,10 +88,10 @@ def test_partitions_that_are_loaded_alike_stay(engine: Engine) -> None:
 def test_a_plan_that_is_not_divided_is_left_alone(tmp_path: Path) -> None:
     with connect(tmp_path / "root") as engine:
         held = epoch(engine)
-        assert rebalance.rebalance(engine.root, held) is None
+        assert rebalance.rebalance(engine.workspace, held) is None
         engine.execute(DECLARED)
         before = current(engine)
-        assert rebalance.rebalance(engine.root, held) is None
+        assert rebalance.rebalance(engine.workspace, held) is None
         assert current(engine) == before
 
 
@@ -99,12 +101,12 @@ def test_whoever_was_faster_wins(engine: Engine, monkeypatch: pytest.MonkeyPatch
     row = current(engine)
 
     def meanwhile(*arguments: object, **named: object) -> object:
-        with engine.root.catalog.write() as connection:
+        with engine.workspace.catalog.write() as connection:
             plan_versions.publish_plan(connection, row.base, row.delta, row.queries, row.removed)
         return real(*arguments, **named)  # type: ignore[arg-type]
 
     monkeypatch.setattr(rebalance, "partition_queries", meanwhile)
-    done = rebalance.rebalance(engine.root, held)
+    done = rebalance.rebalance(engine.workspace, held)
     assert done is not None
     assert done.version is None
     assert current(engine).distribution is None
@@ -114,7 +116,7 @@ def test_nothing_is_published_without_the_lease(engine: Engine) -> None:
     held, before = epoch(engine), current(engine)
     measure(engine, 30.0)
     with pytest.raises(FencedError):
-        rebalance.rebalance(engine.root, held - 1)
+        rebalance.rebalance(engine.workspace, held - 1)
     assert current(engine) == before
 
 
@@ -123,12 +125,12 @@ def test_moving_that_does_not_help_ends(engine: Engine, caplog: pytest.LogCaptur
     held, moves = epoch(engine), 0
     for _ in range(6):
         measure(engine, 30.0)
-        moves += rebalance.rebalance(engine.root, held) is not None
+        moves += rebalance.rebalance(engine.workspace, held) is not None
     assert moves == 1 + rebalance.MOST_FUTILE_MOVES - 1
     assert sum("did not help 2 times" in one for one in caplog.messages) >= 1
     left = current(engine)
     measure(engine, 30.0)
-    assert rebalance.rebalance(engine.root, held) is None
+    assert rebalance.rebalance(engine.workspace, held) is None
     assert current(engine) == left
 
 
@@ -136,7 +138,7 @@ def test_a_move_that_helped_is_followed_by_others(engine: Engine) -> None:
     held = epoch(engine)
     for hottest in (40.0, 12.0, 4.0):
         measure(engine, hottest)
-        assert rebalance.rebalance(engine.root, held) is not None, hottest
+        assert rebalance.rebalance(engine.workspace, held) is not None, hottest
 
 
 def test_matches_are_read_only_where_partitions_are_uneven(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,7 +147,7 @@ def test_matches_are_read_only_where_partitions_are_uneven(engine: Engine, monke
 
     monkeypatch.setattr(rebalance, "match_rates", read)
     measure(engine, 1.1)
-    assert rebalance.rebalance(engine.root, epoch(engine)) is None
+    assert rebalance.rebalance(engine.workspace, epoch(engine)) is None
 
 
 def test_dividing_ends_when_the_run_is_to_end(engine: Engine) -> None:
@@ -158,7 +160,7 @@ def test_dividing_ends_when_the_run_is_to_end(engine: Engine) -> None:
     before = current(engine)
     measure(engine, 30.0)
     with pytest.raises(Ended):
-        rebalance.rebalance(engine.root, epoch(engine), proceed=end)
+        rebalance.rebalance(engine.workspace, epoch(engine), proceed=end)
     assert current(engine) == before
 
 

@@ -38,13 +38,13 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
 
 
 def _file(engine: Engine, path: str) -> Path:
-    found = engine.root.storage.local(path)
+    found = engine.workspace.storage.local(path)
     found.chmod(0o644)
     return found
 
 
 def _remove(engine: Engine, piece: str) -> None:
-    shutil.rmtree(engine.root.storage.local(piece))
+    shutil.rmtree(engine.workspace.storage.local(piece))
 
 
 def _shorten(engine: Engine, piece: str) -> None:
@@ -63,10 +63,10 @@ def _flip(engine: Engine, piece: str) -> None:
 @pytest.mark.parametrize("which", [0, 2])
 def test_a_damaged_piece_is_made_anew(engine: Engine, damage: Callable[[Engine, str], None], which: int) -> None:
     held, before = epoch(engine), current(engine)
-    assert not repair_distributions(engine.root, held)
+    assert not repair_distributions(engine.workspace, held)
     assert current(engine) == before, "there was nothing to mend"
     damage(engine, before.pieces[which])
-    assert repair_distributions(engine.root, held)
+    assert repair_distributions(engine.workspace, held)
     after = current(engine)
     assert (after.base, after.delta, after.version) == (before.base, before.delta, before.version + 1)
     assert before.pieces[which] not in after.pieces
@@ -75,9 +75,9 @@ def test_a_damaged_piece_is_made_anew(engine: Engine, damage: Callable[[Engine, 
 
 def test_a_runner_that_starts_sees_what_is_gone(engine: Engine) -> None:
     before = current(engine)
-    assert ensure_partitioning(engine.root, epoch(engine)) is None
+    assert ensure_partitioning(engine.workspace, epoch(engine)) is None
     _remove(engine, before.pieces[1])
-    done = ensure_partitioning(engine.root, epoch(engine))
+    done = ensure_partitioning(engine.workspace, epoch(engine))
     assert done is not None
     assert_divided_alike(engine, current(engine))
 
@@ -88,18 +88,18 @@ def test_a_version_that_only_a_batch_wants_is_no_reason_to_divide(engine: Engine
     after = current(engine)
     gone = next(piece for piece in before.pieces if piece not in after.pieces)
     _remove(engine, gone)
-    assert repair_distributions(engine.root, held), "a batch that began with it has to be planned anew"
+    assert repair_distributions(engine.workspace, held), "a batch that began with it has to be planned anew"
     assert current(engine) == after
 
 
 def test_nothing_is_published_that_was_collected_meanwhile(engine: Engine) -> None:
     held, row = epoch(engine), current(engine)
-    made = partition_queries(engine.root, row.base, 2, StreamKnowledge())
-    assert remove_orphans(engine.root.catalog, engine.root.storage, older_than=-1) > 0
-    assert publish_partitioning(engine.root, held, row, made) is None
+    made = partition_queries(engine.workspace, row.base, 2, StreamKnowledge())
+    assert remove_orphans(engine.workspace.catalog, engine.workspace.storage, older_than=-1) > 0
+    assert publish_partitioning(engine.workspace, held, row, made) is None
     assert current(engine) == row
-    made = partition_queries(engine.root, row.base, 2, StreamKnowledge())
-    assert publish_partitioning(engine.root, held, row, made) == row.version + 1
+    made = partition_queries(engine.workspace, row.base, 2, StreamKnowledge())
+    assert publish_partitioning(engine.workspace, held, row, made) == row.version + 1
 
 
 @pytest.mark.parametrize("left", [0, 10, 200, 700, -1, -30])
@@ -108,7 +108,7 @@ def test_a_shortened_assignment_is_told_in_words(engine: Engine, left: int) -> N
     path = _file(engine, f"{folder}/{ASSIGNMENT}")
     path.write_bytes(path.read_bytes()[:left])
     with pytest.raises(CorruptDataError, match="assignment") as refused:
-        read_assignment(engine.root.storage, folder)
+        read_assignment(engine.workspace.storage, folder)
     assert "partitions = 1" in (refused.value.hint or "")
 
 
@@ -132,7 +132,7 @@ def test_an_assignment_that_is_none_is_refused(engine: Engine, wrong: str) -> No
         else:
             np.savez(file, **columns | {"groups": instead[wrong]})  # type: ignore[arg-type]
     with pytest.raises(CorruptDataError, match="assignment"):
-        read_assignment(engine.root.storage, folder)
+        read_assignment(engine.workspace.storage, folder)
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, '{"format": 1}', "", '{"format": 1, "strategy": "grouped"}'])
@@ -140,4 +140,4 @@ def test_a_partitioning_that_is_none_is_refused(engine: Engine, text: str) -> No
     folder = current(engine).distribution or ""
     _file(engine, f"{folder}/{MANIFEST}").write_text(text)
     with pytest.raises(CorruptDataError, match="is not a partitioning"):
-        read_partitioning(engine.root.storage, folder)
+        read_partitioning(engine.workspace.storage, folder)

@@ -284,7 +284,7 @@ def test_the_address_of_the_out_folder_comes_from_the_settings(tmp_path: Path) -
         engine.publish("Wire", [{"id": "1", "title": "<b>rock</b> & roll", "link": "https://a.example/käse"}])
         runner.run()
         runner.close()
-        rss, atom = (engine.root.out / name for name in ("music/rock.xml", "rock.atom"))
+        rss, atom = (engine.workspace.out / name for name in ("music/rock.xml", "rock.atom"))
         assert rss_problems(rss.read_bytes()) == atom_problems(atom.read_bytes()) == []
         assert b'rel="self" href="https://news.example/feeds/music/rock.xml"' in rss.read_bytes()
         assert b"<id>https://news.example/feeds/rock.atom</id>" in atom.read_bytes()

@@ -52,16 +52,16 @@ def test_slices_and_calls_of_operators_are_progress(tmp_path: Path, monkeypatch:
     note("slice")
     note("call")
     with connect(tmp_path / "root", operator_modules=(MODULE,)) as engine:
-        OperatorEnvironment.of(engine.root.settings).keep(engine.root.storage)
-        place_mark(engine.root.storage)
-        before = read_mark(engine.root.storage)
+        OperatorEnvironment.of(engine.workspace.settings).keep(engine.workspace.storage)
+        place_mark(engine.workspace.storage)
+        before = read_mark(engine.workspace.storage)
         engine.execute(
             f"register feed Wire; register operator loudness(?level int) from '{MODULE}:loudness' reading volume;"
             "create feed Noisy from Wire where loudness(?level) and ?level > 4; subscribe to Noisy output log;"
         )
         engine.publish("Wire", [{"id": str(number), "volume": number} for number in range(30)])
         InProcess(engine, slice_items=10).match()
-        assert read_mark(engine.root.storage) > before
+        assert read_mark(engine.workspace.storage) > before
     assert touched.count("slice") == 3
     assert touched.count("call") >= 3
     assert touched.index("call") < touched.index("slice"), "calls are noted while a slice is matched"
