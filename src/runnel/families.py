@@ -87,6 +87,10 @@ GATE_KINDS = (
         resolver="runnel.matching.gates.distinct:DISTINCT",
         syntax="runnel.language.grammar.parse_distinct:DISTINCT_SYNTAX",
     ),
+    GateKind("join", rule="runnel.algebra.semantics.joins:Join", resolver="runnel.matching.joins.resolve_joins:JOIN"),
+    GateKind(
+        "window", rule="runnel.algebra.semantics.joins:Window", resolver="runnel.matching.joins.resolve_joins:WINDOW"
+    ),
 )
 
 VALUE_CODES = range(4, 128)
@@ -117,6 +121,7 @@ OTHER_TAGS = frozenset(
         "references",
         "extends",
         "shares",
+        "window",
     ]
 )
 """The tags of stored conditions that belong to no family. A family of that name would decode these conditions."""

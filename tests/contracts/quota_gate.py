@@ -16,7 +16,7 @@ from typing import Any, ClassVar, cast
 import numpy as np
 import pyarrow as pa
 
-from runnel.algebra.nodes.gate_rules import GateRule, LoggedItem, Stop
+from runnel.algebra.nodes.gate_rules import GateRule, LoggedItem, Pass, Stop
 from runnel.families import GateKind
 from runnel.language.syntax.reader import GateSyntax, TokenReader
 from runnel.matching.gates.contract import Arrivals, GateAnswer, Numbers
@@ -73,10 +73,10 @@ class QuotaHistory:
     most: int
     counts: Counter[date] = field(default_factory=Counter)
 
-    def add(self, item: LoggedItem) -> Stop | None:
+    def add(self, item: LoggedItem, window: Sequence[LoggedItem] = ()) -> Stop | Pass:
         """Whether the quota of the item's day is used up; no single item is the cause."""
         self.counts[item.accepted.date()] += 1
-        return Stop() if self.counts[item.accepted.date()] > self.most else None
+        return Stop() if self.counts[item.accepted.date()] > self.most else Pass()
 
 
 class QuotaResolver:

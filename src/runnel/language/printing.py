@@ -20,6 +20,7 @@ from runnel.language.syntax.statements import (
     ExplainMessage,
     FeedTerm,
     GroupTerm,
+    JoinClause,
     MaterialiseFeed,
     Name,
     Pause,
@@ -242,12 +243,19 @@ def _query(query: QueryText) -> str:
             source = " | ".join(map(_term, terms))
         case term:
             source = _term(term)
+    source += "".join(f" {_join(clause)}" for clause in query.joins)
     if query.gate is not None:
         source += f" {query.gate.render()}"
     if not query.conditions:
         return f"from {source}"
     alone = len(query.conditions) == 1
     return f"from {source} where {' and '.join(_condition(one, alone) for one in query.conditions)}"
+
+
+def _join(clause: JoinClause) -> str:
+    extent = f"{clause.extent} items" if isinstance(clause.extent, int) else render_duration(clause.extent)
+    condition = f"${clause.variable.text}[{render(clause.condition)}]"
+    return f"join last {extent} on {_term(clause.window)} with {condition}"
 
 
 def _term(term: Term) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime, timedelta
 from fractions import Fraction
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 from runnel.algebra.nodes.attributes import Ago, Attribute, Constant, Part
 from runnel.algebra.nodes.calls import (
@@ -46,6 +46,7 @@ from runnel.algebra.nodes.gate_rules import decode_rule, encode_rule
 from runnel.algebra.nodes.item_patterns import ItemPattern, decode_pattern, encode_pattern
 from runnel.algebra.nodes.query import Filter, Gated, Node, Read, ReadAll, Union
 from runnel.algebra.nodes.terms import Term
+from runnel.algebra.nodes.window_atoms import WindowAtom, WindowRelation
 from runnel.algebra.values.word_patterns import word_patterns
 from runnel.algebra.values.words import words
 from runnel.families import OTHER_TAGS
@@ -79,6 +80,9 @@ def encode_expression(expression: Expression) -> Any:
             return encode_operators(expression)
         case ItemPattern():
             return encode_pattern(expression)
+        case WindowAtom(relation, attribute, window, least):
+            bound = [] if least is None else [[least.numerator, least.denominator]]
+            return ["window", encode_attribute(attribute), relation, encode_attribute(window), *bound]
         case atom:
             tag, *rest = _encode_text_atom(atom)
             return [tag, encode_attribute(atom.attribute), *rest]
@@ -132,6 +136,8 @@ def decode_expression(value: Any) -> Expression:
             return In(attribute, tuple(map(decode_constant, rest[1:])))
         case "exists":
             return Exists(attribute)
+        case "window":
+            return cast(Expression, _decode_window_atom(attribute, rest[1:]))
         case "=" | "<" | "<=" | ">" | ">=":
             return Compare(attribute, cast(AtomRelation, tag), decode_constant(rest[1]))
         case _:
@@ -157,6 +163,13 @@ def _decode_text_atom(tag: str, attribute: Attribute, rest: list[Any]) -> TextAt
         case "shares":
             return Shares(attribute, tuple(rest))
     raise ValueError(f"unknown expression {tag!r}")
+
+
+def _decode_window_atom(attribute: Attribute, rest: list[Any]) -> WindowAtom:
+    relation, window, *bound = rest
+    if relation not in get_args(WindowRelation):
+        raise ValueError(f"unknown relation {relation!r}")
+    return WindowAtom(relation, attribute, decode_attribute(window), Fraction(*bound[0]) if bound else None)
 
 
 def _decode_phrase(phrase: list[str], cut: Callable[[str], Sequence[str]] = words) -> tuple[str, ...]:
@@ -282,8 +295,9 @@ def encode_node(node: Node) -> Any:
             return {"union": [encode_node(one) for one in inputs]}
         case Filter(inner, condition):
             return {"filter": encode_node(inner), "where": encode_expression(condition)}
-        case Gated(inner, rule):
-            return {"gate": encode_rule(rule), "input": encode_node(inner)}
+        case Gated(inner, rule, window):
+            beside = {} if window is None else {"window": encode_node(window)}
+            return {"gate": encode_rule(rule), "input": encode_node(inner), **beside}
 
 
 def decode_node(value: Any) -> Node:
@@ -298,5 +312,6 @@ def decode_node(value: Any) -> Node:
         case {"filter": inner, "where": condition}:
             return Filter(decode_node(inner), decode_expression(condition))
         case {"gate": rule, "input": inner}:
-            return Gated(decode_node(inner), decode_rule(rule))
+            window = decode_node(value["window"]) if "window" in value else None
+            return Gated(decode_node(inner), decode_rule(rule), window)
     raise ValueError(f"unknown query node {value!r}")

@@ -35,11 +35,21 @@ class Stop:
     earlier: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """An item passes a gate, which annotates it with the sequences of these items, the newest first."""
+
+    annotation: tuple[int, ...] = ()
+
+
 class GateHistory(Protocol):
     """The items that have reached a gate so far."""
 
-    def add(self, item: LoggedItem, /) -> Stop | None:
-        """Add the next item that reaches the gate, and decide about it; None if it passes."""
+    def add(self, item: LoggedItem, window: Sequence[LoggedItem], /) -> Stop | Pass:
+        """Add the next item that reaches the gate, and decide about it.
+
+        `window` has the earlier items of the feed that the gate compares with, in order; none if it has no such feed.
+        """
 
 
 class GateRule(ABC):
@@ -49,6 +59,11 @@ class GateRule(ABC):
 
     kind: ClassVar[str]
     """The name of its kind, which is the tag of its stored form."""
+
+    @property
+    def window_rule(self) -> GateRule | None:
+        """The rule of the feed whose earlier items the gate compares with, if there is one."""
+        return None
 
     @property
     @abstractmethod

@@ -51,10 +51,19 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class Gated:
-    """The items of the input that pass a gate. Only the outermost node of a virtual feed's definition is one."""
+    """The items of the input that pass a gate, which may compare them with the earlier items of `window`.
+
+    In the definitions of feeds only the outermost node is one, and a window only reads a feed (see `hide_gates`).
+    """
 
     input: Node
     rule: GateRule
+    window: Node | None = None
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """The input, and the window if there is one."""
+        return (self.input,) if self.window is None else (self.input, self.window)
 
 
 Node = Read | ReadAll | Union | Filter | Gated
@@ -71,8 +80,9 @@ def conditions_of(node: Node) -> Iterator[Expression]:
         case Filter(inner, condition):
             yield condition
             yield from conditions_of(inner)
-        case Gated(inner, _):
-            yield from conditions_of(inner)
+        case Gated():
+            for one in node.inputs:
+                yield from conditions_of(one)
 
 
 def reads(node: Node) -> Iterator[int]:
@@ -89,8 +99,11 @@ def reads(node: Node) -> Iterator[int]:
         case Union(inputs):
             for one in inputs:
                 yield from reads(one)
-        case Filter(inner, _) | Gated(inner, _):
+        case Filter(inner, _):
             yield from reads(inner)
+        case Gated():
+            for one in node.inputs:
+                yield from reads(one)
 
 
 def groups_of(node: Node) -> Iterator[ReadAll]:
@@ -101,8 +114,11 @@ def groups_of(node: Node) -> Iterator[ReadAll]:
         case Union(inputs):
             for one in inputs:
                 yield from groups_of(one)
-        case Filter(inner, _) | Gated(inner, _):
+        case Filter(inner, _):
             yield from groups_of(inner)
+        case Gated():
+            for one in node.inputs:
+                yield from groups_of(one)
         case Read():
             pass
 
@@ -139,6 +155,37 @@ def expand_groups(node: Node, meaning: Callable[[ReadAll], Node]) -> Node:
         case Filter(inner, condition):
             below = expand_groups(inner, meaning)
             return node if below is inner else Filter(below, condition)
-        case Gated(inner, rule):
+        case Gated(inner, rule, window):
             below = expand_groups(inner, meaning)
-            return node if below is inner else Gated(below, rule)
+            beside = window if window is None else expand_groups(window, meaning)
+            return node if below is inner and beside is window else Gated(below, rule, beside)
+
+
+def hide_gates(node: Node, hide: Callable[[Node], int]) -> Node:
+    """Return a node in which only the outermost part is a gate, and whose window only reads a feed.
+
+    Windows, and gates below others, become feeds of their own. `hide` returns the id of the feed with a definition.
+
+    >>> hidden: list[Node] = []
+    >>> hide_gates(Union((Read(1), Read(2))), lambda definition: hidden.append(definition) or 9), hidden
+    (Union(inputs=(Read(feed=1), Read(feed=2))), [])
+    """
+    if not isinstance(node, Gated):
+        return _without_gates(node, hide)
+    window = node.window
+    if window is not None and node.rule.window_rule is not None:
+        window = Read(hide(Gated(_without_gates(window, hide), node.rule.window_rule)))
+    return Gated(_without_gates(node.input, hide), node.rule, window)
+
+
+def _without_gates(node: Node, hide: Callable[[Node], int]) -> Node:
+    """Return a node that reads a feed instead of each gate."""
+    match node:
+        case Union(inputs):
+            return Union(tuple(_without_gates(one, hide) for one in inputs))
+        case Filter(inner, condition):
+            return Filter(_without_gates(inner, hide), condition)
+        case Gated():
+            return Read(hide(hide_gates(node, hide)))
+        case _:
+            return node

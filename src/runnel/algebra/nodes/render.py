@@ -41,6 +41,7 @@ from runnel.algebra.nodes.expressions import (
 )
 from runnel.algebra.nodes.item_patterns import ItemPattern
 from runnel.algebra.nodes.terms import Term
+from runnel.algebra.nodes.window_atoms import WindowAtom
 from runnel.algebra.values.similarity import DEFAULT_LEAST
 from runnel.families import registry
 
@@ -121,6 +122,9 @@ def render(expression: Expression) -> str:
             return render_operators(expression)
         case ItemPattern():
             return expression.render()
+        case WindowAtom(relation, attribute, window, least):
+            text = f"{render_attribute(attribute)} {relation} window.{render_attribute(window)}"
+            return text if least is None or least == DEFAULT_LEAST else f"{text} at least {_render_fraction(least)}"
         case atom:
             return f"{render_attribute(atom.attribute)} {_render_text_atom(atom)}"
 

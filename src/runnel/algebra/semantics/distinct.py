@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 from runnel.algebra.nodes.attributes import Attribute
 from runnel.algebra.nodes.durations import render_duration
 from runnel.algebra.nodes.encode import decode_attribute, encode_attribute
-from runnel.algebra.nodes.gate_rules import GateRule, LoggedItem, Stop
+from runnel.algebra.nodes.gate_rules import GateRule, LoggedItem, Pass, Stop
 from runnel.algebra.nodes.render import render_attribute
 from runnel.algebra.semantics.evaluate import values_of
 from runnel.algebra.values.links import canonical_link
@@ -96,15 +96,15 @@ class DistinctHistory:
     rule: Distinct
     last: dict[Key, tuple[int, datetime]] = field(default_factory=dict)
 
-    def add(self, item: LoggedItem) -> Stop | None:
-        """Whether an item is a duplicate, and of which item."""
+    def add(self, item: LoggedItem, window: Sequence[LoggedItem] = ()) -> Stop | Pass:
+        """Stop an item that is a duplicate of an earlier one."""
         key = key_of(self.rule.by, item.id, item.attributes)
         if key is None:
-            return None
+            return Pass()
         # Acceptance times never decrease, so the last item with the key decides for all of them.
         last = self.last.get(key)
         self.last[key] = item.sequence, item.accepted
-        return Stop(last[0]) if last is not None and item.accepted - last[1] < self.rule.window else None
+        return Stop(last[0]) if last is not None and item.accepted - last[1] < self.rule.window else Pass()
 
 
 def key_of(by: Sequence[Attribute], item: str, attributes: Attributes) -> Key | None:

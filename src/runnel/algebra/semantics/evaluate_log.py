@@ -1,4 +1,4 @@
-"""The reference evaluator over a log: the feeds of each item, in order, gates included.
+"""The reference evaluator over a log: the feeds of each item, in order, gates and annotations included.
 
 `accepts` reads one item alone. A gate depends on the items before it as well, and here it sees all of them: this is
 the definition that matching and commits are tested against. Slow and short.
@@ -6,21 +6,25 @@ the definition that matching and commits are tested against. Slow and short.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 from runnel.algebra.nodes.gate_rules import LoggedItem, Stop
-from runnel.algebra.nodes.query import Gated, Node, Read, Union
+from runnel.algebra.nodes.query import Filter, Gated, Node, Read, Union
 from runnel.algebra.semantics.evaluate import accepts, views_below
+
+Annotations = Mapping[int, tuple[int, ...]]
+"""By the feed of a gate, the sequences of the items with which it annotates an item, the newest first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluated:
-    """The feeds that an item is in, and the feeds whose gates stopped it."""
+    """The feeds that an item is in, the feeds whose gates stopped it, and its annotations in each feed."""
 
     item: LoggedItem
     feeds: frozenset[int]
     stopped: Mapping[int, Stop]
+    annotations: Mapping[int, Annotations] = field(default_factory=dict)
 
 
 def evaluate_log(
@@ -29,7 +33,7 @@ def evaluate_log(
     """Evaluate virtual feeds on items in the order of their sequences.
 
     `since` has the feeds to evaluate, each with the sequence after which it starts. The gate of a feed that is only
-    read starts at the beginning of the log.
+    read starts at the beginning of the log, and so does every window.
 
     >>> from datetime import UTC, datetime, timedelta
     >>> from runnel.algebra.nodes.attributes import Attribute
@@ -42,21 +46,49 @@ def evaluate_log(
     views = views_below(Union(tuple(map(Read, since))), definitions)
     gated = [(view, node) for view in views if isinstance(node := definitions[view], Gated)]
     histories = {view: node.rule.history() for view, node in gated}
+    windows: dict[Node, list[LoggedItem]] = {node.window: [] for _, node in gated if node.window is not None}
     for item in items:
-        stopped: dict[int, Stop] = {}
+        found = _ItemEvaluation(item, definitions)
         for view, node in gated:
-            if item.sequence <= since.get(view, 0) or not _reaches(node.input, item, definitions, stopped):
-                continue
-            stop = histories[view].add(item)
-            if stop is not None:
-                stopped[view] = stop
-        feeds = {
-            feed
-            for feed, start in since.items()
-            if item.sequence > start and _reaches(Read(feed), item, definitions, stopped)
-        }
-        yield Evaluated(item, frozenset(feeds), stopped)
+            if item.sequence > since.get(view, 0) and found.reaches(node.input):
+                answer = histories[view].add(item, windows[node.window] if node.window is not None else ())
+                if isinstance(answer, Stop):
+                    found.stopped[view] = answer
+                elif answer.annotation:
+                    found.joined[view] = answer.annotation
+        for window, earlier in windows.items():
+            if found.reaches(window):
+                earlier.append(item)
+        feeds = [feed for feed, start in since.items() if item.sequence > start and found.reaches(Read(feed))]
+        annotations = {feed: annotated for feed in feeds if (annotated := found.annotations(Read(feed)))}
+        yield Evaluated(item, frozenset(feeds), found.stopped, annotations)
 
 
-def _reaches(node: Node, item: LoggedItem, definitions: Mapping[int, Node], stopped: Collection[int]) -> bool:
-    return accepts(node, item.feed, item.attributes, definitions, item.accepted, stopped)
+@dataclass(frozen=True, slots=True)
+class _ItemEvaluation:
+    """One item: the gates that stopped it so far, and the annotations that gates gave it."""
+
+    item: LoggedItem
+    definitions: Mapping[int, Node]
+    stopped: dict[int, Stop] = field(default_factory=dict)
+    joined: dict[int, tuple[int, ...]] = field(default_factory=dict)
+
+    def reaches(self, node: Node) -> bool:
+        """Return whether the item is in the output of a node, as far as its gates were evaluated."""
+        item = self.item
+        return accepts(node, item.feed, item.attributes, self.definitions, item.accepted, self.stopped)
+
+    def annotations(self, node: Node) -> dict[int, tuple[int, ...]]:
+        """Return the annotations of the item in the output of a node that it reaches."""
+        match node:
+            case Union(inputs):
+                return {
+                    gate: own for one in inputs if self.reaches(one) for gate, own in self.annotations(one).items()
+                }
+            case Filter(inner, _) | Gated(inner, _):
+                return self.annotations(inner)
+            case Read(feed) if feed in self.definitions:
+                own = {feed: self.joined[feed]} if feed in self.joined else {}
+                return own | self.annotations(self.definitions[feed])
+            case _:
+                return {}

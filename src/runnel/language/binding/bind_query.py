@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
 
 from runnel.algebra.nodes.expressions import Expression, conjunction
 from runnel.algebra.nodes.query import Filter, Gated, Node, Read, ReadAll, Union, reads
+from runnel.algebra.semantics.joins import Join
 from runnel.errors import DuplicateNameError, UnknownNameError
 from runnel.language.binding.bind_operators import OperatorNamed, asks_operators, bind_conditions
 from runnel.language.graphs.iri_prefixes import write_out
@@ -53,7 +56,7 @@ def bind_query(
     Union(inputs=(Read(feed=1), Filter(input=Read(feed=2), condition=Truth(value=False))))
     """
     query = write_out(query)
-    variables = _variables(query.source)
+    variables = _variables(query)
     conditions: dict[str | None, list[Expression]] = {}
     said: Sequence[Condition] = query.conditions
     if any(asks_operators(condition.expression) for condition in said):
@@ -63,7 +66,12 @@ def bind_query(
         if variable is not None and variable.text not in variables:
             raise _unknown_variable(variable, variables)
         conditions.setdefault(variable.text if variable else None, []).append(condition.expression)
-    node = _filtered(_bound(query.source, conditions, resolve, names, owner), conditions.get(None))
+    binder = _Binder(conditions, resolve, names, owner)
+    joins = _bind_joins(query, binder)
+    # Filters come before joins: they read the item alone, so they commute (RoSeS §4.3), and joins are expensive.
+    node = _filtered(binder.term(query.source, joins), conditions.get(None))
+    for join in joins.get(None, ()):
+        node = Gated(node, *join)
     return node if query.gate is None else Gated(node, query.gate)
 
 
@@ -96,10 +104,49 @@ def _way(last: int, came_from: Mapping[int, int | None]) -> list[int]:
     return path[::-1]
 
 
-def _variables(source: Term) -> dict[str, Name]:
-    """The variables of a `from` clause, each defined once."""
+BoundJoins = Mapping[str | None, Sequence[tuple[Join, Node]]]
+"""The joins of the parts of a query, by variable; those of the whole query have none."""
+
+
+def _bind_joins(query: QueryText, binder: _Binder) -> BoundJoins:
+    """Bind the windows of a query's joins, and name the annotations."""
+    joinable = _names_of(query.source)
+    joins: dict[str | None, list[tuple[Join, Node]]] = {}
+    named: set[str] = set()
+    for number, clause in enumerate(query.joins, 1):
+        if clause.variable.text not in joinable:
+            raise _not_joinable(clause.variable, joinable)
+        name = clause.window.variable.text if clause.window.variable else f"join{number}"
+        if name in named:
+            raise DuplicateNameError(
+                f"two joins of this query are called {name}",
+                span=clause.span,
+                hint="name the window of one of them: join last … on … as $photos",
+            )
+        named.add(name)
+        is_whole = query.source.variable is not None and query.source.variable.text == clause.variable.text
+        join = Join(clause.extent, clause.condition, name), binder.term(clause.window)
+        joins.setdefault(None if is_whole else clause.variable.text, []).append(join)
+    return joins
+
+
+def _not_joinable(variable: Name, joinable: Mapping[str, Name]) -> UnknownNameError:
+    error = _unknown_variable(variable, joinable)
+    return UnknownNameError(
+        f"with must name a variable of the from clause, and ${variable.text} is not one",
+        span=variable.span,
+        hint=error.hint,
+    )
+
+
+def _variables(query: QueryText) -> dict[str, Name]:
+    """The variables of a query's `from` and of its windows, each defined once."""
+    return _names_of(query.source, *(clause.window for clause in query.joins))
+
+
+def _names_of(*sources: Term) -> dict[str, Name]:
     found: dict[str, Name] = {}
-    for term in each_term(source):
+    for term in (term for source in sources for term in each_term(source)):
         if term.variable is None:
             continue
         if term.variable.text in found:
@@ -125,19 +172,32 @@ def _unknown_variable(variable: Name, variables: Mapping[str, Name]) -> UnknownN
     )
 
 
-def _bound(
-    term: Term, conditions: Mapping[str | None, list[Expression]], resolve: Resolve, names: Names, owner: int
-) -> Node:
-    node: Node
-    match term:
-        case FeedTerm(feed):
-            node = Read(_feed_id(feed, resolve, names))
-        case AllTerm(tags):
-            node = ReadAll(owner, tags)
-        case GroupTerm(terms):
-            inputs = tuple(_bound(one, conditions, resolve, names, owner) for one in terms)
-            node = inputs[0] if len(inputs) == 1 else Union(inputs)
-    return node if term.variable is None else _filtered(node, conditions.get(term.variable.text))
+@dataclass(frozen=True, slots=True)
+class _Binder:
+    """Binds terms: conditions by variable, and the meaning of names."""
+
+    conditions: Mapping[str | None, list[Expression]]
+    resolve: Resolve
+    names: Names
+    owner: int
+
+    def term(self, term: Term, joins: BoundJoins = MappingProxyType({})) -> Node:
+        """Return the node of a term, with the conditions on its variable and then the joins of its variable."""
+        node: Node
+        match term:
+            case FeedTerm(feed):
+                node = Read(_feed_id(feed, self.resolve, self.names))
+            case AllTerm(tags):
+                node = ReadAll(self.owner, tags)
+            case GroupTerm(terms):
+                inputs = tuple(self.term(one, joins) for one in terms)
+                node = inputs[0] if len(inputs) == 1 else Union(inputs)
+        if term.variable is None:
+            return node
+        node = _filtered(node, self.conditions.get(term.variable.text))
+        for join in joins.get(term.variable.text, ()):
+            node = Gated(node, *join)
+        return node
 
 
 def _filtered(node: Node, conditions: list[Expression] | None) -> Node:

@@ -30,6 +30,7 @@ from runnel.language.grammar.parse_values import (
     parse_text_or_texts,
     parse_texts,
 )
+from runnel.language.grammar.parse_window_atoms import parse_window_atom
 from runnel.language.syntax import expectations as expects
 from runnel.language.syntax.conditions import build_between, build_one_of, build_within
 from runnel.language.syntax.literals import Located, fitting, fitting_exactly
@@ -82,6 +83,10 @@ def _parse_atom(tokens: TokenReader, located: Located) -> Expression:
 
 
 def _parse_comparison(tokens: TokenReader, located: Located, relation: str) -> Expression:
+    if tokens.word == "window":
+        is_different = relation in ("!=", "<>")
+        atom = parse_window_atom(tokens, located, "=" if is_different else relation)
+        return Not(atom) if is_different else atom
     literal = parse_constant(tokens)
     if relation in ("!=", "<>"):
         return Not(Compare(located.attribute, "=", fitting_exactly(located, literal)))
@@ -90,6 +95,8 @@ def _parse_comparison(tokens: TokenReader, located: Located, relation: str) -> E
 
 
 def _parse_contains(tokens: TokenReader, located: Located) -> Expression:
+    if tokens.word == "window":
+        return parse_window_atom(tokens, located, "contains")
     phrase = tokens.take_text()
     if phrase is not None:
         return build_contains(located, phrase, _parse_language(tokens))
@@ -115,12 +122,33 @@ def _parse_language(tokens: TokenReader) -> Token | None:
 
 
 def _parse_similar(tokens: TokenReader, located: Located) -> Expression:
-    tokens.expect("to")
+    if not tokens.take("to") and tokens.word != "window":  # `similar window.title` needs no `to`
+        raise tokens.unexpected()
+    if tokens.word == "window":
+        return parse_window_atom(tokens, located, "similar")
     text = tokens.expect_text()
     if not tokens.take("at"):
         return build_similar(located, text, None)
     tokens.expect("least")
     return build_similar(located, text, tokens.expect_number())
+
+
+def _parse_references(tokens: TokenReader, located: Located) -> Expression:
+    if tokens.word == "window":
+        return parse_window_atom(tokens, located, "references")
+    return build_references(located, tokens.expect_text())
+
+
+def _parse_extends(tokens: TokenReader, located: Located) -> Expression:
+    if tokens.word == "window":
+        return parse_window_atom(tokens, located, "extends")
+    return build_extends(located, tokens.expect_text())
+
+
+def _parse_shares(tokens: TokenReader, located: Located) -> Expression:
+    if tokens.word == "window":
+        return parse_window_atom(tokens, located, "shares")
+    return build_shares(located, parse_text_or_texts(tokens))
 
 
 def _parse_between(tokens: TokenReader, located: Located) -> Expression:
@@ -148,9 +176,9 @@ ATOMS: Mapping[str, ParseAtom] = MappingProxyType(
         "between": _parse_between,
         "within": _parse_within,
         "in": _parse_in,
-        "references": lambda tokens, located: build_references(located, tokens.expect_text()),
-        "extends": lambda tokens, located: build_extends(located, tokens.expect_text()),
-        "shares": lambda tokens, located: build_shares(located, parse_text_or_texts(tokens)),
+        "references": _parse_references,
+        "extends": _parse_extends,
+        "shares": _parse_shares,
         "exists": lambda tokens, located: Exists(located.attribute),
     }
 )

@@ -11,6 +11,7 @@ from typing import Literal as OneOf
 from runnel.algebra.nodes.gate_rules import GateRule
 from runnel.errors import StatementSyntaxError
 from runnel.language.grammar.parse_conditions import parse_condition
+from runnel.language.grammar.parse_joins import parse_joins
 from runnel.language.grammar.parse_registrations import parse_register
 from runnel.language.grammar.parse_values import (
     parse_duration,
@@ -59,7 +60,7 @@ if TYPE_CHECKING:
 
 
 def parse_create(tokens: TokenReader, keyword: Token) -> CreateFeed:
-    """`create [or replace] feed Name [tagged …] from … [gate …] [where …]`."""
+    """`create [or replace] feed Name [tagged …] from … [join …] [gate …] [where …]`."""
     is_replaced = tokens.take("or")
     if is_replaced:
         tokens.expect("replace")
@@ -69,9 +70,10 @@ def parse_create(tokens: TokenReader, keyword: Token) -> CreateFeed:
     tokens.expect("from")
     terms = _parse_source(tokens)
     source = terms[0] if len(terms) == 1 else GroupTerm(terms)
+    joins = parse_joins(tokens, _parse_term)
     gate = _parse_gate(tokens)
     conditions = conditions_of(parse_condition(tokens), keyword) if tokens.take("where") else ()
-    return CreateFeed(name, QueryText(source, conditions, gate), is_replaced, tags)
+    return CreateFeed(name, QueryText(source, conditions, gate, joins), is_replaced, tags)
 
 
 def _parse_source(tokens: TokenReader) -> tuple[Term, ...]:

@@ -99,7 +99,8 @@ class TokenReader:
 
     `kind`, `text`, `start` and `end` describe the current token. `word` is a word in small letters or a sign, and
     empty for every other token, so that rules compare it with keywords and signs alike. `is_scoped` says that the
-    brackets of a condition on a variable are open. The token of a parameter is that of its value.
+    brackets of a condition on a variable are open, and `is_joined` that they are those of a join. The token of a
+    parameter is that of its value.
     """
 
     __slots__ = (
@@ -110,6 +111,7 @@ class TokenReader:
         "conditions",
         "end",
         "grammar",
+        "is_joined",
         "is_scoped",
         "kind",
         "previous_end",
@@ -128,6 +130,7 @@ class TokenReader:
         self._missed: list[str] = []
         self._depth = 0
         self.is_scoped = False
+        self.is_joined = False
         self.end = 0
         self.advance()
 

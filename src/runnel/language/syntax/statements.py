@@ -73,12 +73,28 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True)
+class JoinClause:
+    """`join last … on … with $v[…]`: `extent` is the length of the window, or its number of items.
+
+    The variable names the part of `from` whose items are joined, and the condition may have window atoms.
+    """
+
+    extent: timedelta | int
+    window: Term
+    variable: Name
+    condition: Expression
+    span: Span = field(default=NOWHERE, compare=False)
+    """Where the clause begins."""
+
+
+@dataclass(frozen=True, slots=True)
 class QueryText:
-    """A query: its `from`, the gate behind it, and the conjuncts of its `where`."""
+    """A query: its `from`, its joins, the gate after them, and the conjuncts of its `where`."""
 
     source: Term
     conditions: tuple[Condition, ...] = ()
     gate: GateRule | None = None
+    joins: tuple[JoinClause, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

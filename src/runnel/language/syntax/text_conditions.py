@@ -42,7 +42,7 @@ _SHOWN = 60
 
 def build_contains(located: Located, token: Token, language: Token | None) -> Contains | ContainsStems:
     """`attribute contains 'words'`, or `… stemmed in language`."""
-    attribute = _textual(located, "no words")
+    attribute = require_textual(located, "no words")
     phrase = _phrase(token)
     return Contains(attribute, phrase) if language is None else ContainsStems(attribute, _language(language), phrase)
 
@@ -72,7 +72,7 @@ def _phrase(token: Token) -> tuple[str, ...]:
 
 def build_pattern(located: Located, token: Token) -> Contains | ContainsPattern:
     """`attribute contains pattern 'conc* h?ll'`."""
-    attribute = _textual(located, "no words")
+    attribute = require_textual(located, "no words")
     try:
         patterns = word_patterns(read_text(token))
     except ValueError:
@@ -92,12 +92,13 @@ def build_pattern(located: Located, token: Token) -> Contains | ContainsPattern:
 
 def build_similar(located: Located, token: Token, least: Token | None) -> Similar:
     """`attribute similar to 'text' [at least 0.6]`."""
-    attribute = _textual(located, "no words")
+    attribute = require_textual(located, "no words")
     distinct = tuple(dict.fromkeys(_phrase(token)))
-    return Similar(attribute, distinct, DEFAULT_LEAST if least is None else _share(least))
+    return Similar(attribute, distinct, DEFAULT_LEAST if least is None else read_share(least))
 
 
-def _share(token: Token) -> Fraction:
+def read_share(token: Token) -> Fraction:
+    """Read the bound of a similarity: above 0, and at most 1."""
     share = Fraction(token.text) if _SHARE.fullmatch(token.text) else Fraction(0)
     if share == 0:
         percent = re.fullmatch(r"[0-9]{1,3}", token.text)
@@ -113,7 +114,7 @@ def _share(token: Token) -> Fraction:
 
 def build_regular_expression(located: Located, token: Token) -> RegularExpression:
     """`attribute matches 'gr[ae]y'`."""
-    attribute = _textual(located, "no text")
+    attribute = require_textual(located, "no text")
     pattern = read_text(token)
     if not pattern:
         raise InvalidConditionError(
@@ -144,7 +145,7 @@ def _pattern_hint(reason: str) -> str:
 
 def build_in_network(located: Located, tokens: Tokens) -> InNetwork:
     """`attribute in network '10.0.0.0/8'`, or one of several."""
-    attribute = _textual(located, "no address")
+    attribute = require_textual(located, "no address")
     return InNetwork(attribute, tuple(dict.fromkeys(map(_network, tokens))))
 
 
@@ -165,7 +166,7 @@ def _network(token: Token) -> str:
 
 def build_references(located: Located, token: Token) -> References:
     """`attribute references 'host or URL'`."""
-    attribute = _textual(located, "no links")
+    attribute = require_textual(located, "no links")
     text = read_text(token).strip()
     if "://" in text:
         return References(attribute, _link(token))
@@ -181,7 +182,7 @@ def build_references(located: Located, token: Token) -> References:
 
 def build_extends(located: Located, token: Token) -> Extends:
     """`attribute extends 'https://host/path'`."""
-    attribute = _textual(located, "no links")
+    attribute = require_textual(located, "no links")
     link = _link(token)
     if "?" in link:
         raise InvalidConditionError(
@@ -195,7 +196,7 @@ def build_extends(located: Located, token: Token) -> Extends:
 
 def build_shares(located: Located, tokens: Tokens) -> Shares:
     """`attribute shares 'https://…'`, or one of several."""
-    attribute = _textual(located, "no links")
+    attribute = require_textual(located, "no links")
     return Shares(attribute, tuple(dict.fromkeys(map(_link, tokens))))
 
 
@@ -211,7 +212,7 @@ def _link(token: Token) -> str:
     return link
 
 
-def _textual(located: Located, nothing: str) -> Attribute:
+def require_textual(located: Located, nothing: str) -> Attribute:
     """The attribute, if its values can be texts."""
     if located.attribute.part is None:
         return located.attribute

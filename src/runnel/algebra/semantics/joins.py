@@ -1,0 +1,157 @@
+"""The gate `join last … on … with …`: an item passes if it joins an item of a window (RoSeS §3.2).
+
+In: an item, and the earlier items of the window's feed. Out: the items that it joins. They become its annotation,
+under the name of the join; the item itself does not change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, ClassVar
+
+from runnel.algebra.nodes.attributes import WHOLE
+from runnel.algebra.nodes.durations import render_duration
+from runnel.algebra.nodes.encode import decode_expression, encode_expression
+from runnel.algebra.nodes.expressions import Expression
+from runnel.algebra.nodes.gate_rules import GateRule, LoggedItem, Pass, Stop
+from runnel.algebra.nodes.render import render
+from runnel.algebra.nodes.window_atoms import WindowAtom
+from runnel.algebra.semantics.evaluate import holds
+from runnel.algebra.semantics.window_conditions import atoms_of, condition_given
+
+LONGEST_WINDOW = timedelta(days=366)
+MAX_WINDOW_ITEMS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Join(GateRule):
+    """An item passes if the condition holds of it and at least one item of the window.
+
+    The window of an item has the earlier items of another feed: those that were accepted less than `extent` before
+    it, or the last `extent` ones. `name` is the name of the annotation.
+
+    >>> from runnel.algebra.nodes.attributes import Attribute
+    >>> from runnel.algebra.nodes.window_atoms import WindowAtom
+    >>> same = WindowAtom("=", Attribute("band"), Attribute("artist"))
+    >>> Join(500, same, "photos").describe()
+    'joins one of the last 500 items: band = window.artist'
+    """
+
+    kind: ClassVar[str] = "join"
+
+    extent: timedelta | int
+    condition: Expression
+    name: str
+
+    @property
+    def window_rule(self) -> Window:
+        """The rule of the window's own feed."""
+        names = {atom.window.name for atom in atoms_of(self.condition) if isinstance(atom, WindowAtom)}
+        return Window((WHOLE.name,) if WHOLE.name in names else tuple(sorted(names)))
+
+    @property
+    def lookback(self) -> timedelta:
+        """The length of the window; the last items of a feed may be of any age."""
+        return timedelta.max if isinstance(self.extent, int) else self.extent
+
+    def history(self) -> JoinHistory:
+        """A gate that no item has reached yet."""
+        return JoinHistory(self)
+
+    def encode(self) -> list[Any]:
+        """The extent, as a number of items or as seconds; the name; and the condition."""
+        extent = self.extent if isinstance(self.extent, int) else [self.extent.total_seconds()]
+        return [extent, self.name, encode_expression(self.condition)]
+
+    @classmethod
+    def decode(cls, values: Sequence[Any]) -> Join:
+        """The rule of values made by `encode`."""
+        extent, name, condition = values
+        decoded = extent if isinstance(extent, int) else timedelta(seconds=extent[0])
+        rule = Join(decoded, decode_expression(condition), str(name))
+        if not rule.extent or (isinstance(rule.extent, timedelta) and rule.extent < timedelta()):
+            raise ValueError(f"the extent of a window must be positive, not {extent!r}")
+        return rule
+
+    def render(self) -> str:
+        """The extent of the window and the condition. The feeds are printed by the statement."""
+        return f"join {self._extent()} with [{render(self.condition)}]"
+
+    def describe(self) -> str:
+        """What holds of an item that passes, in words."""
+        items = f"{self._extent()}" if isinstance(self.extent, int) else f"items of the {self._extent()}"
+        return f"joins one of the {items}: {render(self.condition)}"
+
+    def _extent(self) -> str:
+        return f"last {self.extent} items" if isinstance(self.extent, int) else f"last {render_duration(self.extent)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Window(GateRule):
+    """Every item passes. The gate exists so that its items are stored for the joins that compare with them.
+
+    `attributes` are the names of the attributes that these joins read; WHOLE's name stands for all attributes.
+    """
+
+    kind: ClassVar[str] = "window"
+
+    attributes: tuple[str, ...]
+
+    @property
+    def lookback(self) -> timedelta:
+        """Nothing depends on earlier items."""
+        return timedelta()
+
+    def history(self) -> WindowHistory:
+        """A gate that no item has reached yet."""
+        return WindowHistory()
+
+    def encode(self) -> list[Any]:
+        """The attributes."""
+        return list(self.attributes)
+
+    @classmethod
+    def decode(cls, values: Sequence[Any]) -> Window:
+        """The rule of values made by `encode`."""
+        return Window(tuple(map(str, values)))
+
+    def render(self) -> str:
+        """The attributes; a window is part of a join and is not printed as a clause."""
+        return f"window of {', '.join(self.attributes)}"
+
+    def describe(self) -> str:
+        """What holds of an item that passes, in words."""
+        return "every item is in the window"
+
+
+class WindowHistory:
+    """Nothing is remembered."""
+
+    def add(self, item: LoggedItem, window: Sequence[LoggedItem] = ()) -> Stop | Pass:
+        """Let every item pass."""
+        return Pass()
+
+
+@dataclass(frozen=True, slots=True)
+class JoinHistory:
+    """Joins depend on the items of their window alone, not on the items that reached the gate before."""
+
+    rule: Join
+
+    def add(self, item: LoggedItem, window: Sequence[LoggedItem] = ()) -> Stop | Pass:
+        """Compare an item with the items of its window. Of several versions of an item, the newest is kept."""
+        joined: dict[tuple[int, str], int] = {}
+        for other in window_of(item, window, self.rule.extent):
+            if holds(condition_given(self.rule.condition, other.attributes), item.attributes, item.accepted):
+                joined[other.feed, other.id] = other.sequence
+        return Pass(tuple(sorted(joined.values(), reverse=True))) if joined else Stop()
+
+
+def window_of(item: LoggedItem, earlier: Sequence[LoggedItem], extent: timedelta | int) -> Sequence[LoggedItem]:
+    """Return the items of a feed that are in an item's window, in order. An item is never in its own window."""
+    before = [other for other in earlier if other.sequence < item.sequence]
+    if isinstance(extent, int):
+        return before[-extent:]
+    return [other for other in before if item.accepted - other.accepted < extent]
