@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from hashlib import blake2b
@@ -19,7 +19,7 @@ import pyarrow as pa
 from runnel.algebra.nodes.gate_rules import GateRule, LoggedItem, Pass, Stop
 from runnel.families import GateKind
 from runnel.language.syntax.reader import GateSyntax, TokenReader
-from runnel.matching.gates.contract import Arrivals, GateAnswer, Numbers
+from runnel.matching.gates.contract import Arrivals, GateAnswer, GateRun, Numbers
 from runnel.model.gate_state import GateState
 from runnel.model.item_batch import ItemBatch
 from runnel.plan.gates import Gate
@@ -91,7 +91,7 @@ class QuotaResolver:
         """The keys of the days."""
         return {_key(gate, day) for day in arrivals.data}
 
-    def resolve(self, gate: Gate, arrivals: Arrivals, states: Mapping[bytes, GateState]) -> GateAnswer:
+    def resolve(self, gate: Gate, arrivals: Arrivals, run: GateRun) -> GateAnswer:
         """Count on from what was remembered."""
         most = cast(Quota, gate.rule).most
         counts: dict[bytes, int] = {}
@@ -99,7 +99,7 @@ class QuotaResolver:
         for number, day in enumerate(arrivals.data):
             assert day is not None
             if day not in counts:
-                state = states.get(_key(gate, day))
+                state = run.states.get(_key(gate, day))
                 counts[day] = 0 if state is None else int.from_bytes(state.value)
             counts[day] += 1
             passes[number] = counts[day] <= most

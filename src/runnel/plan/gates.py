@@ -104,6 +104,7 @@ class Gate:
     `history` identifies everything that decides which items reach the gate and how it counts them: another
     definition, or another start, is another history. `shown` is false for the gate of a feed that is only read by
     the queries that were compiled. `definition` is the digest of what the feed reads and asks, without its start.
+    `window` is the feed whose earlier items the gate compares with, if it does.
     """
 
     feed: int
@@ -112,6 +113,7 @@ class Gate:
     history: bytes
     shown: bool
     definition: bytes
+    window: int | None = None
 
     def starting_after(self, sequence: int) -> Gate:
         """The gate of the same feed with another start."""
@@ -126,6 +128,7 @@ class Gate:
             "history": self.history.hex(),
             "shown": self.shown,
             "definition": self.definition.hex(),
+            **({} if self.window is None else {"window": self.window}),
         }
 
     @staticmethod
@@ -139,6 +142,7 @@ class Gate:
                 bytes.fromhex(value["history"]),
                 bool(value["shown"]),
                 bytes.fromhex(value["definition"]),
+                int(value["window"]) if "window" in value else None,
             )
         except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
             raise CorruptDataError(f"this is not a gate of a plan: {str(value)[:200]}") from error
@@ -219,7 +223,7 @@ def _texts(gates: Iterable[Gate]) -> Texts:
 
 
 def in_order(gates: list[Gate], disjuncts: Array, gate_feeds: Array) -> list[Gate]:
-    """The gates, each after those that it depends on: those of the disjuncts of its feed.
+    """The gates, each after those that it depends on: those of the disjuncts of its feed, and its window.
 
     Disjuncts are given by id, or by their query.
     """
@@ -229,6 +233,9 @@ def in_order(gates: list[Gate], disjuncts: Array, gate_feeds: Array) -> list[Gat
     chosen = np.isin(queries, list(by_feed)) & (gate_feeds != NO_GATE)
     for feed, gate_feed in zip(queries[chosen].tolist(), gate_feeds[chosen].tolist(), strict=True):
         below[feed].add(gate_feed)
+    for gate in gates:
+        if gate.window is not None:
+            below[gate.feed].add(gate.window)
     ordered: dict[int, None] = {}
     entered: set[int] = set()
     stack = sorted(by_feed, reverse=True)

@@ -60,6 +60,9 @@ class GateRule(ABC):
     kind: ClassVar[str]
     """The name of its kind, which is the tag of its stored form."""
 
+    stores_items: ClassVar[bool] = False
+    """Whether the items that reach the gate are stored, because other gates compare with them."""
+
     @property
     def window_rule(self) -> GateRule | None:
         """The rule of the feed whose earlier items the gate compares with, if there is one."""

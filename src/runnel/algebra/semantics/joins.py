@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, ClassVar
 
-from runnel.algebra.nodes.attributes import WHOLE
 from runnel.algebra.nodes.durations import render_duration
 from runnel.algebra.nodes.encode import decode_expression, encode_expression
 from runnel.algebra.nodes.expressions import Expression
@@ -23,6 +22,27 @@ from runnel.algebra.semantics.window_conditions import atoms_of, condition_given
 
 LONGEST_WINDOW = timedelta(days=366)
 MAX_WINDOW_ITEMS = 1_000_000
+NO_INDEX = "none"
+_INDEXES = {
+    "=": "values",
+    "similar": "words",
+    "contains": "phrases",
+    "shares": "links",
+    "references": "targets",
+    "extends": "folders",
+}
+INDEXES = frozenset({*_INDEXES.values(), NO_INDEX})
+
+
+def index_of(atom: WindowAtom) -> str:
+    """Return the kind of index that finds the window items that may satisfy an atom, or NO_INDEX.
+
+    >>> from runnel.algebra.nodes.attributes import Attribute
+    >>> title = Attribute("title")
+    >>> index_of(WindowAtom("similar", title, title)), index_of(WindowAtom("<", title, title))
+    ('words', 'none')
+    """
+    return NO_INDEX if atom.window.part is not None else _INDEXES.get(atom.relation, NO_INDEX)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +68,8 @@ class Join(GateRule):
     @property
     def window_rule(self) -> Window:
         """The rule of the window's own feed."""
-        names = {atom.window.name for atom in atoms_of(self.condition) if isinstance(atom, WindowAtom)}
-        return Window((WHOLE.name,) if WHOLE.name in names else tuple(sorted(names)))
+        atoms = [atom for atom in atoms_of(self.condition) if isinstance(atom, WindowAtom)]
+        return Window(tuple(sorted({(atom.window.name, index_of(atom)) for atom in atoms})))
 
     @property
     def lookback(self) -> timedelta:
@@ -92,12 +112,13 @@ class Join(GateRule):
 class Window(GateRule):
     """Every item passes. The gate exists so that its items are stored for the joins that compare with them.
 
-    `attributes` are the names of the attributes that these joins read; WHOLE's name stands for all attributes.
+    `columns` are the attributes that these joins read, each with the index that finds its values (see `index_of`).
     """
 
     kind: ClassVar[str] = "window"
+    stores_items: ClassVar[bool] = True
 
-    attributes: tuple[str, ...]
+    columns: tuple[tuple[str, str], ...]
 
     @property
     def lookback(self) -> timedelta:
@@ -109,17 +130,20 @@ class Window(GateRule):
         return WindowHistory()
 
     def encode(self) -> list[Any]:
-        """The attributes."""
-        return list(self.attributes)
+        """The columns."""
+        return [list(column) for column in self.columns]
 
     @classmethod
     def decode(cls, values: Sequence[Any]) -> Window:
         """The rule of values made by `encode`."""
-        return Window(tuple(map(str, values)))
+        rule = Window(tuple((str(name), str(index)) for name, index in values))
+        if not rule.columns or not {index for _, index in rule.columns} <= INDEXES:
+            raise ValueError(f"the columns of a window need indexes, not {values!r}")
+        return rule
 
     def render(self) -> str:
-        """The attributes; a window is part of a join and is not printed as a clause."""
-        return f"window of {', '.join(self.attributes)}"
+        """The attributes. Statements print a window as part of its join."""
+        return f"window of {', '.join(dict.fromkeys(name for name, _ in self.columns))}"
 
     def describe(self) -> str:
         """What holds of an item that passes, in words."""

@@ -10,11 +10,10 @@ from runnel.algebra.nodes.calls import Call, Constraint
 from runnel.algebra.nodes.expressions import And, Expression, Or
 from runnel.algebra.nodes.item_patterns import ItemPattern
 from runnel.algebra.nodes.window_atoms import WindowAtom
-from runnel.algebra.semantics.joins import LONGEST_WINDOW, MAX_WINDOW_ITEMS
+from runnel.algebra.semantics.joins import LONGEST_WINDOW, MAX_WINDOW_ITEMS, NO_INDEX, index_of
 from runnel.algebra.semantics.window_conditions import atoms_of
 from runnel.errors import InvalidConditionError, Span
 from runnel.language.grammar.parse_conditions import parse_condition
-from runnel.language.grammar.parse_window_atoms import COMPARISONS
 from runnel.language.syntax import expectations as expects
 from runnel.language.syntax.literals import read_duration, read_integer, read_variable
 from runnel.language.syntax.reader import TokenReader
@@ -105,6 +104,6 @@ def _has_index(condition: Expression) -> bool:
         case Or(parts):
             return all(map(_has_index, parts))
         case WindowAtom():
-            return condition.relation not in COMPARISONS
+            return index_of(condition) != NO_INDEX
         case _:
             return False

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -21,11 +21,17 @@ from runnel.model.gate_state import GateState
 from runnel.model.item_batch import ItemBatch
 from runnel.plan.gates import Gate
 
+if TYPE_CHECKING:
+    from runnel.matching.joins.window_items import WindowItems
+
 Numbers = npt.NDArray[np.int64]
 Booleans = npt.NDArray[np.bool_]
 
 ReadStates = Callable[[Collection[bytes]], Mapping[bytes, GateState]]
 """Reads the states that are stored under some keys."""
+
+ReadWindows = Callable[[], Sequence["WindowItems"]]
+"""Reads the items of windows that precede a run of items, in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +51,42 @@ class Arrivals:
 
 
 @dataclass(frozen=True, slots=True)
+class Joined:
+    """The items with which a gate annotates an item: their number, and the sequences of the newest, newest first."""
+
+    newest: tuple[int, ...]
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class GateAnswer:
-    """Which of the arrivals pass, the states to store, and by sequence why the others were stopped."""
+    """Which of the arrivals pass, the states to store, why the others were stopped, and the annotations.
+
+    Stops, annotations and failures are given by sequence. An item on which the gate failed does not pass.
+    """
 
     passes: Booleans
     states: Sequence[GateState] = ()
     stopped: Mapping[int, Stop] = field(default_factory=dict)
+    annotations: Mapping[int, Joined] = field(default_factory=dict)
+    failures: Mapping[int, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class GateRun:
+    """What the gates of one run of items share while they are resolved, one after another.
+
+    `states` precede all of the items. `arrivals` are all items that may reach each gate, and `passed` the sequences
+    of those that passed the gates resolved so far. `read_windows` reads the window items before the run.
+    """
+
+    states: Mapping[bytes, GateState]
+    arrivals: Mapping[int, Arrivals]
+    passed: Mapping[int, Numbers]
+    gates: Mapping[int, Gate]
+    read_windows: ReadWindows
+    shared: dict[str, Any] = field(default_factory=dict)
+    """What a kind keeps for its other gates, by the name of the kind."""
 
 
 class GateResolver(Protocol):
@@ -65,8 +101,8 @@ class GateResolver(Protocol):
     def state_keys(self, gate: Gate, arrivals: Arrivals, /) -> Iterable[bytes]:
         """In the commit: the keys of the states that may be needed to resolve the gate."""
 
-    def resolve(self, gate: Gate, arrivals: Arrivals, states: Mapping[bytes, GateState], /) -> GateAnswer:
-        """In the commit: decide about items that reach the gate after its start; `states` precede all of them."""
+    def resolve(self, gate: Gate, arrivals: Arrivals, run: GateRun, /) -> GateAnswer:
+        """In the commit: decide about items that reach the gate after its start."""
 
 
 def resolver_of(kind: str) -> GateResolver:

@@ -6,21 +6,20 @@ window before. The gate remembers that last item of every key.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from struct import Struct
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from runnel.algebra.nodes.attributes import Attribute
 from runnel.algebra.nodes.gate_rules import Stop
 from runnel.algebra.semantics.distinct import Distinct, encode_key, key_digest, key_of
-from runnel.matching.gates.contract import Arrivals, GateAnswer, Numbers
+from runnel.matching.gates.contract import Arrivals, GateAnswer, GateRun, Numbers
+from runnel.matching.gates.item_attributes import attributes_named
 from runnel.model.gate_state import GateState
-from runnel.model.item import Attributes
 from runnel.model.item_batch import ItemBatch
 from runnel.plan.gates import Gate
 
@@ -37,7 +36,8 @@ class DistinctResolver:
         reached, positions = np.unique(rows, return_inverse=True)
         records = items.records.take(pa.array(reached))
         ids = records.column("id").to_pylist()
-        attributes = _attributes(records, {gate.feed: _rule(gate) for gate in gates}.values())
+        rules = {gate.feed: _rule(gate) for gate in gates}.values()
+        attributes = attributes_named(records, {attribute.name for rule in rules for attribute in rule.by})
         encoded: dict[tuple[int, tuple[Attribute, ...]], bytes | None] = {}
         digests: list[bytes | None] = []
         for position, gate in zip(positions.tolist(), gates, strict=True):
@@ -53,7 +53,7 @@ class DistinctResolver:
         """The digests themselves."""
         return (digest for digest in arrivals.data if digest is not None)
 
-    def resolve(self, gate: Gate, arrivals: Arrivals, states: Mapping[bytes, GateState]) -> GateAnswer:
+    def resolve(self, gate: Gate, arrivals: Arrivals, run: GateRun) -> GateAnswer:
         """Stop duplicates; the last item of every key is remembered."""
         window = _rule(gate).window // _MICROSECOND
         passes = np.ones(len(arrivals), dtype=np.bool_)
@@ -64,8 +64,8 @@ class DistinctResolver:
             if digest is None:
                 continue
             earlier = last.get(digest)
-            if earlier is None and digest in states:
-                earlier = _LAST_ITEM.unpack(states[digest].value)
+            if earlier is None and digest in run.states:
+                earlier = _LAST_ITEM.unpack(run.states[digest].value)
             last[digest] = sequence, accepted
             if earlier is not None and accepted - earlier[1] < window:
                 passes[number] = False
@@ -82,17 +82,3 @@ DISTINCT = DistinctResolver()
 
 def _rule(gate: Gate) -> Distinct:
     return cast(Distinct, gate.rule)
-
-
-def _attributes(records: Any, rules: Iterable[Distinct]) -> list[Attributes]:
-    """The attributes of items that some rule compares; the others, most of an item, are not decoded."""
-    names = sorted({attribute.name for rule in rules for attribute in rule.by})
-    lists = records.column("attributes")
-    wanted = pc.is_in(pc.struct_field(lists.flatten(), "name"), pa.array(names, pa.string()))
-    lengths = np.asarray(pc.list_value_length(lists))
-    owners = pa.array(np.repeat(np.arange(len(lengths)), lengths))
-    chosen = np.bincount(owners.filter(wanted).to_numpy(), minlength=len(lengths))
-    offsets = np.concatenate([[0], np.cumsum(chosen)]).astype(np.int32)
-    shorter = pa.ListArray.from_arrays(pa.array(offsets), lists.flatten().filter(wanted), type=lists.type)
-    column = records.schema.get_field_index("attributes")
-    return list(ItemBatch(records.set_column(column, records.schema.field(column), shorter)).attributes())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -9,12 +11,18 @@ import pyarrow.compute as pc
 from runnel.algebra.nodes.gate_rules import Stop
 from runnel.matching.contract import Matcher
 from runnel.matching.gates.claims import Claims, GateKeeper
-from runnel.matching.gates.contract import Numbers
+from runnel.matching.gates.contract import Joined, Numbers
 from runnel.matching.gates.resolve_gates import resolve_gates, unique_pairs
 from runnel.model.gate_state import GateState
 from runnel.model.item_batch import ItemBatch
 from runnel.model.match import Matches
 from runnel.plan.store import Plan
+
+if TYPE_CHECKING:
+    from runnel.matching.joins.window_items import WindowItems
+
+_MAX_PARTS = 32
+"""The number of parts of window items that are held before they are merged."""
 
 _FEW_STATES = 100_000
 """The number of states that are held before expired ones are removed."""
@@ -23,7 +31,8 @@ _FEW_STATES = 100_000
 class OrderedMatcher:
     """A matcher that remembers the states of gates from batch to batch, as long as this object exists.
 
-    `stopped` has the items that gates have stopped so far, by feed and sequence.
+    `stopped` has the items that gates have stopped so far, by feed and sequence, and `annotations` the items with
+    which gates have annotated those that passed.
     """
 
     def __init__(self, plan: Plan, matcher: Matcher) -> None:
@@ -32,7 +41,9 @@ class OrderedMatcher:
         self._keeper = GateKeeper(plan)
         self._states: dict[bytes, GateState] = {}
         self._most_states = _FEW_STATES
+        self._windows: list[WindowItems] = []
         self.stopped: dict[tuple[int, int], Stop] = {}
+        self.annotations: dict[tuple[int, int], Joined] = {}
 
     def match(self, items: ItemBatch) -> Matches:
         """The queries that each item of the batch matches, without the items that gates stop."""
@@ -48,11 +59,23 @@ class OrderedMatcher:
         return Matches(offsets.astype(np.int64), queries, kept.failures)
 
     def _resolve(self, items: ItemBatch, claims: Claims) -> tuple[Numbers, Numbers]:
-        resolved = resolve_gates(claims.at_gates(), lambda keys: self._states)
+        resolved = resolve_gates(claims.at_gates(), lambda keys: self._states, lambda: self._windows)
         self._states |= {state.key: state for state in resolved.states}
         self.stopped |= resolved.stopped
+        self.annotations |= resolved.annotations
+        self._remember_windows(resolved.new_window_items())
         if len(self._states) > self._most_states:
             newest = int(pc.max(items.records.column("accepted").cast(pa.int64())).as_py())
             self._states = {key: state for key, state in self._states.items() if state.expires > newest}
             self._most_states = max(_FEW_STATES, 2 * len(self._states))
         return resolved.matches(claims)
+
+    def _remember_windows(self, added: WindowItems | None) -> None:
+        """Keep the items of windows for later batches, in few parts."""
+        if added is None:
+            return
+        self._windows.append(added)
+        if len(self._windows) > _MAX_PARTS:
+            from runnel.matching.joins.window_items import merge_window_items
+
+            self._windows = [merge_window_items(self._windows)]

@@ -8,26 +8,53 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from runnel.algebra.nodes.gate_rules import Stop
 from runnel.matching.gates.claims import Claims
-from runnel.matching.gates.contract import Arrivals, Booleans, Numbers, ReadStates, resolver_of
+from runnel.matching.gates.contract import (
+    Arrivals,
+    Booleans,
+    GateRun,
+    Joined,
+    Numbers,
+    ReadStates,
+    ReadWindows,
+    resolver_of,
+)
 from runnel.model.gate_state import GateState
 from runnel.plan.gates import NO_GATE, Gate, in_order
+
+if TYPE_CHECKING:
+    from runnel.matching.joins.window_items import WindowItems
 
 NOTHING: Numbers = np.empty(0, dtype=np.int64)
 
 
 @dataclass(frozen=True)
 class ResolvedGates:
-    """The items that each gate let pass, by feed; the states to store; and by feed and sequence what was stopped."""
+    """The items that each gate let pass, by feed; the states to store; and stops, annotations and failures.
+
+    Stops, annotations and failures are given by feed and sequence. `run` is what the gates shared.
+    """
 
     gates: tuple[Gate, ...]
     passed: Mapping[int, Numbers]
     states: tuple[GateState, ...]
     stopped: Mapping[tuple[int, int], Stop]
+    annotations: Mapping[tuple[int, int], Joined]
+    failures: Mapping[tuple[int, int], str]
+    run: GateRun
+
+    def new_window_items(self) -> WindowItems | None:
+        """Return the items that passed the gates of windows, to be stored for later runs; None if there are none."""
+        if not any(gate.rule.stores_items for gate in self.gates):
+            return None
+        from runnel.matching.joins.resolve_joins import new_window_items
+
+        return new_window_items(self.run)
 
     def matches(self, claims: Claims) -> tuple[Numbers, Numbers]:
         """Pairs of an item's sequence and a query, of the items that have these claims."""
@@ -45,7 +72,7 @@ class ResolvedGates:
         return unique_pairs(*(np.concatenate(column) for column in zip(*found, strict=True)))
 
 
-def resolve_gates(claims: Claims, read_states: ReadStates) -> ResolvedGates:
+def resolve_gates(claims: Claims, read_states: ReadStates, read_windows: ReadWindows = tuple) -> ResolvedGates:
     """Resolve the claims of consecutive items; the states are read once, for all gates."""
     sequences, queries, gate_feeds = (claims.rows.column(name).to_numpy() for name in ("sequence", "query", "gate"))
     claimed = _by_query(queries, [gate.feed for gate in claims.gates])
@@ -57,18 +84,23 @@ def resolve_gates(claims: Claims, read_states: ReadStates) -> ResolvedGates:
     passed: dict[int, Numbers] = {}
     states: list[GateState] = []
     stopped: dict[tuple[int, int], Stop] = {}
+    annotations: dict[tuple[int, int], Joined] = {}
+    failures: dict[tuple[int, int], str] = {}
+    run = GateRun(known, arrivals, passed, {gate.feed: gate for gate in reached}, read_windows)
     for gate in in_order(reached, *unique_pairs(queries, gate_feeds)):
         own = claimed[gate.feed]
         own = own[_reaches(sequences[own], gate_feeds[own], passed)]
         items = arrivals[gate.feed]
         passes = np.isin(items.sequences, sequences[own])
         is_counted = passes & (items.sequences > gate.since)
-        answer = resolver_of(gate.rule.kind).resolve(gate, items.select(is_counted), known)
+        answer = resolver_of(gate.rule.kind).resolve(gate, items.select(is_counted), run)
         passes[is_counted] = answer.passes
         passed[gate.feed] = items.sequences[passes]
         states += answer.states
         stopped |= {(gate.feed, sequence): stop for sequence, stop in answer.stopped.items()}
-    return ResolvedGates(claims.gates, passed, tuple(states), stopped)
+        annotations |= {(gate.feed, sequence): joined for sequence, joined in answer.annotations.items()}
+        failures |= {(gate.feed, sequence): reason for sequence, reason in answer.failures.items()}
+    return ResolvedGates(claims.gates, passed, tuple(states), stopped, annotations, failures, run)
 
 
 def unique_pairs(first: Numbers, second: Numbers) -> tuple[Numbers, Numbers]:

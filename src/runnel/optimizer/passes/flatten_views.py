@@ -93,7 +93,8 @@ def _gate(feed: int, definitions: Mapping[int, Node], since: Mapping[int, int], 
         prints[view] = digest([view, definition, [prints[one].hex() for one in below]])
     start = since.get(feed, 0)
     history = gate_history(start, prints[feed])
-    return Gate(feed, node.rule, start, history, shown=feed in since, definition=prints[feed])
+    window = node.window.feed if isinstance(node.window, Read) else None
+    return Gate(feed, node.rule, start, history, shown=feed in since, definition=prints[feed], window=window)
 
 
 class _Flattener:
@@ -144,8 +145,10 @@ class _Flattener:
                     raise unexpanded(group)
                 case Union(inputs):
                     stack.extend(inputs)
-                case Filter(inner, _) | Gated(inner, _):
+                case Filter(inner, _):
                     stack.append(inner)
+                case Gated() as gated:
+                    stack.extend(gated.inputs)
         return list(found)
 
     def _flatten(self, feed: int) -> Flow:
