@@ -55,7 +55,8 @@ class CompiledPlan:
     @property
     def gates(self) -> tuple[str, ...]:
         """The clauses of queries, such as `distinct`, for which the order of items matters."""
-        return tuple(dict.fromkeys(gate.rule.render() for gate in self._compiled.plan.gates.gates()))
+        rules = (gate.rule for gate in self._compiled.plan.gates.gates())
+        return tuple(dict.fromkeys(rule.render() for rule in rules if not rule.stores_items))
 
     @cached_property
     def _matcher(self) -> Matcher:
@@ -74,7 +75,7 @@ class CompiledPlan:
 
         An item is a mapping of attributes. With several source feeds, `feed` names the one it comes from. Relative
         times (`2 days ago`) count from `accepted`, by default now. Items are matched in their order, which matters
-        for gates such as `distinct`. Each call starts without memory of earlier ones.
+        for gates such as `distinct` and joins. Each call starts without memory of earlier ones.
 
         >>> import runnel
         >>> plan = runnel.compile(["create feed Rock from Wire where title contains 'rock'"])

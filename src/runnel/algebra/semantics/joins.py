@@ -23,6 +23,7 @@ from runnel.algebra.semantics.window_conditions import atoms_of, condition_given
 LONGEST_WINDOW = timedelta(days=366)
 MAX_WINDOW_ITEMS = 1_000_000
 NO_INDEX = "none"
+_ANY_AGE = timedelta(days=36_500)
 _INDEXES = {
     "=": "values",
     "similar": "words",
@@ -73,8 +74,8 @@ class Join(GateRule):
 
     @property
     def lookback(self) -> timedelta:
-        """The length of the window; the last items of a feed may be of any age."""
-        return timedelta.max if isinstance(self.extent, int) else self.extent
+        """The length of the window. The last items of a feed may be of any age."""
+        return _ANY_AGE if isinstance(self.extent, int) else self.extent
 
     def history(self) -> JoinHistory:
         """A gate that no item has reached yet."""

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from runnel.algebra.nodes.query import Node
 from runnel.catalog.declared.bulk_insert import encode_feed
+from runnel.errors import StatementError
 from runnel.language.binding.bind_query import bind_query
 from runnel.language.graphs.iri_prefixes import write_out
 from runnel.language.printing import print_statement
@@ -85,6 +86,12 @@ class _Lookups:
 
 def bind(statement: CreateFeed, names: Names, owner: int) -> BoundQuery:
     """Bind the query of a statement to what its names mean now; groups of feeds are those of the owner."""
+    for clause in statement.query.joins:
+        raise StatementError(
+            "a workspace cannot run joins yet",
+            span=clause.span,
+            hint="`runnel.compile` evaluates joins on items that a program gives it",
+        )
     found = _Lookups(names)
     query = write_out(statement.query, found.prefixes)
     node = bind_query(query, found.feed_id, names.names, found.operator, names.operator_names, owner)
