@@ -81,7 +81,8 @@ STATEMENTS: tuple[Entry, ...] = (
     ),
     Entry(
         "create feed … join",
-        "create feed Name from … join last window on term with $variable[conditions] [join …]… [where conditions];\n\n"
+        "create feed Name from … join last window on term with $variable[conditions] [join …]…\n"
+        "  [where conditions];\n\n"
         "window: duration | number items",
         "Declares a virtual feed of items that join a recent item of other feeds. `on` names these feeds, and the "
         "window holds their items that were accepted before the joined item: less than the duration before it (at "
@@ -93,7 +94,8 @@ STATEMENTS: tuple[Entry, ...] = (
         "variable, or `join1`, `join2` by position. Conditions in `where` on a variable of the window filter the "
         "items before they enter the window. A query has at most 8 joins, and all of them must hold.",
         "create feed MusePhotos from (RockConcerts as $r | MuseNews) as $main\n"
-        "  join last 3 months on (MusicPhotos as $m | FriendsPhotos) as $photos with $main[title similar window.title]\n"
+        "  join last 3 months on (MusicPhotos as $m | FriendsPhotos) as $photos\n"
+        "    with $main[title similar window.title]\n"
         "  join last 500 items on Tweets with $r[link shares window.link and language = window.language]\n"
         "  where $r[description contains 'Muse'] and $m[category = 'rock'];",
     ),

@@ -69,9 +69,7 @@ def _parse_extent(tokens: TokenReader) -> timedelta | int:
             raise InvalidConditionError(
                 f"a window has 1 to {MAX_WINDOW_ITEMS:,} items",
                 span=count.span,
-                hint="write a smaller number, or a time: join last 30 days on …"
-                if number
-                else "join last 1 items on …",
+                hint="write for example: join last 100 items on …",
             )
         return number
     duration = read_duration(count, tokens.expect_word(expects.UNIT))

@@ -249,14 +249,22 @@ def _join_hint(problem: Problem) -> str | None:
             return f"joins stand right after the from clause, before distinct and where: {_JOIN}"
         case "window" if problem.expects(expects.CONDITION):
             return "in the condition of a join, window stands on the right: title = window.title"
+        case "window" if not problem.expects(*_NAMES_OR_KINDS - _TEXTS):
+            return "window can follow =, !=, <, <=, >, >=, contains, similar, references, extends and shares"
     before = problem.before.lower()
+    if problem.expected == {"."} and before.endswith("window"):
+        return "name an attribute of the window item: window.title"
     if problem.expects("last") and before.endswith("join"):
         return f"a join needs a window, by time or by number of items: {_JOIN}"
+    if problem.expects(expects.INTEGER) and re.search(r"join\s+last$", before):
+        return "a window has a number: join last 3 days on …, or join last 100 items on …"
     if problem.expects("items") and problem.expects(expects.UNIT):
         return "a window has a unit: join last 3 days on …, or join last 100 items on …"
     if problem.expected == {"on"}:
         return f"is on missing before {_cut(problem.found)}? write: {_JOIN}"
     if problem.expects("with") and problem.expected <= {"with", "as", "tagged", "feeds"}:
+        if problem.found in ("|", ","):
+            return "several feeds of a window are written in parentheses: join last 3 days on (A | B) with …"
         return f"the condition of a join follows with: {_JOIN}"
     if problem.expects(expects.VARIABLE) and before.endswith("with"):
         return f"with names a variable of the from clause: {_JOIN}"
