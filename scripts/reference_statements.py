@@ -66,7 +66,8 @@ STATEMENTS: tuple[Entry, ...] = (
     ),
     Entry(
         "create feed",
-        "create [or replace] feed Name [tagged tag [, tag]…] from term [| term]… [distinct …] [where conditions];\n\n"
+        "create [or replace] feed Name [tagged tag [, tag]…] from term [| term]… [join …]… [distinct …]\n"
+        "  [where conditions];\n\n"
         "term: Feed [as $variable] | all feeds [tagged tag [, tag]…] [as $variable]\n"
         "  | ( term [| term]… ) [as $variable]",
         "Declares a virtual feed: the items of all its terms that satisfy the conditions. `|` is a union; a group in "
@@ -77,6 +78,26 @@ STATEMENTS: tuple[Entry, ...] = (
         "select queries; case makes no difference in them.",
         "create feed RockConcerts tagged music, beta from (Friends | Events as $e | Followed) as $r\n"
         "  where $e[title contains 'rock'] and $r[description contains 'concert'];",
+    ),
+    Entry(
+        "create feed … join",
+        "create feed Name from … join last window on term with $variable[conditions] [join …]…\n"
+        "  [where conditions];\n\n"
+        "window: duration | number items",
+        "Declares a virtual feed of items that join a recent item of other feeds. `on` names these feeds, and the "
+        "window holds their items that were accepted before the joined item: less than the duration before it (at "
+        "most 366 days), or the last ones (at most 1,000,000). The variable names the part of `from` whose items "
+        "are joined; the other items pass unchanged. In the conditions, an attribute of the window item stands on "
+        "the right of `=`, `!=`, `<`, `<=`, `>`, `>=`, `contains`, `similar [to]`, `references`, `extends` or "
+        "`shares`, as `window.title` or `window.item`. An item passes if the conditions hold for it and at least one "
+        "item of the window. The items that it joins become its annotation, which has the name of the window's "
+        "variable, or `join1`, `join2` by position. Conditions in `where` on a variable of the window filter the "
+        "items before they enter the window. A query has at most 8 joins, and all of them must hold.",
+        "create feed MusePhotos from (RockConcerts as $r | MuseNews) as $main\n"
+        "  join last 3 months on (MusicPhotos as $m | FriendsPhotos) as $photos\n"
+        "    with $main[title similar window.title]\n"
+        "  join last 500 items on Tweets with $r[link shares window.link and language = window.language]\n"
+        "  where $r[description contains 'Muse'] and $m[category = 'rock'];",
     ),
     Entry(
         "create feed … distinct",

@@ -166,10 +166,12 @@ def _decode_text_atom(tag: str, attribute: Attribute, rest: list[Any]) -> TextAt
 
 
 def _decode_window_atom(attribute: Attribute, rest: list[Any]) -> WindowAtom:
-    relation, window, *bound = rest
-    if relation not in get_args(WindowRelation):
-        raise ValueError(f"unknown relation {relation!r}")
-    return WindowAtom(relation, attribute, decode_attribute(window), Fraction(*bound[0]) if bound else None)
+    match rest:
+        case ["similar", window, [int(share), int(whole)]] if 0 < share <= whole:
+            return WindowAtom("similar", attribute, decode_attribute(window), Fraction(share, whole))
+        case [relation, window] if relation != "similar" and relation in get_args(WindowRelation):
+            return WindowAtom(relation, attribute, decode_attribute(window))
+    raise ValueError(f"unknown comparison with a window {rest!r}")
 
 
 def _decode_phrase(phrase: list[str], cut: Callable[[str], Sequence[str]] = words) -> tuple[str, ...]:

@@ -33,7 +33,8 @@ def evaluate_log(
     """Evaluate virtual feeds on items in the order of their sequences.
 
     `since` has the feeds to evaluate, each with the sequence after which it starts. The gate of a feed that is only
-    read starts at the beginning of the log, and so does every window.
+    read starts at the beginning of the log. So do windows and joins, because a window reaches back before the feeds
+    that read it.
 
     >>> from datetime import UTC, datetime, timedelta
     >>> from runnel.algebra.nodes.attributes import Attribute
@@ -50,7 +51,8 @@ def evaluate_log(
     for item in items:
         found = _ItemEvaluation(item, definitions)
         for view, node in gated:
-            if item.sequence > since.get(view, 0) and found.reaches(node.input):
+            is_started = item.sequence > since.get(view, 0) or node.window is not None
+            if is_started and found.reaches(node.input):
                 answer = histories[view].add(item, windows[node.window] if node.window is not None else ())
                 if isinstance(answer, Stop):
                     found.stopped[view] = answer
@@ -60,7 +62,8 @@ def evaluate_log(
             if found.reaches(window):
                 earlier.append(item)
         feeds = [feed for feed, start in since.items() if item.sequence > start and found.reaches(Read(feed))]
-        annotations = {feed: annotated for feed in feeds if (annotated := found.annotations(Read(feed)))}
+        annotated = found.annotate(views)
+        annotations = {feed: annotated[feed] for feed in feeds if annotated.get(feed)}
         yield Evaluated(item, frozenset(feeds), found.stopped, annotations)
 
 
@@ -78,17 +81,28 @@ class _ItemEvaluation:
         item = self.item
         return accepts(node, item.feed, item.attributes, self.definitions, item.accepted, self.stopped)
 
-    def annotations(self, node: Node) -> dict[int, tuple[int, ...]]:
-        """Return the annotations of the item in the output of a node that it reaches."""
+    def annotate(self, views: Iterable[int]) -> dict[int, Annotations]:
+        """Return the annotations of the item in each view that it reaches. Each view comes after those it reads."""
+        known: dict[int, Annotations] = {}
+        for view in views:
+            own = {view: self.joined[view]} if view in self.joined else {}
+            known[view] = {**own, **self._annotations(self.definitions[view], known)}
+        return known
+
+    def _annotations(self, node: Node, known: Mapping[int, Annotations]) -> Annotations:
+        """Return the annotations of the item in the output of a node that it reaches, given those of the views."""
         match node:
             case Union(inputs):
+                branches = ((one, self._annotations(one, known)) for one in inputs)
                 return {
-                    gate: own for one in inputs if self.reaches(one) for gate, own in self.annotations(one).items()
+                    gate: joined
+                    for one, annotations in branches
+                    if annotations and self.reaches(one)
+                    for gate, joined in annotations.items()
                 }
             case Filter(inner, _) | Gated(inner, _):
-                return self.annotations(inner)
-            case Read(feed) if feed in self.definitions:
-                own = {feed: self.joined[feed]} if feed in self.joined else {}
-                return own | self.annotations(self.definitions[feed])
+                return self._annotations(inner, known)
+            case Read(feed):
+                return known.get(feed, {})
             case _:
                 return {}

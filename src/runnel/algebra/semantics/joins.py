@@ -89,12 +89,16 @@ class Join(GateRule):
     @classmethod
     def decode(cls, values: Sequence[Any]) -> Join:
         """The rule of values made by `encode`."""
-        extent, name, condition = values
-        decoded = extent if isinstance(extent, int) else timedelta(seconds=extent[0])
-        rule = Join(decoded, decode_expression(condition), str(name))
-        if not rule.extent or (isinstance(rule.extent, timedelta) and rule.extent < timedelta()):
-            raise ValueError(f"the extent of a window must be positive, not {extent!r}")
-        return rule
+        match values:
+            case [bool(), _, _]:
+                pass
+            case [int(count), str(name), condition] if 1 <= count <= MAX_WINDOW_ITEMS:
+                return Join(count, decode_expression(condition), name)
+            case [[int() | float() as seconds], str(name), condition] if (
+                0 < seconds <= LONGEST_WINDOW.total_seconds()
+            ):
+                return Join(timedelta(seconds=seconds), decode_expression(condition), name)
+        raise ValueError(f"a join needs the extent of a window, a name and a condition, not {values!r}")
 
     def render(self) -> str:
         """The extent of the window and the condition. The feeds are printed by the statement."""

@@ -12,7 +12,7 @@ from runnel.algebra.nodes.item_patterns import ItemPattern
 from runnel.algebra.nodes.window_atoms import WindowAtom
 from runnel.algebra.semantics.joins import LONGEST_WINDOW, MAX_WINDOW_ITEMS, NO_INDEX, index_of
 from runnel.algebra.semantics.window_conditions import atoms_of
-from runnel.errors import InvalidConditionError, Span
+from runnel.errors import InvalidConditionError
 from runnel.language.grammar.parse_conditions import parse_condition
 from runnel.language.syntax import expectations as expects
 from runnel.language.syntax.literals import read_duration, read_integer, read_variable
@@ -46,12 +46,16 @@ def _parse_join(tokens: TokenReader, parse_term: Callable[[TokenReader], Term]) 
     tokens.expect("with")
     variable = read_variable(tokens.expect_kind(VARIABLE, expects.VARIABLE))
     tokens.expect("[")
-    begin = tokens.span
+    start = tokens.start
     tokens.is_scoped = tokens.is_joined = True
     condition = cast(Expression, parse_condition(tokens))
     tokens.is_scoped = tokens.is_joined = False
+    end = tokens.previous_end
     tokens.expect("]")
-    _check_condition(condition, extent, begin)
+    problem = _problem_of(condition, extent)
+    if problem is not None:
+        message, hint = problem
+        raise InvalidConditionError(message, span=tokens.script.span(start, end), hint=hint)
     return JoinClause(extent, window, variable, condition, span)
 
 
@@ -61,7 +65,11 @@ def _parse_extent(tokens: TokenReader) -> timedelta | int:
     if tokens.take("items"):
         number = read_integer(count)
         if not 1 <= number <= MAX_WINDOW_ITEMS:
-            raise InvalidConditionError(f"a window has 1 to {MAX_WINDOW_ITEMS:,} items", span=count.span)
+            raise InvalidConditionError(
+                f"a window has 1 to {MAX_WINDOW_ITEMS:,} items",
+                span=count.span,
+                hint="write for example: join last 100 items on …",
+            )
         return number
     duration = read_duration(count, tokens.expect_word(expects.UNIT))
     if duration.length > LONGEST_WINDOW:
@@ -73,27 +81,25 @@ def _parse_extent(tokens: TokenReader) -> timedelta | int:
     return duration.length
 
 
-def _check_condition(condition: Expression, extent: timedelta | int, span: Span) -> None:
-    """Refuse a condition that a join cannot decide, or only by comparing an item with a whole large window."""
+def _problem_of(condition: Expression, extent: timedelta | int) -> tuple[str, str] | None:
+    """Return why a join cannot decide a condition, or only by comparing an item with a whole large window."""
     atoms = list(atoms_of(condition))
     if any(isinstance(atom, Call | Constraint | ItemPattern) for atom in atoms):
-        raise InvalidConditionError(
+        return (
             "the condition of a join cannot have operators or patterns",
-            span=span,
-            hint="move them to the where clause, which filters the items before they are joined",
+            "move them to the where clause, which filters the items before they are joined",
         )
     if not any(isinstance(atom, WindowAtom) for atom in atoms):
-        raise InvalidConditionError(
+        return (
             "the condition of a join must compare the item with items of the window",
-            span=span,
-            hint="compare an attribute with one of the window: with $v[title similar window.title]",
+            "compare an attribute with one of the window: with $v[title similar window.title]",
         )
     if not _has_index(condition) and (not isinstance(extent, int) or extent > MAX_UNINDEXED_ITEMS):
-        raise InvalidConditionError(
+        return (
             "without an equality, words or links to look up, each item would be compared with the whole window",
-            span=span,
-            hint=f"add a condition such as topic = window.topic, or join last {MAX_UNINDEXED_ITEMS} items or fewer",
+            f"add a condition such as topic = window.topic, or join last {MAX_UNINDEXED_ITEMS} items or fewer",
         )
+    return None
 
 
 def _has_index(condition: Expression) -> bool:

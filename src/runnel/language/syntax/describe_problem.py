@@ -39,7 +39,8 @@ _NAMES_OR_KINDS = _NAMES | {expects.KIND}
 
 _CONSTANT_WORDS = frozenset({"true", "false", "date", "now"})
 _TYPOGRAPHIC = frozenset("“”„‟‘’‚‛«»‹›`´")
-_LATER = frozenset({"join", "tree", "window", "with", "using", "on", "table"})
+_LATER = frozenset({"tree", "using", "table"})
+_JOIN = "from News as $n join last 3 days on Photos with $n[title similar window.title]"
 _SIGNS = {
     "&&": "write and",
     "||": "write or",
@@ -149,6 +150,7 @@ def _hint(problem: Problem) -> str | None:
         _relation_hint,
         _constant_hint,
         *problem.clause_hints,
+        _join_hint,
         _clause_hint,
         _missing_hint,
         _near_hint,
@@ -236,6 +238,39 @@ def _constant_hint(problem: Problem) -> str | None:
     if problem.expects(expects.BINDING):
         hint += "; an attribute stands on the left of a comparison with a constant, or is given to an operator"
     return hint
+
+
+def _join_hint(problem: Problem) -> str | None:
+    """Joins as SQL writes them, or with a part missing or in the wrong position."""
+    match problem.word:
+        case "left" | "right" | "full" | "inner" | "outer" | "cross" | "natural" if problem.expects("join"):
+            return f"there is one kind of join: {_JOIN}"
+        case "join" if problem.expects("where", "and") and not problem.expects("join"):
+            return f"joins stand right after the from clause, before distinct and where: {_JOIN}"
+        case "window" if problem.expects(expects.CONDITION):
+            return "in the condition of a join, window stands on the right: title = window.title"
+        case "window" if not problem.expects(*_NAMES_OR_KINDS - _TEXTS):
+            return "window can follow =, !=, <, <=, >, >=, contains, similar, references, extends and shares"
+    before = problem.before.lower()
+    if problem.expected == {"."} and before.endswith("window"):
+        return "name an attribute of the window item: window.title"
+    if problem.expects("last") and before.endswith("join"):
+        return f"a join needs a window, by time or by number of items: {_JOIN}"
+    if problem.expects(expects.INTEGER) and re.search(r"join\s+last$", before):
+        return "a window has a number: join last 3 days on …, or join last 100 items on …"
+    if problem.expects("items") and problem.expects(expects.UNIT):
+        return "a window has a unit: join last 3 days on …, or join last 100 items on …"
+    if problem.expected == {"on"}:
+        return f"is on missing before {_cut(problem.found)}? write: {_JOIN}"
+    if problem.expects("with") and problem.expected <= {"with", "as", "tagged", "feeds"}:
+        if problem.found in ("|", ","):
+            return "several feeds of a window are written in parentheses: join last 3 days on (A | B) with …"
+        return f"the condition of a join follows with: {_JOIN}"
+    if problem.expects(expects.VARIABLE) and before.endswith("with"):
+        return f"with names a variable of the from clause: {_JOIN}"
+    if problem.expected == {"["}:
+        return "a condition on a variable is written in brackets: $v[title contains 'rock']"
+    return None
 
 
 def _clause_hint(problem: Problem) -> str | None:
