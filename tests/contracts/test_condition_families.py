@@ -499,7 +499,7 @@ def test_a_damaged_index_of_a_family_is_refused() -> None:
     type(laid_out)(laid_out.logical, type(laid_out.layout)(arrays, laid_out.layout.seldom)).write_base(
         STORAGE, folder
     )
-    with pytest.raises(CorruptDataError, match=r"color\.keys refers to something that is not there"):
+    with pytest.raises(CorruptDataError, match=r"color\.keys contains an id that is out of range"):
         build_matcher(load(STORAGE, PlanVersion(1, folder))).match(batch_of(item(1, color="#c80000")))
 
 

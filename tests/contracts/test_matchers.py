@@ -301,7 +301,7 @@ def test_a_damaged_or_unknown_name_is_refused_and_a_missing_one_means_streams() 
         changed = {**plan.base.layout, "matcher.name": np.frombuffer(name, dtype=np.uint8)}
         return replace(plan, base=replace(plan.base, layout=changed))
 
-    with pytest.raises(CorruptDataError, match="name of the plan's matcher is damaged"):
+    with pytest.raises(CorruptDataError, match="name of the plan's matcher is not ASCII text"):
         build_matcher(named(b"\xff"))
     with pytest.raises(InputError, match="has no entry point named 'inedx'") as refused:
         build_matcher(named(b"inedx"))

@@ -140,7 +140,7 @@ def test_a_distinct_feed_starts_after_what_was_published_while_it_was_compiled(
 def test_plan_that_was_collected_before_it_was_published_is_compiled_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store, "_EARLY_ABOVE", 0)
+    monkeypatch.setattr(store, "_EARLY_BYTES", 0)
     real, collected = plan_change.compile_plan, list[str]()
 
     def compiled(root: Workspace, change: plan_change.PlanChange) -> plan_change.CompiledChange:

@@ -1,7 +1,7 @@
-"""The gate `distinct` at work: workers make the digests of keys, and the commit compares them.
+"""The resolver of `distinct` gates: workers compute digests of item keys, and the commit compares the digests.
 
-An item is stopped if the last item with its key that reached the gate, stopped or not, was accepted less than the
-window before. The gate remembers that last item of every key.
+An item is stopped if the last item with the same key that reached the gate, stopped or not, was accepted less than
+one window earlier. The gate stores that last item of every key.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from runnel.plan.gates import Gate
 
 _MICROSECOND = timedelta(microseconds=1)
 _LAST_ITEM = Struct(">qq")
-"""The value of a state: the sequence of the last item with the key, and when it was accepted."""
+"""The value of a state: the sequence and the acceptance time of the last item with the key."""
 
 
 class DistinctResolver:
     """Decides which items are duplicates."""
 
     def prepare(self, items: ItemBatch, rows: Numbers, gates: Sequence[Gate]) -> list[bytes | None]:
-        """The digest of the item's key for every pair; None for an item without a key."""
+        """Return the digest of the item's key for every pair, or None if the item has no key."""
         reached, positions = np.unique(rows, return_inverse=True)
         records = items.records.take(pa.array(reached))
         ids = records.column("id").to_pylist()
-        attributes = _attributes(records, {gate.feed: _rule(gate) for gate in gates}.values())
+        attributes = _decode_attributes(records, {gate.feed: _rule(gate) for gate in gates}.values())
         encoded: dict[tuple[int, tuple[Attribute, ...]], bytes | None] = {}
         digests: list[bytes | None] = []
         for position, gate in zip(positions.tolist(), gates, strict=True):
@@ -50,31 +50,31 @@ class DistinctResolver:
         return digests
 
     def state_keys(self, gate: Gate, arrivals: Arrivals) -> Iterable[bytes]:
-        """The digests themselves."""
+        """Return the digests of the arrivals' keys, which are the keys of the states."""
         return (digest for digest in arrivals.data if digest is not None)
 
     def resolve(self, gate: Gate, arrivals: Arrivals, states: Mapping[bytes, GateState]) -> GateAnswer:
-        """Stop duplicates; the last item of every key is remembered."""
+        """Stop duplicates, and store the last item of every key."""
         window = _rule(gate).window // _MICROSECOND
         passes = np.ones(len(arrivals), dtype=np.bool_)
-        last: dict[bytes, tuple[int, int]] = {}
+        last_items: dict[bytes, tuple[int, int]] = {}
         stopped: dict[int, Stop] = {}
         items = zip(arrivals.sequences.tolist(), arrivals.accepted.tolist(), arrivals.data, strict=True)
-        for number, (sequence, accepted, digest) in enumerate(items):
+        for index, (sequence, accepted, digest) in enumerate(items):
             if digest is None:
                 continue
-            earlier = last.get(digest)
-            if earlier is None and digest in states:
-                earlier = _LAST_ITEM.unpack(states[digest].value)
-            last[digest] = sequence, accepted
-            if earlier is not None and accepted - earlier[1] < window:
-                passes[number] = False
-                stopped[sequence] = Stop(earlier[0])
-        remembered = [
+            previous = last_items.get(digest)
+            if previous is None and digest in states:
+                previous = _LAST_ITEM.unpack(states[digest].value)
+            last_items[digest] = sequence, accepted
+            if previous is not None and accepted - previous[1] < window:
+                passes[index] = False
+                stopped[sequence] = Stop(previous[0])
+        new_states = [
             GateState(gate.feed, digest, _LAST_ITEM.pack(sequence, accepted), accepted + window)
-            for digest, (sequence, accepted) in last.items()
+            for digest, (sequence, accepted) in last_items.items()
         ]
-        return GateAnswer(passes, remembered, stopped)
+        return GateAnswer(passes, new_states, stopped)
 
 
 DISTINCT = DistinctResolver()
@@ -84,15 +84,15 @@ def _rule(gate: Gate) -> Distinct:
     return cast(Distinct, gate.rule)
 
 
-def _attributes(records: Any, rules: Iterable[Distinct]) -> list[Attributes]:
-    """The attributes of items that some rule compares; the others, most of an item, are not decoded."""
+def _decode_attributes(records: Any, rules: Iterable[Distinct]) -> list[Attributes]:
+    """Decode the attributes of items that the rules compare, but not the others, which are most of an item."""
     names = sorted({attribute.name for rule in rules for attribute in rule.by})
     lists = records.column("attributes")
-    wanted = pc.is_in(pc.struct_field(lists.flatten(), "name"), pa.array(names, pa.string()))
+    is_compared = pc.is_in(pc.struct_field(lists.flatten(), "name"), pa.array(names, pa.string()))
     lengths = np.asarray(pc.list_value_length(lists))
     owners = pa.array(np.repeat(np.arange(len(lengths)), lengths))
-    chosen = np.bincount(owners.filter(wanted).to_numpy(), minlength=len(lengths))
-    offsets = np.concatenate([[0], np.cumsum(chosen)]).astype(np.int32)
-    shorter = pa.ListArray.from_arrays(pa.array(offsets), lists.flatten().filter(wanted), type=lists.type)
+    counts = np.bincount(owners.filter(is_compared).to_numpy(), minlength=len(lengths))
+    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+    compared = pa.ListArray.from_arrays(pa.array(offsets), lists.flatten().filter(is_compared), type=lists.type)
     column = records.schema.get_field_index("attributes")
-    return list(ItemBatch(records.set_column(column, records.schema.field(column), shorter)).attributes())
+    return list(ItemBatch(records.set_column(column, records.schema.field(column), compared)).attributes())

@@ -135,9 +135,9 @@ def test_damaged_prefixes_are_refused(tmp_path: Path) -> None:
     plan = _plan(tmp_path)
     stored = StreamLayout.stored(plan.base.layout)
     values = stored.prefix_keys.values
-    with pytest.raises(CorruptDataError, match=r"streams\.prefix_keys\.values refers to something that is not there"):
+    with pytest.raises(CorruptDataError, match=r"streams\.prefix_keys\.values contains an id that is out of range"):
         _answers(_changed(plan, prefix_keys__values=values + 1000))
-    with pytest.raises(CorruptDataError, match=r"streams\.prefix_keys\.offsets should hold 3 integers"):
+    with pytest.raises(CorruptDataError, match=r"streams\.prefix_keys\.offsets must contain exactly 3 integers"):
         _answers(_changed(plan, prefix_keys__offsets=np.array([0, len(values)])))
     with pytest.raises(CorruptDataError, match=r"prefixes\.chunk_offsets does not fit"):
         _answers(_changed(plan, prefixes__chunk_offsets=stored.prefixes.chunk_offsets[:-1]))
