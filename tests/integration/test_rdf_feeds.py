@@ -300,7 +300,7 @@ def test_operators_and_statistics_see_no_text_in_a_graph() -> None:
     assert text_of(Ask({}, (attributes[GRAPH],)), (), 100) == ""
     counts = _Counts()
     counts.add(attributes)
-    assert set(counts.observed().words) == {"autumn", "<urn:a>", CITY, '"Bern"'}
+    assert set(counts.sample().words) == {"autumn", "<urn:a>", CITY, '"Bern"'}
 
 
 def test_a_compiled_plan_reads_graphs_of_mappings() -> None:

@@ -141,7 +141,7 @@ def test_parts_of_a_package_that_fail_later_are_refused_where_they_are_used(inst
         attributes_of({"shape": "round"})
     counts = _Counts()
     counts.add({"shape": (Shape("round"),), "title": ("rock",)})
-    assert counts.observed().words == {"rock": 1}
+    assert counts.sample().words == {"rock": 1}
 
 
 def test_values_of_a_package_that_is_gone_are_reported() -> None:
