@@ -221,4 +221,4 @@ def test_feeds_without_bindings_cost_one_look_at_a_part(
     assert delivered("mobs") == [("mob", Bindings())]
     assert asked == [], "the matches were read, so it was known"
     shares = match_reader_of(engine.workspace)
-    assert shares.bindings({1: [1]}) == {}
+    assert shares.load_bindings({1: [1]}) == {}

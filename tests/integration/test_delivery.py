@@ -15,7 +15,7 @@ from tests.log_upkeep import archive_matched, collect_garbage
 from runnel.catalog.delivery import ledger
 from runnel.catalog.logs import match_segments
 from runnel.catalog.store.leases import acquire, release
-from runnel.delivery.match_reader import MatchedRange
+from runnel.delivery.match_reader import MessageRange
 from runnel.delivery.recorder import Recorder
 from runnel.engine import Engine
 from runnel.engine.declare.end_expired import end_expired
@@ -272,7 +272,7 @@ def test_from_last_while_running_has_neither_gap_nor_repetition(
 def test_a_long_past_is_cut_into_messages(engine: Engine, runner: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     from runnel.delivery import match_reader
 
-    monkeypatch.setattr(match_reader, "_MESSAGE_ITEMS", 3)
+    monkeypatch.setattr(match_reader, "_MAX_MESSAGE_ITEMS", 3)
     _publish(engine, *range(1, 17))
     runner.match()
     engine.execute("subscribe to Rock output memory 'rock' from last 1 day;")
@@ -284,7 +284,7 @@ def test_a_long_past_is_cut_into_messages(engine: Engine, runner: InProcess, mon
 def test_large_items_are_cut_into_more_messages(
     engine: Engine, runner: InProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("runnel.delivery.match_reader._MESSAGE_BYTES", 250_000)
+    monkeypatch.setattr("runnel.delivery.match_reader._MAX_MESSAGE_BYTES", 250_000)
     engine.execute("subscribe to All output memory 'all'; subscribe to All output memory 'late' every 1 hour;")
     sizes = [100, 100, 100, 400, 10, 10, 300]
     engine.publish("Wire", [{"id": str(row), "title": "é" * 500 * size} for row, size in enumerate(sizes)])
@@ -299,9 +299,9 @@ def test_large_items_are_cut_into_more_messages(
 def test_only_so_many_bytes_are_read_at_once_and_everything_comes(
     engine: Engine, runner: InProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("runnel.delivery.match_reader._MESSAGE_BYTES", 100_000)
-    monkeypatch.setattr("runnel.delivery.match_reader._CACHED_BYTES", 100_000)
-    monkeypatch.setattr("runnel.delivery.composer._MOST_BYTES", 350_000)
+    monkeypatch.setattr("runnel.delivery.match_reader._MAX_MESSAGE_BYTES", 100_000)
+    monkeypatch.setattr("runnel.delivery.match_reader._MAX_CACHED_BYTES", 100_000)
+    monkeypatch.setattr("runnel.delivery.composer._MAX_BYTES", 350_000)
     for name in "abc":
         engine.execute(f"create feed {name.upper()} from Wire where of = '{name}';")
         engine.execute(f"subscribe to {name.upper()} output memory '{name}';")
@@ -312,12 +312,12 @@ def test_only_so_many_bytes_are_read_at_once_and_everything_comes(
     runner.match()
     runner.dispatcher.recorder.record(runner.epoch)
     composed = runner.dispatcher._composer.compose([1, 2, 3], runner.epoch)
-    assert [(lane.subscription, len(lane.parcels), lane.more) for lane in composed.lanes] == [(1, 2, True)]
-    assert composed.left == (2, 3)
-    assert sum(lane.bytes for lane in composed.lanes) <= 350_000
+    assert [(queue.subscription, len(queue.messages), queue.has_more) for queue in composed.queues] == [(1, 2, True)]
+    assert composed.remaining == (2, 3)
+    assert sum(queue.bytes for queue in composed.queues) <= 350_000
     composed = runner.dispatcher._composer.compose([2, 3], runner.epoch)
-    assert [(lane.subscription, len(lane.parcels), lane.more) for lane in composed.lanes] == [(2, 1, False)]
-    assert composed.left == (3,), "what is more than may be read is read alone"
+    assert [(queue.subscription, len(queue.messages), queue.has_more) for queue in composed.queues] == [(2, 1, False)]
+    assert composed.remaining == (3,), "what is more than may be read is read alone"
     runner.deliver()
     assert MemorySink.item_ids("a") == [f"a{row}" for row in range(9)]
     assert (MemorySink.item_ids("b"), MemorySink.item_ids("c")) == (["b0"], ["c0"])
@@ -335,7 +335,7 @@ def test_a_view_may_be_redefined_while_a_subscription_catches_up(
     clock.advance(HOUR)
     digest = Recorder._digest
 
-    def redefined(recorder: Recorder, shares: Sequence[MatchedRange]) -> None:
+    def redefined(recorder: Recorder, shares: Sequence[MessageRange]) -> None:
         digest(recorder, shares)
         if shares and not done:  # what is to be sent was found, and is not written down yet
             done.append(len(shares))
@@ -363,9 +363,9 @@ def test_a_catalog_that_is_away_is_no_fault_of_a_message(
     def away(*_: object) -> list[int]:
         raise CatalogUnavailableError("cannot connect to the catalog's server")
 
-    for shares in (runner.dispatcher.recorder._shares, runner.dispatcher._composer._shares):
+    for reader in (runner.dispatcher.recorder._match_reader, runner.dispatcher._composer._match_reader):
         with monkeypatch.context() as patched:
-            patched.setattr(shares, "_history", away)
+            patched.setattr(reader, "_evaluate_past", away)
             with pytest.raises(CatalogUnavailableError):
                 runner.deliver()
     assert [(one.state, one.attempts, one.outcome) for one in _messages(engine, 2)] == [(MessageState.OPEN, 0, None)]
@@ -376,8 +376,8 @@ def test_a_catalog_that_is_away_is_no_fault_of_a_message(
 def test_fewer_items_are_looked_through_at_once_where_each_matches_much(
     engine: Engine, runner: InProcess, monkeypatch: pytest.MonkeyPatch, clock: FakeClock
 ) -> None:
-    monkeypatch.setattr("runnel.delivery.recorder._TURN_MATCHES", 12)
-    monkeypatch.setattr("runnel.delivery.recorder._OUTLINES", 3)
+    monkeypatch.setattr("runnel.delivery.recorder._MAX_TURN_MATCHES", 12)
+    monkeypatch.setattr("runnel.delivery.recorder._MAX_SUMMARIES", 3)
     engine.execute(
         "subscribe to All output memory 'all'; subscribe to Rock output memory 'rock' every 1 hour;"
         "subscribe to Jazz output memory 'jazz';"

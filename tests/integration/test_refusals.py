@@ -100,7 +100,7 @@ def test_a_recipient_that_is_refused_for_good_makes_few_dead_letters_and_gets_th
     assert _states(engine) == [DEAD] * 3, "nothing more is recorded once it is disabled"
     reason = _held(engine).disabled
     assert reason is not None
-    assert reason.startswith("3 messages in a row were refused for good")
+    assert reason.startswith("3 messages in a row were given up, the last was permanently refused: ")
     assert "550 5.1.1 no such user" in reason
     status = engine.status()
     assert status.disabled_subscriptions == [{"subscription": "1", "reason": reason}]
@@ -156,7 +156,7 @@ def test_a_stylesheet_that_does_not_fit_the_format_disables_its_subscription(
     assert _states(engine) == [DEAD] * 3
     reason = _held(engine).disabled
     assert reason is not None
-    assert "carries only feeds" in reason
+    assert "accepts only feeds" in reason
 
 
 class _Endpoint(ThreadingHTTPServer):

@@ -375,7 +375,7 @@ def test_a_silent_host_is_asked_by_one_message_at_a_time(
 ) -> None:
     from runnel.delivery import host_queues
 
-    monkeypatch.setattr(host_queues, "_LONGEST_PAUSE", 0.0)
+    monkeypatch.setattr(host_queues, "_MAX_PAUSE_SECONDS", 0.0)
     clock = FakeClock()
     targets = [f"https://down.example/{number}" for number in range(60)]
     with _running(tmp_path / "root", clock) as runner:
@@ -406,14 +406,14 @@ def test_a_message_sent_and_not_settled_is_sent_again_under_the_same_key(
     _subscribe(runner.engine, "https://a.example/1")
     _publish(runner.engine, 1)
     runner.match()
-    settle = runner.dispatcher.settler.settle
+    settle = runner.dispatcher.attempt_recorder.settle
 
     def dies(*arguments: object) -> int:
         if arguments[1]:
             raise RuntimeError("the process dies here")
         return 0
 
-    monkeypatch.setattr(runner.dispatcher.settler, "settle", dies)
+    monkeypatch.setattr(runner.dispatcher.attempt_recorder, "settle", dies)
     runner.dispatcher.deliver(runner.epoch)
     _until(lambda: len(endpoints.taken) == 1)
     runner.restart_delivery()
@@ -472,7 +472,7 @@ def test_without_room_for_outcomes_sending_pauses_and_nothing_is_lost(
         _publish(engine, 1)
         runner.match()
         runner.dispatcher.recorder.record(runner.epoch)
-        settle = runner.dispatcher.settler.settle
+        settle = runner.dispatcher.attempt_recorder.settle
         is_full = threading.Event()
         is_full.set()
 
@@ -481,7 +481,7 @@ def test_without_room_for_outcomes_sending_pauses_and_nothing_is_lost(
                 raise StorageFullError("no disk space left for the catalog")
             return settle(epoch, attempts, ended)  # type: ignore[arg-type]
 
-        runner.dispatcher.settler.settle = full  # type: ignore[method-assign]
+        runner.dispatcher.attempt_recorder.settle = full  # type: ignore[method-assign]
         with pytest.raises(StorageFullError):
             _keep_delivering(runner)
         time.sleep(0.2)
@@ -592,7 +592,7 @@ def test_a_stylesheet_shapes_messages_and_one_that_fails_is_its_own_matter(
     assert shaped.content is not None
     assert shaped.content.data == b"[news 1]"
     assert endpoints.ids("https://a.example/plain") == ["1"]
-    for number, words in ((2, "without end"), (3, "carries only feeds")):
+    for number, words in ((2, "without end"), (3, "accepts only feeds")):
         (message,) = _messages(engine, number)
         assert (message.state, message.attempts) == (MessageState.DEAD, 1)
         assert words in (message.outcome or "")
@@ -615,10 +615,10 @@ def test_many_digests_over_one_range_read_the_logs_once_and_settle_in_few_transa
         _publish(engine, *range(50))
         runner.match()
         clock.advance(HOUR)
-        reads = runner.dispatcher._composer._shares._stretches
+        reads = runner.dispatcher._composer._match_reader._matches
         assert runner.deliver() == 600
         assert reads.reads == 1
-        assert runner.dispatcher.settler.transactions < 30
+        assert runner.dispatcher.attempt_recorder.transactions < 30
         assert all(endpoints.ids(f"https://a.example/{n}") == [str(n % 10)] for n in range(0, 600, 77))
         with engine.workspace.catalog.read() as connection:
             wrong = connection.execute(text("select count(*) from messages where state <> 'done' or attempts <> 1"))
