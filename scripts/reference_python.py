@@ -50,8 +50,8 @@ def python_page() -> str:
         *_entry("runnel.spark.match", members["runnel.spark.match"]),
         "## Answers",
         "`Engine.execute` returns one `Answer` per statement, and most other methods return answers or their rows. "
-        "All are frozen dataclasses. `str(answer)` is the text that the command line shows, and `answer.to_json()` "
-        "what it prints with `--json`.",
+        "All are frozen dataclasses. `str(answer)` is the text that the command line prints, and `answer.to_json()` "
+        "the value that it prints with `--json`.",
         *(part for name in answers for part in _entry(f"runnel.{name}", members[f"runnel.{name}"])),
         "## Testing",
         inspect.cleandoc(testing.__doc__ or "").split("\n\n")[0],
