@@ -15,7 +15,7 @@ from runnel.sinks.contract import Delivery, LocalSink
 
 
 class MemorySink(LocalSink):
-    """The output `memory 'name'`, which collects deliveries in this process, by the target's name.
+    """`output memory 'name'`: collects deliveries in this process, by the name of the target.
 
     >>> MemorySink.clear(); MemorySink.delivered("inbox")
     []
