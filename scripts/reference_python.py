@@ -40,7 +40,7 @@ def python_page() -> str:
         "# Python API",
         "Import these names from `runnel` or from `runnel.testing`. The package has type annotations. Three "
         "decisions explain the design: [parameters](../decisions/0113-parameters-become-tokens.md), "
-        "[scripts](../decisions/0114-questions-stand-before-or-behind-declarations.md) and "
+        "[scripts](../decisions/0114-questions-come-before-or-after-declarations.md) and "
         "[answers](../decisions/0115-answers-render-themselves.md).",
         "## Workspaces",
         *(part for name in _ENTRANCE for part in _entry(f"runnel.{name}", members[f"runnel.{name}"])),
