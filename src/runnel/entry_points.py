@@ -67,7 +67,7 @@ def load_plugin(entry: EntryPoint, contract: type, noun: str) -> object:
     except Exception as error:  # a plug-in may raise anything
         raise InputError(
             f"the {noun} {entry.name!r} cannot be created: {type(error).__name__}: {error}",
-            hint=f"{entry.value} must implement all methods of {contract.__name__}, and be callable without arguments",
+            hint=f"{entry.value} must implement all methods of {contract.__name__} and be callable without arguments",
         ) from error
     if not isinstance(plugin, contract):
         raise InputError(
