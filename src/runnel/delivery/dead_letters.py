@@ -31,7 +31,7 @@ _MAX_TEXT_LENGTH = 100
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A message that was given up."""
+    """A message that is no longer tried, because it failed too often or its target refused it."""
 
     key: str
     subscription: int
