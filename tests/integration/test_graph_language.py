@@ -19,7 +19,7 @@ from runnel.engine.answers import PrefixDone
 from runnel.engine.upkeep.backup import back_up
 from runnel.engine.upkeep.restore import restore
 from runnel.errors import Span, StatementError, UnknownNameError
-from runnel.language.graphs.iri_prefixes import KNOWN_PREFIXES
+from runnel.language.graphs.iri_prefixes import PREDEFINED_PREFIXES
 
 LAB = "register prefix lab as 'http://lab.example/';"
 PAGES = "register feed Pages;"
@@ -129,7 +129,7 @@ def test_owners_declare_prefixes_inside_the_pattern(engine: Engine) -> None:
         ("drop prefix lap;", "there is no prefix lap", "did you mean lab?"),
         ("drop prefix nobody;", "there is no prefix nobody", "show prefixes"),
         ("register prefix lab as 'terms#';", "does not begin with a scheme", "http://"),
-        ("register prefix lab as 'http://a b';", "it holds blanks", "http://"),
+        ("register prefix lab as 'http://a b';", "it contains whitespace", "http://"),
         ("register prefix \"2nd\" as 'urn:a:';", "2nd cannot be a prefix", "letter"),
         ("register prefix lab: as 'urn:a:';", "expected `as`", ""),
     ],
@@ -160,7 +160,7 @@ def test_preview_resolves_prefixes(engine: Engine) -> None:
 def test_shown_prefixes_are_a_valid_script(engine: Engine, tmp_path: Path) -> None:
     engine.execute(LAB + "register prefix \"my-terms\" as 'urn:it''s:';")
     (told,) = engine.execute("show prefixes;")
-    assert told.message == f"{2 + len(KNOWN_PREFIXES)} prefixes"
+    assert told.message == f"{2 + len(PREDEFINED_PREFIXES)} prefixes"
     assert told.lines[:2] == (LAB, "register prefix \"my-terms\" as 'urn:it''s:';")
     with runnel.connect(tmp_path / "other") as other:
         other.execute("\n".join(told.lines))
@@ -175,7 +175,7 @@ def test_the_command_line_shows_prefixes(engine: Engine, tmp_path: Path) -> None
     assert shown.exit_code == 0
     assert LAB in shown.output
     told = json.loads(run.invoke(app, ["show", "prefixes", "--workspace", root, "--json"]).output)
-    assert {one["prefix"] for one in told["prefixes"]} == {"lab", *KNOWN_PREFIXES}
+    assert {one["prefix"] for one in told["prefixes"]} == {"lab", *PREDEFINED_PREFIXES}
 
 
 def test_a_backup_keeps_prefixes(engine: Engine, tmp_path: Path) -> None:

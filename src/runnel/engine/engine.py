@@ -211,13 +211,13 @@ class Engine:
         """
         values = Parameters(parameters)
         script = parse(text, parameters=values)
-        values.refuse_unused(text, script[0].span if script else said.NOWHERE)
+        values.refuse_unused(text, script[0].span if script else said.NO_SPAN)
         return self._run(script, text, values)
 
     def apply(self, statement: said.Statement) -> Answer:
         """Run one statement that was built as a syntax tree instead of parsed from text."""
         text = print_statement(statement)
-        return self._run([said.Parsed(statement, said.NOWHERE)], text)[0]
+        return self._run([said.Parsed(statement, said.NO_SPAN)], text)[0]
 
     def _run(self, script: list[said.Parsed], text: str, values: Parameters | None = None) -> list[Answer]:
         self._check_actor()

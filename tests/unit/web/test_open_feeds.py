@@ -161,7 +161,7 @@ def test_open_clause_is_part_of_the_canonical_statement(strangers: Strangers) ->
     shown = {row["name"]: row for row in strangers.engine.show("feeds").to_json()["feeds"]}
     assert (shown["Box"]["open"], shown["Closed"]["open"]) == (True, False)
     assert shown["Few"]["statement"] == "register feed Few open to 3 items per minute;"
-    with pytest.raises(StatementSyntaxError, match="a feed with an address cannot be open"):
+    with pytest.raises(StatementSyntaxError, match="only feeds without an address can be open"):
         strangers.engine.execute("register feed 'https://a.example/' as A open;")
     with pytest.raises(StatementSyntaxError, match="at least one item"):
         strangers.engine.execute("register feed A open to 0 items per minute;")

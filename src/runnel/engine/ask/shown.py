@@ -14,7 +14,7 @@ from typing import Any
 from runnel.algebra.nodes.durations import render_duration
 from runnel.delivery.dead_letters import DeliveryHistory
 from runnel.engine.answers import Answer, Rendering, listed
-from runnel.language.printing import render_span
+from runnel.language.printing import render_short_time
 from runnel.optimizer.describe import shortened
 
 _WIDTH = 76
@@ -223,14 +223,14 @@ class Operator:
         parts = [] if self.source is None else [f"from {self.source}"]
         parts += [f"release {self.release}"] if self.release else []
         parts += [
-            f"cost {render_span(self.cost)}",
+            f"cost {render_short_time(self.cost)}",
             "pure" if self.is_pure else "impure",
             f"on error {self.on_error}",
             *self.budget,
         ]
         parts += [f"reading {', '.join(self.reads)}"] if self.reads else []
         if self.learned is not None:
-            took = render_span(timedelta(seconds=float(f"{self.learned.seconds:.3g}")))
+            took = render_short_time(timedelta(seconds=float(f"{self.learned.seconds:.3g}")))
             shares = f"{self.learned.failed:.0%} failed, {self.learned.known:.0%} known already"
             parts.append(f"of late {took} a call, {shares}")
         parts.append("1 query uses it" if self.queries == 1 else f"{self.queries:,} queries use it")
@@ -247,7 +247,7 @@ class Operator:
             "version": self.version,
             "signature": self.signature,
             "cost_seconds": self.cost.total_seconds(),
-            "cost": render_span(self.cost),
+            "cost": render_short_time(self.cost),
             "pure": self.is_pure,
             "on_error": self.on_error,
             "budget": list(self.budget),
