@@ -218,7 +218,7 @@ def _send_all(figure: str, engine: Engine, epoch: int) -> None:
         cpu_seconds=cpu_seconds,
         transactions_recording=writes_recording,
         transactions_sending=writes.count - writes_recording,
-        match_log_reads=dispatcher._composer._shares._stretches.reads,
+        match_log_reads=dispatcher._composer._match_reader._matches.reads,
         peak_megabytes=_peak_megabytes(),
         peak_megabytes_before=before,
     )
@@ -260,19 +260,19 @@ async def _one_by_one(engine: Engine, epoch: int, subscriptions: Sequence[int]) 
         routes: dict[str, Any] = {}
         composer = engine._dispatcher()._composer
         for subscription in subscriptions:
-            [lane] = composer.compose([subscription], epoch).lanes
-            [parcel] = lane.parcels
-            assert parcel.delivery is not None
-            kind = parcel.delivery.subscription.kind
+            [queue] = composer.compose([subscription], epoch).queues
+            [prepared] = queue.messages
+            assert prepared.delivery is not None
+            kind = prepared.delivery.subscription.kind
             sink: Any = open_sink(kind)
             if isinstance(sink, RemoteSink):
                 route = routes.setdefault(kind, sink.connect(root.settings, door))
-                outcome = await route.deliver(parcel.delivery)
+                outcome = await route.deliver(prepared.delivery)
             else:
-                outcome = sink.deliver(parcel.delivery)
+                outcome = sink.deliver(prepared.delivery)
             with root.catalog.write() as connection:
                 leases.check(connection, epoch)
-                catalog_rows.settle(connection, parcel.message, MessageState.DONE, outcome)
+                catalog_rows.settle(connection, prepared.message, MessageState.DONE, outcome)
         for route in routes.values():
             await route.close()
 

@@ -7,15 +7,15 @@ from pathlib import Path
 
 from scripts.reference_statements import STATEMENTS, Entry
 
-from runnel.algebra.graphs.edges import MOST_EDGES, MOST_VARIABLES
+from runnel.algebra.graphs.edges import MAX_EDGES, MAX_VARIABLES
 from runnel.algebra.nodes.attributes import PARTS
 from runnel.algebra.nodes.durations import UNITS
 from runnel.algebra.nodes.render import RESERVED
 from runnel.algebra.values.stems import languages
 from runnel.errors import StatementError
 from runnel.language.grammar.parser import parse
-from runnel.language.graphs.iri_prefixes import KNOWN_PREFIXES
-from runnel.language.syntax.nesting import DEEPEST
+from runnel.language.graphs.iri_prefixes import PREDEFINED_PREFIXES
+from runnel.language.syntax.nesting import MAX_NESTING
 from runnel.model.item import MAX_NAME, MOMENTS
 
 
@@ -189,7 +189,7 @@ def language_reference() -> str:
         "A script is a sequence of statements, each of which ends with `;`. Keywords are not case-sensitive. A "
         "comment begins with `--` and ends with its line. A name is a word of letters, digits and `_`, or any text "
         f'of up to {MAX_NAME} characters in double quotes (`"dc:creator"`). '
-        f"Parentheses may be nested {DEEPEST} levels deep.",
+        f"Parentheses may be nested {MAX_NESTING} levels deep.",
         "[Semantics on one page](../start/semantics.md) says what conditions mean, and [Conditions](conditions.md) "
         "describes each of them.",
         "## Statements",
@@ -208,11 +208,11 @@ def language_reference() -> str:
         _table("condition", OPERATORS),
         "## Graph patterns",
         "`graph { … }` is a condition on the RDF graph of an item. Edges are written like triples in SPARQL, and "
-        f"terms are compared by SPARQL's rules. A block has at most {MOST_EDGES} edges and {MOST_VARIABLES} "
+        f"terms are compared by SPARQL's rules. A block has at most {MAX_EDGES} edges and {MAX_VARIABLES} "
         "variables. Its variables are shared with the rest of the condition: two blocks that share a variable refer "
         "to the same node. [Graph patterns](graph-patterns.md) has the details.",
         _table("in a block", GRAPHS),
-        f"The prefixes {_words(list(KNOWN_PREFIXES))} are predefined; `register prefix` adds more.",
+        f"The prefixes {_words(list(PREDEFINED_PREFIXES))} are predefined; `register prefix` adds more.",
         "## Constants",
         _table("constant", CONSTANTS),
         'In Python a constant may be a parameter: `engine.execute("… where title contains :word", word=text)`, and '

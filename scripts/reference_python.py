@@ -40,7 +40,7 @@ def python_page() -> str:
         "# Python API",
         "Import these names from `runnel` or from `runnel.testing`. The package has type annotations. Three "
         "decisions explain the design: [parameters](../decisions/0113-parameters-become-tokens.md), "
-        "[scripts](../decisions/0114-questions-stand-before-or-behind-declarations.md) and "
+        "[scripts](../decisions/0114-questions-come-before-or-after-declarations.md) and "
         "[answers](../decisions/0115-answers-render-themselves.md).",
         "## Workspaces",
         *(part for name in _ENTRANCE for part in _entry(f"runnel.{name}", members[f"runnel.{name}"])),
@@ -50,8 +50,8 @@ def python_page() -> str:
         *_entry("runnel.spark.match", members["runnel.spark.match"]),
         "## Answers",
         "`Engine.execute` returns one `Answer` per statement, and most other methods return answers or their rows. "
-        "All are frozen dataclasses. `str(answer)` is the text that the command line shows, and `answer.to_json()` "
-        "what it prints with `--json`.",
+        "All are frozen dataclasses. `str(answer)` is the text that the command line prints, and `answer.to_json()` "
+        "the value that it prints with `--json`.",
         *(part for name in answers for part in _entry(f"runnel.{name}", members[f"runnel.{name}"])),
         "## Testing",
         inspect.cleandoc(testing.__doc__ or "").split("\n\n")[0],

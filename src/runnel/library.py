@@ -1,4 +1,4 @@
-"""Matching as a library: statements in, matches out, without a workspace and without Spark."""
+"""Matching as a library: compile statements and match items without a workspace and without Spark."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from runnel.plan.logical_plan import PlanQuery
 
 
 class CompiledPlan:
-    """Queries that were compiled together, by `runnel.compile`.
+    """Queries that `runnel.compile` compiled into one plan.
 
-    The plan is a temporary folder of arrays that are mapped into memory. It is deleted with this object.
+    The plan consists of memory-mapped arrays in a temporary folder, which is deleted together with this object.
     """
 
     def __init__(self, sources: Mapping[str, int], names: Mapping[int, str], nodes: Mapping[int, Node]) -> None:
@@ -35,26 +35,26 @@ class CompiledPlan:
 
     @property
     def folder(self) -> str:
-        """The folder with the plan's arrays, for other processes on this machine."""
+        """The folder with the plan's arrays. Other processes on this machine can map them, too."""
         return self._compiled.folder
 
     def keep_until_exit(self) -> None:
-        """Keep the folder until the process ends, for something lazy, such as a DataFrame, that needs it later."""
+        """Keep the folder until the process ends. Lazy consumers such as DataFrames read it after this call."""
         self._compiled.keep_until_exit()
 
     @property
     def sources(self) -> dict[str, int]:
-        """The source feeds that the queries read, with their ids in the plan."""
+        """The ids in the plan of the source feeds that the queries read, by name."""
         return dict(self._sources)
 
     @property
     def queries(self) -> dict[int, str]:
-        """The names of the queries by their ids in the plan."""
+        """The names of the queries, by their ids in the plan."""
         return dict(self._names)
 
     @property
     def gates(self) -> tuple[str, ...]:
-        """The clauses of queries, such as `distinct`, for which the order of items matters."""
+        """The clauses whose result depends on earlier items, such as `distinct`, as text."""
         rules = (gate.rule for gate in self._compiled.plan.gates.gates())
         return tuple(dict.fromkeys(rule.render() for rule in rules if not rule.stores_items))
 
@@ -64,18 +64,20 @@ class CompiledPlan:
 
     @cached_property
     def matcher(self) -> Matcher:
-        """The matcher, for batches of items in columns.
+        """The matcher of this plan, which matches batches of items in columns (see `batch`).
 
-        Gates remember the items of earlier batches. Sequences must ascend from batch to batch.
+        Clauses such as `distinct` remember the items of earlier batches, so sequences must ascend from batch to
+        batch.
         """
         return OrderedMatcher(self._compiled.plan, self._matcher) if self.gates else self._matcher
 
     def match(self, items: Iterable[Mapping[str, Any]], *, accepted: datetime | None = None) -> list[list[str]]:
-        """Return for each item the names of the feeds that it is in, in the order of declaration.
+        """Return for each item the names of the feeds that it matches, in the order of declaration.
 
-        An item is a mapping of attributes. With several source feeds, `feed` names the one it comes from. Relative
-        times (`2 days ago`) count from `accepted`, by default now. Items are matched in their order, which matters
-        for gates such as `distinct` and joins. Each call starts without memory of earlier ones.
+        An item is a mapping of attributes. If the plan reads several source feeds, the key `feed` names the item's
+        source feed. Relative times (`2 days ago`) count from `accepted`, by default now. Items are matched in the
+        given order, which matters for clauses such as `distinct`. These clauses do not remember items of earlier
+        calls.
 
         >>> import runnel
         >>> plan = runnel.compile(["create feed Rock from Wire where title contains 'rock'"])
@@ -87,7 +89,7 @@ class CompiledPlan:
         return [[self._names[int(query)] for query in matches.row(row)] for row in range(len(batch))]
 
     def batch(self, items: Iterable[Mapping[str, Any]], *, accepted: datetime | None = None) -> ItemBatch:
-        """Return items in columns, as the matcher takes them."""
+        """Convert items, as in `match`, to the columns that `matcher` expects."""
         adapted = [self._item(number, dict(item)) for number, item in enumerate(items, 1)]
         return ItemBatch.of(adapted, self._sources, accepted=moment(accepted or datetime.now(UTC)))
 
@@ -101,9 +103,9 @@ class CompiledPlan:
 
 
 def compile(queries: str | Sequence[str], /, **parameters: ParameterValue) -> CompiledPlan:
-    """Compile `create feed` statements together. Feeds that are read and not created are source feeds.
+    """Compile `create feed` statements into one plan. Feeds that no statement creates are source feeds.
 
-    Keyword arguments are the values of parameters such as `:word`, which may stand for any constant.
+    Keyword arguments are the values of parameters such as `:word`. A parameter can replace any constant.
 
     >>> import runnel
     >>> plan = runnel.compile("create feed Rock from Wire where title contains :word", word="rock'n'roll")

@@ -41,7 +41,7 @@ def test_migrating_again_changes_nothing(catalog: Catalog) -> None:
         assert feeds.live_names(connection) == ["A"]
 
 
-def test_a_failed_transaction_leaves_nothing(catalog: Catalog) -> None:
+def test_failed_transaction_is_rolled_back(catalog: Catalog) -> None:
     def declare_and_fail() -> None:
         with catalog.write() as connection:
             catalog_rows.add_feed(connection, "A", FeedKind.SOURCE, "register feed A;")
@@ -93,7 +93,7 @@ def _count(url: str, turns: int) -> None:
             sequencer.take_sequences(connection, 1)
 
 
-def test_writers_in_other_processes_take_turns(catalog: Catalog) -> None:
+def test_writers_in_other_processes_are_serialized(catalog: Catalog) -> None:
     context = multiprocessing.get_context("spawn")
     workers = [context.Process(target=_count, args=(catalog.url, 20)) for _ in range(3)]
     for worker in workers:
@@ -149,7 +149,7 @@ def test_match_segments_never_overlap_and_commit_once(catalog: Catalog) -> None:
         assert len(match_segments.match_parts(connection, 0, 5)) == 1
 
 
-def test_a_new_lineage_starts_after_what_is_committed(catalog: Catalog) -> None:
+def test_new_lineage_starts_after_the_last_committed_sequence(catalog: Catalog) -> None:
     with catalog.write() as connection:
         lease = leases.acquire(connection, 10)
         first = match_segments.start_lineage(connection, "form", reason="first run")
@@ -160,7 +160,7 @@ def test_a_new_lineage_starts_after_what_is_committed(catalog: Catalog) -> None:
         assert match_segments.commit_segment(connection, *_segment(0, 6, 6, second.id), epoch=lease.epoch)
 
 
-def test_a_live_lease_is_not_given_twice(catalog: Catalog) -> None:
+def test_live_lease_cannot_be_acquired_again(catalog: Catalog) -> None:
     with catalog.write() as connection:
         lease = leases.acquire(connection, 10)
         with pytest.raises(RunnerActiveError):
@@ -169,7 +169,7 @@ def test_a_live_lease_is_not_given_twice(catalog: Catalog) -> None:
         assert leases.acquire(connection, 10).epoch == lease.epoch + 1
 
 
-def test_a_dead_holder_is_replaced_at_once_and_fenced(catalog: Catalog) -> None:
+def test_dead_holder_on_this_host_is_replaced_immediately_and_fenced(catalog: Catalog) -> None:
     code = (
         "import sys; from runnel.catalog.store.connection import Catalog; from runnel.catalog.store import leases\n"
         "c = Catalog(sys.argv[1])\n"
@@ -184,7 +184,7 @@ def test_a_dead_holder_is_replaced_at_once_and_fenced(catalog: Catalog) -> None:
             match_segments.commit_segment(connection, *_segment(0, 1, 1), epoch=old)
 
 
-def test_a_holder_elsewhere_is_replaced_when_its_lease_runs_out(catalog: Catalog) -> None:
+def test_holder_on_another_host_is_replaced_when_its_lease_expires(catalog: Catalog) -> None:
     elsewhere = json.dumps({"host": "elsewhere", "process": os.getpid(), "started": 1, "seconds": 3600})
     with catalog.write() as connection:
         lease = leases.acquire(connection, 3600)
@@ -195,7 +195,7 @@ def test_a_holder_elsewhere_is_replaced_when_its_lease_runs_out(catalog: Catalog
         assert leases.acquire(connection, 10).epoch == lease.epoch + 1
 
 
-def test_the_ledger_shows_each_message_once(catalog: Catalog) -> None:
+def test_ledger_lists_each_message_once(catalog: Catalog) -> None:
     message = Message(1, 1, 1, 5, 2, "key-1", "digest")
     with catalog.write() as connection:
         ledger.record_messages(connection, [message])
@@ -224,7 +224,7 @@ def test_periods_that_were_missed_are_skipped(catalog: Catalog) -> None:
         assert outbox.due(connection, after=0, limit=10) == []
 
 
-def test_a_full_catalog_says_so_and_goes_on(tmp_path: Path) -> None:
+def test_full_catalog_is_reported_and_works_again_with_space(tmp_path: Path) -> None:
     small = Catalog(f"sqlite:///{tmp_path / 'small.sqlite'}", max_bytes=800_000)
     small.migrate()
 

@@ -56,7 +56,7 @@ def _declare(catalog: Catalog, *names: str) -> None:
             catalog_rows.add_feed(connection, name, FeedKind.SOURCE, f"register feed {name};")
 
 
-def test_a_new_catalog_has_the_tables_and_the_version_of_today(url: str) -> None:
+def test_new_catalog_has_the_current_tables_and_version(url: str) -> None:
     catalog = Catalog(url)
     assert catalog.version() == 0
     assert catalog.migrate() == catalog.version() == HISTORY.version
@@ -97,7 +97,7 @@ def test_an_older_catalog_is_upgraded_to_the_tables_of_a_new_one(url: str, monke
     catalog.close()
 
 
-def test_a_step_that_fails_leaves_the_version_before(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_step_leaves_the_previous_version(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     _declare(catalog, "A")
     history = next_history()
     broken = Step(HISTORY.fingerprint, (*_TABLES, "this is not SQL"), _ROWS)

@@ -44,7 +44,7 @@ def _is_due(connection: Connection, subscription: int) -> bool:
 
 @settings(deadline=None, max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=st.lists(st.tuples(st.integers(-7200, 7200), st.integers(1, 5)), min_size=1, max_size=8))
-def test_the_log_s_time_never_goes_back(timed: Catalog, clock: FakeClock, steps: list[tuple[int, int]]) -> None:
+def test_times_in_the_log_never_decrease(timed: Catalog, clock: FakeClock, steps: list[tuple[int, int]]) -> None:
     accepted: list[int] = []
     firsts: list[int] = []
     counts: list[int] = []
@@ -60,7 +60,7 @@ def test_the_log_s_time_never_goes_back(timed: Catalog, clock: FakeClock, steps:
     assert [later - earlier for earlier, later in pairwise(firsts)] == counts[:-1]
 
 
-def test_a_digest_comes_when_its_period_is_over_and_not_an_hour_later(timed: Catalog, clock: FakeClock) -> None:
+def test_digest_is_not_delayed_by_a_clock_that_was_set_back(timed: Catalog, clock: FakeClock) -> None:
     with timed.write() as connection:
         lease = leases.acquire(connection, 20)
         digest = _digest(connection, 10 * _MINUTE)
@@ -82,7 +82,7 @@ def test_a_digest_comes_when_its_period_is_over_and_not_an_hour_later(timed: Cat
         assert _is_due(connection, digest), "the period after it is of the same length"
 
 
-def test_what_waits_for_another_try_waits_as_long_as_it_was_to(timed: Catalog, clock: FakeClock) -> None:
+def test_retry_is_not_delayed_by_a_clock_that_was_set_back(timed: Catalog, clock: FakeClock) -> None:
     wait = 5 * _MINUTE
     with timed.write() as connection:
         lease = leases.acquire(connection, 20)
@@ -101,9 +101,7 @@ def test_what_waits_for_another_try_waits_as_long_as_it_was_to(timed: Catalog, c
     assert tried - current == polled - current == wait // _MICROSECOND
 
 
-def test_a_runner_that_starts_after_the_clock_was_set_back_brings_waits_along(
-    timed: Catalog, clock: FakeClock
-) -> None:
+def test_new_runner_adjusts_due_times_after_the_clock_was_set_back(timed: Catalog, clock: FakeClock) -> None:
     with timed.write() as connection:
         lease = leases.acquire(connection, 20)
         digest = _digest(connection, 10 * _MINUTE)
@@ -116,7 +114,7 @@ def test_a_runner_that_starts_after_the_clock_was_set_back_brings_waits_along(
         assert _is_due(connection, digest)
 
 
-def test_a_clock_that_is_corrected_a_little_moves_nothing(timed: Catalog, clock: FakeClock) -> None:
+def test_small_clock_correction_changes_no_due_times(timed: Catalog, clock: FakeClock) -> None:
     with timed.write() as connection:
         lease = leases.acquire(connection, 20)
         _digest(connection, 10 * _MINUTE)
@@ -130,7 +128,7 @@ def test_a_clock_that_is_corrected_a_little_moves_nothing(timed: Catalog, clock:
         assert connection.execute(select(schema.subscriptions.c.due)).scalar_one() == before
 
 
-def test_a_holder_that_lives_keeps_its_lease_whatever_the_clock_does(timed: Catalog, clock: FakeClock) -> None:
+def test_live_holder_keeps_its_lease_when_the_clock_changes(timed: Catalog, clock: FakeClock) -> None:
     with timed.write() as connection:
         lease = leases.acquire(connection, 20)
     clock.advance(-_HOUR)
@@ -152,7 +150,7 @@ def _acquire(catalog: Catalog) -> leases.Lease:
         return leases.acquire(connection, 20)
 
 
-def test_a_lease_from_before_the_clock_was_set_back_is_over(timed: Catalog, clock: FakeClock) -> None:
+def test_lease_granted_before_the_clock_was_set_back_is_expired(timed: Catalog, clock: FakeClock) -> None:
     old = _acquire(timed)
     with timed.write() as connection:
         _elsewhere(connection, 20)
@@ -166,7 +164,7 @@ def test_a_lease_from_before_the_clock_was_set_back_is_over(timed: Catalog, cloc
         leases.check(connection, old.epoch)
 
 
-def test_a_longer_lease_elsewhere_is_as_good(timed: Catalog) -> None:
+def test_longer_lease_of_another_host_is_respected(timed: Catalog) -> None:
     with timed.write() as connection:
         leases.acquire(connection, 600)
         _elsewhere(connection, 600)
@@ -174,7 +172,7 @@ def test_a_longer_lease_elsewhere_is_as_good(timed: Catalog) -> None:
         _acquire(timed)
 
 
-def test_servers_and_files_keep_the_same_time(postgresql: PostgreSQL, clock: FakeClock) -> None:
+def test_server_and_sqlite_catalogs_use_the_same_clock(postgresql: PostgreSQL, clock: FakeClock) -> None:
     catalog = Catalog(postgresql.database(), clock=clock)
     catalog.migrate()
     with catalog.write() as connection:

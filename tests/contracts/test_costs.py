@@ -38,7 +38,7 @@ def learn(connection: Connection, *several: Costs) -> list[query_costs.KnownCost
     return query_costs.known_costs(connection)
 
 
-def test_what_was_sampled_is_learned(timed: Catalog, declared: tuple[int, int]) -> None:
+def test_sampled_costs_are_stored(timed: Catalog, declared: tuple[int, int]) -> None:
     _, query = declared
     with timed.write() as connection:
         (known,) = learn(connection, spent(query, 12, 100))
@@ -48,7 +48,7 @@ def test_what_was_sampled_is_learned(timed: Catalog, declared: tuple[int, int]) 
     assert known.cost.cost[1:] == ("RegularExpression", "title matches 'a'")
 
 
-def test_what_is_old_counts_less(timed: Catalog, declared: tuple[int, int], clock: FakeClock) -> None:
+def test_older_samples_have_less_weight(timed: Catalog, declared: tuple[int, int], clock: FakeClock) -> None:
     _, query = declared
     with timed.write() as connection:
         learn(connection, spent(query, 12))
@@ -59,7 +59,9 @@ def test_what_is_old_counts_less(timed: Catalog, declared: tuple[int, int], cloc
     assert known.cost.milliseconds < 0.2
 
 
-def test_a_replaced_or_dropped_query_begins_anew(timed: Catalog, declared: tuple[int, int], clock: FakeClock) -> None:
+def test_replaced_or_dropped_query_starts_without_costs(
+    timed: Catalog, declared: tuple[int, int], clock: FakeClock
+) -> None:
     source, query = declared
     with timed.write() as connection:
         learn(connection, spent(query, 12))
@@ -77,7 +79,7 @@ def test_a_replaced_or_dropped_query_begins_anew(timed: Catalog, declared: tuple
         assert learn(connection, spent(query, 1)) == []
 
 
-def test_only_the_dearest_are_kept(timed: Catalog, declared: tuple[int, int]) -> None:
+def test_only_the_most_expensive_queries_are_kept(timed: Catalog, declared: tuple[int, int]) -> None:
     source, _ = declared
     with timed.write() as connection:
         made = [
@@ -91,7 +93,7 @@ def test_only_the_dearest_are_kept(timed: Catalog, declared: tuple[int, int]) ->
         assert connection.execute(select(func.count()).select_from(schema.costs)).scalar_one() == 256
 
 
-def test_a_slow_query_is_told_of_once_until_it_was_better(timed: Catalog, declared: tuple[int, int]) -> None:
+def test_slow_query_is_reported_once_until_it_was_fast(timed: Catalog, declared: tuple[int, int]) -> None:
     _, query = declared
     with timed.write() as connection:
         learn(connection, spent(query, 500, 5))
@@ -107,7 +109,7 @@ def test_a_slow_query_is_told_of_once_until_it_was_better(timed: Catalog, declar
         assert [one.query for one in query_costs.newly_slow(connection, 5.0)] == [query]
 
 
-def test_a_damaged_row_is_passed_over(timed: Catalog, declared: tuple[int, int]) -> None:
+def test_damaged_row_is_ignored(timed: Catalog, declared: tuple[int, int]) -> None:
     _, query = declared
     with timed.write() as connection:
         learn(connection, spent(query, 12))

@@ -146,7 +146,7 @@ def queries(world: GatedWorld, feeds: set[int] | None = None) -> list[PlanQuery]
 @every_kind
 @settings(deadline=None, max_examples=25)
 @given(data=st.data())
-def test_a_base_answers_as_the_evaluator_does(rules: st.SearchStrategy[GateRule], data: st.DataObject) -> None:
+def test_base_matches_like_the_reference(rules: st.SearchStrategy[GateRule], data: st.DataObject) -> None:
     world = data.draw(gated_worlds(rules))
     with tempfile.TemporaryDirectory() as folder:
         storage = FileStorage(Path(folder).as_uri())
@@ -160,9 +160,7 @@ def test_a_base_answers_as_the_evaluator_does(rules: st.SearchStrategy[GateRule]
 @every_kind
 @settings(deadline=None, max_examples=20)
 @given(data=st.data())
-def test_a_delta_and_what_is_merged_from_it_answer_alike(
-    rules: st.SearchStrategy[GateRule], data: st.DataObject
-) -> None:
+def test_delta_and_merged_base_match_alike(rules: st.SearchStrategy[GateRule], data: st.DataObject) -> None:
     """The base has some of the feeds, one of them with another definition; the delta has the rest and its readers."""
     world = data.draw(gated_worlds(rules))
     feeds = sorted(world.definitions)
@@ -188,7 +186,7 @@ def test_a_delta_and_what_is_merged_from_it_answer_alike(
 @every_kind
 @settings(deadline=None, max_examples=20)
 @given(data=st.data())
-def test_a_feed_compiled_alone_has_its_gates_and_shows_itself_only(
+def test_feed_compiled_alone_has_its_gates_and_matches_only_itself(
     rules: st.SearchStrategy[GateRule], data: st.DataObject
 ) -> None:
     world = data.draw(gated_worlds(rules))
@@ -201,7 +199,7 @@ def test_a_feed_compiled_alone_has_its_gates_and_shows_itself_only(
 
 
 @pytest.mark.parametrize("rule", [Distinct((TITLE,)), Quota(1)], ids=lambda rule: rule.kind)
-def test_a_gate_and_its_readers_end_with_a_tombstone(tmp_path: Path, rule: GateRule) -> None:
+def test_tombstone_removes_a_gate_and_its_readers(tmp_path: Path, rule: GateRule) -> None:
     storage = FileStorage(tmp_path.as_uri())
     definitions: dict[int, Node] = {8: Read(1), 9: Gated(Read(1), rule), 10: Read(9)}
     compile_base(storage, "base", [PlanQuery(feed) for feed in definitions], definitions)
@@ -223,7 +221,7 @@ def only(states: Mapping[bytes, GateState]) -> Callable[[Collection[bytes]], Map
 @every_kind
 @settings(deadline=None, max_examples=25)
 @given(data=st.data())
-def test_claims_of_any_workers_resolve_as_the_evaluator_says(
+def test_claims_of_any_workers_resolve_like_the_reference(
     rules: st.SearchStrategy[GateRule], data: st.DataObject
 ) -> None:
     """A batch is cut into slices whose claims travel as bytes; a batch that is resolved again changes nothing."""
@@ -256,7 +254,9 @@ def test_claims_of_any_workers_resolve_as_the_evaluator_says(
 @every_kind
 @settings(deadline=None, max_examples=10)
 @given(data=st.data())
-def test_any_world_in_any_batches(rules: st.SearchStrategy[GateRule], data: st.DataObject) -> None:
+def test_generated_queries_match_like_the_reference_in_any_batches(
+    rules: st.SearchStrategy[GateRule], data: st.DataObject
+) -> None:
     """From statements to the match log, with runners that die, batches that run twice, and feeds that come later."""
     world = data.draw(gated_worlds(rules))
     clock = FakeClock(START)
@@ -319,7 +319,7 @@ def test_expired_states_are_deleted(engine: Engine, clock: FakeClock) -> None:
 
 
 @pytest.mark.parametrize(("at", "when"), [(1, "after"), (2, "before"), (2, "after")])
-def test_a_death_while_committing_loses_and_repeats_nothing(tmp_path: Path, at: int, when: str) -> None:
+def test_crash_during_commit_loses_and_repeats_nothing(tmp_path: Path, at: int, when: str) -> None:
     """Writes below matches/ are: the part of a task, then, in the commit, the part that takes its place."""
     root = tmp_path / "root"
     with connect(root) as engine:
@@ -408,7 +408,7 @@ def test_explain_preview_and_test_apply_every_gate(engine: Engine) -> None:
     ]
 
 
-def test_a_past_that_was_never_matched_passes_every_gate(engine: Engine, clock: FakeClock) -> None:
+def test_from_last_applies_every_gate_to_items_that_were_never_matched(engine: Engine, clock: FakeClock) -> None:
     engine.execute(
         "register feed Wire; create feed News from Wire distinct by title; create feed F from News limit 2 per day;"
     )

@@ -50,7 +50,7 @@ def test_the_last_value_of_each_key_is_stored(catalog: Catalog) -> None:
         assert (gate_states.count_states(connection, 7), gate_states.count_states(connection, 9)) == (1200, 0)
 
 
-def test_states_are_deleted_once_no_item_that_waits_can_need_them(timed: Catalog, clock: FakeClock) -> None:
+def test_states_are_deleted_when_no_waiting_item_needs_them(timed: Catalog, clock: FakeClock) -> None:
     with timed.write() as connection:
         lease = acquire(connection, 3600)
         match_segments.start_lineage(connection, "test", reason="test")
@@ -73,7 +73,7 @@ def test_states_are_deleted_once_no_item_that_waits_can_need_them(timed: Catalog
         assert gate_states.count_states(connection, 7) == 1
 
 
-def test_keys_of_dropped_feeds_are_forgotten_in_portions(timed: Catalog) -> None:
+def test_states_of_dropped_feeds_are_deleted_in_portions(timed: Catalog) -> None:
     with timed.write() as connection:
         far = now(connection) + HOUR
         kept = catalog_rows.add_feed(connection, "Kept", FeedKind.VIRTUAL, "create feed Kept from A;")

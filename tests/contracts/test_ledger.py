@@ -59,7 +59,7 @@ def _numbers(connection: Connection, wanted: Sequence[int], each: int = 8) -> di
     return {subscription: [one.number for one in some] for subscription, some in found.items()}
 
 
-def test_what_is_due_comes_in_pages_and_in_order(timed: Catalog) -> None:
+def test_due_messages_are_listed_in_pages_and_in_order(timed: Catalog) -> None:
     with timed.write() as connection:
         first, second, third = _subscribe(connection, 3)
         for one in (third, first, second):
@@ -70,7 +70,7 @@ def test_what_is_due_comes_in_pages_and_in_order(timed: Catalog) -> None:
             assert _all_due(connection, limit) == expected
 
 
-def test_paused_and_disabled_subscriptions_wait_and_ended_ones_are_told_apart(timed: Catalog) -> None:
+def test_messages_of_paused_and_disabled_subscriptions_wait(timed: Catalog) -> None:
     with timed.write() as connection:
         paused, disabled, ended, served = _subscribe(connection, 4)
         for one in (paused, disabled, ended, served):
@@ -89,7 +89,7 @@ def test_paused_and_disabled_subscriptions_wait_and_ended_ones_are_told_apart(ti
         ]
 
 
-def test_a_failure_holds_back_what_is_behind_it_and_what_comes_later(timed: Catalog, clock: FakeClock) -> None:
+def test_failed_message_delays_later_messages_of_its_subscription(timed: Catalog, clock: FakeClock) -> None:
     with timed.write() as connection:
         failing, fine = _subscribe(connection, 2)
         messages = _record(connection, failing, 3)
@@ -111,7 +111,7 @@ def test_a_failure_holds_back_what_is_behind_it_and_what_comes_later(timed: Cata
         assert _numbers(connection, [failing]) == {failing: [2, 3, 4]}
 
 
-def test_a_message_is_settled_once(timed: Catalog) -> None:
+def test_message_is_completed_once(timed: Catalog) -> None:
     with timed.write() as connection:
         [subscription] = _subscribe(connection, 1)
         [message] = _record(connection, subscription)
@@ -121,7 +121,7 @@ def test_a_message_is_settled_once(timed: Catalog) -> None:
         assert (after.state, after.outcome, after.attempts) == (MessageState.DONE, "taken", 1)
 
 
-def test_waiting_for_others_is_no_attempt(timed: Catalog) -> None:
+def test_postponed_message_does_not_count_as_an_attempt(timed: Catalog) -> None:
     with timed.write() as connection:
         [subscription] = _subscribe(connection, 1)
         [message] = _record(connection, subscription)
@@ -131,7 +131,7 @@ def test_waiting_for_others_is_no_attempt(timed: Catalog) -> None:
         assert (after.state, after.attempts) == (MessageState.OPEN, 0)
 
 
-def test_the_history_goes_on_when_a_letter_is_sent_again(timed: Catalog) -> None:
+def test_replayed_dead_letter_keeps_its_history(timed: Catalog) -> None:
     with timed.write() as connection:
         connection.exec_driver_sql(
             "insert into feeds (id, name, kind, revision, paused, created) values (7, 'News', 'source', 1, 0, 0)"
@@ -150,7 +150,7 @@ def test_the_history_goes_on_when_a_letter_is_sent_again(timed: Catalog) -> None
         assert replay(connection, subscription) == 2
 
 
-def test_numbers_go_on_and_given_up_neighbours_are_known(timed: Catalog) -> None:
+def test_message_numbers_continue_and_consecutive_dead_letters_are_counted(timed: Catalog) -> None:
     with timed.write() as connection:
         one, other = _subscribe(connection, 2)
         first, second = _record(connection, one, 2)
@@ -169,7 +169,7 @@ def test_numbers_go_on_and_given_up_neighbours_are_known(timed: Catalog) -> None
 # --- the outbox ----------------------------------------------------------------------------------------------------
 
 
-def test_those_that_share_a_cursor_are_found_by_their_feeds(timed: Catalog) -> None:
+def test_subscriptions_with_the_shared_cursor_are_found_by_feed(timed: Catalog) -> None:
     with timed.write() as connection:
         plain, lagging, paused = _subscribe(connection, 3)
         [silent] = _subscribe(connection, 1, kind="log")

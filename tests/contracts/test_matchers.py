@@ -154,7 +154,7 @@ def all_queries(world: GeneratedWorld, since: int = 0, sources: tuple[int, ...] 
 
 @CASES
 @given(worlds(), st.integers(0, 4))
-def test_every_matcher_gives_what_the_evaluator_gives(world: GeneratedWorld, since: int) -> None:
+def test_every_matcher_matches_like_the_reference(world: GeneratedWorld, since: int) -> None:
     queries = all_queries(world, since)
     wanted = expected(world.batch, queries, world.definitions)
     plan, cut = base_plan(queries, world.definitions), base_plan(queries, world.definitions, TINY)
@@ -178,7 +178,7 @@ def test_every_matcher_gives_what_the_evaluator_gives(world: GeneratedWorld, sin
 
 @settings(max_examples=25, deadline=None, derandomize=True)
 @given(worlds())
-def test_a_matcher_that_the_settings_choose_gives_the_same(world: GeneratedWorld) -> None:
+def test_matcher_chosen_by_the_settings_matches_like_the_reference(world: GeneratedWorld) -> None:
     queries = all_queries(world)
     wanted = expected(world.batch, queries, world.definitions)
     kinds: dict[str, type[Matcher]] = {"streams": StreamMatcher, "tree": TreeMatcher, "index": IndexMatcher}
@@ -222,7 +222,7 @@ WHOLE_SOURCES = st.sampled_from([(), (), SOURCES[:2]])
 
 @settings(max_examples=20, deadline=None, derandomize=True)
 @given(st.one_of(worlds(), anchored_worlds), st.integers(0, 4), COUNTS, MOST, st.booleans(), WHOLE_SOURCES)
-def test_partitions_together_give_what_the_evaluator_gives(
+def test_partitions_together_match_like_the_reference(
     world: GeneratedWorld, since: int, count: int, most: int | None, in_full: bool, sources: tuple[int, ...]
 ) -> None:
     queries = all_queries(world, since, sources)
@@ -246,7 +246,7 @@ def test_partitions_together_give_what_the_evaluator_gives(
 
 @settings(max_examples=20, deadline=None, derandomize=True)
 @given(worlds(), st.data())
-def test_partitions_know_what_a_delta_and_a_version_take_away(world: GeneratedWorld, data: st.DataObject) -> None:
+def test_partitions_respect_queries_removed_by_delta_and_version(world: GeneratedWorld, data: st.DataObject) -> None:
     before = all_queries(world)
     base = base_plan(before, world.definitions)
     ids = st.sets(st.sampled_from([query.id for query in before]))
@@ -261,7 +261,7 @@ def test_partitions_know_what_a_delta_and_a_version_take_away(world: GeneratedWo
     assert rows(build_matcher(plan).match(world.batch)) == wanted
 
 
-def test_the_name_of_a_matcher_is_data_of_the_plan_and_the_base_decides_for_its_delta() -> None:
+def test_plan_stores_the_matcher_and_the_delta_uses_that_of_its_base() -> None:
     definitions: dict[int, Node] = {10: Filter(Read(1), contains("rock")), 11: Filter(Read(2), contains("jazz"))}
     base = base_plan([PlanQuery(10), PlanQuery(11)], definitions, matcher="tree")
     assert isinstance(build_matcher(base), TreeMatcher)
@@ -293,7 +293,7 @@ def test_failures_keep_their_rows(name: str, monkeypatch: pytest.MonkeyPatch) ->
     assert [(one.row, one.query) for one in matches.failures] == [(n, 10) for n in range(5)]
 
 
-def test_a_damaged_or_unknown_name_is_refused_and_a_missing_one_means_streams() -> None:
+def test_invalid_matcher_name_is_refused_and_missing_name_means_streams() -> None:
     definitions: dict[int, Node] = {10: Filter(Read(1), contains("rock"))}
     plan = base_plan([PlanQuery(10)], definitions, matcher="index")
 
@@ -301,7 +301,7 @@ def test_a_damaged_or_unknown_name_is_refused_and_a_missing_one_means_streams() 
         changed = {**plan.base.layout, "matcher.name": np.frombuffer(name, dtype=np.uint8)}
         return replace(plan, base=replace(plan.base, layout=changed))
 
-    with pytest.raises(CorruptDataError, match="name of the plan's matcher is damaged"):
+    with pytest.raises(CorruptDataError, match="name of the plan's matcher is not ASCII text"):
         build_matcher(named(b"\xff"))
     with pytest.raises(InputError, match="has no entry point named 'inedx'") as refused:
         build_matcher(named(b"inedx"))
@@ -319,7 +319,7 @@ def contains(text: str, attribute: str = "title") -> Expression:
     return Contains(Attribute(attribute), tuple(text.split()))
 
 
-def test_numbers_and_truth_values_that_python_holds_equal_are_told_apart() -> None:
+def test_equal_numbers_and_booleans_are_distinct() -> None:
     definitions: dict[int, Node] = {
         10: Filter(Read(1), Compare(Attribute("x"), "=", 1.0)),
         11: Filter(Read(1), Compare(Attribute("x"), "=", True)),
@@ -330,7 +330,7 @@ def test_numbers_and_truth_values_that_python_holds_equal_are_told_apart() -> No
     assert rows(matcher.match(batch)) == [[10], [11], [12], []]
 
 
-def test_batches_larger_than_a_chunk_and_slices_of_batches_match_alike() -> None:
+def test_large_batches_and_slices_of_batches_match_alike() -> None:
     definitions: dict[int, Node] = {10: Filter(Read(1), contains("rock")), 11: Filter(Read(1), Not(contains("rock")))}
     batch = ItemBatch.of([item(n, title="rock" if n % 3 else "jazz") for n in range(1500)], {"One": 1})
     matcher = build_matcher(base_plan([PlanQuery(10), PlanQuery(11)], definitions))
@@ -340,7 +340,7 @@ def test_batches_larger_than_a_chunk_and_slices_of_batches_match_alike() -> None
     assert rows(matcher.match(ItemBatch(batch.records.slice(0, 0)))) == []
 
 
-def test_keys_with_equal_hashes_do_not_mix(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_with_equal_hashes_are_distinguished(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(atom_layout, "hash_key", lambda slot, token: 7)
     monkeypatch.setattr("runnel.matching.filters.atoms.item_keys.hash_key", lambda slot, token: 7)
     texts = ["rock", "jazz", "folk"]
@@ -389,7 +389,7 @@ def test_an_atom_that_raises_fails_its_queries_on_that_item_only(
 
 
 @INDEXED
-def test_an_item_that_breaks_the_index_is_taken_the_slow_way(
+def test_item_that_breaks_the_index_is_evaluated_by_the_reference(
     made: type[IndexMatcher | StreamMatcher], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     definitions: dict[int, Node] = {
@@ -415,7 +415,7 @@ def test_an_item_that_breaks_the_index_is_taken_the_slow_way(
 
 
 @DIVIDED
-def test_the_slow_way_records_a_failure_for_each_query(
+def test_fallback_evaluation_records_a_failure_per_query(
     made: Callable[[Plan], Matcher], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def breaks(*_: object, **__: object) -> bool:
@@ -431,7 +431,7 @@ def test_the_slow_way_records_a_failure_for_each_query(
     assert [(one.row, one.query, one.reason) for one in matches.failures] == [(0, 10, "ValueError: injected")]
 
 
-def test_a_query_without_a_meaning_is_put_aside() -> None:
+def test_query_that_cannot_be_evaluated_is_quarantined() -> None:
     # A phrase without words has no meaning to the evaluator; the language refuses it, a plan must survive it.
     definitions: dict[int, Node] = {10: Filter(Read(1), Contains(Attribute("title"), ())), 11: Read(1)}
     queries = [PlanQuery(10), PlanQuery(11)]
@@ -502,7 +502,7 @@ _sql_items = st.fixed_dictionaries({}, optional={"x": _numbers, "y": _numbers, "
 
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(st.lists(_sql_conditions, min_size=1, max_size=5), st.lists(_sql_items, min_size=1, max_size=6))
-def test_a_database_gives_the_same_answers(conditions: list[Expression], things: list[dict[str, object]]) -> None:
+def test_sql_database_matches_like_the_matcher(conditions: list[Expression], things: list[dict[str, object]]) -> None:
     definitions: dict[int, Node] = {10 + n: Filter(Read(1), condition) for n, condition in enumerate(conditions)}
     matcher = build_matcher(base_plan([PlanQuery(feed) for feed in definitions], definitions))
     batch = ItemBatch.of([item(n, **thing) for n, thing in enumerate(things)], {"One": 1})
@@ -524,7 +524,7 @@ def test_a_plan_without_queries_matches_nothing() -> None:
     assert matches.queries.dtype == np.int64
 
 
-def test_ranges_end_where_they_say() -> None:
+def test_range_bounds_are_exact() -> None:
     edges = [1.0, np.nextafter(1.0, 2.0).item(), np.nextafter(1.0, 0.0).item(), -1.0, 0.0, 2.0]
     operators: list[AtomRelation] = ["=", "<", "<=", ">", ">="]
     conditions: list[Expression] = [Compare(Attribute("price"), operator, 1.0) for operator in operators]
@@ -588,7 +588,7 @@ _pattern_items = st.fixed_dictionaries(
 
 @settings(max_examples=80, deadline=None, derandomize=True)
 @given(st.lists(_pattern_conditions, min_size=1, max_size=8), st.lists(_pattern_items, min_size=1, max_size=6))
-def test_patterns_of_words_hold_alike_in_every_matcher(
+def test_word_patterns_match_alike_in_every_matcher(
     conditions: list[Expression], things: list[dict[str, object]]
 ) -> None:
     definitions: dict[int, Node] = {10 + n: Filter(Read(1), condition) for n, condition in enumerate(conditions)}
@@ -603,7 +603,7 @@ def test_patterns_of_words_hold_alike_in_every_matcher(
 
 
 @pytest.mark.parametrize("made", [StreamMatcher, IndexMatcher, TreeMatcher])
-def test_a_prefix_is_known_without_an_evaluation(made: type[StreamMatcher | IndexMatcher | TreeMatcher]) -> None:
+def test_prefix_pattern_is_decided_by_the_index(made: type[StreamMatcher | IndexMatcher | TreeMatcher]) -> None:
     definitions: dict[int, Node] = {
         10: Filter(Read(1), ContainsPattern(Attribute("title"), ("conc*",))),
         11: Filter(Read(1), Not(ContainsPattern(WHOLE, ("conc*",)))),
@@ -653,7 +653,7 @@ def wider(inner: st.SearchStrategy[Expression]) -> st.SearchStrategy[Expression]
 
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(graph_worlds(), st.data())
-def test_graph_patterns_hold_alike_in_every_matcher(world: GeneratedWorld, data: st.DataObject) -> None:
+def test_graph_patterns_match_alike_in_every_matcher(world: GeneratedWorld, data: st.DataObject) -> None:
     queries = all_queries(world)
     wanted = expected(world.batch, queries, world.definitions)
     plan, cut = base_plan(queries, world.definitions), base_plan(queries, world.definitions, TINY)
@@ -680,7 +680,7 @@ def test_graph_patterns_hold_alike_in_every_matcher(world: GeneratedWorld, data:
 
 @settings(max_examples=15, deadline=None, derandomize=True)
 @given(graph_worlds(), COUNTS, MOST)
-def test_graph_patterns_hold_alike_in_partitions(world: GeneratedWorld, count: int, most: int | None) -> None:
+def test_graph_patterns_match_alike_in_partitions(world: GeneratedWorld, count: int, most: int | None) -> None:
     queries = all_queries(world)
     wanted = expected(world.batch, queries, world.definitions)
     plan = base_plan(queries, world.definitions)

@@ -48,7 +48,7 @@ def create(catalog: Catalog, name: str, node: Node) -> int:
         return catalog_rows.add_feed(connection, name, FeedKind.VIRTUAL, f"create feed {name} …;", node=node)
 
 
-def test_a_registration_is_kept_whole(catalog: Catalog) -> None:
+def test_registration_round_trip(catalog: Catalog) -> None:
     with catalog.write() as connection:
         registered = operators.register_operator(connection, WHOLE)
     assert registered == WHOLE.as_version(1)
@@ -58,7 +58,7 @@ def test_a_registration_is_kept_whole(catalog: Catalog) -> None:
         assert operators.live_operators(connection) == {"mobPattern": registered}
 
 
-def test_versions_count_on_and_old_ones_stay(catalog: Catalog) -> None:
+def test_versions_increase_and_old_versions_stay(catalog: Catalog) -> None:
     with catalog.write() as connection:
         for number in range(3):
             operators.register_operator(connection, OperatorDeclaration("f", 0, f"a:b{number}"))
@@ -73,7 +73,7 @@ def test_versions_count_on_and_old_ones_stay(catalog: Catalog) -> None:
         assert {key: one.source for key, one in held.items()} == {("f", 1): "a:b0", ("f", 3): "a:b2"}
 
 
-def test_a_dropped_name_goes_on_counting(catalog: Catalog) -> None:
+def test_versions_continue_after_a_name_was_dropped(catalog: Catalog) -> None:
     with catalog.write() as connection:
         operators.register_operator(connection, OperatorDeclaration("f", 0, "a:b"))
         operators.drop_operator(connection, "f")
@@ -93,7 +93,7 @@ def test_only_one_version_of_a_name_is_live(catalog: Catalog) -> None:
         connection.execute(statement)
 
 
-def test_queries_that_use_an_operator_are_known(catalog: Catalog) -> None:
+def test_queries_that_use_an_operator_are_found(catalog: Catalog) -> None:
     both = create(catalog, "Both", asking("f", "g"))
     only = create(
         catalog, "Only", Union((Read(1), Gated(asking("g"), Distinct((Attribute("title"),), timedelta(days=1)))))
@@ -114,7 +114,7 @@ def test_queries_that_use_an_operator_are_known(catalog: Catalog) -> None:
         assert catalog_rows.operators_of(connection, both) == ["h"]
 
 
-def test_uses_of_many_feeds_written_together(catalog: Catalog) -> None:
+def test_uses_of_many_feeds_are_written_in_bulk(catalog: Catalog) -> None:
     conditions: list[Expression] = [
         Or((Not(Call("f", (Literally("x"),), 1)), Compare(Attribute("a"), "=", 1.0))),
         Compare(Attribute("call", "year"), "=", 2026.0),

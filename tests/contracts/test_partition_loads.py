@@ -43,7 +43,7 @@ def test_loads_add_up_by_partition_and_partitioning(catalog: Catalog) -> None:
 
 @CASES
 @given(batches=st.lists(_loads, max_size=3))
-def test_the_sums_are_those_of_all_notes(catalog: Catalog, batches: list[list[PartitionLoad]]) -> None:
+def test_total_load_is_the_sum_of_all_records(catalog: Catalog, batches: list[list[PartitionLoad]]) -> None:
     with catalog.write() as connection:
         forget_loads(connection, ())
         for batch in batches:
@@ -58,7 +58,7 @@ def test_the_sums_are_those_of_all_notes(catalog: Catalog, batches: list[list[Pa
         assert one.loads == sum(each.loads for each in own)
 
 
-def test_loads_fade_by_half_and_stay_whole_numbers(catalog: Catalog) -> None:
+def test_loads_are_halved_and_stay_integers(catalog: Catalog) -> None:
     noted(catalog, "plans/a", PartitionLoad(0, 7, 3, 1_000_001, 1), PartitionLoad(1, 0, 0, 0, 0))
     noted(catalog, "plans/b", PartitionLoad(0, 7, 7, 7, 7))
     with catalog.write() as connection:
@@ -70,7 +70,7 @@ def test_loads_fade_by_half_and_stay_whole_numbers(catalog: Catalog) -> None:
     assert known(catalog, "plans/a")[0] == PartitionLoad(0, 4, 2, 500_001, 1)
 
 
-def test_loads_of_partitionings_that_are_no_more_are_forgotten(catalog: Catalog) -> None:
+def test_loads_of_removed_partitionings_are_deleted(catalog: Catalog) -> None:
     for name in ("a", "b", "c"):
         noted(catalog, f"plans/{name}", PartitionLoad(0, 1, 1, 1, 1))
     with catalog.write() as connection:
@@ -81,7 +81,7 @@ def test_loads_of_partitionings_that_are_no_more_are_forgotten(catalog: Catalog)
     assert known(catalog, "plans/b") == []
 
 
-def test_a_note_counts_only_with_its_transaction(catalog: Catalog) -> None:
+def test_load_record_is_part_of_its_transaction(catalog: Catalog) -> None:
     def note_and_fail() -> None:
         with catalog.write() as connection:
             note_loads(connection, "plans/a", [PartitionLoad(0, 1, 1, 1, 1)])
@@ -92,7 +92,7 @@ def test_a_note_counts_only_with_its_transaction(catalog: Catalog) -> None:
     assert known(catalog, "plans/a") == []
 
 
-def test_a_limit_does_not_come_between_layers(catalog: Catalog) -> None:
+def test_limit_does_not_separate_layers(catalog: Catalog) -> None:
     with catalog.write() as connection:
         epoch = leases.acquire(connection, 60).epoch
         for first, layers in ((1, 3), (2, 1), (3, 4)):

@@ -214,7 +214,7 @@ def test_a_canonical_target_stays_the_same(kind: str, endpoint: Endpoint) -> Non
 @given(
     target=st.none() | st.text(max_size=60) | st.sampled_from(["", " ", "\0", "a\nb", "../x", "//", "@", "http://"])
 )
-def test_any_target_is_accepted_or_refused_in_words(kind: str, target: str | None, tmp_path: Path) -> None:
+def test_any_target_is_accepted_or_refused_with_a_message(kind: str, target: str | None, tmp_path: Path) -> None:
     sink = open_sink(kind)
     try:
         canonical = sink.validate_target(target, tmp_path)
@@ -225,7 +225,7 @@ def test_any_target_is_accepted_or_refused_in_words(kind: str, target: str | Non
 
 
 @every_sink
-def test_owners_reach_only_recipients_who_agreed(kind: str, endpoint: Endpoint) -> None:
+def test_owners_may_use_only_confirming_sinks(kind: str, endpoint: Endpoint) -> None:
     sink, target = endpoint.sink, endpoint.target or ""
     assert not sink.is_for_owners or isinstance(sink, ConfirmingSink) or not isinstance(sink, RemoteSink)
     if isinstance(sink, ConfirmingSink):
@@ -247,7 +247,7 @@ def test_items_arrive_in_order_and_the_outcome_is_one_line(kind: str, endpoint: 
 
 
 @every_sink
-def test_a_message_that_is_delivered_again_changes_nothing(kind: str, endpoint: Endpoint) -> None:
+def test_repeated_delivery_changes_nothing(kind: str, endpoint: Endpoint) -> None:
     message = item("a", 1), item("b", 2)
     for _ in range(3):
         endpoint.deliver(*message)
@@ -255,7 +255,7 @@ def test_a_message_that_is_delivered_again_changes_nothing(kind: str, endpoint: 
 
 
 @every_sink
-def test_an_endpoint_that_takes_nothing_is_a_delivery_error(kind: str, endpoint: Endpoint) -> None:
+def test_failing_endpoint_raises_a_delivery_error(kind: str, endpoint: Endpoint) -> None:
     if not endpoint.sink.sends_messages:
         return
     assert endpoint.broken is not None
@@ -272,7 +272,7 @@ def test_any_text_in_an_item_can_be_delivered(kind: str, endpoint: Endpoint) -> 
 
 
 @every_sink
-def test_a_message_without_items_is_no_failure(kind: str, endpoint: Endpoint) -> None:
+def test_message_without_items_is_delivered(kind: str, endpoint: Endpoint) -> None:
     assert endpoint.deliver()
     assert endpoint.ids() == []
 
@@ -360,7 +360,7 @@ def test_a_plug_in_that_breaks_the_contract_is_not_loaded(
     assert registry.find_sink(name) is None
 
 
-def test_nobody_takes_the_name_of_a_sink_that_comes_with_runnel(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plug_in_cannot_replace_a_built_in_sink(monkeypatch: pytest.MonkeyPatch) -> None:
     from importlib.metadata import EntryPoint, EntryPoints
 
     from runnel import entry_points as plugins

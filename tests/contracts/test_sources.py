@@ -185,7 +185,7 @@ def test_schemes_are_in_lower_case_and_belong_to_one_source(kind: str) -> None:
     assert all(scheme == scheme.lower() for scheme in schemes)
 
 
-def test_an_address_leads_to_its_source(source: Source, place: Place, tmp_path: Path) -> None:
+def test_source_is_found_by_the_scheme_of_an_address(source: Source, place: Place, tmp_path: Path) -> None:
     address = place.address("Wire")
     assert registry.source_of(address) is source
     assert registry.has_period(address) is source.has_period
@@ -194,7 +194,7 @@ def test_an_address_leads_to_its_source(source: Source, place: Place, tmp_path: 
 
 @settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rest=st.text(max_size=40) | st.sampled_from(["", "[", "[x/", "@", "host", "%00", "/\ud800"]))
-def test_any_address_is_accepted_or_refused_in_words(source: Source, tmp_path: Path, rest: str) -> None:
+def test_any_address_is_accepted_or_refused_with_a_message(source: Source, tmp_path: Path, rest: str) -> None:
     for scheme in source.schemes:
         address = f"{scheme}://{rest}" if scheme else rest
         try:
@@ -203,7 +203,7 @@ def test_any_address_is_accepted_or_refused_in_words(source: Source, tmp_path: P
             continue
 
 
-def test_who_may_register_an_address_and_with_a_period(source: Source, place: Place, engine: Engine) -> None:
+def test_source_declares_owner_access_and_periods(source: Source, place: Place, engine: Engine) -> None:
     statement = f"register feed '{place.address('Wire')}' as Wire every 1 hour;"
     if source.has_period:
         engine.execute(statement)
@@ -219,7 +219,7 @@ def test_who_may_register_an_address_and_with_a_period(source: Source, place: Pl
             engine.acting_as("ann").execute(statement)
 
 
-def test_items_are_accepted_once_and_an_edited_one_again(place: Place, engine: Engine, read: Read) -> None:
+def test_items_are_accepted_once_and_again_after_an_edit(place: Place, engine: Engine, read: Read) -> None:
     register(engine, place)
     place.put("Wire", {"a": "one", "b": "two"})
     assert read(3) == [2, 0, 0]
@@ -229,7 +229,7 @@ def test_items_are_accepted_once_and_an_edited_one_again(place: Place, engine: E
     assert read() == [1]
 
 
-def test_a_document_that_did_not_change_is_not_taken_again(
+def test_unchanged_document_is_not_read_again(
     place: Place, engine: Engine, read: Read, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     accept, documents = engine._acquirer.accept_adapted, list[str]()
@@ -245,7 +245,9 @@ def test_a_document_that_did_not_change_is_not_taken_again(
     assert documents == ["Wire"]
 
 
-def test_a_new_reader_knows_what_was_read(source: Source, place: Place, engine: Engine, read: Read) -> None:
+def test_new_reader_skips_documents_that_were_already_read(
+    source: Source, place: Place, engine: Engine, read: Read
+) -> None:
     register(engine, place)
     place.put("Wire", {"a": "one"})
     assert read() == [1]
@@ -256,7 +258,7 @@ def test_a_new_reader_knows_what_was_read(source: Source, place: Place, engine: 
         again.close()
 
 
-def test_a_feed_that_cannot_be_read_is_reported_once_and_hurts_no_other(
+def test_unreadable_feed_is_reported_once_and_does_not_affect_others(
     place: Place, engine: Engine, read: Read
 ) -> None:
     register(engine, place, "Broken")
@@ -331,7 +333,7 @@ def test_a_source_that_fails_on_an_address_refuses_the_statement(
         (lambda feed: None, "TypeError", 1),
     ],
 )
-def test_whatever_a_reader_raises_is_reported_once(
+def test_any_exception_of_a_reader_is_reported_once(
     place: Place,
     engine: Engine,
     reader: FeedReader,
@@ -374,7 +376,7 @@ class Failing(NoReader):
 
 
 @pytest.mark.parametrize(("plugin", "reason"), [(NoReader, "not a SourceReader"), (Failing, "KeyError: 'HOME'")])
-def test_a_source_that_cannot_be_opened_hurts_no_other(
+def test_source_that_cannot_be_opened_does_not_affect_others(
     engine: Engine,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -410,7 +412,7 @@ def test_a_feed_reader_has_the_period_of_its_source(engine: Engine) -> None:
     assert not Periodic.Reader(NoReader(), engine._acquirer, "csv").has_period
 
 
-def test_an_address_of_no_source_is_refused_with_those_there_are() -> None:
+def test_unknown_scheme_is_refused_with_a_list_of_known_schemes() -> None:
     with pytest.raises(InputError, match=r"'gopher' cannot be read \(give a path, or a URL that begins with file://"):
         source_of("gopher://muse.example")
     assert not has_period("gopher://muse.example")
@@ -461,7 +463,7 @@ class Greedy(Schemeless):
         (Greedy, "declares the scheme 'https', which belongs to the source 'web'"),
     ],
 )
-def test_a_plug_in_without_schemes_of_its_own_is_not_loaded(
+def test_plug_in_without_own_schemes_is_not_loaded(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, plugin: type[Source], rule: str
 ) -> None:
     entries = {
@@ -481,7 +483,7 @@ def test_a_plug_in_without_schemes_of_its_own_is_not_loaded(
     assert rule in caplog.text
 
 
-def test_a_plug_in_that_cannot_be_loaded_hurts_no_other(
+def test_plug_in_that_cannot_be_loaded_does_not_affect_others(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     entries = {

@@ -39,7 +39,7 @@ def learn(catalog: Catalog, *notes: dict[int, StreamSample]) -> dict[int, Stream
         return stream_statistics.learned(connection)
 
 
-def test_what_was_noted_is_learned_by_feed_and_of_all(timed: Catalog, sources: tuple[int, int]) -> None:
+def test_observations_are_merged_per_feed_and_for_the_whole_stream(timed: Catalog, sources: tuple[int, int]) -> None:
     first, second = sources
     some = StreamSample(2, {"rock": 2, "東京": 1}, {ATOM: ObservedShare(2, 1)})
     known = learn(timed, {first: some}, {second: StreamSample(1, {"rock": 1})}, {first: StreamSample(1, {"jazz": 1})})
@@ -51,7 +51,7 @@ def test_what_was_noted_is_learned_by_feed_and_of_all(timed: Catalog, sources: t
         assert stream_statistics.learned(connection, [second, 999]) == {second: known[second]}
 
 
-def test_a_batch_that_is_rolled_back_is_not_noted(timed: Catalog, sources: tuple[int, int]) -> None:
+def test_observations_of_a_rolled_back_batch_are_discarded(timed: Catalog, sources: tuple[int, int]) -> None:
     def fail() -> None:
         with timed.write() as connection:
             stream_statistics.note(connection, {sources[0]: StreamSample(1, {"rock": 1})})
@@ -62,7 +62,7 @@ def test_a_batch_that_is_rolled_back_is_not_noted(timed: Catalog, sources: tuple
     assert learn(timed) == {}
 
 
-def test_what_is_old_counts_less(timed: Catalog, sources: tuple[int, int], clock: FakeClock) -> None:
+def test_older_observations_have_less_weight(timed: Catalog, sources: tuple[int, int], clock: FakeClock) -> None:
     first = sources[0]
     learn(timed, {first: StreamSample(100, {"rock": 50})})
     clock.advance(timedelta(days=HALF_LIFE_DAYS))
@@ -74,7 +74,9 @@ def test_what_is_old_counts_less(timed: Catalog, sources: tuple[int, int], clock
     assert known.items == pytest.approx(HALF_LIFE_ITEMS + 25.5, rel=1e-3)
 
 
-def test_sizes_are_bounded(timed: Catalog, sources: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stored_statistics_have_a_maximum_size(
+    timed: Catalog, sources: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     first = sources[0]
     many = StreamSample(
         9,
@@ -92,7 +94,7 @@ def test_sizes_are_bounded(timed: Catalog, sources: tuple[int, int], monkeypatch
         assert stream_statistics.learn(connection) == 3
 
 
-def test_dropped_feeds_are_forgotten(timed: Catalog, sources: tuple[int, int]) -> None:
+def test_statistics_of_dropped_feeds_are_deleted(timed: Catalog, sources: tuple[int, int]) -> None:
     first, second = sources
     learn(timed, {first: StreamSample(1, {"rock": 1}), second: StreamSample(1, {"rock": 1})})
     with timed.write() as connection:
@@ -102,7 +104,7 @@ def test_dropped_feeds_are_forgotten(timed: Catalog, sources: tuple[int, int]) -
     assert set(learn(timed)) == {WHOLE_STREAM, second}, "nor does a late note bring it back"
 
 
-def test_damaged_rows_are_as_nothing(timed: Catalog, sources: tuple[int, int]) -> None:
+def test_damaged_rows_are_ignored(timed: Catalog, sources: tuple[int, int]) -> None:
     first = sources[0]
     learn(timed, {first: StreamSample(5, {"rock": 5})})
     with timed.write() as connection:

@@ -44,7 +44,7 @@ def matched(engine: Engine) -> dict[str, set[str]]:
     return found
 
 
-def test_a_feed_that_is_registered_later_is_read_too(engine: Engine) -> None:
+def test_feed_registered_later_is_included(engine: Engine) -> None:
     engine.execute(
         "register feed A tagged news; register feed B;"
         "create feed Rock from all feeds where title contains 'rock'; subscribe to Rock output log;"
@@ -64,7 +64,7 @@ def test_a_feed_that_is_registered_later_is_read_too(engine: Engine) -> None:
     assert matched(engine) == {"Rock": {"a", "b"}, "View": {"a", "b"}, "News": {"b"}}
 
 
-def test_feeds_and_queries_of_one_script_know_each_other(engine: Engine) -> None:
+def test_query_reads_feeds_registered_in_the_same_script(engine: Engine) -> None:
     engine.execute(
         "register feed A; create feed Q from all feeds where n = 1; subscribe to Q output log; register feed B;"
     )
@@ -91,9 +91,7 @@ def test_owners_read_their_own_feeds_and_those_of_the_admin(engine: Engine) -> N
     assert found == {"Q": {"Public", "OfAnn", "Later"}, "P": {"Public", "Later"}}
 
 
-def test_one_more_feed_compiles_only_the_queries_that_read_it(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_new_feed_recompiles_only_the_queries_that_read_it(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     engine.execute(
         "register feed A tagged news; create feed Rock from all feeds where title contains 'rock';"
         "subscribe to Rock output log; create feed Tagged from all feeds tagged news where n = 1;"
@@ -135,7 +133,7 @@ def test_statements_keep_titles_and_tags(engine: Engine) -> None:
         engine.execute("tag feed Q as x;")
 
 
-def test_why_and_explain_speak_of_the_feeds_that_were_read(engine: Engine) -> None:
+def test_why_and_explain_name_the_feeds_that_were_read(engine: Engine) -> None:
     engine.execute(
         "register feed A; create feed Q from all feeds where n = 1; subscribe to Q output log; register feed B;"
     )
@@ -149,6 +147,6 @@ def test_why_and_explain_speak_of_the_feeds_that_were_read(engine: Engine) -> No
     assert any("on A:" in line for line in engine.explain("Q").lines)
 
 
-def test_compiling_without_a_workspace_reads_what_is_named() -> None:
+def test_compile_expands_all_feeds_to_the_named_feeds() -> None:
     plan = runnel.compile("register feed A; register feed B tagged t; create feed Q from all feeds tagged t;")
     assert plan.match([{"feed": "A"}, {"feed": "B"}]) == [[], ["Q"]]

@@ -114,7 +114,7 @@ def test_a_match_that_passes_a_gate_keeps_its_bindings(engine: Engine, runner: I
     assert [rows.sequences.tolist() for rows in engine.workspace.matches.read(0, 6)] == [[1, 3]]
 
 
-def test_digests_have_them_whatever_was_merged_meanwhile(engine: Engine, runner: InProcess, clock: FakeClock) -> None:
+def test_digests_have_bindings_after_files_were_merged(engine: Engine, runner: InProcess, clock: FakeClock) -> None:
     engine.execute("subscribe to Mobs output memory 'mobs' every 3 days;")
     for title in ("mob one", "quiet", "mob two"):
         publish(engine, title)
@@ -127,7 +127,9 @@ def test_digests_have_them_whatever_was_merged_meanwhile(engine: Engine, runner:
     assert delivered("mobs") == [("mob one", people(1.0)), ("mob two", people(3.0))]
 
 
-def test_what_was_before_the_query_was_live_has_none(engine: Engine, runner: InProcess, clock: FakeClock) -> None:
+def test_matches_from_before_the_query_was_live_have_no_bindings(
+    engine: Engine, runner: InProcess, clock: FakeClock
+) -> None:
     publish(engine, "mob early")
     runner.match()
     engine.execute("subscribe to Mobs output log;")
@@ -138,7 +140,7 @@ def test_what_was_before_the_query_was_live_has_none(engine: Engine, runner: InP
     assert delivered("mobs") == [("mob early", Bindings()), ("mob late", people(2.0))]
 
 
-def test_a_dead_letter_that_is_sent_again_has_them_again(
+def test_replayed_dead_letter_has_its_bindings(
     engine: Engine, runner: InProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine.execute("subscribe to Mobs output memory 'mobs';")
@@ -161,7 +163,7 @@ def test_a_dead_letter_that_is_sent_again_has_them_again(
     assert [one.bindings for one in again.items] == [one.bindings for one in first.items] == [people(1.0)]
 
 
-def test_what_is_minted_can_be_asked_for_its_bindings(
+def test_items_of_a_materialized_feed_can_be_matched_by_bindings(
     engine: Engine, runner: InProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine.execute(
@@ -179,7 +181,7 @@ def test_what_is_minted_can_be_asked_for_its_bindings(
     assert bound == Bindings()
 
 
-def test_bindings_that_cannot_be_read_hold_back_only_those_who_need_them(
+def test_damaged_bindings_delay_only_subscriptions_that_need_them(
     engine: Engine, runner: InProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine.execute(
@@ -204,7 +206,7 @@ def test_bindings_that_cannot_be_read_hold_back_only_those_who_need_them(
     assert "not valid bindings of an item" in (message.outcome or "")
 
 
-def test_feeds_without_bindings_cost_one_look_at_a_part(
+def test_part_without_bindings_is_checked_once(
     engine: Engine, runner: InProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(found_module, "match_records", match_records)
@@ -221,4 +223,4 @@ def test_feeds_without_bindings_cost_one_look_at_a_part(
     assert delivered("mobs") == [("mob", Bindings())]
     assert asked == [], "the matches were read, so it was known"
     shares = match_reader_of(engine.workspace)
-    assert shares.bindings({1: [1]}) == {}
+    assert shares.load_bindings({1: [1]}) == {}

@@ -62,7 +62,7 @@ def declared(command: Command) -> Command:
 # --- each command --------------------------------------------------------------------------------------------------
 
 
-def test_a_first_session(command: Command) -> None:
+def test_first_session_from_init_to_delivery(command: Command) -> None:
     assert "created a workspace in" in command("init", str(command.workspace)).stdout
     executed = command("exec", SCRIPT)
     assert [line.strip() for line in executed.stdout.splitlines()] == [
@@ -88,7 +88,7 @@ def test_a_first_session(command: Command) -> None:
     assert "✓ catalog" in command("doctor").stdout
 
 
-def test_json_is_one_value_a_line(declared: Command, tmp_path: Path) -> None:
+def test_json_output_is_one_value_per_line(declared: Command, tmp_path: Path) -> None:
     (made,) = declared.json("init", str(tmp_path / "second"))
     assert made == {"workspace": str(tmp_path / "second")}
     first, second = declared.json("exec", "show feeds; show subscriptions;")
@@ -143,7 +143,7 @@ def test_documents_come_from_a_file_or_standard_input(declared: Command, tmp_pat
     assert "no feed Wrie" in declared("publish", "Wrie", "-", given=LINES, code=6).stderr
 
 
-def test_the_root_comes_from_the_environment(declared: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workspace_is_read_from_the_environment(declared: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RUNNEL_WORKSPACE", str(declared.workspace))
     result = CliRunner().invoke(app, ["status", "--json"])
     assert json.loads(result.stdout)["workspace"] == str(declared.workspace)
@@ -152,14 +152,14 @@ def test_the_root_comes_from_the_environment(declared: Command, monkeypatch: pyt
 # --- exit codes and errors -----------------------------------------------------------------------------------------
 
 
-def test_usage_is_2(command: Command) -> None:
+def test_usage_errors_have_exit_code_2(command: Command) -> None:
     command("nonsense", code=2)
     command("why", "1", code=2)
     command("status", "--nonsense", code=2)
     command("preview", "Rock", "--days", "0", code=2)
 
 
-def test_a_refused_statement_is_3_and_shows_its_place(declared: Command) -> None:
+def test_refused_statement_has_exit_code_3_and_shows_its_position(declared: Command) -> None:
     refused = declared("exec", "register feed X;\ncreate feed Y from Wrie;", code=3)
     assert refused.stdout == ""
     assert refused.stderr.splitlines() == [
@@ -179,13 +179,13 @@ def test_a_refused_statement_is_3_and_shows_its_place(declared: Command) -> None
     assert "^^^^^" in syntax.stderr
 
 
-def test_a_refused_preview_shows_its_place(declared: Command) -> None:
+def test_refused_preview_shows_its_position(declared: Command) -> None:
     refused = declared("preview", "create feed Y from Wrie;", code=3)
     assert "line 1, column 20" in refused.stderr
     assert "^^^^" in refused.stderr
 
 
-def test_markup_in_texts_is_shown_as_it_is(declared: Command) -> None:
+def test_rich_markup_in_texts_is_printed_literally(declared: Command) -> None:
     refused = declared("exec", "create feed Y from Wire as $w where $v[title contains '[red]x[/red]'];", code=3)
     assert "[red]x[/red]" in refused.stderr
     declared("publish", "Wire", "-", given='{"id": "[bold]1", "title": "[/red] rock \\u001b[31m"}\n')
@@ -195,13 +195,13 @@ def test_markup_in_texts_is_shown_as_it_is(declared: Command) -> None:
     assert "[/red] rock" in shown
 
 
-def test_control_characters_from_outside_do_not_reach_the_terminal(declared: Command) -> None:
+def test_control_characters_are_not_printed(declared: Command) -> None:
     declared("publish", "Wire", "-", given='{"id": "1", "title": "rock \\u001b[31m\\u0007"}\n')
     assert "\x1b[31m" not in declared("preview", "Rock").stdout
     assert "\x1b[31m" not in declared("why", "1", "Rock").stdout
 
 
-def test_a_root_that_cannot_be_used_is_4(declared: Command, tmp_path: Path) -> None:
+def test_unusable_workspace_has_exit_code_4(declared: Command, tmp_path: Path) -> None:
     missing = declared("status", "-w", str(tmp_path / "nowhere"), code=4)
     assert "is not a workspace" in missing.stderr
     assert "runnel init" in missing.stderr
@@ -217,7 +217,7 @@ def test_a_root_that_cannot_be_used_is_4(declared: Command, tmp_path: Path) -> N
     assert "not valid TOML" in declared("status", code=4).stderr
 
 
-def test_without_java_it_is_5_and_the_fix_is_told(
+def test_missing_java_has_exit_code_5_and_a_hint(
     declared: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
@@ -231,13 +231,13 @@ def test_without_java_it_is_5_and_the_fix_is_told(
     assert "✓ catalog" in doctor.stdout, "the other checks are made all the same"
 
 
-def test_what_is_not_there_is_6(declared: Command) -> None:
+def test_unknown_names_have_exit_code_6(declared: Command) -> None:
     assert "no feed Nope" in declared("preview", "Nope", code=6).stderr
     for words in (("show", "Nope"), ("explain", "Nope"), ("why", "1", "Nope"), ("why", "1", "Rock")):
         assert "error" in declared(*words, code=6).stderr
 
 
-def test_a_backlog_has_a_code_of_its_meaning(declared: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_backlog_has_its_own_exit_code(declared: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RUNNEL_LAG_LIMIT", "2")
     monkeypatch.setenv("RUNNEL_PUBLISH_WAIT_SECONDS", "0")
     declared("publish", "Wire", "-", given=LINES)
@@ -246,19 +246,19 @@ def test_a_backlog_has_a_code_of_its_meaning(declared: Command, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("words", [("report", "-o", "/nowhere/page.html"), ("init", "/dev/null/root")])
-def test_a_place_that_cannot_be_written_is_no_stack_trace(declared: Command, words: tuple[str, ...]) -> None:
+def test_unwritable_path_gives_an_error_without_traceback(declared: Command, words: tuple[str, ...]) -> None:
     result = CliRunner().invoke(app, [*words, *(["-w", str(declared.workspace)] if words[0] == "report" else [])])
     assert isinstance(result.exception, SystemExit), result.exception
     assert "error" in result.stderr
 
 
-def test_bytes_that_are_no_text_are_refused_or_replaced(declared: Command) -> None:
+def test_invalid_utf8_is_refused_or_replaced(declared: Command) -> None:
     result = CliRunner().invoke(app, ["exec", "-", "-w", str(declared.workspace)], input=b"register feed \xff;")
     assert isinstance(result.exception, SystemExit), result.exception
     assert result.exit_code == 3
 
 
-def test_a_folder_that_is_no_demo_is_not_overwritten(declared: Command, tmp_path: Path) -> None:
+def test_demo_does_not_overwrite_other_folders(declared: Command, tmp_path: Path) -> None:
     refused = declared("demo", str(declared.workspace), code=4)
     assert "contains a workspace that the demo did not create" in refused.stderr
     (tmp_path / "mine").mkdir()
@@ -283,7 +283,7 @@ def test_doctor_finds_missing_files_and_a_broken_plan(declared: Command) -> None
     assert {one["check"] for one in findings if not one["well"]} == {"files", "plan"}
 
 
-def test_doctor_misses_the_index_of_a_file_of_matches(tmp_path: Path) -> None:
+def test_doctor_reports_a_missing_match_index(tmp_path: Path) -> None:
     life = LongLife.make(tmp_path / "root", archive_segments=2)
     for _ in range(4):
         life.accept(2)
@@ -300,11 +300,11 @@ def test_doctor_misses_the_index_of_a_file_of_matches(tmp_path: Path) -> None:
     assert f"matches/day/{index.parent.name}/{index.name}" in found
 
 
-def test_doctor_without_a_root_says_how_to_make_one(command: Command) -> None:
+def test_doctor_without_a_workspace_suggests_init(command: Command) -> None:
     assert "runnel init" in command("doctor").stdout
 
 
-def test_doctor_survives_a_catalog_that_is_none(declared: Command) -> None:
+def test_doctor_reports_a_file_that_is_not_a_catalog(declared: Command) -> None:
     for file in declared.workspace.glob("catalog.sqlite*"):
         file.write_bytes(b"this is not a database, but it is long enough to be looked at" * 100)
     found = declared("doctor", code=5)

@@ -51,7 +51,7 @@ def test_every_kind_of_condition_is_declared_matched_and_explained(engine: Engin
     json.dumps([engine.why("1", name).to_json()["highlights"] for name in EVERY_KIND])
 
 
-def test_relative_times_do_not_move_with_the_clock(engine: Engine, clock: FakeClock) -> None:
+def test_relative_times_count_from_acceptance_not_from_the_clock(engine: Engine, clock: FakeClock) -> None:
     engine.execute(
         "register feed Wire; create feed Fresh from Wire where published within last 2 days;"
         "create feed Old from Wire where published < 2 days ago;"

@@ -212,7 +212,9 @@ def _states(engine: Engine, subscription: int = 1) -> list[MessageState]:
 # --- mail ----------------------------------------------------------------------------------------------------------
 
 
-def test_an_owner_who_floods_a_stranger_sends_one_request_and_no_content(runner: InProcess, post: Post) -> None:
+def test_many_subscriptions_to_an_unconfirmed_address_send_one_request_without_items(
+    runner: InProcess, post: Post
+) -> None:
     ann = _owner(runner)
     ann.execute("".join(f"subscribe to Rock output mail '{VICTIM}';" for _ in range(50)))
     _publish(runner, 1, 2, 3)
@@ -228,9 +230,7 @@ def test_an_owner_who_floods_a_stranger_sends_one_request_and_no_content(runner:
     assert mail["To"] == VICTIM
 
 
-def test_a_confirmed_address_gets_everything_that_matched_since_it_was_subscribed_once(
-    runner: InProcess, post: Post
-) -> None:
+def test_confirmed_address_receives_all_matches_since_the_subscription_once(runner: InProcess, post: Post) -> None:
     engine, ann = runner.engine, _owner(runner)
     made = ann.execute(f"subscribe to Rock output mail '{VICTIM}';")[0]
     assert made.to_json()["waiting"] == "for confirmation"
@@ -255,7 +255,7 @@ def test_a_confirmed_address_gets_everything_that_matched_since_it_was_subscribe
     assert client.post(link).status_code == 200, "confirming twice changes nothing"
 
 
-def test_nothing_but_the_name_of_the_feed_is_the_owners_and_it_holds_no_link(runner: InProcess, post: Post) -> None:
+def test_request_contains_no_owner_text_except_the_feed_name_without_links(runner: InProcess, post: Post) -> None:
     ann = _owner(runner)
     name = "Win now at https://spy.example/?a=<b>"
     ann.execute(f'create feed "{name}" from Rock; subscribe to "{name}" output mail \'{VICTIM}\';')
@@ -285,7 +285,7 @@ def test_dropping_and_subscribing_again_sends_no_further_request(
     assert _contents(post) == []
 
 
-def test_asking_again_is_bounded_too(runner: InProcess, post: Post) -> None:
+def test_repeated_requests_are_limited(runner: InProcess, post: Post) -> None:
     ann = _owner(runner)
     ann.execute(f"subscribe to Rock output mail '{VICTIM}';")
     _publish(runner, 1)
@@ -302,7 +302,7 @@ def test_asking_again_is_bounded_too(runner: InProcess, post: Post) -> None:
 TRICKS = ["victim@mail.example", "VICTIM@MAIL.example", "v.i.c.tim@mail.example", "victim+1@mail.example"]
 
 
-def test_case_dots_and_plus_are_the_same_mailbox(runner: InProcess, post: Post, clock: FakeClock) -> None:
+def test_case_dots_and_plus_variants_count_as_one_mailbox(runner: InProcess, post: Post, clock: FakeClock) -> None:
     ann = _owner(runner)
     for trick in [*TRICKS, *(f"victim+{number}@mail.example" for number in range(2, 10))]:
         ann.execute(f"subscribe to Rock output mail '{trick}';")
@@ -330,9 +330,7 @@ def test_many_owners_together_stay_below_the_limit_per_day(tmp_path: Path, clock
         assert _contents(post) == []
 
 
-def test_an_owner_may_have_so_many_pending_targets_and_not_one_more(
-    tmp_path: Path, clock: FakeClock, post: Post
-) -> None:
+def test_pending_targets_of_an_owner_are_limited(tmp_path: Path, clock: FakeClock, post: Post) -> None:
     with _workspace(tmp_path / "root", clock, post, owner_pending_confirmations=3) as runner:
         ann = _owner(runner)
         for number in range(3):
@@ -354,7 +352,7 @@ def test_an_owner_may_have_so_many_pending_targets_and_not_one_more(
         ann.execute("subscribe to Rock output mail 'v4@mail.example';")
 
 
-def test_a_script_cannot_exceed_the_pending_targets_either(tmp_path: Path, clock: FakeClock, post: Post) -> None:
+def test_script_cannot_exceed_the_limit_of_pending_targets(tmp_path: Path, clock: FakeClock, post: Post) -> None:
     with _workspace(tmp_path / "root", clock, post, owner_pending_confirmations=2) as runner:
         ann = _owner(runner)
         script = "".join(f"subscribe to Rock output mail 'v{number}@mail.example';" for number in range(3))
@@ -398,7 +396,7 @@ def test_a_token_cannot_be_guessed_or_used_for_another_address(runner: InProcess
     ]
 
 
-def test_the_consent_to_one_owner_is_none_to_another(runner: InProcess, post: Post) -> None:
+def test_consent_applies_to_one_owner_only(runner: InProcess, post: Post) -> None:
     ann, bob = _owner(runner), _owner(runner, "bob")
     ann.execute(f"subscribe to Rock output mail '{VICTIM}';")
     runner.deliver()
@@ -409,7 +407,7 @@ def test_the_consent_to_one_owner_is_none_to_another(runner: InProcess, post: Po
     assert _states(runner.engine, 2) == []
 
 
-def test_a_link_is_good_for_so_many_days(runner: InProcess, post: Post, clock: FakeClock) -> None:
+def test_confirmation_link_expires(runner: InProcess, post: Post, clock: FakeClock) -> None:
     ann = _owner(runner)
     ann.execute(f"subscribe to Rock output mail '{VICTIM}';")
     runner.deliver()
@@ -427,7 +425,7 @@ def test_a_link_is_good_for_so_many_days(runner: InProcess, post: Post, clock: F
     assert _consent(runner.engine, VICTIM).is_confirmed
 
 
-def test_who_refuses_for_good_is_never_asked_again_by_anybody(runner: InProcess, post: Post) -> None:
+def test_refusing_recipient_gets_no_requests_from_any_owner(runner: InProcess, post: Post) -> None:
     engine, ann, bob = runner.engine, _owner(runner), _owner(runner, "bob")
     engine.execute(f"subscribe to Rock output mail '{VICTIM}';")
     ann.execute(f"subscribe to Rock output mail '{VICTIM}';")
@@ -454,7 +452,7 @@ def test_who_refuses_for_good_is_never_asked_again_by_anybody(runner: InProcess,
     assert len(_contents(post)) == 1
 
 
-def test_nobody_refuses_for_an_address_that_has_other_dots(runner: InProcess, post: Post) -> None:
+def test_refusal_does_not_apply_to_other_dots_by_default(runner: InProcess, post: Post) -> None:
     engine, ann, mallory, client = runner.engine, _owner(runner), _owner(runner, "mallory"), _client(runner.engine)
     ann.execute("subscribe to Rock output mail 'jsmith@corp.example';")
     engine.execute("subscribe to Rock output mail 'jsmith@corp.example';")
@@ -471,7 +469,7 @@ def test_nobody_refuses_for_an_address_that_has_other_dots(runner: InProcess, po
     ann.execute("subscribe to Rock output mail 'j.smith@corp.example';")
 
 
-def test_a_refusal_is_for_all_dots_where_the_provider_ignores_them(runner: InProcess, post: Post) -> None:
+def test_refusal_applies_to_all_dots_if_the_provider_ignores_them(runner: InProcess, post: Post) -> None:
     engine, ann, bob = runner.engine, _owner(runner), _owner(runner, "bob")
     engine.execute("subscribe to Rock output mail 'j.s.mith@gmail.com';")
     bob.execute("subscribe to Rock output mail 'j.smith@gmail.com';")
@@ -491,7 +489,7 @@ _SPELLINGS = st.from_regex(
 
 
 @given(_SPELLINGS, _SPELLINGS)
-def test_who_refuses_as_one_shares_limits_too(one: str, other: str) -> None:
+def test_targets_with_the_same_refuser_have_the_same_recipient(one: str, other: str) -> None:
     if certain_mailbox_of(one) == certain_mailbox_of(other):
         assert mailbox_of(one) == mailbox_of(other)
     if one.endswith("@gmail.com"):
@@ -499,9 +497,7 @@ def test_who_refuses_as_one_shares_limits_too(one: str, other: str) -> None:
     assert certain_mailbox_of(certain_mailbox_of(one)) == certain_mailbox_of(one)
 
 
-def test_what_matches_after_a_refusal_was_taken_back_waits_for_the_other_owners(
-    runner: InProcess, post: Post
-) -> None:
+def test_matches_after_a_withdrawn_refusal_wait_for_each_owners_confirmation(runner: InProcess, post: Post) -> None:
     engine, ann, bob, client = runner.engine, _owner(runner), _owner(runner, "bob"), _client(runner.engine)
     for owner in (ann, bob):
         owner.execute(f"subscribe to Rock output mail '{VICTIM}';")
@@ -521,7 +517,9 @@ def test_what_matches_after_a_refusal_was_taken_back_waits_for_the_other_owners(
     assert counts == [2, 0, 2, 2], "only what matched while the recipient refused is never sent"
 
 
-def test_other_subscriptions_do_not_keep_a_consent_and_lose_nothing(runner: InProcess, post: Post) -> None:
+def test_unsubscribing_withdraws_consent_of_other_subscriptions_without_losing_matches(
+    runner: InProcess, post: Post
+) -> None:
     ann, client = _owner(runner), _client(runner.engine)
     ann.execute(f"subscribe to Rock output mail '{VICTIM}'; subscribe to Rock output mail '{VICTIM}';")
     runner.engine.execute("confirm subscription 1;")
@@ -541,7 +539,7 @@ def test_other_subscriptions_do_not_keep_a_consent_and_lose_nothing(runner: InPr
     ), "nothing is lost and nothing sent twice"
 
 
-def test_who_unsubscribes_by_link_has_to_be_asked_again(runner: InProcess, post: Post) -> None:
+def test_unsubscribe_link_requires_a_new_confirmation(runner: InProcess, post: Post) -> None:
     ann = _owner(runner)
     ann.execute(f"subscribe to Rock output mail '{VICTIM}';")
     runner.engine.execute("confirm subscription 1;")
@@ -593,7 +591,7 @@ def test_without_a_public_url_the_owner_enters_the_code_from_the_mail(
         assert len(_contents(post)) == 1
 
 
-def test_neither_the_link_nor_the_code_is_in_the_catalog_or_shown_to_the_owner(
+def test_link_and_code_are_neither_stored_nor_shown_to_the_owner(
     runner: InProcess, post: Post, caplog: pytest.LogCaptureFixture
 ) -> None:
     ann = _owner(runner)
@@ -613,9 +611,7 @@ def test_neither_the_link_nor_the_code_is_in_the_catalog_or_shown_to_the_owner(
     assert challenge_of(b"another secret", consent) != mark
 
 
-def test_exempt_domains_need_no_confirmation_and_no_others_are_exempt(
-    tmp_path: Path, clock: FakeClock, post: Post
-) -> None:
+def test_only_exempt_domains_need_no_confirmation(tmp_path: Path, clock: FakeClock, post: Post) -> None:
     exempt = ("Muse.Example", "*.band.example")
     with _workspace(tmp_path / "root", clock, post) as runner:
         _owner(runner).execute("subscribe to Rock output mail 'early@muse.example';")
@@ -689,7 +685,7 @@ def test_a_crash_after_a_request_was_counted_sends_it_again_within_the_limits(
         assert "the admin can confirm" in runner.engine.show("subscriptions").lines[0]
 
 
-def test_a_mail_server_that_is_away_uses_up_no_requests(tmp_path: Path, clock: FakeClock, post: Post) -> None:
+def test_unreachable_mail_server_does_not_count_as_a_request(tmp_path: Path, clock: FakeClock, post: Post) -> None:
     with _workspace(tmp_path / "root", clock, post) as runner:
         _owner(runner).execute(f"subscribe to Rock output mail '{VICTIM}';")
     with _workspace(tmp_path / "root", clock, post, smtp_host="127.0.0.9") as runner:
@@ -716,7 +712,7 @@ class _Quoting(Post):
 
 
 @pytest.mark.parametrize("code", [451, 552, 554])
-def test_a_mail_server_that_quotes_a_request_shows_the_challenge_to_nobody(
+def test_challenge_quoted_by_a_mail_server_is_not_shown(
     tmp_path: Path, clock: FakeClock, caplog: pytest.LogCaptureFixture, code: int
 ) -> None:
     post = _Quoting(data_answer=str(code))
@@ -741,7 +737,7 @@ class _Dropping(Post):
         return "250 OK"
 
 
-def test_a_mail_that_may_have_been_taken_counts_as_a_request(tmp_path: Path, clock: FakeClock) -> None:
+def test_possibly_accepted_mail_counts_as_a_request(tmp_path: Path, clock: FakeClock) -> None:
     post = _Dropping()
     with _workspace(tmp_path / "root", clock, post) as runner:
         ann = _owner(runner)
@@ -758,9 +754,7 @@ def test_a_mail_that_may_have_been_taken_counts_as_a_request(tmp_path: Path, clo
 # --- after the confirmation ----------------------------------------------------------------------------------------
 
 
-def test_a_confirmed_address_gets_so_many_mails_per_hour_and_the_rest_later(
-    tmp_path: Path, clock: FakeClock, post: Post
-) -> None:
+def test_mails_per_hour_to_a_confirmed_address_are_limited(tmp_path: Path, clock: FakeClock, post: Post) -> None:
     with _workspace(tmp_path / "root", clock, post, owner_mails_per_hour=5) as runner:
         ann = _owner(runner)
         targets = [VICTIM, "victim+a@mail.example", "Victim@mail.example"]
@@ -805,7 +799,7 @@ def test_no_hour_has_more_messages_than_the_limit(steps: list[tuple[int, int]], 
         assert sum(start <= one < start + HOUR for one in sent) <= limit
 
 
-def test_the_pacer_asks_the_ledger_once_for_a_recipient() -> None:
+def test_pacer_reads_the_ledger_once_per_recipient() -> None:
     asked: list[Recipient] = []
 
     def sent_before(recipient: Recipient, since: int, limit: int) -> list[int]:
@@ -821,7 +815,7 @@ def test_the_pacer_asks_the_ledger_once_for_a_recipient() -> None:
 # --- webhooks ------------------------------------------------------------------------------------------------------
 
 
-def test_an_endpoint_that_repeats_the_challenge_gets_messages(runner: InProcess, endpoint: Endpoint) -> None:
+def test_endpoint_that_returns_the_challenge_receives_messages(runner: InProcess, endpoint: Endpoint) -> None:
     ann = _owner(runner)
     made = ann.execute(f"subscribe to Rock output webhook '{endpoint.url()}';")[0]
     _publish(runner, 1)
@@ -835,7 +829,7 @@ def test_an_endpoint_that_repeats_the_challenge_gets_messages(runner: InProcess,
 
 
 @pytest.mark.parametrize("answers", ["echo", "nothing", "wrong", "long"])
-def test_an_endpoint_that_only_answers_confirms_nothing(
+def test_response_without_the_challenge_is_no_confirmation(
     runner: InProcess, endpoint: Endpoint, clock: FakeClock, answers: str
 ) -> None:
     endpoint.answers = answers
@@ -857,7 +851,7 @@ def test_an_endpoint_that_only_answers_confirms_nothing(
     assert runner.engine.status().unconfirmed_subscriptions == []
 
 
-def test_redirects_and_errors_confirm_nothing(runner: InProcess, endpoint: Endpoint) -> None:
+def test_redirects_and_errors_are_no_confirmation(runner: InProcess, endpoint: Endpoint) -> None:
     ann = _owner(runner)
     for status in (302, 404, 500):
         endpoint.status = status
@@ -868,7 +862,7 @@ def test_redirects_and_errors_confirm_nothing(runner: InProcess, endpoint: Endpo
 
 
 @pytest.mark.parametrize("status", [302, 400, 410, 413, 503])
-def test_an_endpoint_that_quotes_the_challenge_in_an_error_shows_it_to_nobody(
+def test_challenge_quoted_in_an_error_is_not_shown(
     runner: InProcess, endpoint: Endpoint, caplog: pytest.LogCaptureFixture, status: int
 ) -> None:
     endpoint.answers, endpoint.status = "echo", status
@@ -881,7 +875,7 @@ def test_an_endpoint_that_quotes_the_challenge_in_an_error_shows_it_to_nobody(
     assert challenge not in f"{line} {runner.engine.status()} {caplog.text}"
 
 
-def test_the_challenge_of_an_endpoint_is_good_for_no_link(runner: InProcess, endpoint: Endpoint) -> None:
+def test_challenge_of_an_endpoint_is_not_a_valid_link(runner: InProcess, endpoint: Endpoint) -> None:
     endpoint.answers = "nothing"
     _owner(runner).execute(f"subscribe to Rock output webhook '{endpoint.url()}';")
     runner.deliver()
@@ -894,7 +888,7 @@ def test_the_challenge_of_an_endpoint_is_good_for_no_link(runner: InProcess, end
 
 
 @pytest.mark.parametrize(("limit", "share"), [(1, 1), (2, 1), (3, 1), (4, 2), (5, 2)])
-def test_one_owner_uses_half_of_the_requests_to_a_host(
+def test_one_owner_can_use_at_most_half_of_the_requests_to_a_host(
     tmp_path: Path, clock: FakeClock, post: Post, endpoint: Endpoint, limit: int, share: int
 ) -> None:
     endpoint.answers = "nothing"
@@ -939,9 +933,7 @@ def test_paths_of_one_host_share_its_limit(tmp_path: Path, clock: FakeClock, pos
         assert len(endpoint.posts) == 8
 
 
-def test_what_an_endpoint_confirmed_without_an_answer_the_owner_may_enter(
-    runner: InProcess, endpoint: Endpoint
-) -> None:
+def test_owner_can_enter_the_challenge_from_the_endpoints_log(runner: InProcess, endpoint: Endpoint) -> None:
     endpoint.answers = "nothing"
     ann = _owner(runner)
     ann.execute(f"subscribe to Rock output webhook '{endpoint.url()}';")
@@ -979,7 +971,7 @@ def test_the_waiting_state_is_shown_everywhere(runner: InProcess, post: Post) ->
     assert ann.show("subscriptions").to_json()["subscriptions"][0]["confirmation"] is None
 
 
-def test_what_waits_for_confirmation_does_not_keep_items_for_ever(runner: InProcess, post: Post) -> None:
+def test_unconfirmed_subscriptions_do_not_keep_items_forever(runner: InProcess, post: Post) -> None:
     catalog, ann = runner.engine.workspace.catalog, _owner(runner)
     ann.execute(f"subscribe to Rock output mail '{VICTIM}';")
     _publish(runner, 1, 2, 3)
@@ -996,7 +988,7 @@ def test_what_waits_for_confirmation_does_not_keep_items_for_ever(runner: InProc
     assert b"rock 3" in content
 
 
-def test_a_plug_in_sink_says_itself_whether_its_recipients_confirm() -> None:
+def test_plug_in_sink_declares_whether_recipients_confirm() -> None:
     from runnel.sinks.contract import ConfirmingSink
     from runnel.sinks.registry import installed_sinks
 
@@ -1006,13 +998,13 @@ def test_a_plug_in_sink_says_itself_whether_its_recipients_confirm() -> None:
 @pytest.mark.parametrize(
     "name", ["", "@", "https://x.example/", "a b", "*", "*.*.example", "a..b", "muse.example:80"]
 )
-def test_a_domain_that_is_none_is_refused_when_settings_are_read(name: str) -> None:
+def test_invalid_confirmed_domain_is_refused(name: str) -> None:
     with pytest.raises(runnel.errors.WorkspaceError, match="is not a domain"):
         Settings.load(Path("/nowhere"), confirmed_domains=(name,))
 
 
 @given(st.text(max_size=300))
-def test_a_name_in_a_request_holds_nothing_that_looks_like_a_link(name: str) -> None:
+def test_feed_name_in_a_request_contains_no_link(name: str) -> None:
     shown = plain_name(name)
     assert 0 < len(shown) <= 40
     assert not set(shown) & set("@:/.<>?&=#%\r\n\"'")

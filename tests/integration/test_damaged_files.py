@@ -53,7 +53,7 @@ def _segments(engine: Engine) -> list[str]:
 
 
 @pytest.mark.spark
-def test_run_goes_on_over_damaged_segments_and_a_damaged_plan(tmp_path: Path) -> None:
+def test_run_continues_with_damaged_segments_and_a_damaged_plan(tmp_path: Path) -> None:
     folder = tmp_path / "root"
     with runnel.connect(folder) as engine:
         engine.execute(SCRIPT)

@@ -54,7 +54,7 @@ def test_compiled_queries_match_mappings() -> None:
     assert runnel.compile("\n".join(QUERIES)).match(ROWS) == EXPECTED
 
 
-def test_a_plan_of_several_feeds_asks_where_an_item_comes_from() -> None:
+def test_item_must_name_its_feed_if_the_plan_reads_several() -> None:
     plan = runnel.compile("create feed One from A where n > 1; create feed Both from A | B where n > 2;")
     rows = [{"feed": "A", "n": 3}, {"feed": "B", "n": 3}, {"feed": "A", "n": 2}]
     assert plan.match(rows) == [["One", "Both"], ["Both"], ["One"]]
@@ -81,7 +81,7 @@ def test_a_plan_of_several_feeds_asks_where_an_item_comes_from() -> None:
         ),
     ],
 )
-def test_what_cannot_be_compiled_is_refused_with_its_place(
+def test_invalid_statement_is_refused_with_its_position(
     text: str, kind: type[StatementError], message: str, line: int
 ) -> None:
     with pytest.raises(kind) as refused:
@@ -94,7 +94,7 @@ def test_what_cannot_be_compiled_is_refused_with_its_place(
     assert ("use a workspace" in (refused.value.hint or "")) == ("operators" in message)
 
 
-def test_a_plan_goes_away_with_its_object() -> None:
+def test_plan_folder_is_deleted_with_its_object() -> None:
     plan = runnel.compile(QUERIES)
     folder = Path(plan.folder)
     assert any(folder.iterdir())
@@ -107,7 +107,7 @@ def test_a_plan_goes_away_with_its_object() -> None:
 
 
 @pytest.mark.spark
-def test_rows_of_a_dataframe_match_as_mappings_do(spark: Any) -> None:
+def test_dataframe_rows_match_like_mappings(spark: Any) -> None:
     plan = runnel.compile(QUERIES)
     frame = spark.createDataFrame([tuple(row.values()) for row in ROWS], SCHEMA).repartition(3)
     matched = runnel.spark.match(frame, plan)
@@ -119,7 +119,7 @@ def test_rows_of_a_dataframe_match_as_mappings_do(spark: Any) -> None:
 
 
 @pytest.mark.spark
-def test_a_column_says_from_which_feed_a_row_comes(spark: Any) -> None:
+def test_column_names_the_source_feed_of_a_row(spark: Any) -> None:
     world = World.generate(seed=5, feeds=4, items=120, queries=40)
     plan = runnel.compile([query.statement for query in world.queries])
     known = [item for item in world.items if item.feed in plan.sources]
@@ -147,7 +147,7 @@ def test_a_column_says_from_which_feed_a_row_comes(spark: Any) -> None:
 
 
 @pytest.mark.spark
-def test_a_dataframe_that_does_not_fit_is_refused_at_once(spark: Any) -> None:
+def test_unsuitable_dataframe_is_refused_immediately(spark: Any) -> None:
     several = runnel.compile("create feed One from A where n > 1; create feed Two from B where n > 1;")
     frame = spark.createDataFrame([(1,)], "n long")
     refusals: tuple[tuple[dict[str, Any], str, str], ...] = (
@@ -163,7 +163,7 @@ def test_a_dataframe_that_does_not_fit_is_refused_at_once(spark: Any) -> None:
 
 
 @pytest.mark.spark
-def test_a_row_from_an_unknown_feed_is_explained(spark: Any) -> None:
+def test_row_from_an_unknown_feed_raises_a_clear_error(spark: Any) -> None:
     plan = runnel.compile("create feed One from A where n > 1; create feed Two from B where n > 1;")
     frame = spark.createDataFrame([("A", 2), ("C", 2)], "feed string, n long")
     with pytest.raises(Exception, match="comes from no feed of the plan"):
@@ -171,7 +171,7 @@ def test_a_row_from_an_unknown_feed_is_explained(spark: Any) -> None:
 
 
 @pytest.mark.spark
-def test_a_dataframe_keeps_the_plan_it_needs(spark: Any) -> None:
+def test_plan_folder_lives_until_exit_if_a_dataframe_uses_it(spark: Any) -> None:
     frame = spark.createDataFrame([("rock",), ("jazz",)], "title string")
     matched = runnel.spark.match(frame, runnel.compile("create feed Rock from Wire where title contains 'rock';"))
     gc.collect()

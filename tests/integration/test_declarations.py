@@ -68,7 +68,7 @@ def test_a_script_whose_last_statement_is_refused_changes_nothing(engine: Engine
     assert _state(engine) == before
 
 
-def test_statements_of_a_script_see_those_before_them(engine: Engine) -> None:
+def test_statements_see_earlier_statements_of_the_script(engine: Engine) -> None:
     outcomes = engine.execute(
         "register feed Wire; create feed Rock from Wire where title contains 'rock';"
         "create or replace feed Rock from Wire where title contains 'roll';"
@@ -88,13 +88,13 @@ def test_statements_of_a_script_see_those_before_them(engine: Engine) -> None:
     assert live_names(engine) == set()
 
 
-def test_a_refused_question_leaves_the_declarations(engine: Engine) -> None:
+def test_refused_question_does_not_undo_declarations(engine: Engine) -> None:
     with pytest.raises(StatementError, match="there is no feed Nope"):
         engine.execute("register feed Wire; show feed Nope;")
     assert engine.status().sources == 1
 
 
-def test_an_empty_script_and_a_comment_do_nothing(engine: Engine) -> None:
+def test_empty_script_and_comment_have_no_effect(engine: Engine) -> None:
     assert engine.execute("") == []
     assert engine.execute("  -- nothing to see\n") == []
     assert engine.status().plan_version is None
@@ -154,7 +154,7 @@ REFUSALS: list[tuple[str, type[StatementError], str, tuple[int, int], str]] = [
 
 
 @pytest.mark.parametrize(("text", "kind", "message", "place", "hint"), REFUSALS)
-def test_a_refusal_says_what_where_and_what_to_do(
+def test_error_has_message_position_and_hint(
     engine: Engine, text: str, kind: type[StatementError], message: str, place: tuple[int, int], hint: str
 ) -> None:
     engine.execute(f"{WIRE} create feed Hard from Rock where n > 3; subscribe to Hard output log;")
@@ -168,13 +168,13 @@ def test_a_refusal_says_what_where_and_what_to_do(
     assert "^" in error.render()
 
 
-def test_a_cycle_is_refused_through_a_paused_view_too(engine: Engine) -> None:
+def test_cycle_through_a_paused_view_is_refused(engine: Engine) -> None:
     engine.execute(f"{WIRE} create feed Hard from Rock; subscribe to Hard output log; pause feed Hard;")
     with pytest.raises(CyclicFeedsError, match="Rock would read itself"):
         engine.execute("create or replace feed Rock from Hard;")
 
 
-def test_asking_by_name_outside_a_script_is_not_found(engine: Engine) -> None:
+def test_unknown_name_outside_a_script_raises_not_found(engine: Engine) -> None:
     engine.execute(WIRE)
     with pytest.raises(NotFoundError, match="there is no feed Rokc") as missing:
         engine.explain("Rokc")
@@ -205,7 +205,7 @@ def test_unsubscribe_by_number_by_feed_by_kind_and_by_target(engine: Engine) -> 
         engine.execute("unsubscribe 5;")
 
 
-def test_drop_cascade_takes_readers_and_subscriptions_and_frees_the_name(engine: Engine) -> None:
+def test_drop_cascade_drops_readers_and_subscriptions_and_frees_the_name(engine: Engine) -> None:
     engine.execute(
         f"{WIRE} create feed Hard from Rock; create feed Soft from Wire; subscribe to Hard output log;"
         "subscribe to Soft output log;"
@@ -232,7 +232,7 @@ def test_pause_and_resume_are_shown(engine: Engine) -> None:
 # --- questions -----------------------------------------------------------------------------------------------------
 
 
-def test_show_tells_who_reads_whom(engine: Engine) -> None:
+def test_show_feed_lists_read_feeds_and_readers(engine: Engine) -> None:
     engine.execute(f"{WIRE} create feed Hard from Rock | Wire where n > 3; subscribe to Hard output jsonl 'h.jsonl';")
     feed = engine.execute("show feed Rock;")[0].to_json()
     assert (feed["reads"], feed["read_by"], feed["matched"], feed["subscriptions"]) == (["Wire"], ["Hard"], True, [])
@@ -247,7 +247,7 @@ def test_show_tells_who_reads_whom(engine: Engine) -> None:
     assert (row["feed"], row["kind"], row["target"], row["messages"]) == ("Hard", "jsonl", "h.jsonl", 0)
 
 
-def test_explain_a_matched_feed_and_one_that_nobody_wants(engine: Engine) -> None:
+def test_explain_of_feeds_with_and_without_subscribers(engine: Engine) -> None:
     engine.execute(
         f"{WIRE} create feed Twin from Wire where title contains 'rock'; create feed Idle from Rock where n > 3;"
         "subscribe to Rock output log; subscribe to Twin output log;"
@@ -277,7 +277,7 @@ create feed Alone from Base where n > 5;
 """
 
 
-def test_only_what_somebody_wants_is_matched_through_shared_views(engine: Engine) -> None:
+def test_only_queries_with_direct_or_indirect_subscribers_are_matched(engine: Engine) -> None:
     def after(text: str) -> set[str]:
         engine.execute(text)
         names = live_names(engine)
@@ -300,7 +300,7 @@ def test_only_what_somebody_wants_is_matched_through_shared_views(engine: Engine
     assert engine.status().plan_queries == 0
 
 
-def test_a_feed_is_matched_since_it_was_wanted_again(engine: Engine) -> None:
+def test_resubscribed_feed_matches_from_the_new_subscription_on(engine: Engine) -> None:
     def since() -> dict[str, int]:
         with engine.workspace.catalog.read() as connection:
             names = feeds.feed_names(connection)
@@ -330,7 +330,9 @@ def test_moving_a_subscription_inside_one_script_leaves_no_gap(engine: Engine) -
 # --- plan versions -------------------------------------------------------------------------------------------------
 
 
-def test_small_changes_are_deltas_and_many_become_a_base(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_changes_write_deltas_and_many_changes_write_a_base(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(plan_change, "_DELTA_AT_LEAST", 3)
     engine.execute(f"{WIRE} subscribe to Rock output log;")
 
@@ -446,7 +448,7 @@ class _Walk:
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_after_any_declarations_the_plan_matches_as_the_oracle(
+def test_plan_matches_like_the_reference_after_any_declarations(
     tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     import runnel
@@ -468,7 +470,7 @@ def test_after_any_declarations_the_plan_matches_as_the_oracle(
 # --- since and why, without Spark ----------------------------------------------------------------------------------
 
 
-def test_a_replaced_query_and_what_was_matched_before(engine: Engine, clock: FakeClock) -> None:
+def test_replacing_a_query_keeps_earlier_matches(engine: Engine, clock: FakeClock) -> None:
     engine.execute("register feed Wire; create feed Hot from Wire where n > 5; subscribe to Hot output log;")
     runner = InProcess(engine)
     engine.publish("Wire", [{"id": "matched before", "n": 3}])
@@ -485,7 +487,7 @@ def test_a_replaced_query_and_what_was_matched_before(engine: Engine, clock: Fak
     assert (told["holds"], told["recorded"]) == (True, True)
 
 
-def test_why_needs_no_clock_that_goes_forward(engine: Engine, clock: FakeClock) -> None:
+def test_why_finds_the_revision_even_if_the_clock_was_set_back(engine: Engine, clock: FakeClock) -> None:
     engine.execute("register feed Wire; create feed Hot from Wire where n > 5; subscribe to Hot output log;")
     engine.publish("Wire", [{"id": "1", "n": 3}])
     InProcess(engine).match()
@@ -495,7 +497,7 @@ def test_why_needs_no_clock_that_goes_forward(engine: Engine, clock: FakeClock) 
     assert (told["holds"], told["recorded"]) == (False, False)
 
 
-def test_why_knows_that_a_view_was_paused(engine: Engine, clock: FakeClock) -> None:
+def test_why_considers_that_a_view_was_paused(engine: Engine, clock: FakeClock) -> None:
     engine.execute(f"{WIRE} create feed Hard from Rock; subscribe to Hard output log; pause feed Rock;")
     engine.publish("Wire", [{"id": "1", "title": "rock"}])
     InProcess(engine).match()

@@ -97,7 +97,7 @@ def test_another_process_publishes_while_a_statement_is_compiled(
     assert_plan_is_current(engine)
 
 
-def test_expiry_is_compiled_outside_the_lock_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_expired_subscriptions_are_removed_outside_the_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = FakeClock()
     with (
         runnel.connect(tmp_path / "root", clock=clock) as engine,
@@ -113,7 +113,7 @@ def test_expiry_is_compiled_outside_the_lock_too(tmp_path: Path, monkeypatch: py
         assert_plan_is_current(engine)
 
 
-def test_a_distinct_feed_starts_after_what_was_published_while_it_was_compiled(
+def test_distinct_feed_starts_after_items_published_during_its_compilation(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sequences = while_compiling(monkeypatch, lambda: publish_elsewhere(engine, "1"))
@@ -137,10 +137,8 @@ def test_a_distinct_feed_starts_after_what_was_published_while_it_was_compiled(
     assert load(engine.workspace.storage, PlanVersion.of(newer)).gates.gates() == [gate]
 
 
-def test_plan_that_was_collected_before_it_was_published_is_compiled_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(store, "_EARLY_ABOVE", 0)
+def test_plan_deleted_before_publication_is_compiled_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "_EARLY_BYTES", 0)
     real, collected = plan_change.compile_plan, list[str]()
 
     def compiled(root: Workspace, change: plan_change.PlanChange) -> plan_change.CompiledChange:
@@ -159,7 +157,7 @@ def test_plan_that_was_collected_before_it_was_published_is_compiled_again(
         assert_plan_is_current(engine)
 
 
-def test_expired_subscription_that_still_has_to_be_served_disturbs_no_declarer(tmp_path: Path) -> None:
+def test_expired_subscription_with_open_messages_does_not_conflict_with_declarers(tmp_path: Path) -> None:
     clock = FakeClock()
     with runnel.connect(tmp_path / "root", clock=clock) as engine:
         engine.execute(_BEFORE + "create feed Soon from News; subscribe to Soon output jsonl 'soon.jsonl' for 1 day;")
@@ -172,7 +170,7 @@ def test_expired_subscription_that_still_has_to_be_served_disturbs_no_declarer(t
             assert changes(connection) == before
 
 
-def test_declarers_that_wait_leave_connections_for_the_one_whose_turn_it_is(
+def test_waiting_declarers_do_not_exhaust_the_connection_pool(
     postgresql: PostgreSQL, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(catalog_connection, "_BUSY_SECONDS", 5.0)
@@ -200,7 +198,7 @@ def test_declarers_that_wait_leave_connections_for_the_one_whose_turn_it_is(
         catalog.close()
 
 
-def test_a_declarer_that_was_overtaken_takes_its_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_declarer_takes_a_turn_after_three_conflicts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Others that declare wait for it then; those that publish do not."""
     with runnel.connect(tmp_path / "root") as engine, runnel.connect(tmp_path / "root") as other:
         engine.execute(_BEFORE)
@@ -237,7 +235,7 @@ def test_a_declarer_that_was_overtaken_takes_its_turn(tmp_path: Path, monkeypatc
         assert_plan_is_current(engine)
 
 
-def test_a_declarer_that_is_overtaken_again_and_again_gives_up_and_changes_nothing(
+def test_declarer_with_endless_conflicts_fails_without_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with runnel.connect(tmp_path / "root") as engine:
@@ -293,7 +291,7 @@ def test_a_cycle_is_found_without_reading_every_query(tmp_path: Path, monkeypatc
         ),
     ],
 )
-def test_a_query_of_an_owner_has_a_limit(tmp_path: Path, query: str, message: str, hint: str) -> None:
+def test_size_of_an_owners_query_is_limited(tmp_path: Path, query: str, message: str, hint: str) -> None:
     limits: dict[str, Any] = {"owner_query_conditions": 20, "owner_query_constants": 50}
     with runnel.connect(tmp_path / "root", **limits) as engine:
         engine.execute("register feed News;")
@@ -306,7 +304,7 @@ def test_a_query_of_an_owner_has_a_limit(tmp_path: Path, query: str, message: st
         engine.execute(statement)  # the admin has no such limit
 
 
-def test_a_script_of_an_owner_has_a_limit(tmp_path: Path) -> None:
+def test_size_of_an_owners_script_is_limited(tmp_path: Path) -> None:
     with runnel.connect(tmp_path / "root", owner_script_conditions=30) as engine:
         engine.execute("register feed News;")
         engine.owners.add("ada")
@@ -318,7 +316,7 @@ def test_a_script_of_an_owner_has_a_limit(tmp_path: Path) -> None:
         assert [row["name"] for row in engine.acting_as("ada").show("feeds").to_json()["feeds"]] == ["News"]
 
 
-def test_a_script_of_an_owner_changes_a_limited_number_of_things(tmp_path: Path) -> None:
+def test_number_of_changes_in_an_owners_script_is_limited(tmp_path: Path) -> None:
     with runnel.connect(tmp_path / "root", owner_script_changes=2) as engine:
         engine.execute("register feed News;")
         engine.owners.add("ada")

@@ -15,7 +15,7 @@ from tests.log_upkeep import archive_matched, collect_garbage
 from runnel.catalog.delivery import ledger
 from runnel.catalog.logs import match_segments
 from runnel.catalog.store.leases import acquire, release
-from runnel.delivery.match_reader import MatchedRange
+from runnel.delivery.match_reader import MessageRange
 from runnel.delivery.recorder import Recorder
 from runnel.engine import Engine
 from runnel.engine.declare.end_expired import end_expired
@@ -62,7 +62,7 @@ def _number(key: str) -> str:
     return "-".join(key.split("-")[1:3])
 
 
-def test_immediate_subscriptions_get_every_match_once(engine: Engine, runner: InProcess) -> None:
+def test_immediate_subscriptions_receive_each_match_once(engine: Engine, runner: InProcess) -> None:
     engine.execute("subscribe to Rock output memory 'rock'; subscribe to All output memory 'all';")
     _publish(engine, 1, 2, 3, 4)
     assert runner.run() == 2
@@ -83,7 +83,7 @@ def test_immediate_subscriptions_get_every_match_once(engine: Engine, runner: In
     assert {one.feed_title for one in delivered[0].items} == {"Wire"}
 
 
-def test_a_subscription_begins_now(engine: Engine, runner: InProcess) -> None:
+def test_subscription_delivers_only_later_matches(engine: Engine, runner: InProcess) -> None:
     engine.execute("subscribe to All output log;")
     _publish(engine, 1)
     runner.match()
@@ -94,7 +94,7 @@ def test_a_subscription_begins_now(engine: Engine, runner: InProcess) -> None:
     assert MemorySink.item_ids("all") == ["3"]
 
 
-def test_output_log_makes_no_messages(engine: Engine, runner: InProcess) -> None:
+def test_output_log_records_no_messages(engine: Engine, runner: InProcess) -> None:
     engine.execute("subscribe to All output log; subscribe to Rock output log every 1 hour;")
     _publish(engine, 1, 2)
     assert runner.run() == 0
@@ -102,7 +102,7 @@ def test_output_log_makes_no_messages(engine: Engine, runner: InProcess) -> None
     assert engine.status().messages == {}
 
 
-def test_the_ledger_moves_with_the_messages_and_not_past_a_fenced_runner(engine: Engine, runner: InProcess) -> None:
+def test_fenced_runner_cannot_record_messages(engine: Engine, runner: InProcess) -> None:
     engine.execute("subscribe to All output memory 'all';")
     _publish(engine, 1)
     runner.match()
@@ -145,7 +145,7 @@ def test_a_digest_waits_for_its_period_and_then_is_one_message(
     assert [_number(one.key) for one in _messages(engine, 1)] == ["1-1", "1-2", "1-3"]
 
 
-def test_a_digest_that_is_paused_over_its_period_comes_after_it(
+def test_digest_paused_beyond_its_period_is_sent_after_resume(
     engine: Engine, runner: InProcess, clock: FakeClock
 ) -> None:
     engine.execute("subscribe to All output memory 'digest' every 1 hour;")
@@ -161,7 +161,7 @@ def test_a_digest_that_is_paused_over_its_period_comes_after_it(
 # --- expiry --------------------------------------------------------------------------------------------------------
 
 
-def test_an_expired_subscription_ends_and_its_query_is_matched_no_more(
+def test_expired_subscription_ends_and_its_query_is_no_longer_matched(
     engine: Engine, runner: InProcess, clock: FakeClock
 ) -> None:
     engine.execute("subscribe to Rock output memory 'rock' for 2 days; subscribe to Jazz output memory 'jazz';")
@@ -207,7 +207,7 @@ def test_a_file_belongs_to_one_subscription(engine: Engine, runner: InProcess, k
 # --- from the past -------------------------------------------------------------------------------------------------
 
 
-def test_from_last_evaluates_the_past_of_a_query_that_was_not_live(
+def test_from_last_evaluates_stored_items_if_the_query_was_not_live(
     engine: Engine, runner: InProcess, clock: FakeClock
 ) -> None:
     engine.execute("subscribe to Jazz output log;")
@@ -269,10 +269,12 @@ def test_from_last_while_running_has_neither_gap_nor_repetition(
     assert len(keys) == len(set(keys))
 
 
-def test_a_long_past_is_cut_into_messages(engine: Engine, runner: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_backlog_is_split_into_messages(
+    engine: Engine, runner: InProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from runnel.delivery import match_reader
 
-    monkeypatch.setattr(match_reader, "_MESSAGE_ITEMS", 3)
+    monkeypatch.setattr(match_reader, "_MAX_MESSAGE_ITEMS", 3)
     _publish(engine, *range(1, 17))
     runner.match()
     engine.execute("subscribe to Rock output memory 'rock' from last 1 day;")
@@ -281,10 +283,10 @@ def test_a_long_past_is_cut_into_messages(engine: Engine, runner: InProcess, mon
     assert MemorySink.item_ids("rock") == [str(number) for number in range(2, 17, 2)]
 
 
-def test_large_items_are_cut_into_more_messages(
+def test_large_items_are_split_into_more_messages(
     engine: Engine, runner: InProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("runnel.delivery.match_reader._MESSAGE_BYTES", 250_000)
+    monkeypatch.setattr("runnel.delivery.match_reader._MAX_MESSAGE_BYTES", 250_000)
     engine.execute("subscribe to All output memory 'all'; subscribe to All output memory 'late' every 1 hour;")
     sizes = [100, 100, 100, 400, 10, 10, 300]
     engine.publish("Wire", [{"id": str(row), "title": "é" * 500 * size} for row, size in enumerate(sizes)])
@@ -296,12 +298,12 @@ def test_large_items_are_cut_into_more_messages(
     ]
 
 
-def test_only_so_many_bytes_are_read_at_once_and_everything_comes(
+def test_backlog_is_read_in_bounded_portions_without_loss(
     engine: Engine, runner: InProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("runnel.delivery.match_reader._MESSAGE_BYTES", 100_000)
-    monkeypatch.setattr("runnel.delivery.match_reader._CACHED_BYTES", 100_000)
-    monkeypatch.setattr("runnel.delivery.composer._MOST_BYTES", 350_000)
+    monkeypatch.setattr("runnel.delivery.match_reader._MAX_MESSAGE_BYTES", 100_000)
+    monkeypatch.setattr("runnel.delivery.match_reader._MAX_CACHED_BYTES", 100_000)
+    monkeypatch.setattr("runnel.delivery.composer._MAX_BYTES", 350_000)
     for name in "abc":
         engine.execute(f"create feed {name.upper()} from Wire where of = '{name}';")
         engine.execute(f"subscribe to {name.upper()} output memory '{name}';")
@@ -312,12 +314,12 @@ def test_only_so_many_bytes_are_read_at_once_and_everything_comes(
     runner.match()
     runner.dispatcher.recorder.record(runner.epoch)
     composed = runner.dispatcher._composer.compose([1, 2, 3], runner.epoch)
-    assert [(lane.subscription, len(lane.parcels), lane.more) for lane in composed.lanes] == [(1, 2, True)]
-    assert composed.left == (2, 3)
-    assert sum(lane.bytes for lane in composed.lanes) <= 350_000
+    assert [(queue.subscription, len(queue.messages), queue.has_more) for queue in composed.queues] == [(1, 2, True)]
+    assert composed.remaining == (2, 3)
+    assert sum(queue.bytes for queue in composed.queues) <= 350_000
     composed = runner.dispatcher._composer.compose([2, 3], runner.epoch)
-    assert [(lane.subscription, len(lane.parcels), lane.more) for lane in composed.lanes] == [(2, 1, False)]
-    assert composed.left == (3,), "what is more than may be read is read alone"
+    assert [(queue.subscription, len(queue.messages), queue.has_more) for queue in composed.queues] == [(2, 1, False)]
+    assert composed.remaining == (3,), "what is more than may be read is read alone"
     runner.deliver()
     assert MemorySink.item_ids("a") == [f"a{row}" for row in range(9)]
     assert (MemorySink.item_ids("b"), MemorySink.item_ids("c")) == (["b0"], ["c0"])
@@ -335,7 +337,7 @@ def test_a_view_may_be_redefined_while_a_subscription_catches_up(
     clock.advance(HOUR)
     digest = Recorder._digest
 
-    def redefined(recorder: Recorder, shares: Sequence[MatchedRange]) -> None:
+    def redefined(recorder: Recorder, shares: Sequence[MessageRange]) -> None:
         digest(recorder, shares)
         if shares and not done:  # what is to be sent was found, and is not written down yet
             done.append(len(shares))
@@ -352,7 +354,7 @@ def test_a_view_may_be_redefined_while_a_subscription_catches_up(
     assert _states(engine, 2) == [MessageState.DONE] * 2
 
 
-def test_a_catalog_that_is_away_is_no_fault_of_a_message(
+def test_unavailable_catalog_does_not_count_as_a_failed_attempt(
     engine: Engine, runner: InProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine.execute("subscribe to All output log;")
@@ -363,9 +365,9 @@ def test_a_catalog_that_is_away_is_no_fault_of_a_message(
     def away(*_: object) -> list[int]:
         raise CatalogUnavailableError("cannot connect to the catalog's server")
 
-    for shares in (runner.dispatcher.recorder._shares, runner.dispatcher._composer._shares):
+    for reader in (runner.dispatcher.recorder._match_reader, runner.dispatcher._composer._match_reader):
         with monkeypatch.context() as patched:
-            patched.setattr(shares, "_history", away)
+            patched.setattr(reader, "_evaluate_past", away)
             with pytest.raises(CatalogUnavailableError):
                 runner.deliver()
     assert [(one.state, one.attempts, one.outcome) for one in _messages(engine, 2)] == [(MessageState.OPEN, 0, None)]
@@ -373,11 +375,11 @@ def test_a_catalog_that_is_away_is_no_fault_of_a_message(
     assert MemorySink.item_ids("rock") == ["2"]
 
 
-def test_fewer_items_are_looked_through_at_once_where_each_matches_much(
+def test_fewer_items_are_read_at_once_if_each_has_many_matches(
     engine: Engine, runner: InProcess, monkeypatch: pytest.MonkeyPatch, clock: FakeClock
 ) -> None:
-    monkeypatch.setattr("runnel.delivery.recorder._TURN_MATCHES", 12)
-    monkeypatch.setattr("runnel.delivery.recorder._OUTLINES", 3)
+    monkeypatch.setattr("runnel.delivery.recorder._MAX_TURN_MATCHES", 12)
+    monkeypatch.setattr("runnel.delivery.recorder._MAX_SUMMARIES", 3)
     engine.execute(
         "subscribe to All output memory 'all'; subscribe to Rock output memory 'rock' every 1 hour;"
         "subscribe to Jazz output memory 'jazz';"
@@ -394,7 +396,7 @@ def test_fewer_items_are_looked_through_at_once_where_each_matches_much(
     assert MemorySink.item_ids("jazz") == [str(number) for number in range(1, 13, 2)]
 
 
-def test_from_last_means_the_same_after_archiving(engine: Engine, runner: InProcess, clock: FakeClock) -> None:
+def test_from_last_is_unchanged_by_archiving(engine: Engine, runner: InProcess, clock: FakeClock) -> None:
     engine.execute("subscribe to All output log;")
     _publish(engine, 1, 2)
     clock.advance(HOUR * 5)
@@ -415,7 +417,7 @@ def test_from_last_means_the_same_after_archiving(engine: Engine, runner: InProc
 # --- pause, failure, end -------------------------------------------------------------------------------------------
 
 
-def test_what_matches_during_a_pause_is_delivered_once_after_it(engine: Engine, runner: InProcess) -> None:
+def test_matches_during_a_pause_are_delivered_once_after_it(engine: Engine, runner: InProcess) -> None:
     engine.execute("subscribe to Rock output memory 'rock'; subscribe to Rock output memory 'other';")
     _publish(engine, 2)
     runner.run()
@@ -435,7 +437,7 @@ def test_what_matches_during_a_pause_is_delivered_once_after_it(engine: Engine, 
     assert MemorySink.item_ids("other") == ["2", "4", "6", "8", "10"]
 
 
-def test_pausing_twice_and_before_anything_came_loses_nothing(engine: Engine, runner: InProcess) -> None:
+def test_pausing_twice_or_before_the_first_match_loses_nothing(engine: Engine, runner: InProcess) -> None:
     engine.execute("subscribe to Rock output memory 'rock'; pause subscription 1;")
     _publish(engine, 2)
     runner.run()
@@ -448,7 +450,7 @@ def test_pausing_twice_and_before_anything_came_loses_nothing(engine: Engine, ru
     assert MemorySink.item_ids("rock") == ["2", "4"]
 
 
-def test_a_failing_endpoint_holds_back_only_itself_and_keeps_its_order(
+def test_failing_endpoint_delays_only_its_own_messages_in_order(
     engine: Engine, runner: InProcess, clock: FakeClock
 ) -> None:
     engine.execute("subscribe to Rock output memory 'down'; subscribe to Rock output memory 'up';")
@@ -475,7 +477,7 @@ def test_a_failing_endpoint_holds_back_only_itself_and_keeps_its_order(
     assert [one.attempts for one in again] == [2, 1]
 
 
-def test_an_endpoint_that_never_answers_kills_the_message_at_last(
+def test_message_becomes_a_dead_letter_after_the_last_attempt(
     engine: Engine, runner: InProcess, clock: FakeClock
 ) -> None:
     engine.execute("subscribe to Rock output memory 'down';")
@@ -493,7 +495,7 @@ def test_an_endpoint_that_never_answers_kills_the_message_at_last(
     assert MemorySink.item_ids("down") == ["4"], "the next message goes its way"
 
 
-def test_a_message_holds_what_was_recorded_even_if_the_query_changes_before_it_is_sent(
+def test_recorded_message_is_unchanged_if_the_query_changes_before_sending(
     engine: Engine, runner: InProcess, clock: FakeClock
 ) -> None:
     _publish(engine, 2, 4, 6)
@@ -512,7 +514,7 @@ def test_a_message_holds_what_was_recorded_even_if_the_query_changes_before_it_i
 
 
 @pytest.mark.parametrize("end", ["unsubscribe 1;", "drop feed Rock cascade;"])
-def test_open_messages_of_an_ended_subscription_are_dead(
+def test_open_messages_of_an_ended_subscription_become_dead_letters(
     engine: Engine, runner: InProcess, clock: FakeClock, end: str
 ) -> None:
     engine.execute("subscribe to Rock output memory 'down'; subscribe to Jazz output memory 'jazz';")
@@ -576,7 +578,7 @@ def test_keys_are_unique_over_all_kinds_of_subscription(engine: Engine, clock: F
         assert all(before[1] < after[0] for before, after in pairwise(ranges))
 
 
-def test_a_second_lineage_goes_on_where_the_first_ended(engine: Engine, runner: InProcess) -> None:
+def test_second_lineage_continues_after_the_first(engine: Engine, runner: InProcess) -> None:
     engine.execute("subscribe to All output memory 'all';")
     _publish(engine, 1, 2)
     runner.run()

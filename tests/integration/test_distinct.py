@@ -44,7 +44,7 @@ def items(*rows: tuple[str, float]) -> list[dict[str, Any]]:
     return [{"id": f"{title}/{price}", "title": title, "price": price} for title, price in rows]
 
 
-def test_what_is_committed_is_remembered_by_the_next_runner(engine: Engine, clock: FakeClock) -> None:
+def test_next_runner_remembers_committed_keys(engine: Engine, clock: FakeClock) -> None:
     engine.execute(SCRIPT)
     run = InProcess(engine)
     engine.publish("Wire", items(("Muse on tour", 5), ("Jazz", 5)))
@@ -64,7 +64,7 @@ def test_what_is_committed_is_remembered_by_the_next_runner(engine: Engine, cloc
     other.close()
 
 
-def test_a_changed_feed_begins_a_new_history_and_an_unchanged_one_does_not(engine: Engine) -> None:
+def test_only_a_changed_feed_starts_a_new_history(engine: Engine) -> None:
     engine.execute(SCRIPT)
     run = InProcess(engine)
 
@@ -91,7 +91,7 @@ def test_a_changed_feed_begins_a_new_history_and_an_unchanged_one_does_not(engin
     run.close()
 
 
-def test_keys_are_forgotten_when_they_make_no_duplicates_any_more(engine: Engine, clock: FakeClock) -> None:
+def test_expired_keys_are_deleted(engine: Engine, clock: FakeClock) -> None:
     engine.execute(SCRIPT)
     run = InProcess(engine)
     engine.publish("Wire", items(("Muse", 1), ("Muse on tour", 2)))
@@ -119,7 +119,7 @@ def test_keys_are_forgotten_when_they_make_no_duplicates_any_more(engine: Engine
     run.close()
 
 
-def test_questions_about_a_distinct_feed(engine: Engine, clock: FakeClock) -> None:
+def test_why_explain_and_preview_of_a_distinct_feed(engine: Engine, clock: FakeClock) -> None:
     engine.execute(SCRIPT)
     run = InProcess(engine)
     engine.publish("Wire", items(("Muse", 1)))
@@ -154,7 +154,7 @@ def unwrapped(lines: Iterable[str]) -> str:
     return " ".join(" ".join(lines).split())
 
 
-def test_the_past_is_without_duplicates_too(engine: Engine, clock: FakeClock) -> None:
+def test_from_last_has_no_duplicates(engine: Engine, clock: FakeClock) -> None:
     """What was accepted before a feed was matched is evaluated, a message at a time, and looks back as far."""
     engine.execute("register feed Wire; create feed News from Wire distinct by title within 2 days;")
     for title in ("a", "b", "A", "c", "B", "d"):
@@ -168,7 +168,7 @@ def test_the_past_is_without_duplicates_too(engine: Engine, clock: FakeClock) ->
     run.close()
 
 
-def test_a_backup_remembers_what_distinct_feeds_have_had(engine: Engine, tmp_path: Path, clock: FakeClock) -> None:
+def test_backup_contains_the_keys_of_distinct_feeds(engine: Engine, tmp_path: Path, clock: FakeClock) -> None:
     engine.execute(SCRIPT)
     run = InProcess(engine)
     engine.publish("Wire", items(("Muse", 1)))
@@ -185,7 +185,7 @@ def test_a_backup_remembers_what_distinct_feeds_have_had(engine: Engine, tmp_pat
         other.close()
 
 
-def test_rows_of_a_dataframe_have_no_order() -> None:
+def test_dataframes_refuse_distinct_feeds() -> None:
     from runnel.spark import match
 
     plan = runnel.compile("create feed News from Wire distinct by title")
@@ -199,7 +199,7 @@ def test_rows_of_a_dataframe_have_no_order() -> None:
     assert [plan.matcher.match(batch).total for batch in batches] == [1, 0]
 
 
-def test_distinct_cannot_be_misread(engine: Engine) -> None:
+def test_invalid_distinct_clauses_are_refused(engine: Engine) -> None:
     engine.execute("register feed Wire;")
     with pytest.raises(StatementError, match="366 days") as caught:
         engine.execute("create feed N from Wire distinct within 2 years;")
@@ -208,7 +208,7 @@ def test_distinct_cannot_be_misread(engine: Engine) -> None:
 
 
 @pytest.mark.spark
-def test_in_spark_from_statement_to_file(engine: Engine, clock: FakeClock, spark: Any) -> None:
+def test_distinct_feed_on_spark_from_statement_to_file(engine: Engine, clock: FakeClock, spark: Any) -> None:
     engine.execute(SCRIPT + "subscribe to Cheap output jsonl 'cheap.jsonl';")
     engine.publish("Wire", items(*((f"Muse {number % 40}", number) for number in range(1200))))
     engine.run(once=True)
@@ -221,9 +221,7 @@ def test_in_spark_from_statement_to_file(engine: Engine, clock: FakeClock, spark
     assert preview.matched == 60
 
 
-def test_a_part_that_was_collected_before_the_lock_is_never_committed(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_part_deleted_before_the_commit_is_not_committed(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     engine.execute(SCRIPT)
     run = InProcess(engine)
     engine.publish("Wire", items(("Muse", 1)))
@@ -244,7 +242,7 @@ def test_a_part_that_was_collected_before_the_lock_is_never_committed(
     run.close()
 
 
-def test_claims_count_when_a_worker_holds_much(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_size_of_claims_counts_towards_the_buffer_limit(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     engine.execute("register feed Wire; create feed News from Wire distinct by title; subscribe to News output log;")
     monkeypatch.setattr(match_job, "MOST_BYTES", 1)
     run = InProcess(engine, slice_items=2)

@@ -38,7 +38,7 @@ def _numbered(first: int, last: int) -> list[dict[str, Any]]:
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
-def test_a_world_of_news_is_matched_and_delivered_as_the_oracle_says(tmp_path: Path) -> None:
+def test_generated_news_is_matched_and_delivered_like_the_reference(tmp_path: Path) -> None:
     world = World.generate(seed=11, feeds=8, items=300, queries=120, editions=6)
     states: list[str] = []
 
@@ -123,7 +123,7 @@ def _verify_tidiness(engine: Engine) -> None:
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
-def test_what_is_declared_between_runs_on_spark(engine: Engine, clock: FakeClock) -> None:
+def test_declarations_between_runs_take_effect_on_spark(engine: Engine, clock: FakeClock) -> None:
     engine.execute(
         "register feed Wire; create feed Hot from Wire where n > 5; subscribe to Hot output memory 'hot';"
         "subscribe to Wire output memory 'digest' every 1 hour;"
@@ -163,7 +163,7 @@ def test_what_is_declared_between_runs_on_spark(engine: Engine, clock: FakeClock
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
-def test_preview_on_spark_is_preview_in_the_client_is_the_oracle(tmp_path: Path) -> None:
+def test_previews_on_spark_and_in_process_equal_the_reference(tmp_path: Path) -> None:
     world = World.generate(seed=3, feeds=6, items=200, queries=30, editions=2)
     root = tmp_path / "root"
     query = "create feed Tried from {} where title contains 'the' or n > 3 or not description contains 'a';".format(
@@ -219,20 +219,20 @@ def _accepted_ids(engine: Engine, name: str) -> list[str]:
     ]
 
 
-def test_a_feed_is_previewed_by_name_whatever_its_name_begins_with(engine: Engine) -> None:
+def test_preview_by_name_accepts_names_that_begin_with_create(engine: Engine) -> None:
     engine.execute("register feed Wire; create feed CreatedItems from Wire where n > 1;")
     engine.publish("Wire", _numbered(1, 3))
     assert engine.preview("CreatedItems").matched == 2
 
 
-def test_two_runners_of_one_root_are_refused(engine: Engine) -> None:
+def test_second_runner_of_a_workspace_is_refused(engine: Engine) -> None:
     runner = InProcess(engine)
     with pytest.raises(RunnerActiveError, match="a runner is active"):
         engine.run(once=True)
     assert runner.match() == 0
 
 
-def test_clients_declare_and_publish_at_the_same_time(tmp_path: Path) -> None:
+def test_clients_declare_and_publish_concurrently(tmp_path: Path) -> None:
     root = tmp_path / "root"
     with runnel.connect(root) as engine:
         engine.execute("register feed Wire; create feed All from Wire; subscribe to All output log;")
@@ -276,7 +276,7 @@ def _ends(runner: InProcess) -> Iterator[int]:
         yield runner.offset["sequence"]
 
 
-def test_batches_are_bounded_in_items(wired: Engine) -> None:
+def test_batches_have_a_maximum_number_of_items(wired: Engine) -> None:
     wired.publish("Wire", _numbered(1, 10))
     wired.publish("Wire", _numbered(11, 14))
     assert list(_ends(InProcess(wired, max_batch_items=4))) == [4, 8, 12, 14]
@@ -284,7 +284,7 @@ def test_batches_are_bounded_in_items(wired: Engine) -> None:
     _verify_matches(wired)
 
 
-def test_batches_are_bounded_in_bytes(wired: Engine) -> None:
+def test_batches_have_a_maximum_number_of_bytes(wired: Engine) -> None:
     for first in range(1, 41, 10):
         wired.publish("Wire", [{"id": str(n), "text": "x" * 10_000} for n in range(first, first + 10)])
     with wired.workspace.catalog.read() as connection:
@@ -295,13 +295,13 @@ def test_batches_are_bounded_in_bytes(wired: Engine) -> None:
     _verify_segments(wired)
 
 
-def test_an_item_larger_than_a_batch_is_a_batch(wired: Engine) -> None:
+def test_item_larger_than_the_limit_is_its_own_batch(wired: Engine) -> None:
     wired.publish("Wire", [{"id": str(n), "text": "x" * 1000} for n in range(1, 4)])
     assert list(_ends(InProcess(wired, max_batch_bytes=1))) == [1, 2, 3]
     assert matched_ids(wired, "All") == ["1", "2", "3"]
 
 
-def test_the_offset_stands_still_without_items_whatever_the_plan_does(wired: Engine) -> None:
+def test_offset_does_not_change_without_items(wired: Engine) -> None:
     runner = InProcess(wired)
     start = runner.reader.initialOffset()
     assert start == {"sequence": 0, "plan": 0}
@@ -316,7 +316,7 @@ def test_the_offset_stands_still_without_items_whatever_the_plan_does(wired: Eng
     assert runner.reader.latestOffset(offset, None) == {"sequence": 3, "plan": 2}
 
 
-def test_a_bounded_run_ends_with_what_was_there_when_it_began(wired: Engine) -> None:
+def test_bounded_run_matches_items_that_existed_at_its_start(wired: Engine) -> None:
     wired.publish("Wire", _numbered(1, 3))
     runner = InProcess(wired)
     runner.reader.prepareForTriggerAvailableNow()
@@ -341,7 +341,7 @@ def test_partitions_cover_a_range_exactly(wired: Engine, after: int, upto: int) 
     assert covered == list(range(after + 1, upto + 1))
 
 
-def test_a_replay_uses_the_plan_that_its_offset_names(wired: Engine, clock: FakeClock) -> None:
+def test_replay_uses_the_plan_of_its_offset(wired: Engine, clock: FakeClock) -> None:
     wired.execute("create feed Hot from Wire where n > 5; subscribe to Hot output log;")
     wired.publish("Wire", _numbered(1, 10))
     runner = InProcess(wired)
@@ -363,7 +363,7 @@ def test_a_replay_uses_the_plan_that_its_offset_names(wired: Engine, clock: Fake
     assert matched_ids(wired, "New") == ["11"]
 
 
-def test_items_are_matched_without_any_plan(engine: Engine) -> None:
+def test_items_are_processed_without_a_plan(engine: Engine) -> None:
     engine.execute("register feed Wire;")
     engine.publish("Wire", _numbered(1, 3))
     runner = InProcess(engine)

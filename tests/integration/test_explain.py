@@ -40,7 +40,7 @@ def by_trees(engine: Engine) -> Engine:
     return connect(engine.workspace.folder, matcher="tree")
 
 
-def test_a_feed_is_shown_in_its_streams(engine: Engine) -> None:
+def test_explain_shows_the_streams_of_a_feed(engine: Engine) -> None:
     engine.execute(SCRIPT)
     explained = engine.execute("explain feed Live;")[0]
     (branch,) = json.loads(json.dumps(explained.to_json()))["branches"]
@@ -61,7 +61,7 @@ def test_a_feed_is_shown_in_its_streams(engine: Engine) -> None:
     assert 'matcher = "tree"' in refused.value.hint
 
 
-def test_the_plan_after_each_pass_is_shown_and_a_pass_that_changes_nothing_says_so(engine: Engine) -> None:
+def test_steps_show_the_plan_after_each_pass_and_mark_passes_without_effect(engine: Engine) -> None:
     engine.execute(SCRIPT)
     explained = engine.explain("Live", steps=True)
     steps = explained.to_json()["steps"]
@@ -81,7 +81,7 @@ def test_the_plan_after_each_pass_is_shown_and_a_pass_that_changes_nothing_says_
     assert "Live" not in json.dumps(owned.to_json())
 
 
-def test_what_was_measured_is_shown_to_the_admin_alone(engine: Engine) -> None:
+def test_measured_costs_are_shown_only_to_the_admin(engine: Engine) -> None:
     engine.execute(SCRIPT)
     with engine.workspace.catalog.write() as connection:
         feed = feeds.feed_by_name(connection, "Rock")
@@ -99,7 +99,7 @@ def test_what_was_measured_is_shown_to_the_admin_alone(engine: Engine) -> None:
     assert engine.acting_as("ann").explain("Rock").to_json()["measured"] is None
 
 
-def test_with_the_setting_a_feed_is_shown_in_the_tree_of_each_of_its_sources(engine: Engine) -> None:
+def test_tree_matcher_shows_a_tree_per_source(engine: Engine) -> None:
     with by_trees(engine) as trees:
         trees.execute(SCRIPT)
         explained = trees.execute("explain feed Live;")[0]
@@ -114,7 +114,7 @@ def test_with_the_setting_a_feed_is_shown_in_the_tree_of_each_of_its_sources(eng
     json.dumps(explained.to_json())
 
 
-def test_a_feed_that_nobody_wants_has_a_tree_of_its_own(engine: Engine) -> None:
+def test_feed_without_subscribers_is_explained_with_its_own_tree(engine: Engine) -> None:
     with by_trees(engine) as trees:
         trees.execute(SCRIPT)
         (branch,) = trees.explain("Idle").to_json()["branches"]
@@ -123,7 +123,7 @@ def test_a_feed_that_nobody_wants_has_a_tree_of_its_own(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("matcher", ["streams", "tree"])
-def test_an_owner_sees_nothing_of_what_others_want(matcher: str, engine: Engine) -> None:
+def test_explain_does_not_reveal_queries_of_other_owners(matcher: str, engine: Engine) -> None:
     with connect(engine.workspace.folder, matcher=matcher) as chosen:
         _check_what_an_owner_sees(chosen, matcher)
 
@@ -150,13 +150,13 @@ def _check_what_an_owner_sees(engine: Engine, matcher: str) -> None:
         ann.pictures("Nope")
 
 
-def test_what_reads_no_source_has_no_picture(engine: Engine) -> None:
+def test_query_without_sources_has_no_picture(engine: Engine) -> None:
     engine.execute("register feed Wire; create feed Never from Wire where title contains 'a' and false;")
     with pytest.raises(NotFoundError, match="no filter tree of Never"):
         engine.pictures("Never")
 
 
-def test_pictures_are_written_where_they_are_wanted(engine: Engine, tmp_path: Path) -> None:
+def test_pictures_are_written_to_the_given_path(engine: Engine, tmp_path: Path) -> None:
     with by_trees(engine) as trees:
         trees.execute(SCRIPT)
     root, place = str(engine.workspace.folder), tmp_path / "live.svg"
@@ -174,7 +174,7 @@ def test_pictures_are_written_where_they_are_wanted(engine: Engine, tmp_path: Pa
     assert "cannot be written" in refused.stderr
 
 
-def test_the_engine_starts_without_the_compiler_of_kernels() -> None:
+def test_opening_an_engine_does_not_import_numba() -> None:
     words = [sys.executable, "-X", "importtime", "-c", "import runnel.engine"]
     told = subprocess.run(words, capture_output=True, text=True, check=True).stderr
     assert "runnel.engine" in told
@@ -188,7 +188,7 @@ def _divided(folder: Path) -> Engine:
     return opened
 
 
-def test_a_query_of_a_divided_plan_is_shown_where_it_is(tmp_path: Path) -> None:
+def test_explain_shows_the_partition_of_a_query(tmp_path: Path) -> None:
     with _divided(tmp_path / "divided") as engine:
         explained = engine.explain("Live")
         told = explained.to_json()["partition"]
@@ -210,7 +210,7 @@ def test_a_query_of_a_divided_plan_is_shown_where_it_is(tmp_path: Path) -> None:
         assert json.loads(page)["partition"]["partitions"] == 2
 
 
-def test_a_query_that_was_added_since_is_in_no_partition(tmp_path: Path) -> None:
+def test_query_in_the_delta_has_no_partition(tmp_path: Path) -> None:
     with _divided(tmp_path / "divided") as engine:
         engine.execute("create feed Late from Wire where title contains 'late'; subscribe to Late output log;")
         explained = engine.explain("Late")
@@ -219,7 +219,7 @@ def test_a_query_that_was_added_since_is_in_no_partition(tmp_path: Path) -> None
         assert engine.explain("Idle").to_json()["partition"] is None, "nobody wants it, so it is in no plan"
 
 
-def test_how_queries_are_divided_is_for_the_operator(tmp_path: Path) -> None:
+def test_partitions_are_shown_only_to_the_admin(tmp_path: Path) -> None:
     with _divided(tmp_path / "divided") as engine:
         engine.owners.add("ann")
         ann = engine.acting_as("ann")
@@ -229,7 +229,7 @@ def test_how_queries_are_divided_is_for_the_operator(tmp_path: Path) -> None:
         assert not any("partition" in line for line in explained.lines)
 
 
-def test_what_is_not_looked_at_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_explain_marks_conditions_that_it_does_not_compare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with _divided(tmp_path / "divided") as engine:
         (before,) = engine.explain("Rock").to_json()["partition"]["router"]
         assert (before["condition"], before["looked_at"]) == ("title contains 'rock'", True)
@@ -241,7 +241,7 @@ def test_what_is_not_looked_at_is_said(tmp_path: Path, monkeypatch: pytest.Monke
         assert any("too many to look which" in line for line in explained.lines)
 
 
-def test_many_words_times_many_atoms_are_not_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_explain_does_not_compare_many_words_with_many_atoms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with connect(tmp_path / "divided", partitions=2) as engine:
         words = " or ".join(f"title contains 'word{number}'" for number in range(40))
         engine.execute(
@@ -265,7 +265,7 @@ def test_many_words_times_many_atoms_are_not_compared(tmp_path: Path, monkeypatc
         assert not compared
 
 
-def test_a_partition_that_takes_all_items_names_their_sources(tmp_path: Path) -> None:
+def test_partition_that_receives_all_items_lists_their_sources(tmp_path: Path) -> None:
     with connect(tmp_path / "divided", partitions=2) as engine:
         engine.execute(
             "register feed Wire; register feed News;"
@@ -276,7 +276,7 @@ def test_a_partition_that_takes_all_items_names_their_sources(tmp_path: Path) ->
         assert router["condition"] == "nothing: all items of Wire and News go there"
 
 
-def test_verbs_and_numbers_are_as_people_write_them(tmp_path: Path) -> None:
+def test_singular_and_plural_forms_are_correct(tmp_path: Path) -> None:
     with _divided(tmp_path / "divided") as engine:
         figures = read_status(engine.workspace).distribution
     assert isinstance(figures, PartitionFigures)

@@ -51,14 +51,14 @@ def test_patterns_joined_by_their_variables_stay_within_the_limits(engine: Engin
     assert refused.value.span is not None
 
 
-def test_blank_nodes_multiply_no_rows(engine: Engine) -> None:
+def test_blank_nodes_do_not_multiply_rows(engine: Engine) -> None:
     script = "create feed A from Pages where graph { ?x <urn:p> ?y . _:a <urn:q> _:b . _:c <urn:q> _:d };"
     found = run(engine, script, graph(*[("a", "p", number) for number in (1, 2, 5)], *WIDE))
     assert [row["y"] for row in found["A"].rows] == [1.0, 2.0, 5.0]
     assert found["A"].count == 3
 
 
-def test_a_filter_that_fails_is_not_asked_again_for_what_it_does_not_look_at(engine: Engine) -> None:
+def test_failed_filter_is_not_evaluated_again_for_unrelated_variables(engine: Engine) -> None:
     pattern = "?x <urn:p> ?y . ?a <urn:q> ?b . ?c <urn:q> ?d . filter(?y < 0 or ?y > 4)"
     found = run(
         engine,
@@ -68,7 +68,7 @@ def test_a_filter_that_fails_is_not_asked_again_for_what_it_does_not_look_at(eng
     assert {row["y"] for row in found["A"].rows} == {5.0}
 
 
-def test_a_condition_that_costs_too_much_to_look_through_matches_without_bindings(engine: Engine) -> None:
+def test_condition_with_too_many_solutions_matches_without_bindings(engine: Engine) -> None:
     costly = "graph { ?a <urn:q> ?b . ?c <urn:q> ?d . ?z <urn:p> 7 }"
     script = (
         f"create feed A from Pages where (graph {{ ?x <urn:p> ?y }} and not {costly})"
@@ -81,7 +81,7 @@ def test_a_condition_that_costs_too_much_to_look_through_matches_without_binding
     assert [row["y"] for row in found["B"].rows] == [5.0]
 
 
-def test_costly_patterns_leave_cheap_ones_be(engine: Engine) -> None:
+def test_expensive_patterns_do_not_affect_cheap_ones(engine: Engine) -> None:
     layers = [
         (f"n{layer}x{one}", "e", f"n{layer + 1}x{two}") for layer in range(24) for one in range(4) for two in range(4)
     ]
@@ -96,7 +96,7 @@ def test_costly_patterns_leave_cheap_ones_be(engine: Engine) -> None:
     assert put_aside, "some of the costly ones were given up, or this test says nothing"
 
 
-def test_many_solutions_are_told_as_far_as_they_are_looked_for(engine: Engine) -> None:
+def test_bindings_are_incomplete_if_there_are_too_many_solutions(engine: Engine) -> None:
     script = "create feed A from Pages where graph { ?a <urn:q> ?b . ?c <urn:q> ?d };"
     found = run(engine, script, graph(*WIDE))
     assert (len(found["A"].rows), found["A"].count) == (100, 300)

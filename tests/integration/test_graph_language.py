@@ -19,7 +19,7 @@ from runnel.engine.answers import PrefixDone
 from runnel.engine.upkeep.backup import back_up
 from runnel.engine.upkeep.restore import restore
 from runnel.errors import Span, StatementError, UnknownNameError
-from runnel.language.graphs.iri_prefixes import KNOWN_PREFIXES
+from runnel.language.graphs.iri_prefixes import PREDEFINED_PREFIXES
 
 LAB = "register prefix lab as 'http://lab.example/';"
 PAGES = "register feed Pages;"
@@ -53,7 +53,7 @@ def test_a_script_registers_a_prefix_and_uses_it(engine: Engine) -> None:
     assert "lab:" not in str(pattern)
 
 
-def test_another_meaning_leaves_queries_as_they_are(engine: Engine) -> None:
+def test_changed_prefix_does_not_change_queries(engine: Engine) -> None:
     engine.execute(LAB + PAGES + RECENT)
     (told,) = engine.execute("register prefix lab as 'http://other.example/';")
     assert told.message == "registered prefix lab for http://other.example/, no more for http://lab.example/"
@@ -65,7 +65,7 @@ def test_another_meaning_leaves_queries_as_they_are(engine: Engine) -> None:
     assert engine.show("Recent").to_json()["statement"] == CANONICAL.replace("lab.example", "other.example")
 
 
-def test_within_a_script_a_prefix_means_what_was_said_last(engine: Engine) -> None:
+def test_script_uses_the_latest_registration_of_a_prefix(engine: Engine) -> None:
     engine.execute(
         LAB
         + PAGES
@@ -81,7 +81,7 @@ def test_within_a_script_a_prefix_means_what_was_said_last(engine: Engine) -> No
     assert "<urn:third:year>" in found["Third"]
 
 
-def test_unknown_prefixes_are_refused_at_their_place(engine: Engine) -> None:
+def test_unknown_prefix_is_refused_with_its_position(engine: Engine) -> None:
     engine.execute(LAB + PAGES)
     error = refused(engine, "show feeds;\ncreate feed A from Pages where\n graph { ?x a lap:Page };")
     assert isinstance(error, UnknownNameError)
@@ -95,7 +95,7 @@ def test_unknown_prefixes_are_refused_at_their_place(engine: Engine) -> None:
     assert len(engine.show("feeds").to_json()["feeds"]) == 1, "the script is refused whole"
 
 
-def test_many_patterns_are_declared_at_once(engine: Engine) -> None:
+def test_many_patterns_are_declared_in_one_script(engine: Engine) -> None:
     many = "".join(
         f"create feed A{n} from Pages where graph {{ ?x lab:p{n} ?y ; a lab:T }} and title contains 'w{n}';\n"
         for n in range(250)
@@ -106,7 +106,7 @@ def test_many_patterns_are_declared_at_once(engine: Engine) -> None:
     assert "<http://lab.example/p249>" in str(pattern)
 
 
-def test_people_with_a_token_say_their_prefixes_in_the_block(engine: Engine) -> None:
+def test_owners_declare_prefixes_inside_the_pattern(engine: Engine) -> None:
     engine.execute(LAB + PAGES)
     engine.owners.add("ann")
     ann = engine.authenticated(engine.owners.new_token("ann", "test").to_json()["token"])
@@ -129,12 +129,12 @@ def test_people_with_a_token_say_their_prefixes_in_the_block(engine: Engine) -> 
         ("drop prefix lap;", "there is no prefix lap", "did you mean lab?"),
         ("drop prefix nobody;", "there is no prefix nobody", "show prefixes"),
         ("register prefix lab as 'terms#';", "does not begin with a scheme", "http://"),
-        ("register prefix lab as 'http://a b';", "it holds blanks", "http://"),
+        ("register prefix lab as 'http://a b';", "it contains whitespace", "http://"),
         ("register prefix \"2nd\" as 'urn:a:';", "2nd cannot be a prefix", "letter"),
         ("register prefix lab: as 'urn:a:';", "expected `as`", ""),
     ],
 )
-def test_what_is_refused(engine: Engine, text: str, message: str, hint: str) -> None:
+def test_invalid_prefix_statements_are_refused(engine: Engine, text: str, message: str, hint: str) -> None:
     engine.execute(LAB)
     error = refused(engine, text)
     assert message in error.message
@@ -146,7 +146,7 @@ def test_what_is_refused(engine: Engine, text: str, message: str, hint: str) -> 
     }
 
 
-def test_a_preview_knows_prefixes(engine: Engine) -> None:
+def test_preview_resolves_prefixes(engine: Engine) -> None:
     engine.execute(LAB + PAGES)
     (told,) = engine.execute("preview create feed P from Pages where graph { ?x lab:year ?y };")
     assert told.to_json()["matched"] == 0
@@ -157,10 +157,10 @@ def test_a_preview_knows_prefixes(engine: Engine) -> None:
     assert engine.preview("create feed P from Pages where graph { ?x lab:year ?y }").looked_at == 0
 
 
-def test_what_is_shown_is_a_script(engine: Engine, tmp_path: Path) -> None:
+def test_shown_prefixes_are_a_valid_script(engine: Engine, tmp_path: Path) -> None:
     engine.execute(LAB + "register prefix \"my-terms\" as 'urn:it''s:';")
     (told,) = engine.execute("show prefixes;")
-    assert told.message == f"{2 + len(KNOWN_PREFIXES)} prefixes"
+    assert told.message == f"{2 + len(PREDEFINED_PREFIXES)} prefixes"
     assert told.lines[:2] == (LAB, "register prefix \"my-terms\" as 'urn:it''s:';")
     with runnel.connect(tmp_path / "other") as other:
         other.execute("\n".join(told.lines))
@@ -175,7 +175,7 @@ def test_the_command_line_shows_prefixes(engine: Engine, tmp_path: Path) -> None
     assert shown.exit_code == 0
     assert LAB in shown.output
     told = json.loads(run.invoke(app, ["show", "prefixes", "--workspace", root, "--json"]).output)
-    assert {one["prefix"] for one in told["prefixes"]} == {"lab", *KNOWN_PREFIXES}
+    assert {one["prefix"] for one in told["prefixes"]} == {"lab", *PREDEFINED_PREFIXES}
 
 
 def test_a_backup_keeps_prefixes(engine: Engine, tmp_path: Path) -> None:

@@ -118,7 +118,7 @@ def test_graphs_of_files_and_lines_are_matched_and_their_bindings_delivered(decl
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
-def test_the_same_on_spark(declared: Engine) -> None:
+def test_graphs_are_matched_on_spark(declared: Engine) -> None:
     publish_all(declared)
     declared.run(once=True)
     check_river(declared)
@@ -131,9 +131,7 @@ def test_the_same_on_spark(declared: Engine) -> None:
 
 @settings(deadline=None, max_examples=6)
 @given(st.lists(patterns(is_written=True), min_size=4, max_size=10), st.lists(graphs, min_size=2, max_size=6))
-def test_generated_patterns_match_what_the_definition_says(
-    written: list[Graph], given_graphs: list[RdfGraph]
-) -> None:
+def test_generated_patterns_match_like_the_definition(written: list[Graph], given_graphs: list[RdfGraph]) -> None:
     """Half of them are declared after the first plan was made, so that they are in a delta of it."""
     half = len(written) // 2
     with tempfile.TemporaryDirectory() as folder, runnel.connect(Path(folder) / "root") as engine:
@@ -181,7 +179,7 @@ def sorted_row(row: Any) -> list[tuple[str, Any]]:
 # --- declarations --------------------------------------------------------------------------------------------------
 
 
-def test_a_replaced_pattern_keeps_its_subscription_and_a_dropped_one_matches_no_more(declared: Engine) -> None:
+def test_replaced_pattern_keeps_its_subscription_and_dropped_pattern_ends(declared: Engine) -> None:
     runner = InProcess(declared)
     publish_all(declared)
     runner.run()
@@ -224,7 +222,7 @@ def test_prefixes_are_resolved_when_a_feed_is_declared(declared: Engine) -> None
         ("graph { ?p ex:year ?y ", "."),
     ],
 )
-def test_a_pattern_that_cannot_be_is_refused_with_its_place(declared: Engine, block: str, said: str) -> None:
+def test_invalid_pattern_is_refused_with_its_position(declared: Engine, block: str, said: str) -> None:
     with pytest.raises(StatementError, match=said) as caught:
         declared.execute(f"create feed Wrong from Pages where {block};")
     assert caught.value.span is not None
@@ -234,7 +232,7 @@ def test_a_pattern_that_cannot_be_is_refused_with_its_place(declared: Engine, bl
 # --- bad input -----------------------------------------------------------------------------------------------------
 
 
-def test_a_broken_graph_is_refused_with_its_line_and_the_others_are_taken(declared: Engine) -> None:
+def test_invalid_graph_is_refused_with_its_line_and_other_items_are_accepted(declared: Engine) -> None:
     with pytest.raises(InvalidItemError, match="line 2 of the graph"):
         declared.publish("Pages", [{"id": "1", "graph": f"{OLD.splitlines()[1]}\n<no> <triple> ."}])
     lines = [{"id": "good", "graph": OLD}, {"id": "bad", "graph": "nothing of N-Triples"}, {"id": "fine"}]
@@ -247,7 +245,7 @@ def test_a_broken_graph_is_refused_with_its_line_and_the_others_are_taken(declar
         declared.publish_document("Pages", b"@prefix ex: <https://ex.example/> .\nex:a ex:b", name="broken.ttl")
 
 
-def test_a_graph_that_would_take_for_ever_is_put_aside_for_its_query_alone(declared: Engine) -> None:
+def test_graph_with_endless_search_is_quarantined_for_its_query_only(declared: Engine) -> None:
     """Edges that share nothing: each fits every triple, so all of them fit in many ways; the filter never holds."""
     edges = " . ".join(f"?s{place} ex:p ?o{place}" for place in range(6))
     declared.execute(
@@ -267,7 +265,7 @@ def test_a_graph_that_would_take_for_ever_is_put_aside_for_its_query_alone(decla
     assert "too many ways" in json.dumps(row)
 
 
-def test_why_explains_what_matching_decides_or_gives_up(declared: Engine) -> None:
+def test_why_explains_decided_and_abandoned_patterns(declared: Engine) -> None:
     wide = " . ".join(f"?s{place} ex:p ?o{place}" for place in range(6))
     declared.execute(
         # As written, sixty triples to the power of five come before the edge that decides.
@@ -291,7 +289,7 @@ def test_why_explains_what_matching_decides_or_gives_up(declared: Engine) -> Non
 # --- asking --------------------------------------------------------------------------------------------------------
 
 
-def test_why_explain_test_and_preview_know_graphs(declared: Engine) -> None:
+def test_why_explain_test_and_preview_support_graphs(declared: Engine) -> None:
     publish_all(declared)
     InProcess(declared).run()
     told = declared.why("filter.ttl", "Recent")
@@ -311,7 +309,7 @@ def test_why_explain_test_and_preview_know_graphs(declared: Engine) -> None:
     assert sorted(item.id for item in declared.preview("ByAnn").newest) == ["bare", "filter.ttl"]
 
 
-def test_the_commands_take_files_of_rdf(tmp_path: Path) -> None:
+def test_commands_accept_rdf_files(tmp_path: Path) -> None:
     """As somebody at a terminal does it."""
     root, page = str(tmp_path / "root"), tmp_path / "filter.ttl"
     page.write_text(FILTER, "utf-8")

@@ -128,7 +128,7 @@ subscribe to Wire output mail 'me@mail.example';
 """
 
 
-def test_a_large_script_leaves_what_small_ones_leave(tmp_path: Path) -> None:
+def test_large_script_has_the_same_result_as_small_ones(tmp_path: Path) -> None:
     text = SCRIPT + many("Q") + "create feed Late from Q7 | Both where n = 1; subscribe to Late output log;"
     with runnel.connect(tmp_path / "one") as one, runnel.connect(tmp_path / "many") as other:
         together = one.execute(text)
@@ -154,7 +154,7 @@ def test_a_large_script_leaves_what_small_ones_leave(tmp_path: Path) -> None:
         assert any(found[0])
 
 
-def test_others_write_while_a_large_script_is_declared(
+def test_other_writers_work_while_a_large_script_is_declared(
     opened: Callable[[], Engine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine, other = opened(), opened()
@@ -167,7 +167,7 @@ def test_others_write_while_a_large_script_is_declared(
         assert set(feeds.since_of(connection).values()) == {2}, "a query counts after what was accepted before it"
 
 
-def test_a_writer_goes_on_all_the_time(opened: Callable[[], Engine], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_writer_is_never_blocked_for_long(opened: Callable[[], Engine], monkeypatch: pytest.MonkeyPatch) -> None:
     engine, other = opened(), opened()
     engine.execute("register feed News;")
     enough, stop = threading.Event(), threading.Event()
@@ -194,9 +194,7 @@ def test_a_writer_goes_on_all_the_time(opened: Callable[[], Engine], monkeypatch
     check(engine)
 
 
-def test_what_others_declare_meanwhile_is_not_lost(
-    opened: Callable[[], Engine], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_concurrent_declarations_are_not_lost(opened: Callable[[], Engine], monkeypatch: pytest.MonkeyPatch) -> None:
     engine, other = opened(), opened()
     engine.execute("register feed News;")
     happened = during_compiling(
@@ -215,7 +213,7 @@ def test_what_others_declare_meanwhile_is_not_lost(
         ("drop feed News;", UnknownNameError, "there is no feed News"),
     ],
 )
-def test_a_script_that_became_wrong_is_refused_whole(
+def test_script_invalidated_by_a_concurrent_change_is_refused_completely(
     opened: Callable[[], Engine],
     monkeypatch: pytest.MonkeyPatch,
     meanwhile: str,
@@ -232,7 +230,7 @@ def test_a_script_that_became_wrong_is_refused_whole(
         assert not connection.execute(select(schema.subscriptions)).all()
 
 
-def test_a_name_that_means_another_feed_now_is_read_anew(
+def test_name_is_resolved_again_after_a_concurrent_change(
     opened: Callable[[], Engine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine, other = opened(), opened()
@@ -242,7 +240,7 @@ def test_a_name_that_means_another_feed_now_is_read_anew(
     check(engine)
 
 
-def test_at_last_it_takes_its_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_script_takes_a_turn_after_conflicts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with runnel.connect(tmp_path / "root") as engine, runnel.connect(tmp_path / "root") as other:
         engine.execute("register feed News;")
         declared: list[str] = []
@@ -257,7 +255,9 @@ def test_at_last_it_takes_its_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert check(engine) == {"News", "More0", "More1", "More2", *(f"Q{n}" for n in range(COUNT))}
 
 
-def test_a_plan_that_was_collected_meanwhile_is_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plan_deleted_during_the_script_is_not_reported_as_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A newer plan came into use while the script was prepared, so that the older one is gone."""
     real, tries = plan_change.compile_plan, list[str]()
 
@@ -284,7 +284,7 @@ def _raise() -> plan_change.CompiledChange:
     raise CorruptDataError("plans/2/manifest.json cannot be read")
 
 
-def test_an_error_in_a_large_script_is_the_same_and_changes_nothing(opened: Callable[[], Engine]) -> None:
+def test_error_in_a_large_script_is_the_same_as_in_a_small_one(opened: Callable[[], Engine]) -> None:
     engine = opened()
     engine.execute("register feed News;")
     before = content(engine)
@@ -302,7 +302,7 @@ def test_an_error_in_a_large_script_is_the_same_and_changes_nothing(opened: Call
     check(engine)
 
 
-def test_a_quota_is_kept_by_a_large_script(tmp_path: Path) -> None:
+def test_large_script_respects_quotas(tmp_path: Path) -> None:
     with runnel.connect(tmp_path / "root", owner_queries=COUNT // 2) as engine:
         engine.execute("register feed News;")
         engine.owners.add("ada")
@@ -311,7 +311,7 @@ def test_a_quota_is_kept_by_a_large_script(tmp_path: Path) -> None:
         assert check(engine) == {"News"}
 
 
-def test_a_script_that_also_changes_things_is_one_transaction_too(opened: Callable[[], Engine]) -> None:
+def test_large_script_with_replacements_is_one_transaction(opened: Callable[[], Engine]) -> None:
     engine = opened()
     engine.execute("register feed News; create feed Old from News; subscribe to Old output log;")
     engine.execute(
@@ -324,7 +324,7 @@ def test_a_script_that_also_changes_things_is_one_transaction_too(opened: Callab
     assert "Q4" not in names
 
 
-def test_clients_that_declare_at_once_all_land(opened: Callable[[], Engine]) -> None:
+def test_concurrent_declarers_all_succeed(opened: Callable[[], Engine]) -> None:
     """Three clients: two with large scripts, one that makes and drops small things all the time."""
     opened().execute("register feed News;")
     engines = [opened() for _ in range(3)]

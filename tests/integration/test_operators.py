@@ -73,7 +73,7 @@ def matched(engine: Engine) -> dict[str, list[str]]:
     return found
 
 
-def test_items_match_where_operators_say_so(engine: Engine) -> None:
+def test_items_match_if_operators_are_true(engine: Engine) -> None:
     engine.execute(SCRIPT)
     engine.publish("Cameras", ITEMS)
     InProcess(engine).match()
@@ -103,7 +103,7 @@ def test_bindings_are_part_of_a_match(engine: Engine) -> None:
     ]
 
 
-def test_what_failed_is_told_and_hurts_no_other(engine: Engine) -> None:
+def test_failed_call_is_reported_and_affects_no_other_query(engine: Engine) -> None:
     engine.execute(SCRIPT)
     engine.publish("Cameras", ITEMS)
     InProcess(engine).match()
@@ -120,7 +120,7 @@ def test_what_failed_is_told_and_hurts_no_other(engine: Engine) -> None:
     assert any("of late" in line for line in engine.show("operators").lines)
 
 
-def test_what_may_pass_is_tried_again_for_its_queries_alone(tmp_path: Path) -> None:
+def test_temporary_failure_is_retried_only_for_undecided_queries(tmp_path: Path) -> None:
     operator_work.operators.cache_clear()
     clock = FakeClock(datetime.now(UTC))  # commits go by the clock of their own process
     file = tmp_path / "service"
@@ -154,7 +154,7 @@ def test_what_may_pass_is_tried_again_for_its_queries_alone(tmp_path: Path) -> N
     operator_work.operators.cache_clear()
 
 
-def test_what_is_in_the_log_again_is_one_item_to_those_who_look_back(tmp_path: Path) -> None:
+def test_retried_item_counts_once_for_from_last_and_preview(tmp_path: Path) -> None:
     operator_work.operators.cache_clear()
     clock = FakeClock(datetime.now(UTC))
     with connect(tmp_path / "root", create=True, operator_modules=(MODULE,), clock=clock) as engine:
@@ -174,7 +174,7 @@ def test_what_is_in_the_log_again_is_one_item_to_those_who_look_back(tmp_path: P
     operator_work.operators.cache_clear()
 
 
-def test_an_alternative_that_may_hold_later_is_tried_and_two_operators_are_no_two_tries(tmp_path: Path) -> None:
+def test_undecided_alternative_is_retried_once_for_two_failed_operators(tmp_path: Path) -> None:
     operator_work.operators.cache_clear()
     clock = FakeClock(datetime.now(UTC))
     file = tmp_path / "service"
@@ -201,7 +201,7 @@ def test_an_alternative_that_may_hold_later_is_tried_and_two_operators_are_no_tw
     operator_work.operators.cache_clear()
 
 
-def test_a_retry_that_a_distinct_feed_would_stop_is_told_and_not_lost(tmp_path: Path) -> None:
+def test_retry_behind_a_distinct_feed_is_reported(tmp_path: Path) -> None:
     operator_work.operators.cache_clear()
     with connect(tmp_path / "root", create=True, operator_modules=(MODULE,)) as engine:
         OperatorEnvironment.of(engine.workspace.settings).keep(engine.workspace.storage)
@@ -219,7 +219,7 @@ def test_a_retry_that_a_distinct_feed_would_stop_is_told_and_not_lost(tmp_path: 
     operator_work.operators.cache_clear()
 
 
-def test_trying_ends(tmp_path: Path) -> None:
+def test_retries_end_after_the_declared_time(tmp_path: Path) -> None:
     operator_work.operators.cache_clear()
     clock = FakeClock(datetime.now(UTC))
     with connect(tmp_path / "root", create=True, operator_modules=(MODULE,), clock=clock) as engine:
@@ -258,7 +258,7 @@ def test_delivered_entries_have_their_bindings(engine: Engine) -> None:
     }
 
 
-def test_why_asks_again_and_tells_what_was_bound(engine: Engine) -> None:
+def test_why_calls_operators_again_and_shows_recorded_bindings(engine: Engine) -> None:
     engine.execute(SCRIPT)
     engine.publish("Cameras", ITEMS)
     InProcess(engine).match()
@@ -276,7 +276,7 @@ def test_why_asks_again_and_tells_what_was_bound(engine: Engine) -> None:
     assert "the camera is broken" in "\n".join(unknown.lines)
 
 
-def test_previews_and_trials_ask_operators(engine: Engine) -> None:
+def test_previews_and_trials_call_operators(engine: Engine) -> None:
     engine.execute(SCRIPT)
     engine.publish("Cameras", ITEMS)
     preview = engine.preview("create feed Some from Cameras where mobPattern(?n) and ?n > 60")
@@ -292,7 +292,7 @@ def test_previews_and_trials_ask_operators(engine: Engine) -> None:
     ]
 
 
-def test_previews_say_first_what_they_cost(engine: Engine) -> None:
+def test_preview_reports_its_cost_before_calling_operators(engine: Engine) -> None:
     engine.execute(SCRIPT)
     engine.publish("Cameras", ITEMS)
     told: list[str] = []
@@ -304,7 +304,7 @@ def test_previews_say_first_what_they_cost(engine: Engine) -> None:
     assert engine.preview("create feed Some from Cameras where place = 'Bronx'", tell=told.append).cost is None
 
 
-def test_a_preview_that_would_cost_too_much_asks_nobody(tmp_path: Path) -> None:
+def test_too_expensive_preview_calls_no_operator(tmp_path: Path) -> None:
     with connect(tmp_path / "root", create=True, operator_modules=(MODULE,), preview_operator_seconds=0.05) as engine:
         engine.execute(SCRIPT)
         engine.publish("Cameras", ITEMS)
@@ -312,7 +312,7 @@ def test_a_preview_that_would_cost_too_much_asks_nobody(tmp_path: Path) -> None:
             engine.preview("create feed Some from Cameras where mobPattern(?n)")
 
 
-def test_a_test_of_the_past_that_would_cost_too_much_asks_nobody(tmp_path: Path) -> None:
+def test_too_expensive_test_of_past_items_calls_no_operator(tmp_path: Path) -> None:
     with connect(tmp_path / "root", create=True, operator_modules=(MODULE,), preview_operator_seconds=0.3) as engine:
         OperatorEnvironment.of(engine.workspace.settings).keep(engine.workspace.storage)
         engine.execute(
@@ -336,7 +336,7 @@ def test_a_test_of_the_past_that_would_cost_too_much_asks_nobody(tmp_path: Path)
             engine.test(since=day)
 
 
-def test_explain_shows_ways_calls_and_orders(engine: Engine) -> None:
+def test_explain_shows_disjuncts_calls_and_orders(engine: Engine) -> None:
     engine.execute(SCRIPT)
     explained = engine.explain("Tours")
     (way,) = explained.to_json()["operators"]["ways"]
@@ -354,7 +354,7 @@ def test_explain_shows_ways_calls_and_orders(engine: Engine) -> None:
     assert engine.explain("Cameras").to_json()["operators"] is None
 
 
-def test_a_batch_that_is_run_again_notes_nothing_twice(engine: Engine) -> None:
+def test_repeated_batch_records_observations_once(engine: Engine) -> None:
     engine.execute(SCRIPT)
     engine.publish("Cameras", ITEMS)
     run = InProcess(engine)
@@ -366,7 +366,7 @@ def test_a_batch_that_is_run_again_notes_nothing_twice(engine: Engine) -> None:
     assert len(engine.show("quarantine").to_json()["quarantine"]) == 1
 
 
-def test_distinct_feeds_and_operators_go_together(engine: Engine) -> None:
+def test_distinct_feed_with_operators(engine: Engine) -> None:
     engine.execute(
         SCRIPT + "create feed Once from Mobs distinct by place; create feed Late from Once where mobPattern(?m) "
         "and ?m > 100; subscribe to Once output log; subscribe to Late output log;"

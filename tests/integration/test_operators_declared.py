@@ -97,7 +97,7 @@ def versions(engine: Engine, name: str) -> set[int]:
     return {call.version for call in operators.calls_in(node)}
 
 
-def test_a_feed_that_asks_an_operator_is_stored_bound(engine: Engine) -> None:
+def test_feed_stores_the_version_of_its_operator(engine: Engine) -> None:
     outcomes = engine.execute(REGISTER + MOBS)
     assert [one.message for one in outcomes] == ["registered operator mob", "created feed Mobs"]
     assert outcomes[0].to_json()["signature"] == "mob(?people int)"
@@ -106,7 +106,7 @@ def test_a_feed_that_asks_an_operator_is_stored_bound(engine: Engine) -> None:
     assert shown == "create feed Mobs from Wire where title contains 'square' and mob(?n) and ?n > 50;"
 
 
-def test_what_code_says_of_itself_is_taken_where_nothing_else_is_said(engine: Engine) -> None:
+def test_class_attributes_are_defaults_of_a_registration(engine: Engine) -> None:
     engine.execute(
         "register operator near from 'city_vision:Near'; register operator holds from 'city_vision:holds';"
     )
@@ -122,7 +122,7 @@ def test_what_code_says_of_itself_is_taken_where_nothing_else_is_said(engine: En
     assert "(place text, ?metres number)" in (error.hint or "")
 
 
-def test_what_is_shown_registers_the_same_again(engine: Engine) -> None:
+def test_shown_statement_registers_the_same_operator(engine: Engine) -> None:
     engine.execute(
         "register operator near from 'city_vision:Near' with (a 'it''s') on error retry for 3 hours limit 1500 us "
         "budget 100 calls per minute release '2';"
@@ -133,7 +133,7 @@ def test_what_is_shown_registers_the_same_again(engine: Engine) -> None:
     assert again == first | {"version": 2}
 
 
-def test_nothing_is_imported_that_is_not_allowed(tmp_path: Path, modules: Path) -> None:
+def test_modules_that_are_not_allowed_are_not_imported(tmp_path: Path, modules: Path) -> None:
     with runnel.connect(tmp_path / "strict") as engine:
         error = refused(engine, "register operator mob from 'city_vision:mob_pattern';")
         assert "city_vision" in error.message
@@ -146,14 +146,14 @@ def test_nothing_is_imported_that_is_not_allowed(tmp_path: Path, modules: Path) 
         assert not (modules / "imported").exists(), "city allows city.vision, not city_vision"
 
 
-def test_what_does_not_exist_is_refused(engine: Engine) -> None:
+def test_missing_modules_and_names_are_refused(engine: Engine) -> None:
     assert "no mob_patern" in refused(engine, "register operator m from 'city_vision:mob_patern';").message
     assert "did you mean" in (refused(engine, "register operator m from 'distanse';").hint or "")
     engine.execute("register operator far from 'distance';")
     assert engine.show("operators").to_json()["operators"][0]["signature"] == "far(place text, ?metres number)"
 
 
-def test_a_plug_in_is_registered_without_being_imported_here(
+def test_registering_does_not_import_the_plug_in_in_this_process(
     engine: Engine, modules: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RUNNEL_CATALOG_PASSWORD", "s3cret")
@@ -165,7 +165,7 @@ def test_a_plug_in_is_registered_without_being_imported_here(
     assert "city_vision" not in sys.modules
 
 
-def test_a_plug_in_s_configuration_is_checked_where_it_will_run(engine: Engine) -> None:
+def test_configuration_of_a_plug_in_is_checked_in_a_sandbox(engine: Engine) -> None:
     error = refused(engine, "register operator choosy()\n  from 'city_vision:Choosy' with (model 'large');")
     assert error.message == "choosy, model: there is no such model"
     assert error.hint == "small is there"
@@ -189,7 +189,7 @@ def test_a_plug_in_s_configuration_is_checked_where_it_will_run(engine: Engine) 
         ("a() from 'rules' with (rules 'holds :- ')", "rules, rules, line 1: ", "with (…)"),
     ],
 )
-def test_what_comes_with_runnel_refuses_its_configuration_when_it_is_registered(
+def test_invalid_configuration_of_a_built_in_operator_is_refused(
     tmp_path: Path, registration: str, message: str, hint: str
 ) -> None:
     with sqlite3.connect(tmp_path / "market.sqlite") as connection:
@@ -211,7 +211,7 @@ def test_what_comes_with_runnel_refuses_its_configuration_when_it_is_registered(
         )
 
 
-def test_people_with_a_token_register_and_drop_nothing(engine: Engine, modules: Path) -> None:
+def test_owners_cannot_register_or_drop_operators(engine: Engine, modules: Path) -> None:
     engine.execute(REGISTER)
     (modules / "imported").unlink()
     engine.owners.add("ann")
@@ -237,13 +237,13 @@ def versions_of_owner(engine: Engine, name: str) -> set[int]:
     return {call.version for call in operators.calls_in(node)}
 
 
-def test_a_token_of_the_installation_s_own_is_a_token_too(engine: Engine) -> None:
+def test_token_of_the_admin_cannot_register_operators(engine: Engine) -> None:
     token = engine.owners.new_token("operator", "web").to_json()["token"]
     with pytest.raises((StatementError, NotAllowedError)):
         engine.authenticated(token).execute(REGISTER)
 
 
-def test_registered_again_its_queries_are_bound_again(engine: Engine) -> None:
+def test_registering_again_rebinds_the_queries(engine: Engine) -> None:
     engine.owners.add("ann")
     engine.execute(REGISTER + MOBS + "create feed Large from Mobs where n > 3;")
     engine.acting_as("ann").execute("create feed Mine from Wire where not mob(3);")
@@ -259,7 +259,7 @@ def test_registered_again_its_queries_are_bound_again(engine: Engine) -> None:
     assert len(held) == 2
 
 
-def test_registered_and_replaced_in_one_script(engine: Engine) -> None:
+def test_operator_is_registered_and_replaced_in_one_script(engine: Engine) -> None:
     engine.execute(REGISTER + MOBS)
     engine.execute(
         "create or replace feed Mobs from Wire where mob(?n) and ?n > 5;"
@@ -275,7 +275,7 @@ def test_registered_and_replaced_in_one_script(engine: Engine) -> None:
         assert mobs.revision == 5
 
 
-def test_a_registration_that_queries_no_longer_fit_is_refused_whole(engine: Engine) -> None:
+def test_registration_that_existing_queries_do_not_fit_is_refused(engine: Engine) -> None:
     engine.execute(REGISTER + MOBS + "create feed Fine from Wire where mob(?n);")
     error = refused(
         engine, "register operator mob(?people text) from 'city_vision:mob_pattern';", kind=StillNeededError
@@ -286,7 +286,7 @@ def test_a_registration_that_queries_no_longer_fit_is_refused_whole(engine: Engi
     assert "Mobs, Fine" not in error.message
 
 
-def test_a_dropped_operator_takes_its_queries_along_only_if_asked(engine: Engine) -> None:
+def test_dropping_an_operator_drops_its_queries_only_with_cascade(engine: Engine) -> None:
     engine.execute(REGISTER + MOBS + "create feed Large from Mobs where n > 3; create feed Other from Wire;")
     error = refused(engine, "drop operator mob;", kind=StillNeededError)
     assert error.message == "mob is still needed by feed Mobs"
@@ -302,7 +302,7 @@ def test_a_dropped_operator_takes_its_queries_along_only_if_asked(engine: Engine
     engine.execute("drop operator mob;")
 
 
-def test_what_is_matched_goes_on_from_where_it_is(engine: Engine) -> None:
+def test_rebound_queries_keep_their_start(engine: Engine) -> None:
     engine.execute(REGISTER + MOBS + "subscribe to Mobs output log;")
     with engine.workspace.catalog.read() as connection:
         first, before = plan_versions.current_plan(connection), feeds.since_of(connection)
@@ -322,7 +322,7 @@ def test_what_is_matched_goes_on_from_where_it_is(engine: Engine) -> None:
     assert last.queries == 0
 
 
-def test_unknown_operators_are_refused_with_their_place(engine: Engine) -> None:
+def test_unknown_operator_is_refused_with_its_position(engine: Engine) -> None:
     engine.execute(REGISTER)
     error = refused(engine, "create feed A from Wire\n  where mop(?n);", kind=UnknownNameError)
     assert error.span is not None
@@ -332,7 +332,7 @@ def test_unknown_operators_are_refused_with_their_place(engine: Engine) -> None:
         engine.preview("create feed A from Wire where xyz();")
 
 
-def test_a_large_script_with_operators(engine: Engine) -> None:
+def test_large_script_may_contain_operators(engine: Engine) -> None:
     engine.execute(REGISTER)
     text = "".join(
         f"create feed Q{n} from Wire where title contains 'w{n}' and mob(?x) and ?x > {n};\n" for n in range(300)

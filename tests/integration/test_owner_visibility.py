@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 from tests.integration.in_process import InProcess
-from tests.integration.test_token_everywhere import FOR_OWNERS
+from tests.integration.test_tokens_of_commands import FOR_OWNERS
 from typer.testing import CliRunner
 
 import runnel
@@ -194,7 +194,7 @@ def statements(world: World) -> Iterator[str]:
         yield f"replay message '{key}';"
 
 
-def test_every_kind_of_statement_is_asked(world: World) -> None:
+def test_every_kind_of_statement_is_covered(world: World) -> None:
     asked = {type(parsed.statement) for text in statements(world) for parsed in parse(text)}
     assert asked == set(typing.get_args(said.Statement))
     shown = {one.statement.what for text in statements(world) for one in parse(text) if "show" in text}  # type: ignore[union-attr]
@@ -304,7 +304,7 @@ NO_QUESTIONS = {"close", "stop", "hubs"}
 """Methods that answer nothing: they end things, or serve the runner."""
 
 
-def test_every_method_of_the_engine_is_asked() -> None:
+def test_every_method_of_the_engine_is_covered() -> None:
     public = {name for name in vars(Engine) if not name.startswith("_")}
     assert public - ENGINE.keys() == NO_QUESTIONS
 
@@ -338,7 +338,7 @@ COMMANDS: dict[str, list[list[str]]] = {
 }
 
 
-def test_every_command_for_owners_is_asked() -> None:
+def test_every_command_for_owners_is_covered() -> None:
     assert COMMANDS.keys() >= FOR_OWNERS, "all other commands refuse the token of an owner"
 
 
@@ -421,7 +421,7 @@ def test_owners_see_the_matches_that_their_own_subscriptions_cause(tmp_path: Pat
     ]
 
 
-def test_the_matches_of_others_are_recorded_all_the_same(tmp_path: Path) -> None:
+def test_matches_of_other_subscriptions_are_still_recorded(tmp_path: Path) -> None:
     answers_of_ann(tmp_path, others=True, subscribes=False)
     with runnel.connect(tmp_path) as admin:
         assert [one.item.id for one in admin.matches("News")] == ["3", "4", "5", "6"]

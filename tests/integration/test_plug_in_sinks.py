@@ -197,12 +197,12 @@ def test_owners_use_a_plug_in_whose_recipients_agree_and_are_limited(
     assert [one.item.id for delivery in chat.taken for one in delivery.items] == ["1", "2"]
 
 
-def test_owners_are_told_which_outputs_are_for_them(runner: InProcess) -> None:
+def test_error_lists_the_outputs_that_owners_may_use(runner: InProcess) -> None:
     with pytest.raises(StatementError, match="you may use: chat, log, mail, warehouse, webhook"):
         owner(runner.engine).execute("subscribe to Rock output single 'box';")
 
 
-def test_a_silent_plug_in_is_matched_and_gets_no_messages(runner: InProcess) -> None:
+def test_plug_in_without_messages_is_matched_but_not_delivered(runner: InProcess) -> None:
     engine = owner(runner.engine)
     engine.execute("subscribe to Rock output warehouse;")
     runner.engine.execute("subscribe to Rock output warehouse every 1 hour; subscribe to Rock output single 'box';")
@@ -223,7 +223,7 @@ def test_a_silent_plug_in_is_matched_and_gets_no_messages(runner: InProcess) -> 
         runner.engine.execute("subscribe to Rock apply 'same.xsl' output warehouse;")
 
 
-def test_a_plug_in_that_owns_its_targets_shares_them_with_nobody(runner: InProcess) -> None:
+def test_plug_in_that_owns_its_targets_allows_one_subscription_per_target(runner: InProcess) -> None:
     runner.engine.execute("subscribe to Rock output single 'box';")
     with pytest.raises(StatementError, match="writes into box already"):
         runner.engine.execute("subscribe to Rock output single 'box';")

@@ -56,7 +56,7 @@ def poller(web_engine: Engine) -> Iterator[Poller]:
     made.close()
 
 
-def test_what_a_server_publishes_reaches_its_subscriber_once(
+def test_published_items_are_delivered_once(
     web_engine: Engine, poller: Poller, server: FeedServer, clock: FakeClock
 ) -> None:
     server.pages["/rss"] = Page(rss("2", "1", title="rock"), tagged=True)
@@ -86,7 +86,7 @@ def test_what_a_server_publishes_reaches_its_subscriber_once(
     assert (counts.requests, counts.unchanged) == (6, 3)
 
 
-def test_files_and_web_feeds_do_not_get_in_each_others_way(
+def test_folders_and_web_feeds_are_read_independently(
     web_engine: Engine, poller: Poller, server: FeedServer, tmp_path: Path
 ) -> None:
     drop = tmp_path / "drop"
@@ -100,7 +100,7 @@ def test_files_and_web_feeds_do_not_get_in_each_others_way(
     assert web_engine.quarantine() == []
 
 
-def test_a_feed_that_ended_goes_on_with_a_statement(
+def test_stopped_feed_is_polled_again_after_resume(
     web_engine: Engine, poller: Poller, server: FeedServer, clock: FakeClock
 ) -> None:
     server.pages["/rss"] = Page(status=410)
@@ -114,9 +114,7 @@ def test_a_feed_that_ended_goes_on_with_a_statement(
     assert poller.read(once=True).accepted == 1
 
 
-def test_a_dropped_feed_is_never_asked_again(
-    web_engine: Engine, poller: Poller, server: FeedServer, clock: FakeClock
-) -> None:
+def test_dropped_feed_is_not_polled(web_engine: Engine, poller: Poller, server: FeedServer, clock: FakeClock) -> None:
     server.pages["/rss"] = Page(rss("1"))
     web_engine.execute(f"register feed '{server.url('/rss')}' as Events;")
     poller.read(once=True)
@@ -126,7 +124,7 @@ def test_a_dropped_feed_is_never_asked_again(
     assert server.paths() == ["/rss"]
 
 
-def test_a_hub_pushes_through_our_own_server(tmp_path: Path, server: FeedServer) -> None:
+def test_hub_pushes_items_to_the_runners_server(tmp_path: Path, server: FeedServer) -> None:
     """The whole circle over HTTP: discovery, request, verification, a signed push, and a forged one."""
     asked: list[dict[str, str]] = []
 

@@ -90,7 +90,7 @@ def _read_by_nobody(folder: Path) -> set[str]:
     return {Path(line).relative_to(folder).as_posix() for line in found.stdout.splitlines()}
 
 
-def test_nothing_that_runnel_writes_is_open_to_others(shared: Path, umask: int) -> None:
+def test_all_written_files_are_private(shared: Path, umask: int) -> None:
     root, backup, again = shared / "root", shared / "backup", shared / "again"
     _fill(root)
     with runnel.connect(root) as engine:
@@ -139,7 +139,7 @@ def test_output_is_shared_only_if_the_setting_says_so(shared: Path, umask: int) 
         assert _read_by_nobody(root) == set()
 
 
-def test_files_in_a_folder_of_the_admin_are_as_open_as_the_folder(shared: Path, umask: int) -> None:
+def test_files_in_out_folders_have_the_permissions_of_the_folder(shared: Path, umask: int) -> None:
     for mode, folder_mode, file_mode in ((0o755, 0o755, 0o644), (0o750, 0o750, 0o640), (0o700, 0o700, 0o600)):
         root, feeds = shared / f"root{mode:o}", shared / f"feeds{mode:o}"
         feeds.mkdir()
@@ -153,7 +153,7 @@ def test_files_in_a_folder_of_the_admin_are_as_open_as_the_folder(shared: Path, 
         assert stat.S_IMODE((feeds / "deep" / "rock.xml").stat().st_mode) == file_mode
 
 
-def test_init_closes_an_empty_folder_and_leaves_a_used_one_alone(shared: Path) -> None:
+def test_init_makes_an_empty_folder_private_and_leaves_a_used_one_unchanged(shared: Path) -> None:
     for name in ("empty", "used"):
         (shared / name).mkdir()
         (shared / name).chmod(0o755)
@@ -240,7 +240,9 @@ def test_doctor_checks_files_and_a_catalog_elsewhere(shared: Path) -> None:
     assert _privacy(root).hint is None
 
 
-def test_what_root_makes_belongs_to_the_owner_of_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_created_by_root_belong_to_the_owner_of_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Otherwise the runner could not read items that root published."""
     owner = os.getuid() or _NOBODY
     if os.getuid() == 0:

@@ -35,14 +35,14 @@ def test_an_unused_parameter_is_refused_before_anything_is_declared(engine: Engi
     assert engine.feeds() == []
 
 
-def test_an_unknown_parameter_is_refused_where_it_stands(engine: Engine) -> None:
+def test_unknown_parameter_is_refused_with_its_position(engine: Engine) -> None:
     with pytest.raises(StatementError, match="no value was passed for the parameter :word") as caught:
         engine.execute(f"{WIRE}\ncreate feed Rock from Wire where title = :word;")
     assert caught.value.span == Span(2, 42, 47)
     assert engine.feeds() == []
 
 
-def test_a_parameter_named_like_an_argument_of_execute_is_no_special_case(engine: Engine) -> None:
+def test_parameter_may_be_named_like_an_argument_of_execute(engine: Engine) -> None:
     answers = engine.execute("register feed Wire; create feed Rock from Wire where title = :text;", text="rock")
     assert [answer.message for answer in answers] == ["registered feed Wire", "created feed Rock"]
 
@@ -56,7 +56,7 @@ def test_phrases_of_parameters_get_their_notes(engine: Engine) -> None:
 # --- scripts with questions --------------------------------------------------------------------------------------
 
 
-def test_questions_are_answered_where_they_stand(engine: Engine) -> None:
+def test_questions_are_answered_at_their_position_in_the_script(engine: Engine) -> None:
     answers = engine.execute(f"show feeds; {WIRE} create feed Rock from Wire; show feeds; show feed Rock;")
     assert [answer.message for answer in answers] == [
         "0 feeds",
@@ -121,7 +121,7 @@ def test_matches_of_a_subscription_that_ended_are_still_there(engine: Engine) ->
     assert list(engine.matches("Rock", after=2)) == []
 
 
-def test_an_owner_is_told_to_subscribe_to_a_feed_of_the_admin(engine: Engine) -> None:
+def test_matches_of_an_admins_feed_require_the_owners_subscription(engine: Engine) -> None:
     engine.execute(f"{WIRE} create feed Rock from Wire; subscribe to Rock output log;")
     engine.owners.add("ann")
     ann = engine.acting_as("ann")

@@ -50,7 +50,7 @@ def _ids(engine: Engine) -> list[str]:
 # --- sources -------------------------------------------------------------------------------------------------------
 
 
-def test_a_broken_file_is_put_aside_and_read_when_it_is_mended(engine: Engine) -> None:
+def test_broken_file_is_quarantined_and_read_after_its_repair(engine: Engine) -> None:
     engine.execute("register feed 'drop' as News; register feed 'other' as Other;")
     folder, other = _drop(engine), _drop(engine, "other")
     broken = "<rss version='2.0'><channel><item>"
@@ -76,7 +76,7 @@ def test_a_broken_file_is_put_aside_and_read_when_it_is_mended(engine: Engine) -
     assert (status.failing_sources, status.put_aside) == ([], 1)
 
 
-def test_a_broken_file_that_is_taken_away_fails_no_more(engine: Engine) -> None:
+def test_removed_broken_file_no_longer_fails(engine: Engine) -> None:
     engine.execute("register feed 'drop' as News;")
     folder = _drop(engine)
     (folder / "a.xml").write_text("<rss")
@@ -86,7 +86,7 @@ def test_a_broken_file_that_is_taken_away_fails_no_more(engine: Engine) -> None:
     assert engine.status().failing_sources == []
 
 
-def test_a_missing_folder_is_told_once(engine: Engine) -> None:
+def test_missing_folder_is_reported_once(engine: Engine) -> None:
     engine.execute("register feed 'drop' as News; register feed 'other' as Other;")
     (_drop(engine, "other") / "a.jsonl").write_text('{"id": "1"}\n')
     assert read_files(engine).accepted == 1, "the other feed is read"
@@ -96,7 +96,7 @@ def test_a_missing_folder_is_told_once(engine: Engine) -> None:
     assert [one["feed"] for one in engine.status().failing_sources] == ["News"]
 
 
-def test_a_missing_folder_that_comes_fails_no_more(engine: Engine) -> None:
+def test_folder_created_later_no_longer_fails(engine: Engine) -> None:
     engine.execute("register feed 'drop' as News;")
     read_files(engine)
     (_drop(engine) / "a.jsonl").write_text('{"id": "1"}\n')
@@ -104,7 +104,7 @@ def test_a_missing_folder_that_comes_fails_no_more(engine: Engine) -> None:
     assert engine.status().failing_sources == []
 
 
-def test_a_document_with_some_bad_items_gives_the_good_ones(engine: Engine) -> None:
+def test_valid_items_of_a_document_are_accepted_and_invalid_ones_quarantined(engine: Engine) -> None:
     engine.execute("register feed Wire;")
     document = b'{"id": "1", "title": "good"}\nnot json\n{"id": "3", "n": 1e999}\n{"id": "4"}\n'
     accepted, problems = engine.publish_document("Wire", document, name="wire.jsonl")
@@ -118,7 +118,7 @@ def test_a_document_with_some_bad_items_gives_the_good_ones(engine: Engine) -> N
         engine.publish_document("Wire", b"hello")
 
 
-def test_the_first_document_of_a_feed_does_not_flood(tmp_path: Path) -> None:
+def test_only_the_newest_items_of_a_first_document_are_accepted(tmp_path: Path) -> None:
     with runnel.connect(tmp_path / "root", first_fetch_items=3) as engine:
         engine.execute("register feed 'drop' as News; register feed 'lines' as Lines;")
         folder, lines = _drop(engine), _drop(engine, "lines")
@@ -140,7 +140,7 @@ def test_a_paused_feed_is_not_read_until_it_is_resumed(engine: Engine) -> None:
     assert read_files(engine).accepted == 1
 
 
-def test_files_that_only_look_new_bring_nothing(engine: Engine) -> None:
+def test_touched_files_without_changes_are_skipped(engine: Engine) -> None:
     engine.execute("register feed 'drop' as News;")
     folder = _drop(engine)
     (folder / "a.xml").write_text(_rss(1, 2))
@@ -157,7 +157,7 @@ def test_files_that_only_look_new_bring_nothing(engine: Engine) -> None:
 # --- publishing ----------------------------------------------------------------------------------------------------
 
 
-def test_publishing_is_refused_where_nothing_can_be_published(engine: Engine) -> None:
+def test_publishing_into_unsuitable_feeds_is_refused(engine: Engine) -> None:
     engine.execute("register feed Wire; create feed Rock from Wire; register feed Held; pause feed Held;")
     for name, message in (("Rock", "virtual feed"), ("Held", "paused"), ("Wrie", "there is no feed")):
         with pytest.raises(NotFoundError, match=message) as refused:
@@ -202,7 +202,7 @@ def poisoned(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("poisoned")
-def test_a_query_that_raises_on_an_item_is_put_aside_and_the_batch_goes_on(engine: Engine) -> None:
+def test_query_that_raises_is_quarantined_and_the_batch_continues(engine: Engine) -> None:
     plan_cache.forget_plans()
     engine.execute(
         "register feed Wire; create feed Old from Wire where published < date '2026-01-01T10:00:00Z';"

@@ -80,7 +80,9 @@ def test_every_notation_is_polled_by_its_media_type(world: PollWorld, server: Fe
     assert "text/turtle" in server.seen[0][1]["accept"]
 
 
-def test_the_same_document_is_no_news_and_another_graph_is_a_version(world: PollWorld, server: FeedServer) -> None:
+def test_unchanged_document_is_skipped_and_changed_graph_is_a_new_version(
+    world: PollWorld, server: FeedServer
+) -> None:
     turtle = (DATA / "tour.ttl").read_bytes()
     server.pages["/t"] = Page(turtle, headers={"Content-Type": "text/turtle"})
     feed = world.register("/t")
@@ -95,7 +97,7 @@ def test_the_same_document_is_no_news_and_another_graph_is_a_version(world: Poll
     assert world.state(feed).problem is None
 
 
-def test_what_is_wrong_with_one_document_hurts_no_other(world: PollWorld, server: FeedServer) -> None:
+def test_invalid_document_does_not_affect_others(world: PollWorld, server: FeedServer) -> None:
     turtle = {"Content-Type": "text/turtle"}
     server.pages |= {
         "/deep": Page(DEEP, headers=turtle),
@@ -120,7 +122,7 @@ def test_what_is_wrong_with_one_document_hurts_no_other(world: PollWorld, server
     assert world.poll_after(600).accepted == 1
 
 
-def test_rss_1_has_graphs_and_a_changed_one_makes_a_version(world: PollWorld, server: FeedServer) -> None:
+def test_rss_1_items_have_graphs_and_a_changed_graph_is_a_new_version(world: PollWorld, server: FeedServer) -> None:
     text = (DATA / "rss_1.0_people.rdf").read_bytes()
     server.pages["/p"] = Page(text)
     world.register("/p")
@@ -135,7 +137,7 @@ def test_rss_1_has_graphs_and_a_changed_one_makes_a_version(world: PollWorld, se
 # --- files and publishing ------------------------------------------------------------------------------------------
 
 
-def test_a_drop_folder_takes_all_endings_and_puts_aside_what_is_broken(engine: Engine, tmp_path: Path) -> None:
+def test_drop_folder_reads_all_extensions_and_quarantines_broken_files(engine: Engine, tmp_path: Path) -> None:
     drop = tmp_path / "drop"
     drop.mkdir()
     engine.execute(f"register feed '{drop}' as Tours;")
@@ -183,7 +185,7 @@ def published(engine: Engine, statements: str) -> InProcess:
     return run
 
 
-def test_json_lines_carry_graphs_as_ntriples(engine: Engine) -> None:
+def test_json_lines_contain_graphs_as_ntriples(engine: Engine) -> None:
     published(engine, "subscribe to All output jsonl 'all.jsonl';")
     lines = (engine.workspace.out / "all.jsonl").read_text("utf-8").splitlines()
     records: list[dict[str, Any]] = [json.loads(line) for line in lines]
@@ -193,7 +195,7 @@ def test_json_lines_carry_graphs_as_ntriples(engine: Engine) -> None:
         assert read_ntriples(text) == text == graph_of(item)
 
 
-def test_webhooks_carry_graphs_as_ntriples(tmp_path: Path, server: FeedServer) -> None:
+def test_webhooks_contain_graphs_as_ntriples(tmp_path: Path, server: FeedServer) -> None:
     taken: list[Any] = []
 
     async def take(request: web.Request) -> web.Response:
@@ -208,7 +210,7 @@ def test_webhooks_carry_graphs_as_ntriples(tmp_path: Path, server: FeedServer) -
 
 
 @pytest.mark.parametrize("kind", ["rss", "atom", "json"])
-def test_feed_files_leave_graphs_out(engine: Engine, kind: str) -> None:
+def test_feed_files_omit_graphs(engine: Engine, kind: str) -> None:
     published(engine, f"subscribe to All output {kind} 'all';")
     text = (engine.workspace.out / "all").read_text("utf-8")
     assert "Autumn tour" in text
@@ -216,7 +218,7 @@ def test_feed_files_leave_graphs_out(engine: Engine, kind: str) -> None:
     assert "urn:b" not in text
 
 
-def test_a_stylesheet_and_a_materialised_feed_go_on(engine: Engine) -> None:
+def test_stylesheet_and_materialized_feed_accept_items_with_graphs(engine: Engine) -> None:
     sheets = engine.workspace.folder / "sheets"
     sheets.mkdir(exist_ok=True)
     (sheets / "same.xsl").write_text(
@@ -234,7 +236,7 @@ def test_a_stylesheet_and_a_materialised_feed_go_on(engine: Engine) -> None:
     assert not any(GRAPH in item.attributes for item in items)
 
 
-def test_texts_are_not_looked_for_in_graphs(engine: Engine) -> None:
+def test_conditions_on_text_ignore_graphs(engine: Engine) -> None:
     engine.execute(
         """register feed Wire;
         create feed ByTitle from Wire where title contains 'autumn';
@@ -251,7 +253,7 @@ def test_texts_are_not_looked_for_in_graphs(engine: Engine) -> None:
     assert [len(list(engine.matches(name))) for name in ("ByTitle", "InGraph", "Alike", "Any")] == [1, 0, 0, 1]
 
 
-def test_graphs_are_compared_whole_by_distinct(engine: Engine) -> None:
+def test_distinct_compares_whole_graphs(engine: Engine) -> None:
     engine.execute(
         'register feed Wire; create feed Fresh from Wire distinct by "graph"; subscribe to Fresh output log;'
     )
@@ -263,7 +265,7 @@ def test_graphs_are_compared_whole_by_distinct(engine: Engine) -> None:
     assert [one.item.id for one in engine.matches("Fresh")] == ["1", "3"]
 
 
-def test_a_backup_holds_graphs(engine: Engine, tmp_path: Path) -> None:
+def test_backup_contains_graphs(engine: Engine, tmp_path: Path) -> None:
     published(engine, "")
     before = items_of(engine)
     back_up(engine.workspace, tmp_path / "copy")
@@ -273,7 +275,7 @@ def test_a_backup_holds_graphs(engine: Engine, tmp_path: Path) -> None:
         assert all(isinstance(item.first(GRAPH), RdfGraph) for item in items_of(other))
 
 
-def test_conditions_look_into_graphs_wherever_they_come_from(engine: Engine, tmp_path: Path) -> None:
+def test_graph_conditions_match_graphs_of_all_sources(engine: Engine, tmp_path: Path) -> None:
     drop = tmp_path / "drop"
     drop.mkdir()
     engine.execute(
@@ -293,14 +295,14 @@ def test_conditions_look_into_graphs_wherever_they_come_from(engine: Engine, tmp
     assert [one.item.id for one in engine.matches("Stops")] == ["tour.trig", "tour.jsonld"]
 
 
-def test_operators_and_statistics_see_no_text_in_a_graph() -> None:
+def test_operators_and_statistics_ignore_graphs_as_text() -> None:
     """Statistics count the terms of a graph as they are, never the words in them."""
     attributes = {"title": ("Autumn",), GRAPH: (RdfGraph(f'<urn:a> {CITY} "Bern" .\n'),)}
     assert text_of(Ask(attributes), ("title", GRAPH), 100) == "Autumn"
     assert text_of(Ask({}, (attributes[GRAPH],)), (), 100) == ""
     counts = _Counts()
     counts.add(attributes)
-    assert set(counts.observed().words) == {"autumn", "<urn:a>", CITY, '"Bern"'}
+    assert set(counts.sample().words) == {"autumn", "<urn:a>", CITY, '"Bern"'}
 
 
 def test_a_compiled_plan_reads_graphs_of_mappings() -> None:

@@ -96,7 +96,9 @@ def test_commands_that_only_read_work(folder: Path, arguments: tuple[str, ...]) 
         ("adopt",),
     ],
 )
-def test_commands_that_write_say_what_is_wrong(folder: Path, tmp_path: Path, arguments: tuple[str, ...]) -> None:
+def test_commands_that_write_fail_with_a_clear_error(
+    folder: Path, tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
     document = tmp_path / "document.json"
     document.write_text('{"id": "3", "title": "rock"}')
     document.chmod(0o644)
@@ -108,7 +110,7 @@ def test_commands_that_write_say_what_is_wrong(folder: Path, tmp_path: Path, arg
     assert "hint:" in done.stderr
 
 
-def test_declaring_needs_no_right_to_write_the_file_that_is_only_locked(tmp_path: Path) -> None:
+def test_declaring_works_with_a_read_only_lock_file(tmp_path: Path) -> None:
     """Root makes it with the rights of root; the user who owns the workspace declares after that."""
     folder = tmp_path / "root"
     with runnel.connect(folder) as engine:
@@ -118,14 +120,14 @@ def test_declaring_needs_no_right_to_write_the_file_that_is_only_locked(tmp_path
     assert done.returncode == 0, done.stderr
 
 
-def test_init_in_a_folder_that_cannot_be_written_says_so(folder: Path) -> None:
+def test_init_in_a_read_only_folder_reports_it(folder: Path) -> None:
     done = _runnel("init", str(folder / "inside"))
     assert done.returncode == 4
     assert "Traceback" not in done.stderr
     assert "hint:" in done.stderr
 
 
-def test_catalog_that_another_process_writes_is_read_as_it_is_now(folder: Path) -> None:
+def test_read_only_process_sees_current_changes_of_a_writer(folder: Path) -> None:
     folder.chmod(0o755)
     for path in folder.glob("catalog.sqlite*"):
         path.chmod(0o644)
@@ -144,7 +146,7 @@ def test_catalog_that_another_process_writes_is_read_as_it_is_now(folder: Path) 
     assert json.loads(done.stdout)["accepted"] == 3
 
 
-def test_log_that_a_crash_left_is_not_ignored(folder: Path) -> None:
+def test_uncheckpointed_wal_is_not_ignored(folder: Path) -> None:
     """Read without it, the catalog would be older than it is."""
     folder.chmod(0o755)
     (folder / "catalog.sqlite-wal").write_bytes(b"changes")

@@ -74,7 +74,7 @@ def _files_with(folder: Path, secret: bytes) -> set[str]:
     }
 
 
-def test_the_files_of_a_workspace_and_of_a_backup_hold_no_secret(tmp_path: Path) -> None:
+def test_files_of_workspace_and_backup_contain_no_plain_secrets(tmp_path: Path) -> None:
     with runnel.connect(tmp_path / "root") as engine:
         made = _fill(engine)
         assert _read(engine) == made
@@ -103,7 +103,7 @@ runnel.connect(sys.argv[1])
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_kill_while_the_key_is_made_leaves_a_key_that_fits(tmp_path: Path, when: str) -> None:
+def test_kill_during_key_creation_leaves_a_matching_key(tmp_path: Path, when: str) -> None:
     root = tmp_path / "root"
     with runnel.connect(root):
         pass
@@ -121,7 +121,7 @@ def test_a_kill_while_the_key_is_made_leaves_a_key_that_fits(tmp_path: Path, whe
         assert _read(engine) == made
 
 
-def test_a_lost_or_foreign_key_is_noticed_and_can_be_replaced(tmp_path: Path) -> None:
+def test_lost_or_foreign_key_is_detected_and_can_be_replaced(tmp_path: Path) -> None:
     root = tmp_path / "root"
     with runnel.connect(root) as engine:
         made = _fill(engine)
@@ -182,7 +182,7 @@ def _edit(backup: Path, **values: object) -> None:
     (backup / MANIFEST).write_text(json.dumps(manifest))
 
 
-def test_with_the_key_a_backup_is_checked_and_its_secrets_come_back(backup: Path, tmp_path: Path) -> None:
+def test_restore_with_the_key_verifies_the_signature_and_restores_secrets(backup: Path, tmp_path: Path) -> None:
     with runnel.connect(tmp_path / "root") as engine:
         before = _read(engine)
     done = CliRunner().invoke(
@@ -194,7 +194,7 @@ def test_with_the_key_a_backup_is_checked_and_its_secrets_come_back(backup: Path
         assert _read(engine) == before
 
 
-def test_without_the_key_it_is_said_that_nothing_was_checked_and_what_is_lost(backup: Path, tmp_path: Path) -> None:
+def test_restore_without_the_key_reports_missing_verification_and_lost_secrets(backup: Path, tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["restore", str(backup), str(tmp_path / "again")])
     assert done.exit_code == 0, done.output
     assert "was not verified" in done.output
@@ -233,7 +233,7 @@ def test_a_foreign_or_changed_backup_is_refused_with_a_key(backup: Path, tmp_pat
             restore(backup, tmp_path / "again")
 
 
-def test_a_new_backup_does_not_sign_what_somebody_changed_in_the_old_one(backup: Path, tmp_path: Path) -> None:
+def test_new_backup_does_not_sign_files_tampered_with_in_the_old_one(backup: Path, tmp_path: Path) -> None:
     name, digest = next(iter(read_manifest(backup).files.items()))
     file = backup / "files" / name
     file.write_bytes(b"changed")
@@ -247,9 +247,7 @@ def test_a_new_backup_does_not_sign_what_somebody_changed_in_the_old_one(backup:
     restore(backup, tmp_path / "again", key=read_key_file(tmp_path / "root" / KEY_FILE))
 
 
-def test_a_backup_without_a_fingerprint_does_not_bring_back_secrets_that_nobody_can_read(
-    backup: Path, tmp_path: Path
-) -> None:
+def test_backup_without_a_key_fingerprint_restores_no_secrets(backup: Path, tmp_path: Path) -> None:
     (file,) = backup.glob("snapshots/*/catalog/counters.parquet")
     table = pq.read_table(file)
     pq.write_table(table.filter(pc.not_equal(table["name"], "key")), file)
@@ -289,7 +287,7 @@ def test_the_key_is_not_replaced_while_a_runner_is_active(tmp_path: Path) -> Non
     assert (root / KEY_FILE).read_bytes() != before
 
 
-def test_a_process_with_the_old_key_seals_nothing(tmp_path: Path) -> None:
+def test_process_with_a_replaced_key_cannot_encrypt_secrets(tmp_path: Path) -> None:
     root = tmp_path / "root"
     with runnel.connect(root) as old:
         _fill(old)
@@ -326,7 +324,7 @@ def test_replacing_the_key_never_leaves_the_catalog_without_a_fingerprint(
     assert seen[-1] == read_key_file(root / KEY_FILE).fingerprint
 
 
-def test_a_signing_key_that_cannot_be_unsealed_holds_up_only_its_own_subscription(
+def test_undecryptable_signing_key_affects_only_its_subscription(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with (

@@ -152,5 +152,5 @@ def test_the_tutorial_is_short_and_complete() -> None:
         (("1.5",), ("1x5",), False),
     ],
 )
-def test_ellipses_stand_for_anything(shown: tuple[str, ...], printed: tuple[str, ...], expected: bool) -> None:
+def test_ellipsis_matches_any_text(shown: tuple[str, ...], printed: tuple[str, ...], expected: bool) -> None:
     assert agrees(shown, printed) is expected

@@ -46,9 +46,7 @@ def _publish(engine: Engine, first: int, last: int) -> None:
 
 
 @pytest.mark.parametrize("strategy", ["grouped", "spread"])
-def test_two_stages_do_what_the_reference_does(
-    tmp_path: Path, strategy: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_stages_match_like_the_reference(tmp_path: Path, strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))  # the operators are below `tests`
     operators.cache_clear()
     switch = tmp_path / "switch"
@@ -79,7 +77,7 @@ def test_two_stages_do_what_the_reference_does(
         run.close()
 
 
-def test_a_worker_with_everything_can_go_on_with_a_divided_plan(tmp_path: Path) -> None:
+def test_single_stage_worker_can_match_a_partitioned_plan(tmp_path: Path) -> None:
     with _open(tmp_path / "root") as engine:
         engine.execute(SCRIPT)
         run = InProcess(engine, slice_items=7)
@@ -107,7 +105,7 @@ def test_a_budget_smaller_than_all_partitions_reloads_them(tmp_path: Path, monke
     held_pieces.cache_clear()
 
 
-def test_a_batch_that_is_run_again_has_its_own_plan_and_partitions(tmp_path: Path) -> None:
+def test_repeated_batch_uses_its_original_plan_and_partitions(tmp_path: Path) -> None:
     """The version of a batch is in its offset: queries that move meanwhile match nothing twice, and miss nothing."""
     with _open(tmp_path / "root") as engine:
         engine.execute(SCRIPT)
@@ -131,7 +129,9 @@ def test_a_batch_that_is_run_again_has_its_own_plan_and_partitions(tmp_path: Pat
         run.close()
 
 
-def test_matches_that_do_not_fit_are_written_in_more_layers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_matches_above_the_buffer_size_are_written_in_more_layers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(two_stages, "MOST_BYTES", 1)
     monkeypatch.setattr(two_stages, "_AT_ONCE", 1)
     with _open(tmp_path / "root") as engine:

@@ -70,7 +70,7 @@ print(json.dumps({
 
 
 @pytest.mark.parametrize(("setting", "partitions"), [(0, None), (2, 2)])
-def test_distributed_plans_are_only_loaded_where_one_is_wanted(
+def test_code_of_distributed_plans_is_loaded_only_if_needed(
     tmp_path: Path, setting: int, partitions: int | None
 ) -> None:
     told = subprocess.run(

@@ -119,7 +119,7 @@ LIMITS = {
     "name of an attribute": item.MAX_NAME,
     "id of an item": item.MAX_ID,
     "RDF graph of an item": graph.MOST_TRIPLES,
-    "nested parentheses": nesting.DEEPEST,
+    "nested parentheses": nesting.MAX_NESTING,
     "rows of one answer": check_answers.MOST_ROWS,
     "bindings kept with a match": bindings.MOST_ROWS,
     "solutions of a graph pattern that are searched for bindings": find_solutions.MOST_SOLUTIONS,

@@ -81,11 +81,11 @@ def test_a_family_of_a_package_is_known(install: Install) -> None:
     [
         ("broken", "no_such_object", "cannot be loaded"),
         ("text", "__name__", "is not a Family"),
-        ("other", "SHAPES", "calls itself 'shape'"),
-        ("too_late", "SAME_CODE", "the kind of value shape has the code 90 and the attribute shape"),
+        ("other", "SHAPES", "refers to a condition family with another name, 'shape'"),
+        ("too_late", "SAME_CODE", "the kind of value shape already uses the code 90 and the attribute shape"),
         ("no_type", "NO_TYPE", "no_such_module:Type cannot be loaded"),
-        ("other_type", "OTHER_TYPE", "is not the type of the kind of value other"),
-        ("odd", "ODD", "is not the type"),
+        ("other_type", "OTHER_TYPE", "must be 'other'"),
+        ("odd", "ODD", "the attribute kind of"),
     ],
 )
 def test_a_package_that_cannot_be_used_hurts_no_other(
@@ -103,7 +103,7 @@ def test_a_package_cannot_take_the_name_of_a_built_in_family(
     monkeypatch.setattr(sys.modules[__name__], "SHAPES", replace(SHAPES, name="graph"))
     install(graph="SHAPES")
     assert registry().families["graph"] == families.BUILT_IN[0]
-    assert "there is a condition family graph already" in caplog.text
+    assert "the condition family graph already exists" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_parts_of_a_package_that_fail_later_are_refused_where_they_are_used(inst
         attributes_of({"shape": "round"})
     counts = _Counts()
     counts.add({"shape": (Shape("round"),), "title": ("rock",)})
-    assert counts.observed().words == {"rock": 1}
+    assert counts.sample().words == {"rock": 1}
 
 
 def test_values_of_a_package_that_is_gone_are_reported() -> None:

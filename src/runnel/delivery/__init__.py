@@ -1,5 +1,6 @@
-"""Delivery: committed matches to messages, and messages to endpoints.
+"""Delivery: records messages for committed matches, and sends them to endpoints.
 
 In: the match log and the subscriptions. Out: recorded messages (`recorder`), composed deliveries (`composer`),
-attempts (`sender`), and settled rows of the ledger; dead letters can be sent again.
+attempts (`dispatcher` for local sinks, `sender` for all others), and their results in the ledger (`settle_attempts`).
+Dead letters can be sent again (`dead_letters`).
 """

@@ -1,8 +1,8 @@
-"""Asking the recipients of owners' messages whether they want them.
+"""Sends confirmation requests: a recipient of an owner's messages has to confirm before it gets any.
 
-In: consents for which a request is due. Out: requests at their recipients, and consents that were confirmed or put
-off. A request is counted before it is sent, so that neither a crash nor many owners together can exceed the limits.
-Requests are sent in a thread of their own; nobody waits for them.
+In: consents for which a request is due. Out: sent requests, and consents that are confirmed or wait for the next
+request. A request is counted before it is sent, so neither a crash nor several owners together can exceed the limits.
+Requests are sent in a separate thread, in the background.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from runnel.sinks.registry import find_sink
 logger = logging.getLogger("runnel")
 
 UNANSWERED = 3
-"""How many requests one owner may have sent to a person who answers none of them."""
+"""Maximum number of requests of one owner to a person who answers none of them."""
 
-_ROUND = 100
-_AT_ONCE = 8
+_MAX_REQUESTS = 100
+_MAX_CONCURRENT = 8
 _RETRY_SECONDS = (5.0, 300.0)
-"""Waits before a request that failed is sent again; after the last one somebody has to ask for another."""
+"""Waits before a failed request is sent again. After the last one, a new request has to be started by a statement."""
 
 
 class Confirmer:
-    """Sends the requests that are due. Its methods are called from one thread."""
+    """Sends the confirmation requests that are due. All public methods must be called from the same thread."""
 
     def __init__(self, catalog: Catalog, settings: Settings, open_transports: Callable[[], Transports]) -> None:
         self._catalog = catalog
@@ -54,12 +54,12 @@ class Confirmer:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
         self._error: FencedError | None = None
-        self._has_exempted = False
+        self._is_exempting_done = False
 
-    def ask(self, epoch: int, *, wait: bool = False, deadline: float = math.inf) -> None:
-        """Begin to send the requests that are due, unless some are under way.
+    def send_due(self, epoch: int, *, wait: bool = False, deadline: float = math.inf) -> None:
+        """Start to send the requests that are due, unless requests are already being sent.
 
-        Told to `wait`, wait until these were sent, or until a deadline of the monotonic clock.
+        With `wait`, wait until these requests were sent, or until `deadline` (monotonic clock).
         """
         if self._thread is not None and not self._thread.is_alive():
             self._thread = None
@@ -67,9 +67,9 @@ class Confirmer:
             error, self._error = self._error, None
             raise error.with_traceback(None)
         if self._thread is None:
-            self._exempt(epoch)
+            self._confirm_exempt(epoch)
             with self._catalog.read() as connection:
-                due = consents.due_consents(connection, _ROUND)
+                due = consents.due_consents(connection, _MAX_REQUESTS)
             if due:
                 self._thread = threading.Thread(
                     target=self._run, args=(epoch, due), name="runnel-confirm", daemon=True
@@ -79,7 +79,7 @@ class Confirmer:
             self._thread.join(None if deadline == math.inf else max(0.0, deadline - time.monotonic()))
 
     def close(self) -> None:
-        """Stop asking. A request that is under way is sent again later, and counts."""
+        """Stop sending. A request that is being sent counts towards the limits and is sent again later."""
         thread, loop = self._thread, self._loop
         if thread is not None:
             if loop is not None:
@@ -92,60 +92,59 @@ class Confirmer:
         if self._task is not None:
             self._task.cancel()
 
-    def _exempt(self, epoch: int) -> None:
-        """Confirm what waits and need not, once per run: the admin may have exempted its domain."""
-        if self._has_exempted or not self._settings.confirmed_domains:
+    def _confirm_exempt(self, epoch: int) -> None:
+        """Confirm pending consents whose domain the admin has exempted with `confirmed_domains`, once per run."""
+        if self._is_exempting_done or not self._settings.confirmed_domains:
             return
         with self._catalog.write() as connection:
             leases.check(connection, epoch)
-            for one in consents.pending_consents(connection):
-                sink = find_sink(one.kind)
-                if isinstance(sink, ConfirmingSink) and is_exempt(sink, one.target, self._settings):
-                    consents.confirm_consent(connection, one, consents.EXEMPT)
-        self._has_exempted = True
+            for consent in consents.pending_consents(connection):
+                sink = find_sink(consent.kind)
+                if isinstance(sink, ConfirmingSink) and is_exempt(sink, consent.target, self._settings):
+                    consents.confirm_consent(connection, consent, consents.EXEMPT)
+        self._is_exempting_done = True
 
     # --- in the thread -------------------------------------------------------------------------------------------
 
     def _run(self, epoch: int, due: Sequence[tuple[Consent, int]]) -> None:
         try:
-            asyncio.run(self._ask_all(epoch, due))
+            asyncio.run(self._send_all(epoch, due))
         except asyncio.CancelledError:
             pass
         except FencedError as error:
             self._error = error
         except Exception:
-            logger.exception("requests to confirm could not be sent; the next round tries again")
+            logger.exception("cannot send confirmation requests; they are sent again when they are next due")
         finally:
             self._loop = self._task = None
 
-    async def _ask_all(self, epoch: int, due: Sequence[tuple[Consent, int]]) -> None:
+    async def _send_all(self, epoch: int, due: Sequence[tuple[Consent, int]]) -> None:
         self._task, self._loop = asyncio.current_task(), asyncio.get_running_loop()
         transports = self._open_transports()
-        free = asyncio.Semaphore(_AT_ONCE)
+        semaphore = asyncio.Semaphore(_MAX_CONCURRENT)
 
-        async def ask(consent: Consent, subscription: int) -> None:
-            async with free:
+        async def send_request(consent: Consent, subscription: int) -> None:
+            async with semaphore:
                 request = await asyncio.to_thread(self._begin, epoch, consent, subscription)
                 if request is not None:
-                    await self._send(epoch, transports, request)
+                    await self._send(epoch, transports, *request)
 
         try:
-            await asyncio.gather(*(ask(*one) for one in due))
+            await asyncio.gather(*(send_request(consent, subscription) for consent, subscription in due))
         finally:
             await transports.close()
 
-    async def _send(self, epoch: int, transports: Transports, begun: tuple[Consent, ConfirmationRequest]) -> None:
-        consent, request = begun
+    async def _send(self, epoch: int, transports: Transports, consent: Consent, request: ConfirmationRequest) -> None:
         error: Exception | None = None
-        agreed = False
+        is_confirmed = False
         try:
-            agreed = await transports.confirm(request)
+            is_confirmed = await transports.confirm(request)
         except Exception as raised:
             error = raised
-        await asyncio.to_thread(self._end, epoch, consent, agreed, error)
+        await asyncio.to_thread(self._record_result, epoch, consent, is_confirmed, error)
 
     def _begin(self, epoch: int, consent: Consent, number: int) -> tuple[Consent, ConfirmationRequest] | None:
-        """Count a request and give what is to be sent; None if it may not be sent now."""
+        """Count a request and return it with its consent. Return None if it must not be sent now."""
         settings = self._settings
         with self._catalog.write() as connection:
             leases.check(connection, epoch)
@@ -155,37 +154,38 @@ class Confirmer:
             if current is None or subscription is None or current.state is not ConsentState.PENDING:
                 return None
             if not isinstance(sink, ConfirmingSink):
-                consents.end_request(connection, current, "the output is not installed", None, reached=True)
+                reason = "the output is not installed, or it does not send confirmation requests"
+                consents.end_request(connection, current, reason, None, reached=True)
                 return None
             if consents.has_refused(connection, consent.kind, sink.refuser(consent.target)):
-                consents.end_request(connection, current, "the recipient refused for good", None, reached=True)
+                consents.end_request(connection, current, "the recipient refused permanently", None, reached=True)
                 return None
             moment = now(connection)
             sent = consents.unanswered_requests(connection, consent.owner, consent.kind, consent.recipient)
             if sink.answers_later and sent >= UNANSWERED:
-                reason = f"{sent} requests were not answered; the admin can confirm the subscription"
+                reason = f"the recipient did not answer {sent} requests; the admin can confirm the subscription"
                 consents.end_request(connection, current, reason, None, reached=True)
                 return None
-            if self._has_enough(connection, consent):
+            if self._is_daily_limit_reached(connection, consent):
                 tomorrow = (moment // consents.DAY + 1) * consents.DAY
-                reason = "the recipient got as many requests as are allowed per day; the next is sent tomorrow"
+                reason = "no more requests to this recipient are allowed today; the next one is sent tomorrow"
                 consents.end_request(connection, current, reason, tomorrow, reached=True)
                 return None
             retry = moment + int(_RETRY_SECONDS[min(current.attempts, len(_RETRY_SECONDS) - 1)] * 1e6)
             lifetime = settings.confirmation_days * consents.DAY
             current = consents.begin_request(connection, current, retry=retry, lifetime=lifetime)
-            return current, self._request(connection, current, subscription, has_link=sink.answers_later)
+            return current, self._build_request(connection, current, subscription, has_link=sink.answers_later)
 
-    def _has_enough(self, connection: Connection, consent: Consent) -> bool:
-        """Whether a recipient got all requests of today, or all that one owner may use of them.
+    def _is_daily_limit_reached(self, connection: Connection, consent: Consent) -> bool:
+        """Return whether today's request limit of a recipient, or the owner's part of it, is used up.
 
-        An owner may use half, so that nobody alone keeps the other owners from asking.
+        One owner may use half of the limit, so that a single owner cannot block the requests of the others.
         """
         by_owner = consents.requests_today(connection, consent.kind, consent.recipient)
         limit = self._settings.confirmation_requests_per_day
         return sum(by_owner.values()) >= limit or by_owner.get(consent.owner, 0) >= max(1, limit // 2)
 
-    def _request(
+    def _build_request(
         self, connection: Connection, consent: Consent, subscription: Subscription, *, has_link: bool
     ) -> ConfirmationRequest:
         secret = workspace_secret(connection, consents.CONFIRMATION)
@@ -207,28 +207,29 @@ class Confirmer:
             signing_keys=signing_keys.keys_of(connection, [subscription.id]).get(subscription.id, ()),
         )
 
-    def _end(self, epoch: int, consent: Consent, agreed: bool, error: Exception | None) -> None:
-        """Write down how a request ended."""
+    def _record_result(self, epoch: int, consent: Consent, is_confirmed: bool, error: Exception | None) -> None:
+        """Record the result of a request, and schedule the next one if it failed."""
         with self._catalog.write() as connection:
             leases.check(connection, epoch)
-            if agreed:
+            if is_confirmed:
                 consents.confirm_consent(connection, consent, "the endpoint repeated the challenge")
             elif error is None:
-                consents.end_request(connection, consent, "asked; no answer yet", None, reached=True)
+                consents.end_request(connection, consent, "request sent; no answer yet", None, reached=True)
             else:
                 wait = retry_wait(consent.attempts, error, _RETRY_SECONDS)
-                later = None if wait is None else now(connection) + int(wait * 1e6)
+                not_before = None if wait is None else now(connection) + int(wait * 1e6)
                 sink = find_sink(consent.kind)
-                # A person got nothing if the mail server was unreachable. Any other failure may come after a mail.
-                is_personal = isinstance(sink, ConfirmingSink) and sink.answers_later
-                reached = not (is_personal and _is_unconnected(error))
-                consents.end_request(connection, consent, reason_of(error), later, reached=reached)
+                # If the mail server was unreachable, no mail was sent, so the request does not count. After any
+                # other failure, the mail may have been sent.
+                is_to_person = isinstance(sink, ConfirmingSink) and sink.answers_later
+                reached = not (is_to_person and _is_connection_error(error))
+                consents.end_request(connection, consent, reason_of(error), not_before, reached=reached)
         if error is not None:
-            logger.warning("a request to confirm (%s, owner %d) failed: %s", consent.kind, consent.owner, error)
+            logger.warning("a confirmation request (%s, owner %d) failed: %s", consent.kind, consent.owner, error)
 
 
 def is_exempt(sink: ConfirmingSink, target: str, settings: Settings) -> bool:
-    """Whether the setting `confirmed_domains` names the domain of a target."""
+    """Return whether the setting `confirmed_domains` contains the domain of a target."""
     domain = sink.domain(target)
     return any(
         domain.endswith(pattern[1:]) if pattern.startswith("*.") else domain == pattern
@@ -236,7 +237,7 @@ def is_exempt(sink: ConfirmingSink, target: str, settings: Settings) -> bool:
     )
 
 
-def _is_unconnected(error: BaseException | None) -> bool:
+def _is_connection_error(error: BaseException | None) -> bool:
     while error is not None:
         if isinstance(error, ConnectionError):
             return True

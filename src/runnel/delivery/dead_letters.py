@@ -1,7 +1,7 @@
-"""Dead letters: messages that were given up, what happened to them, and sending them again.
+"""Dead letters: list the messages that were given up, explain what happened to them, and send them again.
 
-In: the ledger. Out: lists and stories for a person, and open messages again. A letter that is sent again keeps its
-key, so that an endpoint that had it after all knows it; the history of its attempts stays.
+In: the ledger. Out: dead letters, the history of a message, and reopened messages. A dead letter that is sent again
+keeps its key, so an endpoint that received it earlier can recognize it. The history of its attempts is kept.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from runnel.catalog.declared import feeds
 from runnel.catalog.declared.subscriptions import moment_of
 from runnel.catalog.store import schema
 from runnel.catalog.store.connection import now
-from runnel.delivery.match_reader import MatchReader, MessageRange
+from runnel.delivery.match_reader import FeedRange, MatchReader
 from runnel.errors import NotFoundError, RunnelError
 from runnel.model.message import MessageState
 from runnel.sinks.files.valid_texts import xml_text
 
 _m, _s, _a, _f = schema.messages.c, schema.subscriptions.c, schema.attempts.c, schema.feeds.c
 _DEAD = _m.state == literal_column("'dead'")
-_TITLES = 20
-_LONGEST = 100
+_MAX_TITLES = 20
+_MAX_TEXT_LENGTH = 100
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A message that was given up."""
+    """A message that is no longer tried, because it failed too often or its target refused it."""
 
     key: str
     subscription: int
@@ -45,20 +45,20 @@ class DeadLetter:
     given_up: datetime
 
     def to_json(self) -> dict[str, Any]:
-        """As a JSON value."""
+        """Return a JSON value."""
         return asdict(self) | {"given_up": self.given_up.isoformat()}
 
     def lines(self) -> list[str]:
-        """For a terminal."""
-        where = f" {self.target}" if self.target else ""
+        """Return lines for a terminal."""
+        target = f" {self.target}" if self.target else ""
         items = "1 item" if self.count == 1 else f"{self.count} items"
         when = self.given_up.isoformat(sep=" ", timespec="minutes")[:16]
-        return [f"{self.key}  {when}  {self.feed} ({items}) to {self.kind}{where}: {_short(self.reason)}"]
+        return [f"{self.key}  {when}  {self.feed} ({items}) to {self.kind}{target}: {_shorten(self.reason)}"]
 
 
 @dataclass(frozen=True, slots=True)
 class FailedAttempt:
-    """One attempt that failed."""
+    """A failed attempt to deliver a message."""
 
     number: int
     at: datetime
@@ -67,7 +67,7 @@ class FailedAttempt:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryHistory:
-    """All that is known about a message, and what can be done."""
+    """The state and history of a message, and advice for the next step."""
 
     key: str
     state: str
@@ -86,43 +86,45 @@ class DeliveryHistory:
     advice: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """As a JSON value."""
-        told = asdict(self)
-        told["recorded"] = self.recorded.isoformat()
-        told["next_try"] = self.next_try.isoformat() if self.next_try else None
-        told["failures"] = [
-            {"attempt": one.number, "at": one.at.isoformat(), "outcome": one.outcome} for one in self.failures
+        """Return a JSON value."""
+        value = asdict(self)
+        value["recorded"] = self.recorded.isoformat()
+        value["next_try"] = self.next_try.isoformat() if self.next_try else None
+        value["failures"] = [
+            {"attempt": failure.number, "at": failure.at.isoformat(), "outcome": failure.outcome}
+            for failure in self.failures
         ]
-        return told
+        return value
 
     def lines(self) -> list[str]:
-        """For a terminal."""
-        where = f" {self.target}" if self.target else ""
-        wait = f", next tried {_when(self.next_try)}" if self.next_try else ""
+        """Return lines for a terminal."""
+        target = f" {self.target}" if self.target else ""
+        next_try = f", next attempt at {_format_time(self.next_try)}" if self.next_try else ""
         more = self.count - len(self.titles)
         return [
             f"message        {self.key}",
-            f"state          {self.state}{wait}",
-            f"subscription   {self.subscription} to {self.feed}, {self.kind}{where}",
-            f"recorded       {_when(self.recorded)}",
-            f"items          {self.count}, of sequences {self.first_sequence} to {self.last_sequence}",
+            f"state          {self.state}{next_try}",
+            f"subscription   {self.subscription} to {self.feed}, {self.kind}{target}",
+            f"recorded       {_format_time(self.recorded)}",
+            f"items          {self.count}, in sequences {self.first_sequence} to {self.last_sequence}",
             *(f"               {title}" for title in self.titles),
             *([f"               and {more} more"] if self.titles and more > 0 else []),
             f"outcome        {self.outcome or 'none yet'}",
-            *(f"attempt {one.number:<6} {_when(one.at)}: {one.outcome}" for one in self.failures),
-            *(f"to do          {one}" for one in self.advice),
+            *(f"attempt {failed.number:<6} {_format_time(failed.at)}: {failed.outcome}" for failed in self.failures),
+            *(f"to do          {advice}" for advice in self.advice),
         ]
 
 
 def dead_letters(
     connection: Connection, limit: int, subscription: int | None = None, *, owner: int | None = None
 ) -> list[DeadLetter]:
-    """Messages that were given up, the last one first; all of them, or those of one subscription or one owner."""
-    query = _told().where(_DEAD).order_by(_m.finished.desc(), _m.subscription, _m.number.desc()).limit(limit)
+    """Return up to `limit` dead letters, newest first, optionally of one subscription or one owner."""
+    order = (_m.finished.desc(), _m.subscription, _m.number.desc())
+    query = _select_messages().where(_DEAD).order_by(*order).limit(limit)
     if subscription is not None:
         query = query.where(_m.subscription == subscription)
     if owner is not None:
-        query = query.where(schema.subscriptions.c.owner == owner)
+        query = query.where(_s.owner == owner)
     return [
         DeadLetter(
             key=row.key,
@@ -140,19 +142,22 @@ def dead_letters(
     ]
 
 
-def explain_dead_letter(connection: Connection, key: str, shares: MatchReader | None = None) -> DeliveryHistory:
-    """All that is known about a message, dead or not; with the titles of its items where `shares` can find them."""
-    row = connection.execute(_told().where(_m.key == key)).one_or_none()
+def explain_dead_letter(connection: Connection, key: str, match_reader: MatchReader | None = None) -> DeliveryHistory:
+    """Return the history of a message in any state. With a `match_reader`, include the titles of its items."""
+    row = connection.execute(_select_messages().where(_m.key == key)).one_or_none()
     if row is None:
         raise NotFoundError(
-            f"there is no message {key[:80]!r}", hint="`show dead letters` lists those that were given up"
+            f"there is no message {key[:80]!r}", hint="`show dead letters;` lists the messages that were given up"
         )
-    tried = (
+    attempts = (
         select(schema.attempts)
         .where(_a.subscription == row.subscription, _a.number == row.number)
         .order_by(_a.attempt)
     )
-    failures = [FailedAttempt(one.attempt, moment_of(one.at), one.outcome) for one in connection.execute(tried)]
+    failures = [
+        FailedAttempt(attempt.attempt, moment_of(attempt.at), attempt.outcome)
+        for attempt in connection.execute(attempts)
+    ]
     is_open = row.state == MessageState.OPEN.value
     return DeliveryHistory(
         key=row.key,
@@ -168,27 +173,28 @@ def explain_dead_letter(connection: Connection, key: str, shares: MatchReader | 
         recorded=moment_of(row.created),
         next_try=moment_of(row.not_before) if is_open else None,
         failures=tuple(failures),
-        titles=() if shares is None else _titles(connection, shares, row),
-        advice=tuple(_advice(row)),
+        titles=() if match_reader is None else _read_titles(connection, match_reader, row),
+        advice=tuple(_advise(row)),
     )
 
 
 def replay(connection: Connection, which: str | int) -> int:
-    """Open dead letters again: the one of a key, or all of a subscription's; gives how many.
+    """Reopen dead letters, so that they are sent again under their old keys. Return how many were reopened.
 
-    They are sent under their old keys. Those of a subscription that has ended cannot be sent any more.
+    `which` is the key of a message, or the number of a subscription, of which all dead letters are reopened. Dead
+    letters of a subscription that has ended stay dead.
     """
     ended = select(_s.id).where(_s.id == _m.subscription, _s.ended.is_not(None)).exists()
     wanted = _m.key == which if isinstance(which, str) else _m.subscription == which
-    opened = connection.execute(
+    reopened = connection.execute(
         update(schema.messages)
         .where(_DEAD, wanted, ~ended)
         .values(state=MessageState.OPEN.value, attempts=0, finished=None, not_before=now(connection))
     )
-    return int(opened.rowcount)
+    return int(reopened.rowcount)
 
 
-def _told() -> Select[Any]:
+def _select_messages() -> Select[Any]:
     return (
         select(
             schema.messages,
@@ -209,46 +215,46 @@ def _told() -> Select[Any]:
     )
 
 
-def _titles(connection: Connection, shares: MatchReader, row: Row[Any]) -> tuple[str, ...]:
-    """The titles of the first items of a message; none where they are no longer kept."""
+def _read_titles(connection: Connection, match_reader: MatchReader, row: Row[Any]) -> tuple[str, ...]:
+    """Return the titles of the first items of a message. Return none if the items cannot be read any more."""
     try:
         live_since = feeds.since_of(connection, [row.feed])
-        run = MessageRange(row.feed, row.first_sequence - 1, row.last_sequence, row.plan)
-        [sequences] = shares.of_runs([run], live_since)
-        wanted = [one for one in sequences or () if one > row.since][:_TITLES]
-        loaded = shares.items(wanted)
+        feed_range = FeedRange(row.feed, row.first_sequence - 1, row.last_sequence, row.plan)
+        [matches] = match_reader.find_matches([feed_range], live_since)
+        sequences = [sequence for sequence in matches or () if sequence > row.since][:_MAX_TITLES]
+        loaded = match_reader.load_items(sequences)
     except RunnelError:
         return ()
-    found = {} if loaded is None else loaded.items
-    shown = ((found[one].item.first("title") or found[one].item.id) for one in wanted if one in found)
-    return tuple(_short(" ".join(xml_text(str(title)).split())) for title in shown)
+    by_sequence = {} if loaded is None else loaded.items
+    items = [by_sequence[sequence].item for sequence in sequences if sequence in by_sequence]
+    return tuple(_shorten(" ".join(xml_text(str(item.first("title") or item.id)).split())) for item in items)
 
 
-def _advice(row: Row[Any]) -> Sequence[str]:
-    """What a person can do about a message."""
+def _advise(row: Row[Any]) -> Sequence[str]:
+    """Return what a person can do about a message, one text per step or alternative."""
     number = row.subscription
     if row.ended is not None:
-        return ["nothing: the subscription has ended"] if row.state != MessageState.DONE.value else []
+        return ["nothing, because the subscription has ended"] if row.state != MessageState.DONE.value else []
     advice = []
     if row.disabled is not None:
         advice.append(f"repair the endpoint, then `resume subscription {number};` (disabled: {row.disabled})")
     elif row.unconfirmed:
-        advice.append(f"{row.target} has to confirm first; `send subscription {number} now;` asks it again")
+        advice.append(f"{row.target} has to confirm first; `send subscription {number} now;` sends another request")
     elif row.paused:
-        advice.append(f"`resume subscription {number};` lets it go on")
+        advice.append(f"`resume subscription {number};` sends it, because the subscription is paused")
     elif row.state == MessageState.OPEN.value and row.attempts:
-        advice.append(f"`send subscription {number} now;` tries it at once")
+        advice.append(f"`send subscription {number} now;` tries again immediately")
     if row.state == MessageState.DEAD.value:
         if row.sheet is not None:
-            advice.append("if its stylesheet failed: fix it and subscribe again")
+            advice.append("if the stylesheet failed, fix it and subscribe again")
         advice.append(f"`replay message '{row.key}';` sends it again under the same key")
         advice.append(f"`replay subscription {number};` sends all dead letters of the subscription again")
     return advice
 
 
-def _when(moment: datetime | None) -> str:
+def _format_time(moment: datetime | None) -> str:
     return "" if moment is None else moment.isoformat(sep=" ", timespec="seconds")[:19] + " UTC"
 
 
-def _short(text: str) -> str:
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+def _shorten(text: str) -> str:
+    return text if len(text) <= _MAX_TEXT_LENGTH else f"{text[: _MAX_TEXT_LENGTH - 1]}…"

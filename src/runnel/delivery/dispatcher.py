@@ -1,8 +1,8 @@
-"""Delivery: from committed matches to messages, and from messages to endpoints.
+"""Delivery: records messages for committed matches, and sends them to endpoints.
 
-In: the match log and the ledger. Out: messages at their endpoints. `recorder.py` records what is due; local sinks
-take their messages here, one after the other; all others are handed to the Sender, which works in the background. A
-crash leaves open messages, which are sent again under the same key.
+In: the match log and the ledger. Out: delivered messages. The recorder records the messages that are due. Messages of
+local sinks are delivered here, one after the other. All others go to the Sender, which works in the background. After
+a crash, open messages are sent again under the same key.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from runnel.catalog.store.connection import Catalog, now
 from runnel.delivery.composer import Composer, SubscriptionQueue
 from runnel.delivery.confirmer import Confirmer
 from runnel.delivery.match_reader import MatchReader
-from runnel.delivery.recorder import LOOK_AGAIN, Recorder
+from runnel.delivery.recorder import SCAN_INTERVAL_FACTOR, Recorder
 from runnel.delivery.sender import Sender
 from runnel.delivery.settle_attempts import Attempt, AttemptRecorder
 from runnel.delivery.shape_messages import Decode, MessageShaper
@@ -29,22 +29,23 @@ from runnel.sinks.contract import Accept, LocalSink
 from runnel.sinks.registry import open_sink
 from runnel.storage.file_storage import Storage, open_storage
 
-_PAGE = 2_000
+_PAGE_SIZE = 2_000
 _LOCAL_BLOCK = 100
-_OVERLAP = 2_000_000
+_OVERLAP_MICROSECONDS = 2_000_000
+"""How far a partial scan for due messages goes back before the start of the previous scan."""
 
 
 class Dispatcher:
     """Delivers the matches of a workspace.
 
-    `accept` takes items into other feeds, `decode` reads the feeds that stylesheets make; both come from a caller
-    that knows sources. `storage` holds the stylesheets.
+    `accept` accepts items into materialized feeds, and `decode` parses feeds that stylesheets create. The caller
+    provides both, because this package does not import the sources. `storage` contains the stylesheets.
     """
 
     def __init__(
         self,
         catalog: Catalog,
-        shares: MatchReader,
+        match_reader: MatchReader,
         out: Path,
         settings: Settings,
         *,
@@ -56,129 +57,140 @@ class Dispatcher:
         self._shaper = MessageShaper(
             storage or open_storage(settings.storage or out.parent.as_uri()), settings, decode
         )
-        self.recorder = Recorder(catalog, shares)
-        self.settler = AttemptRecorder(catalog, settings)
-        self._composer = Composer(catalog, shares.another(), out, settings, accept)
-        self._ways = Transports(self._shaper, settings)
+        self.recorder = Recorder(catalog, match_reader)
+        self.attempt_recorder = AttemptRecorder(catalog, settings)
+        self._composer = Composer(catalog, match_reader.clone(), out, settings, accept)
+        self._transports = Transports(self._shaper, settings)
         self._confirmer = Confirmer(catalog, settings, lambda: Transports(self._shaper, settings))
-        self._sender = Sender(catalog, self._composer, self.settler, self._ways, settings)
+        self._sender = Sender(catalog, self._composer, self.attempt_recorder, self._transports, settings)
         self._watermark = 0
-        self._look_at_all = 0.0
+        self._next_full_scan = 0.0
 
     def close(self) -> None:
-        """Stop sending and let go of connections; what is under way stays open in the ledger."""
+        """Stop sending and close connections. Messages that are being sent stay open in the ledger."""
         self._confirmer.close()
         self._sender.close()
         self._shaper.close()
 
     def deliver(self, epoch: int, *, wait: bool = False, seconds: float | None = None) -> int:
-        """Record what is due and send what is open; gives how many messages were taken since this was last asked.
+        """Record due messages and send open messages. Return how many were delivered since the last call.
 
-        Endpoints on the network are not waited for, unless told to `wait`: then until everything due was tried,
-        or for about so many `seconds`; what is left stays open in the ledger.
+        Without `wait`, do not wait for endpoints on the network. With `wait`, return when every due message was
+        attempted, or after about `seconds`. The remaining messages stay open in the ledger.
         """
-        taken = self._sender.collect()
+        delivered = self._sender.collect()
         deadline = math.inf if seconds is None else time.monotonic() + seconds
-        self._confirmer.ask(epoch, wait=wait, deadline=deadline)
-        goes_on = self.recorder.record(epoch, look_at_all=wait)
-        taken += self.send(epoch, wait=wait, deadline=deadline)
-        while goes_on and time.monotonic() < deadline:
-            goes_on = self.recorder.record(epoch)
-            taken += self.send(epoch, wait=wait, deadline=deadline)
-        return taken
+        self._confirmer.send_due(epoch, wait=wait, deadline=deadline)
+        has_more = self.recorder.record(epoch, scan_all=wait)
+        delivered += self.send(epoch, wait=wait, deadline=deadline)
+        while has_more and time.monotonic() < deadline:
+            has_more = self.recorder.record(epoch)
+            delivered += self.send(epoch, wait=wait, deadline=deadline)
+        return delivered
 
     def send(self, epoch: int, *, wait: bool = False, deadline: float = math.inf) -> int:
-        """Hand open messages over, each subscription's in order; a failing one holds back only itself."""
-        taken, handed_over = self._send_due(epoch, look_at_all=wait)
-        while wait and handed_over and time.monotonic() < deadline:
-            tried = self._sender.tried
-            has_ended = self._sender.wait(deadline)
-            taken += self._sender.collect()
-            if not has_ended or self._sender.tried == tried:
+        """Send open messages, in order per subscription. Return how many were delivered.
+
+        A subscription whose message fails does not delay others.
+        """
+        delivered, enqueued = self._send_due(epoch, scan_all=wait)
+        while wait and enqueued and time.monotonic() < deadline:
+            attempts = self._sender.attempts
+            is_finished = self._sender.wait(deadline)
+            delivered += self._sender.collect()
+            if not is_finished or self._sender.attempts == attempts:
                 break
-            more, handed_over = self._send_due(epoch, look_at_all=True)
-            taken += more
-        return taken
+            more, enqueued = self._send_due(epoch, scan_all=True)
+            delivered += more
+        return delivered
 
-    def _send_due(self, epoch: int, *, look_at_all: bool) -> tuple[int, int]:
-        """Look once at what is due: gives how many messages local sinks took, and how many lines are being served."""
-        taken = handed_over = 0
+    def _send_due(self, epoch: int, *, scan_all: bool) -> tuple[int, int]:
+        """Deliver due messages of local sinks, and enqueue all others with the Sender.
+
+        Return the number of delivered messages and the number of enqueued subscriptions.
+        """
+        delivered = enqueued = 0
         done: set[int] = set()
-        no_room: StorageFullError | None = None
-        for page in self._due(look_at_all):
-            fresh = {one.subscription: one for one in reversed(page) if one.subscription not in done}
-            done |= fresh.keys()
-            self.settler.settle(epoch, (), [one.subscription for one in fresh.values() if one.ended])
-            hosts = {number: self._ways.host(one) for number, one in fresh.items() if not one.ended}
+        storage_full: StorageFullError | None = None
+        for page in self._due_pages(scan_all):
+            due = {message.subscription: message for message in reversed(page) if message.subscription not in done}
+            done |= due.keys()
+            ended = [message.subscription for message in due.values() if message.ended]
+            self.attempt_recorder.settle(epoch, (), ended)
+            hosts = {number: self._transports.host(message) for number, message in due.items() if not message.ended}
             remote = [(number, host) for number, host in hosts.items() if host is not None]
-            self._sender.hand_over(epoch, remote)
-            handed_over += len(remote)
+            self._sender.enqueue(epoch, remote)
+            enqueued += len(remote)
             try:
-                taken += self._send_local(epoch, [number for number, host in hosts.items() if host is None])
+                delivered += self._send_local(epoch, [number for number, host in hosts.items() if host is None])
             except StorageFullError as error:
-                no_room = error
-        if no_room is not None and not taken:
-            raise no_room  # nobody has room, so it is not one endpoint's matter
-        return taken, handed_over
+                storage_full = error
+        if storage_full is not None and not delivered:
+            raise storage_full  # no message could be delivered, so this is not a problem of one endpoint
+        return delivered, enqueued
 
-    def _due(self, look_at_all: bool) -> Iterator[list[DueMessage]]:
-        """What may be tried now, in pages. Looking at all of it is left for now if it took long a moment ago."""
-        look_at_all = look_at_all or time.monotonic() >= self._look_at_all
-        since = 0 if look_at_all else self._watermark - _OVERLAP
-        spent, after, begun = 0.0, None, 0
+    def _due_pages(self, scan_all: bool) -> Iterator[list[DueMessage]]:
+        """Yield pages of the messages that may be attempted now.
+
+        Without `scan_all`, yield only messages that became due since the previous scan, unless enough time has passed
+        since the last full scan (see `SCAN_INTERVAL_FACTOR`).
+        """
+        scan_all = scan_all or time.monotonic() >= self._next_full_scan
+        since = 0 if scan_all else self._watermark - _OVERLAP_MICROSECONDS
+        scan_seconds, after, scan_start = 0.0, None, 0
         while True:
             started = time.monotonic()
             with self._catalog.read() as connection:
-                begun = begun or now(connection)
-                page = ledger.due_page(connection, after=after, since=max(since, 0), limit=_PAGE)
-            spent += time.monotonic() - started
+                scan_start = scan_start or now(connection)
+                page = ledger.due_page(connection, after=after, since=max(since, 0), limit=_PAGE_SIZE)
+            scan_seconds += time.monotonic() - started
             if page:
                 yield page
-            if len(page) < _PAGE:
+            if len(page) < _PAGE_SIZE:
                 break
             after = page[-1].place
-        self._watermark = begun
-        if look_at_all:
-            self._look_at_all = time.monotonic() + LOOK_AGAIN * spent
+        self._watermark = scan_start
+        if scan_all:
+            self._next_full_scan = time.monotonic() + SCAN_INTERVAL_FACTOR * scan_seconds
 
     # --- local sinks ---------------------------------------------------------------------------------------------
 
     def _send_local(self, epoch: int, subscriptions: Sequence[int]) -> int:
-        """Hand over the messages of local sinks, in order, and settle them block by block."""
-        taken = 0
-        no_room: StorageFullError | None = None
+        """Deliver messages to local sinks, in order, and settle them in blocks. Return how many were delivered."""
+        delivered = 0
+        storage_full: StorageFullError | None = None
         for first in range(0, len(subscriptions), _LOCAL_BLOCK):
             waiting = list(subscriptions[first : first + _LOCAL_BLOCK])
             while waiting:
                 composed = self._composer.compose(waiting, epoch)
-                waiting = list(composed.left)
+                waiting = list(composed.remaining)
                 attempts: list[Attempt] = []
-                for lane in composed.lanes:
+                for queue in composed.queues:
                     try:
-                        attempts += self._run(lane)
-                        if lane.more and attempts[-1].is_done:
-                            waiting.append(lane.subscription)
+                        attempts += self._deliver_queue(queue)
+                        if queue.has_more and attempts[-1].is_done:
+                            waiting.append(queue.subscription)
                     except StorageFullError as error:
-                        no_room = error
-                taken += self.settler.settle(epoch, attempts)
-        if no_room is not None and not taken:
-            raise no_room
-        return taken
+                        storage_full = error
+                delivered += self.attempt_recorder.settle(epoch, attempts)
+        if storage_full is not None and not delivered:
+            raise storage_full
+        return delivered
 
-    def _run(self, lane: SubscriptionQueue) -> list[Attempt]:
-        """Hand over the messages of one subscription up to the first that fails."""
+    def _deliver_queue(self, queue: SubscriptionQueue) -> list[Attempt]:
+        """Deliver the messages of one subscription, up to the first that fails."""
         attempts: list[Attempt] = []
-        for parcel in lane.parcels:
+        for prepared in queue.messages:
             try:
-                delivery = parcel.checked()
+                delivery = prepared.require_delivery()
                 sink = self._local_sink(delivery.subscription.kind)
-                attempts.append(Attempt(parcel.message, sink.deliver(delivery)))
+                attempts.append(Attempt(prepared.message, sink.deliver(delivery)))
             except StorageFullError:
                 if not attempts:
                     raise
-                break  # what was handed over before is settled; this one comes again
+                break  # the messages before this one are settled; this one stays open
             except Exception as error:
-                attempts.append(Attempt(parcel.message, error=error))
+                attempts.append(Attempt(prepared.message, error=error))
                 break
         return attempts
 
@@ -186,8 +198,8 @@ class Dispatcher:
         try:
             sink = open_sink(kind)
         except InputError as error:
-            # It may be installed again tomorrow.
+            # A DeliveryError is retried: the sink may be installed again later.
             raise DeliveryError(error.message, hint=error.hint) from error
         if not isinstance(sink, LocalSink):
-            raise DeliveryError(f"the output {kind!r} is not on this machine")
+            raise DeliveryError(f"the output {kind!r} has no host and is not a local sink")
         return sink

@@ -1,8 +1,8 @@
-"""Hosts: whose turn it is among endpoints, so that a slow or dead one takes nobody else's.
+"""Per-host send queues, served round-robin, so that one slow endpoint cannot starve the others.
 
-In: subscriptions with something due, and how attempts ended. Out: which may be looked at, and which sent, now. Every
-host has a line of its own; lines take turns. A host that has not answered several times in a row is asked by one
-message at a time, after a pause, and the rest of its line is not kept waiting. Plain data: nothing here sends.
+In: subscriptions with messages due, and the result of each attempt. Out: which subscriptions to compose and which to
+send now. A host that fails several times in a row is paused: its queue is emptied, and after the pause a single
+message probes whether the host is back. This module only schedules; `sender` does the I/O.
 """
 
 from __future__ import annotations
@@ -12,166 +12,176 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 _T = TypeVar("_T")
-_SILENT_AFTER = 5
-_LONGEST_PAUSE = 60.0
-_AHEAD = 4
-_MOST_BYTES = 256 << 20
-"""Nothing more is made ready while what is ready or under way holds so many bytes of items."""
-_HOST_BYTES = 16 << 20
-"""The same for one host: a slow one may not use up what there is for all."""
+_FAILURES_BEFORE_PAUSE = 5
+_MAX_PAUSE_SECONDS = 60.0
+_PREFETCH_FACTOR = 4
+"""Subscriptions that may be prepared ahead of sending, as a multiple of the concurrency limits."""
+_MAX_PREPARED_BYTES = 256 << 20
+"""Composing stops while the messages that are ready or being sent have at least this size."""
+_MAX_HOST_BYTES = 16 << 20
+"""The same limit per host, so that a slow host cannot use up the total."""
 
 
 @dataclass
-class _Line(Generic[_T]):
-    """One host: who waits, what is ready to be sent, how many are under way, and how often in a row it was silent.
+class _HostQueue(Generic[_T]):
+    """The queue of one host. `ready` pairs each entry with its size.
 
-    What is ready stands there with its size; `bytes` is that of all that is ready or under way.
+    `bytes` is the total size of the entries that are ready or being sent.
     """
 
     waiting: deque[int] = field(default_factory=deque)
     ready: deque[tuple[_T, int]] = field(default_factory=deque)
     composing: int = 0
-    under_way: int = 0
+    sending: int = 0
     bytes: int = 0
-    silences: int = 0
+    failures: int = 0
+    """Consecutive failures of the host."""
     pause_until: float = 0.0
 
     @property
     def is_idle(self) -> bool:
-        return not (self.waiting or self.ready or self.composing or self.under_way)
+        return not (self.waiting or self.ready or self.composing or self.sending)
 
 
 class HostQueues(Generic[_T]):
-    """The lines of all hosts. `_T` is what is ready to be sent for one subscription.
+    """The send queues of all hosts. `_T` is the type of the prepared messages of one subscription.
 
-    A root may have very many hosts, so those with something to do now are kept apart, in the order of their turns.
+    A subscription goes through a queue in three steps: it waits, its messages are composed, and they are sent. There
+    may be very many hosts, so those with work for a step are indexed separately, in round-robin order.
+
+    If a method returns False or a list of subscriptions, their host is paused, and the caller has to settle these
+    subscriptions as not attempted.
     """
 
     def __init__(self, limit: int, host_limit: int) -> None:
         self._limit = limit
         self._host_limit = host_limit
-        self._lines: dict[str, _Line[_T]] = {}
-        self._calling: dict[str, None] = {}
-        self._ready: dict[str, None] = {}
-        self._known: set[int] = set()
-        self._under_way = 0
-        self._ahead = 0
-        """How many are being made ready or are ready, over all hosts."""
+        self._queues: dict[str, _HostQueue[_T]] = {}
+        self._hosts_to_compose: dict[str, None] = {}
+        self._hosts_to_send: dict[str, None] = {}
+        self._active: set[int] = set()
+        self._sending = 0
+        self._prepared = 0
+        """Number of subscriptions that are being composed or are ready to send, over all hosts."""
         self._bytes = 0
-        """How many bytes what is ready or under way holds, over all hosts."""
+        """Size of the messages that are ready or being sent, over all hosts."""
 
     def __len__(self) -> int:
-        """How many subscriptions are in a line, under way, or not settled yet."""
-        return len(self._known)
+        """Return the number of subscriptions that are queued, being sent or not yet settled."""
+        return len(self._active)
 
     def add(self, subscription: int, host: str, now: float) -> bool:
-        """Put a subscription into the line of its host; False where it shall not wait: the host is silent."""
-        if subscription not in self._known:
-            self._known.add(subscription)
-            return self.again(subscription, host, now)
-        return True
+        """Enqueue a subscription unless it is already active. Return False if its host is paused."""
+        if subscription in self._active:
+            return True
+        self._active.add(subscription)
+        return self.requeue(subscription, host, now)
 
-    def again(self, subscription: int, host: str, now: float) -> bool:
-        """Put a subscription that is known at the end of its line; False where it shall not wait."""
-        line = self._lines.setdefault(host, _Line())
-        if self._allowed(line, now) == 0:
+    def requeue(self, subscription: int, host: str, now: float) -> bool:
+        """Append an active subscription to the queue of its host. Return False if the host is paused."""
+        queue = self._queues.setdefault(host, _HostQueue())
+        if self._send_limit(queue, now) == 0:
             return False
-        line.waiting.append(subscription)
-        self._calling[host] = None
+        queue.waiting.append(subscription)
+        self._hosts_to_compose[host] = None
         return True
 
     def forget(self, subscription: int) -> None:
-        """A subscription has nothing more to send now."""
-        self._known.discard(subscription)
+        """Remove a subscription that has nothing more to send."""
+        self._active.discard(subscription)
 
-    def next_to_compose(self, most: int, now: float) -> list[tuple[int, str]]:
-        """Subscriptions whose messages are to be made ready; hosts take turns.
+    def next_to_compose(self, limit: int, now: float) -> list[tuple[int, str]]:
+        """Choose up to `limit` subscriptions whose messages to compose next, round-robin over hosts.
 
-        No more than some times as many as may be under way, to each host and in all, are made ready in advance, and
-        only while what was made ready holds not too many bytes.
+        At most `_PREFETCH_FACTOR` times the concurrency limits are prepared ahead, per host and in total, and nothing
+        more while the prepared messages exceed the byte limits.
         """
         chosen: list[tuple[int, str]] = []
-        most = min(most, self._limit * _AHEAD - self._ahead) if self._bytes < _MOST_BYTES else 0
-        while self._calling and len(chosen) < most:
-            host = next(iter(self._calling))
-            del self._calling[host]
-            line = self._lines[host]
-            room = self._allowed(line, now) * _AHEAD - line.composing - len(line.ready) - line.under_way
-            if line.waiting and room > 0 and line.bytes < _HOST_BYTES:
-                line.composing += 1
-                chosen.append((line.waiting.popleft(), host))
-                self._calling[host] = None  # at the end: all others come first
-        self._ahead += len(chosen)
+        if self._bytes >= _MAX_PREPARED_BYTES:
+            return chosen
+        limit = min(limit, self._limit * _PREFETCH_FACTOR - self._prepared)
+        while self._hosts_to_compose and len(chosen) < limit:
+            host = next(iter(self._hosts_to_compose))
+            del self._hosts_to_compose[host]
+            queue = self._queues[host]
+            prefetch_limit = self._send_limit(queue, now) * _PREFETCH_FACTOR
+            has_room = queue.composing + len(queue.ready) + queue.sending < prefetch_limit
+            if queue.waiting and has_room and queue.bytes < _MAX_HOST_BYTES:
+                queue.composing += 1
+                chosen.append((queue.waiting.popleft(), host))
+                self._hosts_to_compose[host] = None  # re-insert at the end
+        self._prepared += len(chosen)
         return chosen
 
-    def composed(self, host: str, ready: _T | None, now: float, *, size: int = 0) -> bool:
-        """Messages of a subscription are ready, of so many bytes, or there are none; False: they shall not wait."""
-        line = self._lines[host]
-        line.composing -= 1
-        is_taken = ready is None or self._allowed(line, now) > 0
-        if ready is not None and is_taken:
-            line.ready.append((ready, size))
-            self._hold(line, size)
+    def finish_composing(self, host: str, ready: _T | None, now: float, *, size: int = 0) -> bool:
+        """Accept the composed messages of a subscription, or None if it had none. Return False if the host is paused.
+
+        `size` is the size of the messages in bytes.
+        """
+        queue = self._queues[host]
+        queue.composing -= 1
+        is_accepted = ready is None or self._send_limit(queue, now) > 0
+        if ready is not None and is_accepted:
+            queue.ready.append((ready, size))
+            self._add_bytes(queue, size)
         else:
-            self._ahead -= 1
-        self._call(host, line)
-        return is_taken
+            self._prepared -= 1
+        self._schedule(host, queue)
+        return is_accepted
 
     def next_to_send(self, now: float) -> tuple[str, _T] | None:
-        """What may be sent now, and to which host; hosts take turns."""
-        while self._ready and self._under_way < self._limit:
-            host = next(iter(self._ready))
-            del self._ready[host]
-            line = self._lines[host]
-            if line.ready and line.under_way < self._allowed(line, now):
-                line.under_way += 1
-                self._under_way += 1
-                self._ahead -= 1
-                self._ready[host] = None
-                return host, line.ready.popleft()[0]
+        """Choose the next host and the messages to send to it, round-robin. Return None if no send is allowed."""
+        while self._hosts_to_send and self._sending < self._limit:
+            host = next(iter(self._hosts_to_send))
+            del self._hosts_to_send[host]
+            queue = self._queues[host]
+            if queue.ready and queue.sending < self._send_limit(queue, now):
+                queue.sending += 1
+                self._sending += 1
+                self._prepared -= 1
+                self._hosts_to_send[host] = None
+                return host, queue.ready.popleft()[0]
         return None
 
-    def finished(self, host: str, *, silent: bool, now: float, size: int = 0) -> tuple[list[int], list[_T]]:
-        """Something under way, of so many bytes, has ended. Gives those that shall not wait: the host is silent."""
-        line = self._lines[host]
-        line.under_way -= 1
-        self._under_way -= 1
-        self._hold(line, -size)
-        line.silences = line.silences + 1 if silent else 0
+    def finish_sending(self, host: str, *, failed: bool, now: float, size: int = 0) -> tuple[list[int], list[_T]]:
+        """Record the end of a send. `failed` means that the host did not respond, not that it rejected a message.
+
+        If the failure pauses the host, empty its queue and return the waiting subscriptions and the ready messages.
+        """
+        queue = self._queues[host]
+        queue.sending -= 1
+        self._sending -= 1
+        self._add_bytes(queue, -size)
+        queue.failures = queue.failures + 1 if failed else 0
         waiting: list[int] = []
         ready: list[_T] = []
-        if line.silences >= _SILENT_AFTER:
-            line.pause_until = now + min(2.0 ** (line.silences - _SILENT_AFTER), _LONGEST_PAUSE)
-            waiting, ready = list(line.waiting), [one for one, _ in line.ready]
-            self._ahead -= len(ready)
-            self._hold(line, -sum(bytes_ for _, bytes_ in line.ready))
-            line.waiting.clear()
-            line.ready.clear()
-        self._call(host, line)
+        if queue.failures >= _FAILURES_BEFORE_PAUSE:
+            queue.pause_until = now + min(2.0 ** (queue.failures - _FAILURES_BEFORE_PAUSE), _MAX_PAUSE_SECONDS)
+            waiting, ready = list(queue.waiting), [messages for messages, _ in queue.ready]
+            self._prepared -= len(ready)
+            self._add_bytes(queue, -sum(ready_size for _, ready_size in queue.ready))
+            queue.waiting.clear()
+            queue.ready.clear()
+        self._schedule(host, queue)
         return waiting, ready
 
-    def is_silent(self, host: str, now: float) -> bool:
-        """Whether a host is given a pause."""
-        line = self._lines.get(host)
-        return line is not None and self._allowed(line, now) == 0
-
-    def _hold(self, line: _Line[_T], size: int) -> None:
-        line.bytes += size
+    def _add_bytes(self, queue: _HostQueue[_T], size: int) -> None:
+        queue.bytes += size
         self._bytes += size
 
-    def _allowed(self, line: _Line[_T], now: float) -> int:
-        """How many may be under way to a host: all, one that finds out, or none."""
-        if line.silences < _SILENT_AFTER:
+    def _send_limit(self, queue: _HostQueue[_T], now: float) -> int:
+        """Return how many concurrent sends a host may have: the full limit, one probe after a pause, or none."""
+        if queue.failures < _FAILURES_BEFORE_PAUSE:
             return self._host_limit
-        return 1 if now >= line.pause_until else 0
+        return 1 if now >= queue.pause_until else 0
 
-    def _call(self, host: str, line: _Line[_T]) -> None:
-        """Give a host its turns, if it has something to do; forget it if it has nothing, unless it is silent."""
-        if line.waiting:
-            self._calling[host] = None
-        if line.ready:
-            self._ready[host] = None
-        if line.is_idle and not line.silences:
-            self._calling.pop(host, None)
-            self._ready.pop(host, None)
-            del self._lines[host]
+    def _schedule(self, host: str, queue: _HostQueue[_T]) -> None:
+        """Queue a host for its next steps. Delete its queue if it is idle and has no failures to remember."""
+        if queue.waiting:
+            self._hosts_to_compose[host] = None
+        if queue.ready:
+            self._hosts_to_send[host] = None
+        if queue.is_idle and not queue.failures:
+            self._hosts_to_compose.pop(host, None)
+            self._hosts_to_send.pop(host, None)
+            del self._queues[host]

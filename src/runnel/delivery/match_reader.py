@@ -1,8 +1,8 @@
-"""Shares: which items of a run of the log one subscription is to get, and the items themselves.
+"""Reads matches for delivery: which items in a range of the item log matched a feed, and the items themselves.
 
-Where its query was live the match log tells; before that (a subscription `from last …`) the query is evaluated on
-the items of the past. A share is cut so that its range holds exactly its items: so a message is found again.
-However many subscriptions want the same stretch of the log, its matches and its items are read once.
+Once a query is live, its matches are in the match log. Earlier matches (`subscribe … from last …`) are found by
+evaluating the query on past items. A message contains all matches in its range of sequences, so its items can be
+found again from the range alone. Matches and items that several subscriptions need are read once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from runnel.bounded_cache import BoundedCache
 from runnel.catalog.delivery import outbox
 from runnel.catalog.store.connection import Catalog
 from runnel.catalog.store.sequencer import workspace_number
-from runnel.delivery.matches_by_query import SPAN, MatchesByQuery
+from runnel.delivery.matches_by_query import BLOCK_ITEMS, MatchesByQuery
 from runnel.errors import StorageFullError, WorkspaceError
 from runnel.logs.items.item_log import ItemLog
 from runnel.logs.matches.match_log import MatchLog
@@ -32,20 +32,23 @@ from runnel.sinks.contract import DeliveredItem
 
 logger = logging.getLogger("runnel")
 
-_MESSAGE_ITEMS = 1_000
-_MESSAGE_BYTES = 4 << 20
-_CACHED_BYTES = 64 << 20
-_ITEM_BYTES = 600
-_FOR_EVER = 1 << 62
+_MAX_MESSAGE_ITEMS = 1_000
+_MAX_MESSAGE_BYTES = 4 << 20
+_MAX_CACHED_BYTES = 64 << 20
+_ITEM_OVERHEAD_BYTES = 600
+_NO_LIMIT = 1 << 62
 
-History = Callable[[int, int, int, int | None, bool], Mapping[int, Bindings]]
-"""The sequences in (after, upto] of the items that a query, by its id, would have matched, in order; with the
-definitions as they were in a plan version, or as they are. Each with its bindings, if these are wanted."""
+EvaluatePast = Callable[[int, int, int, int | None, bool], Mapping[int, Bindings]]
+"""`(feed, after, upto, plan, with_bindings)`: evaluate a feed's query on the past items in (after, upto].
+
+Return the matching sequences in ascending order, with their bindings if `with_bindings` is set. The definition of the
+query comes from plan version `plan`, or is the current one if `plan` is None.
+"""
 
 
 @dataclass(frozen=True, slots=True)
-class MatchedRange:
-    """A run of the log that one subscription is to get, and the sequences in it that match."""
+class MessageRange:
+    """The content of one message: the matching sequences of a subscription in the range (after, upto]."""
 
     subscription: Subscription
     after: int
@@ -54,8 +57,8 @@ class MatchedRange:
 
 
 @dataclass(frozen=True, slots=True)
-class MessageRange:
-    """A run (after, upto] of the log that a feed's matches are wanted of; as in a plan version, or as they are."""
+class FeedRange:
+    """A request for the matches of a feed in (after, upto]. `plan` is as in `EvaluatePast`."""
 
     feed: int
     after: int
@@ -64,8 +67,8 @@ class MessageRange:
 
 
 @dataclass(frozen=True, slots=True)
-class ItemOutline:
-    """What is known of an item before it is read: its key (feed, id, version), and about how many bytes it is."""
+class ItemSummary:
+    """The key of an item (feed, id and version) and its approximate size in bytes."""
 
     key: str
     size: int
@@ -73,7 +76,7 @@ class ItemOutline:
 
 @dataclass(frozen=True, slots=True)
 class LoadedItems:
-    """Items by sequence, about how many bytes each is, and the bindings of matches, by feed and sequence."""
+    """Items and their approximate sizes in bytes, by sequence, and bindings by feed and sequence."""
 
     items: Mapping[int, DeliveredItem]
     sizes: Mapping[int, int]
@@ -81,193 +84,210 @@ class LoadedItems:
 
     @property
     def bytes(self) -> int:
-        """About how many bytes all of them are."""
-        return sum(self.sizes.values()) + sum(one.bytes for one in self.bindings.values())
+        """The approximate size of all items and bindings."""
+        return sum(self.sizes.values()) + sum(bindings.bytes for bindings in self.bindings.values())
 
     def item(self, feed: int, sequence: int) -> DeliveredItem:
-        """An item as it goes to those who subscribe to a feed: with the bindings of that feed's own query."""
+        """Return an item as delivered to subscribers of a feed, with the bindings of that feed's query."""
         item = self.items[sequence]
-        bound = self.bindings.get((feed, sequence))
-        return item if bound is None else replace(item, bindings=bound)
+        bindings = self.bindings.get((feed, sequence))
+        return item if bindings is None else replace(item, bindings=bindings)
 
     def size(self, feed: int, sequence: int) -> int:
-        """About how many bytes it is so."""
-        bound = self.bindings.get((feed, sequence))
-        return self.sizes[sequence] + (0 if bound is None else bound.bytes)
+        """Return the approximate size of an item, including the bindings of a feed's query."""
+        bindings = self.bindings.get((feed, sequence))
+        return self.sizes[sequence] + (0 if bindings is None else bindings.bytes)
 
 
 class MatchReader:
-    """Finds shares in the logs of a root. Not for several threads at once."""
+    """Reads the matches and items of a workspace for delivery, with caches. Not thread-safe; see `clone`."""
 
-    def __init__(self, catalog: Catalog, items: ItemLog, matched: MatchLog, history: History) -> None:
+    def __init__(self, catalog: Catalog, item_log: ItemLog, match_log: MatchLog, evaluate_past: EvaluatePast) -> None:
         self._catalog = catalog
-        self._items = items
-        self._matched = matched
-        self._history = history
-        self._stretches = MatchesByQuery(matched)
-        self._names: dict[int, str] = {}
-        self._past: dict[tuple[int, int], Bindings] = {}
-        self._kept = BoundedCache[int, tuple[DeliveredItem, int]](_CACHED_BYTES)
+        self._item_log = item_log
+        self._match_log = match_log
+        self._evaluate_past = evaluate_past
+        self._matches = MatchesByQuery(match_log)
+        self._feed_names: dict[int, str] = {}
+        self._past_bindings: dict[tuple[int, int], Bindings] = {}
+        """Bindings of past matches, which are in no log, by feed and sequence."""
+        self._item_cache = BoundedCache[int, tuple[DeliveredItem, int]](_MAX_CACHED_BYTES)
 
-    def another(self) -> MatchReader:
-        """The same for another thread."""
-        return MatchReader(self._catalog, self._items, self._matched, self._history)
+    def clone(self) -> MatchReader:
+        """Return a reader of the same logs with its own caches, for use in another thread."""
+        return MatchReader(self._catalog, self._item_log, self._match_log, self._evaluate_past)
 
     @cached_property
-    def root_number(self) -> int:
-        """The number of this root, which makes keys of messages unique among roots."""
+    def workspace_number(self) -> int:
+        """A number that makes message keys unique across workspaces."""
         with self._catalog.write() as connection:
             return workspace_number(connection)
 
-    # --- which items ---------------------------------------------------------------------------------------------
+    # --- matches -------------------------------------------------------------------------------------------------
 
     def matched_feeds(self, after: int, upto: int) -> set[int]:
-        """The feeds that any item in a range matched."""
-        return self._stretches.feeds(after, upto)
+        """Return the feeds with a match in (after, upto]."""
+        return self._matches.feeds(after, upto)
 
-    def of_runs(
-        self, runs: Sequence[MessageRange], live_since: Mapping[int, int], *, bound: bool = False
+    def find_matches(
+        self, ranges: Sequence[FeedRange], live_since: Mapping[int, int], *, with_bindings: bool = False
     ) -> list[tuple[int, ...] | None]:
-        """The matches of each run; None for a run whose matches could not be computed, which delays only that run.
+        """Return the matching sequences of each range, or None for a range that cannot be read.
 
-        With `bound`, `bindings` knows those of the past, which no log has, until this is called again.
+        `live_since` maps each feed to the sequence after which the match log has its matches. If `with_bindings` is
+        set, `load_bindings` also returns the bindings of past matches, until the next call of this method.
         """
-        self._past.clear()
-        answers: dict[MessageRange, tuple[int, ...] | None] = {}
-        stretches: dict[int, list[MessageRange]] = {}
-        for one in dict.fromkeys(runs):
-            stretches.setdefault(one.after // SPAN, []).append(one)
-        for alike in stretches.values():
-            self._stretches.load([(one.feed, one.after, one.upto) for one in alike])
-            answers |= {one: self._of_run(one, live_since.get(one.feed), bound) for one in alike}
-        return [answers[one] for one in runs]
+        self._past_bindings.clear()
+        sequences: dict[FeedRange, tuple[int, ...] | None] = {}
+        blocks: dict[int, list[FeedRange]] = {}
+        for feed_range in dict.fromkeys(ranges):
+            blocks.setdefault(feed_range.after // BLOCK_ITEMS, []).append(feed_range)
+        for block in blocks.values():
+            self._matches.load([(feed_range.feed, feed_range.after, feed_range.upto) for feed_range in block])
+            for feed_range in block:
+                sequences[feed_range] = self._find_matches(feed_range, live_since.get(feed_range.feed), with_bindings)
+        return [sequences[feed_range] for feed_range in ranges]
 
-    def _of_run(self, run: MessageRange, live_since: int | None, bound: bool) -> tuple[int, ...] | None:
+    def _find_matches(self, wanted: FeedRange, live_since: int | None, with_bindings: bool) -> tuple[int, ...] | None:
+        feed, after, upto = wanted.feed, wanted.after, wanted.upto
         try:
-            border = min(run.upto, max(run.after, live_since if live_since is not None else run.upto))
-            past = self._history(run.feed, run.after, border, run.plan, bound) if border > run.after else {}
-            self._past |= {(run.feed, sequence): one for sequence, one in past.items() if not one.is_empty}
-            logged = self._stretches.of(run.feed, border, run.upto)
+            past_end = upto if live_since is None else min(upto, max(after, live_since))
+            past = self._evaluate_past(feed, after, past_end, wanted.plan, with_bindings) if past_end > after else {}
+            self._past_bindings |= {
+                (feed, sequence): bindings for sequence, bindings in past.items() if not bindings.is_empty
+            }
+            logged = self._matches.sequences(feed, past_end, upto)
             return (*past, *logged) if past else logged
         except (StorageFullError, WorkspaceError):
-            raise  # no run is at fault, and it passes
+            raise  # affects all ranges and is temporary, so the caller retries
         except Exception:
-            logger.exception("the matches of feed %d in %d-%d could not be read", run.feed, run.after, run.upto)
+            logger.exception("cannot read the matches of feed %d in (%d, %d]", feed, after, upto)
             return None
 
-    def cut(
+    def split_into_messages(
         self,
         subscription: Subscription,
         after: int,
         upto: int,
         sequences: Sequence[int],
         newest: int,
-        outlines: Mapping[int, ItemOutline],
-        largest: int,
-    ) -> list[MatchedRange]:
-        """The shares of a subscription in a range: several where there is much, none where there is nothing.
+        summaries: Mapping[int, ItemSummary],
+        max_item_bytes: int,
+    ) -> list[MessageRange]:
+        """Split the matches of a subscription in (after, upto] into messages of limited size.
 
-        `newest` is the time of the newest item that was accepted, in microseconds since 1970; `outlines` are those
-        of the sequences, and none of them is larger than `largest`.
+        `newest` is the acceptance time of the newest item, in microseconds since 1970. Sequences without a summary
+        are skipped. No summary has a size of more than `max_item_bytes`.
         """
-        sequences = [one for one in sequences if one in outlines]  # items of damaged files are gone
-        until = self._until(subscription, newest)
-        if subscription.since > after or until < upto:
-            sequences = [one for one in sequences if subscription.since < one <= until]
-        shares: list[MatchedRange] = []
-        start, pieces = after, list(_pieces(sequences, outlines, largest))
-        for number, some in enumerate(pieces, 1):
-            end = min(upto, until) if number == len(pieces) else some[-1]
-            shares.append(MatchedRange(subscription, start, end, some))
+        sequences = [sequence for sequence in sequences if sequence in summaries]  # others were in damaged files
+        last = self._last_sequence(subscription, newest)
+        if subscription.since > after or last < upto:
+            sequences = [sequence for sequence in sequences if subscription.since < sequence <= last]
+        ranges: list[MessageRange] = []
+        groups = list(_group_by_size(sequences, summaries, max_item_bytes))
+        start = after
+        for number, group in enumerate(groups, 1):
+            end = min(upto, last) if number == len(groups) else group[-1]
+            ranges.append(MessageRange(subscription, start, end, group))
             start = end
-        return shares
+        return ranges
 
-    def _until(self, subscription: Subscription, newest: int) -> int:
-        """The last sequence that a subscription is to get: what was accepted before it expired."""
+    def _last_sequence(self, subscription: Subscription, newest: int) -> int:
+        """Return the sequence of the last item that was accepted before the subscription expired."""
         if subscription.expires is None:
-            return _FOR_EVER
+            return _NO_LIMIT
         expires = int(subscription.expires.timestamp() * 1e6)
-        return _FOR_EVER if newest < expires else self._items.sequence_before(expires)
+        return _NO_LIMIT if newest < expires else self._item_log.sequence_before(expires)
 
-    def outlines(self, sequences: Iterable[int]) -> dict[int, ItemOutline]:
-        """The outlines of items by sequence."""
-        found: dict[int, ItemOutline] = {}
-        for batch in self._items.get(sorted(set(sequences))):
+    def summarize_items(self, sequences: Iterable[int]) -> dict[int, ItemSummary]:
+        """Return the keys and sizes of items, by sequence, without creating item objects."""
+        summaries: dict[int, ItemSummary] = {}
+        for batch in self._item_log.get(sorted(set(sequences))):
             columns = (batch.records.column(name).to_pylist() for name in ("sequence", "feed", "id", "version"))
-            for sequence, feed, name, version, size in zip(*columns, _sizes(batch), strict=True):
-                found[sequence] = ItemOutline(f"{feed}/{name}/{version}", size)
-        return found
+            for sequence, feed, item_id, version, size in zip(*columns, _estimate_sizes(batch), strict=True):
+                summaries[sequence] = ItemSummary(f"{feed}/{item_id}/{version}", size)
+        return summaries
 
-    # --- the items themselves ------------------------------------------------------------------------------------
+    # --- items ---------------------------------------------------------------------------------------------------
 
-    def items(self, sequences: Iterable[int], most: float = math.inf) -> LoadedItems | None:
-        """The items of some sequences; None if they are more than so many bytes, roughly.
+    def load_items(self, sequences: Iterable[int], max_bytes: float = math.inf) -> LoadedItems | None:
+        """Load items, or return None if they would exceed `max_bytes` (approximately).
 
-        Those used last are kept for others.
+        Recently used items come from a cache.
         """
         wanted = sorted(set(sequences))
-        found: dict[int, DeliveredItem] = {}
+        items: dict[int, DeliveredItem] = {}
         sizes: dict[int, int] = {}
-        for one in wanted:
-            kept = self._kept.get(one)
-            if kept is not None:
-                found[one], sizes[one] = kept
+        for sequence in wanted:
+            cached = self._item_cache.get(sequence)
+            if cached is not None:
+                items[sequence], sizes[sequence] = cached
         total = sum(sizes.values())
-        for batch in self._items.get([one for one in wanted if one not in found]):
-            measured = _sizes(batch)
-            total += sum(measured)
-            if total > most:
-                return None  # before objects are made of them
-            for item, size in zip(batch.items(self.names({int(one) for one in batch.feeds})), measured, strict=True):
+        for batch in self._item_log.get([sequence for sequence in wanted if sequence not in items]):
+            batch_sizes = _estimate_sizes(batch)
+            total += sum(batch_sizes)
+            if total > max_bytes:
+                return None  # before creating any item objects of this batch
+            feed_names = self.feed_names({int(feed) for feed in batch.feeds})
+            for item, size in zip(batch.items(feed_names), batch_sizes, strict=True):
                 sequence = item.sequence or 0
-                found[sequence], sizes[sequence] = DeliveredItem(item, item.feed), size
-                self._kept.put(sequence, (found[sequence], size), size)
-        return LoadedItems(found, sizes)
+                items[sequence], sizes[sequence] = DeliveredItem(item, item.feed), size
+                self._item_cache.put(sequence, (items[sequence], size), size)
+        return LoadedItems(items, sizes)
 
-    def bindings(self, wanted: Mapping[int, Collection[int]]) -> dict[tuple[int, int], Bindings]:
-        """The bindings with which items matched feeds, by feed and sequence: of the match log, and of the past."""
-        past = {(feed, one) for feed, several in wanted.items() for one in several} if self._past else set()
-        return self._matched.bindings_of(wanted) | {key: self._past[key] for key in past & self._past.keys()}
+    def load_bindings(self, sequences: Mapping[int, Collection[int]]) -> dict[tuple[int, int], Bindings]:
+        """Return the bindings of matches, by feed and sequence. `sequences` are keyed by feed.
 
-    def names(self, feeds: Collection[int]) -> Mapping[int, str]:
-        """The names of feeds, which never change; these among them."""
-        missing = [one for one in feeds if one not in self._names]
+        They come from the match log and, for past matches, from the last call of `find_matches`.
+        """
+        past: set[tuple[int, int]] = set()
+        if self._past_bindings:
+            past = {(feed, sequence) for feed, wanted in sequences.items() for sequence in wanted}
+        return self._match_log.bindings_of(sequences) | {
+            key: self._past_bindings[key] for key in past & self._past_bindings.keys()
+        }
+
+    def feed_names(self, feeds: Collection[int]) -> Mapping[int, str]:
+        """Return a mapping from feed IDs to names that contains at least `feeds`. Feed names never change."""
+        missing = [feed for feed in feeds if feed not in self._feed_names]
         if missing:
             with self._catalog.read() as connection:
-                self._names |= outbox.names_of(connection, missing)
-        return self._names
+                self._feed_names |= outbox.names_of(connection, missing)
+        return self._feed_names
 
 
-def _pieces(sequences: Sequence[int], outlines: Mapping[int, ItemOutline], largest: int) -> Iterator[tuple[int, ...]]:
-    """Runs of sequences that are not too much for one message, in number and in bytes; one item at least."""
-    if 0 < len(sequences) <= min(_MESSAGE_ITEMS, _MESSAGE_BYTES // max(largest, 1)):
-        yield tuple(sequences)  # as nearly always: their sizes need not be added up
+def _group_by_size(
+    sequences: Sequence[int], summaries: Mapping[int, ItemSummary], max_item_bytes: int
+) -> Iterator[tuple[int, ...]]:
+    """Split sequences into groups that fit into one message each. A single item may exceed the size limit."""
+    if 0 < len(sequences) <= min(_MAX_MESSAGE_ITEMS, _MAX_MESSAGE_BYTES // max(max_item_bytes, 1)):
+        yield tuple(sequences)  # the usual case, in which the sizes need not be added up
         return
-    piece: list[int] = []
+    group: list[int] = []
     size = 0
-    for one in sequences:
-        size += outlines[one].size
-        if piece and (len(piece) == _MESSAGE_ITEMS or size > _MESSAGE_BYTES):
-            yield tuple(piece)
-            piece, size = [], outlines[one].size
-        piece.append(one)
-    if piece:
-        yield tuple(piece)
+    for sequence in sequences:
+        size += summaries[sequence].size
+        if group and (len(group) == _MAX_MESSAGE_ITEMS or size > _MAX_MESSAGE_BYTES):
+            yield tuple(group)
+            group, size = [], summaries[sequence].size
+        group.append(sequence)
+    if group:
+        yield tuple(group)
 
 
-def _sizes(batch: ItemBatch) -> list[int]:
-    """About how many bytes each item of a batch is: its texts, and something for the rest."""
+def _estimate_sizes(batch: ItemBatch) -> list[int]:
+    """Estimate the size of each item in bytes: the length of its texts plus a fixed overhead."""
     attributes = batch.records.column("attributes")
     lengths = pc.fill_null(pc.binary_length(attributes.values.field("text")), 0).to_numpy(zero_copy_only=False)
     ends = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
-    texts = np.diff(ends[attributes.offsets.to_numpy(zero_copy_only=False)])
-    return list((_ITEM_BYTES + texts).tolist())
+    text_sizes = np.diff(ends[attributes.offsets.to_numpy(zero_copy_only=False)])
+    return list((_ITEM_OVERHEAD_BYTES + text_sizes).tolist())
 
 
-def items_digest(keys: Iterable[str]) -> str:
-    """The digest of the item keys of a message.
+def digest_keys(keys: Iterable[str]) -> str:
+    """Return a digest of the item keys of a message.
 
-    >>> items_digest(["1/a/1"]) == items_digest(["1/a/2"])
+    >>> digest_keys(["1/a/1"]) == digest_keys(["1/a/2"])
     False
     """
     return blake2b("\n".join(keys).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()

@@ -1,7 +1,8 @@
-"""Ranges of the match log by query, as delivery asks, instead of by item, as it is stored.
+"""Reads ranges of the match log and returns the matches per query. The log itself is ordered by item.
 
-In: which feeds are wanted of which ranges. Out: sequences. Committed matches never change, so a range that was
-read serves all subscriptions, this minute's and the next page's. Only what is asked for is decoded.
+In: feeds, and the ranges of sequences in which their matches are wanted. Out: the matching sequences. Committed
+matches never change, so the ranges read last are cached and serve all subscriptions. Only requested matches are
+decoded.
 """
 
 from __future__ import annotations
@@ -23,94 +24,99 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("runnel")
 
-SPAN = 20_000
-"""Runs of the log that begin within so many items of one another are read together."""
+BLOCK_ITEMS = 20_000
+"""Ranges that begin in the same block of this many items are read together."""
 
-_MOST_PAIRS = 8_000_000
-_MOST_ANSWERS = 1_000_000
-"""Sequences that are kept in answers."""
+_MAX_MATCHES = 8_000_000
+"""A range is loaded for all queries at once only if it has at most this many matches."""
+_MAX_CACHED_SEQUENCES = 1_000_000
 _FEW_FEEDS = 1_000
-_KEPT = 4
+"""If more feeds of a range are wanted, the range is read for all queries at once."""
+_MAX_CACHED_RANGES = 4
 _Array = npt.NDArray[np.int64]
-_NONE: _Array = np.empty(0, dtype=np.int64)
+_NO_SEQUENCES: _Array = np.empty(0, dtype=np.int64)
 
 
 @dataclass
 class _Range:
-    """The matches in (after, upto]: those of the feeds that were asked for in `some`, or all of them in `whole`."""
+    """The matches in (after, upto]: of the requested feeds in `by_feed`, or of all feeds in `all_feeds`."""
 
     after: int
     upto: int
-    some: dict[int, _Array] = field(default_factory=dict)
-    whole: QuerySequences | None = None
+    by_feed: dict[int, _Array] = field(default_factory=dict)
+    all_feeds: QuerySequences | None = None
     is_too_large: bool = False
 
-    def of(self, query: int) -> _Array:
-        return self.whole.of(query) if self.whole is not None else self.some.get(query, _NONE)
+    def sequences(self, feed: int) -> _Array:
+        return self.all_feeds.of(feed) if self.all_feeds is not None else self.by_feed.get(feed, _NO_SEQUENCES)
 
 
 class MatchesByQuery:
-    """The ranges that were read last."""
+    """Reads matches per query and caches the ranges that were used last."""
 
-    def __init__(self, matched: MatchLog) -> None:
-        self._matched = matched
-        self._kept: list[_Range] = []
-        self._answers = BoundedCache[tuple[int, int, int], tuple[int, ...]](_MOST_ANSWERS)
+    def __init__(self, match_log: MatchLog) -> None:
+        self._match_log = match_log
+        self._ranges: list[_Range] = []
+        """Cached ranges; the least recently used is first."""
+        self._sequences = BoundedCache[tuple[int, int, int], tuple[int, ...]](_MAX_CACHED_SEQUENCES)
         self.reads = 0
         """How often the match log was read."""
 
     def feeds(self, after: int, upto: int) -> set[int]:
-        """The feeds that any item in a range matched."""
+        """Return the feeds with a match in (after, upto]."""
         self.reads += 1
-        return set(self._matched.matched_queries(after, upto).tolist())
+        return set(self._match_log.matched_queries(after, upto).tolist())
 
     def load(self, wanted: Sequence[tuple[int, int, int]]) -> None:
-        """Read what (feed, after, upto) need, together; what cannot be read fails later, for those who need it."""
-        wanted = [one for one in wanted if one[2] > one[1]]
+        """Read the matches of all `(feed, after, upto)` together, for later calls of `sequences`.
+
+        If the match log cannot be read, log a warning. The later calls for these ranges then raise the error.
+        """
+        wanted = [request for request in wanted if request[2] > request[1]]
         if not wanted:
             return
         try:
-            asked = self._range(min(one[1] for one in wanted), max(one[2] for one in wanted))
-            self._ask(asked, {one[0] for one in wanted})
+            loaded = self._range(min(after for _, after, _ in wanted), max(upto for _, _, upto in wanted))
+            self._read_feeds(loaded, {feed for feed, _, _ in wanted})
         except (CorruptDataError, NotFoundError, OSError) as error:
-            logger.warning("a part of the match log cannot be read: %s", error)
+            logger.warning("cannot read a part of the match log: %s", error)
 
-    def of(self, feed: int, after: int, upto: int) -> tuple[int, ...]:
-        """The sequences in (after, upto] that matched a feed."""
+    def sequences(self, feed: int, after: int, upto: int) -> tuple[int, ...]:
+        """Return the sequences in (after, upto] that matched a feed."""
         if upto <= after:
             return ()
-        answer = self._answers.get((feed, after, upto))
-        if answer is None:
-            asked = self._range(after, upto)
-            self._ask(asked, {feed})
-            answer = tuple(_within(asked.of(feed), after, upto).tolist())
-            self._answers.put((feed, after, upto), answer, min(len(answer) + 1, _MOST_ANSWERS))
-        return answer
+        sequences = self._sequences.get((feed, after, upto))
+        if sequences is None:
+            loaded = self._range(after, upto)
+            self._read_feeds(loaded, {feed})
+            sequences = tuple(_within(loaded.sequences(feed), after, upto).tolist())
+            self._sequences.put((feed, after, upto), sequences, min(len(sequences) + 1, _MAX_CACHED_SEQUENCES))
+        return sequences
 
     def _range(self, after: int, upto: int) -> _Range:
-        """A range that holds another, kept or new."""
-        for index, kept in enumerate(self._kept):
-            if kept.after <= after and upto <= kept.upto:
-                self._kept.append(self._kept.pop(index))
-                return kept
-        fresh = _Range(after, upto)
-        self._kept = [*self._kept[-(_KEPT - 1) :], fresh]
-        return fresh
+        """Return a range that includes (after, upto]: a cached one, or a new one without matches."""
+        for index, cached in enumerate(self._ranges):
+            if cached.after <= after and upto <= cached.upto:
+                self._ranges.append(self._ranges.pop(index))
+                return cached
+        new = _Range(after, upto)
+        self._ranges = [*self._ranges[-(_MAX_CACHED_RANGES - 1) :], new]
+        return new
 
-    def _ask(self, asked: _Range, feeds: Collection[int]) -> None:
-        """Read the matches of feeds into a range. A range of which many feeds are wanted is read once for all."""
-        missing = {one for one in feeds if one not in asked.some} if asked.whole is None else set()
+    def _read_feeds(self, target: _Range, feeds: Collection[int]) -> None:
+        """Read the matches of feeds into a range. If many feeds of it are wanted, read all feeds at once."""
+        missing = {feed for feed in feeds if feed not in target.by_feed} if target.all_feeds is None else set()
         if not missing:
             return
         self.reads += 1
-        if len(asked.some) + len(missing) > _FEW_FEEDS and not asked.is_too_large:
-            asked.whole = self._matched.by_query(asked.after, asked.upto, _MOST_PAIRS)
-            if asked.whole is not None:
-                asked.some.clear()
+        if len(target.by_feed) + len(missing) > _FEW_FEEDS and not target.is_too_large:
+            target.all_feeds = self._match_log.by_query(target.after, target.upto, _MAX_MATCHES)
+            if target.all_feeds is not None:
+                target.by_feed.clear()
                 return
-            asked.is_too_large = True
-        found = self._matched.of_queries(missing, asked.after, asked.upto)
-        asked.some |= {one: found.get(one, _NONE) for one in missing}
+            target.is_too_large = True
+        sequences = self._match_log.of_queries(missing, target.after, target.upto)
+        target.by_feed |= {feed: sequences.get(feed, _NO_SEQUENCES) for feed in missing}
 
 
 def _within(sequences: _Array, after: int, upto: int) -> _Array:

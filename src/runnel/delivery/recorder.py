@@ -1,12 +1,11 @@
-"""Recording: from committed matches to messages in the ledger.
+"""Recording: creates messages in the ledger from committed matches.
 
-In: what the match log has beyond the cursors. Out: open messages, and cursors moved past them in the same
-transaction. Nothing is written per item and subscription, and nothing is asked one subscription at a time.
+In: the matches after the cursors of subscriptions. Out: open messages, and cursors moved past their matches in the
+same transaction. Subscriptions are read and messages are written in bulk, never one query per subscription or item.
 """
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -19,240 +18,245 @@ from runnel.catalog.delivery.outbox import SubscriptionCursor
 from runnel.catalog.logs import match_segments, plan_versions
 from runnel.catalog.store import leases
 from runnel.catalog.store.connection import Catalog
-from runnel.delivery.match_reader import ItemOutline, MatchedRange, MatchReader, MessageRange, items_digest
+from runnel.delivery.match_reader import FeedRange, ItemSummary, MatchReader, MessageRange, digest_keys
 from runnel.errors import CorruptDataError
 from runnel.model.message import Message
 from runnel.model.subscription import Subscription
 from runnel.sinks.registry import silent_kinds
 
-logger = logging.getLogger("runnel")
+SCAN_INTERVAL_FACTOR = 20.0
+"""A scan that took t seconds is repeated after at least this many times t seconds."""
 
-LOOK_AGAIN = 20.0
-"""What took a second to look through is looked through again after so many seconds."""
-
-_TURN_ITEMS = 20_000
-_TURN_MATCHES = 4_000_000
-_OUTLINES = 200_000
-_PAGE = 5_000
+_MAX_TURN_ITEMS = 20_000
+_MAX_TURN_MATCHES = 4_000_000
+_MAX_SUMMARIES = 200_000
+_PAGE_SIZE = 5_000
 _FEW_SUBSCRIPTIONS = 500
-"""At most this many subscriptions are served without asking first which feeds matched at all."""
+"""Up to this many subscriptions, their matches are read without determining first which feeds matched at all."""
 
 _Goal = tuple[SubscriptionCursor, int]
-"""A subscription at its place, and the sequence up to which it is to be served."""
+"""A subscription with its cursor, and the sequence that the cursor has to reach."""
 
-_Bounded = tuple[SubscriptionCursor, int, int]
-"""The same, and the sequence up to which it is served in this turn."""
+_Step = tuple[SubscriptionCursor, int, int]
+"""A goal, and the sequence that the cursor reaches in this turn: `(cursor, goal, end)`."""
 
 
 class Recorder:
-    """Records the messages of a root."""
+    """Records the messages of a workspace."""
 
-    def __init__(self, catalog: Catalog, shares: MatchReader) -> None:
+    def __init__(self, catalog: Catalog, match_reader: MatchReader) -> None:
         self._catalog = catalog
-        self._shares = shares
+        self._match_reader = match_reader
         self._digests: dict[tuple[int, ...], str] = {}
-        self._outlines: dict[int, ItemOutline] = {}
-        self._largest = 0
-        self._root = 0
-        self._looking = self._look_again = 0.0
+        self._summaries: dict[int, ItemSummary] = {}
+        self._max_item_bytes = 0
+        self._workspace_number = 0
+        self._scan_seconds = self._next_scan = 0.0
         self.recorded = 0
-        """How many messages were recorded so far."""
+        """Number of messages recorded so far."""
 
-    def record(self, epoch: int, *, look_at_all: bool = True) -> bool:
-        """Record the messages that are due, for a bounded run of the log; True if there is more to do at once.
+    def record(self, epoch: int, *, scan_all: bool = True) -> bool:
+        """Record the messages that are due, for a limited range of items. Return whether more can be recorded now.
 
-        Finding those that are due or behind among very many takes its time. Unless told to `look_at_all`, that is
-        left for now if it was done a moment ago.
+        Finding the subscriptions that are due or behind among very many takes time. Without `scan_all`, this scan is
+        skipped if the last one was a short time ago (see `SCAN_INTERVAL_FACTOR`).
         """
-        goes_on = self._record_shared(epoch)
-        if look_at_all or time.monotonic() >= self._look_again:
-            self._looking = 0.0
-            for page in (self._behind, self._due):
-                goes_on = self._record_own(epoch, page) or goes_on
-            self._look_again = time.monotonic() + LOOK_AGAIN * self._looking
+        has_more = self._record_shared(epoch)
+        if scan_all or time.monotonic() >= self._next_scan:
+            self._scan_seconds = 0.0
+            for page in (self._page_behind, self._page_due):
+                has_more = self._record_own(epoch, page) or has_more
+            self._next_scan = time.monotonic() + SCAN_INTERVAL_FACTOR * self._scan_seconds
         self._digests.clear()
-        self._outlines.clear()
-        self._largest = 0
-        return goes_on
+        self._summaries.clear()
+        self._max_item_bytes = 0
+        return has_more
 
-    # --- those that share a cursor -------------------------------------------------------------------------------
+    # --- subscriptions that share a cursor -----------------------------------------------------------------------
 
     def _record_shared(self, epoch: int) -> bool:
-        """Immediate subscriptions that do not lag, all together."""
+        """Record messages of the immediate subscriptions that follow the shared cursor, in one transaction."""
         with self._catalog.read() as connection:
             start = ledger.cursor(connection, SHARED) or 0
             last = match_segments.matched_upto(connection)
             newest = outbox.newest_acceptance(connection)
             if last <= start:
                 return False
-            upto = min(last, start + _turn(connection, start, start + _TURN_ITEMS))
+            upto = min(last, start + _turn_items(connection, start, start + _MAX_TURN_ITEMS))
             sharing = outbox.sharing(connection, silent=silent_kinds(), limit=_FEW_SUBSCRIPTIONS + 1)
         if len(sharing) > _FEW_SUBSCRIPTIONS:
-            matched = self._shares.matched_feeds(start, upto)
+            matched_feeds = self._match_reader.matched_feeds(start, upto)
             with self._catalog.read() as connection:
-                sharing = outbox.sharing(connection, matched, silent=silent_kinds())
-        runs = [MessageRange(one.feed, start, upto) for one in sharing]
-        # They follow the shared cursor, so their queries were live in all of the run: nothing of it is the past.
-        found = self._shares.of_runs(runs, dict.fromkeys({one.feed for one in sharing}, 0))
-        self._outline(found)
-        shares = [
-            share
-            for one, sequences in zip(sharing, found, strict=True)
-            for share in self._shares.cut(one, start, upto, _readable(sequences, one), newest, *self._outlined())
+                sharing = outbox.sharing(connection, matched_feeds, silent=silent_kinds())
+        ranges = [FeedRange(subscription.feed, start, upto) for subscription in sharing]
+        # These subscriptions follow the shared cursor, so their queries were live in the whole range.
+        live_since = dict.fromkeys({subscription.feed for subscription in sharing}, 0)
+        matches = self._match_reader.find_matches(ranges, live_since)
+        self._summarize(matches)
+        messages = [
+            message
+            for subscription, sequences in zip(sharing, matches, strict=True)
+            for message in self._split(subscription, start, upto, _check_readable(sequences, subscription), newest)
         ]
-        self._digest(shares)
+        self._digest(messages)
         with self._catalog.write() as connection:
             leases.check(connection, epoch)
-            # Somebody may have paused or ended a subscription meanwhile; a paused one has its own cursor by now.
-            feeds_ = {share.subscription.feed for share in shares}
-            live = outbox.sharing_numbers(connection, feeds_, silent=silent_kinds())
-            self._write(connection, [share for share in shares if share.subscription.id in live], _plan(connection))
+            # A subscription may have been paused or ended since it was read. A paused one has its own cursor now.
+            matched = {message.subscription.feed for message in messages}
+            live = outbox.sharing_numbers(connection, matched, silent=silent_kinds())
+            self._write(
+                connection, [message for message in messages if message.subscription.id in live], _plan(connection)
+            )
             ledger.set_cursor(connection, SHARED, upto)
         return upto < last
 
-    # --- those with a cursor of their own ------------------------------------------------------------------------
+    # --- subscriptions with their own cursor ---------------------------------------------------------------------
 
-    def _behind(self, connection: Connection, after: int) -> list[_Goal]:
-        """Subscriptions that lag are to come to where the others are."""
+    def _page_behind(self, connection: Connection, after: int) -> list[_Goal]:
+        """Return a page of the immediate subscriptions with their own cursor. Their goal is the shared cursor."""
         shared = ledger.cursor(connection, SHARED) or 0
-        return [(one, shared) for one in outbox.behind(connection, after=after, limit=_PAGE)]
+        return [(cursor, shared) for cursor in outbox.behind(connection, after=after, limit=_PAGE_SIZE)]
 
-    def _due(self, connection: Connection, after: int) -> list[_Goal]:
-        """Subscriptions whose period is over get all that there is."""
+    def _page_due(self, connection: Connection, after: int) -> list[_Goal]:
+        """Return a page of the subscriptions whose period has ended. Their goal is the last matched item."""
         last = match_segments.matched_upto(connection)
-        return [(one, last) for one in outbox.due(connection, after=after, limit=_PAGE)]
+        return [(cursor, last) for cursor in outbox.due(connection, after=after, limit=_PAGE_SIZE)]
 
     def _record_own(self, epoch: int, page: Callable[[Connection, int], list[_Goal]]) -> bool:
-        """Serve subscriptions page by page; True if one of them did not come to its goal but went on."""
-        after, goes_on = 0, False
+        """Record messages page by page. Return whether a subscription advanced but did not reach its goal."""
+        after, has_more = 0, False
         while True:
             with self._catalog.read() as connection:
                 started = time.monotonic()
                 goals = page(connection, after)
-                self._looking += time.monotonic() - started
+                self._scan_seconds += time.monotonic() - started
                 if not goals:
-                    return goes_on
-                live_since = feeds.since_of(connection, {place.subscription.feed for place, _ in goals})
+                    return has_more
+                live_since = feeds.since_of(connection, {cursor.subscription.feed for cursor, _ in goals})
                 newest = outbox.newest_acceptance(connection)
                 plan = _plan(connection)
-                places = [place.sequence for place, _ in goals]
-                turn = _turn(connection, min(places), max(places) + _TURN_ITEMS)
-            bounded = [(place, goal, min(goal, place.sequence + turn)) for place, goal in goals]
-            goes_on = self._record_page(epoch, bounded, live_since, newest, plan) or goes_on
+                starts = [cursor.sequence for cursor, _ in goals]
+                turn_items = _turn_items(connection, min(starts), max(starts) + _MAX_TURN_ITEMS)
+            steps = [(cursor, goal, min(goal, cursor.sequence + turn_items)) for cursor, goal in goals]
+            has_more = self._record_page(epoch, steps, live_since, newest, plan) or has_more
             after = goals[-1][0].subscription.id
 
     def _record_page(
-        self, epoch: int, bounded: Sequence[_Bounded], live_since: Mapping[int, int], newest: int, plan: int
+        self, epoch: int, steps: Sequence[_Step], live_since: Mapping[int, int], newest: int, plan: int
     ) -> bool:
-        """Record what some subscriptions are to get of their runs, in one transaction.
+        """Record messages of several subscriptions in one transaction. Return whether one has not reached its goal.
 
-        What was before a query was live is found with the definitions of a plan version, and the messages keep that
-        version: a view that is redefined meanwhile changes nothing about what they hold when they are composed.
+        Items from before a query was live are matched with the definitions of plan version `plan`, which is stored
+        with the messages. A view that is redefined before they are composed does not change their content.
         """
-        runs = [MessageRange(place.subscription.feed, place.sequence, end, plan) for place, _, end in bounded]
-        wanted = [
-            run.upto > run.after and place.subscription.kind not in silent_kinds()
-            for run, (place, _, _) in zip(runs, bounded, strict=True)
+        ranges = [FeedRange(cursor.subscription.feed, cursor.sequence, end, plan) for cursor, _, end in steps]
+        needs_reading = [
+            feed_range.upto > feed_range.after and cursor.subscription.kind not in silent_kinds()
+            for feed_range, (cursor, _, _) in zip(ranges, steps, strict=True)
         ]
-        answers = self._shares.of_runs([run for run, want in zip(runs, wanted, strict=True) if want], live_since)
-        self._outline(answers)
-        found = iter(answers)
-        shares: list[MatchedRange] = []
-        able: list[tuple[SubscriptionCursor, int, int]] = []
-        for (place, goal, end), want in zip(bounded, wanted, strict=True):
-            sequences = next(found) if want else ()
+        to_read = [feed_range for feed_range, is_needed in zip(ranges, needs_reading, strict=True) if is_needed]
+        matches = self._match_reader.find_matches(to_read, live_since)
+        self._summarize(matches)
+        remaining_matches = iter(matches)
+        messages: list[MessageRange] = []
+        readable: list[_Step] = []
+        for (cursor, goal, end), is_needed in zip(steps, needs_reading, strict=True):
+            sequences = next(remaining_matches) if is_needed else ()
             if sequences is not None:
-                subscription = place.subscription
-                shares += self._shares.cut(subscription, place.sequence, end, sequences, newest, *self._outlined())
-                able.append((place, end, goal))
-        self._digest(shares)
+                messages += self._split(cursor.subscription, cursor.sequence, end, sequences, newest)
+                readable.append((cursor, goal, end))
+        self._digest(messages)
         with self._catalog.write() as connection:
             leases.check(connection, epoch)
-            return self._move(connection, able, shares, live_since, plan)
+            return self._move(connection, readable, messages, live_since, plan)
 
     def _move(
         self,
         connection: Connection,
-        able: Sequence[tuple[SubscriptionCursor, int, int]],
-        shares: Sequence[MatchedRange],
+        steps: Sequence[_Step],
+        messages: Sequence[MessageRange],
         live_since: Mapping[int, int],
         plan: int,
     ) -> bool:
-        """Write messages, move cursors, and let each go on as it should; True if one has not come to its goal."""
-        places = outbox.own_cursors(connection, [place.subscription.id for place, _, _ in able])
-        # What changed meanwhile is left as it is: the next turn sees how it is now.
+        """Write messages and move cursors. Return whether a subscription has not reached its goal."""
+        sequences = outbox.own_cursors(connection, [cursor.subscription.id for cursor, _, _ in steps])
+        # Skip subscriptions that changed since they were read. The next turn reads them again.
         moved = {
-            place.subscription.id: (place, end, goal)
-            for place, end, goal in able
-            if place.subscription.id in places and _unmoved(place, places[place.subscription.id])
+            cursor.subscription.id: (cursor, goal, end)
+            for cursor, goal, end in steps
+            if cursor.subscription.id in sequences and _is_unmoved(cursor, sequences[cursor.subscription.id])
         }
-        self._write(connection, [share for share in shares if share.subscription.id in moved], plan)
-        ledger.move_cursors(connection, {one: max(place.sequence, end) for one, (place, end, _) in moved.items()})
-        for one, (place, end, _) in moved.items():
-            if places[one] is None:
-                ledger.set_cursor(connection, one, max(place.sequence, end))
+        self._write(connection, [message for message in messages if message.subscription.id in moved], plan)
+        ends = {number: max(cursor.sequence, end) for number, (cursor, _, end) in moved.items()}
+        ledger.move_cursors(connection, ends)
+        for number, end in ends.items():
+            if sequences[number] is None:
+                ledger.set_cursor(connection, number, end)
         shared = ledger.cursor(connection, SHARED) or 0
-        over: list[Subscription] = []
+        ended_periods: list[Subscription] = []
         caught_up: list[int] = []
-        for one, (place, end, goal) in moved.items():
-            if place.subscription.every is not None:
-                # What was matched since the goal was set belongs to the next period.
-                over += [place.subscription] if end >= goal else []
-            elif end >= max(shared, live_since.get(place.subscription.feed, 0)):
-                # It has all that is not in the match log, and all that the others have had.
-                caught_up.append(one)
-        outbox.begin_next_periods(connection, over)
+        for number, (cursor, goal, end) in moved.items():
+            if cursor.subscription.every is not None:
+                # Items that were matched after the goal was set belong to the next period.
+                ended_periods += [cursor.subscription] if end >= goal else []
+            elif end >= max(shared, live_since.get(cursor.subscription.feed, 0)):
+                # It has all items from before its query was live, and all that the shared cursor has passed.
+                caught_up.append(number)
+        outbox.begin_next_periods(connection, ended_periods)
         outbox.leave_own_cursors(connection, caught_up)
-        return any(end < goal for _, end, goal in moved.values())
+        return any(end < goal for _, goal, end in moved.values())
 
     # --- messages ------------------------------------------------------------------------------------------------
 
-    def _outline(self, found: Iterable[tuple[int, ...] | None]) -> None:
-        """Find the keys and sizes of items, outside the transaction; many subscriptions get the same items."""
-        if len(self._outlines) > _OUTLINES:
-            self._outlines.clear()
+    def _summarize(self, matches: Iterable[tuple[int, ...] | None]) -> None:
+        """Read the keys and sizes of items, before the transaction. Many subscriptions get the same items."""
+        if len(self._summaries) > _MAX_SUMMARIES:
+            self._summaries.clear()
             self._digests.clear()
-        distinct = {id(sequences): sequences for sequences in found if sequences is not None}.values()
-        missing = set[int]().union(*distinct) - self._outlines.keys()
-        fresh = self._shares.outlines(missing)
-        self._outlines |= fresh
-        self._largest = max([self._largest, *(one.size for one in fresh.values())])
+        distinct = {id(sequences): sequences for sequences in matches if sequences is not None}.values()
+        missing = set[int]().union(*distinct) - self._summaries.keys()
+        summaries = self._match_reader.summarize_items(missing)
+        self._summaries |= summaries
+        self._max_item_bytes = max([self._max_item_bytes, *(summary.size for summary in summaries.values())])
 
-    def _outlined(self) -> tuple[Mapping[int, ItemOutline], int]:
-        """The outlines that were found, and a size that none of them exceeds."""
-        return self._outlines, self._largest
+    def _split(
+        self, subscription: Subscription, after: int, upto: int, sequences: Sequence[int], newest: int
+    ) -> list[MessageRange]:
+        return self._match_reader.split_into_messages(
+            subscription, after, upto, sequences, newest, self._summaries, self._max_item_bytes
+        )
 
-    def _digest(self, shares: Sequence[MatchedRange]) -> None:
-        """Find the digests of shares, outside the transaction."""
-        if not shares:
+    def _digest(self, messages: Sequence[MessageRange]) -> None:
+        """Compute the digests of messages, before the transaction."""
+        if not messages:
             return
-        self._root = self._shares.root_number
-        fresh = {share.sequences for share in shares} - self._digests.keys()
+        self._workspace_number = self._match_reader.workspace_number
+        missing = {message.sequences for message in messages} - self._digests.keys()
         self._digests |= {
-            sequences: items_digest(self._outlines[one].key for one in sequences) for sequences in fresh
+            sequences: digest_keys(self._summaries[sequence].key for sequence in sequences) for sequences in missing
         }
 
-    def _write(self, connection: Connection, shares: Sequence[MatchedRange], plan: int) -> None:
-        """Record a message for each share, found with a plan version."""
-        if not shares:
+    def _write(self, connection: Connection, ranges: Sequence[MessageRange], plan: int) -> None:
+        """Record one message per range, with the plan version that its matches were found with."""
+        if not ranges:
             return
-        numbers = ledger.next_places(connection, sorted({share.subscription.id for share in shares}))
+        numbers = ledger.next_places(connection, sorted({message.subscription.id for message in ranges}))
         messages = []
-        for share in shares:
-            subscription = share.subscription.id
+        for message in ranges:
+            subscription = message.subscription.id
             number, not_before = numbers[subscription]
             numbers[subscription] = number + 1, not_before
-            digest = self._digests[share.sequences]
+            digest = self._digests[message.sequences]
             messages.append(
                 Message(
                     subscription=subscription,
                     number=number,
-                    first_sequence=share.after + 1,
-                    last_sequence=share.upto,
-                    count=len(share.sequences),
-                    # With the digest in it: a root restored from a backup counts on from an older number, and an
-                    # endpoint must not take other items for a message that it had.
-                    key=f"{self._root:x}-{subscription}-{number}-{digest[:8]}",
+                    first_sequence=message.after + 1,
+                    last_sequence=message.upto,
+                    count=len(message.sequences),
+                    # A workspace that was restored from a backup uses numbers again. The digest makes the keys
+                    # different, so an endpoint does not take new items for a message that it already has.
+                    key=f"{self._workspace_number:x}-{subscription}-{number}-{digest[:8]}",
                     digest=digest,
                     plan=plan,
                     not_before=not_before,
@@ -262,11 +266,10 @@ class Recorder:
         self.recorded += len(messages)
 
 
-def _turn(connection: Connection, after: int, upto: int) -> int:
-    """How many items are looked through in one turn: fewer where each of them matched very many queries."""
-    return max(
-        1, min(_TURN_ITEMS, int(_TURN_MATCHES // max(match_segments.most_per_item(connection, after, upto), 1.0)))
-    )
+def _turn_items(connection: Connection, after: int, upto: int) -> int:
+    """Return how many items to process in one turn: fewer if each of them matched very many queries."""
+    matches_per_item = max(match_segments.most_per_item(connection, after, upto), 1.0)
+    return max(1, min(_MAX_TURN_ITEMS, int(_MAX_TURN_MATCHES // matches_per_item)))
 
 
 def _plan(connection: Connection) -> int:
@@ -274,12 +277,14 @@ def _plan(connection: Connection) -> int:
     return current.version if current else 0
 
 
-def _unmoved(place: SubscriptionCursor, sequence: int | None) -> bool:
-    return place.sequence == (place.subscription.since if sequence is None else sequence)
+def _is_unmoved(cursor: SubscriptionCursor, sequence: int | None) -> bool:
+    return cursor.sequence == (cursor.subscription.since if sequence is None else sequence)
 
 
-def _readable(sequences: tuple[int, ...] | None, subscription: Subscription) -> tuple[int, ...]:
-    """What could not be read of the shared run must stop it: the cursor may not move past what nobody got."""
+def _check_readable(sequences: tuple[int, ...] | None, subscription: Subscription) -> tuple[int, ...]:
+    """Raise CorruptDataError if matches cannot be read, so that the shared cursor does not skip them."""
     if sequences is None:
-        raise CorruptDataError(f"the matches for subscription {subscription.id} cannot be read")
+        raise CorruptDataError(
+            f"cannot read the matches of subscription {subscription.id}", hint="see the application log for the cause"
+        )
     return sequences

@@ -1,8 +1,8 @@
-"""Sending side by side: an asyncio loop in a thread of its own, from open messages to endpoints and settled rows.
+"""Concurrent sending: an asyncio loop in its own thread sends open messages to endpoints and settles the attempts.
 
-In: subscriptions with something due, each with the host it goes to. Out: their messages, one at a time for each
-subscription and in order; a bounded number for each host and in all. Outcomes are settled many at a time. A crash
-before that sends again, under the same key.
+In: subscriptions with messages due, each with the host that it sends to. Out: attempts, settled in the ledger in
+batches. The messages of a subscription are sent one at a time, in order; the number of concurrent sends is limited
+per host and in total. After a crash, messages that were not settled are sent again under the same key.
 """
 
 from __future__ import annotations
@@ -30,35 +30,46 @@ from runnel.sinks.contract import Delivery
 
 logger = logging.getLogger("runnel")
 
-_BLOCK = 512
-_BATCH = 2_000
-_GATHER_SECONDS = 0.02
+_MAX_COMPOSED = 512
+"""Subscriptions that are composed together."""
+_SETTLE_BATCH = 2_000
+_SETTLE_DELAY_SECONDS = 0.02
+"""A batch that is not full waits this long for more attempts before it is settled."""
 _GRACE_SECONDS = 1.0
-_RETRY_SECONDS = 1.0
-_HAND_OVER_SECONDS = 60.0
+_SETTLE_RETRY_SECONDS = 1.0
+_ENQUEUE_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Ended:
-    """A subscription's turn is over: how its attempts ended, and whether it has more to send at once."""
+class _FinishedTurn:
+    """The end of a subscription's turn, to be settled.
+
+    `has_more` says that the subscription can send further messages now. `is_host_paused` says that nothing was
+    attempted, because the host is paused.
+    """
 
     subscription: int
     host: str
     attempts: tuple[Attempt, ...] = ()
-    goes_on: bool = False
-    turned_away: bool = False
+    has_more: bool = False
+    is_host_paused: bool = False
 
 
 class Sender:
-    """Sends messages to endpoints for as long as it is open. Its methods may be called from any other thread."""
+    """Sends messages to endpoints until it is closed. Its public methods are called from other threads."""
 
     def __init__(
-        self, catalog: Catalog, composer: Composer, settler: AttemptRecorder, ways: Transports, settings: Settings
+        self,
+        catalog: Catalog,
+        composer: Composer,
+        attempt_recorder: AttemptRecorder,
+        transports: Transports,
+        settings: Settings,
     ) -> None:
         self._catalog = catalog
         self._composer = composer
-        self._settler = settler
-        self._ways = ways
+        self._attempt_recorder = attempt_recorder
+        self._transports = transports
         self._settings = settings
         self._hosts: HostQueues[SubscriptionQueue] = HostQueues(
             settings.send_concurrency, settings.send_host_concurrency
@@ -68,58 +79,64 @@ class Sender:
         self._idle = threading.Event()
         self._idle.set()
         self._epoch = 0
-        self._done = 0
-        self.tried = 0
-        """How many attempts were made so far."""
-        self._ends: dict[object, float] = {}
-        """Until when each attempt that is under way may take."""
-        self._no_room: StorageFullError | None = None
-        self._trouble: RunnelError | None = None
-        self._error: Exception | None = None
+        self._delivered = 0
+        self.attempts = 0
+        """Number of attempts made so far."""
+        self._deadlines: dict[object, float] = {}
+        """The deadline of each attempt in progress."""
+        self._storage_full: StorageFullError | None = None
+        self._settle_error: RunnelError | None = None
+        """The error because of which attempts cannot be settled at the moment. Sending pauses while it is set."""
+        self._fatal_error: Exception | None = None
 
     # --- from other threads --------------------------------------------------------------------------------------
 
-    def hand_over(self, epoch: int, due: Sequence[tuple[int, str]]) -> None:
-        """Let the messages of subscriptions be sent, each to its host; returns at once."""
+    def enqueue(self, epoch: int, due: Sequence[tuple[int, str]]) -> None:
+        """Start sending the messages of subscriptions, each given with its host. Do not wait for the attempts."""
         if due:
             self._start()
             self._epoch = epoch
-            self._call(self._take(list(due)))
+            self._run_in_loop(self._enqueue(list(due)))
 
     def collect(self) -> int:
-        """How many messages were taken by their endpoints since this was last asked; raises what stopped sending."""
-        if self._error is not None:
-            raise self._error.with_traceback(None)
-        done, self._done = self._done, 0
-        if not done and (trouble := self._trouble or self._no_room) is not None:
-            self._no_room = None
-            raise trouble.with_traceback(None)
-        return done
+        """Return the number of messages delivered since the last call.
+
+        Raise the error that stopped sending. Raise a temporary error (storage full, attempts that cannot be settled)
+        only if no message was delivered.
+        """
+        if self._fatal_error is not None:
+            raise self._fatal_error.with_traceback(None)
+        delivered, self._delivered = self._delivered, 0
+        if not delivered and (error := self._settle_error or self._storage_full) is not None:
+            self._storage_full = None
+            raise error.with_traceback(None)
+        return delivered
 
     def wait(self, deadline: float = math.inf) -> bool:
-        """Wait for all that was handed over; False if nothing has come of it for as long as one message may take.
+        """Wait until all enqueued subscriptions are finished, and return True.
 
-        Also at a deadline, of the monotonic clock.
+        Return False after `deadline` (monotonic clock), or if no attempt ended for as long as one may take.
         """
-        patience = self._settings.send_seconds + 2 * _GRACE_SECONDS
-        tried, since = self.tried, time.monotonic()
+        max_idle = self._settings.send_seconds + 2 * _GRACE_SECONDS
+        attempts, since = self.attempts, time.monotonic()
         while not self._idle.wait(0.05):
             moment = time.monotonic()
-            if self.tried != tried:
-                tried, since = self.tried, moment
-            # A mail may take longer than others: whoever breaks it off has it sent again that may have been taken.
-            if moment > min(deadline, max(since + patience, *tuple(self._ends.values()), 0.0)):
+            if self.attempts != attempts:
+                attempts, since = self.attempts, moment
+            # A mail may take longer than `send_seconds`. If its attempt were interrupted, a mail that the server has
+            # already accepted would be sent again.
+            if moment > min(deadline, max(since + max_idle, *tuple(self._deadlines.values()), 0.0)):
                 return False
         return True
 
     def close(self) -> None:
-        """Stop sending. What is under way is broken off and stays open; what has ended is settled."""
+        """Stop sending. Attempts in progress are cancelled and stay open; finished attempts are settled."""
         if self._thread is not None and self._loop is not None:
             with suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._closing.set)
             self._thread.join()
         self._thread = self._loop = None
-        self._error = None
+        self._fatal_error = None
 
     def _start(self) -> None:
         if self._thread is None or not self._thread.is_alive():
@@ -130,214 +147,224 @@ class Sender:
             self._thread.start()
             started.wait()
 
-    def _call(self, work: Coroutine[Any, Any, None]) -> None:
+    def _run_in_loop(self, coroutine: Coroutine[Any, Any, None]) -> None:
         if self._loop is None:
-            work.close()
+            coroutine.close()
             return
-        asyncio.run_coroutine_threadsafe(work, self._loop).result(_HAND_OVER_SECONDS)
+        asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(_ENQUEUE_SECONDS)
 
     # --- in the loop ---------------------------------------------------------------------------------------------
 
     async def _main(self, started: threading.Event) -> None:
         self._loop = asyncio.get_running_loop()
         self._closing, self._wake, self._settle_wake = asyncio.Event(), asyncio.Event(), asyncio.Event()
-        self._ended: list[_Ended] = []
-        self._lanes: set[asyncio.Task[None]] = set()
-        # Reading and settling have a thread each: neither may wait for the other, or for an endpoint.
-        self._reading = ThreadPoolExecutor(1, "runnel-send-read")
-        self._settling = ThreadPoolExecutor(1, "runnel-send-settle")
+        self._finished: list[_FinishedTurn] = []
+        self._send_tasks: set[asyncio.Task[None]] = set()
+        # Reading and settling have a thread each, so that neither waits for the other or for an endpoint.
+        self._read_thread = ThreadPoolExecutor(1, "runnel-send-read")
+        self._settle_thread = ThreadPoolExecutor(1, "runnel-send-settle")
         started.set()
-        composing, settling = asyncio.create_task(self._compose_on()), asyncio.create_task(self._settle_on())
+        composing = asyncio.create_task(self._compose_forever())
+        settling = asyncio.create_task(self._settle_forever())
         closing = asyncio.create_task(self._closing.wait())
         try:
             await asyncio.wait((closing, composing, settling), return_when=asyncio.FIRST_COMPLETED)
             for task in (composing, settling):
                 if task.done() and task.exception() is not None:
-                    logger.error("sending broke off, and starts anew", exc_info=task.exception())
+                    message = "sending stopped because of an error; it restarts when messages are due"
+                    logger.error(message, exc_info=task.exception())
         finally:
             self._closing.set()
-            for task in (composing, *self._lanes):
+            for task in (composing, *self._send_tasks):
                 task.cancel()
-            await asyncio.gather(composing, *self._lanes, return_exceptions=True)
+            await asyncio.gather(composing, *self._send_tasks, return_exceptions=True)
             self._settle_wake.set()
             await asyncio.gather(settling, return_exceptions=True)
-            await self._ways.close()
-            self._reading.shutdown()
-            self._settling.shutdown()
+            await self._transports.close()
+            self._read_thread.shutdown()
+            self._settle_thread.shutdown()
             self._hosts = HostQueues(self._settings.send_concurrency, self._settings.send_host_concurrency)
             self._idle.set()
 
-    async def _take(self, due: Sequence[tuple[int, str]]) -> None:
+    async def _enqueue(self, due: Sequence[tuple[int, str]]) -> None:
         self._idle.clear()
         now = time.monotonic()
         for subscription, host in due:
             if not self._hosts.add(subscription, host, now):
-                self._end(_Ended(subscription, host, turned_away=True))
-        self._look_idle()
+                self._finish(_FinishedTurn(subscription, host, is_host_paused=True))
+        self._set_idle_if_done()
         self._wake.set()
 
-    async def _compose_on(self) -> None:
-        """Make lanes ready wherever a host has room for them."""
+    async def _compose_forever(self) -> None:
+        """Compose messages while hosts have room for them in their queues, and start to send them."""
         while True:
             await self._wake.wait()
             self._wake.clear()
-            while self._may_send() and (chosen := self._hosts.next_to_compose(_BLOCK, time.monotonic())):
+            while self._may_send() and (chosen := self._hosts.next_to_compose(_MAX_COMPOSED, time.monotonic())):
                 await self._compose(chosen)
                 self._send_ready()
 
     async def _compose(self, chosen: Sequence[tuple[int, str]]) -> None:
-        lanes: dict[int, SubscriptionQueue] = {}
-        left: set[int] = set()
+        queues: dict[int, SubscriptionQueue] = {}
+        remaining: set[int] = set()
+        subscriptions = [subscription for subscription, _ in chosen]
         try:
-            composed = await self._in(self._reading, self._composer.compose, [one for one, _ in chosen], self._epoch)
-            lanes, left = {lane.subscription: lane for lane in composed.lanes}, set(composed.left)
+            composed = await self._run_in(self._read_thread, self._composer.compose, subscriptions, self._epoch)
+            queues, remaining = {queue.subscription: queue for queue in composed.queues}, set(composed.remaining)
         except FencedError as error:
-            self._fail(error)
+            self._stop_sending(error)
         except Exception:
-            logger.exception("messages could not be made ready; the next look tries again")
+            logger.exception("cannot compose messages; they are composed again when the ledger is next checked")
         now = time.monotonic()
         for subscription, host in chosen:
-            lane = lanes.get(subscription)
-            is_taken = self._hosts.composed(host, lane, now, size=0 if lane is None else lane.bytes)
-            if subscription in left:
-                is_taken = self._hosts.again(subscription, host, now)
-            elif subscription not in lanes:
+            queue = queues.get(subscription)
+            is_accepted = self._hosts.finish_composing(host, queue, now, size=0 if queue is None else queue.bytes)
+            if subscription in remaining:
+                is_accepted = self._hosts.requeue(subscription, host, now)
+            elif subscription not in queues:
                 self._hosts.forget(subscription)
-            if not is_taken:
-                self._end(_Ended(subscription, host, turned_away=True))
-        self._look_idle()
+            if not is_accepted:
+                self._finish(_FinishedTurn(subscription, host, is_host_paused=True))
+        self._set_idle_if_done()
 
     def _send_ready(self) -> None:
-        while self._may_send() and (found := self._hosts.next_to_send(time.monotonic())) is not None:
-            task = asyncio.create_task(self._run(*found))
-            self._lanes.add(task)
-            task.add_done_callback(self._lanes.discard)
+        while self._may_send() and (ready := self._hosts.next_to_send(time.monotonic())) is not None:
+            task = asyncio.create_task(self._send_queue(*ready))
+            self._send_tasks.add(task)
+            task.add_done_callback(self._send_tasks.discard)
 
     def _may_send(self) -> bool:
-        """Nothing more is sent while what was sent cannot be settled."""
-        return self._error is None and self._trouble is None
+        """Return whether attempts can be settled. If they cannot, no further messages are sent."""
+        return self._fatal_error is None and self._settle_error is None
 
-    async def _run(self, host: str, lane: SubscriptionQueue) -> None:
+    async def _send_queue(self, host: str, queue: SubscriptionQueue) -> None:
         """Send the messages of one subscription, in order, up to the first that fails."""
         attempts: list[Attempt] = []
-        failed = silent = False
+        has_failed = is_host_failure = False
         try:
-            for parcel in lane.parcels:
-                attempt = await self._attempt(parcel)
-                failed = attempt is None or not attempt.is_done
-                silent = attempt is not None and self._is_silence(parcel, attempt)
+            for prepared in queue.messages:
+                attempt = await self._attempt(prepared)
+                has_failed = attempt is None or not attempt.is_done
+                is_host_failure = attempt is not None and self._is_host_failure(prepared, attempt)
                 if attempt is not None:
                     attempts.append(attempt)
-                    self.tried += 1
-                if failed:
+                    self.attempts += 1
+                if has_failed:
                     break
         finally:
-            goes_on = lane.more and not failed
-            self._end(_Ended(lane.subscription, host, tuple(attempts), goes_on=goes_on))
-            waiting, ready = self._hosts.finished(host, silent=silent, now=time.monotonic(), size=lane.bytes)
-            for one in (*waiting, *(other.subscription for other in ready)):
-                self._end(_Ended(one, host, turned_away=True))
+            has_more = queue.has_more and not has_failed
+            self._finish(_FinishedTurn(queue.subscription, host, tuple(attempts), has_more=has_more))
+            waiting, ready = self._hosts.finish_sending(
+                host, failed=is_host_failure, now=time.monotonic(), size=queue.bytes
+            )
+            for subscription in (*waiting, *(dropped.subscription for dropped in ready)):
+                self._finish(_FinishedTurn(subscription, host, is_host_paused=True))
         self._send_ready()
         self._wake.set()
 
-    def _is_silence(self, parcel: PreparedMessage, attempt: Attempt) -> bool:
-        if parcel.delivery is None or attempt.is_done:
+    def _is_host_failure(self, prepared: PreparedMessage, attempt: Attempt) -> bool:
+        """Return whether an attempt failed because its host did not respond."""
+        if prepared.delivery is None or attempt.is_done:
             return False
-        return is_host_trouble(attempt.error) and self._ways.is_remote(parcel.delivery.subscription.kind)
+        return is_host_trouble(attempt.error) and self._transports.is_remote(prepared.delivery.subscription.kind)
 
-    async def _attempt(self, parcel: PreparedMessage) -> Attempt | None:
-        """One attempt at a message; None where there is no room, which is not the message's fault."""
+    async def _attempt(self, prepared: PreparedMessage) -> Attempt | None:
+        """Attempt to deliver a message. Return None if the storage is full, which does not count as an attempt."""
         try:
-            return Attempt(parcel.message, await self._hand_over(parcel.checked()))
+            return Attempt(prepared.message, await self._deliver(prepared.require_delivery()))
         except StorageFullError as error:
-            self._no_room = error
+            self._storage_full = error
             return None
         except Exception as error:
-            return Attempt(parcel.message, error=error)
+            return Attempt(prepared.message, error=error)
 
-    async def _hand_over(self, delivery: Delivery) -> str:
-        delivery, deliver, seconds = await self._ways.open(delivery)
+    async def _deliver(self, delivery: Delivery) -> str:
+        delivery, deliver, seconds = await self._transports.open(delivery)
         if seconds is None:
             return await deliver(delivery)
         attempt = object()
-        self._ends[attempt] = time.monotonic() + seconds + 2 * _GRACE_SECONDS
+        self._deadlines[attempt] = time.monotonic() + seconds + 2 * _GRACE_SECONDS
         try:
             async with asyncio.timeout(seconds + _GRACE_SECONDS):
                 return await deliver(delivery)
         except TimeoutError as error:
-            raise DeliveryError(f"the endpoint did not answer within {seconds:g} seconds") from error
+            raise DeliveryError(f"the endpoint did not respond within {seconds:g} seconds") from error
         finally:
-            del self._ends[attempt]
+            del self._deadlines[attempt]
 
     # --- settling ------------------------------------------------------------------------------------------------
 
-    def _end(self, ended: _Ended) -> None:
-        self._ended.append(ended)
+    def _finish(self, turn: _FinishedTurn) -> None:
+        self._finished.append(turn)
         self._settle_wake.set()
 
-    async def _settle_on(self) -> None:
-        """Settle what has ended, many at a time; what cannot be settled now is kept, and tried again."""
-        while self._error is None and (self._ended or not self._closing.is_set()):
+    async def _settle_forever(self) -> None:
+        """Settle finished turns in batches. If a batch cannot be settled now, try it again."""
+        while self._fatal_error is None and (self._finished or not self._closing.is_set()):
             await self._settle_wake.wait()
-            if len(self._ended) < _BATCH:
-                await asyncio.sleep(_GATHER_SECONDS)
+            if len(self._finished) < _SETTLE_BATCH:
+                await asyncio.sleep(_SETTLE_DELAY_SECONDS)
             self._settle_wake.clear()
-            batch, self._ended = self._ended[:_BATCH], self._ended[_BATCH:]
-            if self._ended:
+            batch, self._finished = self._finished[:_SETTLE_BATCH], self._finished[_SETTLE_BATCH:]
+            if self._finished:
                 self._settle_wake.set()
             try:
-                self._done += await self._in(self._settling, self._settle, batch)
+                self._delivered += await self._run_in(self._settle_thread, self._settle, batch)
             except FencedError as error:
-                self._fail(error)
+                self._stop_sending(error)
             except Exception as error:
                 if self._closing.is_set():
-                    return  # it stays open in the ledger, and is sent again
-                await self._hold_up(batch, error)
+                    return  # the messages stay open in the ledger and are sent again
+                await self._retry_settling(batch, error)
                 continue
-            self._trouble = None
-            self._go_on(batch)
+            self._settle_error = None
+            self._requeue_or_forget(batch)
 
-    async def _hold_up(self, batch: list[_Ended], error: Exception) -> None:
-        self._ended = batch + self._ended
+    async def _retry_settling(self, batch: list[_FinishedTurn], error: Exception) -> None:
+        """Put a batch back, and wait before it is settled again. Sending pauses until then."""
+        self._finished = batch + self._finished
         self._settle_wake.set()
-        self._trouble = error if isinstance(error, RunnelError) else RunnelError(f"nothing can be settled: {error}")
-        logger.warning("what was sent cannot be settled yet: %s", error)
-        await asyncio.sleep(_RETRY_SECONDS)
+        logger.warning("settling delivery attempts failed and is tried again: %s", error)
+        if not isinstance(error, RunnelError):
+            error = RunnelError(f"cannot settle delivery attempts: {error}")
+        self._settle_error = error
+        await asyncio.sleep(_SETTLE_RETRY_SECONDS)
 
-    def _settle(self, batch: Sequence[_Ended]) -> int:
-        """In one transaction, in a thread of its own."""
-        attempts = [attempt for one in batch for attempt in one.attempts]
-        turned_away = {one.subscription: one.host for one in batch if one.turned_away}
-        if turned_away:
+    def _settle(self, batch: Sequence[_FinishedTurn]) -> int:
+        """Settle a batch in one transaction. Return the number of delivered messages. Runs in the settle thread."""
+        attempts = [attempt for turn in batch for attempt in turn.attempts]
+        paused_hosts = {turn.subscription: turn.host for turn in batch if turn.is_host_paused}
+        if paused_hosts:
             with self._catalog.read() as connection:
-                first = ledger.first_open(connection, sorted(turned_away), 1)
-            for subscription, messages in first.items():
-                host = turned_away[subscription].split(" ", 1)[-1]
-                silent = HostSilentError(f"not tried: {host} has not answered others lately")
-                attempts.append(Attempt(messages[0], error=silent))
-        return self._settler.settle(self._epoch, attempts)
+                first_messages = ledger.first_open(connection, sorted(paused_hosts), 1)
+            for subscription, messages in first_messages.items():
+                host = paused_hosts[subscription].split(" ", 1)[-1]
+                error = HostSilentError(f"not attempted: {host} did not respond to recent messages")
+                attempts.append(Attempt(messages[0], error=error))
+        return self._attempt_recorder.settle(self._epoch, attempts)
 
-    def _go_on(self, batch: Sequence[_Ended]) -> None:
+    def _requeue_or_forget(self, batch: Sequence[_FinishedTurn]) -> None:
+        """Enqueue the subscriptions of settled turns that have more messages, and remove the others."""
         now = time.monotonic()
-        for one in batch:
-            if not one.goes_on:
-                self._hosts.forget(one.subscription)
-            elif not self._hosts.again(one.subscription, one.host, now):
-                self._end(_Ended(one.subscription, one.host, turned_away=True))
+        for turn in batch:
+            if not turn.has_more:
+                self._hosts.forget(turn.subscription)
+            elif not self._hosts.requeue(turn.subscription, turn.host, now):
+                self._finish(_FinishedTurn(turn.subscription, turn.host, is_host_paused=True))
         self._wake.set()
         self._send_ready()
-        self._look_idle()
+        self._set_idle_if_done()
 
-    def _fail(self, error: Exception) -> None:
-        """Nothing more may be sent or settled: another runner has taken over."""
-        self._error = error
-        for task in self._lanes:
+    def _stop_sending(self, error: Exception) -> None:
+        """Stop sending and settling, because another runner has taken over."""
+        self._fatal_error = error
+        for task in self._send_tasks:
             task.cancel()
         self._idle.set()
 
-    def _look_idle(self) -> None:
+    def _set_idle_if_done(self) -> None:
         if not len(self._hosts):
             self._idle.set()
 
-    async def _in(self, pool: ThreadPoolExecutor, work: Callable[..., Any], *arguments: Any) -> Any:
-        return await asyncio.get_running_loop().run_in_executor(pool, work, *arguments)
+    async def _run_in(self, pool: ThreadPoolExecutor, function: Callable[..., Any], *arguments: Any) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(pool, function, *arguments)

@@ -1,9 +1,10 @@
-"""Settling: what the end of an attempt means for a message, and writing that down.
+"""Settling: decides what the result of an attempt means for its message, and records it in the ledger.
 
-In: how attempts ended. Out: one transaction for many of them, under the runner's lease. A failure is tried again by
-the schedule of the settings, or later if the endpoint asked for that; `permanent` ones and those at the end of the
-schedule are dead letters. A subscription is disabled when its endpoint is gone, refuses messages for good several
-times in a row, or was silent for very long.
+In: results of attempts. Out: one transaction for many attempts, under the runner's lease. A failed message is retried
+after the waits of the setting `retry_seconds`, or later if the endpoint asked for a longer wait. After a permanent
+failure, or at the end of the schedule, it becomes a dead letter. A subscription is disabled if its endpoint is gone,
+if several messages in a row were given up and the last one was permanently refused, or if two messages in a row
+failed until the end of the schedule.
 """
 
 from __future__ import annotations
@@ -35,15 +36,15 @@ from runnel.settings import Settings
 
 logger = logging.getLogger("runnel")
 
-_LONGEST_WAIT = 86_400.0
+_MAX_WAIT_SECONDS = 86_400.0
 _JITTER = 0.1
 _DEFERRED_SECONDS = 5.0
-_JITTERING = random.Random()  # noqa: S311
+_RANDOM = random.Random()  # noqa: S311
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """How one attempt at a message ended: with the sink's words, or with an error."""
+    """The result of one attempt to deliver a message: the outcome that the sink returned, or the error."""
 
     message: Message
     outcome: str = ""
@@ -51,16 +52,16 @@ class Attempt:
 
     @property
     def is_done(self) -> bool:
-        """Whether the endpoint took the message."""
+        """Whether the message was delivered."""
         return self.error is None
 
 
 class HostSilentError(RunnelError):
-    """A message was not tried, because its host has not answered others for a while."""
+    """A message was not attempted, because its host did not respond to earlier messages."""
 
 
 class RateLimitedError(RunnelError):
-    """A message has to wait, because its recipient got as many as are allowed; `seconds` is for how long."""
+    """A message has to wait `seconds`, because its recipient got as many messages as the hourly limit allows."""
 
     def __init__(self, message: str, *, seconds: float) -> None:
         super().__init__(message)
@@ -68,7 +69,7 @@ class RateLimitedError(RunnelError):
 
 
 def is_host_trouble(error: BaseException | None) -> bool:
-    """Whether an error says that a host did not answer, rather than what it answered.
+    """Return whether an error means that a host did not respond, as opposed to an error response.
 
     >>> is_host_trouble(TimeoutError()), is_host_trouble(DeliveryError("the endpoint answered 500"))
     (True, False)
@@ -83,37 +84,39 @@ def is_host_trouble(error: BaseException | None) -> bool:
 
 
 def retry_wait(attempts: int, error: Exception, schedule: Sequence[float]) -> float | None:
-    """Seconds until a message is tried again after so many attempts; None if it is given up.
+    """Return the seconds until the next attempt after `attempts` attempts, or None if the message is given up.
 
     >>> retry_wait(1, DeliveryError("busy", retry_after=60), (5, 300))
     60
     >>> retry_wait(3, DeliveryError("busy"), (5, 300)) is None
     True
     """
-    asked: float | None = None
+    requested: float | None = None
     if isinstance(error, DeliveryError):
         if error.permanent or error.gone:
             return None
-        asked = error.retry_after
+        requested = error.retry_after
     elif isinstance(error, InputError) and not is_host_trouble(error):
-        return None  # what was refused today (a stylesheet that failed, say) is refused tomorrow
+        return None  # would fail again in the same way, for example a stylesheet with an error
     if attempts > len(schedule):
         return None
-    return min(max(schedule[attempts - 1], asked or 0.0), _LONGEST_WAIT)
+    return min(max(schedule[attempts - 1], requested or 0.0), _MAX_WAIT_SECONDS)
 
 
-def _tell(attempt: Attempt, settled: SettledAttempt) -> None:
-    """Say in the log what failed; of those that were not tried for the sake of a silent host only who asks hears."""
+def _log_failure(attempt: Attempt, settled: SettledAttempt) -> None:
+    """Log a failed attempt as a warning, or at debug level if it was not made because its host is paused."""
     if attempt.error is None or not settled.tried:
         return
-    end = "is given up" if settled.state is MessageState.DEAD else "is tried again"
+    consequence = "it is given up" if settled.state is MessageState.DEAD else "it is tried again later"
     level = logging.DEBUG if isinstance(attempt.error, HostSilentError) else logging.WARNING
     number = attempt.message.attempts + 1
-    logger.log(level, "message %s failed (attempt %d) and %s: %s", attempt.message.key, number, end, settled.outcome)
+    logger.log(
+        level, "attempt %d of message %s failed (%s): %s", number, attempt.message.key, consequence, settled.outcome
+    )
 
 
 def reason_of(error: Exception) -> str:
-    """An error in words for the owner of the message, who does not see the admin's paths.
+    """Format an error for the owner of a message, without paths of the workspace.
 
     >>> reason_of(PermissionError(13, "Permission denied", "/srv/runnel/items/1.arrow"))
     'PermissionError: Permission denied'
@@ -126,36 +129,36 @@ def reason_of(error: Exception) -> str:
 
 
 class AttemptRecorder:
-    """Writes down how attempts ended."""
+    """Records the results of attempts in the ledger."""
 
     def __init__(self, catalog: Catalog, settings: Settings) -> None:
         self._catalog = catalog
         self._schedule = settings.retry_seconds
-        self._refusals = settings.refusals_to_disable
+        self._refusals_to_disable = settings.refusals_to_disable
         self.transactions = 0
         self.seconds = 0.0
 
     def settle(self, epoch: int, attempts: Sequence[Attempt], ended: Sequence[int] = ()) -> int:
-        """Write down attempts, and give up what was open for subscriptions that ended; gives how many were taken."""
+        """Record attempts, and give up the open messages of `ended` subscriptions. Return how many were delivered."""
         if not attempts and not ended:
             return 0
         started = perf_counter()
         with self._catalog.write() as connection:
             leases.check(connection, epoch)
             moment = now(connection)
-            settled = [self._judge(one, moment) for one in attempts]
+            settled = [self._settle_attempt(attempt, moment) for attempt in attempts]
             ledger.settle_all(connection, settled)
-            for one, result in zip(attempts, settled, strict=True):
+            for attempt, result in zip(attempts, settled, strict=True):
                 if result.state is MessageState.DEAD:
-                    self._consider_disabling(connection, one)
-            ledger.bury(connection, ended, "the subscription ended before this was sent")
+                    self._disable_if_hopeless(connection, attempt)
+            ledger.bury(connection, ended, "the subscription ended before this message was sent")
         self.transactions += 1
         self.seconds += perf_counter() - started
-        for one, result in zip(attempts, settled, strict=True):
-            _tell(one, result)
-        return sum(one.is_done for one in attempts)
+        for attempt, result in zip(attempts, settled, strict=True):
+            _log_failure(attempt, result)
+        return sum(attempt.is_done for attempt in attempts)
 
-    def _judge(self, attempt: Attempt, moment: int) -> SettledAttempt:
+    def _settle_attempt(self, attempt: Attempt, moment: int) -> SettledAttempt:
         message, error = attempt.message, attempt.error
         if error is None:
             return SettledAttempt(message, MessageState.DONE, attempt.outcome)
@@ -167,31 +170,35 @@ class AttemptRecorder:
         wait = retry_wait(message.attempts + 1, error, self._schedule)
         if wait is None:
             return SettledAttempt(message, MessageState.DEAD, reason)
-        # Those that failed together need not come again in the same instant.
-        wait = min(wait * (1 + _JITTERING.uniform(0, _JITTER)), _LONGEST_WAIT)
+        # Messages that failed together should not all be retried at the same moment.
+        wait = min(wait * (1 + _RANDOM.uniform(0, _JITTER)), _MAX_WAIT_SECONDS)
         return SettledAttempt(message, MessageState.OPEN, reason, not_before=moment + int(wait * 1e6))
 
-    def _consider_disabling(self, connection: Connection, attempt: Attempt) -> None:
-        """Stop sending to an endpoint that wants no more, refuses every message, or took none for very long."""
-        message, error, given_up = attempt.message, attempt.error, len(self._schedule) + 1
-        is_refusal = message.attempts + 1 < given_up
+    def _disable_if_hopeless(self, connection: Connection, attempt: Attempt) -> None:
+        """Disable the subscription of a dead letter under the conditions in the module docstring."""
+        message, error, max_attempts = attempt.message, attempt.error, len(self._schedule) + 1
+        is_refusal = message.attempts + 1 < max_attempts
         if error is None:
             return
         if isinstance(error, DeliveryError) and error.gone:
             reason = reason_of(error)
-        elif is_refusal and ledger.gave_up_before(connection, message, self._refusals - 1):
-            count = "a message was" if self._refusals == 1 else f"{self._refusals} messages in a row were"
-            reason = f"{count} refused for good, the last with: {reason_of(error)}"
-        elif not is_refusal and ledger.gave_up_before(connection, message, 1, attempts=given_up):
-            reason = f"two messages in a row were given up, the last with: {reason_of(error)}"
+        elif is_refusal and ledger.gave_up_before(connection, message, self._refusals_to_disable - 1):
+            if self._refusals_to_disable == 1:
+                reason = f"a message was permanently refused: {reason_of(error)}"
+            else:
+                count = self._refusals_to_disable
+                cause = f"the last was permanently refused: {reason_of(error)}"
+                reason = f"{count} messages in a row were given up, {cause}"
+        elif not is_refusal and ledger.gave_up_before(connection, message, 1, attempts=max_attempts):
+            reason = f"two messages in a row failed in all attempts, the last with: {reason_of(error)}"
         else:
             return
-        held = subscriptions.subscription_by_number(connection, message.subscription)
-        if held is not None:
-            subscriptions.disable_subscription(connection, held, reason)
+        subscription = subscriptions.subscription_by_number(connection, message.subscription)
+        if subscription is not None:
+            subscriptions.disable_subscription(connection, subscription, reason)
             logger.warning(
-                "subscription %d is disabled, its messages wait for `resume subscription %d;`: %s",
-                held.id,
-                held.id,
+                "subscription %d is disabled (to enable it, run `resume subscription %d;`): %s",
+                subscription.id,
+                subscription.id,
                 reason,
             )

@@ -1,7 +1,8 @@
-"""Transports: how messages that are sent concurrently get to their sinks.
+"""Transports: open the connections of sinks for messages that are sent concurrently.
 
-In: a subscription's kind, target and stylesheet. Out: the queue in which it waits, and a coroutine that hands a
-delivery over. A remote sink's route is opened once and kept; a local one runs in a thread, where it may block.
+In: a subscription's kind, target and stylesheet. Out: the name of the queue in which it waits, and a coroutine that
+delivers a message to the sink. The route of a remote sink is opened once and reused. A local sink runs in a thread,
+because it may block.
 """
 
 from __future__ import annotations
@@ -21,87 +22,88 @@ from runnel.sinks.registry import find_sink, open_sink
 if TYPE_CHECKING:
     from runnel.net.http_client import HttpClient
 
-_THREADS = 8
+_MAX_THREADS = 8
 
-HandOver = Callable[[Delivery], Awaitable[str]]
+Deliver = Callable[[Delivery], Awaitable[str]]
 
 
 class Transports:
-    """The routes to all endpoints; used inside one running loop, until it is closed."""
+    """The routes to all endpoints. Used in one event loop, and closed before that loop ends."""
 
     def __init__(self, shaper: MessageShaper, settings: Settings) -> None:
         self._shaper = shaper
         self._settings = settings
-        self._threads: ThreadPoolExecutor | None = None
+        self._executor: ThreadPoolExecutor | None = None
         self._client: HttpClient | None = None
         self._routes: dict[str, Route] = {}
-        self._sheets: dict[str, asyncio.Lock] = {}
+        self._stylesheet_locks: dict[str, asyncio.Lock] = {}
 
     def host(self, due: DueMessage) -> str | None:
-        """The queue in which a due message waits; None if the runner itself hands it over.
+        """Return the name of the queue in which a due message waits, or None if the runner's own thread delivers it.
 
-        Messages with a stylesheet have a queue too, because applying it can take long.
+        A message with a stylesheet always has a queue, because applying the stylesheet may take long.
         """
         sink = find_sink(due.kind)
         if sink is None:
-            return None  # the attempt reports that the sink is not installed
+            return None  # the attempt fails with the message that the sink is not installed
         try:
             host = sink.host(due.target or "")
         except Exception:
-            host = due.target  # the route reports what is wrong with the target
+            host = due.target  # the attempt fails with a message about the invalid target
         if host is not None:
             return f"{due.kind} {host}"
         return None if due.sheet is None else f"sheet {due.sheet}"
 
     def is_remote(self, kind: str) -> bool:
-        """Whether outputs of a kind have hosts, which may be silent; a folder that cannot be written is none."""
+        """Return whether sinks of this kind send to hosts, which may fail to respond."""
         return isinstance(find_sink(kind), RemoteSink)
 
-    async def open(self, delivery: Delivery) -> tuple[Delivery, HandOver, float | None]:
-        """The delivery in its shape, the function that hands it over, and how many seconds that may take.
+    async def open(self, delivery: Delivery) -> tuple[Delivery, Deliver, float | None]:
+        """Apply the stylesheet. Return the new delivery, a coroutine function that delivers it, and a time limit.
 
-        A local sink has no such bound: its thread could not be stopped, and would write during the next attempt.
+        The limit is in seconds. A local sink has none, because its thread cannot be stopped: it would still be
+        writing during the next attempt.
         """
-        sheet = delivery.subscription.sheet
-        if sheet is not None:
-            # One at a time for a sheet: a slow one may not take all threads.
-            async with self._sheets.setdefault(sheet, asyncio.Lock()):
+        path = delivery.subscription.sheet
+        if path is not None:
+            # Apply each stylesheet to one message at a time, so that a slow stylesheet cannot occupy all threads.
+            async with self._stylesheet_locks.setdefault(path, asyncio.Lock()):
                 loop = asyncio.get_running_loop()
-                delivery = await loop.run_in_executor(self._pool(), self._shaper.shape, delivery)
+                delivery = await loop.run_in_executor(self._open_executor(), self._shaper.shape, delivery)
         sink = open_sink(delivery.subscription.kind)
         if isinstance(sink, RemoteSink):
             return delivery, (await self._route(sink)).deliver, self._settings.send_seconds * sink.patience
         if isinstance(sink, LocalSink):
-            return delivery, self._in_thread(sink), None
-        raise DeliveryError(f"the output {sink.kind!r} cannot take messages")
+            return delivery, self._deliver_in_thread(sink), None
+        raise DeliveryError(f"the output {sink.kind!r} cannot deliver messages")
 
     async def confirm(self, request: ConfirmationRequest) -> bool:
-        """Send a request to confirm; whether the recipient agreed in its answer."""
+        """Send a confirmation request. Return whether the endpoint confirmed in its response."""
         sink = open_sink(request.subscription.kind)
         if not isinstance(sink, RemoteSink):
-            raise DeliveryError(f"the output {request.subscription.kind!r} has no recipients")
+            raise DeliveryError(f"the output {request.subscription.kind!r} cannot send confirmation requests")
         route = await self._route(sink)
         seconds = self._settings.send_seconds * sink.patience
         try:
             async with asyncio.timeout(seconds):
                 return await route.confirm(request)
         except TimeoutError as error:
-            raise DeliveryError(f"the endpoint did not answer within {seconds:g} seconds") from error
+            raise DeliveryError(f"the endpoint did not respond within {seconds:g} seconds") from error
 
     async def close(self) -> None:
-        """Close routes, the HTTP client, and threads."""
+        """Close all routes, the HTTP client and the threads."""
         for route in self._routes.values():
             await route.close()
         if self._client is not None:
             await self._client.__aexit__(None, None, None)
-        if self._threads is not None:
-            self._threads.shutdown()
-        self._routes, self._client, self._threads = {}, None, None
-        self._sheets.clear()
+        if self._executor is not None:
+            self._executor.shutdown()
+        self._routes, self._client, self._executor = {}, None, None
+        self._stylesheet_locks.clear()
 
-    def _in_thread(self, sink: LocalSink) -> HandOver:
+    def _deliver_in_thread(self, sink: LocalSink) -> Deliver:
         async def deliver(delivery: Delivery) -> str:
-            return await asyncio.get_running_loop().run_in_executor(self._pool(), sink.deliver, delivery)
+            return await asyncio.get_running_loop().run_in_executor(self._open_executor(), sink.deliver, delivery)
 
         return deliver
 
@@ -115,7 +117,7 @@ class Transports:
             self._routes[sink.kind] = sink.connect(self._settings, self._client)
         return self._routes[sink.kind]
 
-    def _pool(self) -> ThreadPoolExecutor:
-        if self._threads is None:
-            self._threads = ThreadPoolExecutor(_THREADS, "runnel-send-work")
-        return self._threads
+    def _open_executor(self) -> ThreadPoolExecutor:
+        if self._executor is None:
+            self._executor = ThreadPoolExecutor(_MAX_THREADS, "runnel-send-work")
+        return self._executor

@@ -25,9 +25,9 @@ class Rendering:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer(ABC):
-    """The answer to a statement. `str()` gives its text, `to_json()` the value that `--json` prints.
+    """The answer to a statement. `str()` returns its text, `to_json()` the value that `--json` prints.
 
-    `notes` are remarks on the statement that are no errors, such as characters that a condition ignores.
+    `notes` are remarks on a valid statement, for example that a condition ignores some characters.
     """
 
     notes: tuple[str, ...] = ()
@@ -38,16 +38,16 @@ class Answer(ABC):
 
     @property
     def message(self) -> str:
-        """The answer in one line."""
+        """The first line of the answer: a summary."""
         return self.render().message
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """The details, as lines of text, and the notes."""
+        """The remaining lines of the answer: details, then notes."""
         return (*self.render().lines, *(f"note: {note}" for note in self.notes))
 
     def to_json(self) -> dict[str, Any]:
-        """The answer as a JSON object: its message, its data, and its notes if there are any."""
+        """Return the answer as a JSON object: its message, its data, and its notes if it has any."""
         rendering = self.render()
         notes = {"notes": list(self.notes)} if self.notes else {}
         return {"message": rendering.message, **rendering.data, **notes}
@@ -72,7 +72,7 @@ def listed(noun: str, things: Sequence[Any]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Done(Answer):
-    """A statement was carried out. Optional fields that do not concern it are None, and its JSON leaves them out.
+    """A statement was executed. Optional fields that do not apply are None and are omitted from the JSON.
 
     >>> FeedDone("paused feed Rock", feed="Rock", paused=True).to_json()
     {'message': 'paused feed Rock', 'feed': 'Rock', 'paused': True}
@@ -106,7 +106,7 @@ class FeedDone(Done):
 
 @dataclass(frozen=True, slots=True)
 class OperatorDone(Done):
-    """An operator was registered or dropped; `feeds` use it now, or were dropped with it."""
+    """An operator was registered or dropped. `feeds` are the feeds that use it, or that were dropped with it."""
 
     operator: str
     version: int | None = None
@@ -125,7 +125,7 @@ class PrefixDone(Done):
 
 @dataclass(frozen=True, slots=True)
 class Dropped(Done):
-    """Feeds were dropped, or subscriptions ended."""
+    """Feeds were dropped, or subscriptions were ended."""
 
     subscriptions: list[int]
     feeds: list[str] | None = None
@@ -138,7 +138,7 @@ class Dropped(Done):
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionDone(Done):
-    """A subscription was paused or resumed, or has a new signing key."""
+    """A subscription was paused or resumed, or got a new signing key."""
 
     subscription: int
     key: str | None = None
@@ -147,7 +147,7 @@ class SubscriptionDone(Done):
 
 @dataclass(frozen=True, slots=True)
 class Renewed(Done):
-    """A subscription was renewed. Without `expires` it lasts until it is ended.
+    """A subscription was renewed. If `expires` is None, it lasts until someone ends it.
 
     >>> Renewed("subscription 1 lasts until it is ended", 1, None).to_json()["expires"] is None
     True
@@ -159,7 +159,7 @@ class Renewed(Done):
 
 @dataclass(frozen=True, slots=True)
 class Confirmed(Done):
-    """A subscription is confirmed, or needs no confirmation."""
+    """A subscription was confirmed, or needs no confirmation."""
 
     subscription: int
     target: str | None
@@ -167,7 +167,10 @@ class Confirmed(Done):
 
 @dataclass(frozen=True, slots=True)
 class Subscribed(Done):
-    """A new subscription. Only this answer holds its ticket, and its signing key if messages are signed."""
+    """A subscription was created. `ticket` renews and ends it; `key` signs its messages, if they are signed.
+
+    Both secrets appear only in this answer.
+    """
 
     subscription: int
     feed: str
@@ -201,7 +204,7 @@ class Subscribed(Done):
 
 @dataclass(frozen=True, slots=True)
 class MessagesDone(Done):
-    """Messages are sent now or again; `disabled` are subscriptions that need a repair first."""
+    """Messages will be sent now or again. `disabled` are subscriptions that must be resumed first."""
 
     messages: int
     subscription: int | None = None
@@ -221,7 +224,7 @@ class MessagesDone(Done):
 
 @dataclass(frozen=True, slots=True)
 class OwnerDone(Done):
-    """An owner was added, disabled or enabled, or a token was made or revoked. Only this answer holds the token."""
+    """An owner was added, disabled or enabled, or a token was created or revoked. A new token appears only here."""
 
     token: str | None = None
     id: int | None = None
@@ -232,7 +235,11 @@ class OwnerDone(Done):
 
 @dataclass(frozen=True, slots=True)
 class ImportedFeeds(Answer):
-    """The web feeds of an OPML document: those that are registered now, and why others are not."""
+    """The result of importing an OPML document.
+
+    `registered` are the names of the new feeds, `known` is the number of feeds that were already registered,
+    `problems` says why other entries were skipped, and `repairs` how broken markup was read.
+    """
 
     registered: list[str]
     known: int
@@ -272,7 +279,7 @@ RowType = TypeVar("RowType", bound=Row, covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Listing(Answer, Generic[RowType]):
-    """The answer to `show feeds` and other lists: a summary, and the rows."""
+    """The answer to `show feeds` and other lists. In JSON, the rows are under `key`."""
 
     summary: str
     key: str

@@ -1,4 +1,4 @@
-"""`Engine`: declare, publish, run and ask, for one workspace."""
+"""`Engine`: declares, publishes, runs and queries in one workspace on behalf of one actor."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ _QUESTIONS = (said.Show, said.Explain, said.ExplainMessage, said.Why, said.Previ
 
 @dataclass(frozen=True, slots=True)
 class MatchedItem:
-    """An item in a feed, the sequence under which it was accepted, and the bindings of the match."""
+    """An item that matched a feed, its sequence in the item log, and the bindings of the match."""
 
     sequence: int
     item: Item
@@ -87,10 +87,11 @@ class MatchedItem:
 def connect(
     path: str | Path, *, create: bool = True, clock: Clock = time.time, token: str | None = None, **settings: Any
 ) -> Engine:
-    """Open the workspace in a folder. A folder without a workspace becomes one unless `create` is false.
+    """Open the workspace in a folder. Create it if it does not exist, unless `create` is false or a token is given.
 
-    Keyword arguments override settings of the workspace's `runnel.toml`. With a token the engine acts for the token's
-    owner. Without one it acts for the admin, who is anyone that can open the files of the workspace.
+    Other keyword arguments override settings in the workspace's `runnel.toml`. With a token, the engine acts on
+    behalf of the token's owner. Without a token, it acts as the admin, which requires access to the workspace's
+    files.
 
     >>> import runnel, tempfile
     >>> with tempfile.TemporaryDirectory() as folder, runnel.connect(folder) as engine:
@@ -114,9 +115,10 @@ def connect(
 
 
 class Engine:
-    """A workspace, open for one actor: the admin or an owner. Use it as a context manager, or call `close`.
+    """An open workspace and the actor (the admin or an owner) on whose behalf the methods act.
 
-    Any number of engines may declare, publish and ask at the same time. Only one may `run`.
+    Use it as a context manager, or call `close`. Any number of engines may use a workspace at the same time, but only
+    one of them can be in `run`.
 
     >>> import runnel, tempfile
     >>> with tempfile.TemporaryDirectory() as folder, runnel.connect(folder) as engine:
@@ -158,18 +160,18 @@ class Engine:
             self.workspace.close()
 
     def acting_as(self, name: str) -> Engine:
-        """Return an engine on the same workspace that acts for an owner. Only the admin may call this."""
+        """Return an engine on the same workspace that acts on behalf of the owner `name`. For the admin only."""
         self.require_admin("act for others")
         return self._for(replace(actor_named(self.workspace, name), token=self.actor.token))
 
     def authenticated(self, token: str) -> Engine:
-        """Return an engine on the same workspace for the owner of a token. Only the admin may call this."""
+        """Return an engine on the same workspace that acts on behalf of the token's owner. For the admin only."""
         self.require_admin("act for others")
         return self._for(authenticate(self.workspace, token))
 
     @property
     def owners(self) -> Owners:
-        """Owners, their quotas and their tokens. Only the admin may use this."""
+        """Management of owners, their quotas and their tokens. For the admin only."""
         self.require_admin("look after owners")
         return Owners(self.workspace)
 
@@ -185,7 +187,7 @@ class Engine:
                 check_actor(connection, self.actor)
 
     def require_admin(self, action: str) -> None:
-        """Raise NotAllowedError unless this engine acts for the admin."""
+        """Raise NotAllowedError unless this engine acts as the admin. `action` completes "only the admin can …"."""
         self._check_actor()
         if not self.actor.is_admin:
             raise NotAllowedError(
@@ -196,23 +198,26 @@ class Engine:
     # --- declaring and asking ------------------------------------------------------------------------------------
 
     def execute(self, text: str, /, **parameters: ParameterValue) -> list[Answer]:
-        """Run a script and return one answer per statement. All its declarations are one transaction.
+        """Run a script and return one answer per statement. All declarations of the script are one transaction.
 
-        Questions (`show`, `explain`, `why`, `preview`) that stand before the declarations are answered before them,
-        and questions behind them afterwards. One between two declarations is refused, and nothing is declared.
+        If a declaration is refused, none takes effect, and the error contains the position of the statement.
 
-        Keyword arguments are the values of parameters such as `:word`, which may stand for any constant, never for a
-        name. If a declaration is refused, nothing has changed, and the error has its position in the text.
+        The questions `show`, `explain`, `why` and `preview` may come before the first declaration, and are then
+        answered before it, or after the last declaration. A script with a question between two declarations is
+        refused.
+
+        Keyword arguments are the values of parameters such as `:word`. A parameter can replace a constant, but not a
+        name.
         """
         values = Parameters(parameters)
         script = parse(text, parameters=values)
-        values.refuse_unused(text, script[0].span if script else said.NOWHERE)
+        values.refuse_unused(text, script[0].span if script else said.NO_SPAN)
         return self._run(script, text, values)
 
     def apply(self, statement: said.Statement) -> Answer:
-        """Run one statement that is not a text yet."""
+        """Run one statement that was built as a syntax tree instead of parsed from text."""
         text = print_statement(statement)
-        return self._run([said.Parsed(statement, said.NOWHERE)], text)[0]
+        return self._run([said.Parsed(statement, said.NO_SPAN)], text)[0]
 
     def _run(self, script: list[said.Parsed], text: str, values: Parameters | None = None) -> list[Answer]:
         self._check_actor()
@@ -270,7 +275,11 @@ class Engine:
                 return preview_feed(self.workspace, name, back, self._spark.session, self.actor)
 
     def show(self, kind: str) -> Answer:
-        """`feeds`, `subscriptions`, `quarantine`, `dead letters`, `operators`, `prefixes`, or a feed by its name."""
+        """Return the answer to `show KIND`.
+
+        Kinds are `feeds`, `subscriptions`, `quarantine`, `dead letters`, `operators` and `prefixes`. Any other text
+        is the name of a feed.
+        """
         self._check_actor()
         match kind:
             case "feeds":
@@ -289,71 +298,72 @@ class Engine:
                 return show_feed(self.workspace, name, self.actor)
 
     def feeds(self) -> list[Feed]:
-        """The feeds that the actor may read."""
+        """Return the feeds that the actor may read."""
         self._check_actor()
         return list(show_feeds(self.workspace, self.actor).rows)
 
     def feed(self, name: str) -> FeedDetails:
-        """One feed: what it reads, which feeds read it, and its subscriptions."""
+        """Return one feed, with the feeds that it reads, the feeds that read it, and its subscriptions."""
         self._check_actor()
         return show_feed(self.workspace, name, self.actor)
 
     def subscriptions(self) -> list[Subscription]:
-        """The actor's subscriptions, or to the admin everybody's."""
+        """Return the actor's subscriptions. The admin gets the subscriptions of all owners."""
         self._check_actor()
         return list(show_subscriptions(self.workspace, self.actor).rows)
 
     def quarantine(self) -> list[Quarantined]:
-        """Documents, items and evaluations that failed, newest first."""
+        """Return the documents, items and evaluations in quarantine, newest first."""
         self._check_actor()
         return list(show_quarantine(self.workspace, self.actor).rows)
 
     def dead_letters(self) -> list[DeadLetter]:
-        """Messages that were given up, newest first."""
+        """Return up to 1,000 dead letters (messages that were given up), newest first."""
         self._check_actor()
         return list(show_dead_letters.show_dead_letters(self.workspace, self.actor).rows)
 
     def explain_message(self, key: str) -> MessageDetails:
-        """What is in a message, and every attempt to deliver it that failed."""
+        """Return the state of a message, the titles of its items, and its failed delivery attempts."""
         self._check_actor()
         return show_dead_letters.explain_message(self.workspace, key, self.actor)
 
     def operators(self) -> list[Operator]:
-        """The operators that queries can use."""
+        """Return the operators that queries can use."""
         self._check_actor()
         return list(declare_operators.show_operators(self.workspace, self.actor).rows)
 
     def operator(self, name: str) -> OperatorDetails:
-        """One operator, and the queries that use it."""
+        """Return one operator, with the queries that use it."""
         self._check_actor()
         return declare_operators.show_operator(self.workspace, name, self.actor)
 
     def prefixes(self) -> list[Prefix]:
-        """The prefixes of graph patterns, those that were registered first."""
+        """Return the prefixes for graph patterns: first the registered ones, then the predefined ones."""
         self._check_actor()
         return list(declare_prefixes.show_prefixes(self.workspace).rows)
 
     def explain(self, name: str, *, steps: bool = False) -> Explanation:
-        """Explain how a feed is matched and what it shares with others, with `steps` also after each pass."""
+        """Explain how a feed is matched. With `steps`, include the plan after each pass of the optimizer."""
         self._check_actor()
         return explain_feed(self.workspace, name, self.actor, steps=steps)
 
     def pictures(self, name: str) -> dict[str, str]:
-        """The filter trees that match a feed, as SVG pictures by the names of the sources."""
+        """Return drawings (SVG) of the filter trees that match a feed, by the names of the source feeds."""
         self._check_actor()
         return picture_feed(self.workspace, name, self.actor)
 
     def why(self, item_id: str, name: str) -> Why:
-        """Explain why an item is, or is not, in a feed."""
+        """Explain why the item `item_id` is or is not in the feed `name`."""
         self._check_actor()
         return explain_match(self.workspace, item_id, name, self.actor)
 
     def preview(
         self, text: str, *, since: timedelta | None = None, tell: Callable[[str], None] = lambda text: None
     ) -> PreviewResult:
-        """Return what a query would have matched in the last `since`, by default 7 days.
+        """Return the items of the last `since` (by default 7 days) that a query would have matched. Declare nothing.
 
-        `text` is a `create feed` statement or the name of a feed. Nothing is declared.
+        `text` is a `create feed` statement or the name of a feed. If the query calls operators, `tell` receives an
+        estimate of the cost before the first call.
         """
         self._check_actor()
         if not re.match(r"(create|preview)\s", text.strip(), re.IGNORECASE):
@@ -385,10 +395,11 @@ class Engine:
         since: timedelta | None = None,
         limit: int = SHOWN,
     ) -> TrialResult:
-        """Try queries on items, as if these came into a source feed now, or on the items of the last `since`.
+        """Match declared queries with the given items, as if `feed` had just accepted them.
 
-        Nothing is accepted, recorded or sent. Queries need no subscription. They are all queries of the actor, or
-        those of an owner, with a tag, or with the names in `queries`.
+        Without items, match the items that were accepted in the last `since`. Nothing is accepted, recorded or sent.
+        `owner`, `tag` and `queries` (names) select queries. By default, all queries of the actor are matched,
+        including queries without a subscription. The result contains up to `limit` items.
         """
         self._check_actor()
         select = Selection(owner, tag, tuple(queries))
@@ -407,7 +418,7 @@ class Engine:
         queries: Sequence[str] = (),
         limit: int = SHOWN,
     ) -> TrialResult:
-        """Try queries, as `test` does, on the items of a document (RSS, Atom, JSON Feed, JSON lines, RDF)."""
+        """Call `test` with the items of a document (RSS, Atom, JSON Feed, JSON lines or RDF)."""
         self._check_actor()
         select = Selection(owner, tag, tuple(queries))
         source = source_for(self.workspace, self.actor, select, feed)
@@ -415,24 +426,24 @@ class Engine:
         return try_adapted(self.workspace, self.actor, select, source, read.items, limit, read.problems)
 
     def usage(self, items: int = ITEMS, *, tag: str | None = None) -> QueryUsage:
-        """Count matches of the actor's queries among the newest items, and list the most expensive queries.
+        """Count the matches of the actor's queries among the newest `items` items, and list the expensive queries.
 
-        With a tag, only the queries that have it.
+        With `tag`, consider only queries with that tag.
         """
         self._check_actor()
         return read_usage(self.workspace, self.actor, items, tag)
 
     def status(self) -> Status:
-        """Return the state of the workspace: lag, plan, runner, failing sources, messages, the quarantine."""
+        """Return the state of the workspace: lag, plan, runner, failing sources, messages and quarantine."""
         self.require_admin("see the status of the workspace")
         return read_status(self.workspace)
 
     def matches(self, name: str, *, after: int = 0) -> Iterator[MatchedItem]:
-        """The items that matched a feed, in the order of acceptance, after a sequence.
+        """Return the items that matched a feed and have a sequence above `after`, in the order of acceptance.
 
-        Matches are recorded for feeds with subscriptions, also indirect ones. Raises NotFoundError if no match was
-        recorded because nobody subscribes. Of a feed of the admin, an owner gets the items that matched since their
-        own subscription to it began.
+        Matches are recorded only while someone subscribes to the feed or to a feed that reads it. Raise NotFoundError
+        if there is no subscription and no match was recorded. For a feed of the admin, an owner gets only the items
+        that matched since the owner's subscription to it began.
         """
         with self.workspace.catalog.read() as connection:
             check_actor(connection, self.actor)
@@ -467,15 +478,19 @@ class Engine:
     def publish(self, feed: str, items: Iterable[Mapping[str, Any]]) -> Accepted:
         """Accept items, given as mappings with an `id` and attributes, into a source feed of the actor.
 
-        If one of them is not valid, none is accepted. Very many are accepted a few thousand at a time. Known items
-        are skipped. An item with a known id and other attributes is a new version.
+        If one of the items is invalid, none is accepted. Valid items are accepted in transactions of up to 5,000
+        items. Unchanged items are skipped. An item whose `id` is known but whose attributes differ becomes a new
+        version.
         """
         return self._publisher.publish(feed, items)
 
     def publish_document(
         self, feed: str, data: bytes, *, name: str = "document"
     ) -> tuple[Accepted, list[InputError]]:
-        """Accept the items of a document (RSS, Atom, JSON Feed, JSON lines, RDF), and return the errors of others."""
+        """Accept the valid items of a document (RSS, Atom, JSON Feed, JSON lines or RDF).
+
+        Return the result and the errors of the invalid items.
+        """
         return self._publisher.publish_document(feed, data, name)
 
     # --- running -------------------------------------------------------------------------------------------------
@@ -487,10 +502,10 @@ class Engine:
         report: Callable[[Progress], None] = lambda progress: None,
         companions: Sequence[Companion] = (),
     ) -> Progress:
-        """Acquire, match and deliver: until nothing is left (`once`), or until `stop` is called.
+        """Acquire, match and deliver items until `stop` is called or, with `once`, until no work is left.
 
-        `companions` are started with the run and closed with it. Raises RunnerActiveError while another process runs
-        this workspace.
+        `companions`, such as the web server, are started and closed with the run. Raise RunnerActiveError if another
+        process is already running this workspace.
         """
         self.require_admin("run the workspace")
         from runnel.engine.run.runner import Runner  # only a runner needs Spark, whose import takes a second
@@ -505,13 +520,13 @@ class Engine:
             self._stopping.clear()
 
     def stop(self) -> None:
-        """Ask a run in another thread to finish its work and end. A run that is just starting ends too."""
+        """Make a `run` in another thread finish its current work and return, even if it is still starting."""
         self._stopping.set()
         if self._runner is not None:
             self._runner.stop()
 
     def hubs(self) -> WebSubClient:
-        """Return the client that subscribes to hubs (WebSub) and takes their pushes."""
+        """Return the WebSub client, which subscribes to hubs and receives the documents that they push."""
         return WebSubClient(self._acquirer)
 
     def _parts(self, companions: Sequence[Companion] = ()) -> RunnerParts:

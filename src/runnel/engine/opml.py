@@ -8,7 +8,7 @@ from runnel.engine.engine import Engine
 from runnel.errors import InputError
 from runnel.language.printing import print_script
 from runnel.language.syntax.statements import Name, RegisterFeed
-from runnel.language.syntax.tag_names import LONGEST_TAG, MOST_TAGS, fold_tag
+from runnel.language.syntax.tag_names import MAX_TAG_LENGTH, MAX_TAGS, fold_tag
 from runnel.model.feed import Feed
 from runnel.net.http_client import check_url
 from runnel.sources.feed_address import is_web
@@ -38,8 +38,8 @@ def tags_of_folders(feed: OpmlFeed) -> tuple[str, ...]:
     ('live', 'music', 'rock')
     """
     words = (*feed.folders, *(part for category in feed.categories for part in category.split("/")))
-    tags = {fold_tag(word)[:LONGEST_TAG].strip() for word in words}
-    return tuple(sorted(tag for tag in tags if tag)[:MOST_TAGS])
+    tags = {fold_tag(word)[:MAX_TAG_LENGTH].strip() for word in words}
+    return tuple(sorted(tag for tag in tags if tag)[:MAX_TAGS])
 
 
 def _usable(engine: Engine, listed: list[OpmlFeed]) -> tuple[list[OpmlFeed], list[str]]:

@@ -1,5 +1,5 @@
-"""The language: text to statements, statements to bound queries, and back to canonical text.
+"""The language: parsing of scripts, binding of names, and printing of statements as canonical text.
 
-In: a script. Out: `parse(text)` gives statements with their spans; `bind_query` gives a query node with feed ids;
-`print_statement` gives the canonical text, for which parse(print_statement(s)) == s.
+In: a script. Out: `parse` returns statements with their spans. `bind_query` returns a query node with feed IDs.
+`print_statement` returns the canonical text of a statement s, for which parse(print_statement(s)) yields s again.
 """

@@ -1,4 +1,4 @@
-"""Pause the cyclic garbage collector while very many acyclic objects are created."""
+"""A context manager that pauses the cyclic garbage collector while many acyclic objects are created."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from contextlib import contextmanager
 
 @contextmanager
 def gc_paused() -> Iterator[None]:
-    """Disable the cyclic garbage collector inside: it would traverse all new objects repeatedly and find nothing.
+    """Disable the cyclic garbage collector in the `with` block, where it would traverse new objects without result.
 
-    Reference counting still frees objects at once. If threads overlap, collection may be enabled a little early.
+    Reference counting still frees objects immediately. If several threads use this at once, collection may be enabled
+    before the last of them has left its block.
 
     >>> with gc_paused():
     ...     gc.isenabled()

@@ -1,7 +1,7 @@
-"""Notes on phrases: which characters of a `contains` are ignored, because words have none of them.
+"""Notes on the phrases of `contains` that have characters which the search ignores, such as the `+` of `c++`.
 
-In: a script. Out: notes with the line and column that each belongs to. A note is no error: the statement is carried
-out, and its answer shows the note.
+In: a script. Out: notes with the line and column of each phrase. A note is not an error: the statement is executed,
+and its result shows the note.
 """
 
 from __future__ import annotations
@@ -21,85 +21,86 @@ _PHRASES = re.compile(
       | \bcontains\s++ (?: (?:all|any) \s*+ \(?\s*+ )? (?P<phrases> {_PHRASE} (?:\s*+,\s*+{_PHRASE})*+ )""",
     re.VERBOSE | re.IGNORECASE,
 )
-"""Phrases, and what is skipped because it is none: other texts, quoted names and comments."""
+"""Matches phrases, and, in order to skip them, other texts, quoted names and comments."""
 
-_ONE = re.compile(_PHRASE)
-_PLAIN = re.compile(r"'[\w\s]*+'", re.ASCII)
-_SEPARATING = frozenset(".,;:!'\"’ʼ＇…/")
-_SEPARATING_KINDS = frozenset({"Pd", "Pi", "Pf", "Ps", "Pe", "Zs", "Zl", "Zp", "Cc", "Cf", "Mn"})
-"""Characters and categories of characters that separate words in any text, so that nobody is surprised: no note."""
+_SINGLE_PHRASE = re.compile(_PHRASE)
+_WITHOUT_SIGNS = re.compile(r"'[\w\s]*+'", re.ASCII)
+_SEPARATORS = frozenset(".,;:!'\"’ʼ＇…/")
+_SEPARATOR_CATEGORIES = frozenset({"Pd", "Pi", "Pf", "Ps", "Pe", "Zs", "Zl", "Zp", "Cc", "Cf", "Mn"})
+"""Characters and Unicode categories that separate words in any text. Users expect that they are ignored."""
 
 
 class Note(NamedTuple):
-    """A note, and where in the script the phrase is that it is about: 1-based line and column."""
+    """The text of a note, and the 1-based line and column of its phrase."""
 
-    place: tuple[int, int]
+    position: tuple[int, int]
     text: str
 
 
 def phrase_notes(text: str, parameters: Parameters | None = None) -> list[Note]:
-    """Notes on the phrases of a script, and on those that its parameters stand for.
+    """Return notes on the phrases of a script, including those that are passed as parameters.
 
-    >>> for place, note in phrase_notes("create feed C from A where x contains 'c++' and y contains 'rock*';"):
-    ...     print(place, note)
+    >>> for position, note in phrase_notes("create feed C from A where x contains 'c++' and y contains 'rock*';"):
+    ...     print(position, note)
     (1, 39) contains 'c++' finds the word c: + is ignored (to find these characters write: matches 'c\\+\\+')
     (1, 60) contains 'rock*' finds the word rock: * is ignored (to use wildcards write: contains pattern 'rock*')
     """
     notes = []
     line, line_start = 1, 0
-    for offset, phrase in _surprising(text, parameters or Parameters()):
+    for offset, phrase in _find_phrases(text, parameters or Parameters()):
         line += text.count("\n", line_start, offset)
         line_start = max(line_start, text.rfind("\n", 0, offset) + 1)
-        notes.append(Note((line, offset - line_start + 1), _note(phrase)))
+        notes.append(Note((line, offset - line_start + 1), _write_note(phrase)))
     return notes
 
 
-def _surprising(text: str, parameters: Parameters) -> Iterator[tuple[int, str]]:
-    """The phrases with ignored characters, and their offsets."""
+def _find_phrases(text: str, parameters: Parameters) -> Iterator[tuple[int, str]]:
+    """Yield the phrases with ignored characters, and their offsets."""
     for match in _PHRASES.finditer(text):
         if match["phrases"] is None:
             continue
-        for written in _ONE.finditer(text, *match.span("phrases")):
-            if _PLAIN.fullmatch(written[0]):
+        for token in _SINGLE_PHRASE.finditer(text, *match.span("phrases")):
+            if _WITHOUT_SIGNS.fullmatch(token[0]):
                 continue
-            is_parameter = written[0][0] == ":"
-            phrases = parameters.texts(written[0][1:]) if is_parameter else [written[0][1:-1].replace("''", "'")]
+            is_parameter = token[0][0] == ":"
+            phrases = parameters.texts(token[0][1:]) if is_parameter else [token[0][1:-1].replace("''", "'")]
             for phrase in phrases:
-                if _ignored(phrase):
-                    yield written.start(), phrase
+                if _ignored_characters(phrase):
+                    yield token.start(), phrase
 
 
-def _ignored(phrase: str) -> str:
-    """The characters of a phrase that are in no word and do not merely separate words, each once."""
-    found = word_spans(phrase)
-    if not found:
-        return ""  # the statement is refused
+def _ignored_characters(phrase: str) -> str:
+    """Return the characters of a phrase that belong to no word and are not ordinary separators, each once."""
+    spans = word_spans(phrase)
+    if not spans:
+        return ""  # the parser rejects a phrase without words
     outside = bytearray(b"\1" * len(phrase))
-    for span in found:
+    for span in spans:
         outside[span.start : span.end] = bytes(span.end - span.start)
-    starts = {span.start for span in found}
+    starts = {span.start for span in spans}
     characters: dict[str, None] = {}
     for index, character in enumerate(phrase):
-        if not outside[index] or unicodedata.category(character) in _SEPARATING_KINDS:
+        if not outside[index] or unicodedata.category(character) in _SEPARATOR_CATEGORIES:
             continue
-        leads = character == "." and index + 1 in starts and (index == 0 or phrase[index - 1].isspace())
-        if leads or character not in _SEPARATING:
+        # A dot before a word, as in `.net`, is not a separator.
+        is_leading_dot = character == "." and index + 1 in starts and (index == 0 or phrase[index - 1].isspace())
+        if is_leading_dot or character not in _SEPARATORS:
             characters[character] = None
     return "".join(characters)
 
 
-def _note(phrase: str) -> str:
-    ignored = _ignored(phrase)
-    found = [span.word for span in word_spans(phrase)]
+def _write_note(phrase: str) -> str:
+    ignored = _ignored_characters(phrase)
+    words = [span.word for span in word_spans(phrase)]
     quoted = phrase.replace("'", "''")
-    noun = "word" if len(found) == 1 else "words"
+    noun = "word" if len(words) == 1 else "words"
     if ignored.strip("*?") == "":
         hint = f"to use wildcards write: contains pattern '{quoted}'"
     else:
-        hint = f"to find these characters write: matches '{_escaped(quoted)}'"
+        hint = f"to find these characters write: matches '{_escape(quoted)}'"
     verb = "is" if len(ignored) == 1 else "are"
-    return f"contains '{quoted}' finds the {noun} {' '.join(found)}: {' '.join(ignored)} {verb} ignored ({hint})"
+    return f"contains '{quoted}' finds the {noun} {' '.join(words)}: {' '.join(ignored)} {verb} ignored ({hint})"
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return re.sub(r"([\\.+*?()|\[\]{}^$])", r"\\\1", text)

@@ -1,4 +1,4 @@
-"""Statements to canonical text. In: statements. Out: one line each; parse(print_statement(s)) gives s again."""
+"""Printing of statements. In: statements. Out: their canonical texts, which parse to equal statements."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from runnel.language.syntax.statements import (
     FeedTerm,
     GroupTerm,
     JoinClause,
-    MaterialiseFeed,
+    MaterializeFeed,
     Name,
     Pause,
     Preview,
@@ -45,17 +45,17 @@ from runnel.model.operator import Parameter
 
 
 def print_statement(statement: Statement) -> str:
-    """The canonical text of a statement.
+    """Return the canonical text of a statement.
 
     >>> from runnel.language.grammar.parser import parse
     >>> print_statement(parse("CREATE feed Rock FROM News WHERE title contains 'ROCK' and votes>2e3")[0].statement)
     "create feed Rock from News where title contains 'rock' and votes > 2000;"
     """
-    return f"{_text(statement)};"
+    return f"{_print(statement)};"
 
 
 def print_script(statements: Iterable[Statement]) -> str:
-    """The canonical text of several statements, one per line.
+    """Return the canonical text of several statements, one per line.
 
     >>> print_script([Show("feeds"), Drop(Name("Old"), cascade=True)])
     'show feeds;\\ndrop feed Old cascade;\\n'
@@ -63,27 +63,28 @@ def print_script(statements: Iterable[Statement]) -> str:
     return "".join(f"{print_statement(statement)}\n" for statement in statements)
 
 
-def _text(statement: Statement) -> str:
+def _print(statement: Statement) -> str:
     match statement:
         case RegisterFeed():
-            return _register(statement)
+            return _print_feed(statement)
         case TagFeed(name, ()):
-            return f"untag feed {_name(name)}"
+            return f"untag feed {_print_name(name)}"
         case TagFeed(name, tags):
-            return f"tag feed {_name(name)} as {', '.join(map(render_name, tags))}"
-        case MaterialiseFeed(name, origin, sheet):
-            return f"register feed {_name(origin)} apply {quote(sheet)} as {_name(name)}"
+            return f"tag feed {_print_name(name)} as {', '.join(map(render_name, tags))}"
+        case MaterializeFeed(name, origin, sheet):
+            return f"register feed {_print_name(origin)} apply {quote(sheet)} as {_print_name(name)}"
         case RegisterOperator():
-            return _register_operator(statement)
+            return _print_operator(statement)
         case CreateFeed(name, query, replace, tags):
-            return f"create {'or replace ' if replace else ''}feed {_name(name)}{_tagged(tags)} {_query(query)}"
+            keywords = "create or replace feed" if replace else "create feed"
+            return f"{keywords} {_print_name(name)}{_print_tags(tags)} {_print_query(query)}"
         case Subscribe():
-            return _subscribe(statement)
+            return _print_subscribe(statement)
         case Unsubscribe():
-            return _unsubscribe(statement)
+            return _print_unsubscribe(statement)
         case Renew(number, ticket, lifetime):
             subject = f"subscription {number}" if ticket is None else f"ticket {quote(ticket)}"
-            return f"renew {subject}{_clause('for', lifetime)}"
+            return f"renew {subject}{_print_clause('for', lifetime)}"
         case RotateKey(subscription):
             return f"rotate key of subscription {subscription}"
         case Replay(message, subscription_or_none):
@@ -94,77 +95,80 @@ def _text(statement: Statement) -> str:
         case Confirm(subscription, code):
             return f"confirm subscription {subscription}{'' if code is None else f' {quote(code)}'}"
         case Drop(name, cascade):
-            return f"drop feed {_name(name)}{' cascade' if cascade else ''}"
+            return f"drop feed {_print_name(name)}{' cascade' if cascade else ''}"
         case DropOperator(name, cascade):
-            return f"drop operator {_name(name)}{' cascade' if cascade else ''}"
+            return f"drop operator {_print_name(name)}{' cascade' if cascade else ''}"
         case RegisterPrefix(name, iri):
-            return f"register prefix {_name(name)} as {quote(iri)}"
+            return f"register prefix {_print_name(name)} as {quote(iri)}"
         case DropPrefix(name):
-            return f"drop prefix {_name(name)}"
+            return f"drop prefix {_print_name(name)}"
         case Pause(paused, feed, number):
-            subject = f"feed {_name(feed)}" if feed is not None else f"subscription {number}"
+            subject = f"feed {_print_name(feed)}" if feed is not None else f"subscription {number}"
             return f"{'pause' if paused else 'resume'} {subject}"
         case Show(what, name):
-            return f"show {what}" if name is None else f"show {what} {_name(name)}"
+            return f"show {what}" if name is None else f"show {what} {_print_name(name)}"
         case Explain(name):
-            return f"explain feed {_name(name)}"
+            return f"explain feed {_print_name(name)}"
         case ExplainMessage(message):
             return f"explain message {quote(message)}"
         case Why(item, feed):
-            return f"why item {quote(item)} in {_name(feed)}"
+            return f"why item {quote(item)} in {_print_name(feed)}"
         case Preview():
-            return _preview(statement)
+            return _print_preview(statement)
     raise TypeError(f"not a statement: {statement!r}")
 
 
-def _register(statement: RegisterFeed) -> str:
-    text = f"register feed {_name(statement.name)}"
+def _print_feed(statement: RegisterFeed) -> str:
+    text = f"register feed {_print_name(statement.name)}"
     if statement.address is not None:
-        text = f"register feed {quote(statement.address)} as {_name(statement.name)}"
-    text += _clause("every", statement.every)
+        text = f"register feed {quote(statement.address)} as {_print_name(statement.name)}"
+    text += _print_clause("every", statement.every)
     if statement.title is not None:
         text += f" title {quote(statement.title)}"
     if statement.home is not None:
         text += f" home {quote(statement.home)}"
-    text += _tagged(statement.tags)
+    text += _print_tags(statement.tags)
     if statement.open_items is not None:
         text += f" open to {statement.open_items} items per minute" if statement.open_items else " open"
     return text
 
 
-def _tagged(tags: tuple[str, ...]) -> str:
+def _print_tags(tags: tuple[str, ...]) -> str:
     return f" tagged {', '.join(map(render_name, tags))}" if tags else ""
 
 
-def _register_operator(said: RegisterOperator) -> str:
-    parts = [f"register operator {_name(said.name)}{print_parameters(said.parameters)} from {quote(said.source)}"]
-    if said.release is not None:
-        parts.append(f"release {quote(said.release)}")
-    if said.cost is not None:
-        parts.append(f"cost {render_span(said.cost)}")
-    if said.pure is not None:
-        parts.append("pure" if said.pure else "impure")
-    if said.reads is not None:
-        parts.append(f"reading {', '.join(map(render_name, said.reads))}")
-    if said.batch is not None:
-        parts.append(f"batch {said.batch}")
-    if said.time_limit is not None:
-        parts.append(f"limit {render_span(said.time_limit)}")
-    if said.concurrency is not None:
-        parts.append(f"concurrency {said.concurrency}")
-    parts += render_budget(said.calls, said.seconds)
-    if said.on_error is not None:
-        parts.append(f"on error {said.on_error}{_clause('for', said.retry_for)}")
-    if said.configuration:
-        pairs = (f"{render_name(key)} {quote(value)}" for key, value in said.configuration)
+def _print_operator(statement: RegisterOperator) -> str:
+    parts = [
+        f"register operator {_print_name(statement.name)}{print_parameters(statement.parameters)}",
+        f"from {quote(statement.source)}",
+    ]
+    if statement.release is not None:
+        parts.append(f"release {quote(statement.release)}")
+    if statement.cost is not None:
+        parts.append(f"cost {render_short_time(statement.cost)}")
+    if statement.pure is not None:
+        parts.append("pure" if statement.pure else "impure")
+    if statement.reads is not None:
+        parts.append(f"reading {', '.join(map(render_name, statement.reads))}")
+    if statement.batch is not None:
+        parts.append(f"batch {statement.batch}")
+    if statement.time_limit is not None:
+        parts.append(f"limit {render_short_time(statement.time_limit)}")
+    if statement.concurrency is not None:
+        parts.append(f"concurrency {statement.concurrency}")
+    parts += render_budget(statement.calls, statement.seconds)
+    if statement.on_error is not None:
+        parts.append(f"on error {statement.on_error}{_print_clause('for', statement.retry_for)}")
+    if statement.configuration:
+        pairs = (f"{render_name(key)} {quote(value)}" for key, value in statement.configuration)
         parts.append(f"with ({', '.join(pairs)})")
     return " ".join(parts)
 
 
-def render_span(length: timedelta) -> str:
-    """A short time in the largest unit that divides it.
+def render_short_time(length: timedelta) -> str:
+    """Render a short time in the largest unit of seconds, ms and us that divides it.
 
-    >>> render_span(timedelta(milliseconds=40)), render_span(timedelta(microseconds=1500))
+    >>> render_short_time(timedelta(milliseconds=40)), render_short_time(timedelta(microseconds=1500))
     ('40 ms', '1500 us')
     """
     microseconds = length // timedelta(microseconds=1)
@@ -175,106 +179,107 @@ def render_span(length: timedelta) -> str:
 
 
 def render_budget(calls: int | None, seconds: float | None) -> list[str]:
-    """The options that say what an operator may use.
+    """Return the `budget` options of an operator registration.
 
     >>> render_budget(100, 2.5)
     ['budget 100 calls per minute', 'budget 2.5 seconds per minute']
     """
-    said = [] if calls is None else [f"budget {calls} calls per minute"]
-    return said if seconds is None else [*said, f"budget {render_constant(seconds)} seconds per minute"]
+    options = [] if calls is None else [f"budget {calls} calls per minute"]
+    return options if seconds is None else [*options, f"budget {render_constant(seconds)} seconds per minute"]
 
 
 def print_parameters(parameters: tuple[Parameter, ...] | None) -> str:
-    """The parameters of an operator as they are declared; nothing where they were not.
+    """Return the parameters of an operator as declared, or an empty text if none were declared.
 
     >>> print_parameters((Parameter("place", "input", "text"), Parameter("metres", "result", "number")))
     '(place text, ?metres number)'
     """
-    return "" if parameters is None else f"({', '.join(map(_parameter, parameters))})"
+    return "" if parameters is None else f"({', '.join(map(_print_parameter, parameters))})"
 
 
-def _parameter(one: Parameter) -> str:
-    match one.role:
+def _print_parameter(parameter: Parameter) -> str:
+    match parameter.role:
         case "result":
-            return f"?{one.name} {one.type}"
+            return f"?{parameter.name} {parameter.type}"
         case "attribute":
-            return f"{render_name(one.name)} attribute"
+            return f"{render_name(parameter.name)} attribute"
         case "input":
-            return f"{render_name(one.name)} {one.type}"
+            return f"{render_name(parameter.name)} {parameter.type}"
 
 
-def _subscribe(statement: Subscribe) -> str:
+def _print_subscribe(statement: Subscribe) -> str:
     sheet = "" if statement.sheet is None else f" apply {quote(statement.sheet)}"
-    text = f"subscribe to {_name(statement.feed)}{sheet} {_output(statement.kind, statement.target)}"
+    text = f"subscribe to {_print_name(statement.feed)}{sheet} {_print_output(statement.kind, statement.target)}"
     clauses = (("every", statement.every), ("for", statement.lifetime), ("from last", statement.back))
-    return text + "".join(_clause(word, duration) for word, duration in clauses)
+    return text + "".join(_print_clause(word, duration) for word, duration in clauses)
 
 
-def _clause(word: str, duration: timedelta | None) -> str:
+def _print_clause(word: str, duration: timedelta | None) -> str:
     return "" if duration is None else f" {word} {render_duration(duration)}"
 
 
-def _unsubscribe(statement: Unsubscribe) -> str:
+def _print_unsubscribe(statement: Unsubscribe) -> str:
     if statement.ticket is not None:
         return f"unsubscribe ticket {quote(statement.ticket)}"
     if statement.feed is None:
         return f"unsubscribe {statement.number}"
-    text = f"unsubscribe from {_name(statement.feed)}"
-    return text if statement.kind is None else f"{text} {_output(statement.kind, statement.target)}"
+    text = f"unsubscribe from {_print_name(statement.feed)}"
+    return text if statement.kind is None else f"{text} {_print_output(statement.kind, statement.target)}"
 
 
-def _output(kind: str, target: str | None) -> str:
+def _print_output(kind: str, target: str | None) -> str:
     return f"output {kind}" if target is None else f"output {kind} {quote(target)}"
 
 
-def _preview(statement: Preview) -> str:
+def _print_preview(statement: Preview) -> str:
     if statement.query is not None:
-        subject = _text(statement.query)
+        subject = _print(statement.query)
     elif statement.feed is not None:
-        subject = f"feed {_name(statement.feed)}"
+        subject = f"feed {_print_name(statement.feed)}"
     else:
         raise ValueError("a preview needs a query or a feed")
-    return f"preview {subject}{_clause('over last', statement.back)}"
+    return f"preview {subject}{_print_clause('over last', statement.back)}"
 
 
-def _query(query: QueryText) -> str:
+def _print_query(query: QueryText) -> str:
     match query.source:
         case GroupTerm(terms, None) if len(terms) > 1:
-            source = " | ".join(map(_term, terms))
+            source = " | ".join(map(_print_term, terms))
         case term:
-            source = _term(term)
-    source += "".join(f" {_join(clause)}" for clause in query.joins)
+            source = _print_term(term)
+    source += "".join(f" {_print_join(clause)}" for clause in query.joins)
     if query.gate is not None:
         source += f" {query.gate.render()}"
     if not query.conditions:
         return f"from {source}"
-    alone = len(query.conditions) == 1
-    return f"from {source} where {' and '.join(_condition(one, alone) for one in query.conditions)}"
+    is_only = len(query.conditions) == 1
+    conditions = (_print_condition(condition, is_only) for condition in query.conditions)
+    return f"from {source} where {' and '.join(conditions)}"
 
 
-def _join(clause: JoinClause) -> str:
+def _print_join(clause: JoinClause) -> str:
     extent = f"{clause.extent} items" if isinstance(clause.extent, int) else render_duration(clause.extent)
     condition = f"${clause.variable.text}[{render(clause.condition)}]"
-    return f"join last {extent} on {_term(clause.window)} with {condition}"
+    return f"join last {extent} on {_print_term(clause.window)} with {condition}"
 
 
-def _term(term: Term) -> str:
+def _print_term(term: Term) -> str:
     match term:
         case FeedTerm(feed, variable):
-            text = _name(feed)
+            text = _print_name(feed)
         case AllTerm(tags, variable):
-            text = f"all feeds{_tagged(tags)}"
+            text = f"all feeds{_print_tags(tags)}"
         case GroupTerm(terms, variable):
-            text = f"({' | '.join(map(_term, terms))})"
+            text = f"({' | '.join(map(_print_term, terms))})"
     return text if variable is None else f"{text} as ${variable.text}"
 
 
-def _condition(condition: Condition, alone: bool) -> str:
+def _print_condition(condition: Condition, is_only: bool) -> str:
     text = render(condition.expression)
     if condition.variable is not None:
         return f"${condition.variable.text}[{text}]"
-    return f"({text})" if isinstance(condition.expression, Or) and not alone else text
+    return f"({text})" if isinstance(condition.expression, Or) and not is_only else text
 
 
-def _name(name: Name) -> str:
+def _print_name(name: Name) -> str:
     return render_name(name.text)

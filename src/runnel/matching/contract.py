@@ -1,6 +1,6 @@
-"""The contract of all matchers: exact.
+"""The interface of matchers.
 
-A batch of items in, query ids by item out, ascending and without repetition.
+In: a batch of items. Out: for each item exactly the queries that it matches, as ascending ids without duplicates.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from runnel.plan.store import Plan, PlanPart
 
 @dataclass
 class MatchStatistics:
-    """What a matcher did since it was built, to show what sharing saved.
+    """Counters of the work a matcher has done since it was built, which show how much sharing saved.
 
-    `naive_evaluations` is what asking every query about every item would have taken; `candidates` are the pairs of
-    item and predicate that an index let through, `clause_checks` the clauses checked for them, `atom_evaluations`
-    the atoms that had to be evaluated on an item, `fallbacks` the items that only the slow way could take.
+    `naive_evaluations` is the number of pairs of item and query, which a matcher without an index would evaluate;
+    `candidates` are the pairs of item and predicate that the index found, `clause_checks` the clauses checked for
+    them, `atom_evaluations` the atoms evaluated on single items, and `fallbacks` the items on which the index failed,
+    so that the reference evaluator matched them.
     """
 
     items: int = 0
@@ -34,54 +35,54 @@ class MatchStatistics:
     fallbacks: int = 0
 
     def to_json(self) -> dict[str, int]:
-        """The counters by name."""
+        """Return the counters by name."""
         return asdict(self)
 
 
 class Matcher(Protocol):
-    """Items in, matches out.
+    """Matches batches of items.
 
-    A query that raises on an item becomes a failure; no item and no query stops the rest.
+    If a query raises an error on an item, the result contains a failure; other queries and items are still matched.
     """
 
     statistics: MatchStatistics
 
     def match(self, items: ItemBatch) -> Matches:
-        """The queries that each item of the batch matches."""
+        """Return the queries that each item of the batch matches."""
         ...
 
 
 class Explanation(Protocol):
-    """How a predicate is matched on some sources, for people and for programs."""
+    """An explanation of how a predicate is matched on some sources, as text and as JSON."""
 
     def lines(self) -> list[str]:
-        """The explanation as text."""
+        """Return the explanation as lines of text."""
         ...
 
     def to_json(self) -> dict[str, Any]:
-        """The explanation as a JSON value."""
+        """Return the explanation as a JSON value."""
         ...
 
 
 class Explainer(Protocol):
-    """Explains how one part of a plan is matched. Sources are given as catalog ids with their names."""
+    """Explains how one part of a plan is matched. `sources` maps the catalog ids of sources to their names."""
 
     def explain(self, predicate: int, sources: Mapping[int, str]) -> Sequence[Explanation]:
-        """How the predicate of this number is matched on its sources."""
+        """Explain how the predicate with this id is matched on these sources."""
         ...
 
     def pictures(self, sources: Mapping[int, str]) -> dict[str, str]:
-        """Pictures (SVG) of how items of the sources are matched, by title; none if there is nothing to draw."""
+        """Return drawings (SVG) of how items of the sources are matched, by title; the dict may be empty."""
         ...
 
 
 class MatcherClass(Protocol):
-    """What an entry point of `runnel.matchers` names."""
+    """The interface of the classes that entry points of the group `runnel.matchers` refer to."""
 
     def __call__(self, plan: Plan) -> Matcher:
-        """The matcher of a plan."""
+        """Build the matcher of a plan."""
         ...
 
     def explainer(self, part: PlanPart, removed: Array) -> Explainer:
-        """What explains how a part is matched; `removed` marks its removed queries, by position."""
+        """Build the explainer of a plan part. `removed` is a mask of its removed queries, by position."""
         ...

@@ -11,7 +11,7 @@ ADMIN = 1
 
 
 class FeedKind(StrEnum):
-    """Where a feed's items come from."""
+    """The kind of a feed: its items come from outside (source) or from a query (virtual)."""
 
     SOURCE = "source"
     VIRTUAL = "virtual"

@@ -1,4 +1,4 @@
-"""What a gate remembers from batch to batch."""
+"""The stored state of a gate, such as the keys that `distinct` has seen."""
 
 from __future__ import annotations
 

@@ -89,7 +89,9 @@ def describe_disjuncts(table: OperatorTable, feeds: Mapping[int, str]) -> list[s
     """The ways that operators decide, a line for each."""
     return [
         f"{_name(way, feeds)} decides {_name(target, feeds)}: {describe_disjunct(table, place)}"
-        for place, (way, target) in enumerate(zip(table.way_ids.tolist(), table.way_targets.tolist(), strict=True))
+        for place, (way, target) in enumerate(
+            zip(table.disjunct_ids.tolist(), table.disjunct_targets.tolist(), strict=True)
+        )
     ]
 
 

@@ -1,5 +1,5 @@
-"""The plan's format: the predicate table in arrays, its manifest, its versions. No catalog here.
+"""The format of compiled plans: array files, manifests and plan versions. Nothing here reads the catalog.
 
-In: a logical plan (from the optimiser) and index arrays (from the matchers). Out: immutable folders of array files
-that workers map into memory, and `load`, which gives a version back as a Plan of a base and at most one delta.
+In: a logical plan (from the optimizer) and index arrays (from the matchers). Out: immutable folders of array files
+that workers map into memory, and `load`, which loads a version as a `Plan` of one base and at most one delta.
 """

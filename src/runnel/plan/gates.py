@@ -1,9 +1,10 @@
-"""The gates of a plan: steps between matching and commit whose answer depends on the items before.
+"""The gates of a plan: checks between matching and commit whose result depends on earlier items.
 
-Whether an item passes a gate depends on earlier items, so matchers cannot decide it. They report that the item
-satisfies a *disjunct* of a query: the query's conditions behind one gate, that of the nearest gated feed below it. A
-disjunct has an id like a query's, in a number space of its own, from which its query can be computed. The commit
-resolves the gates in the order of the log. Nothing here depends on the kind of a gate, which is that of its rule.
+A matcher sees only one batch, so it cannot decide whether an item passes a gate. It reports that the item satisfies
+a *disjunct* of a query instead: the query's conditions on the items that pass one gate, that of the nearest gated
+feed that the query reads. A disjunct has an id in a number range of its own, from which the id of its query can be
+computed. The commit resolves the gates in the order of the item log. This module is independent of the kinds of gate;
+the rule of a gate determines its kind.
 """
 
 from __future__ import annotations
@@ -21,79 +22,91 @@ from runnel.arrays import Array, Arrays, Texts
 from runnel.errors import CorruptDataError, RunnelError
 
 FIRST_DISJUNCT = 1 << 61
-"""From here on, ids are those of disjuncts."""
+"""Ids from this one on identify disjuncts; lower ids identify queries."""
 
 FIRST_OPERATOR_DISJUNCT = (1 << 62) + (1 << 61)
-"""From here on, ids are those of disjuncts that operators decide."""
+"""Ids from this one on identify disjuncts that operators decide."""
 
 NO_GATE = -1 << 62
-"""Stands for the feed of a gate where a disjunct has no gate."""
+"""The value in place of a gate's feed if a disjunct has no gate."""
 
 _ORIGIN = 1 << 62
-_OPERATED = FIRST_OPERATOR_DISJUNCT - _ORIGIN
-_BITS = 20
+_OPERATOR_OFFSET = FIRST_OPERATOR_DISJUNCT - _ORIGIN
+_NUMBER_BITS = 20
+_QUERY_BITS = 41
 _HISTORY_BYTES = 16
 
 
 def disjunct_id(query: int, number: int) -> int:
-    """The id of a disjunct of a query, by its number.
+    """Return the id of the disjunct with this number of a query.
 
     >>> query_of(np.array([7, disjunct_id(7, 0), disjunct_id(7, 3)])).tolist()
     [7, 7, 7]
     """
-    if not (0 <= number < 1 << _BITS and 0 <= query < 1 << 41):
-        raise RunnelError(f"query {query} has too many disjuncts", hint="read fewer gated feeds in one query")
-    return _ORIGIN + (query << _BITS) + number
+    if not 0 <= query < 1 << _QUERY_BITS:
+        raise RunnelError(f"query id {query} is outside the range 0 to 2**{_QUERY_BITS} - 1")
+    if not 0 <= number < 1 << _NUMBER_BITS:
+        raise RunnelError(
+            f"query {query} has more than {1 << _NUMBER_BITS:,} disjuncts",
+            hint="split the query: read fewer gated feeds and use fewer alternatives with operators in each",
+        )
+    return _ORIGIN + (query << _NUMBER_BITS) + number
 
 
 def operator_disjunct_id(query: int, number: int) -> int:
-    """The id of a disjunct of a query that operators decide (see `operator_table`); these have their own numbers.
+    """Return the id of the disjunct with this number among those that operators decide (see `operator_table`).
+
+    These disjuncts are numbered separately from those of `disjunct_id`.
 
     >>> query_of(np.array([operator_disjunct_id(7, 0)])).tolist(), disjunct_id(7, 0) == operator_disjunct_id(7, 0)
     ([7], False)
     """
-    return disjunct_id(query, number) + _OPERATED
+    return disjunct_id(query, number) + _OPERATOR_OFFSET
 
 
 def disjunct_position(identifier: int) -> tuple[int, str | None]:
-    """The query that an id belongs to, and, if it is the id of a disjunct, which one it is.
+    """Return the query that an id belongs to, and the kind and number of the disjunct, or None for a query's id.
 
     >>> disjunct_position(7), disjunct_position(disjunct_id(7, 2)), disjunct_position(operator_disjunct_id(7, 0))
     ((7, None), (7, 'gate 2'), (7, 'operators 0'))
     """
     if identifier < FIRST_DISJUNCT:
         return identifier, None
-    number = identifier & ((1 << _BITS) - 1)
-    step = "operators" if identifier >= FIRST_OPERATOR_DISJUNCT else "gate"
-    return query_of_id(identifier), f"{step} {number}"
+    number = identifier & ((1 << _NUMBER_BITS) - 1)
+    kind = "operators" if identifier >= FIRST_OPERATOR_DISJUNCT else "gate"
+    return query_of_id(identifier), f"{kind} {number}"
 
 
 def query_of(ids: Array) -> Array:
-    """The queries that ids belong to; the id of a query is its own."""
-    return np.where(ids >= FIRST_DISJUNCT, ((ids - _ORIGIN) & (_OPERATED - 1)) >> _BITS, ids)
+    """Return for each id, of a query or a disjunct, the id of the query that it belongs to."""
+    return np.where(ids >= FIRST_DISJUNCT, ((ids - _ORIGIN) & (_OPERATOR_OFFSET - 1)) >> _NUMBER_BITS, ids)
 
 
 def query_of_id(identifier: int) -> int:
-    """The query that an id belongs to.
+    """Return the id of the query that an id, of a query or a disjunct, belongs to.
 
     >>> query_of_id(7), query_of_id(operator_disjunct_id(7, 3))
     (7, 7)
     """
-    return identifier if identifier < FIRST_DISJUNCT else ((identifier - _ORIGIN) & (_OPERATED - 1)) >> _BITS
+    return (
+        identifier
+        if identifier < FIRST_DISJUNCT
+        else ((identifier - _ORIGIN) & (_OPERATOR_OFFSET - 1)) >> _NUMBER_BITS
+    )
 
 
 def visible(ids: Array) -> Array:
-    """Those of ascending ids that are ids of queries, not of disjuncts."""
+    """Return the ids that identify queries, not disjuncts. `ids` must be in ascending order."""
     return ids[: int(np.searchsorted(ids, FIRST_DISJUNCT))]
 
 
 def gate_history(start: int, definition: bytes) -> bytes:
-    """The history of a gate that starts after a sequence."""
+    """Return the history of a gate with this definition that starts after this sequence (see `Gate`)."""
     return digest([start, definition.hex()])
 
 
 def digest(value: Any) -> bytes:
-    """A digest of a JSON value, of the size of histories."""
+    """Return a digest of a JSON value, as long as a history."""
     return hashlib.blake2b(json.dumps(value).encode(), digest_size=_HISTORY_BYTES).digest()
 
 
@@ -101,10 +114,10 @@ def digest(value: Any) -> bytes:
 class Gate:
     """The gate of a feed.
 
-    `history` identifies everything that decides which items reach the gate and how it counts them: another
-    definition, or another start, is another history. `shown` is false for the gate of a feed that is only read by
-    the queries that were compiled. `definition` is the digest of what the feed reads and asks, without its start.
-    `window` is the feed whose earlier items the gate compares with, if it does.
+    `definition` is the digest of the feed's definition and of the definitions it reads. `history` is a digest of
+    `definition` and of the start `since`, so the gate starts without state if either changes. `shown` is false if the
+    feed is not a query of this plan part and only its queries read it. `window` is the feed whose earlier items the
+    gate compares with, if it does.
     """
 
     feed: int
@@ -116,11 +129,11 @@ class Gate:
     window: int | None = None
 
     def starting_after(self, sequence: int) -> Gate:
-        """The gate of the same feed with another start."""
+        """Return this gate with another start."""
         return replace(self, since=sequence, history=gate_history(sequence, self.definition))
 
     def to_json(self) -> dict[str, Any]:
-        """The gate as a JSON value."""
+        """Return the gate as a JSON value."""
         return {
             "feed": self.feed,
             "rule": encode_rule(self.rule),
@@ -133,7 +146,7 @@ class Gate:
 
     @staticmethod
     def from_json(value: Any) -> Gate:
-        """The gate of a JSON value, checked."""
+        """Build a gate from a JSON value. Raise CorruptDataError if the value is invalid."""
         try:
             gate = Gate(
                 int(value["feed"]),
@@ -145,15 +158,21 @@ class Gate:
                 int(value["window"]) if "window" in value else None,
             )
         except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
-            raise CorruptDataError(f"this is not a gate of a plan: {str(value)[:200]}") from error
+            raise CorruptDataError(f"the plan contains an invalid gate: {str(value)[:200]}") from error
         if not len(gate.history) == len(gate.definition) == _HISTORY_BYTES:
-            raise CorruptDataError(f"a digest of the gate of feed {gate.feed} does not have {_HISTORY_BYTES} bytes")
+            raise CorruptDataError(
+                f"the plan contains an invalid gate of feed {gate.feed}: history and definition must have "
+                f"{_HISTORY_BYTES} bytes each"
+            )
         return gate
 
 
 @dataclass(frozen=True)
 class GateTable:
-    """The disjuncts of a plan part by ascending ids, each with the feed of its gate, and the gates as JSON texts."""
+    """The disjuncts of a plan part in ascending order of ids, each with the feed of its gate, and the gates as JSON.
+
+    `gate_feeds` contains NO_GATE for a disjunct without a gate.
+    """
 
     disjuncts: Array = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     gate_feeds: Array = field(default_factory=lambda: np.empty(0, dtype=np.int64))
@@ -163,11 +182,11 @@ class GateTable:
         return len(self.texts)
 
     def gates(self) -> list[Gate]:
-        """The gates, each after those that it depends on."""
+        """Return the gates, each after the gates it depends on."""
         return [Gate.from_json(json.loads(self.texts.text(number))) for number in range(len(self.texts))]
 
     def arrays(self) -> dict[str, Array]:
-        """The arrays to store; empty if there are no gates."""
+        """Return the arrays to store by name; there are none without gates."""
         if not len(self):
             return {}
         return {
@@ -178,75 +197,75 @@ class GateTable:
 
     @staticmethod
     def stored(arrays: Arrays) -> GateTable:
-        """The table of arrays made by `arrays`."""
+        """Build the table from the arrays that `arrays` returned."""
         if "disjuncts.ids" not in arrays:
             return GateTable()
         return GateTable(arrays["disjuncts.ids"], arrays["disjuncts.gates"], Texts.stored(arrays, "gates"))
 
     @staticmethod
     def of(feeds: Mapping[int, int], gates: Iterable[Gate]) -> GateTable:
-        """The table of disjuncts (by id, with the feed of the gate, or NO_GATE) and gates."""
+        """Build a table. `feeds` maps the id of each disjunct to the feed of its gate, or to NO_GATE."""
         disjuncts = np.array(sorted(feeds), dtype=np.int64)
         gate_feeds = np.array([feeds[disjunct] for disjunct in disjuncts.tolist()], dtype=np.int64)
-        return GateTable(disjuncts, gate_feeds, _texts(in_order(list(gates), disjuncts, gate_feeds)))
+        return GateTable(disjuncts, gate_feeds, _encode_gates(sort_gates(list(gates), disjuncts, gate_feeds)))
 
     def starting_after(self, sequence: int, feeds: Set[int]) -> GateTable:
-        """This table with another start for the gates of some feeds."""
-        moved = (gate.starting_after(sequence) if gate.feed in feeds else gate for gate in self.gates())
-        return GateTable(self.disjuncts, self.gate_feeds, _texts(moved))
+        """Return this table with the gates of these feeds starting after `sequence`."""
+        gates = (gate.starting_after(sequence) if gate.feed in feeds else gate for gate in self.gates())
+        return GateTable(self.disjuncts, self.gate_feeds, _encode_gates(gates))
 
     def without(self, queries: Array) -> GateTable:
-        """This table without the disjuncts of some queries."""
-        kept = ~np.isin(query_of(self.disjuncts), queries)
-        return GateTable(self.disjuncts[kept], self.gate_feeds[kept], self.texts)
+        """Return this table without the disjuncts of these queries."""
+        is_kept = ~np.isin(query_of(self.disjuncts), queries)
+        return GateTable(self.disjuncts[is_kept], self.gate_feeds[is_kept], self.texts)
 
     def with_delta(self, delta: GateTable, tombstones: Array) -> GateTable:
-        """This table, which is that of a base, with the additions and removals of a delta."""
-        kept = ~np.isin(query_of(self.disjuncts), tombstones) & ~np.isin(self.disjuncts, delta.disjuncts)
-        disjuncts = np.concatenate([self.disjuncts[kept], delta.disjuncts])
+        """Return this table of a base with a delta applied: without the tombstones, with the table of the delta."""
+        is_kept = ~np.isin(query_of(self.disjuncts), tombstones) & ~np.isin(self.disjuncts, delta.disjuncts)
+        disjuncts = np.concatenate([self.disjuncts[is_kept], delta.disjuncts])
         order = np.argsort(disjuncts)
-        gate_feeds = np.concatenate([self.gate_feeds[kept], delta.gate_feeds])[order]
+        gate_feeds = np.concatenate([self.gate_feeds[is_kept], delta.gate_feeds])[order]
         disjuncts = disjuncts[order]
         added = {gate.feed: gate for gate in delta.gates()}
-        # A feed of the base may have been redefined without a gate, and read a gated feed instead.
+        # A gated feed of the base may have been redefined: it has no gate any more, but reads another gated feed.
         redefined = set(query_of(delta.disjuncts).tolist()) - added.keys()
         gates = {gate.feed: gate for gate in self.gates() if gate.feed not in redefined}
-        # A query that was added may read a gated feed of the base, and only the base knows where that one starts.
+        # A query of the delta may read a gated feed of the base; only the base knows where the gate starts.
         gates |= {feed: gate for feed, gate in added.items() if gate.shown or feed not in gates}
-        used = np.isin(list(gates), np.concatenate([query_of(disjuncts), gate_feeds]))
-        needed = [gate for gate, is_used in zip(gates.values(), used.tolist(), strict=True) if is_used]
-        return GateTable(disjuncts, gate_feeds, _texts(in_order(needed, disjuncts, gate_feeds)))
+        is_used = np.isin(list(gates), np.concatenate([query_of(disjuncts), gate_feeds]))
+        used_gates = [gate for gate, used in zip(gates.values(), is_used.tolist(), strict=True) if used]
+        return GateTable(disjuncts, gate_feeds, _encode_gates(sort_gates(used_gates, disjuncts, gate_feeds)))
 
 
-def _texts(gates: Iterable[Gate]) -> Texts:
+def _encode_gates(gates: Iterable[Gate]) -> Texts:
     return Texts.of(json.dumps(gate.to_json(), separators=(",", ":")) for gate in gates)
 
 
-def in_order(gates: list[Gate], disjuncts: Array, gate_feeds: Array) -> list[Gate]:
-    """The gates, each after those that it depends on: those of the disjuncts of its feed, and its window.
+def sort_gates(gates: list[Gate], disjuncts: Array, gate_feeds: Array) -> list[Gate]:
+    """Sort gates topologically: each after the gates of the disjuncts of its feed, and after its window.
 
-    Disjuncts are given by id, or by their query.
+    `disjuncts` are ids of disjuncts, or ids of the queries they belong to; `gate_feeds` are the feeds of their gates.
     """
     by_feed = {gate.feed: gate for gate in gates}
-    below: dict[int, set[int]] = {feed: set() for feed in by_feed}
+    dependencies: dict[int, set[int]] = {feed: set() for feed in by_feed}
     queries = query_of(disjuncts)
-    chosen = np.isin(queries, list(by_feed)) & (gate_feeds != NO_GATE)
-    for feed, gate_feed in zip(queries[chosen].tolist(), gate_feeds[chosen].tolist(), strict=True):
-        below[feed].add(gate_feed)
+    is_dependency = np.isin(queries, list(by_feed)) & (gate_feeds != NO_GATE)
+    for feed, gate_feed in zip(queries[is_dependency].tolist(), gate_feeds[is_dependency].tolist(), strict=True):
+        dependencies[feed].add(gate_feed)
     for gate in gates:
         if gate.window is not None:
-            below[gate.feed].add(gate.window)
+            dependencies[gate.feed].add(gate.window)
     ordered: dict[int, None] = {}
     entered: set[int] = set()
     stack = sorted(by_feed, reverse=True)
-    while stack:  # a chain of gated feeds may be longer than Python's stack is deep
+    while stack:  # an explicit stack: a chain of gated feeds may be longer than Python's recursion limit
         feed = stack[-1]
-        missing = [gate_feed for gate_feed in below[feed] if gate_feed not in ordered and gate_feed in by_feed]
+        missing = [other for other in dependencies[feed] if other not in ordered and other in by_feed]
         if feed in ordered or not missing:
             ordered[feed] = None
             stack.pop()
         elif feed in entered:
-            raise CorruptDataError("the gates of a plan depend on themselves")
+            raise CorruptDataError(f"the gates of the plan have a cyclic dependency through feed {feed}")
         else:
             entered.add(feed)
             stack.extend(missing)

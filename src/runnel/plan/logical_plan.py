@@ -1,11 +1,11 @@
-"""The logical plan: the predicate table, the queries that refer to it, and what its making cost.
+"""The logical plan: the predicate table, the queries that refer to it, and the cost of compiling them.
 
-Every distinct atom, clause, predicate and scope has one dense id, whatever the number of queries that use it. A
+Each distinct atom, clause, predicate and scope is stored once under a dense id, however many queries use it. A
 *literal* is `atom * 2 + negated`. A *clause* is a disjunction of literals, a *predicate* a conjunction of clauses
-(without clauses it is always true). A *scope* is a set of source feeds. A *target* is a pair (predicate, scope),
-and the queries of a target match exactly the items of the scope's sources that satisfy the predicate. A predicate
-whose CNF would be too large keeps clauses that every match satisfies, and a *formula*, a node of a shared and/or
-graph, that decides.
+(a predicate without clauses is always true). A *scope* is a set of source feeds. A *target* is a pair (predicate,
+scope), and the queries of a target match exactly the items of the scope's sources that satisfy the predicate. If the
+CNF of a predicate would be too large, its clauses are only necessary conditions, and a *formula*, a node of a shared
+and/or graph, decides whether an item satisfies it.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from runnel.plan.operator_table import OperatorTable
 from runnel.plan.pattern_bindings import PatternBindings
 
 EXACT = -1
-"""In `predicate_formulas`: the clauses say all there is to say."""
+"""The value in `predicate_formulas` of a predicate that is exactly the conjunction of its clauses."""
 
 
 class FormulaKind(IntEnum):
     """The kinds of formula.
 
-    The only child of a constant, literal or term is no formula but the truth, literal or term itself. Terms, which
-    operators decide, are taken out of formulas before a plan is made.
+    A constant, literal or term has one child, which is not a formula: it is the truth value, the literal or the term.
+    Operators decide terms, so the optimizer removes them from formulas; a stored plan contains none.
     """
 
     CONSTANT = 0
@@ -43,7 +43,7 @@ class FormulaKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class PlanQuery:
-    """A feed that somebody wants matched; only items with a sequence above `since` match it."""
+    """A feed to match items with. Only items with a sequence above `since` match it."""
 
     id: int
     since: int = 0
@@ -51,23 +51,23 @@ class PlanQuery:
 
 @dataclass(frozen=True, slots=True)
 class CostRecord:
-    """What one step of making a plan took and what it found."""
+    """The duration of one step of compiling a plan, and counters that the step reports."""
 
     step: str
     seconds: float
     counters: Mapping[str, int] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """The record as a JSON value."""
+        """Return the record as a JSON value."""
         return {"pass": self.step, "seconds": self.seconds, "counters": dict(self.counters)}
 
 
 @dataclass(frozen=True, kw_only=True)
 class QueryTable:
-    """The queries in arrays, in ascending order of their catalog ids, and the targets that they have.
+    """The queries as arrays, in ascending order of their catalog ids, and their targets.
 
-    Behind them come the disjuncts that have gates (see `gates`) and those that operators decide (see
-    `operator_table`).
+    After the queries come their disjuncts, which have ids of their own: those with gates (see `gates`) and those that
+    operators decide (see `operator_table`). `targets` has one row per target, with the positions of its queries.
     """
 
     scopes: Rows
@@ -81,7 +81,7 @@ class QueryTable:
     bound_patterns: PatternBindings = field(default_factory=PatternBindings)
 
     def query_arrays(self) -> dict[str, Array]:
-        """The arrays of queries by the names under which they are stored."""
+        """Return the arrays of the queries by the names under which they are stored."""
         return {
             **self.scopes.arrays("scopes"),
             "target_predicates": self.target_predicates,
@@ -95,16 +95,16 @@ class QueryTable:
         }
 
     def start_arrays(self) -> dict[str, Array]:
-        """Those of the arrays of queries that say after which sequences they count."""
+        """Return the arrays that depend on the sequences after which queries start."""
         return {"query_since": self.query_since, **self.gates.arrays()}
 
 
 @dataclass(frozen=True, kw_only=True)
 class LogicalPlan(QueryTable):
-    """The predicate table and its queries in arrays.
+    """The predicate table and its queries as arrays.
 
-    Items are matched without looking at the predicate table, unless an atom needs the evaluator; so the table lies in
-    a file of its own, and workers mostly do without it.
+    Matching reads the predicate table only if an atom needs the evaluator. A large table is therefore stored in a
+    file of its own, which workers rarely have to load.
     """
 
     atoms: Texts
@@ -117,7 +117,7 @@ class LogicalPlan(QueryTable):
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many there are of each thing."""
+        """The number of queries, targets, scopes, predicates, clauses, atoms and formulas."""
         return {
             "queries": len(visible(self.query_ids)),
             "targets": len(self.targets),
@@ -130,7 +130,7 @@ class LogicalPlan(QueryTable):
         }
 
     def predicate_arrays(self) -> dict[str, Array]:
-        """The arrays of the predicate table by the names under which they are stored."""
+        """Return the arrays of the predicate table by the names under which they are stored."""
         return {
             **self.atoms.arrays("atoms"),
             **self.clauses.arrays("clauses"),
@@ -141,12 +141,12 @@ class LogicalPlan(QueryTable):
         }
 
     def arrays(self) -> dict[str, Array]:
-        """All arrays by the names under which they are stored."""
+        """Return all arrays by the names under which they are stored."""
         return self.query_arrays() | self.predicate_arrays()
 
     @staticmethod
     def stored(arrays: Arrays, costs: tuple[CostRecord, ...] = ()) -> LogicalPlan:
-        """The logical plan of arrays made by `arrays`."""
+        """Build a logical plan from the arrays that `arrays` returned."""
         return LogicalPlan(
             atoms=Texts.stored(arrays, "atoms"),
             clauses=Rows.stored(arrays, "clauses"),
@@ -168,5 +168,5 @@ class LogicalPlan(QueryTable):
 
 
 def identifiers(values: list[int]) -> Array:
-    """Dense ids as an array."""
+    """Return dense ids as an array."""
     return np.array(values, dtype=IDENTIFIER)

@@ -1,8 +1,8 @@
-"""The part of a plan that says which queries bind variables by item patterns, and the names of these variables.
+"""The table of the queries that bind variables through item patterns, with the names of the variables.
 
-In: for each query the patterns that its own condition asks for, all of which must hold, with the names of their
-variables; or, where it is not that simple, all of the query. Out: arrays, sixteen bytes for a pattern of a query.
-What the variables are bound to is looked for only where a query matches.
+In: for each query the patterns of its own condition, if all of them must hold, with the names of their variables;
+otherwise the whole query. Out: arrays, with sixteen bytes per pattern of a query. The values of the variables are
+computed only when a query matches.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from runnel.arrays import IDENTIFIER, Array, Arrays, Texts
 
 @dataclass(frozen=True, slots=True)
 class NamedPattern:
-    """A pattern by its stored form, with what its variables are called in the query; the first is named 1 in it.
+    """A pattern in its stored form, with the names that the query gives to its variables, in the order 1, 2, ….
 
-    Where there are no names it is no pattern, but all that the query asks (see `algebra.semantics.node_bindings`).
+    A variable that only the pattern uses has an empty name. Without any names, `text` is not a pattern but a whole
+    query (see `algebra.semantics.node_bindings`).
     """
 
     text: str
@@ -29,10 +30,10 @@ class NamedPattern:
 
 @dataclass(frozen=True)
 class PatternBindings:
-    """The patterns of queries, in ascending order of the queries.
+    """The patterns of queries, one row per pattern, in ascending order of the query ids.
 
-    `atoms` are the numbers of patterns among the atoms of the plan part, or -1 - n for the n-th of `wholes`; `names`
-    are numbers of texts, each a JSON list.
+    `atoms` are the ids of the patterns among the atoms of the plan part, or -1 - n for the n-th entry of `wholes`,
+    the queries that are stored whole. `names` are indices into `name_texts`, each a JSON list of variable names.
     """
 
     queries: Array = field(default_factory=lambda: np.empty(0, dtype=np.int64))
@@ -45,7 +46,7 @@ class PatternBindings:
         return len(self.queries)
 
     def arrays(self) -> dict[str, Array]:
-        """The arrays to store; none where no query binds variables by patterns."""
+        """Return the arrays to store by name; there are none if no query binds variables through patterns."""
         if not len(self):
             return {}
         return {
@@ -58,7 +59,7 @@ class PatternBindings:
 
     @staticmethod
     def stored(arrays: Arrays) -> PatternBindings:
-        """The table of arrays made by `arrays`."""
+        """Build the table from the arrays that `arrays` returned."""
         if "bound.queries" not in arrays:
             return PatternBindings()
         return PatternBindings(
@@ -71,7 +72,7 @@ class PatternBindings:
 
     @staticmethod
     def of(patterns: Mapping[int, Sequence[NamedPattern]], atoms: Mapping[str, int]) -> PatternBindings:
-        """The table of the patterns of queries, where atoms have these numbers by their stored form.
+        """Build the table from the patterns of each query. `atoms` maps the stored form of an atom to its id.
 
         >>> table = PatternBindings.of({8: [NamedPattern("g", ("p", "y"))], 7: [NamedPattern("all")]}, {"g": 3})
         >>> table.queries.tolist(), table.atoms.tolist(), table.named(1, Texts.of(["", "", "", "g"]))
@@ -81,9 +82,9 @@ class PatternBindings:
         wholes: dict[str, int] = {}
         rows: list[tuple[int, int, int]] = []
         for query in sorted(patterns):
-            for one in patterns[query]:
-                atom = atoms[one.text] if one.names else -1 - wholes.setdefault(one.text, len(wholes))
-                rows.append((query, atom, names.setdefault(json.dumps(one.names), len(names))))
+            for pattern in patterns[query]:
+                atom = atoms[pattern.text] if pattern.names else -1 - wholes.setdefault(pattern.text, len(wholes))
+                rows.append((query, atom, names.setdefault(json.dumps(pattern.names), len(names))))
         columns = list(zip(*rows, strict=True)) if rows else [(), (), ()]
         return PatternBindings(
             np.array(columns[0], dtype=np.int64),
@@ -93,28 +94,31 @@ class PatternBindings:
             Texts.of(wholes),
         )
 
-    def named(self, place: int, atoms: Texts) -> NamedPattern:
-        """The pattern at a place of the table, of a plan part with these atoms."""
-        atom = int(self.atoms[place])
+    def named(self, row: int, atoms: Texts) -> NamedPattern:
+        """Return the pattern in a row of the table. `atoms` are the atoms of the plan part."""
+        atom = int(self.atoms[row])
         text = atoms.text(atom) if atom >= 0 else self.wholes.text(-1 - atom)
-        return NamedPattern(text, self.names_at(place))
+        return NamedPattern(text, self.names_at(row))
 
-    def names_at(self, place: int) -> tuple[str, ...]:
-        """What the variables of the pattern at a place are called."""
-        return tuple(json.loads(self.name_texts.text(int(self.names[place]))))
+    def names_at(self, row: int) -> tuple[str, ...]:
+        """Return the names of the variables of the pattern in a row."""
+        return tuple(json.loads(self.name_texts.text(int(self.names[row]))))
 
-    def without(self, gone: Array) -> PatternBindings:
-        """The table without the patterns of some queries."""
-        if not len(self) or not len(gone):
+    def without(self, removed: Array) -> PatternBindings:
+        """Return the table without the patterns of the removed queries."""
+        if not len(self) or not len(removed):
             return self
-        kept = ~np.isin(self.queries, gone)
-        return replace(self, queries=self.queries[kept], atoms=self.atoms[kept], names=self.names[kept])
+        is_kept = ~np.isin(self.queries, removed)
+        return replace(self, queries=self.queries[is_kept], atoms=self.atoms[is_kept], names=self.names[is_kept])
 
     def patterns(self, atoms: Texts, queries: Iterable[int] | None = None) -> dict[int, list[NamedPattern]]:
-        """The patterns by query, of a plan part with these atoms."""
-        wanted = None if queries is None else set(queries)
-        found: dict[int, list[NamedPattern]] = {}
-        for place, query in enumerate(self.queries.tolist()):
-            if wanted is None or query in wanted:
-                found.setdefault(query, []).append(self.named(place, atoms))
-        return found
+        """Return the patterns by query, of all queries or only of those in `queries`.
+
+        `atoms` are the atoms of the plan part.
+        """
+        selected = None if queries is None else set(queries)
+        patterns: dict[int, list[NamedPattern]] = {}
+        for row, query in enumerate(self.queries.tolist()):
+            if selected is None or query in selected:
+                patterns.setdefault(query, []).append(self.named(row, atoms))
+        return patterns

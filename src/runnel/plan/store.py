@@ -1,8 +1,8 @@
-"""Plan folders: written once, loaded by mapping their arrays into memory.
+"""Plan folders: written once, and loaded by mapping their arrays into memory.
 
-A version is one base and at most one delta. Deltas are cumulative: each holds all that was added to its base, and
-the tombstones of the base's queries that were removed or replaced; so a worker never loads more than two folders.
-What was removed since is said by the version itself, so that removing a query writes no files.
+A version consists of one base and at most one delta. A delta is cumulative: it contains all queries added since its
+base, and the tombstones of the base's queries that were removed or replaced. A worker thus loads at most two folders.
+Queries removed after the delta was written are listed in the version itself, so removing a query writes no files.
 """
 
 from __future__ import annotations
@@ -34,36 +34,36 @@ from runnel.storage.file_storage import Storage
 MANIFEST = "manifest.json"
 ARRAYS = "arrays.npy"
 PREDICATES = "predicates.npy"
-"""What is seldom looked at while items are matched: workers that never do have no memory for it."""
+"""The file of the arrays that matching rarely reads, so that workers that never read them need no memory for them."""
 
 STARTS = "starts.npy"
-"""The sequences after which queries count, where the other arrays were written before these were known."""
+"""The file of the arrays with the starts of queries, if the others were written before the starts were known."""
 
 LAYOUT = "layout."
 """The prefix of the arrays that belong to matchers, not to the logical plan."""
 
-_MAPPED_ABOVE = 1 << 16
-"""Smaller files are read: a mapping costs a page and a file handle each."""
+_MAPPED_BYTES = 1 << 16
+"""Files up to this size are read instead of mapped, because each mapping costs a page and a file handle."""
 
-_APART_ABOVE = 1 << 20
-"""A smaller predicate table lies with the other arrays: a file more is one more wait."""
+_SEPARATE_FILE_BYTES = 1 << 20
+"""Rarely read arrays smaller than this are stored with the other arrays: each file adds a wait for the disk."""
 
-_EARLY_ABOVE = 1 << 20
-"""A larger part is written before the sequences are known after which its queries count."""
+_EARLY_BYTES = 1 << 20
+"""A part of at least this size is written before the starts of its queries are known."""
 
-_KEPT = 6
-_LINE = 64
+_CACHED_PARTS = 6
+_CACHE_LINE = 64
 
 
 @dataclass(frozen=True)
 class Layout:
-    """The arrays of matchers by name: those that are looked at for every item, and those that seldom are."""
+    """The arrays of matchers by name: `arrays` are read for every item, `seldom` are rarely read."""
 
     arrays: Arrays = field(default_factory=dict)
     seldom: Arrays = field(default_factory=dict)
 
     def every(self) -> Arrays:
-        """All of them, as they are when they are loaded."""
+        """Return all arrays by name, as a loaded plan part contains them."""
         return {**self.arrays, **self.seldom}
 
 
@@ -71,7 +71,7 @@ NO_LAYOUT = Layout()
 
 
 class PublishedPlan(Protocol):
-    """The row of a published plan, as far as the format needs it; the catalog's `PlanRow` is one."""
+    """The columns of a published plan that this package reads. The catalog's `PlanRow` implements this protocol."""
 
     @property
     def version(self) -> int: ...
@@ -94,9 +94,9 @@ class PublishedPlan(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PlanVersion:
-    """A version of the plan by the folders it is made of, and the queries that they hold and it does not.
+    """A version of the plan: its folders, and the queries in them that were removed.
 
-    Where the queries are distributed over workers, `distribution` is the folder that says how.
+    If the queries are distributed over workers, `distribution` is the folder that describes how.
     """
 
     version: int
@@ -107,7 +107,7 @@ class PlanVersion:
 
     @staticmethod
     def of(row: PublishedPlan) -> PlanVersion:
-        """The version that a row of the catalog names.
+        """Build the version from a row of the catalog.
 
         >>> from runnel.catalog.logs.plan_versions import PlanRow
         >>> PlanVersion.of(PlanRow(4, "plans/base", None, queries=9, created=0, removed=(7,)))
@@ -118,9 +118,9 @@ class PlanVersion:
 
 @dataclass(frozen=True)
 class PlanPart:
-    """One folder, loaded: the logical plan, the matchers' arrays and, in a delta, the tombstones.
+    """A loaded plan folder: the logical plan, the matchers' arrays and, in a delta, the tombstones.
 
-    Of what is `stored`, the queries were checked; the predicate table is when it is first asked for.
+    In `stored`, only the arrays of the queries have been validated. `logical` also validates the predicate table.
     """
 
     manifest: PlanManifest
@@ -130,24 +130,24 @@ class PlanPart:
 
     @property
     def queries(self) -> QueryTable:
-        """The queries, without what they ask."""
+        """The queries, without the predicate table."""
         return self.stored
 
     @property
     def predicate_count(self) -> int:
-        """How many predicates the part has."""
+        """The number of predicates of the part."""
         return len(self.stored.predicates)
 
     @cached_property
     def logical(self) -> LogicalPlan:
-        """All of the logical plan. Checking it reads the whole predicate table."""
+        """The whole logical plan. The first access reads and validates the predicate table."""
         validate_predicates(self.manifest.folder, self.stored)
         return self.stored
 
 
 @dataclass(frozen=True)
 class Plan:
-    """One version of the plan, loaded: what a worker matches with."""
+    """A loaded version of the plan."""
 
     version: PlanVersion
     base: PlanPart
@@ -155,49 +155,49 @@ class Plan:
 
     @property
     def parts(self) -> tuple[PlanPart, ...]:
-        """The base, and the delta where there is one."""
+        """The base and, if there is one, the delta."""
         return (self.base,) if self.delta is None else (self.base, self.delta)
 
     @property
     def tombstones(self) -> Array:
-        """The queries and ways of the base that count no more: those of the delta, and what was removed since."""
-        since = _tombstones(self.version.removed)
-        return since if self.delta is None else np.union1d(self.delta.tombstones, since)
+        """The ids of the base that are no longer valid: the delta's tombstones and the queries removed after it."""
+        removed = _sort_ids(self.version.removed)
+        return removed if self.delta is None else np.union1d(self.delta.tombstones, removed)
 
     @cached_property
     def gates(self) -> GateTable:
-        """The gates of all parts, and the disjuncts behind them, of the queries that the version has."""
+        """The gates and their disjuncts in all parts, without removed queries."""
         base, delta = self.base.queries.gates, self.delta.queries.gates if self.delta else GateTable()
         if not (self.delta or self.version.removed) or not (len(base) or len(delta)):
             return base
-        return base.with_delta(delta.without(_tombstones(self.version.removed)), self.tombstones)
+        return base.with_delta(delta.without(_sort_ids(self.version.removed)), self.tombstones)
 
     @cached_property
     def operators(self) -> OperatorTable:
-        """The ways of all parts that operators decide, of the queries that the version has."""
+        """The disjuncts that operators decide in all parts, without removed queries."""
         base, delta = (part.queries.operators for part in (self.base, self.delta or self.base))
         if self.delta is None:
             delta = OperatorTable()
-        return base.with_delta(delta.without(_tombstones(self.version.removed)), self.tombstones)
+        return base.with_delta(delta.without(_sort_ids(self.version.removed)), self.tombstones)
 
     def bound_patterns(self, part: PlanPart) -> PatternBindings:
-        """The patterns of a part by which queries that the version has bind variables."""
-        gone = self.tombstones if part is self.base else _tombstones(self.version.removed)
-        return part.queries.bound_patterns.without(gone)
+        """Return the patterns through which queries of a part bind variables, without removed queries."""
+        removed = self.tombstones if part is self.base else _sort_ids(self.version.removed)
+        return part.queries.bound_patterns.without(removed)
 
     def removed(self, part: PlanPart) -> Array:
-        """Which queries of a part (by position) the version does not have any more."""
+        """Return a mask over the queries of a part (by position) that marks those no longer in this version."""
         ids = part.queries.query_ids
         if part is not self.base:
             return np.isin(query_of(ids), self.version.removed)
-        # A delta has ways of its own, under the same ids. Those of the base end with the query that they belong to.
-        dead = self.tombstones
-        return np.isin(ids, dead) | np.isin(query_of(ids), dead)
+        # A disjunct of the base is removed with its query. The delta may have a disjunct with the same id.
+        removed = self.tombstones
+        return np.isin(ids, removed) | np.isin(query_of(ids), removed)
 
 
 def write_base(storage: Storage, folder: str, logical: LogicalPlan, layout: Layout = NO_LAYOUT) -> PlanManifest:
-    """Write a base: everything that is compiled, in one new folder."""
-    return _write(storage, folder, "base", logical, layout, _tombstones(()), None)
+    """Write a logical plan and its layout as a base in a new folder."""
+    return _write(storage, folder, "base", logical, layout, _sort_ids(()), None)
 
 
 def write_delta(
@@ -208,17 +208,17 @@ def write_delta(
     parent: str,
     layout: Layout = NO_LAYOUT,
 ) -> PlanManifest:
-    """Write a delta of the base in the folder `parent`, with the ids of the base's queries that count no more.
+    """Write a delta of the base in the folder `parent`. `tombstones` are the base's queries that were removed.
 
-    A query that the delta holds replaces the base's, so its id is always a tombstone.
+    A query of the delta replaces the base's query with the same id, so its id is always a tombstone.
     """
-    dead = np.union1d(_tombstones(tombstones), logical.query_ids)
-    return _write(storage, folder, "delta", logical, layout, dead, parent)
+    all_tombstones = np.union1d(_sort_ids(tombstones), logical.query_ids)
+    return _write(storage, folder, "delta", logical, layout, all_tombstones, parent)
 
 
 def start_base(storage: Storage, folder: str, logical: LogicalPlan, layout: Layout = NO_LAYOUT) -> UnfinishedPart:
-    """As `write_base`, up to the sequences after which queries count."""
-    part = UnfinishedPart(storage, folder, "base", layout, _tombstones(()), None)
+    """Start writing a base whose queries' starts are not known yet; see `UnfinishedPart`."""
+    part = UnfinishedPart(storage, folder, "base", layout, _sort_ids(()), None)
     part.write_early(logical)
     return part
 
@@ -231,150 +231,162 @@ def start_delta(
     parent: str,
     layout: Layout = NO_LAYOUT,
 ) -> UnfinishedPart:
-    """As `write_delta`, up to the sequences after which queries count."""
-    dead = np.union1d(_tombstones(tombstones), logical.query_ids)
-    part = UnfinishedPart(storage, folder, "delta", layout, dead, parent)
+    """Start writing a delta whose queries' starts are not known yet; see `UnfinishedPart` and `write_delta`."""
+    all_tombstones = np.union1d(_sort_ids(tombstones), logical.query_ids)
+    part = UnfinishedPart(storage, folder, "delta", layout, all_tombstones, parent)
     part.write_early(logical)
     return part
 
 
-def _tombstones(ids: Iterable[int]) -> Array:
+def _sort_ids(ids: Iterable[int]) -> Array:
     return np.unique(np.array(sorted(ids), dtype=np.int64))
 
 
 def _write(
-    storage: Storage, folder: str, kind: Kind, logical: LogicalPlan, layout: Layout, dead: Array, parent: str | None
+    storage: Storage,
+    folder: str,
+    kind: Kind,
+    logical: LogicalPlan,
+    layout: Layout,
+    tombstones: Array,
+    parent: str | None,
 ) -> PlanManifest:
-    part = UnfinishedPart(storage, folder, kind, layout, dead, parent)
+    part = UnfinishedPart(storage, folder, kind, layout, tombstones, parent)
     return part.finish(logical)
 
 
 @dataclass
 class UnfinishedPart:
-    """A folder in the making. Only the sequences after which queries count are still open.
+    """A plan folder that is not complete: the starts of its queries (sequences) are not known yet.
 
-    `write_early` writes everything else where that is large, so that `finish`, which runs while the catalog's write
-    lock is held, never takes long. A folder without a manifest is no plan, so an unfinished one is an orphan.
+    `write_early` writes everything else if it is large, so that `finish`, which runs while the catalog's write lock
+    is held, is fast. A folder without a manifest is not a plan, so an abandoned folder is deleted as an orphan.
     """
 
     storage: Storage
     folder: str
     kind: Kind
     layout: Layout
-    dead: Array
+    tombstones: Array
     parent: str | None
     files: dict[str, PlanFile] = field(default_factory=dict)
-    placed: dict[str, PlanArray] = field(default_factory=dict)
+    locations: dict[str, PlanArray] = field(default_factory=dict)
 
     def write_early(self, logical: LogicalPlan) -> None:
-        """Write what does not depend on where queries start, unless it is small enough for `finish`."""
-        groups = self._groups(logical)
-        if sum(one.nbytes for arrays in groups.values() for one in arrays.values()) < _EARLY_ABOVE:
+        """Write the arrays that do not depend on the starts of queries, unless the part is small."""
+        arrays_by_file = self._group_by_file(logical)
+        if sum(array.nbytes for arrays in arrays_by_file.values() for array in arrays.values()) < _EARLY_BYTES:
             return
-        late = logical.start_arrays()
-        for name, arrays in groups.items():
-            self._put(name, {one: array for one, array in arrays.items() if one not in late})
+        start_arrays = logical.start_arrays()
+        for file, arrays in arrays_by_file.items():
+            self._write_file(file, {name: array for name, array in arrays.items() if name not in start_arrays})
 
     @property
-    def is_there(self) -> bool:
-        """Whether all that was written early still is: after a long while it was collected as an orphan."""
+    def has_all_files(self) -> bool:
+        """Whether the files written early still exist. Garbage collection deletes old ones as orphans."""
         return all(self.storage.local(f"{self.folder}/{name}").exists() for name in self.files)
 
     def finish(self, logical: LogicalPlan) -> PlanManifest:
-        """Write the rest, and the manifest; `logical` may differ from the early one in where queries start."""
-        groups = {STARTS: logical.start_arrays()} if self.files else self._groups(logical)
-        for name, arrays in groups.items():
-            self._put(name, arrays)
-        counts = {**logical.counts, "tombstones": len(self.dead)}
-        manifest = PlanManifest(self.folder, self.kind, counts, self.files, self.placed, logical.costs, self.parent)
-        # The manifest comes last: a reader that finds it finds every file that it names.
+        """Write the remaining arrays and the manifest.
+
+        `logical` may differ from the plan passed to `write_early` only in the starts of queries.
+        """
+        arrays_by_file = {STARTS: logical.start_arrays()} if self.files else self._group_by_file(logical)
+        for file, arrays in arrays_by_file.items():
+            self._write_file(file, arrays)
+        counts = {**logical.counts, "tombstones": len(self.tombstones)}
+        manifest = PlanManifest(
+            self.folder, self.kind, counts, self.files, self.locations, logical.costs, self.parent
+        )
+        # Write the manifest last, so that all files it lists exist when a reader finds it.
         self.storage.write(f"{self.folder}/{MANIFEST}", manifest.to_json())
         return manifest
 
-    def _groups(self, logical: LogicalPlan) -> dict[str, Arrays]:
-        """The arrays by the files that hold them."""
-        named = {LAYOUT + name: one for name, one in self.layout.arrays.items()}
-        seldom = {LAYOUT + name: one for name, one in self.layout.seldom.items()} | logical.predicate_arrays()
-        often = {**logical.query_arrays(), "tombstones": self.dead, **named}
-        if sum(one.nbytes for one in seldom.values()) < _APART_ABOVE:
-            return {ARRAYS: often | seldom}
-        return {ARRAYS: often, PREDICATES: seldom}
+    def _group_by_file(self, logical: LogicalPlan) -> dict[str, Arrays]:
+        """Return the arrays by name, grouped by the file they are written to."""
+        layout = {LAYOUT + name: array for name, array in self.layout.arrays.items()}
+        rare = {LAYOUT + name: array for name, array in self.layout.seldom.items()} | logical.predicate_arrays()
+        frequent = {**logical.query_arrays(), "tombstones": self.tombstones, **layout}
+        if sum(array.nbytes for array in rare.values()) < _SEPARATE_FILE_BYTES:
+            return {ARRAYS: frequent | rare}
+        return {ARRAYS: frequent, PREDICATES: rare}
 
-    def _put(self, name: str, arrays: Arrays) -> None:
-        data, places = _packed(
-            name, {one: narrow_offsets(array) if one.endswith(".offsets") else array for one, array in arrays.items()}
-        )
-        self.storage.write(f"{self.folder}/{name}", data, last=False)
-        self.files[name] = PlanFile(len(data), hashlib.sha256(data).hexdigest())
-        self.placed |= places
+    def _write_file(self, file: str, arrays: Arrays) -> None:
+        narrowed = {
+            name: narrow_offsets(array) if name.endswith(".offsets") else array for name, array in arrays.items()
+        }
+        data, locations = _pack(file, narrowed)
+        self.storage.write(f"{self.folder}/{file}", data, last=False)
+        self.files[file] = PlanFile(len(data), hashlib.sha256(data).hexdigest())
+        self.locations |= locations
 
 
-def _packed(file: str, arrays: Arrays) -> tuple[memoryview, dict[str, PlanArray]]:
-    """Arrays in one file of bytes, each at the start of a cache line."""
-    placed: dict[str, PlanArray] = {}
+def _pack(file: str, arrays: Arrays) -> tuple[memoryview, dict[str, PlanArray]]:
+    """Pack arrays into the content of one file, each aligned to a cache line. Return it with their locations."""
+    locations: dict[str, PlanArray] = {}
     size = 0
     for name, array in arrays.items():
-        placed[name] = PlanArray(file, size, len(array), array.dtype.name)
-        size += -(-array.nbytes // _LINE) * _LINE
-    whole = np.zeros(size, dtype=np.uint8)
+        locations[name] = PlanArray(file, size, len(array), array.dtype.name)
+        size += -(-array.nbytes // _CACHE_LINE) * _CACHE_LINE
+    packed = np.zeros(size, dtype=np.uint8)
     for name, array in arrays.items():
-        start = placed[name].start
-        whole[start : start + array.nbytes] = np.ascontiguousarray(array).view(np.uint8)
+        start = locations[name].start
+        packed[start : start + array.nbytes] = np.ascontiguousarray(array).view(np.uint8)
     buffer = io.BytesIO()
-    np.lib.format.write_array(buffer, whole, allow_pickle=False)
-    return buffer.getbuffer(), placed
+    np.lib.format.write_array(buffer, packed, allow_pickle=False)
+    return buffer.getbuffer(), locations
 
 
 def load(storage: Storage, version: PlanVersion) -> Plan:
-    """The plan of a version. Folders are immutable, so a process keeps the last few that it loaded."""
+    """Load a version of the plan. Folders are immutable, so the process caches the last few that it loaded."""
     base = load_part(storage, version.base)
     delta = None if version.delta is None else load_part(storage, version.delta)
     if base.manifest.kind != "base":
-        raise CorruptDataError(f"{version.base} is not a base")
+        raise CorruptDataError(f"plan folder {version.base} is not a base")
     if delta is not None and (delta.manifest.kind != "delta" or delta.manifest.parent != version.base):
-        raise CorruptDataError(f"{version.delta} is not a delta of {version.base}")
+        raise CorruptDataError(f"plan folder {version.delta} is not a delta of {version.base}")
     return Plan(version, base, delta)
 
 
-_parts = BoundedCache[tuple[str, str], PlanPart](_KEPT)
+_parts = BoundedCache[tuple[str, str], PlanPart](_CACHED_PARTS)
 _parts_lock = Lock()
 
 
 def load_part(storage: Storage, folder: str) -> PlanPart:
-    """One folder of a plan, from this process's small cache or from the storage."""
+    """Load a plan folder from this process's cache, or from the storage."""
     with _parts_lock:
-        kept = _parts.get((storage.url, folder))
-    if kept is not None:
-        return kept
+        cached = _parts.get((storage.url, folder))
+    if cached is not None:
+        return cached
     part = read_part(storage, folder)
     keep_part(storage, part)
     return part
 
 
 def keep_part(storage: Storage, part: PlanPart) -> None:
-    """Have a part in this process's small cache: one that was read, or just written, which need not be read then."""
+    """Add a part to this process's cache. A part that was just written need not be read again then."""
     with _parts_lock:
         _parts.put((storage.url, part.manifest.folder), part)
 
 
 def forget_parts() -> None:
-    """Empty this process's small cache, so that what nobody else holds is mapped no more."""
+    """Empty this process's cache, so that parts without other references are unmapped."""
     with _parts_lock:
         _parts.clear()
 
 
 def new_folder() -> str:
-    """The name of a folder for a plan, or for a part of one."""
+    """Return a new, unique name for a plan folder."""
     return f"plans/{uuid.uuid4().hex}"
 
 
 def is_written(storage: Storage, folder: str) -> bool:
-    """Whether a folder holds a plan: its manifest was written last."""
+    """Return whether a folder contains a complete plan, that is, a manifest, which is written last."""
     return storage.local(f"{folder}/{MANIFEST}").exists()
 
 
 def read_part(storage: Storage, folder: str) -> PlanPart:
-    """One folder of a plan from the storage, for those who see to it themselves what stays mapped."""
+    """Read a plan folder from the storage, without the cache. A damaged folder is also recorded for repair."""
     try:
         return _read_part(storage, folder)
     except CorruptDataError:
@@ -384,28 +396,32 @@ def read_part(storage: Storage, folder: str) -> PlanPart:
 
 def _read_part(storage: Storage, folder: str) -> PlanPart:
     manifest = read_manifest(storage, folder)
-    files = {name: _array(storage, folder, name, file) for name, file in manifest.files.items()}
-    arrays = {name: _cut(folder, files[place.file], place) for name, place in manifest.arrays.items()}
-    layout = {name.removeprefix(LAYOUT): one for name, one in arrays.items() if name.startswith(LAYOUT)}
+    files = {name: _load_file(storage, folder, name, file) for name, file in manifest.files.items()}
+    arrays = {name: _slice(folder, name, files[array.file], array) for name, array in manifest.arrays.items()}
+    layout = {name.removeprefix(LAYOUT): array for name, array in arrays.items() if name.startswith(LAYOUT)}
     try:
         logical, tombstones = LogicalPlan.stored(arrays, manifest.costs), arrays["tombstones"]
     except KeyError as error:
-        raise CorruptDataError(f"{folder}/{MANIFEST} has no array {error.args[0]}") from error
+        raise CorruptDataError(f"{folder}/{MANIFEST} does not list the array {error.args[0]}") from error
     validate_queries(folder, logical, tombstones, len(logical.predicates))
     return PlanPart(manifest, logical, layout, tombstones)
 
 
-def _cut(folder: str, array: Array, place: PlanArray) -> Array:
-    size = place.count * np.dtype(place.type).itemsize
-    if place.start + size > len(array):
-        raise CorruptDataError(f"{folder}/{place.file} is shorter than its manifest says")
-    if array.dtype != np.uint8 or place.start % _LINE:
-        raise CorruptDataError(f"{folder}/{place.file} does not hold the arrays that its manifest names")
-    return array[place.start : place.start + size].view(place.type)
+def _slice(folder: str, name: str, content: Array, location: PlanArray) -> Array:
+    """Return the array at a location in the content of a file."""
+    path = f"{folder}/{location.file}"
+    size = location.count * np.dtype(location.type).itemsize
+    if location.start + size > len(content):
+        raise CorruptDataError(f"{path} is too short: array {name} ends at byte {location.start + size}")
+    if content.dtype != np.uint8:
+        raise CorruptDataError(f"{path} must contain bytes (uint8), not {content.dtype}")
+    if location.start % _CACHE_LINE:
+        raise CorruptDataError(f"{path}: array {name} does not start at a multiple of {_CACHE_LINE} bytes")
+    return content[location.start : location.start + size].view(location.type)
 
 
 def read_manifest(storage: Storage, folder: str) -> PlanManifest:
-    """The manifest of a plan folder."""
+    """Read the manifest of a plan folder."""
     try:
         data = storage.read(f"{folder}/{MANIFEST}")
     except OSError as error:
@@ -413,42 +429,43 @@ def read_manifest(storage: Storage, folder: str) -> PlanManifest:
     return PlanManifest.from_json(folder, data)
 
 
-def _array(storage: Storage, folder: str, name: str, file: PlanFile) -> Array:
+def _load_file(storage: Storage, folder: str, name: str, file: PlanFile) -> Array:
+    """Verify a file of a plan folder and return its content, which is mapped if it is large."""
     path = f"{folder}/{name}"
     try:
         local = storage.local(path)
         size = local.stat().st_size
         if size != file.size:
-            raise CorruptDataError(f"{path} has {size} bytes, its manifest says {file.size}")
+            raise CorruptDataError(f"{path} has {size} bytes instead of the {file.size} bytes in its manifest")
         _check_digest(path, local, file)
-        mode = "r" if size > _MAPPED_ABOVE else None
+        mode = "r" if size > _MAPPED_BYTES else None
         array: Array = np.load(local, mmap_mode=mode, allow_pickle=False)  # type: ignore[arg-type]
     except (OSError, ValueError, EOFError) as error:
         raise CorruptDataError(f"{path} cannot be read: {error}") from error
-    # A plain view of the mapping: indexing numpy's own class for mapped files costs more than the work.
+    # A plain view of the mapping, because indexing `np.memmap` is slow.
     array = np.asarray(array)
     if array.ndim != 1:
-        raise CorruptDataError(f"{path} has {array.ndim} dimensions, not one")
+        raise CorruptDataError(f"{path} must contain an array of one dimension, not {array.ndim}")
     return array
 
 
 def _check_digest(path: str, local: Path, file: PlanFile, *, again: bool = False) -> None:
-    """Compare a file with the digest in its manifest, once per process unless the file changes.
+    """Compare a file with the digest in its manifest, once per process unless the file changes or `again` is set.
 
-    The file is read, not mapped: files that are seldom used must not take memory in every worker.
+    The file is read, not mapped, so that a rarely used file does not occupy memory in every worker.
     """
     status = status_of(local)
     if not again and is_verified(local, status):
         return
-    with local.open("rb", buffering=0) as opened:
-        found = hashlib.file_digest(opened, "sha256").hexdigest()
-    if found != file.sha256:
+    with local.open("rb", buffering=0) as stream:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    if digest != file.sha256:
         raise CorruptDataError(f"{path} is damaged: its digest differs from the one in the manifest")
     note_verified(local, status)
 
 
 def verify(storage: Storage, folder: str) -> None:
-    """Read every file of a plan folder and compare its digest with the manifest's. Slow."""
+    """Read every file of a plan folder completely and compare its digest with the manifest."""
     for name, file in read_manifest(storage, folder).files.items():
         path = f"{folder}/{name}"
         try:

@@ -1,6 +1,6 @@
-"""The shape of a loaded plan: offsets that fit their values, and ids that exist.
+"""Checks of the arrays of a loaded plan: offsets must fit their values, and ids must be in range.
 
-These checks are linear and vectorised; without them a damaged file would match wrongly instead of being refused.
+The checks take linear time and are vectorized. Without them, a damaged plan would cause wrong matches, not an error.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from runnel.plan.pattern_bindings import PatternBindings
 
 
 def validate(folder: str, logical: LogicalPlan, tombstones: Array) -> None:
-    """Raise CorruptData, naming the array, unless every array fits the others."""
+    """Raise a CorruptDataError that names the array if an array does not fit the others."""
     validate_queries(folder, logical, tombstones, len(logical.predicates))
     validate_predicates(folder, logical)
 
 
 def validate_queries(folder: str, queries: QueryTable, tombstones: Array, predicates: int) -> None:
-    """The same for the arrays of queries alone, with so many predicates."""
-    with _naming(folder):
+    """Raise a CorruptDataError if an array of the queries is invalid. `predicates` is the number of predicates."""
+    with _corrupt_data_in(folder):
         check_rows("scopes", queries.scopes, None)
         check_ids("target_predicates", queries.target_predicates, 0, predicates, len(queries.targets))
         check_ids("target_scopes", queries.target_scopes, 0, len(queries.scopes), len(queries.targets))
@@ -37,11 +37,11 @@ def validate_queries(folder: str, queries: QueryTable, tombstones: Array, predic
         check_ids("disjuncts.gates", queries.gates.gate_feeds, None, None, len(queries.gates.disjuncts))
         operators = queries.operators
         check_texts("terms", operators.terms)
-        check_ascending("operated.ids", operators.way_ids)
-        check_ids("operated.targets", operators.way_targets, 0, None, len(operators))
+        check_ascending("operated.ids", operators.disjunct_ids)
+        check_ids("operated.targets", operators.disjunct_targets, 0, None, len(operators))
         check_texts("operated.names", operators.names)
         if len(operators.names) != len(operators):
-            raise ValueError("operated.names does not have a text for every way")
+            raise ValueError(f"operated.names must contain exactly {len(operators)} texts")
         check_rows("operated.literals", operators.literals, 2 * len(operators.terms), len(operators))
         _check_bound_patterns(queries.bound_patterns)
 
@@ -51,15 +51,15 @@ def _check_bound_patterns(bound: PatternBindings) -> None:
     check_texts("bound.wholes", bound.wholes)
     check_ids("bound.queries", bound.queries, 0, None, len(bound))
     if np.any(bound.queries[1:] < bound.queries[:-1]):
-        raise ValueError("bound.queries is not in ascending order")
+        raise ValueError("bound.queries must be in ascending order")
     check_ids("bound.atoms", bound.atoms, -len(bound.wholes), None, len(bound))
     check_ids("bound.names", bound.names, 0, len(bound.name_texts), len(bound))
 
 
 def validate_predicates(folder: str, logical: LogicalPlan) -> None:
-    """The same for the predicate table alone."""
+    """Raise a CorruptDataError if an array of the predicate table is invalid."""
     atoms, clauses, predicates = len(logical.atoms), len(logical.clauses), len(logical.predicates)
-    with _naming(folder):
+    with _corrupt_data_in(folder):
         check_texts("atoms", logical.atoms)
         check_rows("clauses", logical.clauses, 2 * atoms)
         check_rows("predicates", logical.predicates, clauses)
@@ -70,52 +70,59 @@ def validate_predicates(folder: str, logical: LogicalPlan) -> None:
 
 
 @contextmanager
-def _naming(folder: str) -> Iterator[None]:
+def _corrupt_data_in(folder: str) -> Iterator[None]:
+    """Turn a ValueError into a CorruptDataError that names the plan folder."""
     try:
         yield
     except ValueError as error:
-        raise CorruptDataError(f"{folder}: the array {error}") from error
+        raise CorruptDataError(f"plan {folder}: array {error}") from error
 
 
 def check_texts(name: str, texts: Texts) -> None:
-    """The offsets of texts lie within their bytes."""
+    """Raise ValueError unless the offsets of the texts fit their bytes."""
     _check_offsets(name, texts.offsets, len(texts.data))
 
 
 def check_rows(name: str, rows: Rows, bound: int | None, count: int | None = None) -> None:
-    """There are as many rows as there should be, their offsets fit their values, and these are below the bound."""
+    """Raise ValueError unless there are `count` rows, their offsets fit the values, and the values are below `bound`.
+
+    None for `bound` or `count` skips that check.
+    """
     if count is not None and len(rows) != count:
-        raise ValueError(f"{name}.offsets should hold {count + 1} integers")
+        raise ValueError(f"{name}.offsets must contain exactly {count + 1} integers")
     _check_offsets(name, rows.offsets, len(rows.values))
     check_ids(f"{name}.values", rows.values, None if bound is None else 0, bound, len(rows.values))
 
 
 def check_ids(name: str, ids: Array, low: int | None, bound: int | None, count: int) -> None:
-    """An array has as many entries as it should, all integers from `low` up to below `bound`."""
+    """Raise ValueError unless the array contains `count` integers from `low` up to below `bound`.
+
+    None for `low` or `bound` skips that check.
+    """
     if len(ids) != count or ids.dtype.kind not in "iu":
-        raise ValueError(f"{name} should hold {count} integers")
-    below = low is not None and count and int(ids.min()) < low
-    if below or (bound is not None and count and int(ids.max()) >= bound):
-        raise ValueError(f"{name} refers to something that is not there")
+        raise ValueError(f"{name} must contain exactly {count} integers")
+    is_below = low is not None and count and int(ids.min()) < low
+    if is_below or (bound is not None and count and int(ids.max()) >= bound):
+        raise ValueError(f"{name} contains an id that is out of range")
 
 
 def check_ascending(name: str, ids: Array) -> None:
-    """Ids are integers in strictly ascending order."""
+    """Raise ValueError unless the ids are integers in strictly ascending order."""
     if ids.dtype.kind not in "iu" or np.any(ids[1:] <= ids[:-1]):
-        raise ValueError(f"{name} is not in ascending order")
+        raise ValueError(f"{name} must contain integers in strictly ascending order")
 
 
 def _check_offsets(name: str, offsets: Array, size: int) -> None:
     fits = len(offsets) > 0 and offsets.dtype.kind in "iu" and offsets[0] == 0 and offsets[-1] == size
     if not fits or np.any(offsets[1:] < offsets[:-1]):
-        raise ValueError(f"{name}.offsets does not fit its values")
+        raise ValueError(f"{name}.offsets must contain ascending integers from 0 to {size}")
 
 
 def _check_formulas(logical: LogicalPlan) -> None:
-    """Children come before their parents, so that evaluation ends."""
+    """Raise ValueError unless children come before their parents, so that evaluation terminates."""
     rows = logical.formulas
     check_rows("formulas", rows, None)
     owners = np.repeat(np.arange(len(rows)), rows.lengths)
     bound = np.where(logical.formula_kinds[owners] <= FormulaKind.LITERAL, max(2, 2 * len(logical.atoms)), owners)
     if np.any(rows.values < 0) or np.any(rows.values >= bound):
-        raise ValueError("formulas.values refers to something that is not there")
+        raise ValueError("formulas.values contains an id that is out of range")

@@ -41,12 +41,12 @@ def match(
     column: str = "feeds",
     accepted: datetime | None = None,
 ) -> DataFrame:
-    """Return the DataFrame with one more column: the names of the feeds that each row is in.
+    """Return the DataFrame with an additional column: the names of the feeds that each row matches.
 
-    `feed` names the source feed of all rows. Without it, the column `feed` names it row by row, unless the plan reads
-    only one source feed. The plan's folder must be reachable from the workers, as it is in local mode. Relative times
-    (`2 days ago`) count from `accepted`, by default the moment at which a row is matched. The rows of a DataFrame
-    have no order, so a plan with gates, such as `distinct`, is refused.
+    `feed` names the source feed of all rows. Without it, each row names its source feed in the column `feed`, unless
+    the plan reads only one source feed. Workers must be able to read the plan's folder, as in local mode. Relative
+    times (`2 days ago`) count from `accepted`, by default the time at which a row is matched. The rows of a DataFrame
+    have no order, so a plan with an order-dependent clause such as `distinct` is refused.
     """
     if plan.gates:
         raise InputError(

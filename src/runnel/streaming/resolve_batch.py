@@ -17,7 +17,7 @@ from runnel.catalog.store.connection import Catalog
 from runnel.errors import LineageConflictError
 from runnel.logs.matches.added_matches import add_matches
 from runnel.matching.gates.claims import Claims
-from runnel.matching.gates.resolve_gates import NOTHING, resolve_gates
+from runnel.matching.gates.resolve_gates import NO_NUMBERS, resolve_gates
 from runnel.model.gate_state import GateState
 from runnel.model.segment import MatchPart
 from runnel.storage.file_storage import Storage
@@ -58,6 +58,6 @@ def resolve_batch(
         gates = resolve_gates(claims, lambda keys: gate_states.read_states(connection, keys))
     written: list[tuple[MatchPart, int]] = []
     for part, one in zip(parts, sealed, strict=True):
-        matches = gates.matches(Claims.opened(one)) if one else (NOTHING, NOTHING)
+        matches = gates.matches(Claims.opened(one)) if one else (NO_NUMBERS, NO_NUMBERS)
         written.append(add_matches(storage, lineage, part, *matches))
     return ResolvedBatch(tuple(part for part, _ in written), sum(added for _, added in written), gates.states, upto)

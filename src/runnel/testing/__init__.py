@@ -1,7 +1,6 @@
-"""For tests, demonstrations and benchmarks, ours and our users': worlds of news, and stand-ins for the outside.
+"""Tools for tests, demonstrations and benchmarks: generated news, a memory sink, a fake clock and faulty storage.
 
-In: a seed, or a script. Out: feeds, items, queries and subscriptions that are the same on every machine; a sink in
-memory, a clock set by hand, a storage that kills.
+The generated feeds, items, queries and subscriptions depend only on a seed and on sizes, not on the machine.
 """
 
 from runnel.testing.faulty_storage import CrashingStorage, FullStorage

@@ -1,4 +1,7 @@
-"""Storages with faults: one that kills, one that is full. For proving that nothing is lost or repeated."""
+"""Storages that fail on purpose: one kills its processes, one is full.
+
+Tests use them to prove that no match is lost or repeated.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +17,12 @@ from runnel.storage.file_storage import FileStorage, StoredFile
 
 
 class CrashingStorage:
-    """Files in a folder, as `file:`, but the whole process group is killed at one operation.
+    """A file storage that kills a process group at a chosen operation.
 
-    The URL is `crash+file:///folder?at=7&counter=/path&group=123`: at the 7th write, replacement or deletion (in any
-    process that uses this storage; the count is in the file `counter`), the process group 123 gets SIGKILL. With
-    `when=before` it dies before the operation is done, with `when=after` (the default) just after. With
-    `below=matches/` only operations on files below that folder count.
+    The URL is `crash+file:///folder?at=7&counter=/path&group=123`: at the 7th write, replace, move or delete, process
+    group 123 receives SIGKILL. All processes that use the storage count together, in the file `counter`. With
+    `when=before`, the group is killed before the operation, with `when=after` (the default) after it. With
+    `below=matches/`, only operations on paths that start with `matches/` count.
     """
 
     def __init__(self, url: str) -> None:
@@ -34,47 +37,47 @@ class CrashingStorage:
         self._below = options.get("below", "")
 
     def write(self, path: str, data: bytes | memoryview, *, last: bool = True) -> None:
-        """As `FileStorage.write`, or the end."""
+        """Write as `FileStorage` does. Kill the process group if this is the chosen operation."""
         fatal = self._count(path)
         if not (fatal and self._before):
             self._files.write(path, data, last=last)
         self._die(fatal)
 
     def replace(self, path: str, data: bytes | memoryview) -> None:
-        """As `FileStorage.replace`, or the end."""
+        """Replace as `FileStorage` does. Kill the process group if this is the chosen operation."""
         fatal = self._count(path)
         if not (fatal and self._before):
             self._files.replace(path, data)
         self._die(fatal)
 
     def read(self, path: str) -> bytes:
-        """As `FileStorage.read`."""
+        """Read as `FileStorage` does."""
         return self._files.read(path)
 
     def local(self, path: str) -> Path:
-        """As `FileStorage.local`."""
+        """Return the local path, as `FileStorage` does."""
         return self._files.local(path)
 
     def delete(self, path: str) -> None:
-        """As `FileStorage.delete`, or the end."""
+        """Delete as `FileStorage` does. Kill the process group if this is the chosen operation."""
         fatal = self._count(path)
         if not (fatal and self._before):
             self._files.delete(path)
         self._die(fatal)
 
     def move(self, path: str, target: str) -> None:
-        """As `FileStorage.move`, or the end."""
+        """Move as `FileStorage` does. Kill the process group if this is the chosen operation."""
         fatal = self._count(path)
         if not (fatal and self._before):
             self._files.move(path, target)
         self._die(fatal)
 
     def files(self, prefix: str) -> Iterator[StoredFile]:
-        """As `FileStorage.files`."""
+        """List files as `FileStorage` does."""
         return self._files.files(prefix)
 
     def _count(self, path: str) -> bool:
-        """Count one operation over all processes; True if it is the fatal one. The file tells what was done."""
+        """Append the path to the counter file, and return whether this is the operation at which to kill."""
         if not path.startswith(self._below):
             return False
         with self._counter.open("a+") as file:
@@ -91,7 +94,7 @@ class CrashingStorage:
 
 
 class FullStorage(FileStorage):
-    """Files in a folder, as `file:`, but without room while a flag file exists.
+    """A file storage that behaves like a full disk while a flag file exists.
 
     The URL is `full+file:///folder?flag=/path`.
     """
@@ -101,12 +104,12 @@ class FullStorage(FileStorage):
         self._flag = Path(parse_qs(urlsplit(url).query)["flag"][-1])
 
     def write(self, path: str, data: bytes | memoryview, *, last: bool = True) -> None:
-        """As `FileStorage.write`, if there is room."""
+        """Write as `FileStorage` does. Raise StorageFullError if the flag file exists."""
         self._refuse()
         super().write(path, data, last=last)
 
     def replace(self, path: str, data: bytes | memoryview) -> None:
-        """As `FileStorage.replace`, if there is room."""
+        """Replace as `FileStorage` does. Raise StorageFullError if the flag file exists."""
         self._refuse()
         super().replace(path, data)
 

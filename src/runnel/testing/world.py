@@ -1,7 +1,7 @@
-"""A small world of news: feeds, items in editions, standing queries and subscriptions, all from one seed.
+"""Generated news: feeds, items in editions, standing queries and subscriptions, all from one seed.
 
 In: a seed and sizes. Out: a `World`, its script of declarations, and its documents in a folder. `make demo`, tests
-and benchmarks all run on such worlds; the same seed and sizes give the same bytes everywhere.
+and benchmarks use such worlds. The same seed and sizes produce the same bytes on every machine.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ SCRIPT_NAME = "world.runnel"
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """Everything that is published and declared. `items` are item versions, in order of edition and time."""
+    """Generated feeds, items, queries and subscriptions.
+
+    Items are published in `editions`, which are numbered from 1. `items` are item versions, by edition and time.
+    """
 
     seed: int
     editions: int
@@ -36,7 +39,7 @@ class World:
     def generate(
         cls, seed: int = 7, feeds: int = 40, items: int = 4000, queries: int = 3000, editions: int = EDITIONS
     ) -> World:
-        """The world of a seed. Sizes are exact; about one item in thirty is a later version of another.
+        """Generate the world of a seed with exactly these sizes. About one item in thirty is an edited version.
 
         >>> world = World.generate(feeds=4, items=100, queries=50)
         >>> len(world.feeds), len(world.items), len(world.queries)
@@ -56,7 +59,7 @@ class World:
         )
 
     def script(self) -> str:
-        """All declarations: feeds to register, queries, subscriptions. Each feed is a drop folder of the root.
+        """Return the statements that declare all feeds, queries and subscriptions. Each feed reads a drop folder.
 
         >>> print(World.generate(feeds=1, items=1, queries=0).script().splitlines()[1])
         register feed 'feeds/CastleChronicle' as CastleChronicle;
@@ -68,7 +71,7 @@ class World:
         return "\n".join(lines) + "\n"
 
     def edition(self, number: int) -> dict[str, list[WorldItem]]:
-        """What each feed publishes in an edition (from 1), oldest first; feeds without news are left out."""
+        """Return the items of an edition by feed, oldest first. Feeds without items in this edition are omitted."""
         found: dict[str, list[WorldItem]] = {}
         for item in self.items:
             if item.edition == number:
@@ -76,13 +79,13 @@ class World:
         return found
 
     def model_items(self) -> Iterator[Item]:
-        """All items as those of the model, without documents between: for tests and benchmarks of matching."""
+        """Yield all items as `Item` objects, for tests and benchmarks that match without documents."""
         return (item.as_item() for item in self.items)
 
     def write(self, folder: Path) -> list[Path]:
-        """Writes the script and all editions: `edition-1/feeds/<Name>/edition-1.rss` and so on.
+        """Write the script and the documents of all editions, such as `edition-1/feeds/<Name>/edition-1.rss`.
 
-        Copying an edition's folder into a root publishes that edition.
+        Copying the folder of an edition into a workspace publishes that edition.
         """
         folder.mkdir(parents=True, exist_ok=True)
         written = [_write(folder / SCRIPT_NAME, self.script())]
@@ -91,7 +94,7 @@ class World:
         return written
 
     def write_edition(self, number: int, folder: Path) -> list[Path]:
-        """Writes one edition's documents into the drop folders `feeds/<Name>/` below a folder, such as a root."""
+        """Write the documents of an edition into drop folders `feeds/<Name>/` of a folder, such as a workspace."""
         written = []
         news = self.edition(number)
         for feed in self.feeds:

@@ -1,4 +1,4 @@
-"""From a workspace to the data of its report: everything the page shows, read from the catalog and the logs."""
+"""Collect the data of a workspace's report from the catalog and the logs."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _FAILURES = 50
 
 @dataclass
 class _Tally:
-    """What one pass over the logs counts."""
+    """Counts of items and matches, from one pass over the logs."""
 
     by_query: Counter[int] = field(default_factory=Counter)
     items_by_feed: Counter[int] = field(default_factory=Counter)
@@ -58,21 +58,21 @@ class _Tally:
 def collect_report(
     engine: Engine, title: str, *, next_steps: Sequence[tuple[str, str]] = (), notes: Sequence[SummaryFigure] = ()
 ) -> RunReport:
-    """The report of a workspace as it is now; it shows the queries and outputs of everybody, so only to the admin."""
+    """Collect the report of a workspace. For the admin only, because it shows queries and files of all owners."""
     if not engine.actor.is_admin:
         raise NotAllowedError(
-            "only the admin can make a report", hint="`runnel queries` shows figures of your queries"
+            "only the admin can create a report", hint="`runnel queries` shows the matches of your own queries"
         )
     workspace = engine.workspace
     with workspace.catalog.read() as connection:
         declared = {feed.id: feed for feed in feeds.live_feeds(connection)}
         live = feeds.since_of(connection)
         segments = match_segments.match_segments(connection)
-        aside = quarantine.quarantined_things(connection, _FAILURES)
+        quarantined = quarantine.quarantined_things(connection, _FAILURES)
         disabled = delivery_health.disabled_subscriptions(connection, _FAILURES)
         unconfirmed = consents.unconfirmed_subscriptions(connection, _FAILURES)
         generated = moment_of(now(connection))
-        asked = _operators(connection)
+        operators_used = _operators(connection)
         plan = read_figures(workspace, connection, plan_versions.current_plan(connection))
     tally = _count(engine, segments[-1].last_sequence if segments else 0)
     ranked = sorted(
@@ -81,7 +81,7 @@ def collect_report(
             for query in live
             if query in declared and declared[query].kind is FeedKind.VIRTUAL
         ),
-        key=lambda one: (-one.matches, one.name),
+        key=lambda query: (-query.matches, query.name),
     )
     sharing = _sharing(engine, segments)
     return RunReport(
@@ -92,7 +92,7 @@ def collect_report(
         matches_per_query=tuple(ranked),
         sharing=sharing,
         distribution=plan.table(),
-        operators=asked,
+        operators=operators_used,
         feeds=tuple(
             FeedFigures(feed.name, tally.items_by_feed[feed.id], tally.matches_by_feed[feed.id])
             for feed in declared.values()
@@ -103,7 +103,7 @@ def collect_report(
         failures=(
             *(f"subscription {number} is disabled: {reason}" for number, reason in disabled),
             *(f"subscription {number}: {reason}" for number, reason in unconfirmed),
-            *(f"{one.kind} {one.place}: {one.reason}" for one in aside),
+            *(f"{entry.kind} {entry.place}: {entry.reason}" for entry in quarantined),
         ),
         next_steps=tuple(NextStep(command, purpose) for command, purpose in next_steps),
     )
@@ -111,14 +111,14 @@ def collect_report(
 
 def _count(engine: Engine, upto: int) -> _Tally:
     workspace, tally = engine.workspace, _Tally()
-    found: dict[int, int] = {}
+    match_counts: dict[int, int] = {}
     for rows in workspace.matches.read(0, upto):
         tally.by_query.update(rows.queries.tolist())
         lengths = (rows.offsets[1:] - rows.offsets[:-1]).tolist()
-        found.update(zip(rows.sequences.tolist(), lengths, strict=True))
+        match_counts.update(zip(rows.sequences.tolist(), lengths, strict=True))
     for batch in workspace.items.read(0, upto):
         for sequence, feed, item in zip(batch.sequences.tolist(), batch.feeds.tolist(), batch.items({}), strict=True):
-            count = found.get(sequence, 0)
+            count = match_counts.get(sequence, 0)
             tally.items += 1
             tally.matches += count
             tally.items_by_feed[feed] += 1
@@ -130,24 +130,26 @@ def _count(engine: Engine, upto: int) -> _Tally:
 
 
 def _timeline(moments: list[tuple[datetime, int]]) -> tuple[TimelinePoint, ...]:
-    """Items and matches in even steps of time. Claims far from all others (1970, 2099) would flatten the rest."""
+    """Count items and matches in equal intervals. Ignore outliers (1970, 2099), which would stretch the time axis."""
     if not moments:
         return ()
     ordered = sorted(moments)
     edge = len(ordered) // 100
     early, late = ordered[edge][0], ordered[len(ordered) - 1 - edge][0]
-    reach = late - early
-    inner = [moment for moment, _ in ordered if early - reach <= moment <= late + reach]
+    margin = late - early
+    inner = [moment for moment, _ in ordered if early - margin <= moment <= late + margin]
     low, high = inner[0], inner[-1]
     step = max(timedelta(minutes=1), (high - low) / _BUCKETS)
     items: Counter[int] = Counter()
-    found: Counter[int] = Counter()
+    matches: Counter[int] = Counter()
     for moment, count in ordered:
         if low <= moment <= high:
             bucket = int((moment - low) / step)
             items[bucket] += 1
-            found[bucket] += count
-    return tuple(TimelinePoint(low + bucket * step, items[bucket], found[bucket]) for bucket in range(max(items) + 1))
+            matches[bucket] += count
+    return tuple(
+        TimelinePoint(low + bucket * step, items[bucket], matches[bucket]) for bucket in range(max(items) + 1)
+    )
 
 
 def _figures(tally: _Tally, queries: int, sharing: PlanSharing) -> tuple[SummaryFigure, ...]:
@@ -184,15 +186,19 @@ def _sharing(engine: Engine, segments: Sequence[match_segments.MatchSegment]) ->
 
 
 def _operators(connection: Connection) -> OperatorsUsed | None:
-    """What operators have done, where they are in use."""
+    """Return the use of operators, or None if none is registered or used."""
     figures = operator_figures(connection)
     if not figures.are_used:
         return None
     queries, learned = operators.use_counts(connection), operator_statistics.learned_operators(connection)
     return OperatorsUsed(
         tuple(
-            OperatorRow(name, queries[name], learned.cost(operator_key(name, one.version), one.cost.total_seconds()))
-            for name, one in operators.live_operators(connection).items()
+            OperatorRow(
+                name,
+                queries[name],
+                learned.cost(operator_key(name, operator.version), operator.cost.total_seconds()),
+            )
+            for name, operator in operators.live_operators(connection).items()
         ),
         calls=figures.calls,
         known_answers=figures.known_answers,
@@ -203,16 +209,18 @@ def _operators(connection: Connection) -> OperatorsUsed | None:
 
 def _outputs(engine: Engine, tally: _Tally) -> tuple[OutputFile, ...]:
     with engine.workspace.catalog.read() as connection:
-        held = subscriptions.live_subscriptions(connection)
+        live = subscriptions.live_subscriptions(connection)
     limit = engine.workspace.settings.feed_entries
     return tuple(
         OutputFile(
-            f"out/{one.target}" if not one.target.startswith("/") else one.target,
-            one.kind,
-            min(limit, tally.by_query[one.feed]) if _keeps_newest(one.kind) else tally.by_query[one.feed],
+            f"out/{subscription.target}" if not subscription.target.startswith("/") else subscription.target,
+            subscription.kind,
+            min(limit, tally.by_query[subscription.feed])
+            if _keeps_newest(subscription.kind)
+            else tally.by_query[subscription.feed],
         )
-        for one in held
-        if one.target is not None and (engine.workspace.out / one.target).exists()
+        for subscription in live
+        if subscription.target is not None and (engine.workspace.out / subscription.target).exists()
     )
 
 
@@ -222,9 +230,9 @@ def _keeps_newest(kind: str) -> bool:
 
 
 def _samples(engine: Engine, ranked: Sequence[QueryMatches], declared: dict[str, Feed]) -> tuple[SampleMatch, ...]:
-    """A few matches explained, from popular and from rare queries."""
-    matching = [one for one in ranked if one.matches]
-    chosen = [matching[len(matching) * part // _SAMPLES] for part in range(_SAMPLES)] if matching else []
+    """Explain one match each of a few queries, from those with the most matches to those with the fewest."""
+    matching = [query for query in ranked if query.matches]
+    chosen = [matching[len(matching) * index // _SAMPLES] for index in range(_SAMPLES)] if matching else []
     samples = []
     for query in dict.fromkeys(chosen):
         first = next(engine.matches(query.name), None)

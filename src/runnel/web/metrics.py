@@ -22,7 +22,7 @@ from runnel.engine.workspace import Workspace
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A metric: its name, what kind it is, what it says, and the label that tells its values apart."""
+    """A metric: its name, kind and description, and the name of its label, if it has one."""
 
     name: str
     kind: Literal["gauge", "counter"]
@@ -31,15 +31,15 @@ class Figure:
 
 
 METRICS: Final = (
-    Figure("runnel_up", "gauge", "1 if the runner's loops turn."),
-    Figure("runnel_ready", "gauge", "1 if items are matched as they come."),
+    Figure("runnel_up", "gauge", "1 if all runner loops make progress, otherwise 0."),
+    Figure("runnel_ready", "gauge", "1 if new items are matched, otherwise 0."),
     Figure("runnel_items_accepted", "gauge", "Sequence of the newest accepted item."),
     Figure("runnel_items_matched", "gauge", "Sequence up to which items are matched."),
     Figure("runnel_items_lag", "gauge", "Accepted items that wait for matching."),
     Figure("runnel_plan_version", "gauge", "Version of the current plan."),
     Figure("runnel_plan_queries", "gauge", "Queries in the current plan."),
     Figure("runnel_batch_seconds", "gauge", "Seconds since the last batch was committed."),
-    Figure("runnel_messages_open", "gauge", "Messages recorded and not yet handed over."),
+    Figure("runnel_messages_open", "gauge", "Recorded messages that are not delivered yet."),
     Figure("runnel_messages_dead", "gauge", "Dead letters: messages that were given up."),
     Figure(
         "runnel_subscriptions_disabled",
@@ -47,27 +47,33 @@ METRICS: Final = (
         "Disabled subscriptions: nothing is sent until they are resumed.",
     ),
     Figure("runnel_subscriptions_unconfirmed", "gauge", "Subscriptions of owners whose targets have not confirmed."),
-    Figure("runnel_feeds_failing", "gauge", "Source feeds whose last look failed."),
-    Figure("runnel_feeds_stopped", "gauge", "Web feeds that are no longer asked because they are gone."),
-    Figure("runnel_quarantine_last", "gauge", "Number of the newest thing put aside; it grows with each."),
-    Figure("runnel_lease_epoch", "gauge", "Epoch of the runner's lease; it grows with each take-over."),
-    Figure("runnel_room_bytes", "gauge", "Free bytes where the workspace's files are."),
-    Figure("runnel_operators", "gauge", "Operators that are registered."),
-    Figure("runnel_operator_calls", "gauge", "Calls of operators answered so far, also from known answers."),
+    Figure("runnel_feeds_failing", "gauge", "Source feeds that failed when they were last read."),
     Figure(
-        "runnel_operator_unknown", "gauge", "How often a query was left undecided for an item as an operator failed."
+        "runnel_feeds_stopped",
+        "gauge",
+        "Web feeds that are no longer polled, because their publishers have discontinued them.",
     ),
-    Figure("runnel_operator_waiting", "gauge", "Items that wait for another try of an operator."),
-    Figure("runnel_operator_cache_answers", "gauge", "Answers of operators that are known, in files."),
-    Figure("runnel_operator_cache_bytes", "gauge", "Bytes of the files with known answers."),
+    Figure("runnel_quarantine_last", "gauge", "Number of the newest thing put aside; it grows with each."),
+    Figure("runnel_lease_epoch", "gauge", "Epoch of the runner's lease, which increases with each takeover."),
+    Figure("runnel_room_bytes", "gauge", "Free bytes on the disk with the workspace's files."),
+    Figure("runnel_operators", "gauge", "Registered operators."),
+    Figure("runnel_operator_calls", "gauge", "Answered operator calls, including those answered from the cache."),
+    Figure(
+        "runnel_operator_unknown",
+        "gauge",
+        "Number of times that a query could not be decided for an item because an operator failed.",
+    ),
+    Figure("runnel_operator_waiting", "gauge", "Items for which failed operators are retried later."),
+    Figure("runnel_operator_cache_answers", "gauge", "Cached answers of operators, in files."),
+    Figure("runnel_operator_cache_bytes", "gauge", "Bytes of the files with cached answers of operators."),
     *(Figure(name, "gauge", meaning) for name, meaning in GAUGES.items()),
-    Figure("runnel_run", "counter", "What this run did, by what it counts.", "what"),
+    Figure("runnel_run", "counter", "Events of this run, by kind (label `what`).", "what"),
 )
-"""Every metric; the reference is made from this."""
+"""All metrics. The reference page is generated from this list."""
 
 
 class _Scrape:
-    """A collector that lives for one scrape."""
+    """A collector for one scrape."""
 
     def __init__(self, values: dict[str, float], health: Health) -> None:
         self._values = values
@@ -77,15 +83,15 @@ class _Scrape:
         for figure in METRICS:
             if figure.kind == "counter":
                 counter = CounterMetricFamily(figure.name, figure.help, labels=[figure.label or ""])
-                for what, value in sorted(self._health.counts.items()):
-                    counter.add_metric([what], value)
+                for kind, value in sorted(self._health.counts.items()):
+                    counter.add_metric([kind], value)
                 yield counter
             elif figure.name in self._values:
                 yield GaugeMetricFamily(figure.name, figure.help, value=self._values[figure.name])
 
 
 def render_metrics(workspace: Workspace, run: Watched) -> tuple[bytes, str]:
-    """The text of a scrape, and its media type."""
+    """Return the text of a scrape and its media type."""
     health = run.health()
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Scrape(_values(workspace, health), health))

@@ -120,7 +120,7 @@ def plot_ranks(counts: Sequence[int]) -> str:
             axis.set_minor_locator(NullLocator())
             axis.set_major_formatter(FuncFormatter(_short))
         axes.set_title("Matches of a query")
-        axes.set_xlabel("Rank of the query, busiest first")
+        axes.set_xlabel("Rank of the query, by the number of matches")
 
     return _both(draw, "ranks", "Matches per query by rank, on logarithmic axes", 3.1, 3.2)
 

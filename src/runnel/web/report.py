@@ -1,7 +1,7 @@
 """The report of a run: one HTML file that needs no network, runs no script and can be sent by mail.
 
-In: a `RunReport`, plain data. Out: `render_report(report)`, the page. Every text may come from outside (an item's
-title, a file's name), so every text goes through `markup.text`.
+In: a `RunReport`, plain data. Out: the page, from `render_report`. Titles of items and names of files may contain
+anything, so every text is escaped by `html_parts.text`.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from runnel.web.plots import plot_bars, plot_ranks, plot_timeline
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 _TOP = 10
-_ENOUGH = 10
-"""So many queries must have matched before a plot of their ranks says something."""
+_MIN_RANKS = 10
+"""Number of queries with matches from which on their ranks are plotted."""
 
 
 @dataclass(frozen=True, slots=True)
 class SummaryFigure:
-    """One number that matters, with what it counts and a note (which may be empty)."""
+    """A number in the header of the page, with a label and an optional note."""
 
     label: str
     value: str
@@ -33,7 +33,7 @@ class SummaryFigure:
 
 @dataclass(frozen=True, slots=True)
 class TimelinePoint:
-    """Items accepted and matches found at, or since the point before, a moment."""
+    """Items, and their matches, in the interval that begins at `time`."""
 
     time: datetime
     items: int
@@ -42,7 +42,7 @@ class TimelinePoint:
 
 @dataclass(frozen=True, slots=True)
 class QueryMatches:
-    """How many matches a query has."""
+    """The number of matches of a query."""
 
     name: str
     matches: int
@@ -50,10 +50,11 @@ class QueryMatches:
 
 @dataclass(frozen=True, slots=True)
 class PlanSharing:
-    """What the plan shares, and what that saved.
+    """Conditions that the queries of the plan share, and the work that sharing saved.
 
-    `naive_evaluations` is items times queries, `candidates` the predicates that the index proposed for an item,
-    `clause_checks` the clauses checked to decide them, `atom_evaluations` the atoms that had to be looked at.
+    `naive_evaluations` is the number of items times the number of queries, `candidates` the number of predicates that
+    the index proposed, `clause_checks` the number of clauses that were checked to decide them, and `atom_evaluations`
+    the number of atoms that were evaluated.
     """
 
     queries: int = 0
@@ -68,7 +69,7 @@ class PlanSharing:
 
 @dataclass(frozen=True, slots=True)
 class FeedFigures:
-    """A source feed: its items, and how many matches these have."""
+    """A source feed, the number of its items, and the number of their matches."""
 
     name: str
     items: int
@@ -77,7 +78,7 @@ class FeedFigures:
 
 @dataclass(frozen=True, slots=True)
 class OutputFile:
-    """A file that a subscription wrote, and how many entries it has."""
+    """A file that a subscription wrote, and the number of its entries."""
 
     path: str
     kind: str
@@ -86,7 +87,7 @@ class OutputFile:
 
 @dataclass(frozen=True, slots=True)
 class SampleMatch:
-    """One match, explained: the query and its statement, the item's title and feed, and the lines of `why`."""
+    """An explained match: the query and its statement, the item's title and feed, and the output of `why`."""
 
     query: str
     statement: str
@@ -97,7 +98,7 @@ class SampleMatch:
 
 @dataclass(frozen=True, slots=True)
 class NextStep:
-    """A command to try, and what it does."""
+    """A suggested command, and its purpose."""
 
     command: str
     purpose: str
@@ -105,7 +106,7 @@ class NextStep:
 
 @dataclass(frozen=True, slots=True)
 class OperatorRow:
-    """An operator: how many queries use it, and the seconds of a call as they were observed, or declared."""
+    """An operator, the number of queries that use it, and the measured (or declared) seconds per call."""
 
     name: str
     queries: int
@@ -114,9 +115,10 @@ class OperatorRow:
 
 @dataclass(frozen=True, slots=True)
 class OperatorsUsed:
-    """What operators have done: calls that were answered, also from known answers, and what was left undecided.
+    """The operators, and the number of their calls, including those answered from the cache.
 
-    `unknown` counts how often a query was left undecided for an item, `waiting` the items that are tried again.
+    `known_answers` is the number of cached answers. `unknown` counts the pairs of a query and an item that could not
+    be decided, and `waiting` the items that wait for a retry.
     """
 
     operators: tuple[OperatorRow, ...]
@@ -128,7 +130,7 @@ class OperatorsUsed:
 
 @dataclass(frozen=True, slots=True)
 class RunReport:
-    """Everything that the page shows. Whatever is empty is said to be empty."""
+    """The content of the page. For each empty part, the page says that there is nothing to show yet."""
 
     title: str
     generated: datetime
@@ -146,7 +148,7 @@ class RunReport:
 
 
 def render_report(report: RunReport) -> str:
-    """The report as a page of HTML, the same bytes for the same report.
+    """Render a report as an HTML page. The same report always gives the same bytes.
 
     >>> from datetime import UTC
     >>> page = render_report(RunReport("A <b>run</b>", datetime(2026, 11, 15, tzinfo=UTC)))
@@ -189,17 +191,17 @@ def _figures(figures: Sequence[SummaryFigure]) -> str:
         + "</div>\n"
         for figure in figures
     )
-    # As few holes in the last row as can be, and then as few rows.
-    columns = min((4, 3, 5), key=lambda wide: (-len(figures) % wide, -(-len(figures) // wide)))
+    # Choose the number of columns with the fewest empty cells in the last row, and then the fewest rows.
+    columns = min((4, 3, 5), key=lambda width: (-len(figures) % width, -(-len(figures) // width)))
     return f'<dl class="figures" style="--columns:{min(columns, len(figures))}">\n{cells}</dl>\n'
 
 
 def _timeline(points: Sequence[TimelinePoint]) -> str:
     heading = "Items and matches over time"
     if not points:
-        return section("timeline", heading, paragraph("No items have arrived yet.", "quiet"))
+        return section("timeline", heading, paragraph("No items have been accepted yet.", "quiet"))
     items, matches = sum(point.items for point in points), sum(point.matches for point in points)
-    words = f"{count(items, 'item')} arrived and found {count(matches, 'match', 'matches')}. Times are UTC."
+    words = f"{count(items, 'item')} had {count(matches, 'match', 'matches')}. Times are in UTC."
     plot = plot_timeline([(moment(point.time), point.items, point.matches) for point in points])
     return section("timeline", heading, paragraph(words), panel(plot))
 
@@ -213,11 +215,11 @@ def _queries(queries: Sequence[QueryMatches]) -> str:
         return section("queries", heading, paragraph(words, "quiet"))
     most = ordered[: max(1, len(ordered) // 10)]
     share = sum(query.matches for query in most) / total
-    words = f"{count(len(ordered), 'query', 'queries')} found {count(total, 'match', 'matches')}"
+    words = f"{count(len(ordered), 'query', 'queries')} had {count(total, 'match', 'matches')}"
     if busy < len(ordered):
-        words += f"; {len(ordered) - busy:,} of them found nothing yet"
-    if busy >= _ENOUGH:
-        words += f". The busiest tenth has {share:.0%} of all matches"
+        words += f"; {len(ordered) - busy:,} of them have no match yet"
+    if busy >= _MIN_RANKS:
+        words += f". The tenth with the most matches has {share:.0%} of all matches"
     rows = [
         (
             text(query.name),
@@ -227,36 +229,36 @@ def _queries(queries: Sequence[QueryMatches]) -> str:
         for query in ordered[:_TOP]
         if query.matches
     ]
-    rows_table = table("The busiest queries", ("Query", "Matches", ""), ("", "number", "bar"), rows)
-    plot = [panel(plot_ranks([query.matches for query in ordered]))] if busy >= _ENOUGH else []
+    rows_table = table("Queries with the most matches", ("Query", "Matches", ""), ("", "number", "bar"), rows)
+    plot = [panel(plot_ranks([query.matches for query in ordered]))] if busy >= _MIN_RANKS else []
     return section("queries", heading, paragraph(f"{words}."), *plot, panel(rows_table))
 
 
 def _sharing(sharing: PlanSharing) -> str:
-    heading = "What sharing saved"
+    heading = "Work saved by sharing conditions"
     if not sharing.queries:
-        return section("sharing", heading, paragraph("There is nothing to share yet.", "quiet"))
+        return section("sharing", heading, paragraph("The plan has no conditions yet.", "quiet"))
     words = (
         f"{count(sharing.queries, 'query', 'queries')} needed only "
         f"{count(sharing.distinct_predicates, 'different predicate')}, "
         f"{count(sharing.distinct_clauses, 'clause')} and {count(sharing.distinct_atoms, 'atom')}, "
-        "each kept once."
+        "each stored once."
     )
     if not sharing.naive_evaluations:
         return section("sharing", heading, paragraph(words), paragraph("No items have been matched yet.", "quiet"))
     bars = (
-        ("Every query on every item", sharing.naive_evaluations),
+        ("Each query evaluated on each item", sharing.naive_evaluations),
         ("Candidates that the index proposed", sharing.candidates),
         ("Clauses checked to decide them", sharing.clause_checks),
-        ("Atoms looked at", sharing.atom_evaluations),
+        ("Atoms evaluated", sharing.atom_evaluations),
     )
     saved = (
-        f"One by one, the queries would have been evaluated {sharing.naive_evaluations:,} times. "
+        f"Evaluating each query on each item would have taken {sharing.naive_evaluations:,} evaluations. "
         f"The index proposed {ratio(sharing.candidates, sharing.naive_evaluations)} of these as candidates; "
         f"to decide them, {sharing.clause_checks:,} clauses were checked and {sharing.atom_evaluations:,} atoms "
-        "looked at."
+        "were evaluated."
     )
-    plot = plot_bars(bars, "Work done compared with evaluating every query on every item, logarithmic axis")
+    plot = plot_bars(bars, "Work compared with evaluating each query on each item, logarithmic axis")
     return section("sharing", heading, paragraph(f"{words} {saved}"), panel(plot))
 
 
@@ -267,23 +269,25 @@ def _distribution(table: FigureTable) -> str:
 
 def _operators(used: OperatorsUsed) -> str:
     words = (
-        f"Operators answered {count(used.calls, 'call')}, and "
-        f"{count(used.known_answers, 'answer')} can be given again without asking."
+        f"Operators answered {count(used.calls, 'call')}, and the cache contains "
+        f"{count(used.known_answers, 'answer')}."
     )
     if used.unknown:
-        words += f" A query was left undecided for an item {count(used.unknown, 'time')}, because an operator failed."
+        words += (
+            f" Because an operator failed, a query could not be decided for an item {count(used.unknown, 'time')}."
+        )
     if used.waiting:
-        words += f" Another try awaits {count(used.waiting, 'item')}."
+        words += f" Waiting for a retry: {count(used.waiting, 'item')}."
     rows = [
-        (f"<bdi>{text(one.name)}</bdi>", f"{one.queries:,}", f"{one.seconds * 1000:,.1f}")
-        for one in sorted(used.operators, key=lambda one: (-one.queries, one.name))
+        (f"<bdi>{text(operator.name)}</bdi>", f"{operator.queries:,}", f"{operator.seconds * 1000:,.1f}")
+        for operator in sorted(used.operators, key=lambda operator: (-operator.queries, operator.name))
     ]
-    shown = long_table(("Operator", "Queries", "Milliseconds a call"), ("", "number", "number"), rows)
+    shown = long_table(("Operator", "Queries", "Milliseconds per call"), ("", "number", "number"), rows)
     return section("operators", "Operators", paragraph(words), *([panel(shown)] if rows else []))
 
 
 def _samples(samples: Sequence[SampleMatch]) -> str:
-    heading = "Some matches, explained"
+    heading = "Examples of matches"
     if not samples:
         return section("samples", heading, paragraph("There are no matches to show yet.", "quiet"))
     panels = []
@@ -319,17 +323,17 @@ def _outputs(outputs: Sequence[OutputFile]) -> str:
 
 
 def _failures(failures: Sequence[str]) -> str:
-    heading = "What went wrong"
+    heading = "Problems"
     if not failures:
-        return section("failures", heading, paragraph("Nothing failed.", "well"))
+        return section("failures", heading, paragraph("There are no problems.", "well"))
     lines = "".join(f"<li><bdi>{text(failure)}</bdi></li>\n" for failure in failures[:MOST_ROWS])
     return section("failures", heading, panel(f'<ul class="failures">\n{lines}</ul>'), more(len(failures)))
 
 
 def _next_steps(steps: Sequence[NextStep]) -> str:
-    heading = "What to try next"
+    heading = "Next steps"
     if not steps:
-        return section("next", heading, paragraph("Ask <code>runnel --help</code> for what there is.", "quiet"))
+        return section("next", heading, paragraph("<code>runnel --help</code> lists all commands.", "quiet"))
     lines = "".join(
         f"<div><dt><code>{text(step.command)}</code></dt><dd>{text(step.purpose)}</dd></div>\n" for step in steps
     )

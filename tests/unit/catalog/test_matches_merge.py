@@ -43,7 +43,7 @@ def catalog(tmp_path: Path, clock: FakeClock) -> Iterator[Catalog]:
     ),
     st.integers(2, 7),
 )
-def test_every_item_keeps_its_plan_and_the_last_batch_is_found(
+def test_merged_rows_keep_the_plan_of_each_item_and_the_last_batch(
     tmp_path_factory: pytest.TempPathFactory, batches: list[tuple[int, bool, bool, int]], limit: int
 ) -> None:
     clock = FakeClock()
@@ -96,7 +96,7 @@ def test_merging_does_not_read_the_same_rows_again(catalog: Catalog, clock: Fake
         ]
 
 
-def test_queries_that_are_read_by_query(catalog: Catalog) -> None:
+def test_queries_with_digests_pauses_lags_or_output_log_are_read_by_query(catalog: Catalog) -> None:
     with catalog.write() as connection:
         plain = {"kind": "rss", "since": 0, "paused": 0, "created": 0, "period": None, "ended": None}
         connection.execute(
@@ -115,7 +115,7 @@ def test_queries_that_are_read_by_query(catalog: Catalog) -> None:
         assert match_segments.read_queries(connection) == {2, 3, 5}
 
 
-def test_asking_does_not_scan(catalog: Catalog) -> None:
+def test_queries_on_match_segments_use_indexes(catalog: Catalog) -> None:
     with catalog.write() as connection:
         for number in range(1, 40):
             part = MatchPart(f"p{number}", number, number, 1)

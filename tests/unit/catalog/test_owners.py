@@ -72,7 +72,7 @@ def _subscribe(catalog: Catalog, feed: int, owner: int, kind: str = "log", ticke
 # --- owners --------------------------------------------------------------------------------------------------------
 
 
-def test_the_operator_is_there_and_has_no_quotas(catalog: Catalog) -> None:
+def test_admin_exists_and_has_no_quotas(catalog: Catalog) -> None:
     with catalog.read() as connection:
         (operator,) = owners.all_owners(connection)
     assert (operator.id, operator.name, operator.disabled) == (ADMIN, "operator", False)
@@ -91,12 +91,12 @@ def test_owners_are_added_once_and_found_by_name(catalog: Catalog) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "1a", "a b", "a\n", "a'b", "é", "a" * 65, "../a"])
-def test_names_that_could_be_mistaken_are_refused(catalog: Catalog, name: str) -> None:
+def test_ambiguous_owner_names_are_refused(catalog: Catalog, name: str) -> None:
     with catalog.write() as connection, pytest.raises(InputError, match="an owner's name"):
         owners.add_owner(connection, name)
 
 
-def test_a_name_means_one_s_own_feed_and_then_the_operator_s(catalog: Catalog) -> None:
+def test_name_refers_to_own_feed_before_the_admins(catalog: Catalog) -> None:
     ann, bob = _owner(catalog), _owner(catalog, "bob")
     wire = _source(catalog, "Wire", ADMIN)
     own = _source(catalog, "Wire", ann.id)
@@ -117,7 +117,7 @@ def test_a_name_means_one_s_own_feed_and_then_the_operator_s(catalog: Catalog) -
         assert feeds.feed_owners(connection, [wire, own]) == {wire: ADMIN, own: ann.id}
 
 
-def test_disabling_an_owner_holds_what_they_have_and_enabling_lets_it_go(catalog: Catalog) -> None:
+def test_disabling_an_owner_disables_subscriptions_and_sources_until_enabled(catalog: Catalog) -> None:
     ann = _owner(catalog)
     feed = _source(catalog, "Mine", ann.id)
     plain, ended_by_itself = _subscribe(catalog, feed, ann.id), _subscribe(catalog, feed, ann.id)
@@ -164,7 +164,7 @@ def test_quotas_are_the_settings_unless_set_for_the_owner(catalog: Catalog) -> N
                 owners.set_quotas(connection, ann, Quotas(bytes=wrong))
 
 
-def test_usage_counts_what_is_live_and_made_by_people(catalog: Catalog) -> None:
+def test_usage_counts_live_feeds_and_subscriptions_without_internal_ones(catalog: Catalog) -> None:
     ann = _owner(catalog)
     first, second = _source(catalog, "A", ann.id), _source(catalog, "B", ann.id)
     _subscribe(catalog, first, ann.id)
@@ -199,7 +199,7 @@ def test_bytes_are_refused_before_they_are_counted(catalog: Catalog) -> None:
         assert owners.usage_of(connection, ann.id).bytes == 600
 
 
-def test_an_allowance_counts_within_its_transaction(catalog: Catalog) -> None:
+def test_quota_check_includes_changes_of_its_transaction(catalog: Catalog) -> None:
     ann = _owner(catalog)
     for name in "ABC":
         _source(catalog, name, ann.id)
@@ -217,7 +217,7 @@ def test_an_allowance_counts_within_its_transaction(catalog: Catalog) -> None:
             unlimited.take("queries")
 
 
-def test_two_writers_cannot_pass_a_quota_together(catalog: Catalog) -> None:
+def test_concurrent_writers_cannot_exceed_a_quota(catalog: Catalog) -> None:
     ann = _owner(catalog)
     refused: list[int] = []
 
@@ -248,7 +248,7 @@ def _token(catalog: Catalog, owner: Owner, label: str = "test") -> tuple[int, st
     return made.id, text
 
 
-def test_a_token_is_its_owner_s_until_it_is_revoked(catalog: Catalog, clock: FakeClock) -> None:
+def test_token_identifies_its_owner_until_it_is_revoked(catalog: Catalog, clock: FakeClock) -> None:
     ann, bob = _owner(catalog), _owner(catalog, "bob")
     number, text = _token(catalog, ann)
     _, other = _token(catalog, bob)
@@ -274,7 +274,9 @@ def test_a_token_is_its_owner_s_until_it_is_revoked(catalog: Catalog, clock: Fak
             tokens.revoke_token(connection, 99)
 
 
-def test_unknown_and_known_numbers_cost_the_same_hashes(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_and_known_token_numbers_take_the_same_hashing_work(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Also for the first token that a process verifies, so the module is loaded afresh."""
     number, text = _token(catalog, _owner(catalog))
     secret = text.split("_", 2)[2]
@@ -308,7 +310,7 @@ def test_unknown_and_known_numbers_cost_the_same_hashes(catalog: Catalog, monkey
     assert len(costs[0]) == 1, "one computation, with the same parameters"
 
 
-def test_wrong_tokens_are_refused_in_the_same_words(catalog: Catalog) -> None:
+def test_all_invalid_tokens_give_the_same_error(catalog: Catalog) -> None:
     ann, bob = _owner(catalog), _owner(catalog, "bob")
     number, text = _token(catalog, ann)
     other_number, other = _token(catalog, bob)
@@ -338,7 +340,7 @@ def test_wrong_tokens_are_refused_in_the_same_words(catalog: Catalog) -> None:
     assert len(said) == 1
 
 
-def test_a_disabled_owner_s_token_is_refused_though_it_is_remembered(catalog: Catalog) -> None:
+def test_cached_token_of_a_disabled_owner_is_refused(catalog: Catalog) -> None:
     ann = _owner(catalog)
     _, text = _token(catalog, ann)
     with catalog.write() as connection:
@@ -350,7 +352,7 @@ def test_a_disabled_owner_s_token_is_refused_though_it_is_remembered(catalog: Ca
         assert tokens.verify_token(connection, text).owner == ann.id
 
 
-def test_secrets_are_nowhere_in_the_catalog(catalog: Catalog) -> None:
+def test_catalog_contains_no_plain_secrets(catalog: Catalog) -> None:
     ann = _owner(catalog)
     _, text = _token(catalog, ann)
     ticket, digest = tokens.new_ticket()
@@ -376,14 +378,14 @@ def test_labels_are_short_and_printable(catalog: Catalog, label: str) -> None:
 
 @settings(max_examples=50, deadline=None)
 @given(st.text(max_size=80))
-def test_any_text_has_a_ticket_s_digest(text: str) -> None:
+def test_ticket_digest_accepts_any_text(text: str) -> None:
     assert len(tokens.ticket_digest(text)) == 32
 
 
 # --- sheets --------------------------------------------------------------------------------------------------------
 
 
-def test_sheets_are_read_from_their_folder_and_nowhere_else(tmp_path: Path) -> None:
+def test_stylesheets_are_read_only_from_their_folder(tmp_path: Path) -> None:
     folder = tmp_path / "sheets"
     (folder / "mail").mkdir(parents=True)
     (folder / "a.xsl").write_bytes(b"one")
@@ -402,13 +404,13 @@ def test_sheets_are_read_from_their_folder_and_nowhere_else(tmp_path: Path) -> N
             read_stylesheet(tmp_path, name)
 
 
-def test_a_root_without_the_folder_says_what_to_do(tmp_path: Path) -> None:
+def test_missing_stylesheet_folder_error_has_a_hint(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot be read") as refused:
         read_stylesheet(tmp_path, "a.xsl")
     assert "sheets" in (refused.value.hint or "")
 
 
-def test_sheets_in_use_are_those_of_live_things(catalog: Catalog) -> None:
+def test_stylesheets_in_use_belong_to_live_feeds_and_subscriptions(catalog: Catalog) -> None:
     used, ended = kept_path(b"used"), kept_path(b"ended")
     assert used != ended
     with catalog.write() as connection:

@@ -83,7 +83,7 @@ def _pause(catalog: Catalog, feed: int, paused: bool) -> None:
         feeds.pause_feed(connection, known, paused)
 
 
-def test_only_feeds_on_the_web_are_adopted_and_each_once(catalog: Catalog) -> None:
+def test_rows_are_created_once_and_only_for_web_feeds(catalog: Catalog) -> None:
     _add(catalog, "File", "drop/news")
     _add(catalog, "Silent", None)
     web = _add(catalog, "Web", "HTTPS://muse.example/rss", every=60)
@@ -101,7 +101,7 @@ def test_only_feeds_on_the_web_are_adopted_and_each_once(catalog: Catalog) -> No
     assert (first.feed.every, second.feed.every) == (timedelta(seconds=60), None)
 
 
-def test_feeds_are_due_in_their_time_the_longest_waiting_first(catalog: Catalog, clock: _Clock) -> None:
+def test_due_feeds_are_ordered_by_waiting_time(catalog: Catalog, clock: _Clock) -> None:
     ids = [_add(catalog, name, "http://muse.example/") for name in "ABC"]
     _adopt(catalog)
     with catalog.write() as connection:
@@ -120,7 +120,7 @@ def test_feeds_are_due_in_their_time_the_longest_waiting_first(catalog: Catalog,
     assert _due(catalog) == []
 
 
-def test_many_polls_are_recorded_together_and_counted(catalog: Catalog) -> None:
+def test_polls_are_recorded_in_bulk_and_counted(catalog: Catalog) -> None:
     for row in range(6):
         _add(catalog, f"F{row}", "http://muse.example/")
     _adopt(catalog)
@@ -142,7 +142,7 @@ def test_many_polls_are_recorded_together_and_counted(catalog: Catalog) -> None:
     assert [state.status for state in found] == [None, None, 304, 304, 304, 304]
 
 
-def test_dropped_feeds_are_forgotten_and_what_was_counted_stays(catalog: Catalog) -> None:
+def test_rows_of_dropped_feeds_are_deleted_and_totals_stay(catalog: Catalog) -> None:
     feed = _add(catalog, "A", "http://muse.example/")
     highest = _adopt(catalog)
     with catalog.write() as connection:
@@ -156,7 +156,7 @@ def test_dropped_feeds_are_forgotten_and_what_was_counted_stays(catalog: Catalog
         assert polls.poll_counts(connection).requests == 4
 
 
-def test_a_stopped_feed_goes_on_when_it_is_resumed_and_not_before(catalog: Catalog, clock: _Clock) -> None:
+def test_stopped_feed_is_polled_again_only_after_resume(catalog: Catalog, clock: _Clock) -> None:
     feed = _add(catalog, "A", "http://muse.example/declared")
     highest = _adopt(catalog)
     clock.seconds += 60
@@ -208,7 +208,7 @@ def test_due_feeds_are_found_by_an_index(tmp_path: Path, clock: _Clock) -> None:
         refresh=some.text(max_size=50),
     )
 )
-def test_what_is_remembered_comes_back(memory: PollMemory) -> None:
+def test_poll_memory_round_trip(memory: PollMemory) -> None:
     assert PollMemory.from_text(memory.to_text()) == memory
 
 
@@ -217,11 +217,11 @@ def test_what_is_remembered_comes_back(memory: PollMemory) -> None:
     some.text()
     | some.sampled_from(["[]", "7", "null", '{"aside": 5}', '{"since": "x"}', '{"held": null}', "[" * 100_000])
 )
-def test_any_text_is_a_memory(text: str) -> None:
+def test_invalid_poll_memory_is_ignored(text: str) -> None:
     assert isinstance(PollMemory.from_text(text), PollMemory)
 
 
-def test_marks_are_bounded_and_the_newest_stay() -> None:
+def test_only_the_newest_quarantine_fingerprints_are_kept() -> None:
     memory = PollMemory()
     for number in range(200):
         memory = memory.with_aside([str(number)])
@@ -255,7 +255,7 @@ def test_a_feed_has_one_hub_at_a_time(catalog: Catalog) -> None:
         assert hubs.hubs_of(connection) == {}
 
 
-def test_secrets_are_not_shown() -> None:
+def test_hub_secrets_are_not_in_the_representation() -> None:
     assert "s3cret" not in repr(_hub(1))
     assert "call-1" not in repr(_hub(1))
 
@@ -277,7 +277,7 @@ _RENEWALS = (
 """State, hours since the hub was asked, hours left of the lease, and whether it is to be asked again."""
 
 
-def test_when_a_hub_is_asked_again(catalog: Catalog, clock: _Clock) -> None:
+def test_hub_subscription_is_renewed_or_retried_in_time(catalog: Catalog, clock: _Clock) -> None:
     moment = int(clock() * 1e6)
     wanted: set[int] = set()
     for row, (state, asked_ago, lease_left, again) in enumerate(_RENEWALS):
@@ -294,7 +294,7 @@ def test_when_a_hub_is_asked_again(catalog: Catalog, clock: _Clock) -> None:
         assert [row.feed for row in hubs.of_dropped_feeds(connection)] == [dropped]
 
 
-def test_a_lease_that_is_over_pushes_nothing(clock: _Clock) -> None:
+def test_push_after_the_lease_expired_is_refused(clock: _Clock) -> None:
     moment = int(clock() * 1e6)
     assert _hub(1, HubState.ACTIVE, lease_until=moment + 1).pushes(moment)
     assert _hub(1, HubState.RENEWING, lease_until=moment + 1).pushes(moment)

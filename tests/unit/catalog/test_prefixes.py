@@ -19,7 +19,7 @@ def catalog(tmp_path: Path) -> Iterator[Catalog]:
     opened.close()
 
 
-def test_a_prefix_is_there_until_it_is_dropped(catalog: Catalog) -> None:
+def test_prefix_exists_until_it_is_dropped(catalog: Catalog) -> None:
     with catalog.write() as connection:
         assert register_prefix(connection, "lab", "http://lab.example/") is None
         assert register_prefix(connection, "ex", "urn:it's") is None
@@ -41,7 +41,7 @@ def test_names_differ_by_case(catalog: Catalog) -> None:
         assert all_prefixes(connection) == {"EX": "urn:b:", "ex": "urn:a:"}
 
 
-def test_what_is_not_committed_is_not_there(catalog: Catalog) -> None:
+def test_uncommitted_prefix_is_not_visible(catalog: Catalog) -> None:
     def fail() -> None:
         with catalog.write() as connection:
             register_prefix(connection, "ex", "urn:a:")

@@ -40,7 +40,7 @@ def _subscribe(catalog: Catalog, count: int, **values: object) -> None:
     st.integers(1, 5),
     st.integers(0, 12),
 )
-def test_counts_and_numbers_stay_whatever_is_folded(
+def test_folding_messages_preserves_counts_and_numbers(
     tmp_path_factory: pytest.TempPathFactory, told: list[tuple[int, MessageState, int]], limit: int, keep: int
 ) -> None:
     clock = FakeClock()
@@ -78,7 +78,7 @@ def test_counts_and_numbers_stay_whatever_is_folded(
     catalog.close()
 
 
-def test_what_somebody_needs_is_known(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_needed_after_respects_cursors_digests_and_the_last_batch(tmp_path_factory: pytest.TempPathFactory) -> None:
     catalog = _catalog(tmp_path_factory, FakeClock())
     _subscribe(catalog, 1)
     _subscribe(catalog, 1, period=5, since=70)

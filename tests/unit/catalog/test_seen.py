@@ -15,7 +15,7 @@ from runnel.testing import FakeClock
 DAYS = 31
 
 
-def test_a_push_does_not_make_a_polled_feed_forget_what_it_shows(tmp_path: Path) -> None:
+def test_push_does_not_expire_items_that_the_feed_still_contains(tmp_path: Path) -> None:
     clock = FakeClock()
     with connect(tmp_path / "root", clock=clock) as engine:
         engine.execute("register feed Wire;")

@@ -88,7 +88,7 @@ def test_a_replaced_key_signs_until_the_overlap_is_over(catalog: Catalog, time: 
     assert keys(catalog, 1) == (raw(new),)
 
 
-def test_rotating_in_one_instant_keeps_the_order_and_an_earlier_end_stays(catalog: Catalog, time: Time) -> None:
+def test_rotation_at_the_same_instant_keeps_order_and_earlier_expiry(catalog: Catalog, time: Time) -> None:
     with catalog.write() as connection:
         first = new_key(connection, 1)
         second = rotate_key(connection, 1, timedelta(hours=1))
@@ -111,7 +111,7 @@ def test_a_subscription_without_a_key_gets_one_by_rotating(catalog: Catalog) -> 
     assert keys(catalog, 7) == (raw(new),)
 
 
-def test_expired_keys_are_removed_when_a_new_one_comes(catalog: Catalog, time: Time) -> None:
+def test_rotation_deletes_expired_keys(catalog: Catalog, time: Time) -> None:
     with catalog.write() as connection:
         new_key(connection, 1)
         rotate_key(connection, 1, timedelta(seconds=1))
@@ -122,7 +122,7 @@ def test_expired_keys_are_removed_when_a_new_one_comes(catalog: Catalog, time: T
     assert rows == 2
 
 
-def test_keys_of_very_many_subscriptions_at_once(catalog: Catalog) -> None:
+def test_keys_of_many_subscriptions_are_read_together(catalog: Catalog) -> None:
     with catalog.write() as connection:
         made = {number: raw(new_key(connection, number)) for number in range(1, 1203)}
         found = keys_of(connection, [*range(1, 1300), 5])
@@ -151,7 +151,7 @@ def test_the_newest_key_always_signs_and_others_only_within_their_overlap(
     catalog.close()
 
 
-def test_keys_that_sign_nothing_any_more_are_forgotten(catalog: Catalog, time: Time) -> None:
+def test_keys_of_ended_subscriptions_are_deleted(catalog: Catalog, time: Time) -> None:
     with catalog.write() as connection:
         numbers = [
             add_subscription(connection, 1, "webhook", "https://a.example/", since=0, every=None, lifetime=None)

@@ -20,7 +20,7 @@ from runnel.workspace_key import WorkspaceKey
 KEY = WorkspaceKey.make()
 
 
-def test_a_secret_is_made_once_and_stays(tmp_path: Path) -> None:
+def test_secret_is_created_once(tmp_path: Path) -> None:
     catalog = Catalog(f"sqlite:///{tmp_path / 'catalog.sqlite'}", key=lambda: KEY)
     catalog.migrate()
     with catalog.read() as connection:
@@ -45,7 +45,7 @@ def test_a_token_ends_its_own_subscription(secret: bytes, subscription: int) -> 
 
 
 @given(st.text(max_size=80))
-def test_made_up_tokens_end_nothing(token: str) -> None:
+def test_forged_tokens_end_no_subscription(token: str) -> None:
     assert check_unsubscribe_token(b"secret", token) is None
 
 

@@ -41,7 +41,9 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["opml", "export"], ""),
     ],
 )
-def test_reader_that_never_reads(words: list[str], unbuffered: str, workspace: Path) -> None:
+def test_command_succeeds_if_the_output_pipe_is_already_closed(
+    words: list[str], unbuffered: str, workspace: Path
+) -> None:
     """Short output fails only when it is flushed at the end, long output while it is written."""
     reading, writing = os.pipe()
     os.close(reading)
@@ -56,7 +58,7 @@ def test_reader_that_never_reads(words: list[str], unbuffered: str, workspace: P
 
 
 @pytest.mark.parametrize("words", [["--help"], ["show", "feeds"], ["show", "feeds", "--json"], ["opml", "export"]])
-def test_reader_of_the_first_line(words: list[str], workspace: Path) -> None:
+def test_command_succeeds_if_the_reader_closes_the_pipe_after_one_line(words: list[str], workspace: Path) -> None:
     with subprocess.Popen(
         [RUNNEL, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=_environment(workspace)
     ) as command:
@@ -77,7 +79,7 @@ def test_reader_of_the_first_line(words: list[str], workspace: Path) -> None:
         (["show", "Nowhere"], 6),
     ],
 )
-def test_exit_code_of_an_error_that_nobody_reads(words: list[str], code: int, workspace: Path) -> None:
+def test_failed_command_keeps_its_exit_code_if_stderr_is_closed(words: list[str], code: int, workspace: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     try:
@@ -88,7 +90,7 @@ def test_exit_code_of_an_error_that_nobody_reads(words: list[str], code: int, wo
     assert ended.stdout == b""
 
 
-def test_work_goes_on_after_the_reader_left(tmp_path: Path) -> None:
+def test_script_is_executed_completely_after_the_pipe_is_closed(tmp_path: Path) -> None:
     connect(tmp_path / "news").close()
     reading, writing = os.pipe()
     os.close(reading)
@@ -101,7 +103,7 @@ def test_work_goes_on_after_the_reader_left(tmp_path: Path) -> None:
         assert len(engine.show("feeds").to_json()["feeds"]) == 2
 
 
-def test_no_standard_output_at_all(workspace: Path) -> None:
+def test_command_succeeds_without_standard_output(workspace: Path) -> None:
     command = f'exec "{RUNNEL}" show feeds >&-'
     ended = subprocess.run(["sh", "-c", command], stderr=subprocess.PIPE, env=_environment(workspace))
     assert (ended.returncode, ended.stderr) == (0, b"")

@@ -65,7 +65,7 @@ def test_help_and_version_load_neither_engine_nor_its_libraries(words: list[str]
     assert not loaded & HEAVY
 
 
-def test_every_module_of_the_commands_is_light() -> None:
+def test_modules_of_the_command_line_import_no_heavy_library() -> None:
     """Help for any command loads all of them; only the checks of `doctor` are loaded when the command runs."""
     modules = [path.stem for path in Path("src/runnel/cli").glob("*.py") if path.stem not in ("__init__", "doctor")]
     script = "\n".join(f"import runnel.cli.{name}" for name in sorted(modules))

@@ -1,4 +1,4 @@
-"""What the tests of delivery share with those of sinks: items and deliveries made in one line."""
+"""Fixtures that the tests of delivery share with those of sinks: functions that create items and deliveries."""
 
 from __future__ import annotations
 

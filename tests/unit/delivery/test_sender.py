@@ -1,4 +1,4 @@
-"""Who may be sent to now, and when a failure is tried again: the rules of sending, without sending."""
+"""Scheduling of sends: per-host queues, the retry schedule, and which errors count as failures of a host."""
 
 from __future__ import annotations
 
@@ -18,24 +18,25 @@ SCHEDULE = (5.0, 300.0, 7200.0)
 # --- hosts ---------------------------------------------------------------------------------------------------------
 
 
-def _all_ready(hosts: HostQueues[int], now: float = 0.0) -> None:
+def _compose_all(hosts: HostQueues[int], now: float = 0.0) -> None:
     while chosen := hosts.next_to_compose(100, now):
         for subscription, host in chosen:
-            assert hosts.composed(host, subscription, now)
+            assert hosts.finish_composing(host, subscription, now)
 
 
-def _silence(hosts: HostQueues[int], host: str, times: int, now: float = 0.0) -> tuple[list[int], list[int]]:
-    turned: tuple[list[int], list[int]] = ([], [])
+def _fail(hosts: HostQueues[int], host: str, times: int, now: float = 0.0) -> tuple[list[int], list[int]]:
+    """Let `times` sends to a host fail. Return what the last `finish_sending` returned."""
+    dropped: tuple[list[int], list[int]] = ([], [])
     for number in range(times):
         assert hosts.add(-number - 1, host, now)
-        _all_ready(hosts, now)
+        _compose_all(hosts, now)
         assert hosts.next_to_send(now) == (host, -number - 1)
-        turned = hosts.finished(host, silent=True, now=now)
+        dropped = hosts.finish_sending(host, failed=True, now=now)
         hosts.forget(-number - 1)
-    return turned
+    return dropped
 
 
-def test_hosts_take_turns_and_are_bounded() -> None:
+def test_hosts_are_served_round_robin_within_concurrency_limits() -> None:
     hosts: HostQueues[int] = HostQueues(limit=5, host_limit=2)
     for number in range(100):
         hosts.add(number, "busy", 0.0)
@@ -43,129 +44,132 @@ def test_hosts_take_turns_and_are_bounded() -> None:
     hosts.add(1001, "calm", 0.0)
     chosen = hosts.next_to_compose(100, 0.0)
     assert [host for _, host in chosen[:3]] == ["busy", "quiet", "calm"]
-    assert Counter(host for _, host in chosen)["busy"] < 100, "not all of a long line is read at once"
+    assert Counter(host for _, host in chosen)["busy"] < 100, "a long queue is not composed all at once"
     for subscription, host in chosen:
-        hosts.composed(host, subscription, 0.0)
+        hosts.finish_composing(host, subscription, 0.0)
     sent = []
-    while (found := hosts.next_to_send(0.0)) is not None:
-        sent.append(found)
+    while (entry := hosts.next_to_send(0.0)) is not None:
+        sent.append(entry)
     assert Counter(host for host, _ in sent) == {"busy": 2, "quiet": 1, "calm": 1}
-    assert [one for host, one in sent if host == "busy"] == [0, 1], "first come, first served"
-    hosts.finished("busy", silent=False, now=0.0)
+    assert [subscription for host, subscription in sent if host == "busy"] == [0, 1], "first come, first served"
+    hosts.finish_sending("busy", failed=False, now=0.0)
     assert hosts.next_to_send(0.0) == ("busy", 2)
 
 
-def test_however_many_hosts_there_are_only_so_much_is_made_ready_in_advance() -> None:
+def test_number_of_prepared_subscriptions_is_limited_with_many_hosts() -> None:
     hosts: HostQueues[int] = HostQueues(limit=5, host_limit=2)
     for number in range(1000):
         hosts.add(number, f"host {number}", 0.0)
     chosen = hosts.next_to_compose(512, 0.0)
     assert len(chosen) == 20
     for subscription, host in chosen[:7]:
-        hosts.composed(host, subscription, 0.0)
-    assert hosts.next_to_compose(512, 0.0) == [], "what is ready counts like what is being made ready"
+        hosts.finish_composing(host, subscription, 0.0)
+    assert hosts.next_to_compose(512, 0.0) == [], "ready subscriptions count like those being composed"
     for _, host in chosen[7:9]:
-        hosts.composed(host, None, 0.0)  # there was nothing to send
+        hosts.finish_composing(host, None, 0.0)  # there was nothing to send
     assert len(hosts.next_to_compose(512, 0.0)) == 2
     assert hosts.next_to_send(0.0) == ("host 0", 0)
-    assert hosts.next_to_compose(512, 0.0) == [(22, "host 22")], "what is under way has its own bound"
+    assert hosts.next_to_compose(512, 0.0) == [(22, "host 22")], "subscriptions being sent have a separate limit"
 
 
-def test_large_messages_wait_for_others_to_be_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("runnel.delivery.host_queues._MOST_BYTES", 100)
-    monkeypatch.setattr("runnel.delivery.host_queues._HOST_BYTES", 30)
+def test_composing_stops_while_prepared_messages_exceed_the_byte_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("runnel.delivery.host_queues._MAX_PREPARED_BYTES", 100)
+    monkeypatch.setattr("runnel.delivery.host_queues._MAX_HOST_BYTES", 30)
     hosts: HostQueues[int] = HostQueues(limit=50, host_limit=2)
     for number in range(20):
         hosts.add(number, "large" if number % 2 else f"small{number}", 0.0)
     chosen = hosts.next_to_compose(3, 0.0)
     assert chosen == [(0, "small0"), (1, "large"), (2, "small2")]
     for subscription, host in chosen:
-        hosts.composed(host, subscription, 0.0, size=40 if host == "large" else 1)
+        hosts.finish_composing(host, subscription, 0.0, size=40 if host == "large" else 1)
     chosen = hosts.next_to_compose(20, 0.0)
-    assert {host for _, host in chosen} == {f"small{number}" for number in range(4, 20, 2)}, "its share is used up"
+    assert {host for _, host in chosen} == {f"small{number}" for number in range(4, 20, 2)}, (
+        "the limit of the host is used up"
+    )
     for subscription, host in chosen:
-        hosts.composed(host, subscription, 0.0, size=10)
+        hosts.finish_composing(host, subscription, 0.0, size=10)
     hosts.add(20, "late", 0.0)
-    assert hosts.next_to_compose(20, 0.0) == [], "nothing more while others hold so much"
+    assert hosts.next_to_compose(20, 0.0) == [], "the total limit is used up"
     sent = [hosts.next_to_send(0.0) for _ in range(11)]
     assert None not in sent
-    assert hosts.next_to_compose(20, 0.0) == [], "what is under way holds it still"
-    hosts.finished("large", silent=False, now=0.0, size=40)
+    assert hosts.next_to_compose(20, 0.0) == [], "messages being sent still count"
+    hosts.finish_sending("large", failed=False, now=0.0, size=40)
     assert {host for _, host in hosts.next_to_compose(20, 0.0)} == {"late", "large"}
 
 
-def test_a_subscription_is_in_a_line_once_until_it_is_forgotten() -> None:
+def test_subscription_is_queued_only_once_until_it_is_forgotten() -> None:
     hosts: HostQueues[int] = HostQueues(limit=5, host_limit=2)
     assert hosts.add(1, "a", 0.0)
     assert hosts.add(1, "a", 0.0)
     assert hosts.next_to_compose(10, 0.0) == [(1, "a")]
-    assert hosts.composed("a", None, 0.0)
+    assert hosts.finish_composing("a", None, 0.0)
     assert (len(hosts), hosts.next_to_compose(10, 0.0)) == (1, [])
     hosts.forget(1)
     assert len(hosts) == 0
 
 
-def test_a_silent_host_gets_a_pause_and_then_one_message_that_finds_out() -> None:
+def test_failing_host_is_paused_and_then_probed_with_one_message() -> None:
     hosts: HostQueues[int] = HostQueues(limit=50, host_limit=8)
-    assert _silence(hosts, "down", 4) == ([], [])
-    assert not hosts.is_silent("down", 0.0)
+    assert _fail(hosts, "down", 4) == ([], [])
     for number in range(100, 110):
-        hosts.add(number, "down", 0.0)
-    _all_ready(hosts)
+        assert hosts.add(number, "down", 0.0), "four failures do not pause a host"
+    _compose_all(hosts)
     assert hosts.next_to_send(0.0) == ("down", 100)
-    waiting, ready = hosts.finished("down", silent=True, now=0.0)
-    assert sorted(waiting + ready) == list(range(101, 110)), "its line is let go"
-    assert hosts.is_silent("down", 0.5)
-    assert not hosts.add(200, "down", 0.5), "and who comes during the pause is not kept"
-    assert hosts.add(201, "other", 0.5), "which is nobody else's matter"
+    waiting, ready = hosts.finish_sending("down", failed=True, now=0.0)
+    assert sorted(waiting + ready) == list(range(101, 110)), "its queue is emptied"
+    assert not hosts.add(200, "down", 0.5), "nothing is queued during the pause"
+    assert hosts.add(201, "other", 0.5), "other hosts are not affected"
     for number in (300, 301, 302):
         assert hosts.add(number, "down", 2.0)
-    _all_ready(hosts, 2.0)
+    _compose_all(hosts, 2.0)
     sent = [hosts.next_to_send(2.0), hosts.next_to_send(2.0), hosts.next_to_send(2.0)]
-    assert sorted(filter(None, sent)) == [("down", 300), ("other", 201)], "one at a time"
-    assert hosts.finished("down", silent=False, now=2.0) == ([], [])
+    assert sorted(filter(None, sent)) == [("down", 300), ("other", 201)], "only one probe at a time"
+    assert hosts.finish_sending("down", failed=False, now=2.0) == ([], [])
     assert hosts.next_to_send(2.0) == ("down", 301)
-    assert hosts.next_to_send(2.0) == ("down", 302), "one answer is enough"
+    assert hosts.next_to_send(2.0) == ("down", 302), "one successful probe ends the pause"
 
 
-def test_pauses_grow_up_to_a_minute() -> None:
+def test_pauses_grow_to_one_minute_at_most() -> None:
     hosts: HostQueues[int] = HostQueues(limit=50, host_limit=8)
-    _silence(hosts, "down", 5)
+    _fail(hosts, "down", 5)
     now, pauses = 0.0, []
     for _ in range(10):
-        pause = next(seconds for seconds in range(1, 100) if not hosts.is_silent("down", now + seconds))
+        pause = 1
+        while not hosts.add(-1, "down", now + pause):  # -1 is the subscription that `_fail` then lets fail
+            hosts.forget(-1)
+            pause += 1
         pauses.append(pause)
         now += pause
-        _silence(hosts, "down", 1, now)
+        _fail(hosts, "down", 1, now)
     assert pauses == sorted(pauses)
     assert (pauses[0], pauses[-1]) == (1, 60)
 
 
 class _Model:
-    """What must hold whatever happens: bounds, one place per subscription, nobody forgotten."""
+    """A model that checks invariants: the limits hold, a subscription is queued once, and none is lost."""
 
     def __init__(self) -> None:
         self.hosts: HostQueues[tuple[int, str]] = HostQueues(limit=6, host_limit=2)
         self.waiting: set[int] = set()
         self.ready = 0
         self.composing: list[tuple[int, str]] = []
-        self.under_way: list[tuple[int, str]] = []
+        self.sending: list[tuple[int, str]] = []
         self.now = 0.0
 
     def add(self, subscription: int) -> None:
-        known = subscription in self.waiting
+        is_known = subscription in self.waiting
         if self.hosts.add(subscription, f"h{subscription % 4}", self.now):
             self.waiting.add(subscription)
-        elif not known:
+        elif not is_known:
             self.hosts.forget(subscription)
 
-    def compose(self, most: int) -> None:
-        self.composing += self.hosts.next_to_compose(most, self.now)
+    def compose(self, limit: int) -> None:
+        self.composing += self.hosts.next_to_compose(limit, self.now)
         assert len(self.composing) + self.ready <= 24
 
     def end_composing(self) -> None:
         for subscription, host in self.composing:
-            if self.hosts.composed(host, (subscription, host), self.now):
+            if self.hosts.finish_composing(host, (subscription, host), self.now):
                 self.ready += 1
             else:
                 self.waiting.discard(subscription)
@@ -173,24 +177,24 @@ class _Model:
         self.composing = []
 
     def send(self) -> None:
-        while (found := self.hosts.next_to_send(self.now)) is not None:
-            host, (subscription, of) = found
-            assert host == of == f"h{subscription % 4}"
-            assert subscription not in {one for one, _ in self.under_way}
-            self.under_way.append((subscription, host))
+        while (entry := self.hosts.next_to_send(self.now)) is not None:
+            host, (subscription, composed_host) = entry
+            assert host == composed_host == f"h{subscription % 4}"
+            assert subscription not in {sent for sent, _ in self.sending}
+            self.sending.append((subscription, host))
             self.ready -= 1
-        counts = Counter(host for _, host in self.under_way)
-        assert len(self.under_way) <= 6
+        counts = Counter(host for _, host in self.sending)
+        assert len(self.sending) <= 6
         assert max(counts.values(), default=0) <= 2
 
-    def finish(self, place: int, silent: bool) -> None:
-        if self.under_way:
-            subscription, host = self.under_way.pop(place % len(self.under_way))
-            waiting, ready = self.hosts.finished(host, silent=silent, now=self.now)
+    def finish(self, index: int, failed: bool) -> None:
+        if self.sending:
+            subscription, host = self.sending.pop(index % len(self.sending))
+            waiting, ready = self.hosts.finish_sending(host, failed=failed, now=self.now)
             self.ready -= len(ready)
-            for one in (subscription, *waiting, *(other for other, _ in ready)):
-                self.waiting.discard(one)
-                self.hosts.forget(one)
+            for finished in (subscription, *waiting, *(dropped for dropped, _ in ready)):
+                self.waiting.discard(finished)
+                self.hosts.forget(finished)
 
 
 _STEPS = st.one_of(
@@ -206,10 +210,10 @@ _STEPS = st.one_of(
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(_STEPS, max_size=80))
-def test_whatever_happens_bounds_hold_and_everybody_gets_a_turn(steps: list[tuple[str, int]]) -> None:
+def test_limits_hold_and_all_subscriptions_finish_in_any_order_of_steps(steps: list[tuple[str, int]]) -> None:
     model = _Model()
-    for what, value in steps:
-        match what:
+    for step, value in steps:
+        match step:
             case "add":
                 model.add(value)
             case "compose":
@@ -219,34 +223,32 @@ def test_whatever_happens_bounds_hold_and_everybody_gets_a_turn(steps: list[tupl
             case "send":
                 model.send()
             case "finish":
-                model.finish(value, silent=False)
+                model.finish(value, failed=False)
             case "fail":
-                model.finish(value, silent=True)
+                model.finish(value, failed=True)
             case "wait":
                 model.now += value
     assert len(model.hosts) == len(model.waiting)
-    for _ in range(200):  # from here on everybody answers: the lines must come to an end
+    for _ in range(200):  # from here on no host fails, so all queues become empty
         model.now += 100.0
         model.compose(10)
         model.end_composing()
         model.send()
-        while model.under_way:
-            model.finish(0, silent=False)
+        while model.sending:
+            model.finish(0, failed=False)
     assert (len(model.hosts), model.waiting) == (0, set())
 
 
-# --- the schedule --------------------------------------------------------------------------------------------------
+# --- retry schedule ------------------------------------------------------------------------------------------------
 
 
 @given(st.integers(1, 6), st.none() | st.floats(0, 1e9))
-def test_a_retry_is_never_earlier_than_the_schedule_or_what_was_asked_and_never_later_than_a_day(
-    attempts: int, asked: float | None
-) -> None:
-    wait = retry_wait(attempts, DeliveryError("busy", retry_after=asked), SCHEDULE)
+def test_retry_waits_for_schedule_and_retry_after_but_at_most_a_day(attempts: int, retry_after: float | None) -> None:
+    wait = retry_wait(attempts, DeliveryError("busy", retry_after=retry_after), SCHEDULE)
     if attempts > len(SCHEDULE):
         assert wait is None
     else:
-        assert wait == min(86_400.0, max(SCHEDULE[attempts - 1], asked or 0.0))
+        assert wait == min(86_400.0, max(SCHEDULE[attempts - 1], retry_after or 0.0))
 
 
 @pytest.mark.parametrize(
@@ -257,11 +259,11 @@ def test_a_retry_is_never_earlier_than_the_schedule_or_what_was_asked_and_never_
         StylesheetError("it took too long"),
     ],
 )
-def test_what_cannot_help_is_not_tried_again(error: Exception) -> None:
+def test_permanent_failures_are_not_retried(error: Exception) -> None:
     assert retry_wait(1, error, SCHEDULE) is None
 
 
-def _caused(cause: BaseException) -> DeliveryError:
+def _caused_by(cause: BaseException) -> DeliveryError:
     error = DeliveryError("it failed")
     error.__cause__ = cause
     return error
@@ -272,13 +274,13 @@ def _caused(cause: BaseException) -> DeliveryError:
     [
         (None, False),
         (DeliveryError("the endpoint answered 500"), False),
-        (_caused(ConnectionRefusedError()), True),
-        (_caused(TimeoutError()), True),
-        (_caused(UnreachableError("no answer")), True),
-        (_caused(RefusedAddressError("private")), False),
-        (_caused(_caused(ConnectionResetError())), True),
-        (ValueError("a mistake of ours"), False),
+        (_caused_by(ConnectionRefusedError()), True),
+        (_caused_by(TimeoutError()), True),
+        (_caused_by(UnreachableError("no answer")), True),
+        (_caused_by(RefusedAddressError("private")), False),
+        (_caused_by(_caused_by(ConnectionResetError())), True),
+        (ValueError("a bug in Runnel"), False),
     ],
 )
-def test_only_silence_counts_against_a_host(error: Exception | None, expected: bool) -> None:
+def test_only_a_missing_response_counts_as_failure_of_the_host(error: Exception | None, expected: bool) -> None:
     assert is_host_trouble(error) is expected

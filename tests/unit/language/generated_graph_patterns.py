@@ -9,7 +9,7 @@ from runnel.algebra.graphs.graph_patterns import Graph
 from runnel.algebra.nodes.calls import RELATIONS, Variable
 from runnel.algebra.nodes.item_patterns import is_local
 from runnel.errors import Span
-from runnel.language.graphs.graph_filters import joined
+from runnel.language.graphs.graph_filters import join_filters
 from runnel.language.graphs.iri_prefixes import PrefixedName
 from runnel.model.graph import canonical_term, escape_text
 
@@ -52,7 +52,7 @@ def filters(bound: list[Variable]) -> st.SearchStrategy[GraphFilter]:
     return st.recursive(
         compared,
         lambda inner: (
-            st.lists(inner, min_size=2, max_size=3).map(joined)
+            st.lists(inner, min_size=2, max_size=3).map(join_filters)
             | st.lists(inner, min_size=2, max_size=3).map(_any_of)
             | inner.map(Complement)
         ),

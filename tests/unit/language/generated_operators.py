@@ -19,7 +19,7 @@ from runnel.algebra.nodes.calls import (
     variables_of,
 )
 from runnel.language.syntax.conditions import arithmetic_depth
-from runnel.language.syntax.operator_terms import DEEPEST_ARITHMETIC
+from runnel.language.syntax.operator_terms import MAX_ARITHMETIC_DEPTH
 from runnel.language.syntax.statements import Name, RegisterOperator
 from runnel.model.operator import VALUE_TYPES, Parameter
 
@@ -40,7 +40,7 @@ def quantities(numbers: st.SearchStrategy[float]) -> st.SearchStrategy[Quantity]
     leaves: st.SearchStrategy[Quantity] = bindings | numbers.map(Literally)
     return st.recursive(
         leaves, lambda inner: st.builds(Arithmetic, st.sampled_from(["+", "-", "*", "/"]), inner, inner), max_leaves=8
-    ).filter(lambda one: arithmetic_depth(one) <= DEEPEST_ARITHMETIC)
+    ).filter(lambda one: arithmetic_depth(one) <= MAX_ARITHMETIC_DEPTH)
 
 
 def constraints(

@@ -96,7 +96,7 @@ def test_names_are_asked_for_only_after_an_error() -> None:
     [
         ("from A as $main where $mian[x = 1]", "did you mean $main?"),
         ("from A as $a where $zzz[x = 1]", "the from clause defines $a"),
-        ("from A where $v[x = 1]", "name a feed or a group with: as $v"),
+        ("from A where $v[x = 1]", "define it after a feed or a group of the from clause: as $v"),
     ],
 )
 def test_an_unknown_variable(text: str, hint: str) -> None:
@@ -109,7 +109,7 @@ def test_an_unknown_variable(text: str, hint: str) -> None:
 
 @pytest.mark.parametrize("text", ["from A as $a | B as $a", "from (A as $a | B) as $a", "from ((A as $a)) as $a"])
 def test_a_variable_defined_twice(text: str) -> None:
-    with pytest.raises(DuplicateNameError, match=r"\$a names two terms") as caught:
+    with pytest.raises(DuplicateNameError, match=r"\$a is defined twice") as caught:
         bind(text)
     assert caught.value.span is not None
     assert caught.value.span.column == len("create feed F ") + text.rindex("$a") + 1

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from tests.unit.language.generated_graph_patterns import graph_patterns
 
-from runnel.algebra.graphs.edges import MOST_EDGES, MOST_VARIABLES, AllOf, AnyOf, Comparison, Complement, Edge
+from runnel.algebra.graphs.edges import MAX_EDGES, MAX_VARIABLES, AllOf, AnyOf, Comparison, Complement, Edge
 from runnel.algebra.graphs.graph_patterns import Graph
 from runnel.algebra.graphs.graph_solutions import solve
 from runnel.algebra.nodes.calls import Variable
@@ -16,7 +16,7 @@ from runnel.algebra.nodes.item_patterns import is_local
 from runnel.errors import InvalidConditionError, Span, StatementError, StatementSyntaxError, UnknownNameError
 from runnel.language.binding.bind_query import bind_query
 from runnel.language.grammar.parser import parse
-from runnel.language.graphs.iri_prefixes import KNOWN_PREFIXES, write_out
+from runnel.language.graphs.iri_prefixes import PREDEFINED_PREFIXES, expand_prefixes
 from runnel.language.graphs.read_graph import read_graph
 from runnel.language.syntax.script_tokens import BLOCK, TOKEN, Token
 from runnel.language.syntax.statements import CreateFeed
@@ -30,7 +30,9 @@ def read(block: str) -> Graph:
     """The pattern of what stands between braces."""
     (parsed,) = parse(f"create feed F from A where graph {{ {block} }};")
     assert isinstance(parsed.statement, CreateFeed)
-    expression = write_out(parsed.statement.query, lambda: {"ex": "http://muse.example/"}).conditions[0].expression
+    expression = (
+        expand_prefixes(parsed.statement.query, lambda: {"ex": "http://muse.example/"}).conditions[0].expression
+    )
     assert isinstance(expression, Graph)
     return expression
 
@@ -120,7 +122,7 @@ def test_lists_and_dots(block: str, edges: list[tuple[str, str, str]]) -> None:
         assert [edge.label for edge in found] == ["<urn:f#p>", "<urn:g#p>"]
     for edge, (subject, label, object) in zip(found, edges, strict=False):
         shown = [f"?{node.name}" if isinstance(node, Variable) else node for node in edge.nodes]
-        full = {"rdf:type": f"<{KNOWN_PREFIXES['rdf']}type>"}
+        full = {"rdf:type": f"<{PREDEFINED_PREFIXES['rdf']}type>"}
         wanted = [ex(one[3:]) if one.startswith("ex:") else full.get(one, one) for one in (subject, label, object)]
         assert shown == wanted
 
@@ -179,12 +181,12 @@ def test_places_point_into_the_block() -> None:
     assert isinstance(parsed.statement, CreateFeed)
     found = parsed.statement.query.conditions[0].expression
     assert isinstance(found, Graph)
-    assert found.place == Span(2, 3, 8)
-    places = [node.place for edge in found.edges for node in edge.nodes if isinstance(node, Variable)]
-    assert places == [Span(2, 11, 13), Span(3, 4, 6), Span(2, 11, 13), Span(3, 14, 17)]
+    assert found.span == Span(2, 3, 8)
+    spans = [node.span for edge in found.edges for node in edge.nodes if isinstance(node, Variable)]
+    assert spans == [Span(2, 11, 13), Span(3, 4, 6), Span(2, 11, 13), Span(3, 14, 17)]
     assert isinstance(found.filter, Comparison)
     assert isinstance(found.filter.left, Variable)
-    assert found.filter.left.place == Span(4, 11, 13)
+    assert found.filter.left.span == Span(4, 11, 13)
 
 
 @settings(deadline=None, max_examples=150)
@@ -272,36 +274,36 @@ def _sorted(solutions: list[dict[str, str]]) -> list[list[tuple[str, str]]]:
             "graph { ?x a ?y . optional { ?x ex:p ?z } }",
             "optional",
             "not supported in graph { … }: optional",
-            "leave",
+            "remove it",
         ),
         ("graph { ?x a ?y . minus { ?x ex:p ?z } }", "minus", "not supported", "and not graph"),
         ("graph { { ?x a ?y } union { ?x a ?z } }", "{ ?x a ?y }", "groups in braces", "or graph"),
         ("graph { ?x a ?y union }", "union", "not supported in graph { … }: union", "or graph"),
         ("graph { select ?x }", "select", "not supported in graph { … }: select", "edges"),
         ("graph { base <urn:a> ?x a ?y }", "base", "not supported in graph { … }: base", "prefix"),
-        ("graph { ?x a ?y filter(regex(?y, 'a')) }", "regex", "functions such as regex(…)", "compares"),
+        ("graph { ?x a ?y filter(regex(?y, 'a')) }", "regex", "functions such as regex(…)", "compare variables"),
         ("graph { ?x a ?y filter bound(?y) }", "bound", "functions such as bound(…)", ""),
         ("graph { ?x a ?y filter(xsd:int(?y) = 3) }", "xsd:int", "functions", ""),
         ("graph { ?x a ?y filter not exists { ?x a 3 } }", "not", "not exists", "and not graph"),
         ("graph { ?x a ?y filter(?y + 1 = 3) }", "+ 1", "calculations", ""),
-        ("graph { ?x ex:p/ex:q ?y }", "/", "property paths", "edge of its own"),
+        ("graph { ?x ex:p/ex:q ?y }", "/", "property paths", "a separate edge"),
         ("graph { ?x ^ex:p ?y }", "^", "property paths", ""),
         ("graph { ?x ex:p* ?y }", "*", "property paths", ""),
         ("graph { ?x (ex:p) ?y }", "(", "property paths", ""),
         ("graph { ?x ex:p (1 2) }", "(1", "lists", "rdf:first"),
         ("graph { ?x ex:p [ ex:q 1 ] }", "[ ex", "edges in brackets", "_:x"),
-        ("graph { ?x <p> ?y }", "<p>", "<p> is not an IRI in full", "prefix"),
-        ("graph { ?x <urn:a b> ?y }", "<urn", "expected a label", "without blanks"),
-        ("graph { ?x <urn:a\\u0020b> ?y }", "<urn", "it holds blanks", ""),
-        ("graph { prefix ex: <terms#> ?x ex:p ?y }", "<terms#>", "not an IRI in full", ""),
+        ("graph { ?x <p> ?y }", "<p>", "<p> is not an absolute IRI", "prefix"),
+        ("graph { ?x <urn:a b> ?y }", "<urn", "expected a label", "without spaces"),
+        ("graph { ?x <urn:a\\u0020b> ?y }", "<urn", "it contains whitespace", ""),
+        ("graph { prefix ex: <terms#> ?x ex:p ?y }", "<terms#>", "not an absolute IRI", ""),
         ("graph { prefix ex <urn:a> ?x ex:p ?y }", "ex <", "a prefix with its colon", "prefix ex:"),
         ("graph { ?x :p ?y }", ":p", "the empty prefix", "prefix : <"),
         ("graph { ?x a ?y ?z a ?y }", "?z", "expected `.`, `;`, `,` or `}` but found `?z`", "a dot missing"),
-        ("graph { ?x a ?y and ?z a ?y }", "and", "expected `.`", "separated by a dot"),
+        ("graph { ?x a ?y and ?z a ?y }", "and", "expected `.`", "separate edges with a dot"),
         ("graph { ?x a 'it''s' }", "'s'", "expected `.`", "\\'"),
         ('graph { ?x a """long""" }', '"long"', "expected `.`", "one pair"),
         ("graph { ?x a 'open }", "'open", "no closing quote", "\\'"),
-        ("graph { ?x a 'a\\qb' }", "\\q", "\\q stands for nothing", "\\\\"),
+        ("graph { ?x a 'a\\qb' }", "\\q", "\\q is not a valid escape", "\\\\"),
         ("graph { ?x a '\\ud800' }", "'\\u", "not a valid Unicode escape", ""),
         ("graph { ?x a 'x'^^rdf:langString }", "'x'", "requires a language tag", ""),
         ("graph { ?x a 'x'^^?y }", "?y", "expected a type", ""),
@@ -320,13 +322,13 @@ def _sorted(solutions: list[dict[str, str]]) -> list[list[tuple[str, str]]]:
         ("graph { ?x a ?y . filter(?y = 1 }", "} }"[0], "expected `and`, `or` or `)`", "column 52 is not closed"),
         ("graph { ?x a ?y . filter(?y in 1) }", "1)", "expected `(`", "?x in (2003"),
         ("graph { ?x a ?y . filter(?y in ()) }", "))", "a variable or a constant", ""),
-        ("graph { ?x a ?y . filter(1 = 2) }", "1 = 2", "a comparison of constants", ""),
+        ("graph { ?x a ?y . filter(1 = 2) }", "1 = 2", "a comparison of two constants", ""),
         ("graph { ?x a ?y .. }", ". }", "expected a subject", ""),
         ("graph { ?x a ?y . graph { ?x a 3 } }", "graph { ?x a 3", "not supported", "one graph"),
         ("graph", "graph", "expected a condition", "in braces"),
         ("graph exists", "graph", "expected a condition", '"graph"'),
         ("grpah { ?x a ?y }", "{", "but found `{`", "braces"),
-        ("title contains graph { ?x a ?y }", "graph", "a text in single quotes", "a condition of its own"),
+        ("title contains graph { ?x a ?y }", "graph", "a text in single quotes", "a complete condition"),
         ("graph { ?x a ?y } graph { ?x a ?z }", "graph { ?x a ?z", "expected `and`", "`and`"),
         ("graph { ?x a 'a\0b' }", "\0", "NUL", ""),
     ],
@@ -356,11 +358,11 @@ def test_a_block_that_is_not_closed(rest: str) -> None:
 
 
 def test_limits() -> None:
-    edges = " . ".join(f"?x ex:p {n}" for n in range(MOST_EDGES))
-    assert len(read(edges).edges) == MOST_EDGES
+    edges = " . ".join(f"?x ex:p {n}" for n in range(MAX_EDGES))
+    assert len(read(edges).edges) == MAX_EDGES
     assert "at most 64 edges" in refused(f"graph {{ {edges} . ?x a 1 }}").message
-    variables = " . ".join(f"?v{n} ex:p 1" for n in range(MOST_VARIABLES))
-    assert len(read(variables).edges) == MOST_VARIABLES
+    variables = " . ".join(f"?v{n} ex:p 1" for n in range(MAX_VARIABLES))
+    assert len(read(variables).edges) == MAX_VARIABLES
     assert "at most 32 variables" in refused(f"graph {{ {variables} . [] a 1 }}").message
     assert "at most" in refused(f"graph {{ ?{'v' * 500} a 1 }}").message
 
@@ -411,8 +413,8 @@ def test_prefixes_that_nobody_knows_are_refused_when_names_are_looked_up() -> No
     assert error.value.span == Span(1, 79, 84)
     assert "prefix exx: <" in (error.value.hint or "")
     with pytest.raises(UnknownNameError) as error:
-        write_out(query, lambda: {"exy": "urn:", "other": "urn:"})
+        expand_prefixes(query, lambda: {"exy": "urn:", "other": "urn:"})
     assert error.value.hint == "did you mean exy?"
-    written = write_out(query, lambda: {"exx": "urn:t#"})
+    written = expand_prefixes(query, lambda: {"exx": "urn:t#"})
     assert "^^<urn:t#t>" in str(written)
-    assert write_out(written) is written
+    assert expand_prefixes(written) is written

@@ -183,23 +183,23 @@ def test_calls_and_variables_know_their_places() -> None:
     _, call, constraint = found.parts
     assert isinstance(call, Call)
     assert isinstance(constraint, Constraint)
-    assert call.place == Span(2, 3, 7)
+    assert call.span == Span(2, 3, 7)
     assert isinstance(call.arguments[1], Variable)
-    assert call.arguments[1].place == Span(2, 13, 15)
+    assert call.arguments[1].span == Span(2, 13, 15)
     assert isinstance(constraint.left, Variable)
-    assert constraint.left.place == Span(2, 25, 27)
+    assert constraint.left.span == Span(2, 25, 27)
 
 
 @pytest.mark.parametrize(
     ("text", "message", "columns", "hint"),
     [
-        ("f(item)", "item cannot be given to an operator", (3, 7), "by its name"),
-        ("f(a.year)", "a.year cannot be given", (3, 4), "by its name"),
-        ("5 > 3", "comparison of constants", (3, 4), "?people > 50"),
-        ("?x = now", "hardly ever met exactly", (6, 9), "<="),
-        ("?x not in (1, 2 days ago)", "hardly ever met exactly", (15, 16), "<="),
-        ("?x between 5 and 1", "above the second", (12, 13), "swap"),
-        ("?x between 5 and 'a'", "two constants of one kind", (18, 21), None),
+        ("f(item)", "item cannot be passed to an operator", (3, 7), "pass the name of an attribute"),
+        ("f(a.year)", "a.year cannot be passed", (3, 4), "pass the name of an attribute"),
+        ("5 > 3", "comparison of two constants", (3, 4), "?people > 50"),
+        ("?x = now", "relative times cannot be compared for equality", (6, 9), "<="),
+        ("?x not in (1, 2 days ago)", "relative times cannot be compared for equality", (15, 16), "<="),
+        ("?x between 5 and 1", "is above the upper bound", (12, 13), "swap"),
+        ("?x between 5 and 'a'", "two constants of the same type", (18, 21), None),
         ("?x > 1e999", "too large", (6, 11), "doubles"),
     ],
 )
@@ -221,33 +221,45 @@ def test_conditions_without_a_meaning(text: str, message: str, columns: tuple[in
         (WHERE + "f(a = 3)", "but found `=`", None),
         (WHERE + "?x", "a calculation (+ - * /)", None),
         (WHERE + "?x exists", "but found `exists`", None),
-        (WHERE + "?x > price", "but found `price`", "an attribute stands on the left"),
-        (WHERE + "price > ?x", "but found `?x`", "give it to an operator"),
+        (WHERE + "?x > price", "but found `price`", "on the left side"),
+        (WHERE + "price > ?x", "but found `?x`", "pass both to an operator"),
         (WHERE + "?x > 'a' + 1", "but found `+`", None),
         (WHERE + "?", "expected a condition but found `?`", None),
         (WHERE + "?x > " + " + ".join("1" * 30), "nested more than 20 levels deep", "let an operator compute it"),
         (WHERE + f"f({', '.join('1' * 33)})", "at most 32 arguments", None),
-        (WHERE + "?" + "x" * 5000 + " > 3", "a variable's name has at most", None),
+        (WHERE + "?" + "x" * 5000 + " > 3", "variable names must have at most", None),
         ("register operator f", "expected `from` or `(`", None),
         ("register operator f(a) from 'd'", "expected a type such as text", None),
-        ("register operator f(a txt) from 'd'", "txt is not a type of parameters", "did you mean text?"),
-        ("register operator f(?a attribute) from 'd'", "attribute is not a type of results", "types are text"),
-        ("register operator f(a text, ?a int) from 'd'", "the parameter a is there twice", None),
+        ("register operator f(a txt) from 'd'", "txt is not a type of a parameter", "did you mean text?"),
+        ("register operator f(?a attribute) from 'd'", "attribute is not a type of a result", "use text"),
+        ("register operator f(a text, ?a int) from 'd'", "two parameters have the name a", None),
         ("register operator f from ''", "an operator's source cannot be empty", None),
-        ("register operator f from 'd' cost 3 hours", "hours is not a unit of short times", "us, ms, seconds"),
-        ("register operator f from 'd' cost 0 ms", "longer than nothing", None),
-        ("register operator f from 'd' limit -1 seconds", "longer than nothing", None),
+        (
+            "register operator f from 'd' cost 3 hours",
+            "hours is not a unit for costs and time limits",
+            "us, ms, seconds",
+        ),
+        ("register operator f from 'd' cost 0 ms", "must be positive", None),
+        ("register operator f from 'd' limit -1 seconds", "must be positive", None),
         ("register operator f from 'd' limit 1e300 minutes", "at most 60 minutes", None),
-        ("register operator f from 'd' pure impure", "impure is given twice", "once"),
-        ("register operator f from 'd' batch 3 cost 1 ms batch 3", "batch is given twice", "once"),
-        ("register operator f from 'd' batch 0", "batch must be 1 to 100,000", None),
-        ("register operator f from 'd' concurrency 100000", "concurrency must be 1 to 1,000", None),
-        ("register operator f from 'd' budget 0 calls per minute", "more than nothing", None),
-        ("register operator f from 'd' budget 1.5 calls per minute", "whole numbers", None),
+        (
+            "register operator f from 'd' pure impure",
+            "the option impure repeats or contradicts",
+            "remove one of the two",
+        ),
+        (
+            "register operator f from 'd' batch 3 cost 1 ms batch 3",
+            "the option batch repeats or contradicts",
+            "remove one of the two",
+        ),
+        ("register operator f from 'd' batch 0", "batch must be from 1 to 100,000", None),
+        ("register operator f from 'd' concurrency 100000", "concurrency must be from 1 to 1,000", None),
+        ("register operator f from 'd' budget 0 calls per minute", "must be positive", None),
+        ("register operator f from 'd' budget 1.5 calls per minute", "a whole number of at most", None),
         ("register operator f from 'd' budget 5 euros per minute", "calls or seconds per minute", "budget 100 calls"),
         ("register operator f from 'd' on error retyr", "retyr is not", "did you mean retry?"),
-        ("register operator f from 'd' on error unknown for 3 hours", "not tried again", "leave `for` out"),
-        ("register operator f from 'd' with (a 'b', a 'c')", "a is given twice", None),
+        ("register operator f from 'd' on error unknown for 3 hours", "does not retry calls", "remove `for`"),
+        ("register operator f from 'd' with (a 'b', a 'c')", "the key a is set twice", None),
         ("register operator f from 'd' with (a '\0')", "NUL", None),
         ("register operator f from 'd' costs 3 ms", "but found `costs`", "did you mean cost?"),
         ("show operator", "expected a name", None),

@@ -32,7 +32,7 @@ from runnel.language.syntax.statements import (
     ExplainMessage,
     FeedTerm,
     GroupTerm,
-    MaterialiseFeed,
+    MaterializeFeed,
     Name,
     Pause,
     Preview,
@@ -87,7 +87,7 @@ def test_an_empty_script_has_no_statements(text: str) -> None:
         ("register feed 'https://a.example/rss' as News", RegisterFeed(Name("News"), "https://a.example/rss")),
         ("register feed News", RegisterFeed(Name("News"))),
         ("register feed 'x' as A every 2 hours", RegisterFeed(Name("A"), "x", timedelta(hours=2))),
-        ("register feed V apply 'x.xsl' as W", MaterialiseFeed(Name("W"), Name("V"), "x.xsl")),
+        ("register feed V apply 'x.xsl' as W", MaterializeFeed(Name("W"), Name("V"), "x.xsl")),
         ("create feed A from B", CreateFeed(Name("A"), QueryText(FeedTerm(Name("B"))))),
         ("create or replace feed A from B", CreateFeed(Name("A"), QueryText(FeedTerm(Name("B"))), replace=True)),
         ("subscribe to A output RSS", Subscribe(Name("A"), "rss")),
@@ -154,10 +154,10 @@ def test_new_words_are_no_reserved_words() -> None:
 def test_the_parts_of_a_subscription_know_their_places() -> None:
     found = one("subscribe to A\n apply 'x.xsl' output\n rss 'a.rss'")
     assert isinstance(found, Subscribe)
-    assert found.places == SubscribeSpans(kind=Span(3, 2, 5), target=Span(3, 6, 13), sheet=Span(2, 8, 15))
+    assert found.spans == SubscribeSpans(kind=Span(3, 2, 5), target=Span(3, 6, 13), sheet=Span(2, 8, 15))
     without = one("subscribe to A output rss")
     assert isinstance(without, Subscribe)
-    assert without.places.target == Span(1, 23, 26), "where nothing is said, the kind asks for it"
+    assert without.spans.target == Span(1, 23, 26), "where nothing is said, the kind asks for it"
 
 
 def test_secrets_are_not_in_a_statement_s_shape() -> None:
@@ -212,7 +212,7 @@ def test_the_last_semicolon_may_be_missing_only_for_one_statement() -> None:
     assert len(parse("show feeds")) == 1
     with pytest.raises(StatementSyntaxError) as caught:
         parse("show feeds; show feeds")
-    assert caught.value.hint == "every statement of a script ends with ;"
+    assert caught.value.hint == "in a script of several statements, each one ends with ;"
 
 
 def test_terms() -> None:
@@ -393,5 +393,5 @@ def test_depth_starts_again_with_every_statement() -> None:
 
 
 def test_a_variable_may_not_stand_inside_another() -> None:
-    with pytest.raises(InvalidConditionError, match="cannot hold another"):
+    with pytest.raises(InvalidConditionError, match="cannot contain another"):
         query("from A as $a where $a[$a[x = 1]]")

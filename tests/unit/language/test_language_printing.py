@@ -42,7 +42,7 @@ from runnel.language.syntax.statements import (
     ExplainMessage,
     FeedTerm,
     GroupTerm,
-    MaterialiseFeed,
+    MaterializeFeed,
     Name,
     Pause,
     Preview,
@@ -176,7 +176,7 @@ numbered = st.integers(0, 2**63 - 1)
 statements: st.SearchStrategy[Statement] = st.one_of(
     names.map(RegisterFeed),
     st.builds(RegisterFeed, names, targets, maybe),
-    st.builds(MaterialiseFeed, names, names, targets),
+    st.builds(MaterializeFeed, names, names, targets),
     creates,
     st.builds(Subscribe, names, kinds, st.none() | targets, maybe, maybe, maybe, st.none() | targets),
     st.builds(lambda number, length: Renew(number, lifetime=length), numbered, maybe),

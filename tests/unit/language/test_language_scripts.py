@@ -18,7 +18,7 @@ from runnel.algebra.nodes.render import RESERVED, render_name
 from runnel.errors import Span, StatementError, StatementSyntaxError
 from runnel.language.grammar.parser import parse
 from runnel.language.printing import print_statement
-from runnel.language.syntax.nesting import DEEPEST
+from runnel.language.syntax.nesting import MAX_NESTING
 from runnel.language.syntax.statements import CreateFeed, Name, Parsed, Statement
 from runnel.model.item import MAX_NAME
 
@@ -31,10 +31,10 @@ def spanned(node: object) -> Iterator[tuple[str, Span]]:
     match node:
         case Name(text, span):
             yield text, span
-        case Variable(name, place) if place is not None:
-            yield name, place
-        case Call(operator, _, place=place) if place is not None:
-            yield operator, place
+        case Variable(name, span) if span is not None:
+            yield name, span
+        case Call(operator, _, span=span) if span is not None:
+            yield operator, span
     if isinstance(node, tuple | list):
         for part in node:
             yield from spanned(part)
@@ -286,7 +286,7 @@ def test_operators_and_graph_patterns_know_their_places_in_a_long_script() -> No
 def test_deep_nesting_is_refused_at_a_bound_and_not_by_the_stack(opening: str, inner: str, closing: str) -> None:
     text = f"create feed A from B as $b where {opening * 20_000}{inner}{closing * 20_000}"
     limit = sys.getrecursionlimit()
-    sys.setrecursionlimit(_frames() + 12 * DEEPEST)
+    sys.setrecursionlimit(_frames() + 12 * MAX_NESTING)
     try:
         refusal = outcome(text)
     finally:
@@ -305,9 +305,9 @@ def test_quantities_and_conditions_share_the_bound_on_nesting() -> None:
     def nested(levels: int) -> str:
         return WHERE + "(" * 25 + "?x > " + "(" * (levels - 25) + "1" + ")" * levels
 
-    assert len(parse(nested(DEEPEST))) == 1
+    assert len(parse(nested(MAX_NESTING))) == 1
     with pytest.raises(StatementSyntaxError, match="nested more than 50 levels deep"):
-        parse(nested(DEEPEST + 1))
+        parse(nested(MAX_NESTING + 1))
 
 
 @pytest.mark.parametrize(

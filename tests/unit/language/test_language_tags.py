@@ -10,7 +10,7 @@ from runnel.errors import StatementSyntaxError
 from runnel.language.grammar.parser import parse
 from runnel.language.printing import print_statement
 from runnel.language.syntax.statements import AllTerm, CreateFeed, Name
-from runnel.language.syntax.tag_names import LONGEST_TAG, MOST_TAGS, fold_tag, read_tags
+from runnel.language.syntax.tag_names import MAX_TAG_LENGTH, MAX_TAGS, fold_tag, read_tags
 
 
 def created(text: str) -> CreateFeed:
@@ -46,8 +46,12 @@ def test_a_feed_may_be_named_tagged() -> None:
     [
         ("create feed X tagged from Y", "expected a name or a text in single quotes but found `from`", 22),
         ("create feed X tagged a b from Y", "expected", 24),
-        (f'create feed X tagged a, "{"b" * (LONGEST_TAG + 1)}" from Y', "at most 64 characters, not 65", 25),
-        (f"create feed X tagged {', '.join(f't{n}' for n in range(MOST_TAGS + 1))} from Y", "at most 16 tags", 92),
+        (
+            f'create feed X tagged a, "{"b" * (MAX_TAG_LENGTH + 1)}" from Y',
+            "at most 64 characters, this one has 65",
+            25,
+        ),
+        (f"create feed X tagged {', '.join(f't{n}' for n in range(MAX_TAGS + 1))} from Y", "at most 16 tags", 92),
     ],
 )
 def test_what_is_no_tag_is_refused(text: str, message: str, column: int) -> None:
@@ -63,7 +67,7 @@ _words = st.text(min_size=1, max_size=20).filter(
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.lists(_words, min_size=1, max_size=MOST_TAGS))
+@given(st.lists(_words, min_size=1, max_size=MAX_TAGS))
 def test_canonical_tags_stay_as_they_are(texts: list[str]) -> None:
     quoted = ", ".join('"' + text.replace('"', '""') + '"' for text in texts)
     statement = created(f"create feed X tagged {quoted} from Y")

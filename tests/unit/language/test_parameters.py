@@ -181,10 +181,10 @@ def refused(text: str, message: str, columns: tuple[int, int], **values: object)
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (None, "cannot be a value of the type NoneType"),
-        (b"rock", "cannot be a value of the type bytes"),
-        (Decimal(1), "cannot be a value of the type Decimal"),
-        ({"a": 1}, "cannot be a value of the type dict"),
+        (None, "has a value of the unsupported type NoneType"),
+        (b"rock", "has a value of the unsupported type bytes"),
+        (Decimal(1), "has a value of the unsupported type Decimal"),
+        ({"a": 1}, "has a value of the unsupported type dict"),
         (float("nan"), "must be a finite number"),
         (float("inf"), "must be a finite number"),
         (10**400, "must be a finite number"),
@@ -196,7 +196,7 @@ def test_other_values_are_refused_at_the_parameter(value: object, message: str) 
 
 
 def test_a_list_in_a_list_is_refused() -> None:
-    refused("a in :x", "cannot be a value of the type list", (36, 38), x=[[1]])
+    refused("a in :x", "has a value of the unsupported type list", (36, 38), x=[[1]])
 
 
 def test_an_unknown_parameter_is_refused_where_it_stands() -> None:
@@ -234,11 +234,11 @@ def test_no_parameter_is_a_feed_a_keyword_or_an_output(text: str, value: object)
         statement(text, x=value)
     start = text.index(":x") + 1
     assert caught.value.span == Span(1, start, start + 2)
-    assert "never for a name" in str(caught.value.hint)
+    assert "but not a name" in str(caught.value.hint)
 
 
 def test_an_error_inside_a_text_points_at_the_whole_parameter() -> None:
-    refused("a matches :x", "not a regular expression", (41, 43), x="it's a (")
+    refused("a matches :x", "invalid regular expression", (41, 43), x="it's a (")
 
 
 def test_a_name_with_a_colon_keeps_its_hint() -> None:
@@ -254,7 +254,7 @@ def test_graph_patterns_keep_their_colons() -> None:
 def test_notes_are_given_on_phrases_of_parameters() -> None:
     text = WHERE + "a contains :x or a contains any :xs"
     values = Parameters({"x": "c++", "xs": ["rock", "f#"]})
-    assert [note.place for note in phrase_notes(text, values)] == [(1, 42), (1, 63)]
+    assert [note.position for note in phrase_notes(text, values)] == [(1, 42), (1, 63)]
     assert phrase_notes(WHERE + "graph { ?s ex:contains :x }") == []
 
 
@@ -273,6 +273,6 @@ def test_compile_uses_the_same_parameters_for_all_statements() -> None:
 
 @pytest.mark.parametrize("texts", ["create feed A from Wire where n > 1", [], ""])
 def test_compile_refuses_an_unused_parameter(texts: str | list[str]) -> None:
-    with pytest.raises(StatementError, match="has no parameter :low") as caught:
+    with pytest.raises(StatementError, match="a value was passed for :low") as caught:
         runnel.compile(texts, low=3)
     assert caught.value.span == Span(1, 1, 1)

@@ -24,7 +24,7 @@ from runnel.language.phrase_notes import phrase_notes
 )
 def test_ignored_characters_are_named(phrase: str, ignored: str) -> None:
     (note,) = phrase_notes(f"create feed C from A where title contains '{phrase}';")
-    assert note.place == (1, 43)
+    assert note.position == (1, 43)
     assert f": {ignored} {'is' if len(ignored) == 1 else 'are'} ignored" in note.text
 
 
@@ -48,7 +48,7 @@ def test_nothing_is_noted_where_words_are_only_separated(condition: str) -> None
 
 def test_several_phrases_have_a_note_each_at_their_place() -> None:
     text = "create feed C from A\n where x CONTAINS Any ('a', 'c++',\n  'rock*') stemmed in english;"
-    assert [note.place for note in phrase_notes(text)] == [(2, 29), (3, 3)]
+    assert [note.position for note in phrase_notes(text)] == [(2, 29), (3, 3)]
 
 
 def test_the_answer_of_the_statement_shows_its_notes(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def _tidied(files: list[_File], now: int, at_least: int) -> list[_File]:
     return sorted(found.values(), key=lambda one: one.first_sequence)
 
 
-def test_a_month_of_minutes_is_a_file_a_day_each_written_three_times() -> None:
+def test_month_of_segments_becomes_daily_files_with_three_rewrites() -> None:
     files: list[_File] = []
     most = 0
     for minute in range(30 * 24 * 60):
@@ -56,7 +56,7 @@ def test_a_month_of_minutes_is_a_file_a_day_each_written_three_times() -> None:
     st.lists(st.integers(0, 10 * HOUR), max_size=5),
     st.integers(1, 6),
 )
-def test_nothing_is_lost_mixed_up_or_made_too_large(
+def test_merging_keeps_all_files_in_order_and_within_the_size_limit(
     steps: list[tuple[int, int, int]], waits: list[int], at_least: int
 ) -> None:
     files: list[_File] = []
@@ -81,7 +81,7 @@ def test_nothing_is_lost_mixed_up_or_made_too_large(
         assert len(files) <= len(before)
 
 
-def test_what_is_open_stays_open() -> None:
+def test_current_hour_is_not_merged_into_an_hour() -> None:
     files = [_File(0, number + 1, number + 1, 1, number * 600_000_000) for number in range(9)]
     runs = list(due_runs(files, open_from=int(1.4 * HOUR), at_least=4))
     assert [(run.level, run.sequences) for run in runs] == [(Level.HOUR, (1, 6))]

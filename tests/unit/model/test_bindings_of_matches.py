@@ -41,7 +41,7 @@ def told(row: Binding) -> dict[str, tuple[str, Value]]:
 
 @settings(max_examples=150, deadline=None)
 @given(by_query=st.dictionaries(st.integers(0, 2**61), ROWS, max_size=5), seed=st.integers())
-def test_what_is_encoded_is_decoded_in_any_order(by_query: dict[int, list[Binding]], seed: int) -> None:
+def test_bindings_round_trip_in_any_order(by_query: dict[int, list[Binding]], seed: int) -> None:
     text = encode_bindings(by_query)
     wanted = {query: bounded(rows) for query, rows in by_query.items() if any(rows)}
     assert (text is None) == (not wanted)
@@ -55,7 +55,7 @@ def test_what_is_encoded_is_decoded_in_any_order(by_query: dict[int, list[Bindin
     assert encode_bindings(turned) == text
 
 
-def test_values_of_several_types_stay_apart() -> None:
+def test_equal_values_of_different_types_are_distinct() -> None:
     moment = datetime(2026, 11, 15, 9, 30, tzinfo=UTC)
     rows = bounded([{"x": "1"}, {"x": moment}, {"x": 1.0}, {"x": True}])
     assert [type(row["x"]) for row in rows.rows] == [bool, float, datetime, str]
@@ -76,7 +76,7 @@ def test_zero_has_no_sign() -> None:
     assert encode_bindings({1: [{"x": -0.0}, {"x": 0.0}]}) == '[{"queries":[1],"rows":[{"x":0.0}],"count":1}]'
 
 
-def test_only_so_many_rows_are_kept_and_the_others_counted() -> None:
+def test_rows_beyond_the_limit_are_counted() -> None:
     many = bounded({"x": float(n)} for n in range(250, 0, -1))
     assert [row["x"] for row in many.rows] == [float(n) for n in range(1, MOST_ROWS + 1)]
     assert (many.count, many.more) == (250, 150)
@@ -84,7 +84,7 @@ def test_only_so_many_rows_are_kept_and_the_others_counted() -> None:
     assert again == {1: many}, "what was bounded is not counted anew"
 
 
-def test_long_texts_take_the_place_of_rows_but_never_of_the_first() -> None:
+def test_size_limit_drops_rows_but_never_the_first() -> None:
     long = bounded({"x": f"{n}" + MOST_BYTES // 4 * "é"} for n in range(9))
     assert 0 < len(long.rows) < 9
     assert long.count == 9
@@ -93,25 +93,25 @@ def test_long_texts_take_the_place_of_rows_but_never_of_the_first() -> None:
     assert wide.bytes > MOST_BYTES // 2
 
 
-def test_texts_are_cut() -> None:
+def test_long_texts_are_truncated() -> None:
     same, longer = "a" * LONGEST_TEXT, "b" * (1 << 20)
     [first, second] = bounded([{"x": same}, {"x": longer}]).rows
     assert first["x"] == same
     assert second["x"] == longer[: LONGEST_TEXT - 1] + "…"
 
 
-def test_queries_with_the_same_rows_share_them() -> None:
+def test_equal_rows_of_queries_are_stored_once() -> None:
     text = encode_bindings({query: [{"people": 60.0}] for query in range(1000)}) or ""
     assert text.count("people") == 1
     assert decode_bindings(text, {5, 2000}) == {5: Bindings(({"people": 60.0},), 1)}
 
 
-def test_rows_without_variables_are_no_bindings() -> None:
+def test_rows_without_variables_give_no_bindings() -> None:
     assert bounded([{}]) == NO_BINDINGS
     assert encode_bindings({1: [{}], 2: []}) is None
 
 
-def test_what_is_no_text_is_stored_as_one() -> None:
+def test_lone_surrogates_are_replaced() -> None:
     [found] = decode_bindings(encode_bindings({1: [{"x": "a\ud800b"}]}) or "").values()
     assert found.rows == ({"x": "a?b"},)
 
@@ -139,6 +139,6 @@ def test_what_is_no_text_is_stored_as_one() -> None:
         "[" * 100_000,
     ],
 )
-def test_what_is_damaged_is_told(text: str) -> None:
+def test_damaged_bindings_raise_an_error(text: str) -> None:
     with pytest.raises(CorruptDataError, match="not valid bindings of an item"):
         decode_bindings(text)

@@ -121,7 +121,7 @@ lines = st.one_of(
 
 @settings(deadline=None, max_examples=1000)
 @given(lines)
-def test_a_line_is_read_as_a_parser_reads_it(line: str) -> None:
+def test_line_is_parsed_as_by_pyoxigraph(line: str) -> None:
     check_same(line)
 
 
@@ -130,7 +130,7 @@ def test_a_line_is_read_as_a_parser_reads_it(line: str) -> None:
     st.lists(st.builds(LINE.format, st.sampled_from(["<urn:a>", "_:b", '"c"@en'])) | st.just("#"), max_size=5),
     st.data(),
 )
-def test_lines_may_end_in_any_way(parts: list[str], data: st.DataObject) -> None:
+def test_all_line_endings_are_accepted(parts: list[str], data: st.DataObject) -> None:
     text = "".join(part + data.draw(st.sampled_from(["\n", "\r\n", "\r", "\n\n"])) for part in parts)
     check_same(text)
 
@@ -144,13 +144,13 @@ WHOLE = '<urn:s> <urn:p> "a\\u00e9\\"b"^^<urn:t> . # c\n_:b1 <urn:q> <urn:\\u00e
     st.integers(0, 4),
     st.text(st.sampled_from('<>"\\.:_@^# \n\tua0é-') | st.characters(exclude_categories=["Cs"]), max_size=3),
 )
-def test_a_damaged_text_is_read_as_a_parser_reads_it(place: int, gone: int, put: str) -> None:
+def test_damaged_text_is_parsed_as_by_pyoxigraph(place: int, gone: int, put: str) -> None:
     check_same(WHOLE[:place] + put + WHOLE[place + gone :])
 
 
 @settings(deadline=None, max_examples=300)
 @given(st.binary(max_size=60).map(lambda data: data.decode("utf-8", "surrogateescape")) | st.text(max_size=60))
-def test_anything_is_read_or_refused(text: str) -> None:
+def test_any_text_is_parsed_or_refused(text: str) -> None:
     graph = read(text)
     assert graph is None or "".join(sorted(" ".join(one) + " .\n" for one in graph)) == read_ntriples(text)
 
@@ -160,7 +160,7 @@ def test_anything_is_read_or_refused(text: str) -> None:
 
 @settings(deadline=None, max_examples=300)
 @given(st.text(st.characters(exclude_categories=["Cs"])))
-def test_a_text_is_escaped_as_a_parser_escapes_it(text: str) -> None:
+def test_text_is_escaped_as_by_pyoxigraph(text: str) -> None:
     escaped = escape_text(text)
     assert f'"{escaped}"' == str(ox.Literal(text))
     assert unescape_text(escaped) == text
@@ -176,7 +176,7 @@ def test_equal_graphs_are_equal_values() -> None:
     assert len(list(one.triples())) == 2
 
 
-def test_a_graph_has_a_line_for_a_triple_whatever_its_texts_hold() -> None:
+def test_graph_has_one_line_per_triple_for_any_texts() -> None:
     graph = read_ntriples(LINE.format('"a . \\n<urn:x> \\u0085\\u2028\\u000b b"'))
     assert list(graph.triples()) == [("<urn:s>", "<urn:p>", '"a . \\n<urn:x> \x85\u2028\\u000B b"')]
     assert read_ntriples(graph) == graph
@@ -202,7 +202,7 @@ def test_a_graph_has_a_line_for_a_triple_whatever_its_texts_hold() -> None:
         (LINE.format("<urn:o>\n"), "line 1 of the graph is not an N-Triples statement: "),
     ],
 )
-def test_what_is_refused_is_said_with_its_line(text: str, message: str) -> None:
+def test_error_names_the_line(text: str, message: str) -> None:
     with pytest.raises(InvalidItemError) as caught:
         read_ntriples(text, place="Pages item 3")
     assert caught.value.message.startswith(message)
@@ -237,13 +237,13 @@ def test_hostile_lines_are_refused_in_linear_time(text: str) -> None:
     assert len(caught.value.message) < 300
 
 
-def test_long_but_good_lines_are_read() -> None:
+def test_long_valid_lines_are_parsed() -> None:
     graph = read_ntriples(LINE.format('"' + "\\\\" * 500_000 + '"') + " # " + "<" * 100_000)
     assert len(graph) == len(LINE.format('""')) + 1_000_000 + 1
     assert len(read_ntriples(f"# {'x' * 1_000_000}\n" + LINE.format("<urn:" + "é" * 500_000 + ">"))) > 500_000
 
 
-def test_more_triples_than_may_be_are_refused() -> None:
+def test_too_many_triples_are_refused() -> None:
     text = "".join(f'<urn:s> <urn:p> "{number}" .\n' for number in range(MOST_TRIPLES))
     assert read_ntriples(text).count("\n") == MOST_TRIPLES
     with pytest.raises(InvalidItemError, match=f"more than {MOST_TRIPLES} triples"):
@@ -253,7 +253,7 @@ def test_more_triples_than_may_be_are_refused() -> None:
 # --- in items ----------------------------------------------------------------------------------------------------
 
 
-def test_a_text_under_graph_is_a_graph_and_nothing_else_is() -> None:
+def test_only_texts_of_the_attribute_graph_become_graphs() -> None:
     text = LINE.format('"caf\\u00e9"')
     found = attributes_of({"graph": text, "title": text, "nested": {"graph": text}})
     assert found["graph"] == (RdfGraph('<urn:s> <urn:p> "café" .\n'),)
@@ -267,7 +267,7 @@ def test_a_text_under_graph_is_a_graph_and_nothing_else_is() -> None:
         attributes_of({"graph": "no triple"})
 
 
-def test_a_graph_stays_a_graph_in_a_batch() -> None:
+def test_item_batch_preserves_graphs() -> None:
     graph = read_ntriples(LINE.format('"\\u0000 \\n 日"'))
     batch = ItemBatch.of([Item("Pages", "1", {"graph": (graph,), "title": (str(graph),)})], {"Pages": 7})
     (item,) = batch.items({7: "Pages"})

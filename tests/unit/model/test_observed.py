@@ -39,7 +39,7 @@ def test_merging_does_not_depend_on_the_order(some: list[StreamSample]) -> None:
 
 @settings(deadline=None, max_examples=100)
 @given(observations, st.integers(0, 8), st.integers(0, 4))
-def test_only_the_heaviest_are_kept_and_the_floor_bounds_the_rest(one: StreamSample, words: int, atoms: int) -> None:
+def test_most_frequent_words_are_kept_and_floor_bounds_the_others(one: StreamSample, words: int, atoms: int) -> None:
     kept = one.bounded(words=words, atoms=atoms)
     assert len(kept.words) == min(words, len(one.words))
     assert len(kept.atoms) == min(atoms, len(one.atoms))
@@ -50,11 +50,11 @@ def test_only_the_heaviest_are_kept_and_the_floor_bounds_the_rest(one: StreamSam
 
 @settings(deadline=None, max_examples=100)
 @given(observations)
-def test_json_brings_back_the_same(one: StreamSample) -> None:
+def test_json_round_trip(one: StreamSample) -> None:
     assert StreamSample.from_json(json.loads(json.dumps(one.to_json()))) == one
 
 
-def test_numbers_are_written_short() -> None:
+def test_numbers_in_json_are_rounded() -> None:
     faded = StreamSample(3, {"rock": 2}).decayed(items=1)
     assert len(json.dumps(faded.decayed(days=1).to_json())) < 50
     assert StreamSample.from_json(faded.to_json()).words["rock"] == pytest.approx(faded.words["rock"], rel=1e-3)
@@ -76,18 +76,18 @@ def test_numbers_are_written_short() -> None:
         {"items": 1, "atoms": {"a": [1, 2, 3]}},
     ],
 )
-def test_nothing_is_learned_from_nonsense(told: object) -> None:
+def test_invalid_json_is_ignored(told: object) -> None:
     assert StreamSample.from_json(told) == StreamSample()
 
 
-def test_half_lives() -> None:
+def test_observations_lose_half_their_weight_per_half_life() -> None:
     one = StreamSample(8, {"rock": 4}, {"a": ObservedShare(2, 1)}, 2)
     half = StreamSample(4, {"rock": 2}, {"a": ObservedShare(1, 0.5)}, 1)
     assert one.decayed(items=HALF_LIFE_ITEMS) == one.decayed(days=HALF_LIFE_DAYS) == half
     assert one.decayed(items=-5, days=-5) == one, "a clock that goes back makes nothing heavier"
 
 
-def test_frequencies_go_from_the_guess_to_what_was_seen() -> None:
+def test_frequency_moves_from_the_guess_to_the_observed_share() -> None:
     for items, least, most in ((0, 0.01, 0.01), (20, 0.2, 0.3), (20_000, 0.49, 0.5)):
         assert least <= StreamSample(items, {"rock": items / 2}).frequency("rock", 0.01) <= most
     assert StreamSample(20_000, {}).frequency("never", 0.3) < 0.001

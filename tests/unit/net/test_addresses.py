@@ -26,25 +26,25 @@ REACHED += ["198.20.0.1", "223.255.255.255", "2606:4700::1111", "2620:fe::fe", "
 
 
 @pytest.mark.parametrize("address", REFUSED)
-def test_refused(address: str) -> None:
+def test_private_addresses_are_refused(address: str) -> None:
     assert refusal(ip_address(address))
 
 
 @pytest.mark.parametrize("address", REACHED)
-def test_reached(address: str) -> None:
+def test_public_addresses_are_allowed(address: str) -> None:
     assert refusal(ip_address(address)) is None
 
 
 @given(st.ip_addresses())
 @settings(deadline=None, max_examples=300)
-def test_nothing_that_python_calls_special_is_reached(address: IPv4Address | IPv6Address) -> None:
+def test_addresses_that_python_calls_special_are_refused(address: IPv4Address | IPv6Address) -> None:
     if not address.is_global or address.is_multicast or address.is_reserved:
         assert refusal(address)
 
 
 @given(st.ip_addresses(v=4))
 @settings(deadline=None, max_examples=100)
-def test_an_ipv4_address_is_reached_in_no_ipv6_clothes(address: IPv4Address) -> None:
+def test_ipv6_addresses_that_contain_ipv4_addresses_are_refused(address: IPv4Address) -> None:
     number = int(address)
     prefixes = ("::ffff:0:0", "::", "::ffff:0:0:0", "64:ff9b::", "64:ff9b:1::")
     for dressed in [IPv6Address(int(IPv6Address(prefix)) | number) for prefix in prefixes]:
@@ -65,7 +65,7 @@ def _spelling(number: int, base: int) -> str:
 )
 @example(IPv4Address("127.0.0.1"), 2, [16, 10, 10, 10], False)
 @settings(deadline=None, max_examples=200)
-def test_every_spelling_of_an_address_is_that_address(
+def test_all_spellings_of_an_address_are_recognized(
     address: IPv4Address, parts: int, bases: list[int], dot: bool
 ) -> None:
     octets = list(address.packed)
@@ -75,7 +75,7 @@ def test_every_spelling_of_an_address_is_that_address(
 
 
 @pytest.mark.parametrize("host", ["256.1.1.1", "1.2.3.4.5", "muse.0x", "a.1", "0x", "4294967296", "1..2", "08.1.1.1"])
-def test_a_number_at_the_end_that_is_no_address_is_refused(host: str) -> None:
+def test_host_that_ends_in_a_number_but_is_no_address_is_refused(host: str) -> None:
     try:
         found = literal_address(host)
     except ValueError:
@@ -91,7 +91,7 @@ def test_names_are_not_addresses(host: str) -> None:
     assert literal_address(host) is None
 
 
-def test_exceptions_are_networks_addresses_and_hosts() -> None:
+def test_allowed_entries_are_networks_addresses_and_hosts() -> None:
     exceptions = AllowedAddresses.of(["10.1.0.0/16", "192.168.1.7", "fd00::/8", "[::1]", "Intranet.Example."])
     reached = {"10.1.2.3": True, "10.2.0.1": False, "192.168.1.7": True, "192.168.1.8": False, "fd12::1": True}
     reached |= {"::1": True, "::ffff:10.1.2.3": False, "9.9.9.9": True, "127.0.0.1": False}
@@ -103,7 +103,7 @@ def test_exceptions_are_networks_addresses_and_hosts() -> None:
 @pytest.mark.parametrize(
     "entry", ["10.1.0.0/33", "10.1.2.3/16", "http://a.example", "a.example:80", "", "a b", "0x7f.1", "*"]
 )
-def test_a_bad_exception_is_an_error_with_a_hint(entry: str) -> None:
+def test_invalid_allowed_entry_raises_an_error_with_a_hint(entry: str) -> None:
     with pytest.raises(InputError, match="allowed_addresses") as caught:
         AllowedAddresses.of([entry])
     assert caught.value.hint

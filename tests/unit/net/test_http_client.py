@@ -38,21 +38,21 @@ async def fetched(handlers: dict[str, Handler], path: str, **more: str) -> HttpR
         return await out.get(base + path, headers=more)
 
 
-def test_get() -> None:
+def test_get_returns_status_headers_and_body() -> None:
     answer = asyncio.run(fetched({"/rss": plain}, "/rss?a=1"))
     assert (answer.status, answer.body, answer.moved) == (200, b"GET /rss?a=1", None)
     assert answer.headers["etag"] == answer.headers["ETag"] == '"1"'
     assert answer.url.endswith("/rss?a=1")
 
 
-def test_the_door_names_itself_and_offers_what_it_can_unpack() -> None:
+def test_request_has_user_agent_and_accepted_encodings() -> None:
     sent = asyncio.run(fetched({"/": echo}, "/")).body
     assert b'"user-agent": "Runnel/test"' in sent
     assert b'"accept-encoding": "gzip, deflate"' in sent
 
 
 @pytest.mark.parametrize("status", [204, 304, 404, 410, 429, 500, 503])
-def test_a_status_is_an_answer(status: int) -> None:
+def test_error_statuses_are_returned_as_responses(status: int) -> None:
     async def handler(request: web.Request) -> web.Response:
         return web.Response(status=status, headers={"Retry-After": "7"})
 
@@ -60,7 +60,7 @@ def test_a_status_is_an_answer(status: int) -> None:
     assert (answer.status, answer.body, answer.headers["retry-after"]) == (status, b"", "7")
 
 
-def test_lists_of_headers_are_joined_and_of_others_the_first_counts() -> None:
+def test_repeated_list_headers_are_joined_and_of_others_the_first_is_used() -> None:
     said = b"HTTP/1.1 200 OK\r\nLink: <a>\r\nETag: 1\r\nLink: <b>\r\nETag: 2\r\nX: \xff\r\nContent-Length: 0\r\n\r\n"
 
     async def scenario() -> HttpResponse:
@@ -71,7 +71,7 @@ def test_lists_of_headers_are_joined_and_of_others_the_first_counts() -> None:
     assert (headers["link"], headers["etag"], headers["x"]) == ("<a>, <b>", "1", "\ufffd")
 
 
-def test_permanent_redirects_from_the_start_say_where_it_moved() -> None:
+def test_leading_permanent_redirects_set_the_moved_url() -> None:
     handlers = {"/a": redirect(301, "/b"), "/b": redirect(308, "c?x=1#top"), "/c": plain}
     answer = asyncio.run(fetched(handlers, "/a"))
     assert answer.body == b"GET /c?x=1"
@@ -80,7 +80,7 @@ def test_permanent_redirects_from_the_start_say_where_it_moved() -> None:
 
 
 @pytest.mark.parametrize(("first", "second", "moved"), [(301, 302, "/b"), (302, 301, None), (307, 308, None)])
-def test_after_a_temporary_redirect_nothing_has_moved(first: int, second: int, moved: str | None) -> None:
+def test_temporary_redirect_sets_no_moved_url(first: int, second: int, moved: str | None) -> None:
     answer = asyncio.run(fetched({"/a": redirect(first, "/b"), "/b": redirect(second, "/c"), "/c": plain}, "/a"))
     assert answer.url.endswith("/c")
     assert (answer.moved or "").removeprefix(answer.url.removesuffix("/c")) == (moved or "")
@@ -109,13 +109,13 @@ def test_a_redirect_that_ends_in_not_modified_keeps_its_validators() -> None:
         ({"/0": redirect(302, "")}, "without a Location header"),
     ],
 )
-def test_bad_redirects(handlers: dict[str, Handler], words: str) -> None:
+def test_invalid_redirects_raise_errors(handlers: dict[str, Handler], words: str) -> None:
     with pytest.raises(UnreachableError, match=words) as caught:
         asyncio.run(fetched(handlers, "/0"))
     assert "pw" not in str(caught.value)
 
 
-def test_as_many_redirects_as_are_allowed_are_followed() -> None:
+def test_maximum_number_of_redirects_is_followed() -> None:
     handlers = {f"/{n}": redirect(302, f"/{n + 1}") for n in range(MAX_REDIRECTS)} | {f"/{MAX_REDIRECTS}": plain}
     assert asyncio.run(fetched(handlers, "/0")).status == 200
 
@@ -126,7 +126,7 @@ INWARDS += ["http://2130706434:{port}/", "http://inward.example:{port}/", "http:
 
 @pytest.mark.parametrize("to", INWARDS)
 @pytest.mark.parametrize("direct", [True, False])
-def test_what_leads_inwards_is_refused_and_never_connected_to(to: str, direct: bool) -> None:
+def test_private_addresses_are_refused_without_connecting(to: str, direct: bool) -> None:
     connections: list[object] = []
 
     async def count(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -146,7 +146,7 @@ def test_what_leads_inwards_is_refused_and_never_connected_to(to: str, direct: b
     assert "allowed_addresses" in caught.value.hint
 
 
-def test_a_name_that_changes_its_answer_is_judged_anew_at_the_socket() -> None:
+def test_address_is_checked_again_when_the_socket_connects() -> None:
     connections: list[object] = []
 
     async def count(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -168,7 +168,7 @@ def test_a_name_that_changes_its_answer_is_judged_anew_at_the_socket() -> None:
     assert connections == []
 
 
-def test_a_refused_address_does_not_spoil_a_good_one_of_the_same_name() -> None:
+def test_public_address_is_used_if_the_name_also_has_a_refused_one() -> None:
     async def scenario() -> int:
         names = ScriptedNames({"two.example": [["127.0.0.2", "127.0.0.1"]]})
         async with serving({"/": plain}) as base, door(resolver=names) as out:
@@ -200,7 +200,7 @@ def test_system_names_are_resolved_and_checked() -> None:
     asyncio.run(scenario())
 
 
-def test_secrets_do_not_follow_a_redirect_to_another_origin() -> None:
+def test_secret_headers_are_not_sent_to_another_origin() -> None:
     sent = {"Authorization": "Bearer secret", "X-Key": "secret", "Cookie": "secret", "If-None-Match": '"1"'}
 
     async def scenario() -> tuple[HttpResponse, HttpResponse]:
@@ -215,7 +215,7 @@ def test_secrets_do_not_follow_a_redirect_to_another_origin() -> None:
     assert here.body.count(b"secret") == 3
 
 
-def test_cookies_are_not_kept() -> None:
+def test_cookies_are_not_stored() -> None:
     async def cookie(request: web.Request) -> web.Response:
         return web.Response(text=request.headers.get("Cookie", "none"), headers={"Set-Cookie": "a=1"})
 
@@ -262,7 +262,7 @@ def test_a_redirect_from_https_to_http_is_refused(monkeypatch: pytest.MonkeyPatc
         asyncio.run(scenario())
 
 
-def test_post_sends_once_and_follows_nothing() -> None:
+def test_post_sends_once_and_does_not_follow_redirects() -> None:
     taken: list[bytes] = []
 
     async def take(request: web.Request) -> web.Response:
@@ -290,7 +290,7 @@ def test_post_sends_once_and_follows_nothing() -> None:
     ],
     ids=["large", "cut", "not gzip", "not chunked", "never comes"],
 )
-def test_once_the_status_is_there_a_post_is_answered(talk: Talk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_post_succeeds_if_only_the_body_fails_after_the_status(talk: Talk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("runnel.net.http_client.COURTESY_SECONDS", 0.2)
 
     async def scenario() -> HttpResponse:
@@ -312,7 +312,7 @@ def test_post_is_checked_like_get(url: str) -> None:
         asyncio.run(scenario())
 
 
-def test_turns_are_limited_for_a_host_and_waiting_costs_no_time() -> None:
+def test_requests_per_host_are_limited_and_waiting_does_not_count_as_time() -> None:
     under_way = 0
     most = 0
 
@@ -334,7 +334,7 @@ def test_turns_are_limited_for_a_host_and_waiting_costs_no_time() -> None:
     assert most == 2
 
 
-def test_a_host_that_waits_does_not_hold_up_another() -> None:
+def test_waiting_for_one_host_does_not_delay_another() -> None:
     release = asyncio.Event()
 
     async def stuck(request: web.Request) -> web.Response:
@@ -357,7 +357,7 @@ def test_a_host_that_waits_does_not_hold_up_another() -> None:
     asyncio.run(scenario())
 
 
-def test_a_cancelled_wait_gives_its_turn_back() -> None:
+def test_canceled_wait_releases_its_slot() -> None:
     async def scenario() -> int:
         never = saying(b"", pause=60)
         async with talking(never) as port, serving({"/": plain}) as base, door(concurrency=1) as out:
@@ -372,12 +372,12 @@ def test_a_cancelled_wait_gives_its_turn_back() -> None:
     assert asyncio.run(scenario()) == 200
 
 
-def test_a_door_that_is_not_open_says_so() -> None:
+def test_client_used_outside_async_with_raises() -> None:
     with pytest.raises(RuntimeError, match="async with"):
         asyncio.run(door().get("http://127.0.0.1:8080/"))
 
 
-def test_the_settings_make_a_door(tmp_path: Path) -> None:
+def test_client_is_created_from_settings(tmp_path: Path) -> None:
     settings = Settings.load(tmp_path, allowed_addresses=("127.0.0.1",), user_agent="Me/1", max_document_bytes=10)
 
     async def scenario(out: HttpClient) -> None:

@@ -54,35 +54,35 @@ async def _drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
         await asyncio.sleep(0.05)
 
 
-def test_a_body_that_says_it_is_too_large_is_not_read() -> None:
+def test_body_with_too_large_content_length_is_not_read() -> None:
     assert "larger than 1048576 bytes" in failure(saying(head("Content-Length: 1048577"), then=_for_ever))
 
 
-def test_a_body_without_end_stops_at_the_limit() -> None:
+def test_endless_body_stops_at_the_limit() -> None:
     assert "larger than 1048576 bytes" in failure(saying(head("Connection: close"), then=_for_ever))
 
 
-def test_a_body_at_the_limit_is_taken() -> None:
+def test_body_at_the_limit_is_accepted() -> None:
     body = asyncio.run(fetched(saying(head("Content-Length: 1000"), b"a" * 1000), max_bytes=1000)).body
     assert len(body) == 1000
 
 
-def test_a_body_that_drips_ends_with_the_whole_time() -> None:
+def test_slow_body_ends_at_the_total_timeout() -> None:
     message = failure(saying(head("Connection: close"), then=_drip), seconds=0.5)
     assert message == "the request took more than 0.5 seconds"
 
 
-def test_a_head_that_drips_ends_with_the_whole_time() -> None:
+def test_slow_headers_end_at_the_total_timeout() -> None:
     assert "took more than" in failure(saying(OK + b"X: ", then=_drip), seconds=0.5)
 
 
-def test_a_server_that_falls_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silent_server_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("runnel.net.http_client.IDLE_SECONDS", 0.3)
     for said in (b"", OK, head("Content-Length: 9") + b"abc"):
         assert failure(saying(said, pause=60)) == "the server sent nothing for 0.3 seconds"
 
 
-def test_time_is_counted_over_all_redirects() -> None:
+def test_total_timeout_includes_redirects() -> None:
     async def slowly_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         number = int((await reader.readuntil(b"\r\n\r\n")).split()[1].lstrip(b"/") or b"0")
         await asyncio.sleep(0.4)
@@ -106,11 +106,11 @@ def test_time_is_counted_over_all_redirects() -> None:
     ],
     ids=["long", "many", "reason", "name"],
 )
-def test_large_heads(said: bytes) -> None:
+def test_too_large_headers_are_refused(said: bytes) -> None:
     assert failure(saying(said)) == "the headers of the response are too large"
 
 
-def test_headers_without_end() -> None:
+def test_endless_headers_are_refused() -> None:
     async def headers(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
             writer.write(b"X: a\r\n" * 1000)
@@ -147,17 +147,17 @@ def test_headers_without_end() -> None:
         (head("Content-Encoding: gzip", "Content-Length: 3") + b"abc", "damaged"),
     ],
 )
-def test_nonsense(said: bytes, words: str) -> None:
+def test_malformed_responses_are_refused(said: bytes, words: str) -> None:
     assert words in failure(saying(said))
 
 
-def test_a_truncated_gzip_body_is_not_taken_for_whole() -> None:
+def test_truncated_gzip_body_is_refused() -> None:
     packed = gzip.compress(b"Muse " * 1000)[:-9]
     said = head("Content-Encoding: gzip", f"Content-Length: {len(packed)}") + packed
     assert failure(saying(said)) == "the response was cut off"
 
 
-def test_a_body_that_was_packed_twice_is_refused_whatever_its_headers_say_first() -> None:
+def test_body_compressed_twice_is_refused() -> None:
     packed = gzip.compress(gzip.compress(b"Muse " * 1000))
     said = head("Content-Encoding: gzip", "Content-Encoding: gzip", f"Content-Length: {len(packed)}") + packed
     assert failure(saying(said)) == "the response has the unsupported encoding 'gzip, gzip'"
@@ -166,7 +166,7 @@ def test_a_body_that_was_packed_twice_is_refused_whatever_its_headers_say_first(
 @pytest.mark.parametrize(
     "packed", [gzip.compress(b"Muse" * 99), zlib.compress(b"Muse" * 99)], ids=["gzip", "deflate"]
 )
-def test_packed_bodies(packed: bytes) -> None:
+def test_compressed_bodies_are_decompressed(packed: bytes) -> None:
     name = "gzip" if packed[0] == 0x1F else "deflate"
     said = head(f"Content-Encoding: {name}", f"Content-Length: {len(packed)}") + packed
     assert asyncio.run(fetched(saying(said))).body == b"Muse" * 99
@@ -179,7 +179,7 @@ def bomb(gigabytes: int) -> bytes:
     return b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03" + block * (gigabytes << 10)
 
 
-def test_a_megabyte_that_would_grow_to_a_gigabyte_stops_at_the_limit() -> None:
+def test_decompression_bomb_stops_at_the_limit() -> None:
     packed = bomb(1)
     assert MEBIBYTE < len(packed) < 2 * MEBIBYTE
     said = head("Content-Encoding: gzip", f"Content-Length: {len(packed)}") + packed
@@ -193,19 +193,19 @@ def test_a_megabyte_that_would_grow_to_a_gigabyte_stops_at_the_limit() -> None:
     assert peak < 24 * MEBIBYTE
 
 
-def test_a_body_of_empty_members_is_refused() -> None:
+def test_gzip_body_of_empty_members_is_refused() -> None:
     packed = gzip.compress(b"") * (MAX_MEMBERS + 1)
     said = head("Content-Encoding: gzip", f"Content-Length: {len(packed)}") + packed
     assert f"more than {MAX_MEMBERS} members" in failure(saying(said))
 
 
-def test_of_an_error_page_only_the_beginning_is_read() -> None:
+def test_only_the_beginning_of_an_error_page_is_read() -> None:
     answer = asyncio.run(fetched(saying(head("Connection: close", status="500 Oops"), then=_for_ever)))
     assert answer.status == 500
     assert 0 < len(answer.body) <= 65536
 
 
-def test_nobody_there() -> None:
+def test_refused_connection_is_reported() -> None:
     async def scenario() -> None:
         async with talking(saying()) as port:
             pass
@@ -219,7 +219,7 @@ def test_nobody_there() -> None:
 @pytest.mark.parametrize(
     ("number", "words"), [(socket.EAI_NONAME, "host name does not exist"), (socket.EAI_AGAIN, "DNS lookup")]
 )
-def test_no_such_host(number: int, words: str) -> None:
+def test_unknown_host_is_reported(number: int, words: str) -> None:
     class Nameless(ScriptedNames):
         async def resolve(self, *asked: object, **more: object) -> list[ResolveResult]:
             raise socket.gaierror(number, "system words")
@@ -248,7 +248,9 @@ def _raw_deflate(data: bytes) -> bytes:
     padding=st.sampled_from([b"", b"\0" * 20, b"\r\n", b"<!-- -->"]),
 )
 @settings(deadline=None, max_examples=150)
-def test_what_was_packed_is_unpacked_however_it_is_cut(parts: list[bytes], cuts: list[int], padding: bytes) -> None:
+def test_decompression_does_not_depend_on_chunk_boundaries(
+    parts: list[bytes], cuts: list[int], padding: bytes
+) -> None:
     whole = b"".join(parts)
     members = b"".join(gzip.compress(part) for part in parts)
     packed = {"gzip": members + padding, "deflate": zlib.compress(whole) + padding, "": whole}
@@ -261,7 +263,7 @@ def test_what_was_packed_is_unpacked_however_it_is_cut(parts: list[bytes], cuts:
 
 @given(st.binary(min_size=1, max_size=2000))
 @settings(deadline=None, max_examples=50)
-def test_deflate_without_its_header_is_understood(whole: bytes) -> None:
+def test_raw_deflate_is_decompressed(whole: bytes) -> None:
     decoder, body = decoder_for("deflate", "here"), bytearray()
     decoder.feed(_raw_deflate(whole), body, 1 << 20)
     assert (bytes(body), decoder.done()) == (whole, True)

@@ -32,11 +32,11 @@ from runnel.net.retry_after import retry_after
         ("Thu, 99 Jan 1970 00:00:00 GMT", None),
     ],
 )
-def test_retry_after_in_all_its_forms(value: str | None, wait: float | None) -> None:
+def test_retry_after_accepts_seconds_and_dates(value: str | None, wait: float | None) -> None:
     assert retry_after(value, 1000.0) == wait
 
 
-def test_a_shorter_limit_holds() -> None:
+def test_shorter_limit_is_applied() -> None:
     assert retry_after("99999999", 0.0, limit=3600) == 3600
 
 

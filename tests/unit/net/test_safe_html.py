@@ -20,14 +20,14 @@ ATTACKS = (
 
 @pytest.mark.parametrize("cleaner", CLEANERS)
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_scripts_in_urls_do_not_survive(cleaner: str, attack: str) -> None:
+def test_script_urls_are_removed(cleaner: str, attack: str) -> None:
     cleaned = CLEANERS[cleaner](f"<p>{attack}</p>")
     assert "a" in cleaned
     assert not any(word in cleaned.lower() for word in ("script", "data:", "cite", "href", "src"))
 
 
 @pytest.mark.parametrize("url", ["https://ok.example/a", "http://ok.example/", "mailto:me@ok.example"])
-def test_harmless_urls_survive(url: str) -> None:
+def test_harmless_urls_are_kept(url: str) -> None:
     for name in ("from_feed", "from_web_feed", "in_feed_file", "in_linked_feed_file"):
         assert f'<q cite="{url}">a</q>' in CLEANERS[name](f'<q cite="{url}">a</q>'), name
         assert f'<a href="{url}"' in CLEANERS[name](f'<a href="{url}">a</a>'), name
@@ -49,7 +49,7 @@ def test_every_attribute_that_takes_a_url_is_checked(name: str) -> None:
 
 
 @pytest.mark.parametrize("cleaner", CLEANERS)
-def test_hostile_fragments_settle_with_harmless_urls(cleaner: str) -> None:
+def test_cleaned_hostile_fragments_are_stable_and_have_safe_urls(cleaner: str) -> None:
     clean = CLEANERS[cleaner]
     for fragment in fragments(7, 4_000):
         cleaned = clean(fragment)
@@ -70,13 +70,13 @@ _PIECES = st.one_of(
 
 @pytest.mark.parametrize("cleaner", CLEANERS)
 @given(pieces=st.lists(_PIECES, max_size=20))
-def test_generated_fragments_settle_with_harmless_urls(cleaner: str, pieces: list[str]) -> None:
+def test_cleaned_generated_fragments_are_stable_and_have_safe_urls(cleaner: str, pieces: list[str]) -> None:
     cleaned = CLEANERS[cleaner]("".join(pieces))
     assert CLEANERS[cleaner](cleaned) == cleaned
     assert bad_urls(cleaned, relative=cleaner in RELATIVE) == []
 
 
-def test_the_generator_reaches_fragments_that_one_pass_does_not_settle(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_generator_creates_fragments_that_need_several_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     """The checks above would notice a cleaner that runs once."""
     monkeypatch.setattr("runnel.sinks.files.feed_entries.settle", lambda clean, html: clean(html))
     clean = CLEANERS["in_feed_file"]
@@ -84,9 +84,7 @@ def test_the_generator_reaches_fragments_that_one_pass_does_not_settle(monkeypat
 
 
 @pytest.mark.parametrize("cleaner", CLEANERS)
-def test_html_that_does_not_settle_becomes_text_which_is_stable(
-    cleaner: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_html_that_keeps_changing_becomes_stable_text(cleaner: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         # What the first round changes counts as unsettled.
         patch.setattr(safe_html, "_MOST_ROUNDS", 1)
@@ -95,7 +93,7 @@ def test_html_that_does_not_settle_becomes_text_which_is_stable(
     assert [CLEANERS[cleaner](text) for text in texts] == texts
 
 
-def test_settling_has_a_bound() -> None:
+def test_number_of_cleaning_passes_is_limited() -> None:
     rounds = []
 
     def grow(html: str) -> str:
@@ -109,13 +107,13 @@ def test_settling_has_a_bound() -> None:
 
 
 @pytest.mark.parametrize("url", ["", " ", "javascript:", "http//no", "//host/x", "\0javascript:x", "ja vascript:x"])
-def test_safe_url_takes_no_relative_url_unless_it_is_allowed(url: str) -> None:
+def test_safe_url_refuses_relative_urls_by_default(url: str) -> None:
     assert safe_url(url) is None
 
 
 @pytest.mark.parametrize("cleaner", CLEANERS)
 @pytest.mark.parametrize("lines", [1, 2, 7, 50])
-def test_empty_lines_at_the_beginning_of_a_listing_cost_no_markup(cleaner: str, lines: int) -> None:
+def test_leading_empty_lines_in_pre_keep_the_markup(cleaner: str, lines: int) -> None:
     cleaned = CLEANERS[cleaner]("<p>See <b>this</b>.</p><pre>" + "\n" * lines + "code</pre>")
     assert "<b>this</b>" in cleaned
     assert CLEANERS[cleaner](cleaned) == cleaned

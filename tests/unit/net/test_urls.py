@@ -28,7 +28,7 @@ from runnel.net.urls import MAX_URL, canonical_url, same_origin, shown_url
         ("http://[2620:FE:0::fe]:8080/", "http://[2620:fe::fe]:8080/"),
     ],
 )
-def test_canonical_form(url: str, canonical: str) -> None:
+def test_urls_become_canonical(url: str, canonical: str) -> None:
     assert canonical_url(url) == canonical
     assert canonical_url(canonical) == canonical
 
@@ -63,7 +63,7 @@ def test_canonical_form(url: str, canonical: str) -> None:
         ("http://muse.example/" + "a" * MAX_URL, "characters"),
     ],
 )
-def test_what_is_no_web_address_is_refused(url: str, words: str) -> None:
+def test_invalid_urls_are_refused(url: str, words: str) -> None:
     with pytest.raises(InputError, match=words) as caught:
         check_url(url)
     assert "secret" not in str(caught.value)
@@ -85,12 +85,12 @@ LOCAL += ["[64:ff9b::127.0.0.1]", "[2002:7f00:1::]", "169.254.169.254", "[fd00:e
 
 
 @pytest.mark.parametrize("host", LOCAL)
-def test_literal_addresses_are_checked_at_once(host: str) -> None:
+def test_literal_addresses_are_checked_without_dns(host: str) -> None:
     with pytest.raises(RefusedAddressError, match="allowed_addresses"):
         check_url(f"http://{host}:8080/")
 
 
-def test_the_exceptions_of_the_settings_count_at_once_too() -> None:
+def test_allowed_literal_addresses_are_accepted() -> None:
     assert check_url("http://0x7f.1:8080", allowed=["127.0.0.0/8"]) == "http://127.0.0.1:8080/"
 
 
@@ -101,7 +101,7 @@ def test_ports_of_other_services_are_refused(port: int) -> None:
 
 
 @pytest.mark.parametrize("port", [80, 443, 1024, 3000, 8000, 8080, 8443, 49152, 65535])
-def test_other_ports_may_be_used(port: int) -> None:
+def test_other_ports_are_allowed(port: int) -> None:
     assert check_url(f"http://muse.example:{port}/rss").endswith("/rss")
 
 
@@ -113,7 +113,7 @@ def test_other_ports_may_be_used(port: int) -> None:
     )
 )
 @settings(deadline=None, max_examples=400)
-def test_any_text_is_refused_or_means_the_same_to_every_reader(url: str) -> None:
+def test_any_text_is_refused_or_parsed_equally_by_all_libraries(url: str) -> None:
     try:
         canonical = canonical_url(url)
     except InputError:
@@ -127,14 +127,14 @@ def test_any_text_is_refused_or_means_the_same_to_every_reader(url: str) -> None
     assert canonical.isascii()
 
 
-def test_what_is_shown_has_no_secrets_and_is_short() -> None:
+def test_shown_url_is_short_and_has_no_secrets() -> None:
     assert shown_url("https://me:pw@muse.example/rss?token=pw#pw") == "https://muse.example/rss?…"
     assert shown_url("https://a@b@muse.example/") == "https://muse.example/"
     assert "\x1b" not in shown_url("http://muse.example/\x1b[2J")
     assert len(shown_url("http://muse.example/" + "a" * 5000 + "?" + "b" * 5000)) < 250
 
 
-def test_origins() -> None:
+def test_same_origin_compares_scheme_host_and_port() -> None:
     assert same_origin("http://a.example/x", "http://a.example/y?z")
     for other in ("https://a.example/x", "http://a.example:8080/x", "http://b.example/x"):
         assert not same_origin("http://a.example/x", other)

@@ -1,4 +1,4 @@
-"""Plan folders: what is written is loaded again, and what is damaged is refused with its name."""
+"""Plan folders: a plan that is written is loaded again, and a replace_file file is rejected by name."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def plan(storage: FileStorage) -> Plan:
     return load(storage, PlanVersion(2, "base", "delta"))
 
 
-def test_what_is_written_is_loaded_again(storage: FileStorage) -> None:
+def test_written_plan_is_loaded_unchanged(storage: FileStorage) -> None:
     logical = optimize(QUERIES, VIEWS)
     manifest = write_base(storage, "base", logical)
     loaded = load(storage, PlanVersion(1, "base")).base
@@ -69,7 +69,7 @@ def test_what_is_written_is_loaded_again(storage: FileStorage) -> None:
     verify(storage, "base")
 
 
-def test_large_arrays_are_mapped_not_read(storage: FileStorage) -> None:
+def test_large_arrays_are_memory_mapped(storage: FileStorage) -> None:
     views: dict[int, Node] = {10 + n: Filter(Read(1), word(f"word{n}")) for n in range(5000)}
     write_base(storage, "base", optimize([PlanQuery(feed) for feed in views], views))
     atoms = load_part(storage, "base").logical.atoms
@@ -80,20 +80,20 @@ def test_large_arrays_are_mapped_not_read(storage: FileStorage) -> None:
         assert mapped is not None
 
 
-def test_folders_are_loaded_once_and_never_written_twice(storage: FileStorage, plan: Plan) -> None:
+def test_folder_is_cached_after_loading_and_cannot_be_overwritten(storage: FileStorage, plan: Plan) -> None:
     assert load(storage, plan.version).base is plan.base
     with pytest.raises(FileExistsError):
         write_base(storage, "base", optimize(QUERIES, VIEWS))
 
 
-def test_a_delta_names_what_it_removes_and_what_it_replaces(plan: Plan) -> None:
+def test_delta_has_tombstones_for_removed_queries_and_for_its_own(plan: Plan) -> None:
     assert plan.delta is not None
     assert plan.delta.tombstones.tolist() == [11, 14]
     assert plan.removed(plan.base).tolist() == [False, True, False, False]
     assert plan.removed(plan.delta).tolist() == [False]
 
 
-def test_parts_that_do_not_belong_together_are_refused(storage: FileStorage, plan: Plan) -> None:
+def test_loading_rejects_wrong_kinds_and_parents_of_folders(storage: FileStorage, plan: Plan) -> None:
     compile_base(storage, "other", QUERIES, VIEWS)
     with pytest.raises(CorruptDataError, match="not a delta of other"):
         load(storage, PlanVersion(3, "other", "delta"))
@@ -103,8 +103,8 @@ def test_parts_that_do_not_belong_together_are_refused(storage: FileStorage, pla
         load(storage, PlanVersion(3, "missing"))
 
 
-def damaged(storage: FileStorage, name: str, data: bytes | None) -> FileStorage:
-    """The storage under another address, so that no cached part hides the damage, with one file changed."""
+def replace_file(storage: FileStorage, name: str, data: bytes | None) -> FileStorage:
+    """Replace or delete a file of the base; return the storage under another URL, so that no cached part is used."""
     path = storage.local(f"base/{name}")
     path.unlink()
     if data is not None:
@@ -112,60 +112,60 @@ def damaged(storage: FileStorage, name: str, data: bytes | None) -> FileStorage:
     return FileStorage(storage.url + "/.")
 
 
-def test_a_truncated_or_missing_file_is_refused_by_name(storage: FileStorage, plan: Plan) -> None:
+def test_truncated_extended_or_missing_file_is_rejected_by_name(storage: FileStorage, plan: Plan) -> None:
     name = "arrays.npy"
-    whole = storage.read(f"base/{name}")
-    for data in (whole[:-1], whole + b"x", b"", None):
+    content = storage.read(f"base/{name}")
+    for data in (content[:-1], content + b"x", b"", None):
         with pytest.raises(CorruptDataError, match=f"base/{name}"):
-            load(damaged(storage, name, data), PlanVersion(1, "base"))
-        storage.local(f"base/{name}").write_bytes(whole)
+            load(replace_file(storage, name, data), PlanVersion(1, "base"))
+        storage.local(f"base/{name}").write_bytes(content)
     load(FileStorage(storage.url + "/."), PlanVersion(1, "base"))
 
 
-def test_a_file_that_is_no_array_is_refused(storage: FileStorage, plan: Plan) -> None:
+def test_file_without_a_plain_array_is_rejected(storage: FileStorage, plan: Plan) -> None:
     size = len(storage.read("base/arrays.npy"))
     with pytest.raises(CorruptDataError, match=r"base/arrays\.npy"):
-        load(damaged(storage, "arrays.npy", b"\x00" * size), PlanVersion(1, "base"))
+        load(replace_file(storage, "arrays.npy", b"\x00" * size), PlanVersion(1, "base"))
     pickled = io.BytesIO()
     np.save(pickled, np.array([{"a": 1}], dtype=object), allow_pickle=True)
     data = pickled.getvalue().ljust(size, b"\x00")[:size]
     with pytest.raises(CorruptDataError, match=r"base/arrays\.npy"):
-        load(damaged(storage, "arrays.npy", data), PlanVersion(1, "base"))
+        load(replace_file(storage, "arrays.npy", data), PlanVersion(1, "base"))
 
 
-def changed(storage: FileStorage, plan: Plan, name: str, value: int) -> FileStorage:
-    """The storage with one array of the base filled with a value."""
-    place = plan.base.manifest.arrays[name]
-    whole = np.load(storage.local(f"base/{place.file}"))
-    whole[place.start :].view(place.type)[: place.count] = value
+def fill_array(storage: FileStorage, plan: Plan, name: str, value: int) -> FileStorage:
+    """Fill an array of the base with a value; return the storage under another URL."""
+    location = plan.base.manifest.arrays[name]
+    content = np.load(storage.local(f"base/{location.file}"))
+    content[location.start :].view(location.type)[: location.count] = value
     buffer = io.BytesIO()
-    np.save(buffer, whole)
+    np.save(buffer, content)
     data = buffer.getvalue()
-    # The manifest vouches for it, as if a faulty compiler had written it: a checksum does not make a plan sound.
-    files = {**plan.base.manifest.files, place.file: PlanFile(len(data), hashlib.sha256(data).hexdigest())}
+    # Update the digest in the manifest too, as if a faulty compiler had written the array.
+    files = {**plan.base.manifest.files, location.file: PlanFile(len(data), hashlib.sha256(data).hexdigest())}
     storage.replace("base/manifest.json", replace(plan.base.manifest, files=files).to_json())
-    return damaged(storage, place.file, data)
+    return replace_file(storage, location.file, data)
 
 
-def test_ids_that_lead_nowhere_are_refused(storage: FileStorage, plan: Plan) -> None:
+def test_ids_out_of_range_are_rejected(storage: FileStorage, plan: Plan) -> None:
     with pytest.raises(CorruptDataError, match="targets"):
-        load(changed(storage, plan, "targets.values", 2**30), PlanVersion(1, "base"))
+        load(fill_array(storage, plan, "targets.values", 2**30), PlanVersion(1, "base"))
 
 
 @pytest.mark.parametrize("name", ["arrays.npy", "manifest.json"])
-def test_flipped_byte_anywhere_is_refused(storage: FileStorage, plan: Plan, name: str) -> None:
-    whole = storage.read(f"base/{name}")
-    for position in range(0, len(whole), max(1, len(whole) // 97)):
-        data = bytearray(whole)
+def test_flipped_bit_anywhere_is_rejected(storage: FileStorage, plan: Plan, name: str) -> None:
+    content = storage.read(f"base/{name}")
+    for position in range(0, len(content), max(1, len(content) // 97)):
+        data = bytearray(content)
         data[position] ^= 0x10
         with pytest.raises(CorruptDataError, match=f"base/{name}"):
-            load(damaged(storage, name, bytes(data)), PlanVersion(1, "base"))
+            load(replace_file(storage, name, bytes(data)), PlanVersion(1, "base"))
         with pytest.raises(CorruptDataError, match=f"base/{name}"):
             verify(storage, "base")
 
 
 @pytest.mark.parametrize(
-    ("array", "words"),
+    ("array", "message"),
     [
         ("streams.stream", "streams"),
         ("streams.offsets", "streams"),
@@ -175,37 +175,37 @@ def test_flipped_byte_anywhere_is_refused(storage: FileStorage, plan: Plan, name
         ("atom_keys", "atom_keys"),
     ],
 )
-def test_a_damaged_index_is_refused(storage: FileStorage, plan: Plan, array: str, words: str) -> None:
-    loaded = load(changed(storage, plan, f"layout.{array}", 10_000), PlanVersion(1, "base"))
-    with pytest.raises(CorruptDataError, match=words):
+def test_matcher_rejects_damaged_layout(storage: FileStorage, plan: Plan, array: str, message: str) -> None:
+    loaded = load(fill_array(storage, plan, f"layout.{array}", 10_000), PlanVersion(1, "base"))
+    with pytest.raises(CorruptDataError, match=message):
         build_matcher(loaded)
 
 
 @pytest.mark.parametrize(
-    ("array", "words"), [("layout.streams.checks.values", "checks"), ("clauses.values", "clauses")]
+    ("array", "message"), [("layout.streams.checks.values", "checks"), ("clauses.values", "clauses")]
 )
-def test_what_is_seldom_looked_at_is_checked_when_it_is(storage: FileStorage, array: str, words: str) -> None:
-    doubtful = And((word("rock"), RegularExpression(Attribute("title"), "r.c+k")))
-    compile_base(storage, "base", [PlanQuery(10)], {10: Filter(Read(1), doubtful)})
-    whole = load(storage, PlanVersion(1, "base"))
-    matcher = build_matcher(load(changed(storage, whole, array, 10_000), PlanVersion(1, "base")))
+def test_rarely_read_arrays_are_validated_at_first_use(storage: FileStorage, array: str, message: str) -> None:
+    condition = And((word("rock"), RegularExpression(Attribute("title"), "r.c+k")))
+    compile_base(storage, "base", [PlanQuery(10)], {10: Filter(Read(1), condition)})
+    intact = load(storage, PlanVersion(1, "base"))
+    matcher = build_matcher(load(fill_array(storage, intact, array, 10_000), PlanVersion(1, "base")))
     items = [ItemBatch.of([Item("One", "1", {"title": (title,)})], {"One": 1}) for title in ("jazz", "rock")]
     assert matcher.match(items[0]).total == 0
-    with pytest.raises(CorruptDataError, match=words):
+    with pytest.raises(CorruptDataError, match=message):
         matcher.match(items[1])
 
 
-def test_a_large_predicate_table_has_a_file_of_its_own_and_matching_does_without_it(storage: FileStorage) -> None:
+def test_large_predicate_table_has_its_own_file_that_matching_does_not_read(storage: FileStorage) -> None:
     views: dict[int, Node] = {
         10 + n: Filter(Read(1), And((word(f"word{n}"), word(f"other{n % 100}")))) for n in range(20_000)
     }
     compile_base(storage, "base", [PlanQuery(feed) for feed in views], views)
-    whole = load(storage, PlanVersion(1, "base"))
-    files = {name: place.file for name, place in whole.base.manifest.arrays.items()}
+    intact = load(storage, PlanVersion(1, "base"))
+    files = {name: location.file for name, location in intact.base.manifest.arrays.items()}
     assert files["clauses.values"] == files["layout.streams.checks.values"] == "predicates.npy"
     assert files["query_ids"] == files["layout.streams.stream"] == "arrays.npy"
     batch = ItemBatch.of([Item("One", "1", {"title": ("word7 other7",)})], {"One": 1})
-    matcher = build_matcher(load(changed(storage, whole, "clauses.values", 2**30), PlanVersion(1, "base")))
+    matcher = build_matcher(load(fill_array(storage, intact, "clauses.values", 2**30), PlanVersion(1, "base")))
     assert matcher.match(batch).queries.tolist() == [17]
 
 
@@ -224,17 +224,17 @@ def test_a_large_predicate_table_has_a_file_of_its_own_and_matching_does_without
         ({"counts": None}, CorruptDataError),
     ],
 )
-def test_a_manifest_is_not_trusted(
+def test_invalid_manifest_is_rejected(
     storage: FileStorage, plan: Plan, change: dict[str, Any], error: type[Exception]
 ) -> None:
     value = unsealed_json(storage.read("base/manifest.json"))
     with pytest.raises(error):
-        load(damaged(storage, "manifest.json", sealed_json(value | change)), PlanVersion(1, "base"))
+        load(replace_file(storage, "manifest.json", sealed_json(value | change)), PlanVersion(1, "base"))
     with pytest.raises(CorruptDataError, match=r"manifest\.json"):
         PlanManifest.from_json("base", b"{")
 
 
-def test_a_query_is_explained_with_what_it_shares(plan: Plan) -> None:
+def test_explanation_lists_shared_clauses_and_totals(plan: Plan) -> None:
     names = {1: "News", 2: "City Herald", 10: "Concerts"}
     explained = explain_query(10, plan, names)
     (branch,) = explained.branches
@@ -244,41 +244,39 @@ def test_a_query_is_explained_with_what_it_shares(plan: Plan) -> None:
     assert matched.to_json()["anchor"] == "title contains 'concert'"
     assert branch.exact
     assert branch.queries == 2
-    assert {one.text: one.uses for one in branch.clauses}["title contains 'rock'"] == 2
+    assert {clause.text: clause.uses for clause in branch.clauses}["title contains 'rock'"] == 2
     assert explained.totals["queries"] == 4
     assert explained.totals["bytes"] > 0
     assert json.loads(json.dumps(explained.to_json()))["branches"][0]["queries"] == 2
     assert any("found by: title contains 'concert'" in line for line in explained.lines())
 
 
-def test_a_cut_predicate_says_what_decides(plan: Plan) -> None:
+def test_explanation_of_inexact_predicate_shows_the_deciding_formula(plan: Plan) -> None:
     (branch,) = explain_query(12, plan).branches
     assert not branch.exact
     assert branch.decided_by is not None
     assert "title contains 'a11' and title contains 'b11'" in branch.decided_by
 
 
-def test_a_query_that_is_removed_or_unknown_is_not_explained(plan: Plan) -> None:
+def test_removed_or_unknown_query_cannot_be_explained(plan: Plan) -> None:
     assert explain_query(14, plan).part == "delta"
     for missing in (11, 99):
         with pytest.raises(NotFoundError, match=f"#{missing} is not in the plan"):
             explain_query(missing, plan)
 
 
-def test_a_part_written_early_has_the_starts_that_it_is_finished_with(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_part_written_early_gets_its_starts_when_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     storage = FileStorage(f"file://{tmp_path}")
     logical = optimize(QUERIES, VIEWS)
-    monkeypatch.setattr(store, "_EARLY_ABOVE", 0)
+    monkeypatch.setattr(store, "_EARLY_BYTES", 0)
     part = store.start_base(storage, "base", logical)
-    assert not store.is_written(storage, "base"), "nobody takes an unfinished folder for a plan"
-    written = {file.path: file.modified for file in storage.files("base")}
-    moved = replace(logical, query_since=logical.query_since + 77)
-    part.finish(moved)
+    assert not store.is_written(storage, "base"), "an unfinished folder is not a plan"
+    written_early = {file.path: file.modified for file in storage.files("base")}
+    with_starts = replace(logical, query_since=logical.query_since + 77)
+    part.finish(with_starts)
     verify(storage, "base")
     loaded = load(storage, PlanVersion(1, "base")).base.logical
-    assert loaded.query_since.tolist() == moved.query_since.tolist()
+    assert loaded.query_since.tolist() == with_starts.query_since.tolist()
     assert loaded.query_ids.tolist() == logical.query_ids.tolist()
     now = {file.path: file.modified for file in storage.files("base")}
-    assert {path: now[path] for path in written} == written, "what was written early was not written again"
+    assert {path: now[path] for path in written_early} == written_early, "files written early were written again"

@@ -197,8 +197,8 @@ def test_operators_go_with_their_queries(world: OperatorWorld, data: st.DataObje
     queries = sorted(world.definitions)
     whole = optimize([PlanQuery(one) for one in queries], world.definitions)
     parts = parts_of(whole, data)
-    ways = [part.operators.ways() for part in parts]
-    assert {way: one for some in ways for way, one in some.items()} == whole.operators.ways()
+    ways = [part.operators.disjuncts() for part in parts]
+    assert {way: one for some in ways for way, one in some.items()} == whole.operators.disjuncts()
     found = [operated.rows(operated.decided(loaded(part), world, "adaptive")[0]) for part in parts]
     together = [sorted(one for rows in found for one in rows[row]) for row in range(len(world.batch))]
     assert together == operated.expected(world, queries)
@@ -248,13 +248,13 @@ def test_what_only_a_name_asks_for_is_kept_and_the_rest_is_not() -> None:
     last = cut_plan(whole, query_of(whole.query_ids) == 13)
     assert list(last.atoms.texts()) == ["h"]
     assert last.bound_patterns.patterns(last.atoms) == {13: [NamedPattern("h", ("q",)), NamedPattern("h", ("r",))]}
-    assert last.operators.ways() == {disjunct_id(13, 5): OperatorDisjunct(13, (TermLiteral("u"),))}
+    assert last.operators.disjuncts() == {disjunct_id(13, 5): OperatorDisjunct(13, (TermLiteral("u"),))}
     assert list(last.operators.terms.texts()) == ["u"]
     assert last.gates.arrays() == {}
     reader = cut_plan(whole, query_of(whole.query_ids) == 12)
     assert list(reader.atoms.texts()) == ["g"]
     assert list(reader.bound_patterns.wholes.texts()) == ["all"]
-    assert reader.operators.ways()[disjunct_id(12, 5)].literals == (
+    assert reader.operators.disjuncts()[disjunct_id(12, 5)].literals == (
         TermLiteral("t", False, ("x",)),
         TermLiteral("u", True),
     )

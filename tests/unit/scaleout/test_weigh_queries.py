@@ -164,7 +164,7 @@ def test_a_term_that_is_none_is_refused() -> None:
         broken = replace(logical, operators=replace(logical.operators, terms=Texts.of([text])))
         with pytest.raises(CorruptDataError, match="not a term"):
             _weighed(broken)
-    astray = replace(logical, operators=replace(logical.operators, way_ids=np.array([12])))
+    astray = replace(logical, operators=replace(logical.operators, disjunct_ids=np.array([12])))
     with pytest.raises(CorruptDataError, match="none of its queries"):
         _weighed(astray)
 

@@ -77,7 +77,7 @@ def _internal(engine: Engine) -> list[Message]:
         return ledger.messages_of(connection, number)
 
 
-def test_items_of_a_feed_become_items_of_another_and_go_on_from_there(engine: Engine, runner: InProcess) -> None:
+def test_items_of_a_materialized_feed_are_matched_and_delivered(engine: Engine, runner: InProcess) -> None:
     _publish(engine, "rock tour", "rock band", "jazz tour")
     runner.run()
     assert [one.state for one in _internal(engine)] == [MessageState.DONE]
@@ -90,7 +90,7 @@ def test_items_of_a_feed_become_items_of_another_and_go_on_from_there(engine: En
     assert item.first("link") == "https://a.example/0"
 
 
-def test_a_message_that_comes_twice_makes_no_item_twice(engine: Engine, runner: InProcess) -> None:
+def test_repeated_message_creates_no_second_item(engine: Engine, runner: InProcess) -> None:
     _publish(engine, "rock tour")
     runner.run()
     with engine.workspace.catalog.write() as connection:
@@ -101,7 +101,7 @@ def test_a_message_that_comes_twice_makes_no_item_twice(engine: Engine, runner: 
     assert len(matched_ids(engine, "LoudTour")) == 1
 
 
-def test_an_item_that_changed_is_a_new_version_of_what_was_made_of_it(engine: Engine, runner: InProcess) -> None:
+def test_edited_item_creates_a_new_version_of_the_derived_item(engine: Engine, runner: InProcess) -> None:
     _publish(engine, "rock tour")
     runner.run()
     engine.publish("Wire", [{"id": "rock tour", "title": "rock tour, again"}])
@@ -115,7 +115,7 @@ def test_an_item_that_changed_is_a_new_version_of_what_was_made_of_it(engine: En
     assert len({one.id for one in made}) == 1
 
 
-def test_what_is_no_feed_is_a_dead_letter_and_hurts_nobody(engine: Engine, runner: InProcess) -> None:
+def test_stylesheet_output_that_is_not_a_feed_becomes_a_dead_letter(engine: Engine, runner: InProcess) -> None:
     engine.execute("drop feed Loud cascade; register feed Rock apply 'wrong.xsl' as Loud;")
     _publish(engine, "rock tour")
     runner.run()
@@ -127,7 +127,9 @@ def test_what_is_no_feed_is_a_dead_letter_and_hurts_nobody(engine: Engine, runne
     assert MemorySink.item_ids("rock") == ["rock tour"]
 
 
-def test_items_wait_while_the_log_is_too_far_ahead(engine: Engine, runner: InProcess, clock: FakeClock) -> None:
+def test_messages_wait_while_too_many_items_wait_for_matching(
+    engine: Engine, runner: InProcess, clock: FakeClock
+) -> None:
     _publish(engine, "rock tour")
     runner.match()
     engine.publish("Wire", [{"id": str(number)} for number in range(10)])  # which nobody has matched yet
@@ -146,12 +148,12 @@ def test_items_wait_while_the_log_is_too_far_ahead(engine: Engine, runner: InPro
 # --- the sink alone ------------------------------------------------------------------------------------------------
 
 
-def test_nobody_subscribes_to_put_items_into_others_feeds(tmp_path: Path) -> None:
+def test_internal_output_cannot_be_used_in_subscriptions(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="not for subscriptions"):
         MaterializedFeed().validate_target("3", tmp_path)
 
 
-def test_the_sink_hands_the_document_on(make_delivery: Deliver) -> None:
+def test_sink_passes_the_document_to_the_acquirer(make_delivery: Deliver) -> None:
     taken: list[tuple[int, bytes]] = []
 
     def accept(feed: int, data: bytes, place: str, bound: object) -> str:
@@ -169,13 +171,13 @@ def test_the_sink_hands_the_document_on(make_delivery: Deliver) -> None:
 
 
 @pytest.mark.parametrize("target", [None, "", "Loud", "-1", "٣", "7; drop"])
-def test_a_target_that_is_no_id_is_refused_for_good(make_delivery: Deliver, target: str | None) -> None:
+def test_target_that_is_not_a_feed_id_is_refused_permanently(make_delivery: Deliver, target: str | None) -> None:
     with pytest.raises(DeliveryError) as caught:
         MaterializedFeed().deliver(replace(make_delivery(target), accept=lambda feed, data, place, bound: ""))
     assert caught.value.permanent
 
 
-def test_what_cannot_be_read_is_permanent_and_a_backlog_is_not(make_delivery: Deliver) -> None:
+def test_unreadable_output_fails_permanently_and_backlog_is_retried(make_delivery: Deliver) -> None:
     def broken(feed: int, data: bytes, place: str, bound: object) -> str:
         raise BrokenDocumentError("no root element")
 

@@ -67,7 +67,7 @@ def delivery(make_item: Make, make_delivery: Deliver) -> Delivery:
 # --- files ---------------------------------------------------------------------------------------------------------
 
 
-def test_lines_and_posts_have_the_rows(delivery: Delivery, tmp_path: Path) -> None:
+def test_json_lines_and_webhooks_contain_the_bindings(delivery: Delivery, tmp_path: Path) -> None:
     moment = datetime(2026, 11, 15, 9, 30, tzinfo=UTC)
     rows = bounded([{"n": 60.0, "half": 0.5, "is": True, "at": moment, "large": 1e15, "below": -3.0}])
     expected = [
@@ -84,7 +84,7 @@ def test_lines_and_posts_have_the_rows(delivery: Delivery, tmp_path: Path) -> No
     assert (len(item["bindings"]), item["more_bindings"]) == (100, 30)
 
 
-def test_feeds_have_the_rows_in_the_namespace_of_runnel(delivery: Delivery, tmp_path: Path) -> None:
+def test_feed_files_contain_the_bindings_in_runnels_namespace(delivery: Delivery, tmp_path: Path) -> None:
     expected = [
         {"people": ("number", "60"), "place": ("text", "Bronx")},
         {"people": ("number", "70.5"), "place": ("text", "Queens")},
@@ -117,9 +117,7 @@ def test_a_file_is_read_back_with_its_bindings(
 
 
 @pytest.mark.parametrize(("sink", "target"), SINKS)
-def test_nothing_changes_where_there_are_no_bindings(
-    delivery: Delivery, tmp_path: Path, sink: Any, target: str
-) -> None:
+def test_outputs_without_bindings_are_unchanged(delivery: Delivery, tmp_path: Path, sink: Any, target: str) -> None:
     plain = written(tmp_path / "plain", sink, delivery)
     assert b"binding" not in plain
     assert written(tmp_path / "none", sink, bound(delivery, bounded([{}]))) == plain
@@ -137,7 +135,7 @@ def test_nothing_changes_where_there_are_no_bindings(
 
 @settings(max_examples=60, deadline=None)
 @given(text=st.one_of(st.text(max_size=30), st.just(HOSTILE)), name=st.text(min_size=1, max_size=8))
-def test_no_value_breaks_out_of_its_place(tmp_path_factory: pytest.TempPathFactory, text: str, name: str) -> None:
+def test_values_of_bindings_are_escaped(tmp_path_factory: pytest.TempPathFactory, text: str, name: str) -> None:
     folder = tmp_path_factory.mktemp("hostile")
     item = Item("News", "a", {"title": ("Muse",)}, 1, 1, SENT)
     made = Delivery(
@@ -176,7 +174,7 @@ def _mail(delivery: Delivery) -> Any:
     return email.message_from_bytes(data, policy=email.policy.default)
 
 
-def test_mails_have_a_line_for_a_row(delivery: Delivery) -> None:
+def test_mails_have_one_line_per_row(delivery: Delivery) -> None:
     rendered = render_mail(bound(delivery, PEOPLE))
     assert "\nThe News\npeople: 60, place: Bronx\npeople: 70.5, place: Queens\n\nThree nights." in rendered.text
     assert '<p class="about">people: 60, place: Bronx</p>' in (rendered.html or "")
@@ -185,7 +183,7 @@ def test_mails_have_a_line_for_a_row(delivery: Delivery) -> None:
     assert "x: 5\n" not in many.text
 
 
-def test_a_row_in_a_mail_is_one_harmless_line(delivery: Delivery) -> None:
+def test_row_in_a_mail_is_one_safe_line(delivery: Delivery) -> None:
     rendered = render_mail(bound(delivery, bounded([{"x": HOSTILE}])))
     [line] = [one for one in rendered.text.splitlines() if one.startswith("x: ")]
     assert "Bcc: you@mail.example" in line
@@ -193,7 +191,7 @@ def test_a_row_in_a_mail_is_one_harmless_line(delivery: Delivery) -> None:
     assert "&lt;b&gt;&amp;&quot;" in (rendered.html or "")
 
 
-def test_mails_without_bindings_are_what_they_were(delivery: Delivery) -> None:
+def test_mails_without_bindings_are_unchanged(delivery: Delivery) -> None:
     plain = render_mail(delivery)
     assert render_mail(bound(delivery, bounded([{}]))) == plain
     shown = render_mail(bound(delivery, bounded([{"x": 1.0}])))
@@ -204,7 +202,7 @@ def test_mails_without_bindings_are_what_they_were(delivery: Delivery) -> None:
 # --- stylesheets and materialised feeds --------------------------------------------------------------------------
 
 
-def test_stylesheets_see_bindings_and_what_they_shape_keeps_them(delivery: Delivery) -> None:
+def test_stylesheets_receive_bindings_and_their_output_keeps_them(delivery: Delivery) -> None:
     sheet = b"""<xsl:stylesheet version="1.0" xmlns:xsl="http://www.w3.org/1999/XSL/Transform"
       xmlns:runnel="https://runnel.example/ns/feed/1">
       <xsl:template match="@*|node()"><xsl:copy><xsl:apply-templates select="@*|node()"/></xsl:copy></xsl:template>
@@ -222,7 +220,7 @@ def test_stylesheets_see_bindings_and_what_they_shape_keeps_them(delivery: Deliv
     assert not [name for name in one.item.attributes if "binding" in name]
 
 
-def test_what_is_minted_has_all_values_as_attributes(delivery: Delivery) -> None:
+def test_derived_items_have_bindings_as_attributes(delivery: Delivery) -> None:
     taken: list[Any] = []
 
     def accept(feed: int, data: bytes, place: str, given: Any) -> str:

@@ -137,7 +137,7 @@ def test_a_message_is_posted_as_json_and_its_signature_verifies(signed: Make) ->
     assert endpoint.headers[0]["user-agent"] == "Runnel/test"
 
 
-def test_the_id_is_the_key_over_retries_and_the_timestamp_that_of_the_attempt(signed: Make) -> None:
+def test_webhook_id_is_the_message_key_and_timestamp_is_that_of_the_attempt(signed: Make) -> None:
     delivery = signed()
     body = webhook_body(delivery)
     first, second = webhook_headers(delivery, body, 1000.9), webhook_headers(delivery, body, 2000.0)
@@ -146,7 +146,7 @@ def test_the_id_is_the_key_over_retries_and_the_timestamp_that_of_the_attempt(si
     assert first["webhook-signature"] != second["webhook-signature"]
 
 
-def test_while_keys_are_rotated_each_signs_newest_first(signed: Make) -> None:
+def test_all_valid_keys_sign_newest_first_during_rotation(signed: Make) -> None:
     endpoint, _ = post(answering(200), signed(keys=(NEW, OLD)))
     both = endpoint.headers[0]["webhook-signature"].split(" ")
     assert len(both) == 2
@@ -170,7 +170,7 @@ def test_a_changed_body_or_header_does_not_verify(signed: Make, header: str) -> 
         Webhook(NEW).verify(body, {**headers, header: str(int(time.time()) - 5)})
 
 
-def test_without_a_key_nothing_is_sent(signed: Make) -> None:
+def test_message_without_a_signing_key_is_not_sent(signed: Make) -> None:
     endpoint, (outcome,) = post(answering(200), signed(keys=()))
     assert isinstance(outcome, DeliveryError)
     assert not outcome.permanent
@@ -178,7 +178,7 @@ def test_without_a_key_nothing_is_sent(signed: Make) -> None:
     assert endpoint.bodies == []
 
 
-def test_what_a_stylesheet_made_stands_in_place_of_the_items(signed: Make) -> None:
+def test_output_of_a_stylesheet_replaces_the_items(signed: Make) -> None:
     content = Content("text/html; charset=utf-8", "<p>Müse</p>".encode())
     endpoint, _ = post(answering(200), replace(signed(), content=content))
     data = json.loads(endpoint.bodies[0])["data"]
@@ -186,7 +186,7 @@ def test_what_a_stylesheet_made_stands_in_place_of_the_items(signed: Make) -> No
     assert "items" not in data
 
 
-def test_nothing_left_by_a_stylesheet_is_not_posted(signed: Make) -> None:
+def test_empty_output_of_a_stylesheet_is_not_posted(signed: Make) -> None:
     endpoint, outcomes = post(answering(500), replace(signed(), items=()))
     assert outcomes == ["nothing to send: the output of the stylesheet has no entries"]
     assert endpoint.bodies == []
@@ -194,7 +194,7 @@ def test_nothing_left_by_a_stylesheet_is_not_posted(signed: Make) -> None:
 
 @settings(deadline=None, max_examples=60)
 @given(name=st.text(min_size=1), title=st.text(st.characters(), min_size=1), key=st.binary(min_size=1, max_size=64))
-def test_any_item_makes_a_body_that_verifies(name: str, title: str, key: bytes) -> None:
+def test_signature_of_any_item_verifies(name: str, title: str, key: bytes) -> None:
     item = Item(name, title, {"title": (title,)}, 1, 1, MOMENT)
     subscription = Subscription(1, 2, "webhook", "https://muse.example/", 0, MOMENT)
     delivery = Delivery(
@@ -210,7 +210,7 @@ def test_any_item_makes_a_body_that_verifies(name: str, title: str, key: bytes) 
 
 
 @pytest.mark.parametrize("status", [400, 401, 404, 408, 409, 422, 425, 500, 502])
-def test_refusals_are_tried_again(signed: Make, status: int) -> None:
+def test_error_statuses_are_retried(signed: Make, status: int) -> None:
     error = failed(answering(status, "no, \x1b[31mthanks\r\n\0 \u202eyou"), signed())
     assert (error.permanent, error.gone, error.retry_after) == (False, False, None)
     assert str(status) in error.message
@@ -218,7 +218,7 @@ def test_refusals_are_tried_again(signed: Make, status: int) -> None:
     assert error.message.isprintable()
 
 
-def test_gone_means_gone(signed: Make) -> None:
+def test_status_410_disables_the_subscription(signed: Make) -> None:
     error = failed(answering(410), signed())
     assert error.gone
     assert error.message == "the endpoint responded 410 Gone"
@@ -239,7 +239,7 @@ def test_a_redirect_is_a_failure_and_is_not_followed(signed: Make) -> None:
 
 
 @pytest.mark.parametrize("status", [429, 503])
-def test_the_wait_that_is_asked_for_is_told(signed: Make, status: int) -> None:
+def test_retry_after_is_passed_on(signed: Make, status: int) -> None:
     assert failed(answering(status, Retry_After="120"), signed()).retry_after == 120.0
     later = format_datetime(datetime.fromtimestamp(time.time() + 3600, UTC), usegmt=True)
     wait = failed(answering(status, Retry_After=later), signed()).retry_after
@@ -252,7 +252,7 @@ def test_a_message_that_is_too_large_has_a_hint(signed: Make) -> None:
     assert "period" in str(failed(answering(413), signed()).hint)
 
 
-def test_an_endpoint_that_hangs_is_given_up(signed: Make) -> None:
+def test_request_to_a_hanging_endpoint_times_out(signed: Make) -> None:
     async def hang(request: web.Request) -> web.StreamResponse:
         await asyncio.sleep(3600)
         return web.Response()
@@ -263,7 +263,7 @@ def test_an_endpoint_that_hangs_is_given_up(signed: Make) -> None:
     assert "token=secret" not in str(error)
 
 
-def test_an_endless_answer_after_200_counts_as_taken_and_after_500_is_cut(signed: Make) -> None:
+def test_endless_body_is_ignored_after_200_and_truncated_after_500(signed: Make) -> None:
     def endless(status: int) -> Handler:
         async def answer(request: web.Request) -> web.StreamResponse:
             response = web.StreamResponse(status=status)
@@ -282,7 +282,7 @@ def test_an_endless_answer_after_200_counts_as_taken_and_after_500_is_cut(signed
     assert error.message == f"the endpoint responded 500 Internal Server Error: {'x' * 1024}"
 
 
-def test_an_endpoint_that_is_away_is_tried_again(signed: Make) -> None:
+def test_unreachable_endpoint_is_retried(signed: Make) -> None:
     delivery = signed()
 
     async def run() -> str:
@@ -298,7 +298,7 @@ def test_an_endpoint_that_is_away_is_tried_again(signed: Make) -> None:
     assert not caught.value.permanent
 
 
-def test_a_private_address_is_refused_for_good_and_a_private_name_is_tried_again(signed: Make) -> None:
+def test_private_address_is_refused_permanently_and_private_name_is_retried(signed: Make) -> None:
     error = failed(answering(200), signed(), allowed=())
     assert error.permanent
     assert "allowed_addresses" in str(error)
@@ -315,7 +315,7 @@ def test_a_private_address_is_refused_for_good_and_a_private_name_is_tried_again
     assert "the local machine" in str(caught.value)
 
 
-def test_a_target_that_is_no_longer_possible_is_refused_for_good(signed: Make) -> None:
+def test_invalid_stored_target_is_refused_permanently(signed: Make) -> None:
     delivery = signed()
     bad = replace(delivery, subscription=replace(delivery.subscription, target="ftp://muse.example/"))
 
@@ -328,7 +328,7 @@ def test_a_target_that_is_no_longer_possible_is_refused_for_good(signed: Make) -
     assert caught.value.permanent
 
 
-def test_many_messages_go_side_by_side(signed: Make) -> None:
+def test_messages_are_sent_concurrently(signed: Make) -> None:
     arrived = asyncio.Event()
     waiting = 0
 
@@ -356,7 +356,7 @@ def test_many_messages_go_side_by_side(signed: Make) -> None:
         ("https://10.1.2.3/hook", "https://10.1.2.3/hook"),
     ],
 )
-def test_targets_become_canonical(target: str, canonical: str) -> None:
+def test_webhook_targets_become_canonical(target: str, canonical: str) -> None:
     assert SINK.validate_target(target, Path()) == canonical
     assert SINK.host(canonical) in canonical
 
@@ -366,6 +366,6 @@ def test_targets_become_canonical(target: str, canonical: str) -> None:
     [None, "", "  ", "muse.example", "ftp://muse.example/", "https://me:word@muse.example/", "https:///path",
      "https://muse.example/\r\nX: y", "javascript:alert(1)", "https://muse.example:22/", "https://" + "a" * 3000],
 )  # fmt: skip
-def test_targets_refused(target: str | None) -> None:
+def test_invalid_webhook_targets_are_refused(target: str | None) -> None:
     with pytest.raises(InputError):
         SINK.validate_target(target, Path())

@@ -40,12 +40,12 @@ def test_a_failed_replacement_leaves_the_old_file(tmp_path: Path, monkeypatch: p
     assert [file.path for file in storage.files("")] == ["a.txt"]
 
 
-def test_an_unknown_scheme_names_the_known_ones() -> None:
+def test_error_for_unknown_scheme_lists_known_schemes() -> None:
     with pytest.raises(WorkspaceError, match=r"known: .*file"):
         open_storage("gopher://x")
 
 
-def test_a_folder_may_have_any_name_that_needs_no_question_mark(tmp_path: Path) -> None:
+def test_folder_names_may_contain_any_character_except_question_mark(tmp_path: Path) -> None:
     with connect(tmp_path / "my röot 100%") as engine:
         engine.execute("register feed Wire;")
         engine.publish("Wire", [{"id": "1"}])

@@ -74,7 +74,7 @@ def strangers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stran
         ('{"id": "1", "title": "a\u2028b\u0085c"}\n{"id": "2"}\n'.encode(), 2),
     ],
 )
-def test_anybody_publishes_into_an_open_feed(strangers: Strangers, body: Any, count: int) -> None:
+def test_open_feed_accepts_items_without_a_token(strangers: Strangers, body: Any, count: int) -> None:
     status, told, _ = strangers.post("/feeds/Box/items", body)
     assert (status, told) == (202, {"accepted": count, "known": 0})
     assert strangers.accepted() == [("Box", str(number)) for number in range(1, count + 1)]
@@ -82,7 +82,7 @@ def test_anybody_publishes_into_an_open_feed(strangers: Strangers, body: Any, co
     assert (status, told) == (202, {"accepted": 0, "known": count})
 
 
-def test_a_closed_feed_is_not_told_from_one_that_does_not_exist(strangers: Strangers) -> None:
+def test_closed_and_unknown_feeds_give_the_same_response(strangers: Strangers) -> None:
     strangers.engine.execute("create feed View from Box; register feed Held open; pause feed Held;")
     strangers.engine.owners.add("ann")
     strangers.engine.acting_as("ann").execute("register feed Mine open; register feed Secret;")
@@ -114,7 +114,7 @@ def test_a_closed_feed_is_not_told_from_one_that_does_not_exist(strangers: Stran
         (b" " * 2001, 413, "a request may have at most 2,000 bytes"),
     ],
 )
-def test_what_is_wrong_is_a_json_error_and_nothing_is_accepted(
+def test_invalid_request_returns_json_error_and_accepts_nothing(
     strangers: Strangers, body: Any, status: int, message: str
 ) -> None:
     found, told, headers = strangers.post("/feeds/Box/items", body)
@@ -123,7 +123,7 @@ def test_what_is_wrong_is_a_json_error_and_nothing_is_accepted(
     assert strangers.accepted() == []
 
 
-def test_a_client_and_a_feed_have_limits(strangers: Strangers) -> None:
+def test_items_per_minute_are_limited_per_client_and_per_feed(strangers: Strangers) -> None:
     def send(feed: str, first: int, count: int, client: str) -> tuple[int, str, str | None]:
         items = [{"id": str(number)} for number in range(first, first + count)]
         status, told, headers = strangers.post(f"/feeds/{feed}/items", items, X_Forwarded_For=f"6.6.6.6, {client}")
@@ -141,7 +141,7 @@ def test_a_client_and_a_feed_have_limits(strangers: Strangers) -> None:
     assert send("Box", 5, 3, "192.0.2.1")[0] == 202
 
 
-def test_the_quota_of_the_owner_counts(strangers: Strangers) -> None:
+def test_published_bytes_count_against_the_owners_quota(strangers: Strangers) -> None:
     strangers.engine.owners.add("ann")
     strangers.engine.acting_as("ann").execute("register feed Mine open;")
     strangers.engine.owners.quota("ann", Quotas(bytes=10))
@@ -150,18 +150,18 @@ def test_the_quota_of_the_owner_counts(strangers: Strangers) -> None:
     assert (status, told["error"]) == (403, "the quota of this feed is used up")
 
 
-def test_a_client_is_an_address_that_nobody_can_make_up() -> None:
+def test_client_key_ignores_forged_forwarded_addresses() -> None:
     assert client_key("192.0.2.1", "6.6.6.6", ()) == "192.0.2.1", "no proxy is trusted"
     assert client_key("10.0.0.1", "6.6.6.6, 192.0.2.9", ["10.0.0.0/8"]) == "192.0.2.9"
     assert client_key("2001:db8::1", "", ()) == client_key("2001:db8::2:3", "", ())
     assert client_key("::ffff:192.0.2.1", "", ()) == "192.0.2.1"
 
 
-def test_the_statement_says_that_a_feed_is_open(strangers: Strangers) -> None:
+def test_open_clause_is_part_of_the_canonical_statement(strangers: Strangers) -> None:
     shown = {row["name"]: row for row in strangers.engine.show("feeds").to_json()["feeds"]}
     assert (shown["Box"]["open"], shown["Closed"]["open"]) == (True, False)
     assert shown["Few"]["statement"] == "register feed Few open to 3 items per minute;"
-    with pytest.raises(StatementSyntaxError, match="a feed with an address cannot be open"):
+    with pytest.raises(StatementSyntaxError, match="only feeds without an address can be open"):
         strangers.engine.execute("register feed 'https://a.example/' as A open;")
     with pytest.raises(StatementSyntaxError, match="at least one item"):
         strangers.engine.execute("register feed A open to 0 items per minute;")
@@ -182,12 +182,12 @@ def _send_raw(address: str, *forwarded: str) -> int:
         connection.close()
 
 
-def test_client_cannot_hide_behind_a_forwarded_header_of_its_own(strangers: Strangers) -> None:
+def test_forwarded_header_of_an_untrusted_client_is_ignored(strangers: Strangers) -> None:
     statuses = [_send_raw(strangers.address, f"198.51.100.{number}", "192.0.2.1") for number in range(7)]
     assert statuses == [202] * 6 + [429]
 
 
-def test_client_is_the_same_on_every_port(strangers: Strangers) -> None:
+def test_client_key_does_not_depend_on_the_port(strangers: Strangers) -> None:
     statuses = [_send_raw(strangers.address, f"192.0.2.1:{5000 + number}") for number in range(7)]
     assert statuses == [202] * 6 + [429]
 
@@ -211,7 +211,7 @@ def two_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("two_kept")  # before the limiters of `strangers` are made
-def test_many_addresses_do_not_make_the_limit_of_a_feed_forgotten(strangers: Strangers) -> None:
+def test_limit_of_a_feed_survives_many_client_addresses(strangers: Strangers) -> None:
     items = [{"id": str(number)} for number in range(3)]
     assert strangers.post("/feeds/Few/items", items, X_Forwarded_For="192.0.2.1")[0] == 202
     for number in range(2, 6):

@@ -87,7 +87,7 @@ def test_a_full_report_shows_every_section_in_order() -> None:
         "2026-11-15 09:30 UTC",
         "4,000 word",
         "note word",
-        "19,900 items arrived and found 199,000 matches",
+        "19,900 items had 199,000 matches",
         "3,000 queries needed only 1,484 different predicates, 902 clauses and 733 atoms",
         "1 in 66",
         "64,120 clauses were checked",
@@ -102,7 +102,7 @@ def test_a_full_report_shows_every_section_in_order() -> None:
         assert shown in page
 
 
-def test_partitions_are_told_where_queries_are_divided() -> None:
+def test_report_has_partitions_only_if_queries_are_partitioned() -> None:
     page = render_report(full_report())
     assert "<p>2 grouped: word</p>" in page
     rows = elements(page).xpath("//section[@id='partitions']//tbody/tr")
@@ -113,11 +113,11 @@ def test_partitions_are_told_where_queries_are_divided() -> None:
     assert 'id="partitions"' not in render_report(RunReport("Run", NOW))
 
 
-def test_operators_are_told_where_they_are_in_use() -> None:
+def test_report_has_operators_only_if_they_are_used() -> None:
     page = render_report(full_report())
-    assert "Operators answered 5,120 calls, and 1 answer can be given again" in page
-    assert "undecided for an item 7 times" in page
-    assert "awaits 2 items" in page
+    assert "Operators answered 5,120 calls, and the cache contains 1 answer." in page
+    assert "could not be decided for an item 7 times" in page
+    assert "Waiting for a retry: 2 items" in page
     rows = elements(page).xpath("//section[@id='operators']//tbody/tr")
     assert [[cell.text_content() for cell in row] for row in rows] == [
         ["mob word", "1,200", "1,500.0"],
@@ -126,11 +126,11 @@ def test_operators_are_told_where_they_are_in_use() -> None:
     assert 'id="operators"' not in render_report(RunReport("Run", NOW))
     quiet = render_report(RunReport("Run", NOW, operators=OperatorsUsed((), calls=1)))
     assert "answered 1 call," in quiet
-    assert "undecided" not in quiet
-    assert "awaits" not in quiet
+    assert "decided" not in quiet
+    assert "retry" not in quiet
 
 
-def test_the_busiest_ten_queries_are_listed_from_the_busiest_down() -> None:
+def test_ten_queries_with_most_matches_are_listed_in_descending_order() -> None:
     shuffled = tuple(reversed(full_report().matches_per_query))
     tree = elements(render_report(RunReport("Run", NOW, matches_per_query=shuffled)))
     rows = tree.xpath("//section[@id='queries']//tbody/tr")
@@ -138,10 +138,10 @@ def test_the_busiest_ten_queries_are_listed_from_the_busiest_down() -> None:
     cells = [[cell.text_content() for cell in row] for row in rows]
     assert cells[0][:2] == ["word 1", "1,000"]
     assert cells[9][:2] == ["word 10", "100"]
-    assert "999 of them found nothing yet" in render_report(RunReport("Run", NOW, matches_per_query=shuffled))
+    assert "999 of them have no match yet" in render_report(RunReport("Run", NOW, matches_per_query=shuffled))
 
 
-def test_there_are_three_plots_for_wide_and_for_narrow_windows_with_ids_of_their_own() -> None:
+def test_each_of_three_plots_has_a_wide_and_a_narrow_version_with_unique_ids() -> None:
     tree = elements(render_report(full_report()))
     assert len(tree.xpath("//div[@class='plot wide']/svg")) == 3
     assert len(tree.xpath("//div[@class='plot narrow']/svg")) == 3
@@ -151,7 +151,7 @@ def test_there_are_three_plots_for_wide_and_for_narrow_windows_with_ids_of_their
         assert reference in ids
 
 
-def test_plots_take_their_colours_and_text_from_the_page() -> None:
+def test_plots_use_the_colors_and_fonts_of_the_page() -> None:
     page = render_report(full_report())
     plots = "".join(re.findall(r"<svg.*?</svg>", page, flags=re.DOTALL))
     assert "var(--first)" in plots
@@ -162,11 +162,11 @@ def test_plots_take_their_colours_and_text_from_the_page() -> None:
     assert "<style" not in plots
 
 
-def test_the_same_report_gives_the_same_bytes() -> None:
+def test_equal_reports_are_rendered_to_equal_bytes() -> None:
     assert render_report(full_report()) == render_report(full_report())
 
 
-def test_nothing_is_loaded_and_nothing_runs() -> None:
+def test_page_loads_no_resources_and_runs_no_scripts() -> None:
     page = render_report(full_report(HOSTILE))
     tree = elements(page)
     policy = tree.xpath("//meta[@http-equiv='Content-Security-Policy']/@content")
@@ -183,7 +183,7 @@ def test_nothing_is_loaded_and_nothing_runs() -> None:
     assert not re.search(r"url\((?!#)", page)
 
 
-def test_hostile_texts_stay_texts() -> None:
+def test_markup_in_texts_is_escaped() -> None:
     page = render_report(full_report(HOSTILE))
     assert "<script" not in page
     assert "<img" not in page
@@ -192,9 +192,9 @@ def test_hostile_texts_stay_texts() -> None:
     tree = elements(page)
     shown = "</title></script><script>alert(1)</script><img src=x onerror=alert(1)>[31m'\"&amp;"
     assert tree.findtext("head/title") == f"Run of {shown}"
-    for place in ("figures", "queries", "partitions", "operators", "samples", "feeds", "outputs", "failures", "next"):
-        where = "//dl[@class='figures']" if place == "figures" else f"//section[@id='{place}']"
-        assert shown in tree.xpath(where)[0].text_content()
+    for part in ("figures", "queries", "partitions", "operators", "samples", "feeds", "outputs", "failures", "next"):
+        path = "//dl[@class='figures']" if part == "figures" else f"//section[@id='{part}']"
+        assert shown in tree.xpath(path)[0].text_content()
     assert [section.get("id") for section in tree.iter("section")] == SECTIONS
 
 
@@ -208,7 +208,7 @@ def test_any_text_is_escaped_and_can_be_encoded(value: str) -> None:
         assert unescape(shown) == value
 
 
-def test_long_texts_and_long_tables_are_cut() -> None:
+def test_long_texts_and_long_tables_are_truncated() -> None:
     assert len(text("a" * 10**6)) < 3000
     feeds = tuple(FeedFigures(f"F{number}", number, 0) for number in range(MOST_ROWS + 50))
     page = render_report(RunReport("Run", NOW, feeds=feeds))
@@ -216,28 +216,28 @@ def test_long_texts_and_long_tables_are_cut() -> None:
     assert "And 50 more." in page
 
 
-def test_a_hundred_thousand_queries_make_no_large_page() -> None:
+def test_page_for_a_hundred_thousand_queries_is_small() -> None:
     queries = tuple(QueryMatches(f"Q{number}", number % 977) for number in range(100_000))
     points = tuple(TimelinePoint(NOW + timedelta(seconds=second), 3, 4) for second in range(20_000))
     page = render_report(RunReport("Run", NOW, timeline=points, matches_per_query=queries))
     assert len(page) < 300_000
-    assert "60,000 items arrived and found 80,000 matches" in page
+    assert "60,000 items had 80,000 matches" in page
 
 
-def test_an_empty_report_says_what_is_missing() -> None:
+def test_empty_report_says_that_each_section_is_empty() -> None:
     page = render_report(RunReport("Nothing yet", NOW))
     assert [section.get("id") for section in elements(page).iter("section")] == [
-        one for one in SECTIONS if one not in ("partitions", "operators")
+        section for section in SECTIONS if section not in ("partitions", "operators")
     ]
     assert "<svg" not in page
     for sentence in (
-        "No items have arrived yet.",
+        "No items have been accepted yet.",
         "There are no queries yet.",
-        "There is nothing to share yet.",
+        "The plan has no conditions yet.",
         "There are no matches to show yet.",
         "No feeds are registered yet.",
         "No subscription has written a file yet.",
-        "Nothing failed.",
+        "There are no problems.",
     ):
         assert sentence in page
 
@@ -258,20 +258,20 @@ def test_an_empty_report_says_what_is_missing() -> None:
     ],
     ids=lambda report: report.title,
 )
-def test_few_or_odd_points_in_time_still_make_a_plot(report: RunReport) -> None:
+def test_timeline_is_plotted_for_few_or_unusual_points(report: RunReport) -> None:
     assert render_report(report).count("<svg") == 2
 
 
-def test_no_matches_yet_is_said_of_queries_and_sharing() -> None:
+def test_queries_without_matches_and_without_matched_items_are_reported() -> None:
     page = render_report(
         RunReport("Run", NOW, matches_per_query=(QueryMatches("A", 0),), sharing=PlanSharing(1, 1, 1, 1))
     )
     assert "No query has matched yet." in page
-    assert "1 query needed only 1 different predicate, 1 clause and 1 atom, each kept once." in page
+    assert "1 query needed only 1 different predicate, 1 clause and 1 atom, each stored once." in page
     assert "No items have been matched yet." in page
 
 
-def test_one_match_needs_no_plot_of_ranks() -> None:
+def test_ranks_of_few_queries_are_not_plotted() -> None:
     page = render_report(RunReport("Run", NOW, matches_per_query=(QueryMatches("A", 1), QueryMatches("B", 0))))
-    assert "2 queries found 1 match; 1 of them found nothing yet." in page
+    assert "2 queries had 1 match; 1 of them have no match yet." in page
     assert "<svg" not in page

@@ -101,7 +101,7 @@ def test_health_is_200_or_503_with_reasons(world: World) -> None:
     assert world.ask("/healthz").status == 503
 
 
-def test_metrics_say_what_the_catalog_says(world: World) -> None:
+def test_metrics_agree_with_the_catalog(world: World) -> None:
     world.engine.publish("Wire", [{"id": "1"}, {"id": "2"}])
     answer = world.ask("/metrics")
     values = dict(line.rsplit(" ", 1) for line in answer.body.splitlines() if not line.startswith("#"))
@@ -113,7 +113,7 @@ def test_metrics_say_what_the_catalog_says(world: World) -> None:
     assert not missing
 
 
-def test_a_link_asks_before_it_ends_a_subscription(world: World) -> None:
+def test_unsubscribe_link_requires_a_post_request(world: World) -> None:
     with world.engine.workspace.catalog.write() as connection:
         token = unsubscribe_token(workspace_secret(connection, UNSUBSCRIBE), 1)
     page = world.ask(f"/unsubscribe/{token}")
@@ -130,14 +130,14 @@ def test_a_link_asks_before_it_ends_a_subscription(world: World) -> None:
 @pytest.mark.parametrize(
     "token", ["1", "1.", "1.AAAA", "999999999999999999999.x", "%00", "..%2f..%2fetc", "a" * 9000]
 )
-def test_no_other_link_ends_anything(world: World, token: str) -> None:
+def test_invalid_unsubscribe_tokens_end_no_subscription(world: World, token: str) -> None:
     with world.engine.workspace.catalog.write() as connection:
         workspace_secret(connection, UNSUBSCRIBE)
     assert world.ask(f"/unsubscribe/{token}", "POST").status in (400, 404)
     assert world.engine.status().subscriptions == 1
 
 
-def test_hubs_are_verified_and_heard_only_where_asked(world: World) -> None:
+def test_websub_requests_are_accepted_only_for_known_callbacks(world: World) -> None:
     verified = world.ask("/websub/known?hub.mode=subscribe&hub.challenge=%3Cb%3Ex")
     assert (verified.status, verified.body) == (200, "<b>x")
     assert verified.headers["content-type"].startswith("text/plain")
@@ -148,12 +148,12 @@ def test_hubs_are_verified_and_heard_only_where_asked(world: World) -> None:
     assert world.hubs.taken == [b"<rss/>"]
 
 
-def test_what_passes_by_itself_is_asked_for_again_later(world: World) -> None:
+def test_temporary_refusal_returns_503_with_retry_after(world: World) -> None:
     answer = world.ask("/websub/known", "POST", b"too many")
     assert (answer.status, answer.headers["retry-after"]) == (503, "60")
 
 
-def test_a_body_that_says_it_is_small_is_still_bounded(world: World) -> None:
+def test_chunked_body_over_the_limit_is_refused(world: World) -> None:
     host, port = urlsplit(world.address).netloc.split(":")
     with socket.create_connection((host, int(port)), timeout=20) as line:
         line.sendall(b"POST /websub/known HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
@@ -162,7 +162,7 @@ def test_a_body_that_says_it_is_small_is_still_bounded(world: World) -> None:
     assert world.hubs.taken == []
 
 
-def test_connections_that_say_nothing_are_ended(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_idle_connections_are_closed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "_HEAD_SECONDS", 0.2)
     place = urlsplit(world.address)
     with socket.create_connection((str(place.hostname), place.port or 0), timeout=20) as silent:
@@ -178,7 +178,7 @@ def test_an_unknown_callback_is_refused_before_its_body_is_read(world: World) ->
         assert b" 404 " in line.recv(4096).split(b"\r\n")[0]
 
 
-def test_every_answer_is_tight_and_says_nothing_of_its_making(world: World) -> None:
+def test_responses_have_security_headers_and_reveal_no_internals(world: World) -> None:
     for path in ("/healthz", "/nowhere", "/metrics", "/docs", "/openapi.json", "/unsubscribe/x"):
         answer = world.ask(path)
         assert answer.headers["x-content-type-options"] == "nosniff"
@@ -188,7 +188,7 @@ def test_every_answer_is_tight_and_says_nothing_of_its_making(world: World) -> N
     assert [world.ask(path).status for path in ("/docs", "/openapi.json", "/redoc")] == [404, 404, 404]
 
 
-def test_a_failure_inside_is_told_without_its_story(world: World) -> None:
+def test_internal_error_response_contains_no_details(world: World) -> None:
     def fail() -> Health:
         raise ValueError("postgresql://runnel:s3cret@db")
 
@@ -198,12 +198,12 @@ def test_a_failure_inside_is_told_without_its_story(world: World) -> None:
     assert "s3cret" not in answer.body
 
 
-def test_a_taken_port_is_told_at_once(world: World) -> None:
+def test_port_in_use_raises_an_error_on_start(world: World) -> None:
     with pytest.raises(WorkspaceError, match="cannot listen"):
         Server(world.engine.workspace, world.hubs, urlsplit(world.address).netloc).start(world.run)
 
 
 @pytest.mark.parametrize("listen", ["8080", ":8080", "localhost:", "localhost:http", "localhost:70000", "x:٣"])
-def test_a_listen_setting_that_names_no_port_is_refused(world: World, listen: str) -> None:
+def test_listen_setting_without_a_port_is_refused(world: World, listen: str) -> None:
     with pytest.raises(WorkspaceError, match="listen"):
         Server(world.engine.workspace, world.hubs, listen)

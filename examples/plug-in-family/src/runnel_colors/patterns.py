@@ -23,7 +23,7 @@ class ColorPattern(ItemPattern):
     lows: tuple[int, int, int]
     shades: tuple[str, ...] = ()
     names: tuple[str, ...] = field(default=(), compare=False, repr=False)
-    place: Span | None = field(default=None, compare=False, repr=False)
+    span: Span | None = field(default=None, compare=False, repr=False)
 
     family: ClassVar[str] = "color"
 
@@ -50,7 +50,7 @@ class ColorPattern(ItemPattern):
 
     def renamed(self, names: Mapping[str, str]) -> ColorPattern:
         """The pattern with other names for its variables."""
-        return ColorPattern(self.lows, tuple(names[name] for name in self.shades), place=self.place)
+        return ColorPattern(self.lows, tuple(names[name] for name in self.shades), span=self.span)
 
     @classmethod
     def joined(cls, patterns: Sequence[ColorPattern]) -> ColorPattern:

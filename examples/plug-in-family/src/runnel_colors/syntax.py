@@ -9,7 +9,7 @@ from runnel_colors.patterns import CHANNELS, ColorPattern
 
 def parse_color(tokens: TokenReader) -> ColorPattern:
     """`color { red >= 200 ?shade }`."""
-    place = tokens.span
+    span = tokens.span
     tokens.expect("color", "{")
     lows = dict.fromkeys(CHANNELS, 0)
     shades: list[str] = []
@@ -22,7 +22,7 @@ def parse_color(tokens: TokenReader) -> ColorPattern:
         else:
             raise tokens.unexpected()
     red, green, blue = lows.values()
-    return ColorPattern((red, green, blue), tuple(shades), place=place)
+    return ColorPattern((red, green, blue), tuple(shades), span=span)
 
 
 COLOR_SYNTAX = ConditionSyntax(("color",), parse_color)

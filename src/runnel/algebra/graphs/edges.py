@@ -10,7 +10,7 @@ from runnel.algebra.nodes.calls import Relation, Variable
 Node = str | Variable
 """A term as N-Triples writes it, or a variable; a blank node of a pattern is one whose name begins with `_:`."""
 
-MOST_EDGES, MOST_VARIABLES = 64, 32
+MAX_EDGES, MAX_VARIABLES = 64, 32
 """Limits on the edges and variables, including blank nodes, of a pattern after joining it with others."""
 
 

@@ -16,8 +16,8 @@ from runnel.algebra.graphs.constraint_filters import as_filter
 from runnel.algebra.graphs.edge_encoding import decode_edge, decode_filter, encode_edge, encode_filter
 from runnel.algebra.graphs.edge_text import render_edges
 from runnel.algebra.graphs.edges import (
-    MOST_EDGES,
-    MOST_VARIABLES,
+    MAX_EDGES,
+    MAX_VARIABLES,
     AllOf,
     AnyOf,
     Certain,
@@ -49,7 +49,7 @@ class Graph(EdgePattern, ItemPattern):
     """
 
     names: tuple[str, ...] = field(default=(), compare=False, repr=False)
-    place: Span | None = field(default=None, compare=False, repr=False)
+    span: Span | None = field(default=None, compare=False, repr=False)
 
     family: ClassVar[str] = "graph"
     constraint_hint: ClassVar[str] = (
@@ -87,7 +87,7 @@ class Graph(EdgePattern, ItemPattern):
     def renamed(self, names: Mapping[str, str]) -> Graph:
         """The pattern with other names for its variables."""
         edges = tuple(Edge(*(renamed_node(node, names) for node in edge.nodes)) for edge in self.edges)
-        return Graph(edges, None if self.filter is None else renamed_filter(self.filter, names), place=self.place)
+        return Graph(edges, None if self.filter is None else renamed_filter(self.filter, names), span=self.span)
 
     @classmethod
     def joined(cls, patterns: Sequence[Graph]) -> Graph:
@@ -107,13 +107,13 @@ class Graph(EdgePattern, ItemPattern):
             taken.update(own.variables())
             edges.update(dict.fromkeys(own.edges))
             filters += [own.filter] if own.filter is not None else []
-        if len(edges) > MOST_EDGES or len(taken) > MOST_VARIABLES:
+        if len(edges) > MAX_EDGES or len(taken) > MAX_VARIABLES:
             raise InvalidConditionError(
                 f"patterns that share variables form one: this has {len(edges)} edges and {len(taken)} variables",
-                span=patterns[0].place,
-                hint=f"at most {MOST_EDGES} edges and {MOST_VARIABLES} variables, blank nodes too, belong together",
+                span=patterns[0].span,
+                hint=f"at most {MAX_EDGES} edges and {MAX_VARIABLES} variables, blank nodes too, belong together",
             )
-        return Graph(tuple(edges), _all_of(filters), place=patterns[0].place)
+        return Graph(tuple(edges), _all_of(filters), span=patterns[0].span)
 
     def constrained(self, constraints: Sequence[Constraint]) -> tuple[Graph, list[Constraint]]:
         """The pattern with the constraints on its own variables as filters, and the other constraints."""
@@ -199,7 +199,7 @@ def _canonical(graph: Graph) -> Graph:
         for edge in ordered
     )
     found = None if graph.filter is None else _ordered(renamed_filter(graph.filter, numbers))
-    return replace(graph, edges=renamed, filter=found, names=tuple(numbers), place=None)
+    return replace(graph, edges=renamed, filter=found, names=tuple(numbers), span=None)
 
 
 def _has_variables(edge: Edge) -> bool:

@@ -23,7 +23,7 @@ class Variable:
     """A variable of a condition, without its `?`. All of one name are one, but those under `not` are local there."""
 
     name: str
-    place: Span | None = field(default=None, compare=False, repr=False)
+    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Given:
 
     name: str
     type: ValueType
-    place: Span | None = field(default=None, compare=False, repr=False)
+    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 Argument = Literally | Attribute | Variable | Given
@@ -85,23 +85,23 @@ class Call:
     arguments: tuple[Argument, ...] = ()
     version: int = 0
     results: tuple[int, ...] = ()
-    place: Span | None = field(default=None, compare=False, repr=False)
+    span: Span | None = field(default=None, compare=False, repr=False)
 
     @property
     def inputs(self) -> tuple[Argument, ...]:
         """The arguments that the operator is given."""
-        return tuple(one for place, one in enumerate(self.arguments) if place not in self.results)
+        return tuple(one for index, one in enumerate(self.arguments) if index not in self.results)
 
     @property
     def pattern(self) -> tuple[Argument, ...]:
         """The arguments that its rows must fit."""
-        return tuple(self.arguments[place] for place in self.results)
+        return tuple(self.arguments[index] for index in self.results)
 
     @property
     def question(self) -> Call:
         """The call without what its results are compared with: calls with one question have the same rows."""
         nameless = Variable("")
-        arguments = tuple(nameless if place in self.results else one for place, one in enumerate(self.arguments))
+        arguments = tuple(nameless if index in self.results else one for index, one in enumerate(self.arguments))
         return Call(self.operator, arguments, self.version, self.results)
 
     @property

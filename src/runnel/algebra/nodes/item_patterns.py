@@ -65,7 +65,7 @@ class ItemPattern(ABC):
 
     @property
     @abstractmethod
-    def place(self) -> Span | None:
+    def span(self) -> Span | None:
         """Where the pattern is written."""
 
     @property

@@ -113,7 +113,7 @@ def satisfied(constraint: Constraint, binding: Binding, accepted: datetime | Non
     >>> satisfied(Constraint(Variable("y"), ">", twice), {"y": 7.0, "z": 3.0})
     True
     """
-    left, right = quantity(constraint.left, binding), quantity(constraint.right, binding)
+    left, right = evaluate_quantity(constraint.left, binding), evaluate_quantity(constraint.right, binding)
     if left is None or right is None:
         return False
     if constraint.relation == "!=":
@@ -131,7 +131,7 @@ def _stands(left: Constant, relation: str, right: Constant, accepted: datetime |
     return compare(right, turned, left, accepted)  # type: ignore[arg-type]
 
 
-def quantity(one: Quantity, binding: Binding) -> Constant | None:
+def evaluate_quantity(one: Quantity, binding: Binding) -> Constant | None:
     """The value of a quantity, or None where it has none."""
     match one:
         case Literally(value):
@@ -139,7 +139,7 @@ def quantity(one: Quantity, binding: Binding) -> Constant | None:
         case Variable(name):
             return binding.get(name)
         case Arithmetic(sign, left, right):
-            first, second = quantity(left, binding), quantity(right, binding)
+            first, second = evaluate_quantity(left, binding), evaluate_quantity(right, binding)
             if not _is_number(first) or not _is_number(second):
                 return None
             return _computed(sign, float(first), float(second))  # type: ignore[arg-type]

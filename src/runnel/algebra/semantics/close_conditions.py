@@ -169,7 +169,7 @@ def _gathered(group: Sequence[Expression]) -> Term | ItemPattern:
         _check_bound(constraint, set(pattern.variables()))
         raise InvalidConditionError(
             f"{render_operators(constraint)} cannot be asked of a {pattern.family}",
-            span=next((variable.place for variable in variables_of(constraint)), None),
+            span=next((variable.span for variable in variables_of(constraint)), None),
             hint=pattern.constraint_hint,
         )
     return pattern
@@ -183,7 +183,7 @@ def _check_one_family(one: Term) -> None:
             f"?{shared[0]} is bound by a {first.family} and a {second.family} pattern"
             if shared
             else f"a comparison ties a {first.family} and a {second.family} pattern together",
-            span=second.place,
+            span=second.span,
             hint="patterns of different families share variables only through an operator; use different names",
         )
 
@@ -238,11 +238,11 @@ def _check_number(found: Sequence[Alternative]) -> None:
 def _tied(parts: Iterable[Expression]) -> list[list[Expression]]:
     """The parts in groups that share no variable with one another, in order of their first parts."""
     groups: list[tuple[set[str], list[tuple[int, Expression]]]] = []
-    for place, part in enumerate(parts):
+    for index, part in enumerate(parts):
         variables = free_variables(part)
         touched = [group for group in groups if group[0] & variables]
         names = variables.union(*(group[0] for group in touched))
-        members = sorted([*(one for group in touched for one in group[1]), (place, part)], key=lambda one: one[0])
+        members = sorted([*(one for group in touched for one in group[1]), (index, part)], key=lambda one: one[0])
         groups = [group for group in groups if group not in touched]
         groups.append((names, members))
     groups.sort(key=lambda group: group[1][0][0])
@@ -296,7 +296,7 @@ def _numbered(pattern: ItemPattern, names: dict[str, str]) -> ItemPattern:
 
 
 def _renamed_given(argument: Argument, names: dict[str, str]) -> Argument:
-    return replace(argument, name=names[argument.name], place=None) if isinstance(argument, Given) else argument
+    return replace(argument, name=names[argument.name], span=None) if isinstance(argument, Given) else argument
 
 
 def _call_order(call: Call) -> tuple[str, str]:
@@ -307,7 +307,7 @@ def _call_order(call: Call) -> tuple[str, str]:
 def _unbound(variable: Variable) -> InvalidConditionError:
     return InvalidConditionError(
         f"nothing gives ?{variable.name} a value here",
-        span=variable.place,
+        span=variable.span,
         hint=f"?{variable.name} must be a result or in a pattern next to it; variables under `not` are local",
     )
 
@@ -315,7 +315,7 @@ def _unbound(variable: Variable) -> InvalidConditionError:
 def _not_given(given: Given) -> InvalidConditionError:
     return InvalidConditionError(
         f"nothing gives ?{given.name} a value here",
-        span=given.place,
+        span=given.span,
         hint="operators are given constants, or variables of a pattern next to them",
     )
 
@@ -338,7 +338,7 @@ def rename_term(term: Term, names: Sequence[str]) -> Term:
 
 def _renamed_call(call: Call, names: dict[str, str]) -> Call:
     arguments = tuple(Variable(names[one.name]) if isinstance(one, Variable) else one for one in call.arguments)
-    return replace(call, arguments=arguments, place=None)
+    return replace(call, arguments=arguments, span=None)
 
 
 def _renamed_constraint(constraint: Constraint, names: dict[str, str]) -> Constraint:

@@ -27,8 +27,8 @@ ID = Attribute("id")
 """The item's id, which is not one of its attributes: `by id`."""
 
 DEFAULT_WINDOW = timedelta(days=30)
-LONGEST_WINDOW = timedelta(days=366)
-MOST_ATTRIBUTES = 8
+MAX_WINDOW = timedelta(days=366)
+MAX_ATTRIBUTES = 8
 DIGEST = 16
 """The bytes of a key's digest. Only digests are stored, because keys may be long or confidential."""
 

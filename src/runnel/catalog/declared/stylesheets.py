@@ -26,7 +26,7 @@ _HINT = "put the file into the workspace's folder `sheets` and give its name, su
 _f, _s = schema.feeds.c, schema.subscriptions.c
 
 
-def read_stylesheet(root: Path, name: str) -> bytes:
+def read_stylesheet(workspace: Path, name: str) -> bytes:
     """Read a stylesheet in a workspace's folder `sheets`, or raise InputError.
 
     Folders are opened one after the other by handle without following symbolic links, so that no other file can be
@@ -34,7 +34,7 @@ def read_stylesheet(root: Path, name: str) -> bytes:
     """
     parts = _parts(name)
     try:
-        handle = open_regular(root / FOLDER, parts)
+        handle = open_regular(workspace / FOLDER, parts)
     except OSError as error:
         raise InputError(
             f"the stylesheet cannot be read: {error.strerror or 'not a file'}", place=name[:80], hint=_HINT
@@ -56,8 +56,7 @@ def kept_path(data: bytes) -> str:
 
 
 def is_kept(path: str) -> bool:
-    """Return whether a path in the workspace's storage belongs to a stored copy, complete or not, or to a user's own
-    file.
+    """Return whether a path in the workspace's storage is a stored copy, complete or not, and not a user's file.
 
     >>> is_kept(kept_path(b"")), is_kept("sheets/title.xsl"), is_kept("sheets/mine/" + "0" * 64 + ".xsl")
     (True, False, False)
@@ -81,5 +80,5 @@ def _parts(name: str) -> tuple[str, ...]:
             hint=_HINT,
         )
     if _KEPT.match(path.name):
-        raise InputError("this folder contains Runnel's copies of stylesheets", place=name[:80], hint=_HINT)
+        raise InputError("this file name is reserved for Runnel's copies of stylesheets", place=name[:80], hint=_HINT)
     return path.parts

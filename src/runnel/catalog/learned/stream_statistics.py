@@ -71,13 +71,13 @@ def learned(connection: Connection, feeds: Iterable[int] | None = None) -> dict[
 
 
 def word_frequencies(connection: Connection) -> dict[str, float]:
-    """Return the share of all items that contain a word, as far as known."""
+    """Return the share of items that contain a word, for each observed word."""
     known = learned(connection, [WHOLE_STREAM]).get(WHOLE_STREAM)
     return {} if known is None else dict(known.frequencies())
 
 
 def forget_dropped(connection: Connection) -> int:
-    """Remove the statistics of feeds that were dropped; gives their number."""
+    """Delete the statistics of dropped feeds. Return their number."""
     feed = schema.feeds.c
     is_dropped = exists().where(feed.id == _s.feed, feed.dropped.is_not(None))
     return connection.execute(delete(schema.statistics).where(is_dropped)).rowcount
@@ -97,7 +97,7 @@ def _of_live_feeds(connection: Connection, observed: dict[int, StreamSample]) ->
 
 
 def _keep(connection: Connection, feed: int, fresh: StreamSample) -> None:
-    """Merge observations into a row: old ones lose weight, and only the most frequent are kept."""
+    """Merge observations into a row. Old ones lose weight, and only the most frequent words and atoms stay."""
     moment = now(connection)
     row = connection.execute(select(_s.content, _s.learned).where(_s.feed == feed)).one_or_none()
     known = StreamSample()

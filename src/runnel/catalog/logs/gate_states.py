@@ -1,4 +1,4 @@
-"""What gates remember from batch to batch, each value under a key.
+"""Stored states of gates: the values that a gate remembers from batch to batch, by key.
 
 States are read before a batch is committed, and written in the transaction that commits it, so they always agree with
 the match log.
@@ -23,24 +23,24 @@ _STORE = """insert into gate_states (key, feed, value, expires) values ({}, {}, 
 
 
 def read_states(connection: Connection, keys: Collection[bytes]) -> dict[bytes, GateState]:
-    """The states that are stored under some keys. A key is made with its feed, so no two feeds have the same."""
+    """Return the states that are stored under these keys. A key depends on its feed, so feeds do not share keys."""
     query = select(schema.gate_states)
-    rows = (row for some in chunks(sorted(keys)) for row in connection.execute(query.where(_s.key.in_(some))))
+    rows = (row for chunk in chunks(sorted(keys)) for row in connection.execute(query.where(_s.key.in_(chunk))))
     return {bytes(row.key): GateState(row.feed, bytes(row.key), bytes(row.value), row.expires) for row in rows}
 
 
 def store_states(connection: Connection, states: Sequence[GateState]) -> None:
-    """Store states in place of those with the same keys."""
+    """Store states. They replace states with the same keys."""
     if not states:
         return
-    # A batch may have a hundred thousand states while others wait to write: they go to the driver as they are, in the
-    # order in which the database keeps them.
+    # A batch may have a hundred thousand states while other writers wait, so the rows are passed to the database
+    # driver directly, in the order of the table's primary key.
     rows = sorted((state.key, state.feed, state.value, state.expires) for state in states)
     connection.exec_driver_sql(_STORE.format(*_MARKS[connection.dialect.name] * 4), rows)
 
 
 def forget_states(connection: Connection, limit: int) -> int:
-    """Delete at most `limit` states that are expired or belong to dropped feeds; gives how many.
+    """Delete at most `limit` states that are expired or belong to dropped feeds. Return their number.
 
     A state is expired if all items that still wait for matching were accepted after it expires.
     """
@@ -48,14 +48,14 @@ def forget_states(connection: Connection, limit: int) -> int:
         _i.retired.is_(None), _i.last_sequence > match_segments.matched_upto(connection)
     )
     earliest = connection.execute(waiting).scalar()
-    # The log's own time, not this machine's: another one may be behind it, and clocks are set back.
+    # Use the time of the log, not of this machine: the clock of another machine may be slow or may be set back.
     before = log_clock(connection) if earliest is None else min(int(earliest), log_clock(connection))
     dropped = select(schema.feeds.c.id).where(schema.feeds.c.dropped.is_not(None))
     deleted = 0
     for condition in (_s.expires <= before, _s.feed.in_(dropped)):
         keys = connection.execute(select(_s.key).where(condition).limit(limit - deleted)).scalars().all()
-        for some in chunks(keys):
-            connection.execute(delete(schema.gate_states).where(_s.key.in_(some)))
+        for chunk in chunks(keys):
+            connection.execute(delete(schema.gate_states).where(_s.key.in_(chunk)))
         deleted += len(keys)
         if deleted >= limit:
             break
@@ -63,6 +63,6 @@ def forget_states(connection: Connection, limit: int) -> int:
 
 
 def count_states(connection: Connection, feed: int) -> int:
-    """How many states of a feed are stored."""
+    """Return the number of stored states of a feed."""
     query = select(func.count()).select_from(schema.gate_states).where(_s.feed == feed)
     return int(connection.execute(query).scalar_one())

@@ -18,7 +18,7 @@ _s = schema.source_files.c
 
 @dataclass(frozen=True, slots=True)
 class DocumentState:
-    """What is known of a document: `digest` is that of its content, empty if it could not be read."""
+    """The state of a document when it was last read. `digest` is empty if its content could not be read."""
 
     path: str
     size: int
@@ -28,7 +28,7 @@ class DocumentState:
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """A file that was read for a feed, as it was then, and what was wrong with it."""
+    """A file that was read for a feed, its state at that time, and the problem that was found, if any."""
 
     feed: int
     state: DocumentState
@@ -47,14 +47,14 @@ def known_files(connection: Connection, feed: int | None = None) -> list[SourceF
 
 
 def record_file(connection: Connection, file: SourceFile) -> None:
-    """Note that a file was read."""
+    """Record that a file was read."""
     forget_files(connection, file.feed, [file.state.path])
     row = {**asdict(file.state), "feed": file.feed, "problem": file.problem, "checked": now(connection)}
     connection.execute(insert(schema.source_files).values(row))
 
 
 def forget_files(connection: Connection, feed: int, paths: Iterable[str]) -> None:
-    """Delete the records of files that no longer exist."""
+    """Delete the records of these files."""
     for path in paths:
         connection.execute(delete(schema.source_files).where(_s.feed == feed, _s.path == path))
 

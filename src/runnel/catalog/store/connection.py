@@ -380,7 +380,7 @@ def _configure_postgresql(connection: Any, record: Any) -> None:
     from psycopg.types.string import StrDumperUnknown
 
     class WithoutNul(StrDumperUnknown):
-        """PostgreSQL's texts cannot hold NUL; what strangers send may. It is kept as U+FFFD."""
+        """Replaces NUL by U+FFFD, because texts in PostgreSQL cannot contain NUL but untrusted input can."""
 
         def dump(self, text: str) -> Any:
             return super().dump(text.replace("\x00", "\ufffd"))
@@ -388,13 +388,13 @@ def _configure_postgresql(connection: Any, record: Any) -> None:
     if connection.info.parameter_status("server_encoding") != "UTF8":
         raise WorkspaceError(
             "the encoding of the catalog's database must be UTF-8",
-            hint="make it with UTF8: `create database runnel encoding 'UTF8' template template0`",
+            hint="create it with UTF8: `create database runnel encoding 'UTF8' template template0`",
         )
     connection.adapters.register_dumper(str, WithoutNul)
     limits = {
         "lock_timeout": _BUSY_SECONDS,
         "statement_timeout": _STATEMENT_SECONDS + _BUSY_SECONDS,
-        # A writer that hangs, or whose machine is gone, must not block all others forever.
+        # A writer that hangs, or whose machine has failed, must not block all others forever.
         "idle_in_transaction_session_timeout": _IDLE_SECONDS,
     }
     wanted = {name: f"{int(seconds * 1000)}ms" for name, seconds in limits.items()}
@@ -412,15 +412,15 @@ def _configure_postgresql(connection: Any, record: Any) -> None:
 
 def _open_sqlite(url: URL, max_bytes: int, read_only: bool) -> Engine:
     # Keep connections open: closing the last one would checkpoint and delete the log each time.
-    given: dict[str, Any] = {"connect_args": {"timeout": _BUSY_SECONDS}}
+    arguments: dict[str, Any] = {"connect_args": {"timeout": _BUSY_SECONDS}}
     if read_only:
-        given = {"creator": _connect_read_only(Path(str(url.database)))}
-    engine = create_engine(url, poolclass=QueuePool, max_overflow=_POOL_EXTRA, hide_parameters=True, **given)
+        arguments = {"creator": _connect_read_only(Path(str(url.database)))}
+    engine = create_engine(url, poolclass=QueuePool, max_overflow=_POOL_EXTRA, hide_parameters=True, **arguments)
     file = sqlite_file(url.render_as_string(hide_password=False))
 
     @event.listens_for(engine, "do_connect")
     def make_private(dialect: Any, record: Any, arguments: Any, options: Any) -> None:
-        """Make the file before SQLite does, which would let everybody read it; its log gets the same permissions."""
+        """Create a private file, because SQLite would make it readable by all. Its log gets the same mode."""
         if file is not None and not file.exists():
             with suppress(OSError):  # SQLite reports why it cannot be created
                 os.close(open_private(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL))

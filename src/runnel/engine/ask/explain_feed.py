@@ -36,9 +36,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Explanation(Answer):
-    """The answer to `explain`: how a feed is matched, and what it shares with others.
+    """The answer to `explain`: how a feed is matched, and which work it shares with other feeds.
 
-    `state` names the plan that is explained. `pictures` are files with drawings of filter trees, by their paths.
+    `state` says which plan is explained. `pictures` maps paths of written drawings to the names of their source
+    feeds.
     """
 
     feed: str

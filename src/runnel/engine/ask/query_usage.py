@@ -33,10 +33,11 @@ SHOWN = 20
 
 @dataclass(frozen=True, slots=True)
 class QueryUsage(Answer):
-    """Queries, the most frequent first, with how many of the items in (after, upto] they matched.
+    """The number of items with sequences in (`after`, `upto`] that each query matched, highest numbers first.
 
-    `whole` says that nothing older is kept. `newer` are queries for which no item was matched yet, `idle` those that
-    nobody subscribes to, `slow` those that cost most. Text and JSON have the lists in `shown`, each up to `limit`.
+    `whole` is true if no older items are retained. `newer` is the number of queries that were declared after the last
+    matched item. `idle` are queries without a subscription, `slow` the most expensive queries. Text and JSON contain
+    the lists named in `shown`, with up to `limit` entries each.
     """
 
     after: int
@@ -51,16 +52,16 @@ class QueryUsage(Answer):
 
     @property
     def never(self) -> tuple[str, ...]:
-        """The queries that matched nothing, by name."""
+        """The names of the queries that matched no item."""
         return tuple(sorted(name for name, count in self.counts if not count))
 
     @property
     def busiest(self) -> tuple[tuple[str, int], ...]:
-        """The queries that matched something, the most frequent first."""
+        """The names of the queries that matched items, with the number of items, highest numbers first."""
         return tuple((name, count) for name, count in self.counts if count)
 
     def range(self) -> str:
-        """What was looked at, in words."""
+        """Return a sentence that says which items were counted."""
         if self.upto == self.after:
             return "no item was matched yet"
         kept = "all that is kept" if self.whole else "older ones were not looked at"

@@ -14,7 +14,7 @@ from typing import Any
 from runnel.algebra.nodes.durations import render_duration
 from runnel.delivery.dead_letters import DeliveryHistory
 from runnel.engine.answers import Answer, Rendering, listed
-from runnel.language.printing import render_span
+from runnel.language.printing import render_short_time
 from runnel.optimizer.describe import shortened
 
 _WIDTH = 76
@@ -22,7 +22,7 @@ _WIDTH = 76
 
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """A declared feed. `is_matched` says that items are matched with it, because of a subscription."""
+    """A declared feed. `is_matched` is true if it is in the plan, because it has direct or indirect subscriptions."""
 
     id: int
     name: str
@@ -61,9 +61,9 @@ class Feed:
 
 @dataclass(frozen=True, slots=True)
 class FeedDetails(Answer):
-    """The answer to `show feed`: what the feed reads, who reads it, and its subscriptions.
+    """The answer to `show feed`: a feed, the feeds that it reads, the feeds that read it, and its subscriptions.
 
-    `poll` describes the polls of a web feed by the words that are shown.
+    `poll` contains labels and values that describe the polling of a web feed.
     """
 
     feed: Feed
@@ -90,7 +90,10 @@ class FeedDetails(Answer):
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """A subscription, and how many messages it was sent. `disabled` and `confirmation` say why nothing is sent."""
+    """A subscription, and its number of messages.
+
+    `disabled` is the reason why it was disabled, `confirmation` the state of the target's confirmation, if needed.
+    """
 
     id: int
     feed: str
@@ -135,7 +138,7 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class Quarantined:
-    """A document, item or evaluation that failed and waits for inspection. `kept` is the file with its bytes."""
+    """A document, item or evaluation in quarantine. `kept` is the path of the file with its content, if any."""
 
     id: int
     kind: str
@@ -166,7 +169,7 @@ class Quarantined:
 
 @dataclass(frozen=True, slots=True)
 class Prefix:
-    """A prefix for graph patterns. One that is known from the start is not registered."""
+    """A prefix for graph patterns. `is_registered` is false for the predefined prefixes."""
 
     prefix: str
     iri: str
@@ -195,7 +198,7 @@ class LearnedCalls:
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """An operator that queries can use. `source` and `configuration` are for the admin only."""
+    """An operator that queries can use. `source` and `configuration` are None unless the actor is the admin."""
 
     name: str
     version: int
@@ -216,18 +219,18 @@ class Operator:
         return [*wrap(self.signature, _WIDTH, subsequent_indent="    "), *self.description()]
 
     def description(self) -> list[str]:
-        """The operator in words, without its signature."""
+        """Return lines that describe the operator, without its signature."""
         parts = [] if self.source is None else [f"from {self.source}"]
         parts += [f"release {self.release}"] if self.release else []
         parts += [
-            f"cost {render_span(self.cost)}",
+            f"cost {render_short_time(self.cost)}",
             "pure" if self.is_pure else "impure",
             f"on error {self.on_error}",
             *self.budget,
         ]
         parts += [f"reading {', '.join(self.reads)}"] if self.reads else []
         if self.learned is not None:
-            took = render_span(timedelta(seconds=float(f"{self.learned.seconds:.3g}")))
+            took = render_short_time(timedelta(seconds=float(f"{self.learned.seconds:.3g}")))
             shares = f"{self.learned.failed:.0%} failed, {self.learned.known:.0%} known already"
             parts.append(f"of late {took} a call, {shares}")
         parts.append("1 query uses it" if self.queries == 1 else f"{self.queries:,} queries use it")
@@ -244,7 +247,7 @@ class Operator:
             "version": self.version,
             "signature": self.signature,
             "cost_seconds": self.cost.total_seconds(),
-            "cost": render_span(self.cost),
+            "cost": render_short_time(self.cost),
             "pure": self.is_pure,
             "on_error": self.on_error,
             "budget": list(self.budget),
@@ -260,7 +263,7 @@ class Operator:
 
 @dataclass(frozen=True, slots=True)
 class OperatorDetails(Answer):
-    """The answer to `show operator`: the operator, the queries that use it, and to the admin its statement."""
+    """The answer to `show operator`: an operator, and the queries that use it. Only the admin gets its statement."""
 
     operator: Operator
     used_by: tuple[str, ...]
@@ -303,7 +306,7 @@ class Quota:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """An owner of feeds and subscriptions, with quotas."""
+    """An owner, with the number of queries, subscriptions and bytes used and the quotas for them."""
 
     name: str
     id: int
@@ -330,7 +333,7 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class OwnerDetails(Answer):
-    """The quotas of one owner, after they were set."""
+    """An owner whose quotas were set."""
 
     owner: Owner
 
@@ -341,7 +344,7 @@ class OwnerDetails(Answer):
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token of an owner, without its secret."""
+    """A token of an owner. `used` is the time of its last use. The secret is not stored."""
 
     id: int
     owner: str
@@ -373,7 +376,7 @@ def _minute(moment: datetime | None) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class MessageDetails(Answer):
-    """The answer to `explain message`: its state, its items, and the attempts that failed."""
+    """The answer to `explain message`: the state of a message, its items, and its failed delivery attempts."""
 
     key: str
     history: DeliveryHistory

@@ -31,7 +31,7 @@ _WIDTH = 80
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """The state of a workspace: counts, lag, the plan, the runner, and what needs a person."""
+    """The state of a workspace: counts, lag, plan, runner, and problems that someone has to fix."""
 
     workspace: str
     sources: int

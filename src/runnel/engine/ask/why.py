@@ -32,8 +32,9 @@ from runnel.sinks.show_bindings import bindings_json
 class Why(Answer):
     """The answer to `why`: whether an item is in a feed, and which conditions decide it.
 
-    `holds` is what evaluating the query again gives. `recorded` says whether the match log has the match, or None if
-    the item was not matched yet. `undecided` says that operators have not answered yet, and `failures` which failed.
+    `holds` is the result of evaluating the query again. `recorded` says whether the match log contains the match; it
+    is None if the item was not matched yet. `undecided` is set while operators are retried for the item. `failures`
+    are the operator calls that failed during this evaluation.
     """
 
     item: str

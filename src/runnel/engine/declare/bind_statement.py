@@ -13,7 +13,7 @@ from runnel.algebra.nodes.query import Node
 from runnel.catalog.declared.bulk_insert import encode_feed
 from runnel.errors import StatementError
 from runnel.language.binding.bind_query import bind_query
-from runnel.language.graphs.iri_prefixes import write_out
+from runnel.language.graphs.iri_prefixes import expand_prefixes
 from runnel.language.printing import print_statement
 from runnel.language.syntax.statements import CreateFeed
 from runnel.model.operator import OperatorDeclaration
@@ -93,7 +93,7 @@ def bind(statement: CreateFeed, names: Names, owner: int) -> BoundQuery:
             hint="`runnel.compile` evaluates joins on items that a program gives it",
         )
     found = _Lookups(names)
-    query = write_out(statement.query, found.prefixes)
+    query = expand_prefixes(statement.query, found.prefixes)
     node = bind_query(query, found.feed_id, names.names, found.operator, names.operator_names, owner)
     # Stored without `or replace`: a declaration describes the feed, not how it was changed.
     text = print_statement(CreateFeed(statement.name, query, tags=statement.tags))

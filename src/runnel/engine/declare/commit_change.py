@@ -174,7 +174,7 @@ class _Change(Generic[_T]):
             self._before_commit(connection)
             if self._seen(connection) != prepared.seen:
                 raise _OutdatedError
-            if draft is not None and draft.part is not None and not draft.part.is_there:
+            if draft is not None and draft.part is not None and not draft.part.has_all_files:
                 raise _OutdatedError
             result, pending, activation = prepared.result, prepared.pending, prepared.activation
             if prepared.is_ahead:

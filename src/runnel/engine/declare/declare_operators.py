@@ -98,7 +98,7 @@ def _says(workspace: Workspace, statement: RegisterOperator, known: OperatorDecl
         elif hint is None and statement.configuration:
             hint = f"look at what `with (…)` says; files that it names lie in {environment.folder}"
         message = f"{error.place}: {error.message}" if error.place else error.message
-        raise StatementError(message, hint=hint, span=statement.place) from error
+        raise StatementError(message, hint=hint, span=statement.source_span) from error
 
 
 def _first(said: _T | None, by_itself: _T | None, otherwise: _T) -> _T:

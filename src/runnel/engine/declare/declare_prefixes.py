@@ -11,7 +11,7 @@ from runnel.engine.ask.shown import Prefix
 from runnel.engine.declare.scope import DeclarationScope
 from runnel.engine.workspace import Workspace
 from runnel.errors import StatementError, UnknownNameError
-from runnel.language.graphs.iri_prefixes import KNOWN_PREFIXES
+from runnel.language.graphs.iri_prefixes import PREDEFINED_PREFIXES
 from runnel.language.nearest import did_you_mean
 from runnel.language.printing import print_statement
 from runnel.language.syntax.statements import DropPrefix, Name, RegisterPrefix
@@ -38,7 +38,7 @@ def change_prefixes(scope: DeclarationScope, statement: RegisterPrefix | DropPre
 
 
 def _nothing_to_drop(scope: DeclarationScope, name: Name) -> StatementError:
-    if name.text in KNOWN_PREFIXES:
+    if name.text in PREDEFINED_PREFIXES:
         return StatementError(f"the prefix {name.text} is known from the start and stays", span=name.span)
     near = did_you_mean(name.text, all_prefixes(scope.connection))
     hint = near or "`show prefixes` lists what there is"
@@ -51,7 +51,7 @@ def show_prefixes(workspace: Workspace) -> Listing[Prefix]:
         registered = all_prefixes(connection)
     rows = tuple(
         Prefix(name, iri, known is registered, print_statement(RegisterPrefix(Name(name), iri)))
-        for known in (registered, KNOWN_PREFIXES)
+        for known in (registered, PREDEFINED_PREFIXES)
         for name, iri in known.items()
     )
     return Listing(f"{len(rows)} prefixes", "prefixes", rows)

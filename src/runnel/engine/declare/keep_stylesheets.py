@@ -11,7 +11,7 @@ from contextlib import closing
 from runnel.catalog.declared import stylesheets
 from runnel.engine.workspace import Workspace
 from runnel.errors import InputError, Span, StatementError
-from runnel.language.syntax.statements import MaterialiseFeed, Statement, Subscribe
+from runnel.language.syntax.statements import MaterializeFeed, Statement, Subscribe
 from runnel.sandbox.stylesheet_process import StylesheetTransformer
 
 
@@ -20,10 +20,10 @@ def keep_stylesheets(workspace: Workspace, statements: Iterable[Statement]) -> d
     named: dict[str, Span] = {}
     for statement in statements:
         match statement:
-            case Subscribe(sheet=str(name), places=places):
-                named.setdefault(name, places.sheet)
-            case MaterialiseFeed(sheet=name, place=place):
-                named.setdefault(name, place)
+            case Subscribe(sheet=str(name), spans=spans):
+                named.setdefault(name, spans.sheet)
+            case MaterializeFeed(sheet=name, sheet_span=span):
+                named.setdefault(name, span)
     if not named:
         return {}
     limits = workspace.settings

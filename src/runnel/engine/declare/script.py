@@ -157,7 +157,7 @@ class Declarer:
                 return self._create(statement)
             case said.Subscribe():
                 return subscribe.subscribe(self.scope, statement)
-            case said.MaterialiseFeed():
+            case said.MaterializeFeed():
                 return self._materialise(statement)
         self._limits.count_change()
         self.scope.settle()
@@ -221,31 +221,31 @@ class Declarer:
         try:
             source = source_of(text)
         except InputError as error:
-            raise StatementError(error.message, hint=error.hint, span=statement.place) from error
+            raise StatementError(error.message, hint=error.hint, span=statement.address_span) from error
         try:
             source.check_address(text, workspace.folder, workspace.settings)
         except InputError as error:
-            raise StatementError(error.message, hint=error.hint, span=statement.place) from error
+            raise StatementError(error.message, hint=error.hint, span=statement.address_span) from error
         except Exception as error:  # a plug-in may raise anything
             raise StatementError(
                 f"the source of this address could not check it: {reason_of(error)}",
                 hint=f"{type(source).__qualname__}.check_address must return or raise InputError",
-                span=statement.place,
+                span=statement.address_span,
             ) from error
         if not self.scope.actor.is_admin and not source.is_for_owners:
             raise StatementError(
                 "addresses of this kind, such as files and folders, are for the admin only",
-                span=statement.place,
+                span=statement.address_span,
                 hint="give an address that begins with https://, or leave it out and publish into the feed",
             )
         if statement.every is not None and not source.has_period:
             raise StatementError(
                 "feeds at addresses of this kind, such as files and folders, have no period",
-                span=statement.place,
+                span=statement.address_span,
                 hint="leave `every` out: they are read every few seconds (setting scan_seconds)",
             )
 
-    def _materialise(self, statement: said.MaterialiseFeed) -> FeedDone:
+    def _materialise(self, statement: said.MaterializeFeed) -> FeedDone:
         scope = self.scope
         self._origins = None
         scope.refuse_taken(statement.name)

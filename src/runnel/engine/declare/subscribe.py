@@ -95,45 +95,45 @@ def _reaches_people(owner: int, sink: Sink) -> bool:
 
 def _sink(scope: DeclarationScope, statement: Subscribe) -> Sink:
     """The sink of a subscription, if the actor may use it."""
-    places = statement.places
+    spans = statement.spans
     if not scope.actor.is_admin:
         sink = find_sink(statement.kind)
         if sink is None or not sink.is_for_owners:
             raise StatementError(
                 f"output {statement.kind} is for the admin only",
-                span=places.kind,
+                span=spans.kind,
                 hint=f"you may use: {', '.join(one.kind for one in installed_sinks() if one.is_for_owners)}",
             )
     try:
         sink = open_sink(statement.kind)
     except InputError as error:
-        raise StatementError(error.message, hint=error.hint, span=places.kind) from error
+        raise StatementError(error.message, hint=error.hint, span=spans.kind) from error
     if statement.sheet is not None and not sink.sends_messages:
-        raise StatementError(f"output {statement.kind} sends no messages to apply a stylesheet to", span=places.sheet)
+        raise StatementError(f"output {statement.kind} sends no messages to apply a stylesheet to", span=spans.sheet)
     return sink
 
 
 def _target(scope: DeclarationScope, statement: Subscribe, sink: Sink) -> str | None:
-    places, settings = statement.places, scope.workspace.settings
+    spans, settings = statement.spans, scope.workspace.settings
     try:
         target = sink.validate_target(statement.target, scope.workspace.folder, settings.out_folders)
         if target is not None and isinstance(sink, RemoteSink) and target.startswith(("http://", "https://")):
             # An address stays what it is. The HTTP client checks at each attempt where a name leads.
             check_url(target, settings.allowed_addresses)
     except InputError as error:
-        raise StatementError(error.message, hint=error.hint, span=places.target) from error
+        raise StatementError(error.message, hint=error.hint, span=spans.target) from error
     except Exception as error:  # a plug-in may raise anything
         raise StatementError(
             f"the output {sink.kind!r} could not check the target: {reason_of(error)}",
             hint=f"{type(sink).__qualname__}.validate_target must return the target or raise InputError",
-            span=places.target,
+            span=spans.target,
         ) from error
     if target is not None and sink.owns_target:
         taken = scope.target_holder(target)
         if taken is not None:
             raise DuplicateNameError(
                 f"subscription {taken} writes into {target} already",
-                span=places.target,
+                span=spans.target,
                 hint="choose another file, or end that subscription first",
             )
     return target
@@ -141,7 +141,7 @@ def _target(scope: DeclarationScope, statement: Subscribe, sink: Sink) -> str | 
 
 def _wanted_consent(scope: DeclarationScope, statement: Subscribe, sink: Sink, target: str) -> WantedConsent | None:
     """The consent that an owner's subscription needs; refused where it cannot be asked for."""
-    settings, span = scope.workspace.settings, statement.places.target
+    settings, span = scope.workspace.settings, statement.spans.target
     if scope.actor.is_admin or not isinstance(sink, ConfirmingSink):
         return None
     wanted = WantedConsent(

@@ -266,7 +266,7 @@ def publish_draft(workspace: Workspace, connection: Connection, draft: CompiledC
         made = port.distribute_at_once(workspace, connection, part.folder, change.total)
         return publish_base(connection, part.folder, change.total, made)
     # The next change begins with this delta, which was just written and need not be read.
-    keep_part(workspace.storage, PlanPart(manifest, laid_out.logical, laid_out.layout.every(), part.dead))
+    keep_part(workspace.storage, PlanPart(manifest, laid_out.logical, laid_out.layout.every(), part.tombstones))
     return _publish_beside(connection, change.current, part.folder, change.total)
 
 

@@ -71,7 +71,7 @@ def _sampled_cost(workspace: Workspace, plan: Plan, after: int, upto: int) -> Op
         for row in map(matches.row, range(len(matches))):
             disjuncts = row[row >= FIRST_OPERATOR_DISJUNCT]
             if len(disjuncts):
-                undecided.append(np.searchsorted(plan.operators.way_ids, disjuncts))
+                undecided.append(np.searchsorted(plan.operators.disjunct_ids, disjuncts))
     if not undecided:
         return OperatorCost(0, 0, 0.0)
     with workspace.catalog.read() as connection:

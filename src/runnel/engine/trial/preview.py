@@ -42,7 +42,11 @@ _PREVIEWED = 1 << 40
 
 @dataclass(frozen=True, slots=True)
 class PreviewResult(Answer):
-    """What a query would have matched: how many of the items that the asker may read, and the newest of them."""
+    """The matches of a query among past items.
+
+    `looked_at` is the number of past items that the actor may read, `matched` the number of matches among them, and
+    `newest` are the newest matches.
+    """
 
     name: str
     looked_at: int

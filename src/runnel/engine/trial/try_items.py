@@ -44,10 +44,11 @@ class TriedItem:
 
 @dataclass(frozen=True, slots=True)
 class TrialResult(Answer):
-    """What came of it: how many items were looked at, how many each query matched, and some of the items.
+    """The result of `Engine.test`: the number of items, the number of matches per query, and some of the items.
 
-    `items` are those of the caller in their order, or the newest of the past that any query matched. `failures` tell
-    of queries that could not be evaluated on an item, `refused` what was wrong with items of the caller.
+    `items` are the first of the given items or, if past items were matched, the newest with a match. `more` is the
+    number of omitted items. `failures` are queries that could not be evaluated on an item, `refused` the errors of
+    invalid items.
     """
 
     looked_at: int

@@ -1,1 +1,1 @@
-"""Names to ids: parsed queries and the names that the catalog knows in, bound query nodes out."""
+"""Name resolution. In: parsed queries, and functions that look up names. Out: query nodes with IDs."""

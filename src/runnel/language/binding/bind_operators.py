@@ -1,5 +1,7 @@
-"""Calls to registrations. In: conditions as parsed, and what operators there are. Out: the same conditions with calls
-that know the version they ask, and whose arguments fit its parameters; or why there are none.
+"""Binding of operator calls to registrations.
+
+In: parsed conditions, and functions that look up operators. Out: the same conditions, in which each call has the
+version of its operator and arguments of the declared types; or a StatementError.
 """
 
 from __future__ import annotations
@@ -22,18 +24,19 @@ from runnel.language.printing import print_parameters
 from runnel.language.syntax.statements import Condition
 from runnel.model.operator import OperatorDeclaration, Parameter
 
-OperatorNamed = Callable[[str], OperatorDeclaration | None]
-"""The live registration of an operator's name."""
+FindOperator = Callable[[str], OperatorDeclaration | None]
+"""Returns the current registration of an operator by its name, or None."""
 
-Names = Callable[[], Iterable[str]]
+ListNames = Callable[[], Iterable[str]]
+"""Returns the names of all operators, for suggestions."""
 
 
-def asks_operators(expression: Expression) -> bool:
-    """Whether operators, or variables that lead from one part to another, take part in a condition.
+def needs_binding(expression: Expression) -> bool:
+    """Return whether a condition has operator calls, or variables that several parts may share.
 
-    It is called for every condition. A pattern alone shares its variables with nothing.
+    A pattern alone shares its variables with no other part. This runs for every condition, so it must be fast.
 
-    >>> asks_operators(Not(Call("mobPattern"))), asks_operators(And(()))
+    >>> needs_binding(Not(Call("mobPattern"))), needs_binding(And(()))
     (True, False)
     """
     return _has_variables(expression) and not isinstance(expression, ItemPattern)
@@ -48,127 +51,132 @@ def _has_variables(expression: Expression) -> bool:
     return kind is Call or kind is Constraint or isinstance(expression, ItemPattern)
 
 
-def bind_conditions(conditions: Sequence[Condition], find: OperatorNamed, names: Names) -> tuple[Condition, ...]:
-    """The conditions of a query with their calls bound. Each has variables of its own."""
-    _refuse_shared(conditions)
+def bind_conditions(conditions: Sequence[Condition], find: FindOperator, names: ListNames) -> tuple[Condition, ...]:
+    """Bind the calls in the conditions of a query. Conditions cannot share variables."""
+    _reject_shared_variables(conditions)
     return tuple(
-        replace(one, expression=bind_condition(one.expression, find, names))
-        if asks_operators(one.expression)
-        else one
-        for one in conditions
+        replace(condition, expression=bind_condition(condition.expression, find, names))
+        if needs_binding(condition.expression)
+        else condition
+        for condition in conditions
     )
 
 
-def bind_condition(expression: Expression, find: OperatorNamed, names: Names) -> Expression:
-    """A condition with its calls bound; every variable has a value where it is used, and of a fitting type.
+def bind_condition(expression: Expression, find: FindOperator, names: ListNames) -> Expression:
+    """Bind the calls of a condition.
+
+    Check that every variable is bound where it is used, and that its type is compatible with its uses.
 
     >>> mob = OperatorDeclaration("mob", 3, "city:mob", (Parameter("people", "result", "int"),))
     >>> bind_condition(Call("mob", (Variable("n"),)), {"mob": mob}.get, list).version
     3
     """
-    bound = _bound(expression, find, names)
+    bound = _bind_calls(expression, find, names)
     check_types(bound, find)
     try:
         close_condition(bound)
         if any(isinstance(leaf, ItemPattern) and leaf.open_variables() for leaf in leaves(bound)):
-            alternatives(bound)  # refuses more of them than bindings are told of
+            alternatives(bound)  # raises an error if there are too many for bindings to be reported
     except InvalidConditionError as problem:
-        parts = (part for part in leaves(bound) if isinstance(part, Call | ItemPattern))
-        problem.span = problem.span or next((one.place for one in parts), None)
+        spans = (part.span for part in leaves(bound) if isinstance(part, Call | ItemPattern))
+        problem.span = problem.span or next(spans, None)
         raise
     return bound
 
 
-def bind_node(node: Node, find: OperatorNamed, names: Names) -> Node:
-    """A query node that is bound already, bound again to what its operators are now."""
+def bind_node(node: Node, find: FindOperator, names: ListNames) -> Node:
+    """Bind a bound query node again, to the current registrations of its operators."""
     match node:
         case Read() | ReadAll():
             return node
         case Union(inputs):
-            return Union(tuple(bind_node(one, find, names) for one in inputs))
+            return Union(tuple(bind_node(each, find, names) for each in inputs))
         case Filter(inner, condition):
-            asks = asks_operators(condition)
-            return Filter(
-                bind_node(inner, find, names), bind_condition(condition, find, names) if asks else condition
-            )
+            bound = bind_condition(condition, find, names) if needs_binding(condition) else condition
+            return Filter(bind_node(inner, find, names), bound)
         case Gated(inner, rule):
             return Gated(bind_node(inner, find, names), rule)
 
 
-def _bound(expression: Expression, find: OperatorNamed, names: Names) -> Expression:
+def _bind_calls(expression: Expression, find: FindOperator, names: ListNames) -> Expression:
     match expression:
         case And(parts):
-            return conjunction([_bound(part, find, names) for part in parts])
+            return conjunction([_bind_calls(part, find, names) for part in parts])
         case Or(parts):
-            return disjunction([_bound(part, find, names) for part in parts])
+            return disjunction([_bind_calls(part, find, names) for part in parts])
         case Not(part):
-            return Not(_bound(part, find, names))
+            return Not(_bind_calls(part, find, names))
         case Call():
-            return _bound_call(expression, find, names)
+            return _bind_call(expression, find, names)
         case _:
             return expression
 
 
-def _bound_call(call: Call, find: OperatorNamed, names: Names) -> Call:
-    found = find(call.operator)
-    if found is None:
+def _bind_call(call: Call, find: FindOperator, names: ListNames) -> Call:
+    declaration = find(call.operator)
+    if declaration is None:
         shown = render_name(call.operator)
         raise UnknownNameError(
             f"there is no operator {call.operator}",
-            span=call.place,
+            span=call.span,
             hint=did_you_mean(call.operator, names()) or f"register it first: register operator {shown}(…) from '…'",
         )
-    if len(call.arguments) != len(found.parameters):
-        wanted = len(found.parameters)
-        raise _unfitting(
+    if len(call.arguments) != len(declaration.parameters):
+        count = len(declaration.parameters)
+        raise _argument_error(
             call,
-            found,
-            f"{call.operator} takes {wanted or 'no'} argument{'' if wanted == 1 else 's'}, not {len(call.arguments)}",
+            declaration,
+            f"{call.operator} takes {count or 'no'} argument{'' if count == 1 else 's'}, not {len(call.arguments)}",
         )
-    pairs = zip(found.parameters, call.arguments, strict=True)
-    arguments = tuple(_bound_argument(call, found, parameter, argument) for parameter, argument in pairs)
-    results = tuple(place for place, one in enumerate(found.parameters) if one.role == "result")
-    return replace(call, arguments=arguments, version=found.version, results=results)
+    pairs = zip(declaration.parameters, call.arguments, strict=True)
+    arguments = tuple(_bind_argument(call, declaration, parameter, argument) for parameter, argument in pairs)
+    results = tuple(index for index, parameter in enumerate(declaration.parameters) if parameter.role == "result")
+    return replace(call, arguments=arguments, version=declaration.version, results=results)
 
 
-def _bound_argument(call: Call, found: OperatorDeclaration, parameter: Parameter, argument: Argument) -> Argument:
+def _bind_argument(
+    call: Call, declaration: OperatorDeclaration, parameter: Parameter, argument: Argument
+) -> Argument:
     match parameter.role, argument:
         case "attribute", Attribute():
             return argument
         case "attribute", Literally(str(text)):
-            raise _unfitting(
-                call, found, f"{parameter.name} is an attribute of the item, not a text", f"write {text}"
+            raise _argument_error(
+                call,
+                declaration,
+                f"{parameter.name} takes the name of an attribute, not a text",
+                f"remove the quotes: {text}",
             )
         case "attribute", _:
-            raise _unfitting(call, found, f"{parameter.name} is an attribute of the item: write its name")
-        case "input", Variable(name, place):
-            return Given(name, parameter.type, place)
+            raise _argument_error(call, declaration, f"{parameter.name} takes the name of an attribute")
+        case "input", Variable(name, span):
+            return Given(name, parameter.type, span)
         case "input", Given(name):
-            # Bound before, perhaps to another registration.
+            # The call was bound before, possibly to another registration.
             return replace(argument, type=parameter.type)
         case "result", Given(name):
-            return Variable(name, argument.place)
+            return Variable(name, argument.span)
         case "input", Attribute(name):
             message = f"{parameter.name} is a {NOUNS[parameter.type]}, not the attribute {name}"
-            raise _unfitting(
+            raise _argument_error(
                 call,
-                found,
+                declaration,
                 message,
-                f"texts are written in single quotes: '{name}'" if parameter.type == "text" else None,
+                f"write texts in single quotes: '{name}'" if parameter.type == "text" else None,
             )
         case "result", Variable():
             return argument
         case "result", Attribute(name):
-            message = f"{parameter.name} is a result: bind it to a variable such as ?{parameter.name}, or compare it"
-            raise _unfitting(call, found, message)
+            message = f"{parameter.name} is a result: pass a variable such as ?{parameter.name}, or a constant"
+            raise _argument_error(call, declaration, message)
         case _, Literally(value):
-            return Literally(_fitting(call, found, parameter, value))
+            return Literally(_coerce_argument(call, declaration, parameter, value))
         case _:
-            raise AssertionError(f"no argument: {argument!r}")
+            raise AssertionError(f"not an argument: {argument!r}")
 
 
-def _fitting(call: Call, found: OperatorDeclaration, parameter: Parameter, value: Constant) -> Constant:
-    """The constant as a parameter takes it."""
+def _coerce_argument(call: Call, declaration: OperatorDeclaration, parameter: Parameter, value: Constant) -> Constant:
+    """Return a constant as a value of the parameter's type. Raise InvalidConditionError if it has another type."""
     match parameter.type:
         case "text" if isinstance(value, str):
             return value
@@ -179,26 +187,28 @@ def _fitting(call: Call, found: OperatorDeclaration, parameter: Parameter, value
         case "int" if isinstance(value, float):
             if value == int(value):
                 return value
-            raise _unfitting(call, found, f"{parameter.name} is a whole number, not {render_constant(value)}")
+            raise _argument_error(
+                call, declaration, f"{parameter.name} is a whole number, not {render_constant(value)}"
+            )
         case "date" if isinstance(value, datetime):
             return value
         case "date" if isinstance(value, date):
-            # As a result a day is all of it; what an operator is given is an instant.
+            # Compared with a result, a day stands for the whole day; as an input, it is passed as its first instant.
             return value if parameter.role == "result" else datetime.combine(value, time(), UTC)
-    hint = "write it as date '2026-11-15'" if parameter.type == "date" else None
+    hint = "write a date as date '2026-11-15'" if parameter.type == "date" else None
     message = f"{parameter.name} is a {NOUNS[parameter.type]}, not {render_constant(value)}"
-    raise _unfitting(call, found, message, hint)
+    raise _argument_error(call, declaration, message, hint)
 
 
-def _unfitting(
-    call: Call, found: OperatorDeclaration, message: str, hint: str | None = None
+def _argument_error(
+    call: Call, declaration: OperatorDeclaration, message: str, hint: str | None = None
 ) -> InvalidConditionError:
-    registered = f"it was registered as {signature(found)}"
-    return InvalidConditionError(message, span=call.place, hint=f"{hint}; {registered}" if hint else registered)
+    registered = f"it was registered as {signature(declaration)}"
+    return InvalidConditionError(message, span=call.span, hint=f"{hint}; {registered}" if hint else registered)
 
 
 def signature(declaration: OperatorDeclaration) -> str:
-    """An operator with its parameters, as it was registered.
+    """Return the name of an operator and its parameters, as registered.
 
     >>> signature(OperatorDeclaration("mobPattern", 1, "city:mob", (Parameter("people", "result", "int"),)))
     'mobPattern(?people int)'
@@ -206,22 +216,25 @@ def signature(declaration: OperatorDeclaration) -> str:
     return f"{render_name(declaration.name)}{print_parameters(declaration.parameters)}"
 
 
-def _refuse_shared(conditions: Sequence[Condition]) -> None:
-    """Conditions of one query filter different terms, so no variable leads from one to another."""
+def _reject_shared_variables(conditions: Sequence[Condition]) -> None:
+    """Raise InvalidConditionError if two conditions share a variable. They filter different terms."""
     seen: set[str] = set()
     for condition in conditions:
         variables = free_variables(condition.expression)
         shared = sorted(seen & variables)
         if shared:
             raise InvalidConditionError(
-                f"?{shared[0]} stands in two conditions that filter different things",
-                span=_place_of(condition.expression, shared[0]),
-                hint="put all that is said of it into one pair of brackets, or give one of them another name",
+                f"?{shared[0]} is used in two conditions that filter different terms of the from clause",
+                span=_span_of_variable(condition.expression, shared[0]),
+                hint="write both conditions inside the same brackets, or rename one of the two variables",
             )
         seen |= variables
 
 
-def _place_of(expression: Expression, name: str) -> Span | None:
-    found = [one.place for part in parts_of(expression) for one in variables_of(part) if one.name == name]
-    patterns = (one for one in leaves(expression) if isinstance(one, ItemPattern) and name in one.open_variables())
-    return next(iter([*found, *(one.place for one in patterns)]), None)
+def _span_of_variable(expression: Expression, name: str) -> Span | None:
+    variables = [variable for part in parts_of(expression) for variable in variables_of(part)]
+    spans = [variable.span for variable in variables if variable.name == name]
+    patterns = (
+        leaf for leaf in leaves(expression) if isinstance(leaf, ItemPattern) and name in leaf.open_variables()
+    )
+    return next(iter([*spans, *(pattern.span for pattern in patterns)]), None)

@@ -1,7 +1,7 @@
-"""Types of what operators find, checked where they are compared. In: a bound condition. Out: nothing, or a refusal.
+"""Type checks for the results of operators. In: a bound condition. Out: an InvalidConditionError if it cannot hold.
 
-What never holds is refused: a text that is to be above a number, two results of different types under one variable,
-or a calculation with texts.
+Rejected are comparisons of different types, such as a text with a number; a variable that two calls bind to results
+of different types; and calculations with anything but numbers.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ NOUNS: Mapping[ValueType, str] = {
 }
 
 _Types = dict[str, set[ValueType]]
-"""The types that a variable may have, by its name."""
+"""The possible types of variables, by name."""
 
 
 def check_types(expression: Expression, find: Callable[[str], OperatorDeclaration | None]) -> None:
-    """Refuse comparisons that never hold. Variables under `not` are local there."""
+    """Raise InvalidConditionError for comparisons that never hold. Variables under `not` are local to it."""
     waiting = [expression]
     while waiting:
-        one = waiting.pop()
-        waiting += _negated(one)
+        scope = waiting.pop()
+        waiting += _negated_parts(scope)
         types: _Types = {}
-        for part in parts_of(one):
+        for part in parts_of(scope):
             if isinstance(part, Call):
-                for variable, kind in _typed(part, find):
+                for variable, kind in _result_types(part, find):
                     types.setdefault(variable.name, set()).add(kind)
-        _check_joins(one, find)
-        for part in parts_of(one):
+        _check_conjunctions(scope, find)
+        for part in parts_of(scope):
             if isinstance(part, Constraint):
                 _check_constraint(part, types)
 
 
 def parts_of(expression: Expression, *, with_negated: bool = False) -> Iterator[Call | Constraint]:
-    """The calls and constraints of a condition, from left to right; those under `not` only if they are asked for."""
+    """Yield the calls and constraints of a condition from left to right, those under `not` only `with_negated`."""
     stack = [expression]
     while stack:
         match stack.pop():
@@ -60,8 +60,8 @@ def parts_of(expression: Expression, *, with_negated: bool = False) -> Iterator[
                 pass
 
 
-def _negated(expression: Expression) -> Iterator[Expression]:
-    """The parts directly under `not`."""
+def _negated_parts(expression: Expression) -> Iterator[Expression]:
+    """Yield the operands of the outermost `not` expressions."""
     stack = [expression]
     while stack:
         match stack.pop():
@@ -73,65 +73,68 @@ def _negated(expression: Expression) -> Iterator[Expression]:
                 pass
 
 
-def _typed(call: Call, find: Callable[[str], OperatorDeclaration | None]) -> Iterator[tuple[Variable, ValueType]]:
-    """The variables that a bound call gives values, with the types of these."""
-    found = find(call.operator)
-    if found is not None:
-        for place in call.results:
-            argument = call.arguments[place]
+def _result_types(
+    call: Call, find: Callable[[str], OperatorDeclaration | None]
+) -> Iterator[tuple[Variable, ValueType]]:
+    """Yield the variables that a bound call binds, with their types."""
+    declaration = find(call.operator)
+    if declaration is not None:
+        for index in call.results:
+            argument = call.arguments[index]
             if isinstance(argument, Variable):
-                yield argument, found.parameters[place].type
+                yield argument, declaration.parameters[index].type
 
 
-def _check_joins(expression: Expression, find: Callable[[str], OperatorDeclaration | None]) -> None:
-    """Refuse calls of one conjunction that give a variable values of two types: they never meet."""
+def _check_conjunctions(expression: Expression, find: Callable[[str], OperatorDeclaration | None]) -> None:
+    """Raise InvalidConditionError if calls of a conjunction bind a variable to two types, which are never equal."""
     stack = [expression]
     while stack:
         match stack.pop():
             case And(parts):
                 stack.extend(part for part in parts if not isinstance(part, Call))
-                _check_together([part for part in parts if isinstance(part, Call)], find)
+                _check_shared_variables([part for part in parts if isinstance(part, Call)], find)
             case Or(parts):
                 stack.extend(parts)
             case Call() as call:
-                _check_together([call], find)
+                _check_shared_variables([call], find)
             case _:
                 pass
 
 
-def _check_together(calls: Iterable[Call], find: Callable[[str], OperatorDeclaration | None]) -> None:
+def _check_shared_variables(calls: Iterable[Call], find: Callable[[str], OperatorDeclaration | None]) -> None:
     first: dict[str, tuple[ValueType, str]] = {}
     for call in calls:
-        for variable, kind in _typed(call, find):
-            before, operator = first.setdefault(variable.name, (kind, call.operator))
-            if _family(before) != _family(kind):
+        for variable, kind in _result_types(call, find):
+            first_kind, operator = first.setdefault(variable.name, (kind, call.operator))
+            if _comparable_type(first_kind) != _comparable_type(kind):
                 raise InvalidConditionError(
-                    f"?{variable.name} would be a {NOUNS[before]} for {operator} and a {NOUNS[kind]} for "
+                    f"?{variable.name} would be a {NOUNS[first_kind]} for {operator} and a {NOUNS[kind]} for "
                     f"{call.operator}",
-                    span=variable.place,
-                    hint="give one of them another name",
+                    span=variable.span,
+                    hint="use different variables for the two results",
                 )
 
 
 def _check_constraint(constraint: Constraint, types: _Types) -> None:
     left, right = _types_of(constraint.left, types), _types_of(constraint.right, types)
-    if {_family(one) for one in left}.isdisjoint(_family(one) for one in right):
-        raise _never(
+    if {_comparable_type(kind) for kind in left}.isdisjoint(_comparable_type(kind) for kind in right):
+        raise _impossible_error(
             constraint, f"a {NOUNS[min(left)]} is compared with a {NOUNS[min(right)]}", "compare values of one type"
         )
-    whole = next((one for one in (left, right) if one == {"int"}), None)
+    has_integer = {"int"} in (left, right)
     constant = constraint.right if isinstance(constraint.right, Literally) else None
-    if constraint.relation in ("=", "!=") and whole and constant is not None and constant.value != _rounded(constant):
-        raise _never(constraint, "a whole number is compared with a fraction", "compare it with < or >")
+    is_equality = constraint.relation in ("=", "!=")
+    if is_equality and has_integer and constant is not None and constant.value != _truncate(constant):
+        raise _impossible_error(constraint, "a whole number never equals a fraction", "use < or >")
 
 
-def _rounded(constant: Literally) -> Constant:
+def _truncate(constant: Literally) -> Constant:
     value = constant.value
     return float(int(value)) if isinstance(value, float) else value
 
 
-def _types_of(one: Quantity, types: _Types) -> set[ValueType]:
-    match one:
+def _types_of(quantity: Quantity, types: _Types) -> set[ValueType]:
+    match quantity:
         case Variable(name):
             return types.get(name) or set(VALUE_TYPES)
         case Literally(value):
@@ -142,8 +145,8 @@ def _types_of(one: Quantity, types: _Types) -> set[ValueType]:
                 if not possible & {"number", "int"}:
                     shown = render_operators(Constraint(operand, "=", operand)).partition(" = ")[0]
                     raise InvalidConditionError(
-                        f"{shown} is a {NOUNS[min(possible)]}, and only numbers can be computed with",
-                        span=next((variable.place for variable in variables_of(one)), None),
+                        f"{shown} is a {NOUNS[min(possible)]}, but calculations need numbers",
+                        span=next((variable.span for variable in variables_of(quantity)), None),
                     )
             return {"number"}
 
@@ -160,13 +163,13 @@ def _type_of(value: Constant) -> ValueType:
             return "number"
 
 
-def _family(one: ValueType) -> ValueType:
-    return "number" if one == "int" else one
+def _comparable_type(kind: ValueType) -> ValueType:
+    return "number" if kind == "int" else kind
 
 
-def _never(constraint: Constraint, why: str, hint: str) -> InvalidConditionError:
+def _impossible_error(constraint: Constraint, reason: str, hint: str) -> InvalidConditionError:
     return InvalidConditionError(
-        f"{render_operators(constraint)} says nothing: {why}",
-        span=next((one.place for one in variables_of(constraint)), None),
+        f"{render_operators(constraint)} has the same result for every value: {reason}",
+        span=next((variable.span for variable in variables_of(constraint)), None),
         hint=hint,
     )

@@ -1,4 +1,4 @@
-"""The parser: rules for statements, conditions and values, and the tables that name them.
+"""The parser: grammar rules for statements, conditions and values, in tables by the tokens that begin them.
 
-In: a script. Out: statements with their spans, or a StatementError that names the mistake.
+In: a script. Out: statements with their spans, or a StatementError that describes the mistake.
 """

@@ -1,4 +1,4 @@
-"""The clause `distinct by … within …`. In: the token after its first word. Out: the rule of a gate."""
+"""Parsing of the clause `distinct by … within …`. In: the token after `distinct`. Out: a `Distinct` gate rule."""
 
 from __future__ import annotations
 
@@ -7,59 +7,59 @@ from datetime import timedelta
 
 from runnel.algebra.nodes.attributes import WHOLE, Attribute
 from runnel.algebra.nodes.render import render_attribute
-from runnel.algebra.semantics.distinct import DEFAULT_WINDOW, ID, LONGEST_WINDOW, MOST_ATTRIBUTES, Distinct
+from runnel.algebra.semantics.distinct import DEFAULT_WINDOW, ID, MAX_ATTRIBUTES, MAX_WINDOW, Distinct
 from runnel.errors import InvalidConditionError
 from runnel.language.grammar.parse_values import parse_attribute, parse_duration, parse_list
 from runnel.language.syntax.describe_problem import Problem
-from runnel.language.syntax.literals import Duration, Located
+from runnel.language.syntax.literals import Duration, LocatedAttribute
 from runnel.language.syntax.reader import GateSyntax, TokenReader
 
 
 def parse_distinct(tokens: TokenReader) -> Distinct:
-    """`distinct [by attribute, …] [within duration]`, after its first word."""
-    by = _read_keys(parse_list(tokens, parse_attribute)) if tokens.take("by") else (ID,)
+    """Parse `distinct [by attribute, …] [within duration]`; the word `distinct` has been read."""
+    keys = _read_keys(parse_list(tokens, parse_attribute)) if tokens.take("by") else (ID,)
     window = _read_window(parse_duration(tokens)) if tokens.take("within") else DEFAULT_WINDOW
-    return Distinct(by, window)
+    return Distinct(keys, window)
 
 
-def _read_keys(located: Sequence[Located]) -> tuple[Attribute, ...]:
-    """The attributes by which items are compared: each once, and not the whole item."""
+def _read_keys(located: Sequence[LocatedAttribute]) -> tuple[Attribute, ...]:
+    """Return the attributes that identify duplicates. Reject `item` and repeated attributes."""
     keys: dict[Attribute, None] = {}
     for attribute, token in located:
         if attribute.name == WHOLE.name:
             raise InvalidConditionError(
-                "items are compared by some of their attributes, not by all",
+                "distinct by compares named attributes, not the whole item",
                 span=token.span,
-                hint="name them: distinct by title, link",
+                hint="name the attributes: distinct by title, link",
             )
         if attribute in keys:
-            raise InvalidConditionError(f"{render_attribute(attribute)} is given twice", span=token.span)
-        if len(keys) == MOST_ATTRIBUTES:
+            raise InvalidConditionError(f"distinct by names {render_attribute(attribute)} twice", span=token.span)
+        if len(keys) == MAX_ATTRIBUTES:
             raise InvalidConditionError(
-                f"items are compared by at most {MOST_ATTRIBUTES} attributes",
+                f"distinct by takes at most {MAX_ATTRIBUTES} attributes",
                 span=token.span,
-                hint="those that tell items apart are enough",
+                hint="name only the attributes that identify duplicates",
             )
         keys[attribute] = None
     return tuple(keys)
 
 
 def _read_window(duration: Duration) -> timedelta:
-    """How far apart duplicates may be accepted."""
-    if duration.length <= LONGEST_WINDOW:
+    """Return the time window in which items count as duplicates. Reject windows that are too long."""
+    if duration.length <= MAX_WINDOW:
         return duration.length
     raise InvalidConditionError(
-        f"duplicates are looked for over at most {LONGEST_WINDOW.days} days",
+        f"distinct within takes at most {MAX_WINDOW.days} days",
         span=duration.span,
-        hint="what has been seen is remembered for so long",
+        hint="choose a shorter duration",
     )
 
 
 def _hint(problem: Problem) -> str | None:
-    """The clause under another name, or in another position."""
+    """Recognize the clause under another name or in the wrong position."""
     match problem.word:
         case "distinct" if problem.expects("and", "over"):
-            return "distinct stands before where: from A | B distinct by title within 2 days where …"
+            return "write distinct before where: from A | B distinct by title within 2 days where …"
         case "unique" | "dedupe" | "deduplicate" | "deduplicated" if problem.expects("distinct"):
             return "write: distinct by title within 2 days"
         case "on" | "using" if problem.expects("by"):

@@ -1,7 +1,6 @@
-"""Rules for conditions on attributes: `title contains 'rock'`, `price < 20`, `author not exists`, and calls.
+"""Grammar rules for conditions that begin with a name: `title contains 'rock'`, `price < 20`, `near('Bronx', ?m)`.
 
-A name may begin an attribute or the call of an operator; the token behind it decides. In: the current token. Out: an
-expression.
+The name is an attribute, or an operator if `(` follows. In: the current token. Out: an expression.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from runnel.language.grammar.parse_values import (
 from runnel.language.grammar.parse_window_atoms import parse_window_atom
 from runnel.language.syntax import expectations as expects
 from runnel.language.syntax.conditions import build_between, build_one_of, build_within
-from runnel.language.syntax.literals import Located, fitting, fitting_exactly
+from runnel.language.syntax.literals import LocatedAttribute, coerce_constant, coerce_equality_constant
 from runnel.language.syntax.reader import TokenReader
 from runnel.language.syntax.script_tokens import Token
 from runnel.language.syntax.text_conditions import (
@@ -47,23 +46,23 @@ from runnel.language.syntax.text_conditions import (
     build_similar,
 )
 
-ParseAtom = Callable[[TokenReader, Located], Expression]
+ParseAtom = Callable[[TokenReader, LocatedAttribute], Expression]
 
 
 def parse_filter(tokens: TokenReader) -> Expression:
-    """A condition that begins with a name: an atom on an attribute, or a call."""
+    """Parse a condition that begins with a name: an atom on an attribute, or an operator call."""
     if tokens.word in RESERVED and tokens.word != "item":
         raise tokens.unexpected(expects.CONDITION)
     if tokens.word == "item":
         return _parse_atom(tokens, finish_attribute(tokens, tokens.take_token()))
     name = tokens.expect_name()
-    if tokens.at("("):
+    if tokens.is_at("("):
         return finish_call(tokens, name)
     return _parse_atom(tokens, finish_attribute(tokens, name))
 
 
-def _parse_atom(tokens: TokenReader, located: Located) -> Expression:
-    """What is said of an attribute."""
+def _parse_atom(tokens: TokenReader, located: LocatedAttribute) -> Expression:
+    """Parse the rest of an atom, after its attribute."""
     word = tokens.word
     parse = ATOMS.get(word)
     if parse is not None:
@@ -82,19 +81,19 @@ def _parse_atom(tokens: TokenReader, located: Located) -> Expression:
     return negation(parse(tokens, located))
 
 
-def _parse_comparison(tokens: TokenReader, located: Located, relation: str) -> Expression:
+def _parse_comparison(tokens: TokenReader, located: LocatedAttribute, relation: str) -> Expression:
     if tokens.word == "window":
         is_different = relation in ("!=", "<>")
         atom = parse_window_atom(tokens, located, "=" if is_different else relation)
         return Not(atom) if is_different else atom
     literal = parse_constant(tokens)
     if relation in ("!=", "<>"):
-        return Not(Compare(located.attribute, "=", fitting_exactly(located, literal)))
-    constant = (fitting_exactly if relation == "=" else fitting)(located, literal)
+        return Not(Compare(located.attribute, "=", coerce_equality_constant(located, literal)))
+    constant = (coerce_equality_constant if relation == "=" else coerce_constant)(located, literal)
     return Compare(located.attribute, cast(AtomRelation, relation), constant)
 
 
-def _parse_contains(tokens: TokenReader, located: Located) -> Expression:
+def _parse_contains(tokens: TokenReader, located: LocatedAttribute) -> Expression:
     if tokens.word == "window":
         return parse_window_atom(tokens, located, "contains")
     phrase = tokens.take_text()
@@ -114,14 +113,14 @@ def _parse_contains(tokens: TokenReader, located: Located) -> Expression:
 
 
 def _parse_language(tokens: TokenReader) -> Token | None:
-    """`stemmed in language`, or nothing."""
+    """Parse an optional `stemmed in language`."""
     if not tokens.take("stemmed"):
         return None
     tokens.expect("in")
     return tokens.expect_word(expects.LANGUAGE)
 
 
-def _parse_similar(tokens: TokenReader, located: Located) -> Expression:
+def _parse_similar(tokens: TokenReader, located: LocatedAttribute) -> Expression:
     if not tokens.take("to") and tokens.word != "window":  # `similar window.title` needs no `to`
         raise tokens.unexpected()
     if tokens.word == "window":
@@ -133,36 +132,36 @@ def _parse_similar(tokens: TokenReader, located: Located) -> Expression:
     return build_similar(located, text, tokens.expect_number())
 
 
-def _parse_references(tokens: TokenReader, located: Located) -> Expression:
+def _parse_references(tokens: TokenReader, located: LocatedAttribute) -> Expression:
     if tokens.word == "window":
         return parse_window_atom(tokens, located, "references")
     return build_references(located, tokens.expect_text())
 
 
-def _parse_extends(tokens: TokenReader, located: Located) -> Expression:
+def _parse_extends(tokens: TokenReader, located: LocatedAttribute) -> Expression:
     if tokens.word == "window":
         return parse_window_atom(tokens, located, "extends")
     return build_extends(located, tokens.expect_text())
 
 
-def _parse_shares(tokens: TokenReader, located: Located) -> Expression:
+def _parse_shares(tokens: TokenReader, located: LocatedAttribute) -> Expression:
     if tokens.word == "window":
         return parse_window_atom(tokens, located, "shares")
     return build_shares(located, parse_text_or_texts(tokens))
 
 
-def _parse_between(tokens: TokenReader, located: Located) -> Expression:
+def _parse_between(tokens: TokenReader, located: LocatedAttribute) -> Expression:
     low = parse_constant(tokens)
     tokens.expect("and")
     return build_between(located, low, parse_constant(tokens))
 
 
-def _parse_within(tokens: TokenReader, located: Located) -> Expression:
+def _parse_within(tokens: TokenReader, located: LocatedAttribute) -> Expression:
     tokens.expect("last")
     return build_within(located, parse_duration(tokens))
 
 
-def _parse_in(tokens: TokenReader, located: Located) -> Expression:
+def _parse_in(tokens: TokenReader, located: LocatedAttribute) -> Expression:
     if tokens.take("network"):
         return build_in_network(located, parse_text_or_texts(tokens))
     return build_one_of(located, parse_enclosed(tokens, parse_constant))
@@ -182,4 +181,4 @@ ATOMS: Mapping[str, ParseAtom] = MappingProxyType(
         "exists": lambda tokens, located: Exists(located.attribute),
     }
 )
-"""What can be said of an attribute and be negated by `not`, by the word that begins it."""
+"""Rules for the rest of an atom after its attribute, by keyword. All of them can be negated by `not`."""

@@ -28,7 +28,7 @@ MAX_UNINDEXED_ITEMS = 10_000
 def parse_joins(tokens: TokenReader, parse_term: Callable[[TokenReader], Term]) -> tuple[JoinClause, ...]:
     """Any number of `join last (duration | N items) on term with $v[condition]`."""
     joins: list[JoinClause] = []
-    while tokens.at("join"):
+    while tokens.is_at("join"):
         if len(joins) == MAX_JOINS:
             raise InvalidConditionError(
                 f"a query has at most {MAX_JOINS} joins", span=tokens.span, hint="join a view that has some of them"

@@ -1,4 +1,4 @@
-"""Rules for `register`: feeds and prefixes. In: the token behind `register`. Out: a statement, checked."""
+"""Grammar rules for `register feed` and `register prefix`. In: the token after `register`. Out: a statement."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from typing import Any
 from runnel.errors import StatementSyntaxError
 from runnel.language.grammar.parse_operators import parse_operator
 from runnel.language.grammar.parse_values import parse_duration, parse_name, parse_tag_list
-from runnel.language.graphs.iri_prefixes import KNOWN_PREFIXES, is_prefix, problem_of_iri
-from runnel.language.syntax.literals import read_exact, read_integer
+from runnel.language.graphs.iri_prefixes import PREDEFINED_PREFIXES, find_iri_problem, is_prefix
+from runnel.language.syntax.literals import read_integer, read_verbatim
 from runnel.language.syntax.reader import TokenReader
 from runnel.language.syntax.script_tokens import Token
-from runnel.language.syntax.statements import MaterialiseFeed, RegisterFeed, RegisterOperator, RegisterPrefix
+from runnel.language.syntax.statements import MaterializeFeed, RegisterFeed, RegisterOperator, RegisterPrefix
 
-LONGEST_TITLE = 500
-"""The most characters of a feed's title, and of the address of its home page."""
+MAX_TITLE_LENGTH = 500
+"""How many characters the title of a feed, and the URL of its home page, can have."""
 
 
 def parse_register(
     tokens: TokenReader, keyword: Token
-) -> RegisterFeed | MaterialiseFeed | RegisterOperator | RegisterPrefix:
-    """`register feed …`, `register operator …` or `register prefix …`."""
+) -> RegisterFeed | MaterializeFeed | RegisterOperator | RegisterPrefix:
+    """Parse `register feed …`, `register operator …` or `register prefix …`."""
     if tokens.take("operator"):
         return parse_operator(tokens)
     if tokens.take("prefix"):
@@ -29,46 +29,46 @@ def parse_register(
     return _parse_feed(tokens)
 
 
-def _parse_feed(tokens: TokenReader) -> RegisterFeed | MaterialiseFeed:
+def _parse_feed(tokens: TokenReader) -> RegisterFeed | MaterializeFeed:
     token = tokens.take_text()
     if token is not None:
-        address, place = read_exact(token, "an address"), token.span
+        address, span = read_verbatim(token, "the address"), token.span
         tokens.expect("as")
-        return RegisterFeed(parse_name(tokens), address, place=place, **_parse_clauses(tokens, is_polled=True))
+        return RegisterFeed(parse_name(tokens), address, address_span=span, **_parse_clauses(tokens, is_polled=True))
     name = parse_name(tokens)
     if not tokens.take("apply"):
-        return RegisterFeed(name, place=name.span, **_parse_clauses(tokens, is_polled=False))
+        return RegisterFeed(name, address_span=name.span, **_parse_clauses(tokens, is_polled=False))
     sheet = tokens.expect_text()
-    text, place = read_exact(sheet, "a stylesheet's name"), sheet.span
+    text, span = read_verbatim(sheet, "the name of a stylesheet"), sheet.span
     tokens.expect("as")
-    return MaterialiseFeed(parse_name(tokens), name, text, place)
+    return MaterializeFeed(parse_name(tokens), name, text, span)
 
 
 def _parse_clauses(tokens: TokenReader, *, is_polled: bool) -> dict[str, Any]:
-    """The clauses of a feed, each once, as fields of the statement. Only a feed with an address is polled."""
+    """Parse the clauses of a feed and return them as fields of the statement. `is_polled` means it has an address."""
     clauses: dict[str, Any] = {}
     while (keyword := tokens.take_one_of("every", "title", "home", "tagged", "open")) is not None:
         word = keyword.text.lower()
         field, value = _parse_clause(tokens, word)
         if field in clauses:
             raise StatementSyntaxError(
-                f"{word} is given twice", span=keyword.span, hint="each clause may be written once: remove one"
+                f"the clause {word} is given twice", span=keyword.span, hint="remove one of the two"
             )
         if word == "every" and not is_polled:
             raise StatementSyntaxError(
-                "only a feed with an address is polled",
+                "only feeds with an address are polled, so only they can have `every`",
                 span=keyword.span,
-                hint="leave `every` out: items come when they are published",
+                hint="remove `every`; this feed receives its items when they are published",
             )
         if word == "open" and is_polled:
             raise StatementSyntaxError(
-                "a feed with an address cannot be open",
+                "only feeds without an address can be open",
                 span=keyword.span,
-                hint="register a feed without an address for what others publish, and read the union of both",
+                hint="register a second feed without an address for published items, and read the union of both",
             )
-        if isinstance(value, str) and len(value) > LONGEST_TITLE:
+        if isinstance(value, str) and len(value) > MAX_TITLE_LENGTH:
             raise StatementSyntaxError(
-                f"{word} may have at most {LONGEST_TITLE:,} characters, this one has {len(value):,}",
+                f"{word} can have at most {MAX_TITLE_LENGTH:,} characters, this one has {len(value):,}",
                 span=keyword.span,
                 hint="shorten it",
             )
@@ -77,7 +77,7 @@ def _parse_clauses(tokens: TokenReader, *, is_polled: bool) -> dict[str, Any]:
 
 
 def _parse_clause(tokens: TokenReader, word: str) -> tuple[str, object]:
-    """The field that a clause sets, and its value."""
+    """Parse the value of a clause. Return the field of the statement that it sets, and the value."""
     match word:
         case "every":
             return "every", parse_duration(tokens).length
@@ -86,11 +86,11 @@ def _parse_clause(tokens: TokenReader, word: str) -> tuple[str, object]:
         case "open":
             return "open_items", _parse_open(tokens)
         case _:
-            return word, read_exact(tokens.expect_text(), f"a {word}")
+            return word, read_verbatim(tokens.expect_text(), f"the {word}")
 
 
 def _parse_open(tokens: TokenReader) -> int:
-    """`to 60 items per minute`, or nothing, which is 0: the setting decides."""
+    """Parse `to 60 items per minute`. Return 0, which means the default setting, if it is omitted."""
     if not tokens.take("to"):
         return 0
     items = tokens.expect_integer()
@@ -98,9 +98,9 @@ def _parse_open(tokens: TokenReader) -> int:
     limit = read_integer(items)
     if not limit:
         raise StatementSyntaxError(
-            "an open feed takes at least one item per minute",
+            "an open feed must accept at least one item per minute",
             span=items.span,
-            hint="write 1 or more; a feed without `open` is closed",
+            hint="write 1 or more; to close the feed, remove `open`",
         )
     return limit
 
@@ -113,17 +113,17 @@ def _parse_prefix(tokens: TokenReader) -> RegisterPrefix:
         raise StatementSyntaxError(
             f"{name.text} cannot be a prefix",
             span=name.span,
-            hint="a prefix begins with a letter and has letters, digits and _-. behind it",
+            hint="a prefix begins with a letter, has only letters, digits and _-., no -- and no dot at its end",
         )
-    if name.text in KNOWN_PREFIXES:
+    if name.text in PREDEFINED_PREFIXES:
         raise StatementSyntaxError(
-            f"the prefix {name.text} is known from the start: it stands for {KNOWN_PREFIXES[name.text]}",
+            f"the prefix {name.text} is predefined and stands for {PREDEFINED_PREFIXES[name.text]}",
             span=name.span,
-            hint="choose another name, or declare it in the block: graph { prefix … }",
+            hint="choose another name, or redefine the prefix inside a block: graph { prefix … }",
         )
-    iri = read_exact(text, "what a prefix stands for")
-    problem = problem_of_iri(iri)
+    iri = read_verbatim(text, "the IRI of a prefix")
+    problem = find_iri_problem(iri)
     if problem is not None:
-        hint = "write the beginning of IRIs in full, such as 'http://muse.example/'"
-        raise StatementSyntaxError(f"this is not an IRI in full: {problem}", span=text.span, hint=hint)
+        hint = "write an absolute IRI, such as 'http://muse.example/'"
+        raise StatementSyntaxError(f"this is not an absolute IRI: {problem}", span=text.span, hint=hint)
     return RegisterPrefix(name, iri)

@@ -1,4 +1,4 @@
-"""Rules for statements, except registrations. In: the token behind the first keyword. Out: a statement."""
+"""Grammar rules for statements except `register`. In: the token after the first keyword. Out: a statement."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from runnel.language.grammar.parse_values import (
     parse_variable,
 )
 from runnel.language.syntax import expectations as expects
-from runnel.language.syntax.conditions import conditions_of
-from runnel.language.syntax.literals import read_exact, read_integer, read_item_id
+from runnel.language.syntax.conditions import split_conjuncts
+from runnel.language.syntax.literals import read_integer, read_item_id, read_verbatim
 from runnel.language.syntax.reader import TokenReader
 from runnel.language.syntax.script_tokens import Token
 from runnel.language.syntax.statements import (
@@ -60,9 +60,9 @@ if TYPE_CHECKING:
 
 
 def parse_create(tokens: TokenReader, keyword: Token) -> CreateFeed:
-    """`create [or replace] feed Name [tagged …] from … [join …] [gate …] [where …]`."""
-    is_replaced = tokens.take("or")
-    if is_replaced:
+    """Parse `create [or replace] feed Name [tagged …] from … [join …] [gate …] [where …]`."""
+    replace = tokens.take("or")
+    if replace:
         tokens.expect("replace")
     tokens.expect("feed")
     name = parse_name(tokens)
@@ -72,12 +72,12 @@ def parse_create(tokens: TokenReader, keyword: Token) -> CreateFeed:
     source = terms[0] if len(terms) == 1 else GroupTerm(terms)
     joins = parse_joins(tokens, _parse_term)
     gate = _parse_gate(tokens)
-    conditions = conditions_of(parse_condition(tokens), keyword) if tokens.take("where") else ()
-    return CreateFeed(name, QueryText(source, conditions, gate, joins), is_replaced, tags)
+    conditions = split_conjuncts(parse_condition(tokens), keyword) if tokens.take("where") else ()
+    return CreateFeed(name, QueryText(source, conditions, gate, joins), replace, tags)
 
 
 def _parse_source(tokens: TokenReader) -> tuple[Term, ...]:
-    """RoSeS §3.1: nested groups of feeds, each of which a variable may name."""
+    """Parse nested groups of feeds. A variable may name each feed and each group (RoSeS §3.1)."""
     terms = [_parse_term(tokens)]
     while tokens.take("|"):
         terms.append(_parse_term(tokens))
@@ -85,15 +85,15 @@ def _parse_source(tokens: TokenReader) -> tuple[Term, ...]:
 
 
 def _parse_term(tokens: TokenReader) -> Term:
-    if tokens.at("("):
+    if tokens.is_at("("):
         tokens.open()
         terms = _parse_source(tokens)
         tokens.close()
         return GroupTerm(terms, parse_variable(tokens))
-    tokens.miss(expects.ALL_FEEDS)
+    tokens.note_expected(expects.ALL_FEEDS)
     span, is_all = tokens.span, tokens.word == "all"
     feed = parse_name(tokens)
-    # A feed may be named `all`, but no name is followed by `feeds`.
+    # A feed can have the name `all`, but `feeds` never follows the name of a feed.
     if is_all and tokens.word == "feeds":
         tokens.advance()
         tags = parse_tags(tokens)
@@ -102,7 +102,7 @@ def _parse_term(tokens: TokenReader) -> Term:
 
 
 def _parse_gate(tokens: TokenReader) -> GateRule | None:
-    """The clause of a gate, if there is one."""
+    """Parse the clause of a gate. Return None if there is none."""
     return next((gate.parse(tokens) for gate in tokens.grammar.gates if tokens.take(gate.word)), None)
 
 
@@ -143,35 +143,37 @@ def _parse_subscribe(tokens: TokenReader, keyword: Token) -> Subscribe:
             tokens.expect("last")
         length = parse_duration(tokens).length
         if clause in lengths:
-            raise StatementSyntaxError(f"{clause} is given twice", span=word.span)
+            raise StatementSyntaxError(
+                f"the clause {clause} is given twice", span=word.span, hint="remove one of the two"
+            )
         lengths[clause] = length
     return Subscribe(
         feed,
         kind.text.lower(),
-        _target(target),
+        _read_target(target),
         lengths.get("every"),
         lengths.get("for"),
         lengths.get("from"),
-        None if sheet is None else read_exact(sheet, "a stylesheet's name"),
+        None if sheet is None else read_verbatim(sheet, "the name of a stylesheet"),
         spans,
     )
 
 
-def _target(token: Token | None) -> str | None:
-    return None if token is None else read_exact(token, "a target")
+def _read_target(token: Token | None) -> str | None:
+    return None if token is None else read_verbatim(token, "the target")
 
 
 def _parse_unsubscribe(tokens: TokenReader, keyword: Token) -> Unsubscribe:
     if tokens.take("ticket"):
         ticket = tokens.expect_text()
-        return Unsubscribe(ticket=read_exact(ticket, "a ticket"), span=ticket.span)
+        return Unsubscribe(ticket=read_verbatim(ticket, "a ticket"), span=ticket.span)
     if tokens.take("from"):
         span = keyword.span
         feed = parse_name(tokens)
         if not tokens.take("output"):
             return Unsubscribe(feed=feed, span=span)
         kind = tokens.expect_word(expects.KIND)
-        return Unsubscribe(feed=feed, kind=kind.text.lower(), target=_target(tokens.take_text()), span=span)
+        return Unsubscribe(feed=feed, kind=kind.text.lower(), target=_read_target(tokens.take_text()), span=span)
     number = tokens.expect_integer()
     return Unsubscribe(read_integer(number), span=number.span)
 
@@ -183,7 +185,7 @@ def _parse_renew(tokens: TokenReader, keyword: Token) -> Renew:
         return Renew(number=read_integer(number), lifetime=lifetime, span=number.span)
     tokens.expect("ticket")
     ticket = tokens.expect_text()
-    return Renew(ticket=read_exact(ticket, "a ticket"), lifetime=_parse_lifetime(tokens), span=ticket.span)
+    return Renew(ticket=read_verbatim(ticket, "a ticket"), lifetime=_parse_lifetime(tokens), span=ticket.span)
 
 
 def _parse_lifetime(tokens: TokenReader) -> timedelta | None:
@@ -191,7 +193,7 @@ def _parse_lifetime(tokens: TokenReader) -> timedelta | None:
 
 
 def _take_subscription(tokens: TokenReader) -> Token | None:
-    """`subscription 12`, if it stands here."""
+    """Parse an optional `subscription 12` and return the number."""
     return tokens.expect_integer() if tokens.take("subscription") else None
 
 
@@ -207,7 +209,7 @@ def _parse_replay(tokens: TokenReader, keyword: Token) -> Replay:
         return Replay(subscription=read_integer(number), span=number.span)
     tokens.expect("message")
     key = tokens.expect_text()
-    return Replay(message=read_exact(key, "a message's key"), span=key.span)
+    return Replay(message=read_verbatim(key, "the key of a message"), span=key.span)
 
 
 def _parse_send(tokens: TokenReader, keyword: Token) -> SendNow:
@@ -224,7 +226,7 @@ def _parse_confirm(tokens: TokenReader, keyword: Token) -> Confirm:
     code = tokens.take_text()
     if code is None:
         return Confirm(read_integer(number), None, number.span)
-    return Confirm(read_integer(number), read_exact(code, "a code"), code.span)
+    return Confirm(read_integer(number), read_verbatim(code, "a code"), code.span)
 
 
 # Feeds, operators and prefixes.
@@ -261,7 +263,7 @@ def _parse_pause(tokens: TokenReader, keyword: Token) -> Pause:
     return Pause(is_paused, feed=feed, span=feed.span)
 
 
-# Questions.
+# Statements that only read.
 
 _LISTS: Final = ("feeds", "subscriptions", "quarantine", "operators", "prefixes")
 
@@ -283,7 +285,7 @@ def _parse_show(tokens: TokenReader, keyword: Token) -> Show:
 def _parse_explain(tokens: TokenReader, keyword: Token) -> Explain | ExplainMessage:
     if tokens.take("message"):
         key = tokens.expect_text()
-        return ExplainMessage(read_exact(key, "a message's key"), key.span)
+        return ExplainMessage(read_verbatim(key, "the key of a message"), key.span)
     tokens.expect("feed")
     return Explain(parse_name(tokens))
 
@@ -317,4 +319,4 @@ STATEMENTS: Mapping[str, ParseStatement] = MappingProxyType(
         "preview": _parse_preview,
     }
 )
-"""The statements, by the keyword that begins them."""
+"""Rules for statements, by their first keyword."""

@@ -1,4 +1,4 @@
-"""Rules for operators in conditions: calls, and comparisons of their results: `near('Bronx', ?m) and ?m < 2 * 500`.
+"""Grammar rules for operator calls and comparisons of their results: `near('Bronx', ?m) and ?m < 2 * 500`.
 
 In: the current token. Out: calls and constraints.
 """
@@ -17,9 +17,9 @@ from runnel.language.grammar.parse_values import (
     take_literal,
 )
 from runnel.language.syntax import expectations as expects
-from runnel.language.syntax.literals import Literal, Located, read_binding, read_name, read_number
+from runnel.language.syntax.literals import Literal, LocatedAttribute, read_binding, read_name, read_number
 from runnel.language.syntax.operator_terms import (
-    Written,
+    ParsedQuantity,
     build_arithmetic,
     build_call,
     build_choice,
@@ -35,7 +35,7 @@ RELATIONS = frozenset({"=", "!=", "<>", "<", "<=", ">", ">="})
 
 
 def finish_call(tokens: TokenReader, token: Token) -> Call:
-    """`name(argument, …)`, of which the name is taken already."""
+    """Parse the rest of `name(argument, …)`; the name has been read."""
     name = Name(read_name(token), token.span)
     tokens.expect("(")
     if tokens.take(")"):
@@ -45,10 +45,10 @@ def finish_call(tokens: TokenReader, token: Token) -> Call:
     return build_call(name, arguments)
 
 
-def _parse_argument(tokens: TokenReader) -> Literal | Variable | Located:
+def _parse_argument(tokens: TokenReader) -> Literal | Variable | LocatedAttribute:
     if tokens.kind == BINDING:
         return read_binding(tokens.take_token())
-    if tokens.at_number():
+    if tokens.is_at_number():
         number = tokens.take_number()
         return Literal(read_number(number), number)
     literal = take_literal(tokens)
@@ -61,20 +61,20 @@ def _parse_argument(tokens: TokenReader) -> Literal | Variable | Located:
     return finish_attribute(tokens, tokens.expect_name(expects.ARGUMENT))
 
 
-def parse_term(tokens: TokenReader) -> Expression | Written:
-    """A comparison of quantities. A quantity alone, before `)`, is given back: what follows `)` may compare it."""
+def parse_term(tokens: TokenReader) -> Expression | ParsedQuantity:
+    """Parse a comparison of quantities. Return a quantity alone if `)` follows: the comparison may come after `)`."""
     return finish_term(tokens, _parse_factor(tokens))
 
 
-def finish_term(tokens: TokenReader, first: Written) -> Expression | Written:
-    """As `parse_term`, with the first factor taken already."""
+def finish_term(tokens: TokenReader, first: ParsedQuantity) -> Expression | ParsedQuantity:
+    """Parse the rest of a comparison as `parse_term` does; the first factor has been read."""
     left = _finish_quantity(tokens, first)
     relation, span = tokens.word, tokens.span
     if relation in RELATIONS:
         tokens.advance()
         return build_constraint(left, relation, _parse_bound(tokens), span)
     if relation == ")":
-        tokens.miss("not", "between", "in", expects.RELATION)
+        tokens.note_expected("not", "between", "in", expects.RELATION)
         return left
     is_negated = tokens.take("not")
     if tokens.take("between"):
@@ -82,13 +82,13 @@ def finish_term(tokens: TokenReader, first: Written) -> Expression | Written:
         tokens.expect("and")
         return build_range(left, low, _parse_bound(tokens), outside=is_negated)
     if tokens.take("in"):
-        return build_choice(left, parse_enclosed(tokens, _parse_bound), without=is_negated)
+        return build_choice(left, parse_enclosed(tokens, _parse_bound), negated=is_negated)
     raise tokens.unexpected() if is_negated else tokens.unexpected(expects.RELATION)
 
 
-def _parse_bound(tokens: TokenReader) -> Written:
-    """What a quantity is compared with: a quantity or a constant."""
-    if tokens.at_number():
+def _parse_bound(tokens: TokenReader) -> ParsedQuantity:
+    """Parse the right side of a comparison: a quantity or a constant."""
+    if tokens.is_at_number():
         number = finish_ago(tokens, tokens.take_number())
         return number if isinstance(number.value, Ago) else _finish_quantity(tokens, number)
     if tokens.word == "now":
@@ -101,17 +101,17 @@ def _parse_bound(tokens: TokenReader) -> Written:
     return _finish_quantity(tokens, _parse_factor(tokens))
 
 
-def _finish_quantity(tokens: TokenReader, first: Written) -> Written:
-    """Sums and differences of products; the first factor is taken already."""
+def _finish_quantity(tokens: TokenReader, first: ParsedQuantity) -> ParsedQuantity:
+    """Parse the rest of a sum or difference of products; the first factor has been read."""
     left = _finish_product(tokens, first)
     while tokens.word in ("+", "-"):
         sign = tokens.take_token()
         left = build_arithmetic(left, sign, _finish_product(tokens, _parse_factor(tokens)))
-    tokens.miss(expects.CALCULATION)
+    tokens.note_expected(expects.CALCULATION)
     return left
 
 
-def _finish_product(tokens: TokenReader, first: Written) -> Written:
+def _finish_product(tokens: TokenReader, first: ParsedQuantity) -> ParsedQuantity:
     left = first
     while tokens.word in ("*", "/"):
         sign = tokens.take_token()
@@ -119,10 +119,10 @@ def _finish_product(tokens: TokenReader, first: Written) -> Written:
     return left
 
 
-def _parse_factor(tokens: TokenReader) -> Written:
+def _parse_factor(tokens: TokenReader) -> ParsedQuantity:
     if tokens.kind == BINDING:
         return read_binding(tokens.take_token())
-    if tokens.at_number():
+    if tokens.is_at_number():
         number = tokens.take_number()
         return Literal(read_number(number), number)
     if tokens.word != "(":
@@ -134,5 +134,5 @@ def _parse_factor(tokens: TokenReader) -> Written:
 
 
 def is_quantity(part: object) -> bool:
-    """Whether a rule gave a quantity back, which is no condition yet."""
+    """Return whether a rule returned a quantity instead of a condition."""
     return isinstance(part, _QUANTITIES)

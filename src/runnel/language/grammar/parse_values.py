@@ -1,4 +1,4 @@
-"""Rules for names, tags, attributes, constants and durations. In: the current token. Out: values, checked."""
+"""Grammar rules for names, tags, attributes, constants and durations. In: the current token. Out: valid values."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from runnel.language.syntax import expectations as expects
 from runnel.language.syntax.literals import (
     Duration,
     Literal,
-    Located,
+    LocatedAttribute,
     read_ago,
     read_attribute,
     read_date,
     read_duration,
-    read_exact,
     read_name,
     read_number,
     read_text,
     read_variable,
+    read_verbatim,
 )
 from runnel.language.syntax.reader import TokenReader
 from runnel.language.syntax.script_tokens import DATE, NUMBER, TEXT, TRUTH, VARIABLE, WORD, Token
@@ -35,7 +35,7 @@ Entry = TypeVar("Entry")
 
 
 def parse_list(tokens: TokenReader, parse_entry: Callable[[TokenReader], Entry]) -> list[Entry]:
-    """`entry, entry, …`: at least one."""
+    """Parse `entry, entry, …` with at least one entry."""
     entries = [parse_entry(tokens)]
     while tokens.take(","):
         entries.append(parse_entry(tokens))
@@ -43,7 +43,7 @@ def parse_list(tokens: TokenReader, parse_entry: Callable[[TokenReader], Entry])
 
 
 def parse_enclosed(tokens: TokenReader, parse_entry: Callable[[TokenReader], Entry]) -> list[Entry]:
-    """`(entry, entry, …)`: a list in parentheses, which is no level of nesting, or a parameter that is a list."""
+    """Parse `(entry, entry, …)` or a parameter that is a list. The parentheses do not count as nesting."""
     tokens.open_list()
     entries = parse_list(tokens, parse_entry)
     tokens.expect(")")
@@ -51,50 +51,50 @@ def parse_enclosed(tokens: TokenReader, parse_entry: Callable[[TokenReader], Ent
 
 
 def parse_name(tokens: TokenReader) -> Name:
-    """A bare or double-quoted name."""
+    """Parse a bare or double-quoted name."""
     token = tokens.expect_name()
     return Name(read_name(token), token.span)
 
 
 def parse_variable(tokens: TokenReader) -> Name | None:
-    """`as $v`, or nothing."""
+    """Parse an optional `as $v`."""
     return read_variable(tokens.expect_kind(VARIABLE, expects.VARIABLE)) if tokens.take("as") else None
 
 
 def parse_tag_list(tokens: TokenReader) -> tuple[str, ...]:
-    """`tag, 'a tag', …`."""
+    """Parse `tag, 'a tag', …`."""
     return read_tags(parse_list(tokens, _parse_tag))
 
 
 def _parse_tag(tokens: TokenReader) -> Name:
     token = tokens.take_text()
-    return parse_name(tokens) if token is None else Name(read_exact(token, "a tag"), token.span)
+    return parse_name(tokens) if token is None else Name(read_verbatim(token, "a tag"), token.span)
 
 
 def parse_tags(tokens: TokenReader) -> tuple[str, ...]:
-    """`tagged tag, …`, or nothing."""
+    """Parse an optional `tagged tag, …`."""
     return parse_tag_list(tokens) if tokens.take("tagged") else ()
 
 
-def parse_attribute(tokens: TokenReader) -> Located:
-    """`name`, `"name"` or `item`, perhaps with a part: `published.year`."""
-    return finish_attribute(tokens, tokens.take_token() if tokens.at("item") else tokens.expect_name())
+def parse_attribute(tokens: TokenReader) -> LocatedAttribute:
+    """Parse `name`, `"name"` or `item`, with an optional date part such as `published.year`."""
+    return finish_attribute(tokens, tokens.take_token() if tokens.is_at("item") else tokens.expect_name())
 
 
-def finish_attribute(tokens: TokenReader, name: Token) -> Located:
-    """An attribute whose name is taken already."""
+def finish_attribute(tokens: TokenReader, name: Token) -> LocatedAttribute:
+    """Parse the optional date part of an attribute; its name has been read."""
     return read_attribute(name, tokens.expect_word(expects.PART) if tokens.take(".") else None)
 
 
 def parse_duration(tokens: TokenReader) -> Duration:
-    """`3 hours`."""
+    """Parse a duration such as `3 hours`."""
     count = tokens.expect_integer()
     return read_duration(count, tokens.expect_word(expects.UNIT))
 
 
 def parse_constant(tokens: TokenReader) -> Literal:
-    """A number, a text, a truth value, a date, or a time that passes: `2 days ago`, `now`."""
-    if tokens.kind == NUMBER or tokens.at_number():
+    """Parse a number, a text, a truth value, a date, or a relative time such as `2 days ago` and `now`."""
+    if tokens.kind == NUMBER or tokens.is_at_number():
         return finish_ago(tokens, tokens.take_number())
     if tokens.word == "now":
         return Literal(NOW, tokens.take_token())
@@ -105,7 +105,7 @@ def parse_constant(tokens: TokenReader) -> Literal:
 
 
 def take_literal(tokens: TokenReader) -> Literal | None:
-    """A text, a truth value or a date, if there is one."""
+    """Parse a text, a truth value or a date. Return None if the current token begins none of them."""
     if tokens.kind == TEXT:
         token = tokens.take_token()
         return Literal(read_text(token), token)
@@ -125,12 +125,12 @@ def take_literal(tokens: TokenReader) -> Literal | None:
 
 
 def finish_ago(tokens: TokenReader, count: Token) -> Literal:
-    """A number, or a time such as `2 days ago`, of which the number is taken already."""
+    """Parse the rest of a number or of a relative time such as `2 days ago`; the number has been read."""
     if tokens.word not in _AGO_UNITS:
-        # Only reserved words follow a number, so a word that is nearly a unit is one that is spelled wrong.
+        # Only reserved words can follow a number, so a word that resembles a unit is a misspelled unit.
         if tokens.kind == WORD and tokens.word not in RESERVED and nearest(tokens.word, _AGO_UNITS):
             raise tokens.unexpected(expects.AGO_UNIT)
-        tokens.miss(expects.AGO_UNIT)
+        tokens.note_expected(expects.AGO_UNIT)
         return Literal(read_number(count), count)
     unit = tokens.take_token()
     tokens.expect("ago")
@@ -138,11 +138,11 @@ def finish_ago(tokens: TokenReader, count: Token) -> Literal:
 
 
 def parse_texts(tokens: TokenReader) -> list[Token]:
-    """`('text', …)`."""
+    """Parse `('text', …)`."""
     return parse_enclosed(tokens, TokenReader.expect_text)
 
 
 def parse_text_or_texts(tokens: TokenReader) -> list[Token]:
-    """`'text'`, or several in parentheses."""
+    """Parse `'text'` or `('text', …)`."""
     token = tokens.take_text()
     return parse_texts(tokens) if token is None else [token]

@@ -10,14 +10,14 @@ from runnel.algebra.nodes.window_atoms import WindowAtom, WindowRelation
 from runnel.algebra.values.similarity import DEFAULT_LEAST
 from runnel.errors import InvalidConditionError
 from runnel.language.grammar.parse_values import parse_attribute
-from runnel.language.syntax.literals import Located
+from runnel.language.syntax.literals import LocatedAttribute
 from runnel.language.syntax.reader import TokenReader
-from runnel.language.syntax.text_conditions import read_share, require_textual
+from runnel.language.syntax.text_conditions import read_similarity, require_text
 
 COMPARISONS: Final = frozenset({"<", "<=", ">", ">="})
 
 
-def parse_window_atom(tokens: TokenReader, located: Located, relation: str) -> Expression:
+def parse_window_atom(tokens: TokenReader, located: LocatedAttribute, relation: str) -> Expression:
     """`window.attribute` after a relation, and for `similar` an optional `at least 0.6`."""
     span = tokens.take_token().span
     if not tokens.is_joined:
@@ -29,8 +29,8 @@ def parse_window_atom(tokens: TokenReader, located: Located, relation: str) -> E
     tokens.expect(".")
     other = parse_attribute(tokens)
     if relation not in ("=", *COMPARISONS):
-        require_textual(located, "no text")
-        require_textual(other, "no text")
+        require_text(located, "no text")
+        require_text(other, "no text")
     least = _parse_least(tokens) if relation == "similar" else None
     return cast(Expression, WindowAtom(cast(WindowRelation, relation), located.attribute, other.attribute, least))
 
@@ -39,4 +39,4 @@ def _parse_least(tokens: TokenReader) -> Fraction:
     if not tokens.take("at"):
         return DEFAULT_LEAST
     tokens.expect("least")
-    return read_share(tokens.expect_number())
+    return read_similarity(tokens.expect_number())

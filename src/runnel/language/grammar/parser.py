@@ -1,4 +1,4 @@
-"""Text to statements. In: a script. Out: its statements with their spans, or a StatementError."""
+"""The entry point of the parser. In: a script. Out: its statements with their spans, or a StatementError."""
 
 from __future__ import annotations
 
@@ -20,42 +20,48 @@ logger = logging.getLogger("runnel")
 
 
 def current_grammar() -> Grammar:
-    """The language as it is: all statements, and the conditions and gates that are registered."""
-    known = registry()
-    gates = tuple(kind.syntax for kind in known.gates.values() if kind.syntax is not None)
-    return _grammar_of(tuple(known.families.values()), gates)
+    """Return the grammar of all statements and of all registered condition families and gates."""
+    registered = registry()
+    gates = tuple(kind.syntax for kind in registered.gates.values() if kind.syntax is not None)
+    return _build_grammar(tuple(registered.families.values()), gates)
 
 
 @cache
-def _grammar_of(families: tuple[Family, ...], gates: tuple[str, ...]) -> Grammar:
-    """The grammar with the conditions of families. A family of a package whose syntax is refused is logged."""
+def _build_grammar(families: tuple[Family, ...], gates: tuple[str, ...]) -> Grammar:
+    """Build a grammar with the conditions of families. Log a warning for a family whose syntax is invalid."""
     grammar = Grammar(STATEMENTS, CONDITIONS, map(load_part, gates))
     for family in families:
         try:
             if family.syntax is not None:
-                grammar = grammar.with_conditions(_syntax_of(family, family.syntax))
+                grammar = grammar.with_conditions(_load_syntax(family, family.syntax))
         except (InputError, ValueError) as error:
-            logger.warning("conditions of the family %r cannot be written in statements: %s", family.name, error)
+            logger.warning(
+                "ignored the syntax of the condition family %r, statements cannot use it: %s", family.name, error
+            )
     return grammar
 
 
-def _syntax_of(family: Family, reference: str) -> ConditionSyntax:
-    """The syntax of a family. Its only word is the family's name, so that printing knows which names to quote."""
+def _load_syntax(family: Family, reference: str) -> ConditionSyntax:
+    """Load the syntax of a family.
+
+    The only keyword that may begin its conditions is the family's name, so that printing knows which names to quote.
+    """
     syntax = load_part(reference)
     if not isinstance(syntax, ConditionSyntax):
         raise InputError(f"{reference} is not a ConditionSyntax")
     for start in syntax.starts:
         if start.islower() and start != family.name:
             raise InputError(
-                f"its conditions begin with {start!r}", hint=f"begin them with the family's name, {family.name}"
+                f"its conditions begin with the keyword {start!r}",
+                hint=f"the only keyword allowed is the name of the family, {family.name}",
             )
     return syntax
 
 
 def parse(text: str, grammar: Grammar | None = None, parameters: Parameters | None = None) -> list[Parsed]:
-    """The statements of a script, in order; the last `;` may be missing if there is only one statement.
+    """Parse a script. The last `;` may be omitted if the script has only one statement.
 
-    `parameters` are the values of names such as `:word`.
+    `parameters` are the values of parameters such as `:word`.
 
     >>> [parsed.statement.name.text for parsed in parse("explain feed Rock")]
     ['Rock']

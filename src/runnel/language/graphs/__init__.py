@@ -1,4 +1,4 @@
-"""How graph patterns are written.
+"""Parsing of graph patterns.
 
-In: the text of a `graph { … }` block. Out: a graph pattern whose IRIs are written out, or an error with its place.
+In: the text of a `graph { … }` block. Out: a graph pattern, and the expansion of its prefixes, or a StatementError.
 """

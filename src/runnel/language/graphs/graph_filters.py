@@ -1,7 +1,7 @@
-"""Filters of graph patterns: `filter(?x > 2003 and not (?y = "a" or ?z in (ex:a, ex:b)))`.
+"""Parsing of the filters of graph patterns: `filter(?x > 2003 and not (?y = "a" or ?z in (ex:a, ex:b)))`.
 
-In: the next words of a block. Out: a filter of the algebra in canonical shape: flat, `in` spelt out, variables on the
-left of constants.
+In: the next words of a block. Out: a filter of the algebra in canonical form: nested `and` and `or` are flattened,
+`in` is expanded into comparisons, and variables are on the left of constants.
 """
 
 from __future__ import annotations
@@ -14,31 +14,31 @@ from runnel.algebra.nodes.calls import Relation, Variable
 from runnel.errors import InvalidConditionError, StatementError
 from runnel.language.graphs.graph_blocks import BlockReader
 from runnel.language.graphs.graph_terms import TermReader
-from runnel.language.syntax.nesting import DEEPEST, too_deep
+from runnel.language.syntax.nesting import MAX_NESTING, nesting_error
 
-_TURNED: dict[Relation, Relation] = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-_CALCULATION = frozenset("+-*/")
-_FUNCTION_HINT = "a filter compares variables with one another and with constants; computing is for operators"
-_EXISTS_HINT = "write it beside the block: graph { … } and not graph { … }"
+_MIRRORED: dict[Relation, Relation] = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_CALCULATION_SIGNS = frozenset("+-*/")
+_FUNCTION_HINT = "a filter can only compare variables and constants; use an operator for calculations"
+_EXISTS_HINT = "write a second block: graph { … } and not graph { … }"
 
 
-def joined(parts: Sequence[GraphFilter]) -> GraphFilter:
-    """All parts hold.
+def join_filters(parts: Sequence[GraphFilter]) -> GraphFilter:
+    """Return the conjunction of filters, flattened.
 
     >>> one = Comparison(Variable("x"), "=", '"a"')
-    >>> joined([one]) == one, joined([one, AllOf((one, one))]) == AllOf((one, one, one))
+    >>> join_filters([one]) == one, join_filters([one, AllOf((one, one))]) == AllOf((one, one, one))
     (True, True)
     """
-    return _flat(AllOf, parts)
+    return _flatten(AllOf, parts)
 
 
-def _flat(kind: type[AllOf] | type[AnyOf], parts: Sequence[GraphFilter]) -> GraphFilter:
-    flat = [one for part in parts for one in (part.parts if isinstance(part, kind) else (part,))]
+def _flatten(kind: type[AllOf] | type[AnyOf], parts: Sequence[GraphFilter]) -> GraphFilter:
+    flat = [member for part in parts for member in (part.parts if isinstance(part, kind) else (part,))]
     return flat[0] if len(flat) == 1 else kind(tuple(flat))
 
 
 class FilterReader:
-    """Reads filters; `used` are the variables that they compare."""
+    """Reads filters. `used` collects the variables that they compare."""
 
     def __init__(self, reader: BlockReader, terms: TermReader) -> None:
         self._reader = reader
@@ -47,51 +47,51 @@ class FilterReader:
         self.used: list[Variable] = []
 
     def filter(self) -> GraphFilter:
-        """`( … )` behind the word `filter`."""
+        """Read the `( … )` after the word `filter`."""
         reader = self._reader
-        place = reader.here
+        span = reader.here
         if not reader.is_sign("("):
             if reader.word == "not":
                 raise reader.unsupported("not exists", _EXISTS_HINT)
-            self._refuse_function()
+            self._reject_function()
             raise reader.expected("`(`", "write: filter(?x > 2003)")
-        found = self._parenthesised()
-        # What is printed may have more parentheses than what was written.
-        if _nesting(found) > DEEPEST:
-            raise too_deep(place)
-        return found
+        group = self._read_group()
+        # The canonical text can have more parentheses than the source.
+        if _nesting(group) > MAX_NESTING:
+            raise nesting_error(span)
+        return group
 
-    def _parenthesised(self) -> GraphFilter:
+    def _read_group(self) -> GraphFilter:
         reader = self._reader
         self._depth += 1
-        if self._depth > DEEPEST + 1:
-            raise too_deep(reader.here)
+        if self._depth > MAX_NESTING + 1:
+            raise nesting_error(reader.here)
         opened = reader.here
         reader.take()
-        found = self._any()
+        group = self._read_disjunction()
         if not reader.is_sign(")"):
             hint = f"the ( at line {opened.line}, column {opened.column} is not closed"
             raise reader.expected("`and`, `or` or `)`", hint)
         reader.take()
         self._depth -= 1
-        return found
+        return group
 
-    def _any(self) -> GraphFilter:
-        parts = [self._all()]
+    def _read_disjunction(self) -> GraphFilter:
+        parts = [self._read_conjunction()]
         while self._reader.word == "or" or self._reader.is_sign("||"):
             self._reader.take()
-            parts.append(self._all())
-        return _flat(AnyOf, parts)
+            parts.append(self._read_conjunction())
+        return _flatten(AnyOf, parts)
 
-    def _all(self) -> GraphFilter:
-        parts = [self._one()]
+    def _read_conjunction(self) -> GraphFilter:
+        parts = [self._read_negation()]
         while self._reader.word == "and" or self._reader.is_sign("&&"):
             self._reader.take()
-            parts.append(self._one())
-        return _flat(AllOf, parts)
+            parts.append(self._read_negation())
+        return _flatten(AllOf, parts)
 
-    def _one(self) -> GraphFilter:
-        """A comparison or a group, with any number of `not` before it."""
+    def _read_negation(self) -> GraphFilter:
+        """Read a comparison or a group, with any number of `not` before it."""
         reader = self._reader
         negations = 0
         while reader.word == "not" or reader.is_sign("!"):
@@ -99,71 +99,74 @@ class FilterReader:
             is_sign = reader.kind == "sign"
             reader.take()
             if is_sign and not (reader.is_sign("(") or reader.is_sign("!")):
-                raise reader.expected("`(` after `!`", "put what ! negates into parentheses: !(?x = 2003)")
-        self._refuse_function()
-        found = self._parenthesised() if reader.is_sign("(") else self._comparison()
-        if negations > DEEPEST:
-            raise too_deep(reader.here)
+                raise reader.expected("`(` after `!`", "write the negated comparison in parentheses: !(?x = 2003)")
+        self._reject_function()
+        negated = self._read_group() if reader.is_sign("(") else self._read_comparison()
+        if negations > MAX_NESTING:
+            raise nesting_error(reader.here)
         for _ in range(negations):
-            found = Complement(found)
-        return found
+            negated = Complement(negated)
+        return negated
 
-    def _comparison(self) -> GraphFilter:
+    def _read_comparison(self) -> GraphFilter:
         reader = self._reader
         start = reader.start
-        left = self._operand()
+        left = self._read_operand()
         relation = reader.take_relation()
         match relation:
             case None:
-                raise self._no_relation()
+                raise self._missing_relation()
             case "in":
-                return _flat(AnyOf, [self._compare(left, "=", one, start) for one in self._list()])
+                return _flatten(AnyOf, [self._compare(left, "=", option, start) for option in self._read_list()])
             case "not":
                 reader.take()
-                return _flat(AllOf, [self._compare(left, "!=", one, start) for one in self._list()])
+                options = self._read_list()
+                return _flatten(AllOf, [self._compare(left, "!=", option, start) for option in options])
             case sign:
-                return self._compare(left, cast(Relation, "!=" if sign == "<>" else sign), self._operand(), start)
+                return self._compare(
+                    left, cast(Relation, "!=" if sign == "<>" else sign), self._read_operand(), start
+                )
 
     def _compare(self, left: Node, relation: Relation, right: Node, start: int) -> Comparison:
         if isinstance(left, Variable):
             return Comparison(left, relation, right)
         if not isinstance(right, Variable):
             raise InvalidConditionError(
-                "a comparison of constants says nothing of the graph",
+                "a comparison of two constants does not depend on the graph",
                 span=self._reader.span(start, start + 1),
                 hint="compare a variable of an edge: ?page ex:year ?y . filter(?y > 2003)",
             )
-        return Comparison(right, _TURNED[relation], left)
+        return Comparison(right, _MIRRORED[relation], left)
 
-    def _list(self) -> list[Node]:
+    def _read_list(self) -> list[Node]:
         reader = self._reader
         if not reader.is_sign("("):
             raise reader.expected("`(`", "write: ?x in (2003, 2004)")
         reader.take()
-        found = {self._operand(): None}
+        operands = {self._read_operand(): None}
         while reader.is_sign(","):
             reader.take()
-            found[self._operand()] = None
+            operands[self._read_operand()] = None
         if not reader.is_sign(")"):
             raise reader.expected("`,` or `)`")
         reader.take()
-        return list(found)
+        return list(operands)
 
-    def _operand(self) -> Node:
+    def _read_operand(self) -> Node:
         reader = self._reader
         if reader.is_sign("="):
             raise reader.expected("a variable or a constant", "write = once")
-        self._refuse_function()
+        self._reject_function()
         start = reader.start
-        found = self._terms.node("operand")
-        if reader.is_sign("(") and not isinstance(found, Variable):
+        operand = self._terms.read_node("operand")
+        if reader.is_sign("(") and not isinstance(operand, Variable):
             raise reader.unsupported("functions", _FUNCTION_HINT, start=start)
-        if isinstance(found, Variable):
-            self.used.append(found)
-        return found
+        if isinstance(operand, Variable):
+            self.used.append(operand)
+        return operand
 
-    def _refuse_function(self) -> None:
-        """A word that is no part of a filter is most often the name of a function."""
+    def _reject_function(self) -> None:
+        """Raise an error if the next word is `exists` or the name of a function."""
         reader = self._reader
         if reader.kind == "word" and reader.word not in ("true", "false", "not"):
             if reader.word == "exists":
@@ -171,24 +174,24 @@ class FilterReader:
             if reader.is_call():
                 raise reader.unsupported(f"functions such as {reader.text}(…)", _FUNCTION_HINT)
 
-    def _no_relation(self) -> StatementError:
+    def _missing_relation(self) -> StatementError:
         reader = self._reader
-        if reader.text[:1] in _CALCULATION:
+        if reader.text[:1] in _CALCULATION_SIGNS:
             return reader.unsupported("calculations", _FUNCTION_HINT)
         hint = None
         match reader.word:
             case "between":
                 hint = "write: ?x >= 2003 and ?x <= 2010"
             case "contains" | "like" | "matches":
-                hint = "a filter compares whole terms; texts of the item are found with: title contains 'rock'"
+                hint = "a filter compares whole terms; to find words in an attribute write: title contains 'rock'"
         if reader.is_sign("="):
             hint = "write = once"
         return reader.expected("a comparison (= != < <= > >= or in)", hint)
 
 
-def _nesting(one: GraphFilter) -> int:
-    """How many pairs of parentheses lie within each other at most when the filter is printed."""
-    match one:
+def _nesting(graph_filter: GraphFilter) -> int:
+    """Return how deeply parentheses are nested when the filter is printed."""
+    match graph_filter:
         case AllOf(parts) | AnyOf(parts):
             return 1 + max(map(_nesting, parts))
         case Complement(part) | Certain(part):

@@ -1,7 +1,7 @@
-"""Prefixes: which names stand for the beginnings of IRIs. In: queries as parsed. Out: the same, all IRIs in full.
+"""Expansion of IRI prefixes in graph patterns. In: parsed queries. Out: the same queries with full IRIs.
 
-What a block says itself and what is known from the start is written out while it is read. All other names wait, as a
-`PrefixedName`, until it is known what is registered: a script may register a prefix and use it.
+The parser expands predefined prefixes and those that a block defines itself. Other names become a `PrefixedName`.
+`expand_prefixes` expands them when the statement is bound, because a script may register a prefix and then use it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from runnel.language.nearest import did_you_mean
 from runnel.language.syntax.statements import QueryText
 from runnel.model.graph import canonical_term
 
-KNOWN_PREFIXES: Mapping[str, str] = MappingProxyType(
+PREDEFINED_PREFIXES: Mapping[str, str] = MappingProxyType(
     {
         "dc": "http://purl.org/dc/elements/1.1/",
         "dcterms": "http://purl.org/dc/terms/",
@@ -43,56 +43,56 @@ KNOWN_PREFIXES: Mapping[str, str] = MappingProxyType(
         "xsd": "http://www.w3.org/2001/XMLSchema#",
     }
 )
-"""Prefixes that are known from the start, in every root."""
+"""Prefixes that every workspace has without registering them."""
 
 MAX_IRI = 2_000
 
 _PREFIX = re.compile(r"[A-Za-z](?:[\w.-]*[\w-])?\Z")
-_WRITABLE = re.compile(r'[^\x00-\x20<>"{}|^`\\]*+\Z')
+_VALID_CHARACTERS = re.compile(r'[^\x00-\x20<>"{}|^`\\]*+\Z')
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*+:")
 
 
 class PrefixedName(str):
-    """A term that is not written out yet: `ex:year`, or a literal with such a type; it stands at a place."""
+    """A term whose prefix is not expanded yet: a name such as `ex:year`, or a literal with such a type."""
 
-    __slots__ = ("before", "local", "place", "prefix")
+    __slots__ = ("before", "local", "prefix", "span")
 
     before: str
     prefix: str
     local: str
-    place: Span
+    span: Span
 
     @staticmethod
-    def of(prefix: str, local: str, place: Span, before: str = "") -> PrefixedName:
-        """The name as it is written, behind `before`: nothing, or a text in quotes and `^^`."""
-        made = PrefixedName(f"{before}{prefix}:{local}")
-        made.before, made.prefix, made.local, made.place = before, prefix, local, place
-        return made
+    def of(prefix: str, local: str, span: Span, before: str = "") -> PrefixedName:
+        """Create a name. For the type of a literal, `before` is the text in quotes and `^^`."""
+        name = PrefixedName(f"{before}{prefix}:{local}")
+        name.before, name.prefix, name.local, name.span = before, prefix, local, span
+        return name
 
-    def written_out(self, prefixes: Mapping[str, str]) -> str:
-        """The term with its IRI in full."""
-        beginning = prefixes.get(self.prefix)
-        if beginning is None:
-            hint = did_you_mean(self.prefix, [*KNOWN_PREFIXES, *prefixes])
-            say = f"say it in the block: graph {{ prefix {self.prefix}: <http://…> … }}"
-            raise UnknownNameError(f"there is no prefix {self.prefix}:", span=self.place, hint=hint or say)
-        return checked_term(f"{self.before}<{beginning}{self.local}>", self.place)
+    def expand(self, prefixes: Mapping[str, str]) -> str:
+        """Return the term with its full IRI. Raise UnknownNameError if the prefix is not defined."""
+        expansion = prefixes.get(self.prefix)
+        if expansion is None:
+            hint = did_you_mean(self.prefix, [*PREDEFINED_PREFIXES, *prefixes])
+            definition = f"define it in the block: graph {{ prefix {self.prefix}: <http://…> … }}"
+            raise UnknownNameError(f"there is no prefix {self.prefix}:", span=self.span, hint=hint or definition)
+        return canonicalize_term(f"{self.before}<{expansion}{self.local}>", self.span)
 
 
-def checked_term(term: str, place: Span) -> str:
-    """A term as canonical N-Triples writes it; refused at its place where it stands for nothing.
+def canonicalize_term(term: str, span: Span) -> str:
+    """Return a term in canonical N-Triples syntax. Raise InvalidConditionError at `span` if it is invalid.
 
-    >>> checked_term('"caf\\u00e9"@FR', Span(1, 1, 2))
+    >>> canonicalize_term('"caf\\u00e9"@FR', Span(1, 1, 2))
     '"café"@fr'
     """
     try:
         return canonical_term(term)
     except ValueError as error:
-        raise InvalidConditionError(str(error), span=place) from None
+        raise InvalidConditionError(str(error), span=span) from None
 
 
 def is_prefix(name: str) -> bool:
-    """Whether a name can be written before a colon.
+    """Return whether a name is a valid prefix.
 
     >>> is_prefix("ex"), is_prefix("my-terms"), is_prefix("2nd"), is_prefix("a--b")
     (True, True, False, False)
@@ -100,72 +100,77 @@ def is_prefix(name: str) -> bool:
     return _PREFIX.match(name) is not None and "--" not in name
 
 
-def problem_of_iri(iri: str) -> str | None:
-    """Why a text is no IRI in full, or None.
+def find_iri_problem(iri: str) -> str | None:
+    """Return why a text is not an absolute IRI, or None if it is one.
 
-    >>> problem_of_iri("http://muse.example/"), problem_of_iri("/people")
+    >>> find_iri_problem("http://muse.example/"), find_iri_problem("/people")
     (None, 'it does not begin with a scheme such as http:')
     """
     if not _SCHEME.match(iri):
         return "it does not begin with a scheme such as http:"
-    if not _WRITABLE.match(iri):
-        return 'it holds blanks or one of < > " { } | ^ ` \\'
+    if not _VALID_CHARACTERS.match(iri):
+        return 'it contains whitespace, a control character or one of < > " { } | ^ ` \\'
     return f"it has more than {MAX_IRI:,} characters" if len(iri) > MAX_IRI else None
 
 
-def write_out(query: QueryText, registered: Callable[[], Mapping[str, str]] = dict) -> QueryText:
-    """A query with all IRIs in full; the same object where they are already. UnknownName at a prefix nobody knows.
+def expand_prefixes(query: QueryText, registered: Callable[[], Mapping[str, str]] = dict) -> QueryText:
+    """Return a query with all prefixes expanded. Raise UnknownNameError if a prefix is not defined.
 
-    `registered` gives prefixes and what they stand for; it is called only where there is something to write out.
+    `registered` returns the registered prefixes and their IRIs. It is called only if there is a prefix to expand;
+    otherwise the result is the same object.
     """
-    if not any(_waits(one.expression) for one in query.conditions):
+    if not any(_has_prefixes(condition.expression) for condition in query.conditions):
         return query
     prefixes = registered()
-    written = (replace(one, expression=_written(one.expression, prefixes)) for one in query.conditions)
-    return replace(query, conditions=tuple(written))
+    expanded = (
+        replace(condition, expression=_expand_expression(condition.expression, prefixes))
+        for condition in query.conditions
+    )
+    return replace(query, conditions=tuple(expanded))
 
 
-def _waits(expression: Expression) -> bool:
-    """Whether a condition has names that are not written out; asked of every condition of very many."""
+def _has_prefixes(expression: Expression) -> bool:
+    """Return whether a condition has prefixes to expand. `type` is faster than `match`; this runs per condition."""
     kind = type(expression)
     if kind is And or kind is Or:
-        return any(map(_waits, expression.parts))  # type: ignore[union-attr]
+        return any(map(_has_prefixes, expression.parts))  # type: ignore[union-attr]
     if kind is Not:
-        return _waits(expression.part)  # type: ignore[union-attr]
+        return _has_prefixes(expression.part)  # type: ignore[union-attr]
     return isinstance(expression, Graph) and any(isinstance(node, PrefixedName) for node in _nodes(expression))
 
 
 def _nodes(graph: Graph) -> list[Node]:
-    compared = [node for one in comparisons(graph.filter) for node in (one.left, one.right)]
+    compared = [node for comparison in comparisons(graph.filter) for node in (comparison.left, comparison.right)]
     return [*(node for edge in graph.edges for node in edge.nodes), *compared]
 
 
-def _written(expression: Expression, prefixes: Mapping[str, str]) -> Expression:
+def _expand_expression(expression: Expression, prefixes: Mapping[str, str]) -> Expression:
     match expression:
         case And(parts):
-            return conjunction([_written(part, prefixes) for part in parts])
+            return conjunction([_expand_expression(part, prefixes) for part in parts])
         case Or(parts):
-            return disjunction([_written(part, prefixes) for part in parts])
+            return disjunction([_expand_expression(part, prefixes) for part in parts])
         case Not(part):
-            return negation(_written(part, prefixes))
-        case Graph(edges, held):
-            full = tuple(Edge(*(_full(node, prefixes) for node in edge.nodes)) for edge in edges)
-            return replace(expression, edges=full, filter=None if held is None else _full_filter(held, prefixes))
+            return negation(_expand_expression(part, prefixes))
+        case Graph(edges, graph_filter):
+            expanded = tuple(Edge(*(_expand_node(node, prefixes) for node in edge.nodes)) for edge in edges)
+            expanded_filter = None if graph_filter is None else _expand_filter(graph_filter, prefixes)
+            return replace(expression, edges=expanded, filter=expanded_filter)
         case _:
             return expression
 
 
-def _full(node: Node, prefixes: Mapping[str, str]) -> Node:
-    return node.written_out(prefixes) if isinstance(node, PrefixedName) else node
+def _expand_node(node: Node, prefixes: Mapping[str, str]) -> Node:
+    return node.expand(prefixes) if isinstance(node, PrefixedName) else node
 
 
-def _full_filter(one: GraphFilter, prefixes: Mapping[str, str]) -> GraphFilter:
-    match one:
+def _expand_filter(graph_filter: GraphFilter, prefixes: Mapping[str, str]) -> GraphFilter:
+    match graph_filter:
         case Comparison(left, relation, right):
-            return Comparison(_full(left, prefixes), relation, _full(right, prefixes))
+            return Comparison(_expand_node(left, prefixes), relation, _expand_node(right, prefixes))
         case AllOf(parts):
-            return AllOf(tuple(_full_filter(part, prefixes) for part in parts))
+            return AllOf(tuple(_expand_filter(part, prefixes) for part in parts))
         case AnyOf(parts):
-            return AnyOf(tuple(_full_filter(part, prefixes) for part in parts))
+            return AnyOf(tuple(_expand_filter(part, prefixes) for part in parts))
         case Complement(part) | Certain(part):
-            return type(one)(_full_filter(part, prefixes))
+            return type(graph_filter)(_expand_filter(part, prefixes))

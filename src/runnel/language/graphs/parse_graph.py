@@ -1,4 +1,4 @@
-"""The rule for graph patterns. In: the current token. Out: a graph pattern."""
+"""The grammar rule for graph patterns. In: the current token. Out: a graph pattern."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from runnel.language.syntax.script_tokens import BLOCK, OPEN_BLOCK, WORD
 
 
 def parse_graph(tokens: TokenReader) -> Graph:
-    """`graph { … }`."""
+    """Parse `graph { … }`."""
     if tokens.kind == WORD:
         raise tokens.unexpected(expects.CONDITION)
     is_open = tokens.kind == OPEN_BLOCK

@@ -1,4 +1,4 @@
-"""Tokens, statements and their parts: literals, conditions and graph patterns, each checked with its place.
+"""Tokens and the token reader, statements, and the construction of literals and conditions from tokens.
 
-In: a script. Out: its tokens; and for the rules of the parser, parts of statements, or an error with a span.
+In: a script. Out: its tokens, and the parts of statements that grammar rules build from tokens, or a StatementError.
 """

@@ -1,6 +1,6 @@
-"""Conditions as they are built: what may stand where, and atoms whose constants fit their attributes.
+"""Construction of conditions from parsed attributes and constants.
 
-In: attributes and constants with their tokens. Out: expressions in canonical shape, and the conjuncts of a `where`.
+In: attributes and constants with their tokens. Out: expressions in canonical form, and the conjuncts of a `where`.
 """
 
 from __future__ import annotations
@@ -15,51 +15,57 @@ from runnel.algebra.nodes.calls import Arithmetic, Constraint, Quantity
 from runnel.algebra.nodes.expressions import And, Between, Expression, In, Not, Or, conjunction
 from runnel.algebra.nodes.render import NOW
 from runnel.errors import InvalidConditionError
-from runnel.language.syntax.literals import Duration, Literal, Located, fitting, fitting_exactly
-from runnel.language.syntax.nesting import DEEPEST, too_deep
+from runnel.language.syntax.literals import (
+    Duration,
+    Literal,
+    LocatedAttribute,
+    coerce_constant,
+    coerce_equality_constant,
+)
+from runnel.language.syntax.nesting import MAX_NESTING, nesting_error
 from runnel.language.syntax.script_tokens import Token
 from runnel.language.syntax.statements import Condition
 
 
 @dataclass(frozen=True, slots=True)
 class Conjuncts:
-    """A conjunction with conditions on variables: it may stand at the top of a `where` and nowhere else."""
+    """A conjunction that contains conditions on variables. It is only allowed at the top level of a `where`."""
 
     scoped: tuple[Condition, ...]
     plain: tuple[Expression, ...] = ()
 
 
-Built: TypeAlias = "Expression | Conjuncts"
+ParsedCondition: TypeAlias = "Expression | Conjuncts"
 
 
-def unscoped(part: Built, word: str) -> Expression:
-    """The part, if it may stand under `or` or `not`: a condition on a variable may not."""
+def require_unscoped(part: ParsedCondition, word: str) -> Expression:
+    """Return a part of `or` or `not`, the given `word`. Reject conditions on variables, which cannot be a part."""
     if not isinstance(part, Conjuncts):
         return part
     variable = part.scoped[0].variable
     raise InvalidConditionError(
-        f"a condition on a variable cannot stand under {word}",
+        f"conditions on variables cannot be combined with {word}",
         span=variable.span if variable else None,
-        hint="put it inside the brackets: $v[not a = 1 or b = 2]",
+        hint=f"write {word} inside the brackets: $v[not a = 1 or b = 2]",
     )
 
 
-def conditions_of(where: Built, keyword: Token) -> tuple[Condition, ...]:
-    """The conjuncts of a `where`: those on variables in their order, then all others as one."""
+def split_conjuncts(where: ParsedCondition, keyword: Token) -> tuple[Condition, ...]:
+    """Return the conjuncts of a `where`: those on variables in source order, then all others as one condition."""
     if isinstance(where, Conjuncts):
-        found = where.scoped
+        conditions = where.scoped
         if where.plain:
-            found = (*found, Condition(None, conjunction(list(where.plain))))
+            conditions = (*conditions, Condition(None, conjunction(list(where.plain))))
     else:
-        found = (Condition(None, where),)
-    # What is printed may have more parentheses than what was written: `a or b and c` has one pair.
-    if any(_nesting(condition.expression) > DEEPEST for condition in found):
-        raise too_deep(keyword.span)
-    return found
+        conditions = (Condition(None, where),)
+    # The canonical text can have more parentheses than the source: `a or b and c` gets one pair.
+    if any(_nesting(condition.expression) > MAX_NESTING for condition in conditions):
+        raise nesting_error(keyword.span)
+    return conditions
 
 
 def _nesting(expression: Expression) -> int:
-    """How many pairs of parentheses lie within each other when the expression is printed as an operand."""
+    """Return how deeply parentheses are nested when the expression is printed as an operand."""
     match expression:
         case And(parts) | Or(parts):
             return 1 + max(map(_nesting, parts))
@@ -71,54 +77,56 @@ def _nesting(expression: Expression) -> int:
             return 0
 
 
-def arithmetic_depth(one: Quantity) -> int:
-    """How deeply a calculation is nested; it has at most as many pairs of parentheses within each other."""
-    return 1 + max(arithmetic_depth(one.left), arithmetic_depth(one.right)) if isinstance(one, Arithmetic) else 0
+def arithmetic_depth(quantity: Quantity) -> int:
+    """Return how deeply a calculation is nested. Its parentheses are nested at most that deeply."""
+    if not isinstance(quantity, Arithmetic):
+        return 0
+    return 1 + max(arithmetic_depth(quantity.left), arithmetic_depth(quantity.right))
 
 
-def build_between(located: Located, low: Literal, high: Literal) -> Between:
-    """`attribute between low and high`."""
-    least, most = fitting(located, low), fitting(located, high)
-    check_order(low._replace(value=least), high._replace(value=most))
-    return Between(located.attribute, least, most)
+def build_between(located: LocatedAttribute, low: Literal, high: Literal) -> Between:
+    """Build `attribute between low and high`."""
+    minimum, maximum = coerce_constant(located, low), coerce_constant(located, high)
+    check_order(low._replace(value=minimum), high._replace(value=maximum))
+    return Between(located.attribute, minimum, maximum)
 
 
 def check_order(low: Literal, high: Literal) -> None:
-    """Refuse two constants that nothing lies between."""
-    least, most = low.value, high.value
-    if _sort(least) != _sort(most):
+    """Reject the bounds of a `between` that no value can satisfy."""
+    minimum, maximum = low.value, high.value
+    if _type_noun(minimum) != _type_noun(maximum):
         raise InvalidConditionError(
-            "between needs two constants of one kind: no value is at once above a "
-            f"{_sort(least)} and below a {_sort(most)}",
+            f"between needs two constants of the same type, not a {_type_noun(minimum)} and a {_type_noun(maximum)}",
             span=high.token.span,
         )
-    # A day and an instant have no order of their own; `compare` takes each for itself.
-    if type(least) is type(most) and _rank(least) > _rank(most):
+    # Constants of two date types (day, instant, relative time) cannot be ordered here.
+    if type(minimum) is type(maximum) and _sort_key(minimum) > _sort_key(maximum):
         raise InvalidConditionError(
-            "the first constant of between is above the second, so nothing lies between them",
+            "the lower bound of between is above the upper bound",
             span=low.token.span,
-            hint="swap the two constants",
+            hint="swap the two bounds",
         )
 
 
-def build_within(located: Located, duration: Duration) -> Between:
-    """`attribute within last duration`: not before that, and not after the item's acceptance."""
-    return Between(located.attribute, fitting(located, Literal(Ago(duration.length), located.token)), NOW)
+def build_within(located: LocatedAttribute, duration: Duration) -> Between:
+    """Build `attribute within last duration`: the values from `duration` before the item's acceptance up to it."""
+    return Between(located.attribute, coerce_constant(located, Literal(Ago(duration.length), located.token)), NOW)
 
 
-def build_one_of(located: Located, literals: Sequence[Literal]) -> In:
-    """`attribute in (constant, …)`, each constant once."""
-    # The type belongs to the key: in Python 1.0 == True, in the language 1 and true are two values.
-    found = {(type(value), value): value for value in (fitting_exactly(located, one) for one in literals)}
-    return In(located.attribute, tuple(found.values()))
+def build_one_of(located: LocatedAttribute, literals: Sequence[Literal]) -> In:
+    """Build `attribute in (constant, …)` and drop repeated constants."""
+    values = (coerce_equality_constant(located, literal) for literal in literals)
+    # The key includes the type: 1.0 == True in Python, but 1 and true are different values in the language.
+    distinct = {(type(value), value): value for value in values}
+    return In(located.attribute, tuple(distinct.values()))
 
 
-def _rank(constant: Constant) -> Any:
-    """What orders constants of one type; the longer ago, the earlier."""
+def _sort_key(constant: Constant) -> Any:
+    """Return a key that orders constants of the same type. A relative time is earlier the longer ago it is."""
     return -constant.length if isinstance(constant, Ago) else constant
 
 
-def _sort(constant: Constant) -> str:
+def _type_noun(constant: Constant) -> str:
     match constant:
         case bool():
             return "truth value"

@@ -1,4 +1,7 @@
-"""What the parser can expect, in the words of error messages. Keywords and signs stand for themselves."""
+"""Names for the tokens that the parser can expect, as they appear in error messages.
+
+Keywords and signs are not listed here; an error message quotes them as they are.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ POLICY: Final = "`unknown` or `retry`"
 ALL_FEEDS: Final = "`all feeds`"
 
 FIRST: Final = (STATEMENT, CONDITION, ARGUMENT, CONSTANT, CALCULATION)
-"""These are named before all others."""
+"""Error messages list these before all other expectations."""
 
-SELDOM: Final = (".", AGO_UNIT)
-"""These are not named where something else is expected too."""
+RARE: Final = (".", AGO_UNIT)
+"""Error messages list these only if nothing else is expected."""

@@ -1,17 +1,17 @@
-"""How deeply a text may be nested: every level takes a call of the parser."""
+"""The limit on nested parentheses. The parser is recursive: each level needs several Python stack frames."""
 
 from __future__ import annotations
 
 from runnel.errors import Span, StatementSyntaxError
 
-DEEPEST = 50
-"""How deeply parentheses may be nested, as written and as printed."""
+MAX_NESTING = 50
+"""How deeply parentheses may be nested, in the source text and in the canonical text."""
 
 
-def too_deep(span: Span | None = None) -> StatementSyntaxError:
-    """The refusal of a text that is nested too deeply."""
+def nesting_error(span: Span | None = None) -> StatementSyntaxError:
+    """Return the error for a text that is nested too deeply."""
     return StatementSyntaxError(
-        f"parentheses are nested more than {DEEPEST} levels deep",
+        f"parentheses are nested more than {MAX_NESTING} levels deep",
         span=span,
-        hint="give the inner part a name with create feed and read that feed",
+        hint="move the inner condition into a feed of its own with create feed, and read that feed",
     )

@@ -1,7 +1,7 @@
-"""Reads a script token by token: the part of the parser that every rule of the grammar uses.
+"""The token reader that all grammar rules use, and the tables that make up a grammar.
 
-In: a script and a grammar. Out: the current token, and on request the next one. The reader notes which words the
-rules looked for at the current token, so that an error can name everything that could have stood there.
+In: a script and a grammar. Out: the current token; the rules advance to the next one. The reader records which tokens
+the rules have tried at the current position, so that a syntax error can list all of them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from runnel.algebra.nodes.render import RESERVED
 from runnel.errors import Span, StatementSyntaxError
 from runnel.language.syntax import expectations
 from runnel.language.syntax.describe_problem import Problem, describe_problem
-from runnel.language.syntax.nesting import DEEPEST, too_deep
+from runnel.language.syntax.nesting import MAX_NESTING, nesting_error
 from runnel.language.syntax.parameters import Parameters, ValueToken
 from runnel.language.syntax.script_tokens import (
     END,
@@ -35,21 +35,21 @@ from runnel.model.item import MAX_NAME
 
 if TYPE_CHECKING:
     from runnel.algebra.nodes.gate_rules import GateRule
-    from runnel.language.syntax.conditions import Built
-    from runnel.language.syntax.operator_terms import Written
+    from runnel.language.syntax.conditions import ParsedCondition
+    from runnel.language.syntax.operator_terms import ParsedQuantity
     from runnel.language.syntax.statements import Statement
 
     ParseStatement = Callable[["TokenReader", Token], Statement]
-    ParseCondition = Callable[["TokenReader"], Built | Written]
+    ParseCondition = Callable[["TokenReader"], ParsedCondition | ParsedQuantity]
     ParseGate = Callable[["TokenReader"], GateRule]
 
 
 @dataclass(frozen=True, slots=True)
 class ConditionSyntax:
-    """How one family of conditions is written.
+    """The syntax of one family of conditions.
 
-    `starts` are the words, signs or kinds of tokens that begin such a condition. `parse` reads it: the first token is
-    the reader's current one, and afterwards the current token is the one behind the condition.
+    `starts` are the words, signs or token kinds that begin such a condition. `parse` is called with the first token
+    of the condition as the current one, and returns with the token after the condition as the current one.
     """
 
     starts: Collection[str]
@@ -58,9 +58,10 @@ class ConditionSyntax:
 
 @dataclass(frozen=True, slots=True)
 class GateSyntax:
-    """How one kind of gate is written, between `from` and `where`.
+    """The syntax of one kind of gate, a clause between `from` and `where`.
 
-    `word` begins the clause. `parse` reads it, from the token after that word on. `hint` recognizes common mistakes.
+    `word` begins the clause. `parse` is called with the token after that word as the current one. `hint` returns a
+    hint for the syntax errors that it recognizes.
     """
 
     word: str
@@ -69,7 +70,7 @@ class GateSyntax:
 
 
 class Grammar:
-    """The statements, the conditions and the gates that a parser knows, by the tokens that begin them."""
+    """The rules of a parser: those for statements, conditions and gates, by the tokens that begin them."""
 
     def __init__(
         self,
@@ -83,30 +84,30 @@ class Grammar:
         self.conditions: dict[str, ParseCondition] = {}
         for family in self.families:
             if isinstance(family.starts, str):
-                raise ValueError(f"the starts of a family must be a tuple, not the text {family.starts!r}")
+                raise ValueError(f"ConditionSyntax.starts must be a tuple of texts, not the text {family.starts!r}")
             for start in family.starts:
                 if start in self.conditions:
                     raise ValueError(f"two families of conditions begin with {start}")
                 self.conditions[start] = family.parse
 
     def with_conditions(self, *families: ConditionSyntax) -> Grammar:
-        """This grammar with more families of conditions."""
+        """Return this grammar with additional families of conditions."""
         return Grammar(self.statements, (*self.families, *families), self.gates)
 
 
 class TokenReader:
-    """The tokens of a script, from left to right.
+    """Reads the tokens of a script from left to right.
 
-    `kind`, `text`, `start` and `end` describe the current token. `word` is a word in small letters or a sign, and
-    empty for every other token, so that rules compare it with keywords and signs alike. `is_scoped` says that the
-    brackets of a condition on a variable are open, and `is_joined` that they are those of a join. The token of a
-    parameter is that of its value.
+    `kind`, `text`, `start` and `end` describe the current token. `word` is its text in lower case if it is a word or
+    a sign, and otherwise empty, so that rules can compare it with keywords and signs. `is_scoped` is set inside the
+    brackets of a condition on a variable, and `is_joined` inside those of a join. A parameter is replaced by the
+    token of its value.
     """
 
     __slots__ = (
         "_depth",
+        "_expected",
         "_matches",
-        "_missed",
         "_parameters",
         "conditions",
         "end",
@@ -127,7 +128,7 @@ class TokenReader:
         self.conditions = grammar.conditions
         self._parameters = parameters or Parameters()
         self._matches: Iterator[re.Match[str] | ValueToken] = TOKEN.finditer(text)
-        self._missed: list[str] = []
+        self._expected: list[str] = []
         self._depth = 0
         self.is_scoped = False
         self.is_joined = False
@@ -135,12 +136,12 @@ class TokenReader:
         self.advance()
 
     def advance(self) -> None:
-        """Go on to the next token."""
-        found = next(self._matches)
-        self.kind = kind = found.lastgroup or END
-        self.text = text = found[kind]
+        """Advance to the next token."""
+        match = next(self._matches)
+        self.kind = kind = match.lastgroup or END
+        self.text = text = match[kind]
         self.previous_end = self.end
-        self.start, self.end = found.span(kind)
+        self.start, self.end = match.span(kind)
         if kind == WORD:
             self.word = text.lower()
         elif kind == SIGN:
@@ -149,112 +150,112 @@ class TokenReader:
             self.word = ""
             if kind == PARAMETER:
                 self._read_parameter()
-        self._missed.clear()
+        self._expected.clear()
 
     def _read_parameter(self) -> None:
         """Replace the current token, a parameter, by the token of its value."""
         self.kind, self.text = self._parameters.kind_and_text(self.text[1:], self.span)
 
     def token(self) -> Token:
-        """The current token, to be kept."""
+        """Return the current token without advancing."""
         return Token(self.text, self.start, self.end, self.script)
 
     def take_token(self) -> Token:
-        """The current token; go on to the next one."""
+        """Return the current token and advance."""
         token = Token(self.text, self.start, self.end, self.script)
         self.advance()
         return token
 
     @property
     def span(self) -> Span:
-        """The place of the current token."""
+        """The span of the current token."""
         return self.script.span(self.start, self.end)
 
     # Keywords and signs.
 
-    def at(self, word: str) -> bool:
-        """Whether the current token is a keyword or sign."""
+    def is_at(self, word: str) -> bool:
+        """Return whether the current token is this keyword or sign."""
         if self.word == word:
             return True
-        self._missed.append(word)
+        self._expected.append(word)
         return False
 
     def take(self, word: str) -> bool:
-        """Whether the current token is a keyword or sign; if it is, go on to the next one."""
+        """Advance if the current token is this keyword or sign; return whether it is."""
         if self.word == word:
             self.advance()
             return True
-        self._missed.append(word)
+        self._expected.append(word)
         return False
 
-    def miss(self, *expected: str) -> None:
-        """Note that something else could have stood here too."""
-        self._missed += expected
+    def note_expected(self, *expected: str) -> None:
+        """Record that these were also possible here, for the error message."""
+        self._expected += expected
 
     def expect(self, *words: str) -> None:
-        """Go over these keywords and signs; refuse anything else."""
+        """Advance over these keywords and signs. Raise a syntax error if one is missing."""
         for word in words:
             if not self.take(word):
                 raise self.unexpected()
 
     def take_one_of(self, *words: str) -> Token | None:
-        """One of several keywords, if the current token is one."""
+        """Return the current token and advance if it is one of these keywords, else return None."""
         if self.word in words:
             return self.take_token()
-        self._missed += words
+        self._expected += words
         return None
 
     # Names and constants.
 
-    def at_kind(self, kind: str, expected: str) -> bool:
-        """Whether the current token is of a kind; `expected` is what an error calls it."""
+    def is_at_kind(self, kind: str, expected: str) -> bool:
+        """Return whether the current token is of a kind. `expected` names the kind in error messages."""
         if self.kind == kind:
             return True
-        self._missed.append(expected)
+        self._expected.append(expected)
         return False
 
     def take_kind(self, kind: str, expected: str) -> Token | None:
-        """The current token, if it is of a kind."""
-        return self.take_token() if self.at_kind(kind, expected) else None
+        """Return the current token and advance if it is of a kind, else return None."""
+        return self.take_token() if self.is_at_kind(kind, expected) else None
 
     def expect_kind(self, kind: str, expected: str) -> Token:
-        """The current token, which must be of a kind."""
+        """Return the current token and advance. Raise a syntax error if it is not of this kind."""
         if self.kind != kind:
             raise self.unexpected(expected)
         return self.take_token()
 
     def expect_text(self) -> Token:
-        """A text in single quotes."""
+        """Return a text in single quotes and advance. Raise a syntax error if there is none."""
         return self.expect_kind(TEXT, expectations.TEXT)
 
     def take_text(self) -> Token | None:
-        """A text in single quotes, if there is one."""
+        """Return a text in single quotes and advance, or return None if there is none."""
         return self.take_kind(TEXT, expectations.TEXT)
 
     def expect_any_word(self, expected: str) -> Token:
-        """A word, even a reserved one; `expected` says what it names."""
+        """Return a word, even a reserved one, and advance. `expected` describes it in error messages."""
         return self.expect_kind(WORD, expected)
 
     def expect_word(self, expected: str) -> Token:
-        """A word that names something, and is not reserved; `expected` says what."""
+        """Return a word that is not reserved, and advance. `expected` describes it in error messages."""
         if self.kind != WORD or self.word in RESERVED:
             raise self.unexpected(expected)
         if len(self.text) > MAX_NAME:
-            raise StatementSyntaxError(f"a name has at most {MAX_NAME} characters", span=self.span)
+            raise StatementSyntaxError(f"names must have at most {MAX_NAME} characters", span=self.span)
         return self.take_token()
 
     def expect_name(self, expected: str = expectations.NAME) -> Token:
-        """A bare or double-quoted name."""
+        """Return a bare or double-quoted name and advance."""
         return self.take_token() if self.kind == QUOTED else self.expect_word(expected)
 
     def expect_integer(self) -> Token:
-        """A whole number without a sign."""
+        """Return a whole number without a sign, and advance."""
         if self.kind != NUMBER or not self.text.isdigit():
             raise self.unexpected(expectations.INTEGER)
         return self.take_token()
 
-    def at_number(self) -> bool:
-        """Whether a number begins here, perhaps with a sign right before its digits."""
+    def is_at_number(self) -> bool:
+        """Return whether the current token begins a number: digits, or a sign directly before digits."""
         if self.kind == NUMBER:
             return True
         if self.word not in ("+", "-"):
@@ -263,7 +264,7 @@ class TokenReader:
         return following is not None and following.lastgroup == NUMBER and following.start(NUMBER) == self.end
 
     def take_number(self) -> Token:
-        """The number that begins here, with its sign."""
+        """Return the number at the current token, including its sign, and advance."""
         if self.kind == NUMBER:
             return self.take_token()
         sign = self.token()
@@ -272,15 +273,15 @@ class TokenReader:
         return Token(sign.text + number.text, sign.start, number.end, self.script)
 
     def expect_number(self) -> Token:
-        """A number, perhaps with a sign."""
-        if not self.at_number():
+        """Return a number with an optional sign, and advance. Raise a syntax error if there is none."""
+        if not self.is_at_number():
             raise self.unexpected(expectations.NUMBER)
         return self.take_number()
 
     # Parentheses.
 
     def open_list(self) -> None:
-        """Go over the parenthesis that opens a list of values, or into a parameter that is a list."""
+        """Advance over the `(` of a list of values, or into the entries of a parameter that is a list."""
         if self.kind == LIST:
             entries = self._parameters.entries(self.text[1:], self.start, self.end, self.span)
             self._matches = chain(entries, self._matches)
@@ -289,26 +290,26 @@ class TokenReader:
             self.expect("(")
 
     def open(self) -> None:
-        """Go over a parenthesis that opens a level of nesting."""
-        if self._depth == DEEPEST:
-            raise too_deep(self.span)
+        """Advance over a `(` and count a level of nesting."""
+        if self._depth == MAX_NESTING:
+            raise nesting_error(self.span)
         self._depth += 1
         self.expect("(")
 
     def close(self) -> None:
-        """Go over the parenthesis that closes it."""
+        """Advance over the `)` that ends a level of nesting."""
         self.expect(")")
         self._depth -= 1
 
     # Errors.
 
     def unexpected(self, *expected: str) -> StatementSyntaxError:
-        """The refusal of the current token: it is none of these, nor anything else that was looked for here."""
+        """Return the syntax error for the current token. It lists `expected` and all tokens that rules tried here."""
         return describe_problem(
             self.script,
             self.start,
             self.previous_end,
-            frozenset((*self._missed, *expected)),
+            frozenset((*self._expected, *expected)),
             self.grammar.statements.keys(),
             self.grammar.conditions.keys(),
             [gate.hint for gate in self.grammar.gates],

@@ -1,6 +1,6 @@
-"""Tokens of the language: one regular expression cuts a script into words, constants, signs and graph blocks.
+"""Tokens of the language. One regular expression splits a script into words, constants, signs and graph blocks.
 
-In: a script. Out: tokens that know their place. Blanks and comments separate tokens and are none themselves.
+In: a script. Out: tokens with their spans. Whitespace and comments separate tokens and are not tokens themselves.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ from typing import Final
 from runnel.errors import Span
 
 BLANK: Final = r"(?:[\s\ufeff\u200b]++|--[^\n]*+)*+"
-"""What may stand between two tokens: blanks and comments."""
+"""Whitespace and comments between two tokens."""
 
-_PIECE = (
+_BLOCK_PART = (
     r"""[^{}'"<-]++|"(?:[^"\\\n\r]++|\\.)*+"?|'(?:[^'\\\n\r]++|\\.)*+'?|<[^\x00-\x20<>"{}|^`\\]*+>|--[^\n]*+|[<-]"""
 )
-_INNERMOST = rf"\{{(?:{_PIECE})*+\}}"
-_INNER = rf"\{{(?:{_PIECE}|{_INNERMOST})*+\}}"
-_BRACES = rf"\{{(?:{_PIECE}|{_INNER})*+\}}"
-"""A balanced block. `read_graph` refuses braces inside it, but two levels of them still belong to the block. It also
-refuses a text that is not closed: that text reaches to the end of its line, and no character is read twice."""
+_INNERMOST = rf"\{{(?:{_BLOCK_PART})*+\}}"
+_INNER = rf"\{{(?:{_BLOCK_PART}|{_INNERMOST})*+\}}"
+_BRACES = rf"\{{(?:{_BLOCK_PART}|{_INNER})*+\}}"
+"""A block in balanced braces. Up to two levels of inner braces belong to the token; `read_graph` rejects them with a
+hint. It also rejects unclosed texts, which end at the end of their line here, so that no character is read twice."""
 
 WORD: Final = "WORD"
-STRANGE_WORD: Final = "STRANGE_WORD"
-"""A word with other characters than ASCII letters, digits and `_`; it has no place in the language."""
+NON_ASCII_WORD: Final = "NON_ASCII_WORD"
+"""A word with a non-ASCII letter or digit. No rule of the grammar accepts it."""
 TEXT: Final = "TEXT"
 QUOTED: Final = "QUOTED"
 NUMBER: Final = "NUMBER"
@@ -32,18 +32,18 @@ VARIABLE: Final = "VARIABLE"
 BINDING: Final = "BINDING"
 BLOCK: Final = "BLOCK"
 OPEN_BLOCK: Final = "OPEN_BLOCK"
-"""`graph {` without its closing brace: it reaches to the end of the script."""
+"""`graph {` without a closing brace. The token extends to the end of the script."""
 PARAMETER: Final = "PARAMETER"
-"""`:word`. A reader replaces it by the token of its value."""
+"""`:word`. `TokenReader` replaces it by the token of its value."""
 TRUTH: Final = "TRUTH"
 DATE: Final = "DATE"
 LIST: Final = "LIST"
-"""Kinds that only values of parameters have, so that they are read as constants and as nothing else."""
+"""Token kinds of parameter values only, so that such a value is accepted as a constant and as nothing else."""
 SIGN: Final = "SIGN"
 END: Final = "END"
 
 # Quantifiers are possessive, so that an unclosed quote costs one pass over the text and is never closed by half of a
-# doubled quote. A number has no sign of its own: whether `-` begins a number depends on what stands before it.
+# doubled quote. A number token has no sign, because whether `-` belongs to a number depends on the preceding tokens.
 TOKEN: Final = re.compile(
     BLANK
     + rf"""(?:
@@ -56,7 +56,7 @@ TOKEN: Final = re.compile(
       | (?P<{VARIABLE}>\$[A-Za-z_][A-Za-z0-9_]*+)
       | (?P<{BINDING}>\?[A-Za-z_][A-Za-z0-9_]*+)
       | (?P<{PARAMETER}>(?<!\w):[A-Za-z_][A-Za-z0-9_]*+)
-      | (?P<{STRANGE_WORD}>\w++)
+      | (?P<{NON_ASCII_WORD}>\w++)
       | (?P<{SIGN}><=|>=|<>|!=|&&|\|\||/\*|//|(?s:.))
       | (?P<{END}>\Z)
     )""",
@@ -65,7 +65,7 @@ TOKEN: Final = re.compile(
 
 
 class Script:
-    """A text, and the lines and columns of its characters.
+    """The text of a script, and the lines and columns of its characters.
 
     >>> Script("show\\n  feeds").span(7, 12)
     Span(line=2, column=3, end_column=8)
@@ -81,9 +81,10 @@ class Script:
         self._offset, self._line, self._line_start = 0, 1, 0
 
     def span(self, start: int, end: int) -> Span:
-        """The place of some characters; of several lines of them, the place of the first.
+        """Return the span of the characters from `start` to `end`, or of the first one if they cover several lines.
 
-        Lines are counted on from the last place. Only errors look back to an earlier line, so a script is read once.
+        Lines are counted from the position of the previous call. Only errors refer to an earlier line, so parsing
+        counts the lines of a script once.
         """
         if start < self._line_start:
             self._rewind()
@@ -98,7 +99,7 @@ class Script:
 
 
 class Token:
-    """A token as written, and where it stands. The text of a parameter is that of its value.
+    """The text of a token and its offsets in the script. The text of a parameter is that of its value.
 
     >>> Token("graph { }").span
     Span(line=1, column=1, end_column=10)
@@ -114,11 +115,11 @@ class Token:
 
     @property
     def span(self) -> Span:
-        """The place of the token in its script."""
+        """The span of the token in its script."""
         return (self._script or Script(self.text)).span(self.start, self.end)
 
     def span_inside(self, start: int, end: int) -> Span:
-        """The place of some characters of the token; of a parameter, the place of the whole."""
+        """Return the span of a range of characters of the token. For a parameter, return its whole span."""
         if self.end - self.start != len(self.text):
             return self.span
         return (self._script or Script(self.text)).span(self.start + start, self.start + end)

@@ -1,6 +1,6 @@
-"""Statements as parsed: names are still names, and every name knows its place in the text.
+"""Statements as parsed: names are not yet resolved, and each one has its span in the text.
 
-Spans never take part in comparison, so that parse(print_statement(statement)) == statement.
+Comparisons ignore spans, so that parsing the canonical text of a statement yields an equal statement.
 """
 
 from __future__ import annotations
@@ -15,15 +15,16 @@ from runnel.algebra.nodes.gate_rules import GateRule
 from runnel.errors import Span
 from runnel.model.operator import ErrorPolicy, Parameter
 
-NOWHERE = Span(1, 1, 2)
+NO_SPAN = Span(1, 1, 2)
+"""The span of statements that were not parsed from a text: its first character."""
 
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """A feed's name, or a variable's (without its `$`), at a place."""
+    """The name of a feed, operator or prefix, or of a variable without its `$`; and its span."""
 
     text: str
-    span: Span = field(default=NOWHERE, compare=False)
+    span: Span = field(default=NO_SPAN, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +49,14 @@ class AllTerm:
 
     tags: tuple[str, ...] = ()
     variable: Name | None = None
-    span: Span = field(default=NOWHERE, compare=False)
+    span: Span = field(default=NO_SPAN, compare=False)
 
 
 Term = FeedTerm | AllTerm | GroupTerm
 
 
 def each_term(source: Term) -> Iterator[Term]:
-    """All terms of a `from` clause from left to right, each group before its members."""
+    """Yield all terms of a `from` clause from left to right, each group before its members."""
     waiting = [source]
     while waiting:
         term = waiting.pop()
@@ -66,7 +67,7 @@ def each_term(source: Term) -> Iterator[Term]:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One conjunct of a `where`: on the term that a variable names, or (without one) on the whole `from`."""
+    """One conjunct of a `where`. It filters the term that `variable` names, or the whole `from` if that is None."""
 
     variable: Name | None
     expression: Expression
@@ -83,13 +84,13 @@ class JoinClause:
     window: Term
     variable: Name
     condition: Expression
-    span: Span = field(default=NOWHERE, compare=False)
+    span: Span = field(default=NO_SPAN, compare=False)
     """Where the clause begins."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueryText:
-    """A query: its `from`, its joins, the gate after them, and the conjuncts of its `where`."""
+    """A query: its `from`, the conjuncts of its `where`, its gate such as `distinct`, and its joins."""
 
     source: Term
     conditions: tuple[Condition, ...] = ()
@@ -101,43 +102,41 @@ class QueryText:
 class RegisterFeed:
     """`register feed 'address' as Name [every …] [title …] [home …] [tagged …] [open …]`.
 
-    Without an address items come by `publish` only. The tags ascend, each is there once.
+    A feed without an address receives only published items. Tags are sorted and unique.
     """
 
     name: Name
     address: str | None = None
     every: timedelta | None = None
-    place: Span = field(default=NOWHERE, compare=False)
-    """Where the address stands."""
+    address_span: Span = field(default=NO_SPAN, compare=False)
     title: str | None = None
     home: str | None = None
     tags: tuple[str, ...] = ()
     open_items: int | None = None
-    """Items per minute that anybody may publish without a token; 0 stands for the setting, None for a closed feed."""
+    """Items per minute that anyone may publish without a token. 0 means the default setting, None a closed feed."""
 
 
 @dataclass(frozen=True, slots=True)
 class TagFeed:
-    """`tag feed Name as tag, …` and `untag feed Name`: a source feed has these tags from now on, and no others."""
+    """`tag feed Name as tag, …` and `untag feed Name`: replace all tags of a source feed by these."""
 
     name: Name
     tags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class MaterialiseFeed:
-    """`register feed Origin apply 'sheet' as Name`: a source feed whose items a stylesheet makes from another's."""
+class MaterializeFeed:
+    """`register feed Origin apply 'sheet' as Name`: a source feed of Origin's items, transformed by a stylesheet."""
 
     name: Name
     origin: Name
     sheet: str
-    place: Span = field(default=NOWHERE, compare=False)
-    """Where the stylesheet is named."""
+    sheet_span: Span = field(default=NO_SPAN, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class CreateFeed:
-    """`create [or replace] feed Name [tagged tag, …] from … where …`; the tags ascend, each is there once."""
+    """`create [or replace] feed Name [tagged tag, …] from … where …`. Tags are sorted and unique."""
 
     name: Name
     query: QueryText
@@ -147,9 +146,9 @@ class CreateFeed:
 
 @dataclass(frozen=True, slots=True)
 class RegisterOperator:
-    """`register operator Name [(parameters)] from 'source' …`; what is None was not said.
+    """`register operator Name [(parameters)] from 'source' …`. Options that the statement omits are None.
 
-    `calls` and `seconds` are what it may use in a minute. The configuration ascends by its keys.
+    `calls` and `seconds` are the budget per minute. The configuration is sorted by key.
     """
 
     name: Name
@@ -167,13 +166,12 @@ class RegisterOperator:
     on_error: ErrorPolicy | None = None
     retry_for: timedelta | None = None
     configuration: tuple[tuple[str, str], ...] = field(default=(), repr=False)
-    place: Span = field(default=NOWHERE, compare=False)
-    """Where the source is named."""
+    source_span: Span = field(default=NO_SPAN, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class RegisterPrefix:
-    """`register prefix ex as 'http://…'`: what the name stands for in graph patterns that are written from now on."""
+    """`register prefix ex as 'http://…'`: the IRI prefix that the name abbreviates in later graph patterns."""
 
     name: Name
     iri: str
@@ -181,11 +179,11 @@ class RegisterPrefix:
 
 @dataclass(frozen=True, slots=True)
 class SubscribeSpans:
-    """Where the parts of a `subscribe` stand, so that a refusal points at what is wrong."""
+    """The spans of the parts of a `subscribe`, for error messages."""
 
-    kind: Span = NOWHERE
-    target: Span = NOWHERE
-    sheet: Span = NOWHERE
+    kind: Span = NO_SPAN
+    target: Span = NO_SPAN
+    sheet: Span = NO_SPAN
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +197,7 @@ class Subscribe:
     lifetime: timedelta | None = None
     back: timedelta | None = None
     sheet: str | None = None
-    places: SubscribeSpans = field(default=SubscribeSpans(), compare=False)
+    spans: SubscribeSpans = field(default=SubscribeSpans(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +209,7 @@ class Unsubscribe:
     kind: str | None = None
     target: str | None = None
     ticket: str | None = field(default=None, repr=False)
-    span: Span = field(default=NOWHERE, compare=False)
+    span: Span = field(default=NO_SPAN, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +219,7 @@ class Renew:
     number: int | None = None
     ticket: str | None = field(default=None, repr=False)
     lifetime: timedelta | None = None
-    span: Span = field(default=NOWHERE, compare=False)
+    span: Span = field(default=NO_SPAN, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,33 +227,33 @@ class RotateKey:
     """`rotate key of subscription 12`."""
 
     subscription: int
-    span: Span = field(default=NOWHERE, compare=False)
+    span: Span = field(default=NO_SPAN, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """`replay message 'key'`, or `replay subscription 12`: dead letters are sent again."""
+    """`replay message 'key'`, or `replay subscription 12`: send dead letters again."""
 
     message: str | None = None
     subscription: int | None = None
-    span: Span = field(default=NOWHERE, compare=False)
+    span: Span = field(default=NO_SPAN, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class SendNow:
-    """`send subscription 12 now`, or `send all now`: messages that wait for another attempt are sent at once."""
+    """`send subscription 12 now`, or `send all now`: send messages now that wait for another attempt."""
 
     subscription: int | None = None
-    span: Span = field(default=NOWHERE, compare=False)
+    span: Span = field(default=NO_SPAN, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Confirm:
-    """`confirm subscription 12 'code'`, or without the code by the admin: its target agreed to get messages."""
+    """`confirm subscription 12 ['code']`: the target agreed to receive messages. The admin needs no code."""
 
     subscription: int
     code: str | None = None
-    span: Span = field(default=NOWHERE, compare=False)
+    span: Span = field(default=NO_SPAN, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,12 +281,12 @@ class DropPrefix:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """`pause` or `resume`, a feed or a subscription by its number."""
+    """`pause feed Name`, `pause subscription 12`, or the same with `resume`."""
 
     paused: bool
     feed: Name | None = None
     subscription: int | None = None
-    span: Span = field(default=NOWHERE, compare=False)
+    span: Span = field(default=NO_SPAN, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,7 +309,7 @@ class ExplainMessage:
     """`explain message 'key'`."""
 
     message: str
-    span: Span = field(default=NOWHERE, compare=False)
+    span: Span = field(default=NO_SPAN, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,7 +332,7 @@ class Preview:
 Declaration = (
     RegisterFeed
     | TagFeed
-    | MaterialiseFeed
+    | MaterializeFeed
     | RegisterOperator
     | RegisterPrefix
     | CreateFeed
@@ -356,7 +354,7 @@ Statement = Declaration | Question
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """A statement and where it begins in its script."""
+    """A statement and the span of its first keyword."""
 
     statement: Statement
     span: Span

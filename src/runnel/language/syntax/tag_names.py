@@ -1,4 +1,4 @@
-"""Tags: words by which people gather queries. In: the names after `tagged`. Out: tags as they are kept."""
+"""Tags, the labels that group feeds. In: the names after `tagged`. Out: tags in canonical form."""
 
 from __future__ import annotations
 
@@ -8,36 +8,37 @@ from collections.abc import Sequence
 from runnel.errors import StatementSyntaxError
 from runnel.language.syntax.statements import Name
 
-MOST_TAGS = 16
-LONGEST_TAG = 64
-"""Tags that a query may have, and the characters of one."""
+MAX_TAGS = 16
+"""How many tags a feed can have."""
+MAX_TAG_LENGTH = 64
+"""How many characters a tag can have."""
 
 
 def read_tags(names: Sequence[Name]) -> tuple[str, ...]:
-    """Tags in their canonical form: folded, ascending, each once.
+    """Return tags in canonical form: case-folded, sorted and without duplicates.
 
     >>> read_tags([Name("Sport"), Name("beta"), Name("SPORT")])
     ('beta', 'sport')
     """
     for name in names:
-        if len(fold_tag(name.text)) > LONGEST_TAG:
+        if len(fold_tag(name.text)) > MAX_TAG_LENGTH:
             raise StatementSyntaxError(
-                f"a tag has at most {LONGEST_TAG} characters, not {len(fold_tag(name.text))}",
+                f"a tag can have at most {MAX_TAG_LENGTH} characters, this one has {len(fold_tag(name.text))}",
                 span=name.span,
-                hint="a tag is a short word that several queries share",
+                hint="use a shorter tag",
             )
     tags = {fold_tag(name.text): name for name in names}
-    if len(tags) > MOST_TAGS:
+    if len(tags) > MAX_TAGS:
         raise StatementSyntaxError(
-            f"a query has at most {MOST_TAGS} tags, not {len(tags)}",
-            span=list(tags.values())[MOST_TAGS].span,
-            hint="leave some out",
+            f"at most {MAX_TAGS} tags are allowed, this list has {len(tags)}",
+            span=list(tags.values())[MAX_TAGS].span,
+            hint="remove tags from the list",
         )
     return tuple(sorted(tags))
 
 
 def fold_tag(text: str) -> str:
-    """A tag as it is kept and compared: without regard to case and to spaces around it.
+    """Return the canonical form of a tag: normalized to NFC, case-folded, without surrounding spaces.
 
     >>> fold_tag(" Straße ")
     'strasse'

@@ -1,4 +1,4 @@
-"""Compiling plans, and building the matcher of a plan.
+"""Compile plans, and build the matcher of a plan.
 
-In: logical plans and statistics of the stream. Out: plan folders with the arrays of all matchers; a `Matcher`.
+In: logical plans and statistics of the stream. Out: plan folders that contain the matchers' arrays, and a `Matcher`.
 """

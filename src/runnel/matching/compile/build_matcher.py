@@ -1,7 +1,7 @@
-"""The matcher of a plan: streams, or the one that the plan names.
+"""Build the matcher of a plan.
 
-In: a loaded plan. Out: its matcher. A plan is matched by streams unless it was compiled for another matcher; then
-its base has the name, and the entry points of `runnel.matchers` have the class.
+In: a loaded plan. Out: its matcher, which is the stream matcher unless the plan was compiled for another one. In that
+case the base contains the name of the matcher, and an entry point of the group `runnel.matchers` provides its class.
 """
 
 from __future__ import annotations
@@ -24,23 +24,26 @@ _NAME: Final = "matcher.name"
 
 
 def build_matcher(plan: Plan) -> Matcher:
-    """The matcher of a loaded plan: base and delta behind one contract."""
+    """Build the matcher of a loaded plan, that is, of its base and its delta together."""
     return find_matcher(matcher_name(plan))(plan)
 
 
 def find_matcher(name: str) -> MatcherClass:
-    """The matcher of a name. Streams need no lookup, so that no worker depends on how Runnel was installed."""
-    found: MatcherClass = StreamMatcher if name == STREAMS else load_named(GROUP, name)
-    return found
+    """Return the matcher class with a name.
+
+    The stream matcher needs no entry point, so workers do not depend on the metadata of Runnel's installation.
+    """
+    matcher: MatcherClass = StreamMatcher if name == STREAMS else load_named(GROUP, name)
+    return matcher
 
 
 def matcher_name(plan: Plan) -> str:
-    """The name of a plan's matcher. The base decides: a delta is small compared with it."""
+    """Return the name of a plan's matcher, which is the one of its base."""
     return stored_name(plan.base.layout)
 
 
 def stored_name(arrays: Arrays) -> str:
-    """The name among the arrays of a plan part.
+    """Read the name of the matcher from the arrays of a plan part.
 
     >>> stored_name(name_arrays("tree")), stored_name({})
     ('tree', 'streams')
@@ -50,9 +53,9 @@ def stored_name(arrays: Arrays) -> str:
     try:
         return bytes(np.asarray(arrays[_NAME], dtype=np.uint8)).decode("ascii")
     except UnicodeDecodeError as error:
-        raise CorruptDataError("the name of the plan's matcher is damaged") from error
+        raise CorruptDataError("the name of the plan's matcher is not ASCII text") from error
 
 
 def name_arrays(name: str) -> dict[str, Array]:
-    """The arrays that name a matcher; none for streams."""
+    """Return the arrays that store the name of a matcher; there are none for the stream matcher."""
     return {} if name == STREAMS else {_NAME: np.frombuffer(name.encode("ascii"), dtype=np.uint8)}

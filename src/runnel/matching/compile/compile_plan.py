@@ -1,8 +1,8 @@
-"""Compiling: queries in, a plan folder out. The optimiser's plan and the matchers' arrays are written together.
+"""Compile queries into plan folders, which contain the optimizer's logical plan and the matchers' arrays.
 
-`compile_base` and `compile_delta` start from definitions, `compile_logical` from a logical plan, `compile_merged`
-from a loaded plan (compaction). `lay_out` does all of it but the writing, so that a plan can be made ready long
-before it is known after which sequence its new queries count.
+`compile_base` and `compile_delta` start from definitions, `compile_logical` from a logical plan, and `compile_merged`
+from a loaded plan (compaction). `lay_out` computes the arrays without writing them, so that a plan can be prepared
+before the sequences after which its new queries start are known.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def compile_base(
     frequencies: Frequencies | None = None,
     matcher: str = STREAMS,
 ) -> PlanManifest:
-    """Compile queries into a new base folder. `matcher` names the matcher that serves it.
+    """Compile queries into a new base folder. `matcher` is the name of the matcher that workers build for it.
 
     >>> import tempfile
     >>> from runnel.algebra.nodes.query import Read, Union
@@ -61,7 +61,7 @@ def compile_logical(
     frequencies: Frequencies | None = None,
     matcher: str = STREAMS,
 ) -> PlanManifest:
-    """Lay out a logical plan and write it as a new base folder.
+    """Compute the matchers' arrays of a logical plan and write both as a new base folder.
 
     >>> import tempfile
     >>> from runnel.algebra.nodes.query import Read
@@ -87,7 +87,7 @@ def compile_delta(
 ) -> PlanManifest:
     """Compile all queries that were added or replaced since the base `parent` into a new delta folder.
 
-    `tombstones` are the base's queries that were removed; those that are replaced are tombstones by themselves.
+    `tombstones` are the base's queries that were removed. Replaced queries become tombstones automatically.
     """
     logical = optimize(queries, definitions, settings=settings)
     return lay_out(logical, frequencies).write_delta(storage, folder, tombstones, parent)
@@ -101,52 +101,53 @@ def compile_merged(
     frequencies: Frequencies | None = None,
     matcher: str = STREAMS,
 ) -> PlanManifest:
-    """Write a plan's base and delta as one new base, without its tombstones."""
+    """Merge a plan's base and delta into a new base folder, without the removed queries."""
     return compile_logical(storage, folder, merge_plans(plan), frequencies=frequencies, matcher=matcher)
 
 
 @dataclass(frozen=True)
 class LaidOut:
-    """A plan part that is ready to be written: the logical plan, and the matchers' arrays."""
+    """A plan part that is ready to be written: the logical plan and the matchers' arrays."""
 
     logical: LogicalPlan
     layout: Layout
 
     def write_base(self, storage: Storage, folder: str) -> PlanManifest:
-        """Write it as a new base folder."""
+        """Write the part as a new base folder."""
         return write_base(storage, folder, self.logical, self.layout)
 
     def write_delta(self, storage: Storage, folder: str, tombstones: Iterable[int], parent: str) -> PlanManifest:
-        """Write it as a new delta folder of the base `parent`."""
+        """Write the part as a new delta folder of the base `parent`."""
         return write_delta(storage, folder, self.logical, tombstones, parent, self.layout)
 
     def start_base(self, storage: Storage, folder: str) -> UnfinishedPart:
-        """Write it as a new base folder, up to the sequences after which queries count."""
+        """Start writing a new base folder; the sequences after which queries start may still change."""
         return start_base(storage, folder, self.logical, self.layout)
 
     def start_delta(self, storage: Storage, folder: str, tombstones: Iterable[int], parent: str) -> UnfinishedPart:
-        """Write it as a new delta folder of the base `parent`, up to the sequences after which queries count."""
+        """Start writing a new delta folder of the base `parent`; the starts of queries may still change."""
         return start_delta(storage, folder, self.logical, tombstones, parent, self.layout)
 
     def starting_after(self, sequence: int, queries: Iterable[int]) -> LaidOut:
-        """The same, with some queries that count after another sequence."""
-        moved = frozenset(queries)
+        """Return this part with these queries starting after `sequence`."""
+        query_set = frozenset(queries)
         logical = self.logical
         ids = logical.query_ids
-        chosen = np.isin(query_of(ids), np.fromiter(moved, dtype=np.int64, count=len(moved)))
+        is_changed = np.isin(query_of(ids), np.fromiter(query_set, dtype=np.int64, count=len(query_set)))
         gates = logical.gates
         if len(gates):
-            # All that reaches a gate is matched. Which items count there is decided behind the matcher.
-            behind = np.array([gate.feed for gate in gates.gates()], dtype=np.int64)
-            chosen &= (ids < FIRST_DISJUNCT) | ~np.isin(query_of(ids), behind)
-            gates = gates.starting_after(sequence, moved)
+            # The disjuncts of gated feeds keep their start: all items that reach a gate are matched, and the gate,
+            # which is resolved after matching, ignores items before its own start.
+            gated_feeds = np.array([gate.feed for gate in gates.gates()], dtype=np.int64)
+            is_changed &= (ids < FIRST_DISJUNCT) | ~np.isin(query_of(ids), gated_feeds)
+            gates = gates.starting_after(sequence, query_set)
         since = logical.query_since.copy()
-        since[chosen] = sequence
+        since[is_changed] = sequence
         return replace(self, logical=replace(logical, query_since=since, gates=gates))
 
 
 def lay_out(logical: LogicalPlan, frequencies: Frequencies | None = None, *, matcher: str = STREAMS) -> LaidOut:
-    """A logical plan with the arrays that matchers need, and the name of its matcher.
+    """Compute the arrays that the named matcher needs for a logical plan.
 
     >>> from runnel.algebra.nodes.query import Read
     >>> laid_out = lay_out(optimize([PlanQuery(7), PlanQuery(8)], {7: Read(1), 8: Read(1)}))

@@ -1,8 +1,8 @@
-"""What the streams of a plan are expected to do for an item, and what that costs.
+"""Estimate the work of the stream matcher per item, and its CPU time.
 
-In: the arrays of a plan part. Out: the clause by which each predicate is found, and for every source the entries that
-an item passes and the numbers that are compared with bounds. Items are taken to come in full blocks, from all sources
-alike; an entry that is walked for a block is shared by its items.
+In: the arrays of a plan part. Out: the anchor clause of each predicate and, for every source, the expected number of
+entries read and of numbers compared with bounds, per item. The estimate assumes that items come in full blocks, with
+equal shares from all sources. The items of a block share the cost of reading an entry.
 """
 
 from __future__ import annotations
@@ -23,67 +23,73 @@ from runnel.matching.filters.streams.stream_layout import StreamLayout, stream_s
 from runnel.matching.filters.streams.write_streams import ENTRY, GROUPED, HEAD, KIND, MIXED, RANGE
 from runnel.plan.store import PlanPart
 
-_LOOK = 0.02
-"""What looking for a source's own stream costs, in entries."""
+_LOOKUP = 0.02
+"""The cost of looking up an own stream of a source, in entries."""
 
 EACH_ITEM: Final = 8.0
 EACH_ENTRY: Final = 0.1
 EACH_NUMBER: Final = 0.0002
 EACH_EVALUATION: Final = 125.0
-"""Microseconds of CPU for an item as such, an entry, a number compared, and a query evaluated by its definition.
+"""Microseconds of CPU time per item, per entry read, per number compared, and per query evaluated without an index.
 
-`benchmarks/matchers.py` measured these, rounded: workload M, long texts, batches of 2,048 items, on two cores that
-others used too. What more queries cost otherwise (more words to mark, more matches to write) is in them.
+Measured with `benchmarks/matchers.py` and rounded: workload M, long texts, batches of 2,048 items, on two cores with
+other load. They include the other costs of more queries: more words to recognize and more matches to write.
 """
 
 
 @dataclass(frozen=True)
 class StreamWork:
-    """For every source, in the order of their catalog ids: entries and numbers for one of its items."""
+    """The expected entries read and numbers compared per item of each source, in the order of their catalog ids."""
 
     entries: Array
     numbers: Array
 
     @property
     def microseconds(self) -> Array:
-        """The CPU time that this takes."""
+        """The estimated CPU time per item of each source."""
         return EACH_ITEM + EACH_ENTRY * self.entries + EACH_NUMBER * self.numbers
 
 
 def part_anchors(part: PlanPart) -> Anchors:
-    """The anchors of a loaded plan part, as its streams have them."""
+    """Choose the anchors of a loaded plan part, which are the same as in its streams."""
     return choose_anchors(part.logical, stored_atoms(part))
 
 
 def expect_streams(layout: StreamLayout, atoms: AtomLayout) -> StreamWork:
-    """What streams do for an item of each source."""
+    """Estimate the work of the streams per item of each source."""
     shares = stream_shares(atoms, layout.own_keys)
     keys = np.concatenate([atoms.key_shares.astype(np.float64), [1.0, 0.0]])
     entries, numbers = _per_walk(read_only(layout.offsets), read_only(layout.stream), keys, expected_holders(shares))
-    walked = 1.0 - (1.0 - np.minimum(shares, 1.0)) ** BLOCK
-    general = len(shares) - len(layout.own_keys.values)
-    looks = np.where(layout.own_keys.lengths > 0, _LOOK * layout.own_keys.lengths, 0.0)
+    walk_chances = 1.0 - (1.0 - np.minimum(shares, 1.0)) ** BLOCK
+    common = len(shares) - len(layout.own_keys.values)
+    lookups = np.where(layout.own_keys.lengths > 0, _LOOKUP * layout.own_keys.lengths, 0.0)
     return StreamWork(
-        _per_item(walked * entries, layout.own_keys, general, looks),
-        _per_item(walked * numbers, layout.own_keys, general, np.zeros(len(looks))),
+        _per_item(walk_chances * entries, layout.own_keys, common, lookups),
+        _per_item(walk_chances * numbers, layout.own_keys, common, np.zeros(len(lookups))),
     )
 
 
-def _per_item(work: Array, own_keys: Rows, general: int, looks: Array) -> Array:
-    """What is done in a block for all, and for the items of each source, as an item has its part in it."""
+def _per_item(work: Array, own_keys: Rows, common: int, lookups: Array) -> Array:
+    """Divide the work for a block by its items, for each source.
+
+    The first `common` entries of `work` are for the streams of all sources, the others for sources' own streams.
+    """
     sources = max(1, len(own_keys))
     owners = np.repeat(np.arange(len(own_keys)), own_keys.lengths)
-    own = np.bincount(owners, weights=work[general:], minlength=len(own_keys))
-    # Looks are made once for a source of which the block has any item.
-    seldom = 1.0 - (1.0 - 1.0 / sources) ** BLOCK
-    return np.asarray(work[:general].sum() / BLOCK + (own + seldom * looks) / (BLOCK / sources))
+    own = np.bincount(owners, weights=work[common:], minlength=len(own_keys))
+    # The lookups of a source are made once per block that contains any of its items.
+    presence = 1.0 - (1.0 - 1.0 / sources) ** BLOCK
+    return np.asarray(work[:common].sum() / BLOCK + (own + presence * lookups) / (BLOCK / sources))
 
 
 @kernel
 def _per_walk(offsets: Array, stream: Array, shares: Array, holders: Array) -> tuple[Array, Array]:
-    """For every stream the entries that are passed, and the numbers compared, when it is walked for a full block."""
+    """Return for every stream the entries read and the numbers compared when it is walked for a full block.
+
+    `holders` has for every stream the expected number of items of the block that lead to it.
+    """
     entries, numbers = np.zeros(len(holders)), np.zeros(len(holders))
-    # Of the stream and of each open group: where it ends, the chance that it is walked, and the items left for it.
+    # For the stream and each open group: its end, the chance that it is walked, and the items that still qualify.
     ends, chances, left = np.zeros(MOST_LEVELS + 1, np.int64), np.ones(MOST_LEVELS + 1), np.ones(MOST_LEVELS + 1)
     for number in range(len(holders)):
         start = offsets[number]
@@ -101,8 +107,8 @@ def _per_walk(offsets: Array, stream: Array, shares: Array, holders: Array) -> t
             spot += direct
             for entry in range(spot, spot + joined, ENTRY):
                 if stream[entry + 1]:
-                    found = chances[depth] * left[depth] * _share(stream, entry, shares)
-                    numbers[number] += found * _ranges(stream, start + np.int64(stream[entry + 1]))
+                    items = chances[depth] * left[depth] * _share(stream, entry, shares)
+                    numbers[number] += items * _count_ranges(stream, start + np.int64(stream[entry + 1]))
             spot += joined
             while depth > 0 and spot == ends[depth]:
                 depth -= 1
@@ -121,24 +127,24 @@ def _per_walk(offsets: Array, stream: Array, shares: Array, holders: Array) -> t
 
 @step
 def _share(stream: Array, entry: Number, shares: Array) -> Number:
-    """The part of the items that has one of the keys in an entry."""
-    found = 0.0
-    for place in range(entry + 2, entry + ENTRY):
-        found += shares[stream[place]]
-    return min(1.0, found)
+    """Return the estimated share of items that have one of the keys of an entry."""
+    total = 0.0
+    for index in range(entry + 2, entry + ENTRY):
+        total += shares[stream[index]]
+    return min(1.0, total)
 
 
 @step
-def _ranges(stream: Array, spot: Number) -> Number:
-    """How many ranges a tail has."""
+def _count_ranges(stream: Array, spot: Number) -> Number:
+    """Return the number of ranges in the tail of an entry."""
     end = spot + 1 + np.int64(stream[spot])
     spot += 1
-    found = 0
+    count = 0
     while spot < end:
         header = np.int64(stream[spot])
         spot += 1
-        for place in range(spot, spot + (header & ((1 << KIND) - 1))):
-            if header >> KIND == MIXED and (np.int64(stream[place]) >> 1) & 3 == RANGE:
-                found += 1
+        for index in range(spot, spot + (header & ((1 << KIND) - 1))):
+            if header >> KIND == MIXED and (np.int64(stream[index]) >> 1) & 3 == RANGE:
+                count += 1
         spot += header & ((1 << KIND) - 1)
-    return found
+    return count

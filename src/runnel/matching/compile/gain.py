@@ -1,7 +1,7 @@
-"""What compiling a plan again would gain, now that more is known of the stream (RoSeS §8, its future work).
+"""Estimate how much faster a plan would be if it were compiled again with newer statistics (RoSeS §8, future work).
 
-In: a loaded plan and how frequent words are. Out: the entries that the walk along the streams is expected to pass for
-one item, with the anchors as they were chosen and as they would be chosen now. It decides speed, never answers.
+In: a loaded plan and current word frequencies. Out: the entries that matching is expected to read per item, with the
+current anchors and with the anchors that would be chosen now. Anchors affect only speed, never the matches.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from runnel.plan.store import Plan
 
 @dataclass(frozen=True, slots=True)
 class Gain:
-    """Expected entries for one item: with the plan as it is, and compiled again."""
+    """Expected entries per item: with the plan as it is (`now`), and compiled again (`then`)."""
 
     now: float
     then: float
 
     @property
     def share(self) -> float:
-        """The part of the work that would be saved.
+        """The share of the entries that would be saved.
 
         >>> Gain(200.0, 50.0).share
         0.75
@@ -36,22 +36,22 @@ class Gain:
 
 
 def gain_of_compiling(plan: Plan, frequencies: Frequencies) -> Gain:
-    """What compiling a plan's base again would gain."""
+    """Estimate the gain of compiling a plan's base again with these word frequencies."""
     logical = plan.base.logical
     before, after = stored_atoms(plan.base), lay_out_atoms(logical, frequencies)
     return Gain(_entries(logical, before, after), _entries(logical, after, after))
 
 
-def _entries(logical: LogicalPlan, chosen_by: AtomLayout, shares_of: AtomLayout) -> float:
-    """The expected entries for one item, with anchors chosen by one estimate and items as another one has them."""
-    keys = choose_anchors(logical, chosen_by).keys
-    shares = _shares_by_key(chosen_by, shares_of)
+def _entries(logical: LogicalPlan, anchor_atoms: AtomLayout, share_atoms: AtomLayout) -> float:
+    """Return the expected entries per item, with anchors from one layout and key frequencies from another."""
+    keys = choose_anchors(logical, anchor_atoms).keys
+    shares = _shares_by_key(anchor_atoms, share_atoms)
     unanchored = int(np.count_nonzero(keys.lengths == 0))
     return float(shares[keys.values].sum()) + unanchored
 
 
-def _shares_by_key(keys: AtomLayout, shares_of: AtomLayout) -> Array:
-    """The shares of the keys of one layout as another one of the same plan has them."""
-    found = np.empty(len(keys.key_ids), dtype=np.float64)
-    found[keys.key_ids] = shares_of.key_shares[shares_of.key_ids]
-    return found
+def _shares_by_key(key_atoms: AtomLayout, share_atoms: AtomLayout) -> Array:
+    """Return the shares from one layout for the keys of another layout of the same plan."""
+    shares = np.empty(len(key_atoms.key_ids), dtype=np.float64)
+    shares[key_atoms.key_ids] = share_atoms.key_shares[share_atoms.key_ids]
+    return shares

@@ -1,6 +1,6 @@
-"""A plan and all that is made of it for matching.
+"""A loaded plan together with the objects that match with it.
 
-In: a loaded plan. Out: its matcher; its gates and bindings when they are first needed.
+In: a loaded plan. Out: its matcher, and its gate keeper and pattern binder, which are built when first used.
 """
 
 from __future__ import annotations
@@ -27,22 +27,26 @@ class LoadedPlan:
 
     @property
     def bytes(self) -> int:
-        """The bytes of the files that it maps."""
+        """The size of the plan's files in bytes."""
         return sum(part.manifest.size for part in self.plan.parts)
 
     def mappings(self) -> tuple[object, ...]:
-        """Objects that exist for exactly as long as the files are mapped: an array of each file leads to one."""
+        """Return the owners of the memory of the two large files of each part.
+
+        An owner exists exactly as long as its file is mapped. It is found through any array of the file.
+        """
         stored = [part.stored for part in self.plan.parts]
-        return tuple(_origin(one) for each in stored for one in (each.query_ids, each.predicate_formulas))
+        arrays = (array for logical in stored for array in (logical.query_ids, logical.predicate_formulas))
+        return tuple(map(_memory_owner, arrays))
 
     @cached_property
     def keeper(self) -> GateKeeper:
-        """The gates of its distinct feeds."""
+        """The gate keeper of the plan."""
         return GateKeeper(self.plan)
 
     @cached_property
     def binder(self) -> PatternBinder:
-        """The queries that bind variables by patterns."""
+        """The binder of the plan's queries that bind variables through item patterns."""
         return PatternBinder(self.plan)
 
     @staticmethod
@@ -51,9 +55,9 @@ class LoadedPlan:
         return LoadedPlan(plan, build_matcher(plan))
 
 
-def _origin(array: Array) -> object:
-    """The object that owns the memory of an array."""
-    found: object = array
-    while isinstance(found, np.ndarray) and found.base is not None:
-        found = found.base
-    return found
+def _memory_owner(array: Array) -> object:
+    """Return the object that owns the memory of an array."""
+    owner: object = array
+    while isinstance(owner, np.ndarray) and owner.base is not None:
+        owner = owner.base
+    return owner

@@ -1,7 +1,8 @@
-"""Matching against some queries of a plan, by the same contract: their matches and no others.
+"""Select queries of a loaded plan, so that only these match.
 
-In: a loaded plan and the ids of some of its queries. Out: a plan in which the others are as good as removed. The walk
-stays that of the whole plan, so it pays where many are selected or few items asked; else a small plan is cheaper.
+In: a loaded plan and the ids of some of its queries. Out: a plan in which the other queries count as removed.
+Matching still reads the index of the whole plan, so a selection pays for many queries or few items. Otherwise
+compiling a small plan is cheaper.
 """
 
 from __future__ import annotations
@@ -15,31 +16,31 @@ from runnel.arrays import Array
 from runnel.plan.gates import query_of
 from runnel.plan.store import Plan, PlanPart
 
-_COMPILING = 5e-4
-"""Seconds to compile one query into a plan of its own (measured: benchmarks/subset.py)."""
+_COMPILE_SECONDS = 5e-4
+"""Seconds to compile one query into a small plan (measured with benchmarks/subset.py)."""
 
-_WALKING = 1.5e-10
-"""Seconds that an item costs more in a large plan than in a small one, for every query of the large one."""
+_MATCH_SECONDS = 1.5e-10
+"""Additional seconds per item in a large plan compared with a small one, per query of the large plan."""
 
-_NOTHING_TO_GAIN = 0.02
-"""Seconds of compiling that nobody notices: not even the large plan is opened for them."""
+_NEGLIGIBLE_SECONDS = 0.02
+"""Compiling for up to this many seconds is not noticed, so it always pays."""
 
 
 @dataclass(frozen=True)
 class SelectedPlan(Plan):
-    """A plan of which only the selected queries (ids, ascending) count."""
+    """A plan of which only the selected queries match. `selected` are their ids in ascending order."""
 
     selected: Array = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
     def removed(self, part: PlanPart) -> Array:
-        """Which queries of a part (by position) do not count."""
+        """Return a mask over the queries of a part (by position) that marks removed and unselected queries."""
         return np.asarray(super().removed(part) | ~np.isin(part.queries.query_ids, self.selected))
 
 
 def select_queries(plan: Plan, queries: Iterable[int], *, from_start: bool = False) -> Plan:
-    """The plan with these of its queries alone; ids that it does not have are passed over.
+    """Return the plan with only these queries. Ids that are not in the plan are ignored.
 
-    With `from_start`, they match every item, however early it was accepted.
+    With `from_start`, the queries match all items, including those before their starts.
     """
     base, delta = plan.base, plan.delta
     if from_start:
@@ -52,15 +53,17 @@ def _from_start(part: PlanPart) -> PlanPart:
 
 
 def gated_queries(plan: Plan) -> set[int]:
-    """The queries that are matched by ways (see `gates` and `operators`): no selection of them can be cut out."""
-    ways = [ids for part in plan.parts for ids in (part.queries.gates.disjuncts, part.queries.operators.way_ids)]
-    return set(query_of(np.concatenate(ways)).tolist())
+    """Return the queries with disjuncts (see `plan.gates` and `plan.operator_table`), which cannot be selected."""
+    disjuncts = [
+        ids for part in plan.parts for ids in (part.queries.gates.disjuncts, part.queries.operators.disjunct_ids)
+    ]
+    return set(query_of(np.concatenate(disjuncts)).tolist())
 
 
 def compiling_pays(selected: int, queries: int, items: int) -> bool:
-    """Whether so many of a plan's queries are better compiled anew, to match so many items.
+    """Return whether compiling `selected` of a plan's `queries` is faster than selecting them, for `items` items.
 
     >>> compiling_pays(10, 100_000, 1), compiling_pays(1_000, 100_000, 1), compiling_pays(1_000, 100_000, 100_000)
     (True, False, True)
     """
-    return selected * _COMPILING <= max(_NOTHING_TO_GAIN, items * queries * _WALKING)
+    return selected * _COMPILE_SECONDS <= max(_NEGLIGIBLE_SECONDS, items * queries * _MATCH_SECONDS)

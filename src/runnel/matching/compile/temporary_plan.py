@@ -1,6 +1,6 @@
-"""Plans for the moment: queries compiled together into a folder on this machine that is removed after use.
+"""Temporary plans: queries compiled into a local folder that is deleted after use.
 
-In: queries and their definitions. Out: a loaded plan, for previews, tests, back-fills, `explain`, `runnel.compile`.
+In: queries and their definitions. Out: a loaded plan for previews, tests, back-fills, `explain` and `runnel.compile`.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _PLAN = "plan"
 
 
 class TemporaryPlan:
-    """A compiled plan in a temporary folder, which goes away with this object or at the end of a `with` block."""
+    """A compiled plan in a temporary folder, which is deleted with this object or at the end of a `with` block."""
 
     def __init__(
         self, queries: Iterable[PlanQuery], definitions: Mapping[int, Node], *, matcher: str = "streams"
     ) -> None:
-        # Imported here, because the compiler of kernels takes a second to load.
+        # Imported here, because numba, which compiles kernels, takes a second to load.
         from runnel.matching.compile.compile_plan import compile_base
 
         self.folder = tempfile.mkdtemp(prefix="runnel-plan-")
@@ -42,11 +42,11 @@ class TemporaryPlan:
 
     @cached_property
     def plan(self) -> Plan:
-        """The plan, loaded."""
+        """The loaded plan."""
         return load_temporary(self.folder)
 
     def keep_until_exit(self) -> None:
-        """Keep the folder until the process exits, for lazy users such as a DataFrame."""
+        """Keep the folder until the process exits, for lazy readers such as a DataFrame."""
         if self._removal.detach() is not None:
             atexit.register(shutil.rmtree, self.folder, ignore_errors=True)
 

@@ -1,6 +1,6 @@
-"""Having every kernel ready before the first item comes: compiled the first time, loaded from the disk later.
+"""Prepare kernels before the first item arrives: compile them, or load them from disk if they were compiled earlier.
 
-Spark forks its workers from one process. What is ready there is ready in all of them.
+Spark forks its workers from one process. Kernels that this process has prepared are ready in all workers.
 """
 
 from __future__ import annotations
@@ -24,17 +24,18 @@ from runnel.storage.file_storage import FileStorage
 
 
 def warm_up() -> int:
-    """Compile and match a query of every kind; gives how many matches there were.
+    """Compile and match queries that use the common kernels, and return the number of matches.
 
-    What few roots need is left out, trees, graphs and orders of operators: compiling those takes a minute more.
+    The kernels for trees, graphs and operator orders are left out: few workspaces need them, and compiling them takes
+    another minute.
 
     >>> warm_up()
     2
     """
     title, price = Attribute("title"), Attribute("price")
-    asked = And((Contains(title, ("rock",)), Contains(title, ("red", "rock")), Compare(price, ">", 3.0)))
-    ordered = And((Contains(title, ("rock",)), Compare(title, ">", "a")))
-    definitions: dict[int, Node] = {2: Filter(Read(1), asked), 3: Filter(Read(1), ordered)}
+    indexed = And((Contains(title, ("rock",)), Contains(title, ("red", "rock")), Compare(price, ">", 3.0)))
+    evaluated = And((Contains(title, ("rock",)), Compare(title, ">", "a")))
+    definitions: dict[int, Node] = {2: Filter(Read(1), indexed), 3: Filter(Read(1), evaluated)}
     items = ItemBatch.of([Item("One", "1", {"title": ("red rock",), "price": (5.0,)})], {"One": 1})
     with tempfile.TemporaryDirectory(prefix="runnel-warm-") as folder:
         storage = FileStorage(Path(folder).as_uri())

@@ -1,8 +1,8 @@
-"""What one item makes the plan do, predicate by predicate: the hot loop of cost sampling.
+"""The hot loop of cost sampling: the estimated work of each predicate for one item.
 
-In: the keys and numbers of an item, and a plan part's anchors. Out: the predicates that the item leads to, the work
-that each takes, and whether only the evaluator can decide it. The work is counted as the matcher does it: a clause
-is looked at only while those before it can hold.
+In: the keys and numbers of an item, and a plan part's anchors. Out: the predicates that the item's keys lead to, the
+work of each, and whether only the evaluator can decide it. The loop checks clauses in the same order as the matcher
+and stops at the first clause that cannot hold.
 """
 
 from __future__ import annotations
@@ -20,11 +20,15 @@ KEY, RANGE, PHRASE = int(TestKind.KEY), int(TestKind.RANGE), int(TestKind.PHRASE
 ENTRY_NANOSECONDS = 10.0
 LITERAL_NANOSECONDS = 2.0
 PHRASE_NANOSECONDS = 150.0
-"""What it takes to come by an entry, to look at a literal, and to look for a phrase in a text."""
+"""Estimated time to read an entry, to check a literal, and to search for a phrase in a text."""
 
 
 class CostArrays(NamedTuple):
-    """What is read of a plan part: who is found by a key, what is then checked, and how atoms are known."""
+    """The arrays of a plan part that the kernel reads.
+
+    `postings` are the predicates anchored at each key, and `checks` the clauses to check for each predicate. `kinds`
+    to `highs` describe how each atom is decided. `has_formula` marks predicates that a formula decides.
+    """
 
     posting_offsets: Array
     postings: Array
@@ -53,28 +57,28 @@ def weigh(
     spent: Array,
     doubtful: Array,
 ) -> int:
-    """Fill the last three for every posting of the keys; gives how many there are.
+    """Fill `predicates`, `spent` (nanoseconds) and `doubtful` for every posting of the keys; return their number.
 
-    `weights` say how much of an entry's work is this item's: a block of items shares it. `users` counts, by atom, the
-    doubtful predicates that need it.
+    `weights` has for each key the share of the work that counts for this item, because a block of items shares the
+    work. `users` counts for each atom the doubtful predicates that need it.
     """
     count = 0
-    for number in range(len(keys)):
-        for place in range(part.posting_offsets[keys[number]], part.posting_offsets[keys[number] + 1]):
-            predicate = part.postings[place]
-            work, is_open = _check(predicate, present, number_slots, numbers, part)
+    for index in range(len(keys)):
+        for posting in range(part.posting_offsets[keys[index]], part.posting_offsets[keys[index] + 1]):
+            predicate = part.postings[posting]
+            work, is_undecided = _check(predicate, present, number_slots, numbers, part)
             predicates[count] = predicate
-            spent[count] = weights[number] * (ENTRY_NANOSECONDS + work)
-            doubtful[count] = is_open
+            spent[count] = weights[index] * (ENTRY_NANOSECONDS + work)
+            doubtful[count] = is_undecided
             count += 1
-            if is_open:
-                _use(predicate, part, users)
+            if is_undecided:
+                _count_users(predicate, part, users)
     return count
 
 
 @kernel
-def forget_users(predicates: Array, part: CostArrays, users: Array) -> None:
-    """Set the counts of the atoms that these predicates need to nothing again."""
+def reset_users(predicates: Array, part: CostArrays, users: Array) -> None:
+    """Reset the counts of the atoms that these predicates need to zero."""
     for predicate in predicates:
         for clause in part.checks[part.check_offsets[predicate] : part.check_offsets[predicate + 1]]:
             for literal in part.literals[part.clause_offsets[clause] : part.clause_offsets[clause + 1]]:
@@ -82,7 +86,8 @@ def forget_users(predicates: Array, part: CostArrays, users: Array) -> None:
 
 
 @kernel
-def _use(predicate: Number, part: CostArrays, users: Array) -> None:
+def _count_users(predicate: Number, part: CostArrays, users: Array) -> None:
+    """Add the predicate to the users of each atom that the evaluator decides for it."""
     for clause in part.checks[part.check_offsets[predicate] : part.check_offsets[predicate + 1]]:
         for literal in part.literals[part.clause_offsets[clause] : part.clause_offsets[clause + 1]]:
             if part.kinds[literal >> 1] > PHRASE:
@@ -93,11 +98,11 @@ def _use(predicate: Number, part: CostArrays, users: Array) -> None:
 def _check(
     predicate: Number, present: Array, number_slots: Array, numbers: Array, part: CostArrays
 ) -> tuple[Number, Number]:
-    """The work of checking a predicate, and whether it is left to the evaluator."""
+    """Return the work of checking a predicate in nanoseconds, and whether only the evaluator can decide it."""
     work = 0.0
-    is_open = part.has_formula[predicate]
+    is_undecided = part.has_formula[predicate]
     for clause in part.checks[part.check_offsets[predicate] : part.check_offsets[predicate + 1]]:
-        holds, unknown = False, False
+        holds, is_unknown = False, False
         for literal in part.literals[part.clause_offsets[clause] : part.clause_offsets[clause + 1]]:
             atom, negated = literal >> 1, literal & 1 == 1
             kind = part.kinds[atom]
@@ -110,20 +115,21 @@ def _check(
                 )
             elif kind == PHRASE:
                 work += PHRASE_NANOSECONDS
-                holds = True  # whether the words stand side by side makes no difference to what was done
+                holds = True  # the estimated work does not depend on whether the phrase is present
             else:
-                unknown = True
-        if not holds and not unknown:
+                is_unknown = True
+        if not holds and not is_unknown:
             return work, False
-        is_open |= unknown and not holds
-    return work, is_open
+        is_undecided |= is_unknown and not holds
+    return work, is_undecided
 
 
 @kernel
 def _within(number_slots: Array, numbers: Array, slot: Number, low: Number, high: Number) -> bool:
-    for place in range(np.searchsorted(number_slots, slot), len(number_slots)):
-        if number_slots[place] != slot:
+    """Return whether the item has a number in this slot from `low` to `high`."""
+    for index in range(np.searchsorted(number_slots, slot), len(number_slots)):
+        if number_slots[index] != slot:
             return False
-        if low <= numbers[place] <= high:
+        if low <= numbers[index] <= high:
             return True
     return False

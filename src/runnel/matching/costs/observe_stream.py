@@ -1,8 +1,8 @@
-"""What a worker sees of the stream while it matches: a few items of each slice, in full.
+"""Stream statistics that a worker collects while it matches, from a few sampled items of each slice.
 
-In: a batch of items, and the atoms of the plan that no word stands for. Out: what was observed, by feed. All words
-of a sampled item count, not only those of current queries: later queries need the frequencies of their words.
-Condition families count what they need of their values.
+In: a batch of items, and the atoms of the plan that are not single words or values. Out: counts of words and atoms,
+by feed. All words of a sampled item are counted, not only those of current queries, because later queries need the
+frequencies of their words. Condition families choose what to count of their values.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from runnel.model.learned.sampling import scattered
 from runnel.model.learned.stream_statistics import MAX_ATOM, MAX_WORD, ObservedShare, StreamSample
 from runnel.plan.store import PlanPart
 
-_ONE_OF = 1_024
-"""Of so many items, one is sampled, and at least one of every slice."""
-_MOST_ITEMS = 32
-_MOST_ATOMS = 4
-"""Atoms that are asked about a sampled item."""
-_MOST_WORDS = 2_000
-_MOST_CHARACTERS = 20_000
-"""What is read of one value: one hostile item must not cost more than many others."""
+_SAMPLE_INTERVAL = 1_024
+"""One of this many items is sampled, and at least one per slice."""
+_MAX_ITEMS = 32
+_MAX_ATOMS = 4
+"""Atoms that are evaluated per sampled item."""
+_MAX_WORDS = 2_000
+_MAX_CHARACTERS = 20_000
+"""Characters that are read per value, so that one hostile item does not cost more than many ordinary items."""
 
 
 class Observer:
-    """Samples slices. `candidates` are the atoms worth asking for: those that are no single word or value."""
+    """Samples slices. `candidates` are the ids of the atoms to evaluate, which excludes single words and values."""
 
     def __init__(self, atoms: Texts, candidates: Array) -> None:
         self._atoms = atoms
@@ -48,34 +48,34 @@ class Observer:
 
     @staticmethod
     def of(part: PlanPart) -> Observer:
-        """The observer of a plan part: words are counted anyway, so what is asked for are its other atoms."""
+        """Build the observer of a plan part. It evaluates all atoms except single words, which are counted anyway."""
         kinds = part.layout.get("atom_kinds", np.empty(0, dtype=np.uint8))
         candidates = np.flatnonzero(kinds != TestKind.KEY)
         return Observer(part.logical.atoms if len(candidates) else Texts.of(()), candidates)
 
     def observe(self, items: ItemBatch) -> dict[int, StreamSample]:
-        """What some items of a slice show, by feed. The same slice shows the same."""
-        counted: dict[int, _Counts] = {}
-        for row in _sampled(items.sequences):
-            one = ItemBatch(items.records.slice(row, 1))
-            attributes, accepted = next(one.attributes()), one.records.column("accepted")[0].as_py()
-            counts = counted.setdefault(int(items.feeds[row]), _Counts())
+        """Return the statistics of sampled items of a slice, by feed. The same slice always gives the same result."""
+        counts_by_feed: dict[int, _Counts] = {}
+        for row in _sample_rows(items.sequences):
+            item = ItemBatch(items.records.slice(row, 1))
+            attributes, accepted = next(item.attributes()), item.records.column("accepted")[0].as_py()
+            counts = counts_by_feed.setdefault(int(items.feeds[row]), _Counts())
             counts.add(attributes)
-            for text in self._turn(int(items.sequences[row])):
-                counts.ask(text, attributes, accepted)
-        return {feed: counts.observed() for feed, counts in counted.items()}
+            for text in self._choose_atoms(int(items.sequences[row])):
+                counts.evaluate(text, attributes, accepted)
+        return {feed: counts.sample() for feed, counts in counts_by_feed.items()}
 
-    def _turn(self, sequence: int) -> Iterator[str]:
-        """The atoms that an item is asked about; over many items, all have their turn."""
+    def _choose_atoms(self, sequence: int) -> Iterator[str]:
+        """Yield the stored atoms to evaluate on an item. Over many items, every atom is chosen."""
         first = scattered(sequence)
-        for turn in range(first, first + min(_MOST_ATOMS, len(self._candidates))):
-            text = self._atoms.text(int(self._candidates[turn % len(self._candidates)]))
+        for number in range(first, first + min(_MAX_ATOMS, len(self._candidates))):
+            text = self._atoms.text(int(self._candidates[number % len(self._candidates)]))
             if len(text) <= MAX_ATOM:
                 yield text
 
 
 class _Counts:
-    """What was counted of one feed."""
+    """The counts of one feed."""
 
     def __init__(self) -> None:
         self._items = 0
@@ -84,38 +84,38 @@ class _Counts:
 
     def add(self, attributes: Attributes) -> None:
         """Count an item and its words, each once."""
-        texts = (value[:_MOST_CHARACTERS] for values in attributes.values() for value in values if is_text(value))
-        every = (word for text in texts for word in words(text) if len(word) <= MAX_WORD)
+        texts = (value[:_MAX_CHARACTERS] for values in attributes.values() for value in values if is_text(value))
+        item_words = (word for text in texts for word in words(text) if len(word) <= MAX_WORD)
         self._items += 1
-        self._words.update(set(islice(every, _MOST_WORDS)))
+        self._words.update(set(islice(item_words, _MAX_WORDS)))
         for family in registry().families.values():
             if values := attributes.get(family.kind.attribute):
-                with suppress(Exception):  # as with atoms: a family's index may be that of a broken package
+                with suppress(Exception):  # the family may come from a plug-in that is broken
                     self._words.update(index_of(family.name).words(values))
 
-    def ask(self, text: str, attributes: Attributes, accepted: datetime) -> None:
-        """Count whether an atom, as it is stored, holds for an item; one that fails is not counted."""
+    def evaluate(self, text: str, attributes: Attributes, accepted: datetime) -> None:
+        """Evaluate a stored atom on an item and count the result. An atom that raises an error is not counted."""
         try:
             held = holds(decode_expression(json.loads(text)), attributes, accepted)
-        except Exception:  # whatever an atom does to an item, the statistics can do without it
+        except Exception:  # statistics are optional: no atom may stop the worker
             return
-        known = self._atoms.get(text, ObservedShare(0.0, 0.0))
-        self._atoms[text] = ObservedShare(known.asked + 1, known.held + held)
+        share = self._atoms.get(text, ObservedShare(0.0, 0.0))
+        self._atoms[text] = ObservedShare(share.asked + 1, share.held + held)
 
-    def observed(self) -> StreamSample:
+    def sample(self) -> StreamSample:
         return StreamSample(self._items, self._words, self._atoms)
 
 
-def _sampled(sequences: Array) -> list[int]:
-    """The rows of a slice that are looked at: one anywhere in each of some equal stretches."""
+def _sample_rows(sequences: Array) -> list[int]:
+    """Choose rows of a slice: divide it into ranges of equal size, and choose one row in each."""
     if not len(sequences):
         return []
-    count = min(_MOST_ITEMS, 1 + len(sequences) // _ONE_OF)
-    stretch = len(sequences) // count
-    starts = range(0, count * stretch, stretch)
-    return [start + scattered(int(sequences[start])) % stretch for start in starts]
+    count = min(_MAX_ITEMS, 1 + len(sequences) // _SAMPLE_INTERVAL)
+    size = len(sequences) // count
+    starts = range(0, count * size, size)
+    return [start + scattered(int(sequences[start])) % size for start in starts]
 
 
 def observations_to_json(observed: Mapping[int, StreamSample]) -> dict[str, object]:
-    """The observations as they travel from a worker to the commit."""
-    return {str(feed): one.to_json() for feed, one in observed.items()}
+    """Return observations by feed as the JSON that a worker passes to the commit."""
+    return {str(feed): sample.to_json() for feed, sample in observed.items()}

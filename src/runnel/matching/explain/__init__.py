@@ -1,4 +1,4 @@
-"""How a query is matched, for `explain`: its predicates, its anchors and its operators.
+"""Explanations of how a query is matched, for `explain`: its predicates, anchors and operators.
 
 In: a loaded plan and a query. Out: explanations as plain data.
 """

@@ -1,6 +1,6 @@
-"""How operators decide a query: its ways, their calls in the order in which they are made, and what that costs.
+"""Explain how operators decide a query: its disjuncts, their calls in the order they are made, and their costs.
 
-In: a loaded plan, a query, and what was learned. Out: the same as data and as lines of text.
+In: a loaded plan, a query, and learned operator statistics. Out: the explanation as data and as lines of text.
 """
 
 from __future__ import annotations
@@ -25,13 +25,16 @@ from runnel.optimizer.describe import describe_disjunct
 from runnel.plan.gates import query_of
 from runnel.plan.store import Plan
 
-_MOST_WAYS = 20_000
-"""Of more ways the orders are not tried for the sake of an explanation."""
+_MAX_DISJUNCTS = 20_000
+"""If the plan has more disjuncts, orders over all of them are not computed, because that takes too long."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExplainedCall:
-    """A call that a query needs: what it costs, how likely the query's tests of it pass, and who needs it besides."""
+    """A call that a query needs: its duration, the chance that the query's tests of its result pass, and its users.
+
+    `chance` is that of the least likely test. `others` is the number of other queries that need the call.
+    """
 
     call: str
     seconds: float
@@ -41,102 +44,106 @@ class ExplainedCall:
 
 @dataclass(frozen=True, slots=True)
 class ExplainedOperators:
-    """The ways of a query, its calls in the order in which they are made if all hold, and what orders would cost.
+    """The disjuncts of a query, its calls in the order they are made if all tests pass, and the costs of orders.
 
-    `alone` is what an item takes that reaches all ways of the query; `shared` what one takes that reaches all ways of
-    the plan, by order, the best first.
+    `alone` are the predicted costs of an item that satisfies the filters of all disjuncts of the query. `shared` are
+    those of an item that satisfies the filters of all disjuncts of the plan. Both list one prediction per order, the
+    best first.
     """
 
-    ways: tuple[str, ...]
+    disjuncts: tuple[str, ...]
     calls: tuple[ExplainedCall, ...]
     alone: tuple[Prediction, ...]
     shared: tuple[Prediction, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """As a JSON value."""
+        """Return the explanation as a JSON value."""
         return {
-            "ways": list(self.ways),
-            "calls": [asdict(one) for one in self.calls],
-            "alone": [asdict(one) for one in self.alone],
-            "shared": [asdict(one) for one in self.shared],
+            "ways": list(self.disjuncts),
+            "calls": [asdict(call) for call in self.calls],
+            "alone": [asdict(prediction) for prediction in self.alone],
+            "shared": [asdict(prediction) for prediction in self.shared],
         }
 
     def lines(self) -> list[str]:
-        """As text."""
-        several = f"{len(self.ways)} ways" if len(self.ways) > 1 else "one way"
-        found = [f"operators decide what the filters let through, in {several}:"]
-        found += [f"    {way}" for way in self.ways]
-        found.append("  calls, in the order in which they are made while nothing fails:")
-        found += [f"    {place}. {_call_line(one)}" for place, one in enumerate(self.calls, 1)]
+        """Return the explanation as lines of text."""
+        count = f"{len(self.disjuncts)} alternatives" if len(self.disjuncts) > 1 else "one condition"
+        lines = [f"operators decide items that pass the filters, by {count}:"]
+        lines += [f"    {disjunct}" for disjunct in self.disjuncts]
+        lines.append("  calls, in the order in which they are made if all tests pass:")
+        lines += [f"    {number}. {_call_line(call)}" for number, call in enumerate(self.calls, 1)]
         best = self.alone[0]
-        found.append(f"  expected for an item that comes so far: {_cost(best)} ({best.order})")
+        lines.append(f"  expected for an item that passes all filters of the query: {_cost(best)} ({best.order})")
         if self.shared:
-            found.append("  for all queries with operators together, if no filter held them back:")
-            found += [f"    {one.order}: {_cost(one)}" for one in self.shared]
-        return found
+            lines.append("  for an item that passes the filters of all queries with operators:")
+            lines += [f"    {prediction.order}: {_cost(prediction)}" for prediction in self.shared]
+        return lines
 
 
 def explain_operators(
     plan: Plan, query: int, declarations: Sequence[OperatorDeclaration], learned: OperatorStatistics
 ) -> ExplainedOperators | None:
-    """How operators decide a query of a plan; None where none do."""
-    own = np.flatnonzero(query_of(plan.operators.way_ids) == query)
-    if not len(own):
+    """Explain how operators decide a query of a plan. Return None if the query has no operators."""
+    selected = np.flatnonzero(query_of(plan.operators.disjunct_ids) == query)
+    if not len(selected):
         return None
-    ways = OperatorDisjuncts.of(plan.operators)
-    declared: Mapping[Key, OperatorDeclaration] = {(one.name, one.version): one for one in declarations}
-    problem = order_problem_of(ways, declared, learned)
-    offsets = offsets_of([len(own)])
-    choice = choose_order(problem, offsets, own.astype(np.int32))
-    shared = choose_order(problem).predictions if problem.ways <= _MOST_WAYS else ()
+    disjuncts = OperatorDisjuncts.of(plan.operators)
+    declared: Mapping[Key, OperatorDeclaration] = {
+        (declaration.name, declaration.version): declaration for declaration in declarations
+    }
+    problem = order_problem_of(disjuncts, declared, learned)
+    offsets = offsets_of([len(selected)])
+    choice = choose_order(problem, offsets, selected.astype(np.int32))
+    shared = choose_order(problem).predictions if problem.ways <= _MAX_DISJUNCTS else ()
     return ExplainedOperators(
-        tuple(describe_disjunct(plan.operators, int(way)) for way in own),
-        tuple(_explained_calls(ways, problem, own.tolist(), _call_order(problem, choice, own))),
+        tuple(describe_disjunct(plan.operators, int(disjunct)) for disjunct in selected),
+        tuple(_explain_calls(disjuncts, problem, selected.tolist(), _order_calls(problem, choice, selected))),
         choice.predictions,
         shared,
     )
 
 
-def _call_order(problem: OrderProblem, choice: Choice, own: np.ndarray[Any, Any]) -> list[int]:
-    """The calls of some ways, in the order in which they are made if every test passes."""
-    rounds = Rounds(problem, choice.order, offsets_of([len(own)]), own.astype(np.int32))
-    found: list[int] = []
+def _order_calls(problem: OrderProblem, choice: Choice, selected: np.ndarray[Any, Any]) -> list[int]:
+    """Return the calls of the selected disjuncts in the order in which they are made if every test passes."""
+    rounds = Rounds(problem, choice.order, offsets_of([len(selected)]), selected.astype(np.int32))
+    ordered: list[int] = []
     while not rounds.is_done:
         items, calls = rounds.next_calls()
-        found += calls.tolist()
+        ordered += calls.tolist()
         rounds.settle(items, calls, np.ones(int(rounds.answer_offsets(calls)[-1]), dtype=np.uint8))
-    return found
+    return ordered
 
 
-def _explained_calls(
-    ways: OperatorDisjuncts, problem: OrderProblem, own: Sequence[int], calls: Sequence[int]
+def _explain_calls(
+    disjuncts: OperatorDisjuncts, problem: OrderProblem, selected: Sequence[int], calls: Sequence[int]
 ) -> list[ExplainedCall]:
-    mine = {test for way in own for test in ways.way_tests[way]}
-    queries = query_of(ways.table.way_ids)
-    this = queries[own[0]]
-    found = []
+    query_tests = {test for disjunct in selected for test in disjuncts.way_tests[disjunct]}
+    queries = query_of(disjuncts.table.disjunct_ids)
+    query = int(queries[selected[0]])
+    explained = []
     for call in calls:
         tests = problem.tests_of_call(call).tolist()
-        chance = min(float(problem.chances[test]) for test in tests if test in mine)
-        users = {int(queries[way]) for test in tests for way in problem.ways_of_test(test).tolist()}
-        text = render_operators(ways.calls[call]).replace("?,", "…,").replace("?)", "…)")
-        found.append(ExplainedCall(text, float(problem.costs[call]), chance, len(users - {int(this)})))
-    return found
+        chance = min(float(problem.chances[test]) for test in tests if test in query_tests)
+        users = {int(queries[disjunct]) for test in tests for disjunct in problem.ways_of_test(test).tolist()}
+        text = render_operators(disjuncts.calls[call]).replace("?,", "…,").replace("?)", "…)")
+        explained.append(ExplainedCall(text, float(problem.costs[call]), chance, len(users - {query})))
+    return explained
 
 
-def _call_line(one: ExplainedCall) -> str:
-    others = "" if not one.others else f", asked for {one.others:,} other quer{'y' if one.others == 1 else 'ies'} too"
-    return f"{one.call}: {_time(one.seconds)}, {one.chance:.0%} pass{others}"
+def _call_line(call: ExplainedCall) -> str:
+    others = f", also needed by {call.others:,} other quer{'y' if call.others == 1 else 'ies'}" if call.others else ""
+    return f"{call.call}: {_format_seconds(call.seconds)}, {call.chance:.0%} pass{others}"
 
 
-def _cost(one: Prediction) -> str:
-    return f"{one.calls:,.1f} call{'' if one.calls == 1 else 's'}, {_time(one.seconds)}"
+def _cost(prediction: Prediction) -> str:
+    calls = f"{prediction.calls:,.1f} call{'' if prediction.calls == 1 else 's'}"
+    return f"{calls}, {_format_seconds(prediction.seconds)}"
 
 
-def _time(seconds: float) -> str:
-    """A time that people can compare.
+def _format_seconds(seconds: float) -> str:
+    """Format a duration with a suitable unit.
 
-    >>> _time(0.04), _time(12e-6), _time(2.5)
+    >>> _format_seconds(0.04), _format_seconds(12e-6), _format_seconds(2.5)
     ('40 ms', '12 µs', '2.5 s')
     """
     for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):

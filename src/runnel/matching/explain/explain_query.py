@@ -1,7 +1,7 @@
-"""What became of a query in a plan: its predicate on every source, how the plan's matcher finds it, what it shares.
+"""Explain a query of a plan: its predicate on every source, how the matcher finds it, and what it shares.
 
-In: a loaded plan and a query. Out: an explanation for people and programs. How predicates are matched is explained by
-the matcher that the plan is served by (`Explainer`). Importing this loads the compiler of kernels.
+In: a loaded plan and a query. Out: an explanation as text and as JSON. The plan's matcher explains how it matches
+predicates (see `Explainer`). Importing this module loads numba, which takes a second.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ _SINGULAR = {
     "scopes": "scope",
     "bytes": "byte",
 }
-"""What is counted in the whole plan, and what one of it is called."""
+"""The totals that are shown for the whole plan, with their singular."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
-    """How often a clause or atom of the query is used: by how many predicates, or clauses, of the plan part."""
+    """The number of uses of a clause (by predicates) or of an atom (by clauses) in the plan part."""
 
     text: str
     uses: int
@@ -53,9 +53,9 @@ class Sharing:
 
 @dataclass(frozen=True, slots=True)
 class BranchExplanation:
-    """The query on some sources. Not exact: the predicate finds candidates and `decided_by` decides.
+    """The query on some sources. If it is not exact, the predicate only finds candidates and `decided_by` decides.
 
-    `matched` says how the plan's matcher finds the predicate on these sources.
+    `matched` explains how the plan's matcher finds the predicate on these sources.
     """
 
     sources: tuple[str, ...]
@@ -66,14 +66,14 @@ class BranchExplanation:
     atoms: tuple[Sharing, ...]
     decided_by: str | None = None
     gate: str | None = None
-    """The gates that its items must pass."""
+    """The gates that the items must pass."""
     asked: str | None = None
-    """What operators must say of what comes this way."""
+    """The condition that operators decide for the items."""
     matched: tuple[Explanation, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """The explanation as a JSON value."""
-        return asdict(replace(self, matched=())) | {"matched": [one.to_json() for one in self.matched]}
+        """Return the explanation as a JSON value."""
+        return asdict(replace(self, matched=())) | {"matched": [matched.to_json() for matched in self.matched]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,45 +87,46 @@ class PlanExplanation:
     totals: Mapping[str, int]
 
     def to_json(self) -> dict[str, Any]:
-        """The explanation as a JSON value."""
-        return asdict(replace(self, branches=())) | {"branches": [one.to_json() for one in self.branches]}
+        """Return the explanation as a JSON value."""
+        return asdict(replace(self, branches=())) | {"branches": [branch.to_json() for branch in self.branches]}
 
     def lines(self) -> list[str]:
-        """The explanation as text, a line a fact."""
-        shown = [f"{self.query} (in the {self.part} of the plan; items after sequence {self.since})"]
+        """Return the explanation as lines of text."""
+        lines = [f"{self.query} (in the {self.part} of the plan; items after sequence {self.since})"]
         if not self.branches:
-            shown.append("  no item can match: its condition contradicts itself, or it reads no source")
+            lines.append("  no item can match: the query's condition is never true, or it reads no source")
         for branch in self.branches:
-            shown += _branch_lines(branch)
+            lines += _branch_lines(branch)
         totals = ", ".join(counted(count, _SINGULAR[name]) for name, count in self.totals.items())
-        return wrapped([*shown, f"whole plan: {totals}"])
+        return wrapped([*lines, f"whole plan: {totals}"])
 
 
 def explain_query(query: int, plan: Plan, names: Mapping[int, str] | None = None) -> PlanExplanation:
-    """What a plan does for a query, by its catalog id; `names` gives the feeds' names."""
-    known = names or {}
-    part, position = part_of(plan, query, known)
+    """Explain the query with this catalog id. `names` maps the ids of feeds to their names."""
+    names = names or {}
+    part, query_position = part_of(plan, query, names)
     explainer = _explainer(plan, part)
-    gates = disjuncts_of(part, query, known)
+    gates = disjuncts_of(part, query, names)
     branches = tuple(
-        replace(_branch(part, target, known, explainer), gate=gate, asked=asked)
-        for place, gate, asked in (
-            (position, None, None),
-            *((place, gate, None) for place, gate in gates),
-            *_operated(part, query, dict(gates)),
+        replace(_branch(part, target, names, explainer), gate=gate, asked=asked)
+        for position, gate, asked in (
+            (query_position, None, None),
+            *((position, gate, None) for position, gate in gates),
+            *_operator_disjuncts(part, query, dict(gates)),
         )
-        for target in targets_of(part.logical, place)
+        for target in targets_of(part.logical, position)
     )
-    since = int(part.logical.query_since[position])
-    return PlanExplanation(_name(query, known), part.manifest.kind, since, branches, _totals(plan))
+    since = int(part.logical.query_since[query_position])
+    return PlanExplanation(_name(query, names), part.manifest.kind, since, branches, _totals(plan))
 
 
 def draw_query(query: int, plan: Plan, names: Mapping[int, str]) -> dict[str, str]:
-    """Pictures (SVG) of how a query is matched, by title; none where the plan's matcher draws nothing."""
-    part, position = part_of(plan, query, names)
+    """Return drawings (SVG) of how a query is matched, by title; the dict is empty if the matcher draws nothing."""
+    part, query_position = part_of(plan, query, names)
     logical = part.logical
-    places = [position, *(place for place, _ in disjuncts_of(part, query, names))]
-    scopes = {int(logical.target_scopes[target]) for place in places for target in targets_of(logical, place)}
+    positions = [query_position, *(position for position, _ in disjuncts_of(part, query, names))]
+    targets = (target for position in positions for target in targets_of(logical, position))
+    scopes = {int(logical.target_scopes[target]) for target in targets}
     sources = sorted({source for scope in scopes for source in logical.scopes.row(scope).tolist()})
     return _explainer(plan, part).pictures({source: names.get(source, f"#{source}") for source in sources})
 
@@ -135,46 +136,50 @@ def _explainer(plan: Plan, part: PlanPart) -> Explainer:
 
 
 def part_of(plan: Plan, query: int, names: Mapping[int, str] | None = None) -> tuple[PlanPart, int]:
-    """The part of a plan that holds a query, and the query's place there; NotFound if none does."""
+    """Return the plan part that contains a query and the query's position. Raise NotFoundError if no part does."""
     for part in reversed(plan.parts):
         ids = part.logical.query_ids
         position = int(np.searchsorted(ids, query))
         if position < len(ids) and ids[position] == query and not plan.removed(part)[position]:
             return part, position
     raise NotFoundError(
-        f"{_name(query, names or {})} is not in the plan", hint="only feeds that somebody subscribes to are compiled"
+        f"{_name(query, names or {})} is not in the plan",
+        hint="subscribe to it: only feeds with subscriptions, and the views they read, are compiled",
     )
 
 
 def disjuncts_of(part: PlanPart, query: int, names: Mapping[int, str]) -> list[tuple[int, str]]:
-    """The disjuncts of a query that have gates, by their positions in the plan, and the gates that each needs."""
+    """Return the position in the plan and the required gates, as text, of each disjunct of a query with gates."""
     table = part.logical.gates
     gates = {gate.feed: gate for gate in table.gates()}
-    found: list[tuple[int, str]] = []
-    for at in np.flatnonzero(query_of(table.disjuncts) == query).tolist():
-        position = int(np.searchsorted(part.logical.query_ids, table.disjuncts[at]))
-        passed = [feed for feed in (int(table.gate_feeds[at]), query) if feed in gates]
-        found.append(
-            (position, ", then ".join(f"{_name(feed, names)} ({gates[feed].rule.render()})" for feed in passed))
-        )
-    return found
+    disjuncts: list[tuple[int, str]] = []
+    for index in np.flatnonzero(query_of(table.disjuncts) == query).tolist():
+        position = int(np.searchsorted(part.logical.query_ids, table.disjuncts[index]))
+        feeds = [feed for feed in (int(table.gate_feeds[index]), query) if feed in gates]
+        text = ", then ".join(f"{_name(feed, names)} ({gates[feed].rule.render()})" for feed in feeds)
+        disjuncts.append((position, text))
+    return disjuncts
 
 
-def _operated(part: PlanPart, query: int, gates: Mapping[int, str]) -> list[tuple[int, str | None, str]]:
-    """The ways of a query that operators decide, by their places: the gate behind, and what is asked."""
+def _operator_disjuncts(part: PlanPart, query: int, gates: Mapping[int, str]) -> list[tuple[int, str | None, str]]:
+    """Return position, gates and operator condition of each disjunct of a query that operators decide.
+
+    `gates` maps the positions of disjuncts to their gates as text.
+    """
     table, ids = part.logical.operators, part.logical.query_ids
-    found: list[tuple[int, str | None, str]] = []
-    for at in np.flatnonzero(query_of(table.way_ids) == query).tolist():
-        place, target = np.searchsorted(ids, [table.way_ids[at], table.way_targets[at]]).tolist()
-        found.append((place, gates.get(target), describe_disjunct(table, at)))
-    return found
+    disjuncts: list[tuple[int, str | None, str]] = []
+    for index in np.flatnonzero(query_of(table.disjunct_ids) == query).tolist():
+        identifiers = [table.disjunct_ids[index], table.disjunct_targets[index]]
+        position, target = np.searchsorted(ids, identifiers).tolist()
+        disjuncts.append((position, gates.get(target), describe_disjunct(table, index)))
+    return disjuncts
 
 
 def targets_of(logical: LogicalPlan, position: int) -> list[int]:
-    """The targets of a query, by its place in the plan."""
+    """Return the targets of the query or disjunct at a position of the plan."""
     owners = np.repeat(np.arange(len(logical.targets)), logical.targets.lengths)
-    found: list[int] = np.unique(owners[logical.targets.values == position]).tolist()
-    return found
+    targets: list[int] = np.unique(owners[logical.targets.values == position]).tolist()
+    return targets
 
 
 def _name(feed: int, names: Mapping[int, str]) -> str:
@@ -216,7 +221,7 @@ def _sharing_queries(logical: LogicalPlan, predicate: int) -> int:
 
 def _shared_clauses(logical: LogicalPlan, clauses: Array) -> tuple[Sharing, ...]:
     uses = np.bincount(logical.predicates.values, minlength=len(logical.clauses))
-    return tuple(Sharing(render(stored_clause(logical, one)), int(uses[one])) for one in clauses.tolist())
+    return tuple(Sharing(render(stored_clause(logical, clause)), int(uses[clause])) for clause in clauses.tolist())
 
 
 def _shared_atoms(logical: LogicalPlan, clauses: Array) -> tuple[Sharing, ...]:
@@ -224,7 +229,7 @@ def _shared_atoms(logical: LogicalPlan, clauses: Array) -> tuple[Sharing, ...]:
     owners = np.repeat(np.arange(len(logical.clauses)), logical.clauses.lengths)
     used = logical.clauses.values >> 1
     return tuple(
-        Sharing(render(stored_atom(logical, one)), len(np.unique(owners[used == one]))) for one in atoms.tolist()
+        Sharing(render(stored_atom(logical, atom)), len(np.unique(owners[used == atom]))) for atom in atoms.tolist()
     )
 
 
@@ -234,13 +239,15 @@ def _branch_lines(branch: BranchExplanation) -> list[str]:
         f"    predicate: {branch.predicate}",
         f"    shared by {counted(branch.queries, 'query')}",
     ]
-    lines += [f"    {line}" for one in branch.matched for line in one.lines()]
-    lines += [f"    clause in {one.uses:,} predicates: {one.text}" for one in branch.clauses if one.uses > 1]
-    lines += [f"    atom in {one.uses:,} clauses: {one.text}" for one in branch.atoms if one.uses > 1]
+    lines += [f"    {line}" for matched in branch.matched for line in matched.lines()]
+    lines += [
+        f"    clause in {clause.uses:,} predicates: {clause.text}" for clause in branch.clauses if clause.uses > 1
+    ]
+    lines += [f"    atom in {atom.uses:,} clauses: {atom.text}" for atom in branch.atoms if atom.uses > 1]
     if branch.asked is not None:
         lines.append(f"    then operators decide: {branch.asked}")
     if branch.gate is not None:
         lines.append(f"    must pass the gate of {branch.gate}")
     if branch.decided_by is not None:
-        lines.append(f"    too large for a normal form; decided by: {branch.decided_by}")
+        lines.append(f"    too large for conjunctive normal form; decided by: {branch.decided_by}")
     return lines

@@ -1,1 +1,1 @@
-"""Gates: claims of workers, and which items pass, in the order of the log."""
+"""Gates: workers report claims, and the commit decides in the order of the item log which items pass."""

@@ -1,8 +1,8 @@
-"""Claims: what a worker reports about gates. The disjuncts that have gates are taken out of a matcher's answer.
+"""Claims: the matches that depend on gates, as a worker reports them to the commit.
 
-In: a plan's gates, a batch of items and what it matched. Out: the matches that need no gate, and a claim for each
-disjunct that an item satisfies: the item, the query, the gate of the disjunct, and, if the query has a gate itself,
-the data that its kind prepares. Claims are resolved when the batch is committed, see `resolve_gates`.
+In: a plan's gates, a batch of items and its matches. Out: the matches that need no gate, and a claim for each
+disjunct that an item satisfies: the item, the query, the gate of the disjunct and, if the query has a gate itself,
+the data that its resolver prepares. Claims are resolved when the batch is committed; see `resolve_gates`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _GATES = b"runnel.gates"
 
 @dataclass(frozen=True)
 class Claims:
-    """Claims as rows of CLAIM_SCHEMA, and the gates that they name."""
+    """Claims as rows of CLAIM_SCHEMA, and the gates that they refer to."""
 
     rows: Any
     gates: tuple[Gate, ...]
@@ -45,12 +45,12 @@ class Claims:
         return int(self.rows.num_rows)
 
     def at_gates(self) -> Claims:
-        """The claims of queries that have gates themselves, on which all others depend."""
+        """Return the claims of queries that have gates themselves; all other claims depend on these."""
         feeds = pa.array([gate.feed for gate in self.gates], pa.int64())
         return Claims(self.rows.filter(pc.is_in(self.rows.column("query"), feeds)), self.gates)
 
     def sealed(self) -> bytes:
-        """The claims as bytes, with their gates; empty if there are no claims."""
+        """Encode the claims and their gates as bytes, which are empty if there are no claims."""
         if not len(self):
             return b""
         gates = json.dumps([gate.to_json() for gate in self.gates]).encode()
@@ -63,7 +63,7 @@ class Claims:
 
     @staticmethod
     def opened(sealed: bytes) -> Claims:
-        """The claims of bytes made by `sealed`."""
+        """Decode claims from bytes that `sealed` returned."""
         if not sealed:
             return Claims.of([])
         with pa.ipc.open_stream(pa.py_buffer(sealed)) as reader:
@@ -72,7 +72,7 @@ class Claims:
 
     @staticmethod
     def of(several: Sequence[Claims]) -> Claims:
-        """Claims of one plan together."""
+        """Concatenate claims of the same plan."""
         if not several:
             return Claims(CLAIM_SCHEMA.empty_table(), ())
         rows = [claims.rows.replace_schema_metadata(None) for claims in several]
@@ -81,7 +81,7 @@ class Claims:
 
 
 class GateKeeper:
-    """The gates of a loaded plan, which take claims out of its matcher's answers."""
+    """Separates the matches of a loaded plan that depend on gates from those that do not."""
 
     def __init__(self, plan: Plan) -> None:
         self._table: GateTable = plan.gates
@@ -92,26 +92,26 @@ class GateKeeper:
 
     @property
     def is_needed(self) -> bool:
-        """Whether the plan has gates at all."""
+        """Whether the plan has gates."""
         return bool(self._gates)
 
     def take_out(self, items: ItemBatch, matches: Matches) -> tuple[Matches, Claims]:
-        """The matches that need no gate, and the claims of the others."""
+        """Split matches into those that need no gate and the claims of the others."""
         ids = matches.queries
         is_claim = ids >= FIRST_DISJUNCT
-        failures = _of_queries(matches.failures)
+        failures = _failures_by_query(matches.failures)
         if not is_claim.any():
             return Matches(matches.offsets, ids, failures), Claims.of([])
         rows = np.repeat(np.arange(len(items)), np.diff(matches.offsets))[is_claim]
         disjuncts = ids[is_claim]
         before = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(~is_claim)])
         kept = Matches(before[matches.offsets], ids[~is_claim], failures)
-        # A disjunct that the table does not have belongs to a query of the base that a delta has replaced.
+        # A disjunct that is not in the table belongs to a query of the base that a delta has replaced.
         positions = np.searchsorted(self._table.disjuncts, disjuncts)
         positions = np.minimum(positions, len(self._table.disjuncts) - 1)
-        known = self._table.disjuncts[positions] == disjuncts
-        gates = self._table.gate_feeds[positions[known]]
-        return kept, self._claims(items, rows[known], query_of(disjuncts[known]), gates)
+        is_current = self._table.disjuncts[positions] == disjuncts
+        gates = self._table.gate_feeds[positions[is_current]]
+        return kept, self._claims(items, rows[is_current], query_of(disjuncts[is_current]), gates)
 
     def _claims(self, items: ItemBatch, rows: Numbers, queries: Numbers, gates: Numbers) -> Claims:
         accepted = items.records.column("accepted").cast(pa.int64()).to_numpy(zero_copy_only=False)
@@ -120,30 +120,34 @@ class GateKeeper:
             pa.array(accepted[rows]),
             pa.array(queries),
             pa.array(gates),
-            pa.array(self._data(items, rows, queries), pa.binary()),
+            pa.array(self._prepare_data(items, rows, queries), pa.binary()),
         ]
-        named = np.flatnonzero(np.isin(self._feeds, np.concatenate([queries, gates]))).tolist()
+        used_gates = np.flatnonzero(np.isin(self._feeds, np.concatenate([queries, gates]))).tolist()
         table = pa.Table.from_arrays(columns, schema=CLAIM_SCHEMA)
-        return Claims(table, tuple(self._gates[position] for position in named))
+        return Claims(table, tuple(self._gates[position] for position in used_gates))
 
-    def _data(self, items: ItemBatch, rows: Numbers, queries: Numbers) -> list[bytes | None]:
-        """What the kinds of gates prepare for their claims; None for items before a gate's start."""
+    def _prepare_data(self, items: ItemBatch, rows: Numbers, queries: Numbers) -> list[bytes | None]:
+        """Return the data that gate resolvers prepare for each claim.
+
+        The data is None if the query has no gate, or if the item precedes the gate's start.
+        """
         data: list[bytes | None] = [None] * len(rows)
         positions = np.minimum(np.searchsorted(self._feeds, queries), len(self._feeds) - 1)
         is_counted = (self._feeds[positions] == queries) & (items.sequences[rows] > self._since[positions])
         for kind in np.unique(self._kinds[positions[is_counted]]).tolist():
-            own = np.flatnonzero(is_counted & (self._kinds[positions] == kind))
-            gates = [self._gates[position] for position in positions[own].tolist()]
-            for claim, value in zip(own.tolist(), resolver_of(kind).prepare(items, rows[own], gates), strict=True):
+            selected = np.flatnonzero(is_counted & (self._kinds[positions] == kind))
+            gates = [self._gates[position] for position in positions[selected].tolist()]
+            values = resolver_of(kind).prepare(items, rows[selected], gates)
+            for claim, value in zip(selected.tolist(), values, strict=True):
                 data[claim] = value
         return data
 
 
-def _of_queries(failures: Sequence[Failure]) -> tuple[Failure, ...]:
-    """Failures by query; those of several disjuncts of a query are one."""
-    found: Mapping[tuple[int, int], Failure] = {
+def _failures_by_query(failures: Sequence[Failure]) -> tuple[Failure, ...]:
+    """Replace disjuncts by their queries in failures, and keep one failure per item and query."""
+    by_query: Mapping[tuple[int, int], Failure] = {
         (failure.row, query): replace(failure, query=query)
         for failure in failures
         for query in (query_of_id(failure.query),)
     }
-    return tuple(found.values())
+    return tuple(by_query.values())

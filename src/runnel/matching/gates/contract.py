@@ -1,8 +1,8 @@
-"""What a kind of gate provides for workers and commits: a `GateResolver`, which `runnel.families` names.
+"""The interface that a kind of gate implements: a `GateResolver`, registered in `runnel.families`.
 
-In: the items that reach a gate, in the order of the log, and what the gate remembers. Out: which of them pass, and
-what to remember. The answer must depend on the log alone: however the log is cut into batches, and however often a
-batch is run again, it is the answer of the rule's own `history`.
+In: the items that reach a gate, in the order of the item log, and the stored states of the gate. Out: the items that
+pass, and the states to store. The result must depend only on the log, not on its division into batches or on repeated
+batches, and must agree with the `history` method of the gate's rule.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ Numbers = npt.NDArray[np.int64]
 Booleans = npt.NDArray[np.bool_]
 
 ReadStates = Callable[[Collection[bytes]], Mapping[bytes, GateState]]
-"""Reads the states that are stored under some keys."""
+"""Reads the stored states with these keys."""
 
 ReadWindows = Callable[[], Sequence["WindowItems"]]
-"""Reads the items of windows that precede a run of items, in order."""
+"""Reads the window items before a run of items, in order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Arrivals:
-    """Items that reach a gate, by ascending sequences: when each was accepted, and what the worker prepared."""
+    """Items that reach a gate, in ascending order of sequences: their acceptance times and prepared data."""
 
     sequences: Numbers
     accepted: Numbers
@@ -46,7 +46,7 @@ class Arrivals:
         return len(self.sequences)
 
     def select(self, mask: Booleans) -> Arrivals:
-        """Some of the items."""
+        """Return the items that the mask selects."""
         return Arrivals(self.sequences[mask], self.accepted[mask], list(compress(self.data, mask.tolist())))
 
 
@@ -60,9 +60,10 @@ class Joined:
 
 @dataclass(frozen=True, slots=True)
 class GateAnswer:
-    """Which of the arrivals pass, the states to store, why the others were stopped, and the annotations.
+    """The result of a gate: a mask of the arrivals that pass, and the states to store.
 
-    Stops, annotations and failures are given by sequence. An item on which the gate failed does not pass.
+    `stopped` maps the sequence of a stopped item to the reason, `annotations` that of an item that passes to the
+    items it joins, and `failures` that of an item on which the gate failed to the reason. Such an item does not pass.
     """
 
     passes: Booleans
@@ -76,8 +77,9 @@ class GateAnswer:
 class GateRun:
     """What the gates of one run of items share while they are resolved, one after another.
 
-    `states` precede all of the items. `arrivals` are all items that may reach each gate, and `passed` the sequences
-    of those that passed the gates resolved so far. `read_windows` reads the window items before the run.
+    `states` are the states stored before the first item. `arrivals` are all items that may reach each gate, and
+    `passed` the sequences of those that passed the gates resolved so far. `read_windows` reads the window items
+    before the run.
     """
 
     states: Mapping[bytes, GateState]
@@ -86,25 +88,25 @@ class GateRun:
     gates: Mapping[int, Gate]
     read_windows: ReadWindows
     shared: dict[str, Any] = field(default_factory=dict)
-    """What a kind keeps for its other gates, by the name of the kind."""
+    """Data that a kind of gate shares among its gates, by the name of the kind."""
 
 
 class GateResolver(Protocol):
-    """Decides about the items that reach the gates of one kind."""
+    """Decides which items pass the gates of one kind."""
 
     def prepare(self, items: ItemBatch, rows: Numbers, gates: Sequence[Gate], /) -> Sequence[bytes | None]:
-        """In a worker: for each pair of an item's row and a gate that it reaches, the data that the commit needs.
+        """Return the data that the commit needs for each pair of an item's row and a gate that the item reaches.
 
-        All gates of the kind are prepared in one call, so that they can share work.
+        Called in workers, once for all gates of the kind, so that the gates can share work.
         """
 
     def state_keys(self, gate: Gate, arrivals: Arrivals, /) -> Iterable[bytes]:
-        """In the commit: the keys of the states that may be needed to resolve the gate."""
+        """Return the keys of the states that may be needed to resolve the gate. Called in the commit."""
 
     def resolve(self, gate: Gate, arrivals: Arrivals, run: GateRun, /) -> GateAnswer:
-        """In the commit: decide about items that reach the gate after its start."""
+        """Decide which arrivals pass. They come after the gate's start. Called in the commit."""
 
 
 def resolver_of(kind: str) -> GateResolver:
-    """The resolver of a kind of gate."""
+    """Load the resolver of a kind of gate."""
     return cast(GateResolver, load_part(registry().gates[kind].resolver))

@@ -1,7 +1,7 @@
-"""The gate `distinct` at work: workers make the digests of keys, and the commit compares them.
+"""The resolver of `distinct` gates: workers compute digests of item keys, and the commit compares the digests.
 
-An item is stopped if the last item with its key that reached the gate, stopped or not, was accepted less than the
-window before. The gate remembers that last item of every key.
+An item is stopped if the last item with the same key that reached the gate, stopped or not, was accepted less than
+one window earlier. The gate stores that last item of every key.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from runnel.plan.gates import Gate
 
 _MICROSECOND = timedelta(microseconds=1)
 _LAST_ITEM = Struct(">qq")
-"""The value of a state: the sequence of the last item with the key, and when it was accepted."""
+"""The value of a state: the sequence and the acceptance time of the last item with the key."""
 
 
 class DistinctResolver:
     """Decides which items are duplicates."""
 
     def prepare(self, items: ItemBatch, rows: Numbers, gates: Sequence[Gate]) -> list[bytes | None]:
-        """The digest of the item's key for every pair; None for an item without a key."""
+        """Return the digest of the item's key for every pair, or None if the item has no key."""
         reached, positions = np.unique(rows, return_inverse=True)
         records = items.records.take(pa.array(reached))
         ids = records.column("id").to_pylist()
@@ -50,31 +50,31 @@ class DistinctResolver:
         return digests
 
     def state_keys(self, gate: Gate, arrivals: Arrivals) -> Iterable[bytes]:
-        """The digests themselves."""
+        """Return the digests of the arrivals' keys, which are the keys of the states."""
         return (digest for digest in arrivals.data if digest is not None)
 
     def resolve(self, gate: Gate, arrivals: Arrivals, run: GateRun) -> GateAnswer:
-        """Stop duplicates; the last item of every key is remembered."""
+        """Stop duplicates, and store the last item of every key."""
         window = _rule(gate).window // _MICROSECOND
         passes = np.ones(len(arrivals), dtype=np.bool_)
-        last: dict[bytes, tuple[int, int]] = {}
+        last_items: dict[bytes, tuple[int, int]] = {}
         stopped: dict[int, Stop] = {}
         items = zip(arrivals.sequences.tolist(), arrivals.accepted.tolist(), arrivals.data, strict=True)
-        for number, (sequence, accepted, digest) in enumerate(items):
+        for index, (sequence, accepted, digest) in enumerate(items):
             if digest is None:
                 continue
-            earlier = last.get(digest)
-            if earlier is None and digest in run.states:
-                earlier = _LAST_ITEM.unpack(run.states[digest].value)
-            last[digest] = sequence, accepted
-            if earlier is not None and accepted - earlier[1] < window:
-                passes[number] = False
-                stopped[sequence] = Stop(earlier[0])
-        remembered = [
+            previous = last_items.get(digest)
+            if previous is None and digest in run.states:
+                previous = _LAST_ITEM.unpack(run.states[digest].value)
+            last_items[digest] = sequence, accepted
+            if previous is not None and accepted - previous[1] < window:
+                passes[index] = False
+                stopped[sequence] = Stop(previous[0])
+        new_states = [
             GateState(gate.feed, digest, _LAST_ITEM.pack(sequence, accepted), accepted + window)
-            for digest, (sequence, accepted) in last.items()
+            for digest, (sequence, accepted) in last_items.items()
         ]
-        return GateAnswer(passes, remembered, stopped)
+        return GateAnswer(passes, new_states, stopped)
 
 
 DISTINCT = DistinctResolver()

@@ -1,4 +1,4 @@
-"""A plan's matcher where there is no log: gates are resolved batch after batch, in the order they are given."""
+"""A matcher that resolves gates itself, for use without an item log. Batches must be passed in the items' order."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
     from runnel.matching.joins.window_items import WindowItems
 
 _MAX_PARTS = 32
-"""The number of parts of window items that are held before they are merged."""
+"""The number of parts of window items that are kept before they are merged."""
 
-_FEW_STATES = 100_000
-"""The number of states that are held before expired ones are removed."""
+_MIN_STATES = 100_000
+"""Expired states are removed only when there are more states than this."""
 
 
 class OrderedMatcher:
-    """A matcher that remembers the states of gates from batch to batch, as long as this object exists.
+    """A matcher that keeps the states of gates in memory from batch to batch.
 
-    `stopped` has the items that gates have stopped so far, by feed and sequence, and `annotations` the items with
-    which gates have annotated those that passed.
+    `stopped` contains the items that gates have stopped so far, by feed and sequence, and `annotations` the items
+    with which gates have annotated those that passed.
     """
 
     def __init__(self, plan: Plan, matcher: Matcher) -> None:
@@ -40,21 +40,21 @@ class OrderedMatcher:
         self.statistics = matcher.statistics
         self._keeper = GateKeeper(plan)
         self._states: dict[bytes, GateState] = {}
-        self._most_states = _FEW_STATES
+        self._max_states = _MIN_STATES
         self._windows: list[WindowItems] = []
         self.stopped: dict[tuple[int, int], Stop] = {}
         self.annotations: dict[tuple[int, int], Joined] = {}
 
     def match(self, items: ItemBatch) -> Matches:
-        """The queries that each item of the batch matches, without the items that gates stop."""
+        """Return the queries that each item of the batch matches, without the items that gates stop."""
         matches = self._matcher.match(items)
         if not self._keeper.is_needed:
             return matches
         kept, claims = self._keeper.take_out(items, matches)
         sequences, passed = self._resolve(items, claims)
-        rows = np.repeat(np.arange(len(items)), np.diff(kept.offsets))
-        added = np.searchsorted(items.sequences, sequences)
-        rows, queries = unique_pairs(np.concatenate([rows, added]), np.concatenate([kept.queries, passed]))
+        kept_rows = np.repeat(np.arange(len(items)), np.diff(kept.offsets))
+        passed_rows = np.searchsorted(items.sequences, sequences)
+        rows, queries = unique_pairs(np.concatenate([kept_rows, passed_rows]), np.concatenate([kept.queries, passed]))
         offsets = np.searchsorted(rows, np.arange(len(items) + 1))
         return Matches(offsets.astype(np.int64), queries, kept.failures)
 
@@ -64,10 +64,10 @@ class OrderedMatcher:
         self.stopped |= resolved.stopped
         self.annotations |= resolved.annotations
         self._remember_windows(resolved.new_window_items())
-        if len(self._states) > self._most_states:
+        if len(self._states) > self._max_states:
             newest = int(pc.max(items.records.column("accepted").cast(pa.int64())).as_py())
             self._states = {key: state for key, state in self._states.items() if state.expires > newest}
-            self._most_states = max(_FEW_STATES, 2 * len(self._states))
+            self._max_states = max(_MIN_STATES, 2 * len(self._states))
         return resolved.matches(claims)
 
     def _remember_windows(self, added: WindowItems | None) -> None:

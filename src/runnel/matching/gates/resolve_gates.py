@@ -1,7 +1,7 @@
-"""Resolving gates: which claims of a run of items become matches.
+"""Resolve gates: decide which claims of consecutive items become matches.
 
-In: the claims of consecutive items, and the states that gates had before the first of them. Out: the matches of the
-items that passed, and the states to store. A gate is resolved after all gates that it depends on.
+In: the claims of consecutive items, and the states of the gates before the first item. Out: the matches of the items
+that pass, and the states to store. Each gate is resolved after the gates it depends on.
 """
 
 from __future__ import annotations
@@ -25,19 +25,20 @@ from runnel.matching.gates.contract import (
     resolver_of,
 )
 from runnel.model.gate_state import GateState
-from runnel.plan.gates import NO_GATE, Gate, in_order
+from runnel.plan.gates import NO_GATE, Gate, sort_gates
 
 if TYPE_CHECKING:
     from runnel.matching.joins.window_items import WindowItems
 
-NOTHING: Numbers = np.empty(0, dtype=np.int64)
+NO_NUMBERS: Numbers = np.empty(0, dtype=np.int64)
 
 
 @dataclass(frozen=True)
 class ResolvedGates:
-    """The items that each gate let pass, by feed; the states to store; and stops, annotations and failures.
+    """The results of gates: the sequences that passed, by feed, the states to store, and the stopped items.
 
-    Stops, annotations and failures are given by feed and sequence. `run` is what the gates shared.
+    `stopped` maps the feed of a gate and the sequence of an item to the reason why the item was stopped.
+    `annotations` and `failures` have the same keys. `run` is what the gates shared.
     """
 
     gates: tuple[Gate, ...]
@@ -49,7 +50,7 @@ class ResolvedGates:
     run: GateRun
 
     def new_window_items(self) -> WindowItems | None:
-        """Return the items that passed the gates of windows, to be stored for later runs; None if there are none."""
+        """Return the items that passed the gates of windows, for later runs. Return None if there are none."""
         if not any(gate.rule.stores_items for gate in self.gates):
             return None
         from runnel.matching.joins.resolve_joins import new_window_items
@@ -57,28 +58,29 @@ class ResolvedGates:
         return new_window_items(self.run)
 
     def matches(self, claims: Claims) -> tuple[Numbers, Numbers]:
-        """Pairs of an item's sequence and a query, of the items that have these claims."""
+        """Return the claims that become matches, as two columns: the items' sequences and the queries."""
         sequences, queries, gate_feeds = (
             claims.rows.column(name).to_numpy() for name in ("sequence", "query", "gate")
         )
         readers = np.flatnonzero(~np.isin(queries, [gate.feed for gate in self.gates]))
-        readers = readers[_reaches(sequences[readers], gate_feeds[readers], self.passed)]
-        found = [(sequences[readers], queries[readers])]
+        readers = readers[_is_satisfied(sequences[readers], gate_feeds[readers], self.passed)]
+        matches = [(sequences[readers], queries[readers])]
         for gate in self.gates:
             if gate.shown:
-                own = np.unique(sequences[queries == gate.feed])
-                own = own[(own > gate.since) & np.isin(own, self.passed.get(gate.feed, NOTHING))]
-                found.append((own, np.full(len(own), gate.feed, dtype=np.int64)))
-        return unique_pairs(*(np.concatenate(column) for column in zip(*found, strict=True)))
+                arrived = np.unique(sequences[queries == gate.feed])
+                passed = self.passed.get(gate.feed, NO_NUMBERS)
+                matching = arrived[(arrived > gate.since) & np.isin(arrived, passed)]
+                matches.append((matching, np.full(len(matching), gate.feed, dtype=np.int64)))
+        return unique_pairs(*(np.concatenate(column) for column in zip(*matches, strict=True)))
 
 
 def resolve_gates(claims: Claims, read_states: ReadStates, read_windows: ReadWindows = tuple) -> ResolvedGates:
-    """Resolve the claims of consecutive items; the states are read once, for all gates."""
+    """Resolve the claims of consecutive items. The states of all gates are read with one call."""
     sequences, queries, gate_feeds = (claims.rows.column(name).to_numpy() for name in ("sequence", "query", "gate"))
-    claimed = _by_query(queries, [gate.feed for gate in claims.gates])
-    arrivals = {feed: _arrivals(claims, own) for feed, own in claimed.items()}
+    positions_by_feed = _group_by_query(queries, [gate.feed for gate in claims.gates])
+    arrivals = {feed: _arrivals(claims, positions) for feed, positions in positions_by_feed.items()}
     reached = [gate for gate in claims.gates if gate.feed in arrivals]
-    known = read_states(
+    stored = read_states(
         {key for gate in reached for key in resolver_of(gate.rule.kind).state_keys(gate, arrivals[gate.feed])}
     )
     passed: dict[int, Numbers] = {}
@@ -86,12 +88,12 @@ def resolve_gates(claims: Claims, read_states: ReadStates, read_windows: ReadWin
     stopped: dict[tuple[int, int], Stop] = {}
     annotations: dict[tuple[int, int], Joined] = {}
     failures: dict[tuple[int, int], str] = {}
-    run = GateRun(known, arrivals, passed, {gate.feed: gate for gate in reached}, read_windows)
-    for gate in in_order(reached, *unique_pairs(queries, gate_feeds)):
-        own = claimed[gate.feed]
-        own = own[_reaches(sequences[own], gate_feeds[own], passed)]
+    run = GateRun(stored, arrivals, passed, {gate.feed: gate for gate in reached}, read_windows)
+    for gate in sort_gates(reached, *unique_pairs(queries, gate_feeds)):
+        positions = positions_by_feed[gate.feed]
+        positions = positions[_is_satisfied(sequences[positions], gate_feeds[positions], passed)]
         items = arrivals[gate.feed]
-        passes = np.isin(items.sequences, sequences[own])
+        passes = np.isin(items.sequences, sequences[positions])
         is_counted = passes & (items.sequences > gate.since)
         answer = resolver_of(gate.rule.kind).resolve(gate, items.select(is_counted), run)
         passes[is_counted] = answer.passes
@@ -104,7 +106,7 @@ def resolve_gates(claims: Claims, read_states: ReadStates, read_windows: ReadWin
 
 
 def unique_pairs(first: Numbers, second: Numbers) -> tuple[Numbers, Numbers]:
-    """Pairs in order, each once.
+    """Return the distinct pairs in ascending order.
 
     >>> [column.tolist() for column in unique_pairs(np.array([2, 1, 2, 2]), np.array([5, 6, 4, 5]))]
     [[1, 2, 2], [6, 4, 5]]
@@ -116,26 +118,26 @@ def unique_pairs(first: Numbers, second: Numbers) -> tuple[Numbers, Numbers]:
     return first[is_new], second[is_new]
 
 
-def _by_query(queries: Numbers, wanted: Collection[int]) -> dict[int, Numbers]:
-    """The positions of the claims of each wanted query."""
-    positions = np.flatnonzero(np.isin(queries, list(wanted)))
+def _group_by_query(queries: Numbers, selected: Collection[int]) -> dict[int, Numbers]:
+    """Return the positions of the claims of each selected query that has claims."""
+    positions = np.flatnonzero(np.isin(queries, list(selected)))
     positions = positions[np.argsort(queries[positions], kind="stable")]
     present, starts = np.unique(queries[positions], return_index=True)
     return dict(zip(present.tolist(), np.split(positions, starts[1:]), strict=True)) if len(present) else {}
 
 
 def _arrivals(claims: Claims, positions: Numbers) -> Arrivals:
-    """The items of the claims of a gated feed. An item with several claims arrives once: their data is the same."""
+    """Return the items of the claims of a gated feed. The claims of an item have equal data, so it arrives once."""
     sequences, first = np.unique(claims.rows.column("sequence").to_numpy()[positions], return_index=True)
-    chosen = positions[first]
-    accepted = claims.rows.column("accepted").to_numpy()[chosen]
-    return Arrivals(sequences, accepted, claims.rows.column("data").take(chosen).to_pylist())
+    first_claims = positions[first]
+    accepted = claims.rows.column("accepted").to_numpy()[first_claims]
+    return Arrivals(sequences, accepted, claims.rows.column("data").take(first_claims).to_pylist())
 
 
-def _reaches(sequences: Numbers, gate_feeds: Numbers, passed: Mapping[int, Numbers]) -> Booleans:
-    """Which claims hold: they have no gate, or their gate has let the item pass."""
-    holds = gate_feeds == NO_GATE
-    for feed in np.unique(gate_feeds[~holds]).tolist():
-        own = np.flatnonzero(gate_feeds == feed)
-        holds[own] = np.isin(sequences[own], passed.get(feed, NOTHING))
-    return np.asarray(holds)
+def _is_satisfied(sequences: Numbers, gate_feeds: Numbers, passed: Mapping[int, Numbers]) -> Booleans:
+    """Return a mask of the claims that have no gate or whose item passed their gate."""
+    is_satisfied = gate_feeds == NO_GATE
+    for feed in np.unique(gate_feeds[~is_satisfied]).tolist():
+        positions = np.flatnonzero(gate_feeds == feed)
+        is_satisfied[positions] = np.isin(sequences[positions], passed.get(feed, NO_NUMBERS))
+    return np.asarray(is_satisfied)

@@ -1,4 +1,5 @@
-"""Item patterns of every condition family: batches in, patterns that hold and their bindings out.
+"""Matching of item patterns, independent of their condition family.
 
-`contract` says what a family provides. The other modules lay out, load and match the patterns of a plan through it.
+In: a batch of items. Out: the patterns that hold and their bindings. `contract` defines the interface that a family
+implements. The other modules compile, load and match the patterns of a plan through this interface.
 """

@@ -1,7 +1,7 @@
-"""What the variables of matches are bound to by item patterns, without operators.
+"""Bind the variables of matches through item patterns, without operators.
 
-In: a plan, a batch of items, and their matches. Out: for rows and queries the bindings. Only matches of queries that
-bind variables are looked at; what the queries of an item have in common is searched for once.
+In: a plan, a batch of items and their matches. Out: the bindings by row and query. Only the matches of queries that
+bind variables are processed, and a search that several queries of an item share is made once.
 """
 
 from __future__ import annotations
@@ -34,68 +34,68 @@ from runnel.plan.gates import query_of
 from runnel.plan.pattern_bindings import PatternBindings
 from runnel.plan.store import Plan, PlanPart
 
-MOST_JOINED = 10_000
-"""Joint bindings of a query's patterns that are kept while they are joined."""
+MAX_JOINED_ROWS = 10_000
+"""Maximum number of joint bindings that are kept while the patterns of a query are joined."""
 
 
 @lru_cache(maxsize=1 << 14)
-def _pattern(text: str) -> ItemPattern:
-    """A pattern by its stored form; the same ones match again and again."""
+def _decode_pattern(text: str) -> ItemPattern:
+    """Decode a stored pattern. The cache is effective because the same patterns match again and again."""
     try:
-        found = stored_pattern(text)
+        pattern = stored_pattern(text)
     except (ValueError, TypeError, IndexError, AttributeError) as error:
-        raise CorruptDataError(f"this is not a pattern of a plan: {text[:200]}") from error
-    if not isinstance(found, ItemPattern):
-        raise CorruptDataError(f"this is not a pattern of a plan: {text[:200]}")
-    return found
+        raise CorruptDataError(f"the plan contains an invalid item pattern: {text[:200]}") from error
+    if not isinstance(pattern, ItemPattern):
+        raise CorruptDataError(f"the plan contains an invalid item pattern: {text[:200]}")
+    return pattern
 
 
 @lru_cache(maxsize=1 << 10)
-def _whole(text: str) -> tuple[Node, dict[int, Node]]:
+def _decode_query(text: str) -> tuple[Node, dict[int, Node]]:
     try:
         return decode_whole(json.loads(text))
     except (ValueError, TypeError, IndexError, KeyError, AttributeError) as error:
-        raise CorruptDataError(f"this is not a query of a plan: {text[:200]}") from error
+        raise CorruptDataError(f"the plan contains an invalid query: {text[:200]}") from error
 
 
 class PatternBinder:
-    """The queries of a plan that bind variables by item patterns."""
+    """Binds the variables of matches, for the queries of a plan that bind variables through item patterns."""
 
     def __init__(self, plan: Plan) -> None:
-        self._parts = [_Part(part, plan.bound_patterns(part)) for part in plan.parts]
-        self._parts = [one for one in self._parts if len(one.bound)]
+        parts = (_PartBinder(part, plan.bound_patterns(part)) for part in plan.parts)
+        self._parts = [part for part in parts if len(part.bound)]
 
     @property
     def is_needed(self) -> bool:
-        """Whether any query does."""
+        """Whether any query of the plan binds variables through item patterns."""
         return bool(self._parts)
 
     def bind(self, items: ItemBatch, matches: Matches) -> dict[int, dict[int, Bindings]]:
-        """The bindings of matches by row and query, also of those that a gate is before."""
-        found: dict[int, dict[int, Bindings]] = {}
+        """Return the bindings of matches by row and query, including matches that must still pass a gate."""
+        bindings_by_row: dict[int, dict[int, Bindings]] = {}
         if not self._parts or not len(matches.queries):
-            return found
+            return bindings_by_row
         queries = query_of(matches.queries)
         rows = np.repeat(np.arange(len(matches)), np.diff(matches.offsets))
         for part in self._parts:
-            of_rows, first, last = part.matched(rows, queries)
-            if not len(of_rows):
+            matched_rows, first, last = part.select_matches(rows, queries)
+            if not len(matched_rows):
                 continue
-            alone = (last - first == 1) & (part.bound.atoms[first] >= 0)
-            told = part.bind_alone(items, of_rows[alone], first[alone])
-            told += part.bind_others(items, of_rows[~alone], first[~alone], last[~alone])
-            for row, query, bound in told:
-                if not bound.is_empty:
-                    found.setdefault(row, {})[query] = bound
-        return found
+            is_single = (last - first == 1) & (part.bound.atoms[first] >= 0)
+            bound = part.bind_single_patterns(items, matched_rows[is_single], first[is_single])
+            bound += part.bind_other_queries(items, matched_rows[~is_single], first[~is_single], last[~is_single])
+            for row, query, bindings in bound:
+                if not bindings.is_empty:
+                    bindings_by_row.setdefault(row, {})[query] = bindings
+        return bindings_by_row
 
     def bind_by_query(self, items: ItemBatch, matches: Matches) -> MatchBindings:
-        """The same by the sequences of the items."""
-        return {int(items.sequences[row]): of_row for row, of_row in self.bind(items, matches).items()}
+        """Return the bindings of matches by the item's sequence and query."""
+        return {int(items.sequences[row]): by_query for row, by_query in self.bind(items, matches).items()}
 
 
 def united_bindings(first: MatchBindings, second: MatchBindings) -> MatchBindings:
-    """Bindings from two hands; no query has some from both.
+    """Merge bindings from two steps of matching. No query has bindings from both.
 
     >>> united_bindings({7: {1: [{"x": 1.0}]}}, {7: {2: [{"y": 2.0}]}, 8: {2: []}})
     {7: {1: [{'x': 1.0}], 2: [{'y': 2.0}]}, 8: {2: []}}
@@ -106,21 +106,25 @@ def united_bindings(first: MatchBindings, second: MatchBindings) -> MatchBinding
 
 
 @dataclass(frozen=True)
-class _Part:
-    """One folder of the plan, and the patterns of its queries."""
+class _PartBinder:
+    """Binds variables for the queries of one plan part. `bound` is its table of the patterns of queries."""
 
     part: PlanPart
     bound: PatternBindings
 
     @cached_property
     def ids(self) -> Array:
+        """The ids of the queries that bind variables, in ascending order."""
         return np.unique(self.bound.queries)
 
-    def matched(self, rows: Array, queries: Array) -> tuple[Array, Array, Array]:
-        """The rows of matches of queries with patterns, each pair once, and where their patterns begin and end."""
-        places = np.minimum(np.searchsorted(self.ids, queries), len(self.ids) - 1)
-        chosen = np.flatnonzero(self.ids[places] == queries)
-        pairs = np.unique(rows[chosen] * len(self.ids) + places[chosen])
+    def select_matches(self, rows: Array, queries: Array) -> tuple[Array, Array, Array]:
+        """Select the distinct matches of queries that bind variables.
+
+        Return their rows, and the range of the table that contains the patterns of each query.
+        """
+        positions = np.minimum(np.searchsorted(self.ids, queries), len(self.ids) - 1)
+        selected = np.flatnonzero(self.ids[positions] == queries)
+        pairs = np.unique(rows[selected] * len(self.ids) + positions[selected])
         ids = self.ids[pairs % len(self.ids)]
         table = self.bound.queries
         return pairs // len(self.ids), np.searchsorted(table, ids), np.searchsorted(table, ids, side="right")
@@ -131,154 +135,180 @@ class _Part:
 
     @cached_property
     def matchers(self) -> dict[str, PatternMatcher]:
-        """The patterns at work, by family."""
+        """The pattern matchers by family."""
         return load_patterns(self.part, self.atoms)
 
     @cached_property
     def families(self) -> Array:
-        """For every atom the place of its family among the matchers; -1 for atoms that are no patterns."""
-        found = np.full(len(self.atoms.atom_keys), -1, dtype=np.int64)
-        for place, family in enumerate(self.matchers):
-            found[self.atoms.atoms_of(family)] = place
-        return found
+        """For every atom, the index of its family in `matchers`, or -1 if the atom is not a pattern."""
+        families = np.full(len(self.atoms.atom_keys), -1, dtype=np.int64)
+        for index, family in enumerate(self.matchers):
+            families[self.atoms.atoms_of(family)] = index
+        return families
 
-    def bind_alone(self, items: ItemBatch, rows: Array, places: Array) -> list[tuple[int, int, Bindings]]:
-        """Row, query and bindings, of queries that have one pattern each, at these places of the table."""
+    def bind_single_patterns(self, items: ItemBatch, rows: Array, entries: Array) -> list[tuple[int, int, Bindings]]:
+        """Return row, query and bindings of matches of queries that have one pattern each.
+
+        `entries` are the positions of the patterns in the table.
+        """
         if not len(rows):
             return []
-        families = self.families[self.bound.atoms[places]]
+        families = self.families[self.bound.atoms[entries]]
         if np.any(families < 0):
-            raise CorruptDataError(f"{self.part.manifest.folder} binds variables by patterns that it does not have")
-        chosen, numbers = np.unique(rows, return_inverse=True)
-        columns = ItemColumns(ItemBatch(items.records.take(chosen)))
-        told: list[tuple[int, int, Bindings]] = []
+            raise CorruptDataError(
+                f"plan {self.part.manifest.folder} binds variables through atoms that are not item patterns"
+            )
+        distinct_rows, positions = np.unique(rows, return_inverse=True)
+        columns = ItemColumns(ItemBatch(items.records.take(distinct_rows)))
+        bound: list[tuple[int, int, Bindings]] = []
         for family, matcher in enumerate(self.matchers.values()):
-            own = np.flatnonzero(families == family)
-            if len(own):
-                told += self._bind_by(matcher, columns, rows[own], numbers[own], places[own])
-        return told
+            selected = np.flatnonzero(families == family)
+            if len(selected):
+                bound += self._bind_family(matcher, columns, rows[selected], positions[selected], entries[selected])
+        return bound
 
-    def _bind_by(
-        self, matcher: PatternMatcher, columns: ItemColumns, rows: Array, numbers: Array, places: Array
+    def _bind_family(
+        self, matcher: PatternMatcher, columns: ItemColumns, rows: Array, positions: Array, entries: Array
     ) -> list[tuple[int, int, Bindings]]:
-        """The same for patterns of one family; `numbers` are the places of the rows in the columns."""
-        found = matcher.solutions(columns, numbers, self.bound.atoms[places], self._named(places))
-        sets: list[list[Array]] = [[] for _ in rows]
-        whole = np.ones(len(rows), dtype=np.bool_)
-        np.logical_and.at(whole, found.pairs, found.is_whole)
-        for number, pair in enumerate(found.pairs.tolist()):
-            sets[pair].append(found.rows(number))
-        tell = _Telling(found, self.bound)
-        queries, names = self.bound.queries[places].tolist(), self.bound.names[places].tolist()
+        """Bind the variables of patterns of one family; `positions` are the positions of the rows in the columns."""
+        solutions = matcher.solutions(columns, positions, self.bound.atoms[entries], self._named_variables(entries))
+        sets_by_pair: list[list[Array]] = [[] for _ in rows]
+        is_whole = np.ones(len(rows), dtype=np.bool_)
+        np.logical_and.at(is_whole, solutions.pairs, solutions.is_whole)
+        for number, pair in enumerate(solutions.pairs.tolist()):
+            sets_by_pair[pair].append(solutions.rows(number))
+        cache = _BindingsCache(solutions, self.bound)
+        queries, names = self.bound.queries[entries].tolist(), self.bound.names[entries].tolist()
         return [
-            (row, query, tell.bindings(own, name, place, is_whole))
-            for row, query, own, name, place, is_whole in zip(
-                rows.tolist(), queries, sets, names, places.tolist(), whole.tolist(), strict=True
+            (row, query, cache.bindings(sets, name, entry, whole))
+            for row, query, sets, name, entry, whole in zip(
+                rows.tolist(), queries, sets_by_pair, names, entries.tolist(), is_whole.tolist(), strict=True
             )
         ]
 
-    def _named(self, places: Array) -> Array:
-        """The variables that have names, as bits, of the patterns at these places of the table."""
-        used, numbers = np.unique(self.bound.names[places], return_inverse=True)
-        first = [int(np.argmax(self.bound.names == one)) for one in used.tolist()]
-        bits = [sum(1 << at for at, name in enumerate(self.bound.names_at(place)) if name) for place in first]
-        return np.array(bits, dtype=np.uint32)[numbers]
+    def _named_variables(self, entries: Array) -> Array:
+        """Return a bit mask of the named variables for each pattern at these positions of the table."""
+        distinct_names, numbers = np.unique(self.bound.names[entries], return_inverse=True)
+        examples = [int(np.argmax(self.bound.names == names)) for names in distinct_names.tolist()]
+        masks = [
+            sum(1 << variable for variable, name in enumerate(self.bound.names_at(entry)) if name)
+            for entry in examples
+        ]
+        return np.array(masks, dtype=np.uint32)[numbers]
 
-    def bind_others(
+    def bind_other_queries(
         self, items: ItemBatch, rows: Array, first: Array, last: Array
     ) -> list[tuple[int, int, Bindings]]:
-        """The same of queries that have several patterns, or are not that simple."""
+        """Return row, query and bindings of matches of queries that have several patterns or are stored whole.
+
+        The patterns of each query are the entries from `first` to before `last` of the table.
+        """
         if not len(rows):
             return []
-        known = _Items(items, np.unique(rows))
+        solver = _ItemSolver(items, np.unique(rows))
         queries = self.bound.queries[first].tolist()
         return [
-            (row, query, self._bounded(known, row, begin, end))
+            (row, query, self._bind_within_limits(solver, row, begin, end))
             for row, query, begin, end in zip(rows.tolist(), queries, first.tolist(), last.tolist(), strict=True)
         ]
 
-    def _bounded(self, items: _Items, row: int, begin: int, end: int) -> Bindings:
-        """The bindings of a match; none where finding them takes too long: it is a match all the same."""
+    def _bind_within_limits(self, solver: _ItemSolver, row: int, begin: int, end: int) -> Bindings:
+        """Return the bindings of a match. If the search is too expensive, the match has no bindings."""
         try:
-            rows, is_whole = self._rows(items, row, begin, end)
+            rows, is_whole = self._join_patterns(solver, row, begin, end)
             return bounded(rows, is_whole=is_whole)
         except TooExpensiveError:
             return Bindings(is_whole=False)
 
-    def _rows(self, items: _Items, row: int, begin: int, end: int) -> tuple[Sequence[Binding], bool]:
-        """The rows, and whether these are all."""
-        found: list[dict[str, Value]] = [{}]
+    def _join_patterns(self, solver: _ItemSolver, row: int, begin: int, end: int) -> tuple[Sequence[Binding], bool]:
+        """Join the bindings of the patterns of a query. Return the joint bindings and whether they are complete."""
+        joint: list[dict[str, Value]] = [{}]
         is_whole = True
-        for place in range(begin, end):
-            one = self.bound.named(place, self.part.stored.atoms)
-            own, is_known = (
-                items.named(row, _pattern(one.text), one.names) if one.names else items.solved(row, one.text)
-            )
-            every = joined(found, own)
-            is_whole &= is_known and len(every) <= MOST_JOINED
-            found = every[:MOST_JOINED]
-        return found, is_whole
+        for entry in range(begin, end):
+            stored = self.bound.named(entry, self.part.stored.atoms)
+            if stored.names:
+                rows, is_complete = solver.solve_pattern(row, _decode_pattern(stored.text), stored.names)
+            else:
+                rows, is_complete = solver.solve_query(row, stored.text)
+            joined_rows = joined(joint, rows)
+            is_whole &= is_complete and len(joined_rows) <= MAX_JOINED_ROWS
+            joint = joined_rows[:MAX_JOINED_ROWS]
+        return joint, is_whole
 
 
-class _Telling:
-    """Solutions as bindings. A value has one number in a batch, so equal solutions are listed once."""
+class _BindingsCache:
+    """Converts solutions to bindings, and converts equal solutions once.
 
-    def __init__(self, found: PatternSolutions, bound: PatternBindings) -> None:
-        self._found = found
+    Equal solutions are recognized by their numbers, because each value has one number per batch.
+    """
+
+    def __init__(self, solutions: PatternSolutions, bound: PatternBindings) -> None:
+        self._solutions = solutions
         self._bound = bound
         self._values: dict[int, Value] = {}
-        self._names: dict[int, list[tuple[int, str]]] = {}
-        self._told: dict[tuple[int, tuple[bytes, ...], bool], Bindings] = {}
+        self._named_columns: dict[int, list[tuple[int, str]]] = {}
+        self._bindings: dict[tuple[int, tuple[bytes, ...], bool], Bindings] = {}
 
-    def bindings(self, sets: list[Array], names: int, place: int, is_whole: bool) -> Bindings:
-        """The bindings of solution sets, whose columns have the names at a place of the table."""
-        key = names, tuple(one.tobytes() for one in sets), is_whole
-        if key not in self._told:
-            if names not in self._names:
-                self._names[names] = [(at, name) for at, name in enumerate(self._bound.names_at(place)) if name]
-            told = self._names[names]
-            rows = dict.fromkeys(tuple(row[at] for at, _ in told) for one in sets for row in one.tolist())
-            self._told[key] = bounded(
-                ({name: self._value(number) for (_, name), number in zip(told, row, strict=True)} for row in rows),
+    def bindings(self, sets: list[Array], names: int, entry: int, is_whole: bool) -> Bindings:
+        """Return the bindings of solution sets. `names` is the number of the names of a table entry."""
+        key = names, tuple(solutions.tobytes() for solutions in sets), is_whole
+        if key not in self._bindings:
+            if names not in self._named_columns:
+                all_names = enumerate(self._bound.names_at(entry))
+                self._named_columns[names] = [(column, name) for column, name in all_names if name]
+            columns = self._named_columns[names]
+            rows = dict.fromkeys(
+                tuple(row[column] for column, _ in columns) for solutions in sets for row in solutions.tolist()
+            )
+            self._bindings[key] = bounded(
+                ({name: self._value(number) for (_, name), number in zip(columns, row, strict=True)} for row in rows),
                 is_whole=is_whole,
             )
-        return self._told[key]
+        return self._bindings[key]
 
     def _value(self, number: int) -> Value:
         if number not in self._values:
-            self._values[number] = self._found.value(number)
+            self._values[number] = self._solutions.value(number)
         return self._values[number]
 
 
-class _Items:
-    """The items of a batch that are read, and what was found of them."""
+class _ItemSolver:
+    """Solves patterns and whole queries on single items of a batch. Each item is decoded and searched once."""
 
     def __init__(self, items: ItemBatch, rows: Array) -> None:
         records = items.records.take(rows)
-        self._places = {row: place for place, row in enumerate(rows.tolist())}
+        self._positions = {row: position for position, row in enumerate(rows.tolist())}
         self._attributes = list(ItemBatch(records).attributes())
         self._feeds: list[int] = records.column("feed").to_pylist()
         self._accepted: list[datetime] = records.column("accepted").to_pylist()
-        self._searches = [FamilySearch(one) for one in self._attributes]
+        self._searches = [FamilySearch(attributes) for attributes in self._attributes]
 
-    def named(self, row: int, pattern: ItemPattern, names: Sequence[str]) -> tuple[list[dict[str, Value]], bool]:
-        """The bindings of a stored pattern on the item of a row, under the names of a query, and whether these are
-        all."""
-        found = self._searches[self._places[row]].found(pattern)
-        told = {str(number): name for number, name in enumerate(names, 1) if name}
-        rows = dict.fromkeys(tuple((number, one[number]) for number in told) for one in found.solutions)
-        plain = (pattern.binding(dict(row)) for row in rows)
-        return [{told[number]: value for number, value in row.items()} for row in plain], found.is_whole
+    def solve_pattern(
+        self, row: int, pattern: ItemPattern, names: Sequence[str]
+    ) -> tuple[list[dict[str, Value]], bool]:
+        """Return the bindings of a stored pattern on the item of a row, and whether they are complete.
 
-    def solved(self, row: int, text: str) -> tuple[list[dict[str, Value]], bool]:
-        """The solutions of a whole query on the item of a row, and whether these are all."""
-        place = self._places[row]
-        node, views = _whole(text)
-        search, asked = self._searches[place], list[ItemPattern]()
+        `names` are the query's names of the variables 1, 2, … of the pattern.
+        """
+        found = self._searches[self._positions[row]].found(pattern)
+        names_by_variable = {str(number): name for number, name in enumerate(names, 1) if name}
+        distinct_solutions = dict.fromkeys(
+            tuple((variable, solution[variable]) for variable in names_by_variable) for solution in found.solutions
+        )
+        plain = (pattern.binding(dict(solution)) for solution in distinct_solutions)
+        bindings = [{names_by_variable[variable]: value for variable, value in row.items()} for row in plain]
+        return bindings, found.is_whole
 
-        def rows(pattern: ItemPattern) -> list[dict[str, Value]]:
-            asked.append(pattern)
+    def solve_query(self, row: int, text: str) -> tuple[list[dict[str, Value]], bool]:
+        """Return the bindings of a whole query on the item of a row, and whether they are complete."""
+        position = self._positions[row]
+        node, views = _decode_query(text)
+        search, searched = self._searches[position], list[ItemPattern]()
+
+        def solve(pattern: ItemPattern) -> list[dict[str, Value]]:
+            searched.append(pattern)
             return search.first_rows(pattern)
 
-        found = node_solutions(node, self._feeds[place], self._attributes[place], views, self._accepted[place], rows)
-        return found, all(search.found(one).is_whole for one in asked)
+        feed, attributes, accepted = self._feeds[position], self._attributes[position], self._accepted[position]
+        bindings = node_solutions(node, feed, attributes, views, accepted, solve)
+        return bindings, all(search.found(pattern).is_whole for pattern in searched)

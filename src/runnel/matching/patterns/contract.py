@@ -1,8 +1,8 @@
-"""What a condition family provides for matching: a `PatternIndex`, which `runnel.families` names.
+"""The interface that a condition family implements for matching: a `PatternIndex`, registered in `runnel.families`.
 
-At compile time the index lays out the patterns of a plan part as arrays. A worker maps these arrays and gets a
-`PatternMatcher`, which finds the patterns that hold of the items of a batch, and their solutions. Single patterns on
-single items are decided by an `ItemSearch`, within the same limits.
+At compile time the index encodes the patterns of a plan part as arrays. A worker maps these arrays and builds a
+`PatternMatcher` from them, which finds the patterns that hold for the items of a batch, and their solutions. An
+`ItemSearch` decides a single pattern on a single item, within the same limits.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ from runnel.model.item import Attributes, Value
 
 @dataclass(frozen=True)
 class PatternKeys:
-    """Pairs of a row and the key of a pattern that holds of it; whether `doubted` pairs do was not decided."""
+    """Pairs of a row and the key of a pattern that holds for the row's item.
+
+    For the `doubted` pairs the search was abandoned, so it is unknown whether the pattern holds.
+    """
 
     rows: Array
     keys: Array
@@ -30,7 +33,7 @@ class PatternKeys:
 
 @dataclass(frozen=True, slots=True)
 class FoundSolutions:
-    """Solutions of a pattern on an item, and whether these are all."""
+    """Solutions of a pattern on an item. `is_whole` is true if the list is complete."""
 
     solutions: tuple[Solution, ...]
     is_whole: bool
@@ -40,95 +43,99 @@ class ItemSearch(Protocol):
     """Decides patterns of one family on one item, within the limits of matching."""
 
     def holds(self, pattern: ItemPattern, /) -> bool | None:
-        """Whether a pattern holds; None where the search was abandoned."""
+        """Return whether a pattern holds, or None if the search was abandoned."""
 
     def solutions(self, pattern: ItemPattern, /) -> Iterator[Solution]:
-        """The solutions of a pattern, at most as many as a match shows."""
+        """Yield the solutions of a pattern, up to the number that a match shows."""
 
     def found(self, pattern: ItemPattern, /) -> FoundSolutions:
-        """The solutions of a pattern, as many as the limits allow."""
+        """Return the solutions of a pattern, as many as the limits allow."""
 
 
 class PatternSolutions(Protocol):
-    """The solutions of pairs of a row and an atom, in sets: an item with several values has several sets per pair."""
+    """The solutions of pairs (row, atom), in sets. A pair has several sets if its item has several values."""
 
     @property
     def pairs(self) -> Array:
-        """The pair that each set belongs to."""
+        """For each set, the index of its pair."""
 
     @property
     def is_whole(self) -> Array:
-        """Whether each set has all solutions."""
+        """For each set, whether it contains all solutions."""
 
     def rows(self, number: int, /) -> Array:
-        """A set: a row of numbers for each solution, a column for each variable of the canonical pattern."""
+        """Return the set with this number: one row per solution, one column per variable of the canonical pattern.
+
+        The entries are numbers of values; see `value`.
+        """
 
     def value(self, number: int, /) -> Value:
-        """The plain value that a number stands for."""
+        """Return the plain value with this number."""
 
 
 class PatternMatcher(Protocol):
-    """The patterns of a plan part at work."""
+    """Matches batches of items with the patterns of a plan part."""
 
     def keys(self, columns: ItemColumns, /) -> PatternKeys:
-        """Which patterns hold of which rows of a batch."""
+        """Find the patterns that hold for each row of a batch."""
 
     def solutions(self, columns: ItemColumns, rows: Array, atoms: Array, named: Array, /) -> PatternSolutions:
-        """The solutions of patterns, given as atoms of the plan, on rows of a batch.
+        """Return the solutions of pairs of a row of the batch and a pattern, which is an atom of the plan.
 
-        `named` are the variables of each pattern that have names, as bits. Solutions that agree on these may be given
-        once.
+        `named` has a bit mask per pair: the variables of the pattern that have names. Solutions that differ only in
+        other variables may be returned once.
         """
 
 
 class PatternLayout(Protocol):
-    """The patterns of a plan part as flat arrays, whose names begin with that of the family."""
+    """The patterns of a plan part as flat arrays. The names of the arrays begin with the name of the family."""
 
     @property
     def counters(self) -> Mapping[str, int]:
-        """Numbers for the record of what compiling found."""
+        """Counters for the plan's record of compile costs."""
 
     def arrays(self) -> Mapping[str, Array]:
-        """The arrays that are read for every item."""
+        """Return the arrays that are read for every item."""
 
     def seldom(self) -> Mapping[str, Array]:
-        """The arrays that are read where a binding is made."""
+        """Return the arrays that are read only when variables are bound."""
 
 
 Layout = TypeVar("Layout", bound=PatternLayout)
 
 
 class PatternIndex(Protocol[Layout]):
-    """The fast side of a condition family."""
+    """The implementation of matching for one condition family."""
 
     @property
     def undecided(self) -> str:
-        """Why a query stays undecided where a search was abandoned."""
+        """The reason reported for a query that is undecided because a search was abandoned."""
 
     def lay_out(
         self, patterns: Sequence[ItemPattern], keys: Array, frequencies: Mapping[str, float] | None, /
     ) -> Layout:
-        """The layout of canonical patterns, each with the key that stands for it."""
+        """Encode canonical patterns as arrays. `keys` has the key of each pattern."""
 
     def stored(self, arrays: Arrays, keys: int, /) -> Layout | None:
-        """The layout among the arrays of a plan part with this many keys, checked; None where it has none.
+        """Load and check the layout from the arrays of a plan part; `keys` is the number of its keys.
 
-        KeyError where an array is missing, ValueError where one does not fit the others.
+        Return None if the part has no such layout. Raise KeyError if an array is missing, and ValueError if an array
+        does not fit the others.
         """
 
     def matcher(self, layout: Layout, atom_keys: Array, /) -> PatternMatcher:
-        """A layout at work; `atom_keys` has the key of every atom of the plan part."""
+        """Build the matcher of a layout. `atom_keys` has the key of every atom of the plan part."""
 
     def holds(self, pattern: ItemPattern, columns: ItemColumns, row: int, /) -> bool:
-        """Whether one pattern holds of one item of a batch. TooExpensiveError where that takes too many steps."""
+        """Return whether a pattern holds for the item in a row. Raise TooExpensiveError after too many steps."""
 
     def search(self, attributes: Attributes, /) -> ItemSearch:
-        """A search on one item; nothing is read before the first question."""
+        """Build a search on one item. The attributes are not read before its first method call."""
 
     def words(self, values: Sequence[Value], /) -> Iterable[str]:
-        """What is counted of an item's values, so that `lay_out` gets frequencies."""
+        """Return the words of an item's values that stream statistics count, for the `frequencies` of `lay_out`."""
 
 
 def index_of(family: str) -> PatternIndex[Any]:
-    """The index of a family."""
+    """Load the index of a family."""
     return cast(PatternIndex[Any], load_part(find_family(family).index))

@@ -1,4 +1,4 @@
-"""Item patterns of all families on one item. In: an item's attributes. Out: solutions, within limits."""
+"""Search for item patterns of all families on one item. In: an item's attributes. Out: solutions, within limits."""
 
 from __future__ import annotations
 
@@ -11,38 +11,38 @@ from runnel.model.item import Attributes, Value
 
 
 class FamilySearch:
-    """Asks the family of each pattern; a family's part of the item is read once, when it is first asked for."""
+    """Delegates each pattern to the search of its family, which is created when first needed and then reused."""
 
     def __init__(self, attributes: Attributes) -> None:
         self._attributes = attributes
         self._searches: dict[str, ItemSearch] = {}
 
     def holds(self, pattern: ItemPattern) -> bool | None:
-        """Whether a pattern holds; None where the search was abandoned."""
+        """Return whether a pattern holds, or None if the search was abandoned."""
         return self._search(pattern).holds(pattern)
 
     def solutions(self, pattern: ItemPattern) -> Iterator[Solution]:
-        """The solutions of a pattern, at most as many as a match shows."""
+        """Yield the solutions of a pattern, up to the number that a match shows."""
         return self._search(pattern).solutions(pattern)
 
     def rows(self, pattern: ItemPattern) -> list[dict[str, Value]] | None:
-        """The distinct bindings of a pattern; None where there are too many."""
+        """Return the distinct bindings of a pattern, or None if the limits cut them off."""
         found = self.found(pattern)
         return _rows(pattern, found) if found.is_whole else None
 
     def found(self, pattern: ItemPattern) -> FoundSolutions:
-        """The solutions of a pattern, as many as the limits allow."""
+        """Return the solutions of a pattern, as many as the limits allow."""
         return self._search(pattern).found(pattern)
 
     def first_rows(self, pattern: ItemPattern) -> list[dict[str, Value]]:
-        """The distinct bindings of a pattern; where there are too many, those that are found first."""
+        """Return the distinct bindings of a pattern; if the limits cut them off, those that were found first."""
         return _rows(pattern, self.found(pattern))
 
     def _search(self, pattern: ItemPattern) -> ItemSearch:
-        found = self._searches.get(pattern.family)
-        if found is None:
-            found = self._searches[pattern.family] = index_of(pattern.family).search(self._attributes)
-        return found
+        search = self._searches.get(pattern.family)
+        if search is None:
+            search = self._searches[pattern.family] = index_of(pattern.family).search(self._attributes)
+        return search
 
 
 def _rows(pattern: ItemPattern, found: FoundSolutions) -> list[dict[str, Value]]:

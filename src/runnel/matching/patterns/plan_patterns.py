@@ -1,4 +1,4 @@
-"""The item patterns of a plan part, by family: laid out at compile time, loaded by every worker."""
+"""Compile the item patterns of a plan part into one layout per condition family, and load these in workers."""
 
 from __future__ import annotations
 
@@ -18,36 +18,39 @@ from runnel.plan.store import PlanPart
 def lay_out_patterns(
     logical: LogicalPlan, atoms: AtomLayout, frequencies: Mapping[str, float] | None = None
 ) -> dict[str, PatternLayout]:
-    """The layout of a plan's patterns, by the families that it has."""
+    """Build the layouts of a plan's patterns, by family."""
     return {family: _lay_out(family, logical, atoms, frequencies) for family in atoms.families()}
 
 
 def load_patterns(part: PlanPart, atoms: AtomLayout) -> dict[str, PatternMatcher]:
-    """The patterns of a loaded plan part, by the families that it has; checked, because kernels do not check."""
-    return {family: _matcher(family, part, atoms) for family in atoms.families()}
+    """Build the pattern matchers of a loaded plan part, by family.
+
+    The layouts are checked first, because kernels do not check array bounds.
+    """
+    return {family: _load_matcher(family, part, atoms) for family in atoms.families()}
 
 
 def stored_pattern(text: str) -> ItemPattern:
-    """A pattern by its stored form among the atoms of a plan."""
+    """Decode a pattern from its stored form among the atoms of a plan."""
     return cast(ItemPattern, decode_expression(json.loads(text)))
 
 
 def _lay_out(
     family: str, logical: LogicalPlan, atoms: AtomLayout, frequencies: Mapping[str, float] | None
 ) -> PatternLayout:
-    chosen = atoms.atoms_of(family)
-    patterns = [stored_pattern(logical.atoms.text(atom)) for atom in chosen.tolist()]
-    return cast(PatternLayout, index_of(family).lay_out(patterns, atoms.atom_keys[chosen], frequencies))
+    family_atoms = atoms.atoms_of(family)
+    patterns = [stored_pattern(logical.atoms.text(atom)) for atom in family_atoms.tolist()]
+    return cast(PatternLayout, index_of(family).lay_out(patterns, atoms.atom_keys[family_atoms], frequencies))
 
 
-def _matcher(family: str, part: PlanPart, atoms: AtomLayout) -> PatternMatcher:
+def _load_matcher(family: str, part: PlanPart, atoms: AtomLayout) -> PatternMatcher:
     index, folder = index_of(family), part.manifest.folder
     try:
         layout = index.stored(part.layout, len(atoms.key_tokens))
     except KeyError as error:
-        raise CorruptDataError(f"{folder} has no index array {error.args[0]}") from error
+        raise CorruptDataError(f"plan {folder} does not contain the index array {error.args[0]}") from error
     except ValueError as error:
-        raise CorruptDataError(f"{folder}: the index array {error}") from error
+        raise CorruptDataError(f"plan {folder}: index array {error}") from error
     if layout is None:
         layout = _lay_out(family, part.logical, atoms, None)
     return index.matcher(layout, atoms.atom_keys)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from runnel.algebra.graphs.edges import MOST_VARIABLES
+from runnel.algebra.graphs.edges import MAX_VARIABLES
 from runnel.algebra.graphs.rdf_terms import Sort
 from runnel.arrays import Array, row_offsets
 from runnel.kernel import Number, kernel, step
@@ -79,7 +79,7 @@ def triples_in(publications: Publications) -> Triples:
 def room_for(laid: Laid) -> Room:
     """Room for the longest shape."""
     longest = int(np.diff(laid.offsets).max(initial=0)) + 1
-    return Room(np.empty(MOST_VARIABLES, np.int64), *(np.zeros(longest, np.int64) for _ in range(3)))
+    return Room(np.empty(MAX_VARIABLES, np.int64), *(np.zeros(longest, np.int64) for _ in range(3)))
 
 
 @kernel

@@ -158,11 +158,11 @@ def _cut_operators(table: OperatorTable, queries: Array) -> OperatorTable:
     """The ways of some queries that operators decide, with the terms that these ask."""
     if not len(table):
         return table
-    kept = np.isin(query_of(table.way_ids), queries)
+    kept = np.isin(query_of(table.disjunct_ids), queries)
     terms = _Kept.of(_rows(table.literals, kept).values >> 1, len(table.terms))
     return OperatorTable(
-        table.way_ids[kept],
-        table.way_targets[kept],
+        table.disjunct_ids[kept],
+        table.disjunct_targets[kept],
         _renumbered(table.literals, kept, terms, literals=True),
         _texts(table.names, kept),
         _texts(table.terms, terms.mask),

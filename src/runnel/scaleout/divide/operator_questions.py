@@ -47,13 +47,13 @@ def find_questions(
     numbers: dict[str, int] = {}
     prices: list[float] = []
     of_terms = [_numbered(text, numbers, prices, operator_milliseconds) for text in table.terms.texts()]
-    positions = np.searchsorted(logical.query_ids, table.way_ids)
+    positions = np.searchsorted(logical.query_ids, table.disjunct_ids)
     found: dict[tuple[int, int], None] = {}
     missed = np.ones(len(prices))
     for way, literals in enumerate(table.literals.lists()):
         position = int(positions[way])
-        if position >= len(owner_of) or logical.query_ids[position] != table.way_ids[way]:
-            raise CorruptDataError(f"the way {table.way_ids[way]} of a plan is none of its queries'")
+        if position >= len(owner_of) or logical.query_ids[position] != table.disjunct_ids[way]:
+            raise CorruptDataError(f"the way {table.disjunct_ids[way]} of a plan is none of its queries'")
         asked = {question for literal in literals for question in of_terms[literal >> 1]}
         for question in sorted(asked):
             found[int(owner_of[position]), question] = None

@@ -235,10 +235,10 @@ def test_damaged_stylesheet_is_not_applied(tmp_path: Path) -> None:
     settings = Settings.load(tmp_path)
     path = kept_path(b"<sheet/>")
     storage.write(path, b"<sheet/>")
-    assert MessageShaper(storage, settings, None)._sheet(path) == b"<sheet/>"
+    assert MessageShaper(storage, settings, None)._read_stylesheet(path) == b"<sheet/>"
     _flip(storage.local(path), 3)
     with pytest.raises(DeliveryError, match=f"{path} is damaged"):
-        MessageShaper(storage, settings, None)._sheet(path)
+        MessageShaper(storage, settings, None)._read_stylesheet(path)
 
 
 @pytest.mark.parametrize("damage", [_flip, _truncate])

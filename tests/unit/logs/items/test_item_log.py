@@ -54,7 +54,7 @@ def _items(*ids: str, title: str = "x") -> list[Item]:
     return [Item("A", one, attributes_of({"title": f"{title} {one}"})) for one in ids]
 
 
-def test_accepted_items_come_back_in_order_with_sequence_and_time(kit: _Log) -> None:
+def test_accepted_items_are_read_in_order_with_sequence_and_time(kit: _Log) -> None:
     assert kit.log.accept(1, _items("a", "b")) == Accepted(1, 2, 2, 0)
     assert kit.log.accept(1, _items("c")) == Accepted(3, 3, 1, 0)
     found = [item for batch in kit.log.read(1, 3) for item in batch.items({1: "A"})]
@@ -62,7 +62,7 @@ def test_accepted_items_come_back_in_order_with_sequence_and_time(kit: _Log) -> 
     assert all(item.time is not None for item in found)
 
 
-def test_known_items_are_passed_over_and_edited_ones_are_new_versions(kit: _Log) -> None:
+def test_unchanged_items_are_skipped_and_edited_items_are_new_versions(kit: _Log) -> None:
     kit.log.accept(1, _items("a", "b"))
     assert kit.log.accept(1, _items("a", "b")) == Accepted(unchanged=2)
     assert kit.log.accept(1, [*_items("a"), *_items("b", title="edited")]) == Accepted(3, 3, 1, 1)
@@ -82,7 +82,7 @@ def test_the_same_id_in_two_feeds_is_two_items(kit: _Log) -> None:
     assert kit.log.accept(2, _items("a")).accepted == 1
 
 
-def test_remembered_items_do_not_flood_later(kit: _Log) -> None:
+def test_remembered_items_are_not_accepted_later(kit: _Log) -> None:
     assert kit.log.accept(1, _items("new"), remember=_items("old")).accepted == 1
     assert kit.log.accept(1, _items("old", "new")) == Accepted(unchanged=2)
     assert kit.log.accept(1, _items("old", title="edited")).accepted == 1
@@ -105,7 +105,7 @@ def test_two_publishers_of_the_same_items_accept_each_once(kit: _Log) -> None:
     assert kit.log.last_sequence() == 50
 
 
-def test_a_file_without_a_row_does_not_exist(kit: _Log, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_without_a_catalog_row_is_ignored(kit: _Log, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*arguments: object, **named: object) -> None:
         raise KeyboardInterrupt
 
@@ -121,7 +121,7 @@ def test_a_file_without_a_row_does_not_exist(kit: _Log, monkeypatch: pytest.Monk
     assert kit.ids() == ["a"]
 
 
-def test_a_full_disk_accepts_nothing_and_leaves_nothing(kit: _Log, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_accepts_nothing_and_leaves_no_file(kit: _Log, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*arguments: object) -> int:
         raise OSError(28, "No space left on device")
 
@@ -149,7 +149,7 @@ def test_slices_cover_the_range_exactly(kit: _Log) -> None:
 
 @settings(max_examples=25, deadline=None, derandomize=True)
 @given(st.lists(st.integers(1, 7), min_size=1, max_size=8), st.data())
-def test_any_wanted_sequences_come_back(
+def test_any_sequences_can_be_read(
     tmp_path_factory: pytest.TempPathFactory, sizes: list[int], data: st.DataObject
 ) -> None:
     kit = _Log(tmp_path_factory.mktemp("log"))
@@ -162,7 +162,7 @@ def test_any_wanted_sequences_come_back(
     assert found == wanted
 
 
-def test_the_archive_holds_what_the_log_held(kit: _Log) -> None:
+def test_archive_contains_the_items_of_the_log(kit: _Log) -> None:
     for number in range(5):
         kit.log.accept(1, _items(f"{number}a", f"{number}b"))
     before = [item for batch in kit.log.read(0, 99) for item in batch.items({1: "A"})]
@@ -191,7 +191,7 @@ def test_items_are_found_by_time(kit: _Log) -> None:
     assert kit.log.sequence_before(accepted + 1) == 1, "also when one archived file holds both"
 
 
-def test_a_damaged_segment_says_so(kit: _Log) -> None:
+def test_damaged_segment_is_reported(kit: _Log) -> None:
     kit.log.accept(1, _items("a"))
     [file] = kit.storage.files("items")
     kit.storage.local(file.path).write_bytes(b"not arrow")

@@ -202,7 +202,7 @@ def wanted(world: World, after: int, upto: int, asked: Sequence[int]) -> tuple[o
 
 @CASES
 @given(world=worlds(), data=st.data(), few=st.integers(1, 3), layers=st.sampled_from([True, True, True, False]))
-def test_layers_say_what_one_file_says(
+def test_layers_are_read_like_one_file(
     tmp_path_factory: pytest.TempPathFactory, new: Path, world: World, data: st.DataObject, few: int, layers: bool
 ) -> None:
     made = Log(tmp_path_factory.mktemp("layers"), new)
@@ -229,7 +229,7 @@ def test_layers_say_what_one_file_says(
 
 @CASES
 @given(world=worlds(), data=st.data())
-def test_what_passes_a_gate_is_added_to_a_file_that_repeats_items(
+def test_matches_that_pass_a_gate_are_added_to_a_file_with_repeated_items(
     tmp_path_factory: pytest.TempPathFactory, world: World, data: st.DataObject
 ) -> None:
     storage = FileStorage(tmp_path_factory.mktemp("gates").as_uri())
@@ -258,9 +258,7 @@ def test_what_passes_a_gate_is_added_to_a_file_that_repeats_items(
 
 @pytest.mark.parametrize("largest", [7, 1 << 61, -1])
 @pytest.mark.parametrize("block", [1, 3, 500_000])
-def test_uniting_gives_every_query_once_and_in_order(
-    largest: int, block: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_united_rows_have_each_query_once_in_order(largest: int, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(match_files, "_BLOCK", block)
     rows = MatchRows(np.array([5, 3, 5, 4, 5]), np.array([0, 1, 3, 3, 4, 5]), np.array([largest, 1, 2, 6, 2]))
     one = united(rows)
@@ -272,7 +270,7 @@ def test_uniting_gives_every_query_once_and_in_order(
     assert united(one) is one
 
 
-def test_items_of_a_layer_without_matches_are_no_rows(tmp_path: Path) -> None:
+def test_items_without_matches_have_no_rows(tmp_path: Path) -> None:
     made = Log(tmp_path)
     empty = write_part(made.storage, 1, [], (1, 9))
     assert not repeats_items(made.storage, empty.path)
@@ -283,7 +281,7 @@ def test_items_of_a_layer_without_matches_are_no_rows(tmp_path: Path) -> None:
     assert len(made.parts()) == 1
 
 
-def test_a_file_alone_that_repeats_items_is_written_anew_once(tmp_path: Path) -> None:
+def test_single_file_with_repeated_items_is_rewritten_once(tmp_path: Path) -> None:
     made = Log(tmp_path)
     made.commit([write_part(made.storage, 1, [records_of([(2, 7)], {}), records_of([(1, 8), (2, 8)], {})], (1, 2))])
     [before] = made.parts()
@@ -297,7 +295,7 @@ def test_a_file_alone_that_repeats_items_is_written_anew_once(tmp_path: Path) ->
     assert all_of(made.log, 0, 2) == {1: [8], 2: [7, 8]}
 
 
-def test_layers_that_are_merged_while_somebody_reads_are_read_once(tmp_path: Path) -> None:
+def test_layers_merged_during_a_read_are_read_once(tmp_path: Path) -> None:
     made = Log(tmp_path)
     for first in (1, 3, 5):
         pairs = [(first, 7), (first + 1, 7)], [(first, 8), (first + 1, 9)]
@@ -315,7 +313,7 @@ def test_layers_that_are_merged_while_somebody_reads_are_read_once(tmp_path: Pat
         list(made.log.read(0, 6))
 
 
-def test_layers_go_together_when_they_are_no_longer_kept(tmp_path: Path) -> None:
+def test_expired_layers_are_removed_together(tmp_path: Path) -> None:
     made = Log(tmp_path)
     for first in (1, 3):
         made.commit(
@@ -328,7 +326,7 @@ def test_layers_go_together_when_they_are_no_longer_kept(tmp_path: Path) -> None
     assert all_of(made.log, 0, 4) == {3: list(QUERIES)}
 
 
-def test_parts_that_overlap_and_are_no_layers_are_refused(tmp_path: Path) -> None:
+def test_overlapping_parts_that_are_not_layers_are_refused(tmp_path: Path) -> None:
     made = Log(tmp_path)
     part: Callable[..., MatchPart] = lambda *sequences: write_part(made.storage, 1, [], sequences)  # noqa: E731
     with pytest.raises(LineageConflictError, match="parts 1-4 and 3-6"):
@@ -339,7 +337,7 @@ def test_parts_that_overlap_and_are_no_layers_are_refused(tmp_path: Path) -> Non
     assert len(made.parts()) == 3
 
 
-def test_parts_that_leave_items_out_are_refused(tmp_path: Path) -> None:
+def test_parts_with_gaps_are_refused(tmp_path: Path) -> None:
     """Of two attempts at routing, with stretches of their own, neither may be there in part."""
     made = Log(tmp_path)
     part: Callable[..., MatchPart] = lambda *sequences: write_part(made.storage, 1, [], sequences)  # noqa: E731
@@ -368,7 +366,7 @@ class _File:
     st.integers(1, 4),
     st.booleans(),
 )
-def test_runs_never_part_layers(stretches: list[tuple[int, int, int]], at_least: int, over: bool) -> None:
+def test_merged_runs_never_separate_layers(stretches: list[tuple[int, int, int]], at_least: int, over: bool) -> None:
     files: list[_File] = []
     now = 0
     for number, (layers, pause, size) in enumerate(stretches, 1):
@@ -389,7 +387,7 @@ def test_runs_never_part_layers(stretches: list[tuple[int, int, int]], at_least:
         assert [one.first_sequence for one in run.files] == sorted(one.first_sequence for one in run.files)
 
 
-def test_bindings_of_an_item_in_several_layers_are_all_there(tmp_path: Path) -> None:
+def test_bindings_of_all_layers_of_an_item_are_read(tmp_path: Path) -> None:
     made = Log(tmp_path)
     bound: Bound = {(1, 7): [{"x": "],["}], (1, 8): [{"x": 1.0}], (2, 9): [{"y": True}]}
     runs = [[(1, 7), (2, 7)], [(1, 8)], [(2, 9)]]

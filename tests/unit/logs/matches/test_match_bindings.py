@@ -78,7 +78,7 @@ def expected_of(pairs: list[tuple[int, int]], bound: Given) -> dict[tuple[int, i
 
 @settings(max_examples=50, deadline=None)
 @given(world=worlds(), cut=st.integers(0, 9))
-def test_bindings_go_where_their_matches_go(
+def test_bindings_are_written_and_read_with_their_matches(
     tmp_path_factory: pytest.TempPathFactory, world: tuple[list[list[int]], Given, Given], cut: int
 ) -> None:
     storage = FileStorage(tmp_path_factory.mktemp("bound").as_uri())
@@ -113,7 +113,7 @@ def test_bindings_go_where_their_matches_go(
     assert 0 not in np.diff(merged.offsets)
 
 
-def test_parts_without_bindings_are_what_they_were(tmp_path: Path) -> None:
+def test_parts_without_bindings_keep_their_schema(tmp_path: Path) -> None:
     storage = FileStorage(tmp_path.as_uri())
     found = Matches.of([[7, 8], [], [70_000]])
     plain = [match_records(np.arange(1, 4), found)]
@@ -168,7 +168,7 @@ def written(tmp_path: Path) -> Log:
     return made
 
 
-def test_bindings_are_those_of_the_query_and_of_items_that_matched(written: Log) -> None:
+def test_bindings_are_returned_only_for_the_query_and_its_matches(written: Log) -> None:
     assert written.log.bindings(7, range(1, 7)) == {
         1: Bindings(({"people": 60.0},), 1),
         6: Bindings(({"people": 61.0}, {"people": 70.0}), 2),
@@ -179,7 +179,7 @@ def test_bindings_are_those_of_the_query_and_of_items_that_matched(written: Log)
     assert written.log.bindings_of({7: [6], 8: {6, 1}}).keys() == {(7, 6), (8, 6)}
 
 
-def test_an_item_with_bindings_alone_did_not_match(written: Log) -> None:
+def test_row_with_bindings_but_no_queries_is_not_a_match(written: Log) -> None:
     assert [one.sequences.tolist() for one in written.log.read(0, 6)] == [[1, 2], [4, 5], [6]]
     assert list(written.log.read(2, 3)) == []
     assert {one: some.tolist() for one, some in written.log.of_queries([7, 8], 0, 6).items()} == {
@@ -204,7 +204,7 @@ def test_merging_keeps_bindings(written: Log) -> None:
     assert written.log.of_queries([7], 0, 6)[7].tolist() == [1, 4, 5, 6]
 
 
-def test_a_part_is_asked_once_whether_it_has_bindings(written: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_part_is_checked_for_bindings_only_once(written: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
     read: list[str] = []
 
@@ -227,7 +227,7 @@ def test_a_part_is_asked_once_whether_it_has_bindings(written: Log, monkeypatch:
     assert len(asked) == 1, "who has read a part knows"
 
 
-def test_damaged_bindings_are_told_to_those_who_need_them(written: Log) -> None:
+def test_damaged_bindings_raise_only_when_they_are_read(written: Log) -> None:
     part = written.commit(7, [[7], [7]], {7: {7: [{"x": 1.0}]}, 8: {7: [{"x": 2.0}]}})
     batch = read_arrow(written.storage, part.path).to_batches()[0]
     column = pa.array(['[{"queries":', batch.column("bindings")[1].as_py()], pa.large_string())

@@ -43,7 +43,7 @@ def stored(folder: Path, rows: list[list[int]], pieces: int) -> list[tuple[int, 
 @settings(max_examples=80, deadline=None)
 @given(rows=ROWS, pieces=st.integers(1, 3))
 @example(rows=[[LEAP], [LEAP - 1], [0, LEAP, 3 * LEAP], [], [2**62]], pieces=2)
-def test_what_is_written_is_read(tmp_path_factory: object, rows: list[list[int]], pieces: int) -> None:
+def test_match_file_round_trip(tmp_path_factory: object, rows: list[list[int]], pieces: int) -> None:
     folder = tmp_path_factory.mktemp("matches")  # type: ignore[attr-defined]
     wanted = [(10 + row, sorted(ids)) for row, ids in enumerate(rows) if ids]
     assert stored(folder, rows, pieces) == wanted

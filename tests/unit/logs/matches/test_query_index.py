@@ -20,7 +20,7 @@ _ROWS = st.lists(st.lists(st.integers(1, 12), max_size=6), min_size=1, max_size=
 
 @settings(deadline=None, max_examples=60)
 @given(_ROWS, st.sets(st.integers(1, 15)), st.sets(st.integers(1, 15)), st.integers(0, 20), st.integers(0, 20))
-def test_the_index_says_what_scanning_says(
+def test_index_and_scan_return_the_same_matches(
     tmp_path_factory: pytest.TempPathFactory,
     found: list[list[int]],
     indexed: set[int],
@@ -51,7 +51,7 @@ def test_the_index_says_what_scanning_says(
     }
 
 
-def test_a_damaged_index_says_so(tmp_path: Path) -> None:
+def test_damaged_index_is_reported(tmp_path: Path) -> None:
     storage = FileStorage(tmp_path.as_uri())
     storage.write("index.arrow", b"not arrow")
     with pytest.raises(CorruptDataError, match="is damaged"):

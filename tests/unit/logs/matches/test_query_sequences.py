@@ -29,7 +29,7 @@ def _rows(file: list[tuple[int, set[int]]]) -> SteppedRows:
 
 @CASES
 @given(_FILES, st.sets(_IDS), st.integers(0, 13), st.integers(0, 13))
-def test_rows_in_any_order_say_what_their_pairs_say(
+def test_sequences_by_query_do_not_depend_on_row_order(
     files: list[list[tuple[int, set[int]]]], wanted: set[int], after: int, upto: int
 ) -> None:
     rows = [_rows(file) for file in files]
@@ -56,7 +56,7 @@ def test_rows_in_any_order_say_what_their_pairs_say(
     ],
     ids=["missing leap", "negative leap", "overflow", "too few steps", "too few leaps", "rows"],
 )
-def test_steps_that_do_not_fit_together_are_reported(steps: Steps) -> None:
+def test_inconsistent_steps_are_reported(steps: Steps) -> None:
     rows = [SteppedRows(np.array([1]), steps)]
     with pytest.raises(CorruptDataError, match="damaged"):
         matched_queries(rows, 0, 9)

@@ -1,4 +1,4 @@
-"""Temporary plans: their folder goes away when nobody needs it any more."""
+"""Temporary plans: their folder is deleted after use."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from runnel.matching.compile.temporary_plan import TemporaryPlan, load_temporary
 from runnel.plan.logical_plan import PlanQuery
 
 
-def compiled() -> TemporaryPlan:
+def compile_temporary() -> TemporaryPlan:
     return TemporaryPlan([PlanQuery(1)], {1: Read(2)})
 
 
-def test_the_folder_goes_away_at_the_end_of_a_block_also_after_an_error() -> None:
-    temporary = compiled()
+def test_folder_is_deleted_at_the_end_of_a_with_block_even_after_an_error() -> None:
+    temporary = compile_temporary()
     with temporary as plan:
         assert plan.base.queries.query_ids.tolist() == [1]
         assert load_temporary(temporary.folder).base.queries.query_ids.tolist() == [1]
     assert not Path(temporary.folder).exists()
-    temporary = compiled()
+    temporary = compile_temporary()
     with pytest.raises(RuntimeError), temporary:
         raise RuntimeError
     assert not Path(temporary.folder).exists()
 
 
-def test_the_folder_goes_away_with_the_object() -> None:
-    temporary = compiled()
+def test_folder_is_deleted_with_the_object() -> None:
+    temporary = compile_temporary()
     folder = Path(temporary.folder)
     assert folder.exists()
     del temporary
@@ -39,11 +39,11 @@ def test_the_folder_goes_away_with_the_object() -> None:
     assert not folder.exists()
 
 
-def test_a_kept_folder_goes_away_when_the_process_exits() -> None:
+def test_kept_folder_is_deleted_when_the_process_exits() -> None:
     program = """
 from pathlib import Path
-from tests.unit.matching.compile.test_temporary_plan import compiled
-temporary = compiled()
+from tests.unit.matching.compile.test_temporary_plan import compile_temporary
+temporary = compile_temporary()
 temporary.keep_until_exit()
 temporary.keep_until_exit()
 folder = temporary.folder

@@ -1,4 +1,4 @@
-"""What sampled items show of the cost of queries: the work is counted where it is done, and shared fairly."""
+"""Sampled costs of queries: work is attributed to the queries that cause it, and shared work is divided."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from runnel.matching.compile.build_matcher import build_matcher
 from runnel.matching.compile.compile_plan import compile_base, compile_delta
 from runnel.matching.costs import sample_costs
 from runnel.matching.costs.cost_layout import CostLayout, layout_of
-from runnel.matching.costs.sample_costs import CostSampler, _PartCosts, _some
+from runnel.matching.costs.sample_costs import CostSampler, _PartCosts, _sample_indices
 from runnel.model.item import Item
 from runnel.model.item_batch import ItemBatch
 from runnel.model.learned.query_costs import Costs, merged_costs
@@ -29,20 +29,20 @@ from runnel.plan.store import Plan, PlanVersion, load
 from runnel.storage.file_storage import FileStorage
 
 _folders = itertools.count()
-_root = tempfile.TemporaryDirectory(prefix="runnel-costs-")
-STORAGE = FileStorage(Path(_root.name).as_uri())
+_folder = tempfile.TemporaryDirectory(prefix="runnel-costs-")
+STORAGE = FileStorage(Path(_folder.name).as_uri())
 TITLE = Attribute("title")
 WIRE = 1
 
 
 @pytest.fixture(autouse=True)
-def ticking(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A clock that ticks a microsecond when it is looked at: what is timed takes just that."""
+def ticking_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replace the clock by one that advances a microsecond per reading, so that every timed step takes that long."""
     monkeypatch.setattr("runnel.matching.costs.sample_costs.perf_counter_ns", itertools.count(0, 1_000).__next__)
 
 
 def plan_of(conditions: Mapping[int, Expression], later: Mapping[int, Expression] | None = None) -> Plan:
-    """A plan of queries on one source; those that come later are a delta."""
+    """Build a plan of queries on one source; the queries in `later` are its delta."""
     base, delta = f"base-{next(_folders)}", f"delta-{next(_folders)}"
     compile_base(STORAGE, base, map(PlanQuery, conditions), nodes(conditions))
     if later is None:
@@ -61,7 +61,7 @@ def batch(*titles: str) -> ItemBatch:
 
 
 def sampled(plan: Plan, *titles: str) -> Costs:
-    """Every item sampled once."""
+    """Return the merged costs of items with these titles, each sampled once."""
     sampler = CostSampler(plan)
     return merged_costs([sampler.sample(batch(title), 0) for title in titles])
 
@@ -70,51 +70,51 @@ REGULAR = RegularExpression(TITLE, "r[aeiou]ck.*(live|tour)")
 CHEAP = {query: Contains(TITLE, (f"w{query}",)) for query in range(10, 60)}
 
 
-def test_the_dear_query_is_told_with_the_part_that_costs() -> None:
+def test_most_expensive_query_is_reported_with_its_costliest_condition() -> None:
     costs = sampled(plan_of(CHEAP | {7: REGULAR}), *["w11 w12 some rock on tour"] * 5)
     assert costs.items == 5
-    dearest = max(costs.queries, key=lambda query: costs.queries[query].nanoseconds)
-    assert dearest == 7
+    costliest = max(costs.queries, key=lambda query: costs.queries[query].nanoseconds)
+    assert costliest == 7
     assert costs.queries[7].kind == "RegularExpression"
     assert costs.queries[7].part == "title matches 'r[aeiou]ck.*(live|tour)'"
-    assert set(costs.queries) <= {7, 11, 12}, "an item gives work to those alone that it leads to"
+    assert set(costs.queries) <= {7, 11, 12}, "only queries that the item leads to have costs"
     assert costs.queries[11].kind == "Walk"
     assert costs.queries[11].part == "title contains 'w11'"
 
 
-def test_a_condition_that_a_rare_word_guards_costs_nothing_where_the_word_is_missing() -> None:
+def test_condition_after_an_unsatisfied_anchor_or_clause_costs_nothing() -> None:
     plan = plan_of(
         {7: And((Contains(TITLE, ("zydeco",)), REGULAR)), 8: And((Compare(Attribute("n"), "<", -1.0), REGULAR))}
     )
     costs = sampled(plan, "rock on tour", "rock live")
     assert 7 not in costs.queries
-    assert costs.queries[8].kind == "Walk", "the number decides before anything is evaluated"
+    assert costs.queries[8].kind == "Walk", "the number decides before the expression is evaluated"
     assert sampled(plan, "zydeco rock live").queries[7].kind == "RegularExpression"
 
 
-def test_what_several_queries_share_is_shared_among_them() -> None:
+def test_cost_of_shared_conditions_is_divided_among_queries() -> None:
     alone = sampled(plan_of({7: REGULAR}), *["rock on tour"] * 20)
-    same = sampled(plan_of(dict.fromkeys(range(7, 27), REGULAR)), *["rock on tour"] * 20)
-    assert set(same.queries) == set(range(7, 27))
-    assert len({round(one.nanoseconds, 3) for one in same.queries.values()}) == 1
-    assert same.queries[7].nanoseconds == pytest.approx(alone.queries[7].nanoseconds / 20, rel=0.1)
+    shared = sampled(plan_of(dict.fromkeys(range(7, 27), REGULAR)), *["rock on tour"] * 20)
+    assert set(shared.queries) == set(range(7, 27))
+    assert len({round(cost.nanoseconds, 3) for cost in shared.queries.values()}) == 1
+    assert shared.queries[7].nanoseconds == pytest.approx(alone.queries[7].nanoseconds / 20, rel=0.1)
 
-    # The same expression in different conditions is evaluated once for an item, too.
+    # An expression that occurs in different conditions is evaluated once per item, too.
     guards = {query: And((Not(Contains(TITLE, (f"w{query}",))), REGULAR)) for query in range(7, 27)}
     guarded = sampled(plan_of(guards), *["rock on tour"] * 20)
     assert guarded.queries[7].nanoseconds < alone.queries[7].nanoseconds / 10
 
 
-def test_many_are_told_by_some_of_them() -> None:
+def test_costs_of_many_queries_are_sampled_in_turn() -> None:
     many = {query: RegularExpression(TITLE, f"x{query}y+") for query in range(100, 400)}
     sampler = CostSampler(plan_of(many))
-    whole = merged_costs([sampler.sample(batch("rock on tour"), chance) for chance in range(0, 300, 7)])
-    few = sampler.sample(batch("rock on tour"), 3)
-    assert len(few.queries) < 60
-    assert len(whole.queries) == 300, "each has its turn"
+    merged = merged_costs([sampler.sample(batch("rock on tour"), chance) for chance in range(0, 300, 7)])
+    single = sampler.sample(batch("rock on tour"), 3)
+    assert len(single.queries) < 60
+    assert len(merged.queries) == 300, "every query is sampled at some time"
 
 
-def test_what_is_new_counts_and_what_is_gone_does_not() -> None:
+def test_queries_of_the_delta_have_costs_and_replaced_queries_do_not() -> None:
     plan = plan_of({7: REGULAR, 8: REGULAR}, later={8: Contains(TITLE, ("tour",)), 9: REGULAR})
     costs = sampled(plan, "rock on tour")
     assert {query: cost.kind for query, cost in costs.queries.items()} == {
@@ -124,14 +124,14 @@ def test_what_is_new_counts_and_what_is_gone_does_not() -> None:
     }
 
 
-def test_similar_texts_and_stems_cost_their_words() -> None:
+def test_cost_of_similarity_includes_splitting_the_text_into_words() -> None:
     likes = {7: Similar(TITLE, ("rock", "am", "ring"), Fraction(1, 2))}
     costs = sampled(plan_of(likes), "rock am ring " + "word " * 300)
     assert costs.queries[7].kind == "Similar"
     assert costs.queries[7].nanoseconds > 1_000
 
 
-def test_nothing_is_sampled_of_nothing_and_what_is_laid_out_once_is_kept() -> None:
+def test_empty_batch_has_no_costs_and_layouts_are_cached() -> None:
     plan = plan_of({7: REGULAR})
     sampler = CostSampler(plan)
     assert sampler.sample(batch(), 0) == Costs()
@@ -141,7 +141,7 @@ def test_nothing_is_sampled_of_nothing_and_what_is_laid_out_once_is_kept() -> No
 
 @settings(max_examples=80, deadline=None, derandomize=True)
 @given(worlds(), st.integers(0, 1000))
-def test_any_plan_and_item_can_be_sampled_and_leaves_no_trace(world: GeneratedWorld, chance: int) -> None:
+def test_sampling_works_for_any_plan_and_resets_its_buffers(world: GeneratedWorld, chance: int) -> None:
     folder = f"world-{next(_folders)}"
     ids = sorted([*world.definitions, *SOURCES[:2]])
     compile_base(STORAGE, folder, map(PlanQuery, ids), world.definitions)
@@ -158,7 +158,7 @@ def test_any_plan_and_item_can_be_sampled_and_leaves_no_trace(world: GeneratedWo
 
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(worlds())
-def test_whoever_matches_an_item_was_looked_at_for_it(world: GeneratedWorld) -> None:
+def test_every_matching_query_has_costs(world: GeneratedWorld) -> None:
     folder = f"world-{next(_folders)}"
     ids = sorted([*world.definitions, *SOURCES[:2]])
     compile_base(STORAGE, folder, map(PlanQuery, ids), world.definitions)
@@ -166,7 +166,7 @@ def test_whoever_matches_an_item_was_looked_at_for_it(world: GeneratedWorld) -> 
     part = _PartCosts(CostLayout(plan.base), ~plan.removed(plan.base))
     matches = build_matcher(plan).match(world.batch)
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in (("_MOST_WALKED", 10**6), ("_MOST_SHARING", 10**6), ("_LEAST", 0.0)):
+        for name, value in (("_MAX_WALKED", 10**6), ("_MAX_SHARING", 10**6), ("_MIN_NANOSECONDS", 0.0)):
             patch.setattr(sample_costs, name, value)
         for row in range(len(world.batch)):
             costs = part.sample(ItemBatch(world.batch.records.slice(row, 1)), 1, 0)
@@ -174,8 +174,8 @@ def test_whoever_matches_an_item_was_looked_at_for_it(world: GeneratedWorld) -> 
 
 
 @pytest.mark.parametrize("count", [0, 1, 4, 5, 17, 1000])
-def test_some_stand_for_all(count: int) -> None:
-    found = list(_some(count, 4, 123))
-    assert len({place for place, _ in found}) == len(found) == min(count, 4)
-    assert sum(scale for _, scale in found) == pytest.approx(count)
-    assert all(0 <= place < count for place, _ in found)
+def test_sampled_indices_are_distinct_and_represent_all(count: int) -> None:
+    sample = list(_sample_indices(count, 4, 123))
+    assert len({index for index, _ in sample}) == len(sample) == min(count, 4)
+    assert sum(scale for _, scale in sample) == pytest.approx(count)
+    assert all(0 <= index < count for index, _ in sample)

@@ -1,4 +1,4 @@
-"""Small generated worlds with gated feeds: views over them, in any depth, items that repeat, and batches."""
+"""Generators of small worlds with gated feeds: nested views over them, items with repeated values, and batches."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ DISTINCT_RULES: st.SearchStrategy[GateRule] = st.builds(
 
 @dataclass(frozen=True)
 class GatedWorld:
-    """Feeds that read only those before them, each live since a sequence, and items in order."""
+    """Feeds that read only feeds with smaller ids, the sequence after which each starts, and items in log order."""
 
     definitions: dict[int, Node]
     since: dict[int, int]
@@ -44,32 +44,35 @@ class GatedWorld:
     cuts: tuple[int, ...]
 
     def expected(self) -> dict[int, set[int]]:
-        """The feeds that each item is in, by sequence."""
-        found = evaluate_log(self.items, self.definitions, self.since)
-        return {one.item.sequence: set(one.feeds) for one in found}
+        """Return the feeds that each item belongs to, by sequence, according to the reference evaluator."""
+        evaluated = evaluate_log(self.items, self.definitions, self.since)
+        return {entry.item.sequence: set(entry.feeds) for entry in evaluated}
 
     def batches(self) -> list[ItemBatch]:
-        """The items in batches, cut anywhere."""
+        """Return the items in batches, divided at `cuts`."""
         bounds = [0, *self.cuts, len(self.items)]
         return [batch_of(self.items[low:high]) for low, high in pairwise(bounds) if low < high]
 
 
 def batch_of(items: Sequence[LoggedItem]) -> ItemBatch:
-    """Items of a log in columns."""
+    """Build a batch from items of a log."""
     ids = {name: feed for feed, name in SOURCES.items()}
-    made = [
-        Item(SOURCES[one.feed], one.id, one.attributes, sequence=one.sequence, time=one.accepted) for one in items
-    ]
-    return ItemBatch.of(made, ids)
+    return ItemBatch.of(
+        [
+            Item(SOURCES[item.feed], item.id, item.attributes, sequence=item.sequence, time=item.accepted)
+            for item in items
+        ],
+        ids,
+    )
 
 
 def readers_of(feed: int, definitions: Mapping[int, Node]) -> set[int]:
-    """A feed and all that read it; feeds read only those with smaller ids."""
-    found = {feed}
-    for one in sorted(definitions):
-        if found & set(reads(definitions[one])):
-            found.add(one)
-    return found
+    """Return a feed and all its direct and indirect readers. Feeds read only feeds with smaller ids."""
+    readers = {feed}
+    for candidate in sorted(definitions):
+        if readers & set(reads(definitions[candidate])):
+            readers.add(candidate)
+    return readers
 
 
 @st.composite
@@ -80,22 +83,22 @@ def nodes(
     gated: bool | None = None,
     rules: st.SearchStrategy[GateRule] = DISTINCT_RULES,
 ) -> Node:
-    """A query over some feeds, with a gate or without."""
-    terms: list[Node] = []
+    """Generate a query over these feeds, with or without a gate."""
+    inputs: list[Node] = []
     for feed in draw(st.lists(st.sampled_from(sorted(readable)), min_size=1, max_size=3)):
-        term: Node = Read(feed)
-        terms.append(Filter(term, draw(st.sampled_from(_CONDITIONS))) if draw(st.booleans()) else term)
-    whole = terms[0] if len(terms) == 1 else Union(tuple(terms))
+        read: Node = Read(feed)
+        inputs.append(Filter(read, draw(st.sampled_from(_CONDITIONS))) if draw(st.booleans()) else read)
+    query = inputs[0] if len(inputs) == 1 else Union(tuple(inputs))
     if draw(st.booleans()):
-        whole = Filter(whole, draw(st.sampled_from(_CONDITIONS)))
+        query = Filter(query, draw(st.sampled_from(_CONDITIONS)))
     if draw(st.booleans()) if gated is None else gated:
-        return Gated(whole, draw(rules))
-    return whole
+        return Gated(query, draw(rules))
+    return query
 
 
 @st.composite
 def logged(draw: st.DrawFn) -> tuple[LoggedItem, ...]:
-    """Items that often repeat one another, in the order of a log."""
+    """Generate items in log order whose ids and attributes often repeat."""
     items: list[LoggedItem] = []
     accepted = START
     for sequence in range(1, draw(st.integers(1, 14)) + 1):
@@ -111,11 +114,11 @@ def logged(draw: st.DrawFn) -> tuple[LoggedItem, ...]:
 
 @st.composite
 def gated_worlds(draw: st.DrawFn, rules: st.SearchStrategy[GateRule] = DISTINCT_RULES) -> GatedWorld:
-    """A world with at least one gated feed."""
+    """Generate a world with at least one gated feed."""
     definitions: dict[int, Node] = {}
     for feed in range(FIRST, FIRST + draw(st.integers(1, 6))):
         definitions[feed] = draw(nodes([*SOURCES, *definitions], gated=True if feed == FIRST else None, rules=rules))
     items = draw(logged())
     since = {feed: draw(st.sampled_from((0, 0, 0, 2, 5))) for feed in definitions}
     cuts = sorted(draw(st.sets(st.integers(1, max(1, len(items) - 1)), max_size=4)))
-    return GatedWorld(definitions, since, items, tuple(one for one in cuts if one < len(items)))
+    return GatedWorld(definitions, since, items, tuple(cut for cut in cuts if cut < len(items)))

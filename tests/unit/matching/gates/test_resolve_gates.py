@@ -1,4 +1,4 @@
-"""Distinct feeds in plans: whatever is base, delta or merged, answers are those of the reference evaluator."""
+"""Gates of distinct feeds in plans: ids of disjuncts, histories, claims, and gates in bases and deltas."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ from runnel.storage.file_storage import FileStorage
 TITLE = Attribute("title")
 
 
-def test_diamonds_and_chains_of_distinct_feeds_do_not_explode(tmp_path: Path) -> None:
+def test_nested_distinct_feeds_have_few_disjuncts_and_ordered_gates(tmp_path: Path) -> None:
     definitions: dict[int, Node] = {}
-    below = 1
+    source = 1
     for level in range(40):
         left, right, top = 100 + 3 * level, 101 + 3 * level, 102 + 3 * level
-        definitions[left] = Gated(Read(below), Distinct((TITLE,), timedelta(days=1)))
+        definitions[left] = Gated(Read(source), Distinct((TITLE,), timedelta(days=1)))
         definitions[right] = Gated(
-            Filter(Read(below), Compare(Attribute("price"), "<", 9.0)), Distinct((TITLE,), timedelta(1))
+            Filter(Read(source), Compare(Attribute("price"), "<", 9.0)), Distinct((TITLE,), timedelta(1))
         )
         definitions[top] = Union((Read(left), Read(right)))
-        below = top
-    logical = optimize([PlanQuery(one) for one in definitions], definitions)
+        source = top
+    logical = optimize([PlanQuery(feed) for feed in definitions], definitions)
     assert len(logical.gates.disjuncts) <= 6 * 40
     chain: dict[int, Node] = {FIRST: Gated(Read(1), Distinct((TITLE,), timedelta(1)))}
     chain |= {
@@ -56,7 +56,7 @@ def test_diamonds_and_chains_of_distinct_feeds_do_not_explode(tmp_path: Path) ->
     assert [gate.feed for gate in gates] == sorted(chain)
 
 
-def test_a_plan_without_distinct_feeds_has_nothing_of_it(tmp_path: Path) -> None:
+def test_plan_without_distinct_feeds_has_no_gate_arrays(tmp_path: Path) -> None:
     storage = FileStorage(tmp_path.as_uri())
     manifest = compile_base(storage, "base", [PlanQuery(7)], {7: Read(1)})
     assert not [name for name in manifest.arrays if name.startswith(("disjuncts", "gates"))]
@@ -64,7 +64,7 @@ def test_a_plan_without_distinct_feeds_has_nothing_of_it(tmp_path: Path) -> None
     assert not keeper.is_needed
 
 
-def test_another_definition_is_another_history() -> None:
+def test_history_changes_with_definition_and_start() -> None:
     def history(definitions: dict[int, Node], since: int = 0) -> bytes:
         gates = optimize([PlanQuery(9, since)], definitions).gates.gates()
         return next(gate.history for gate in gates if gate.feed == 9)
@@ -82,21 +82,21 @@ def test_another_definition_is_another_history() -> None:
     assert len({first, *others}) == 5
 
 
-def test_claims_travel_as_bytes(tmp_path: Path) -> None:
+def test_claims_survive_encoding_and_resolve_to_matches(tmp_path: Path) -> None:
     storage = FileStorage(tmp_path.as_uri())
     definitions: dict[int, Node] = {9: Gated(Read(1), Distinct((TITLE,), timedelta(days=1))), 10: Read(9)}
     compile_base(storage, "base", [PlanQuery(9), PlanQuery(10)], definitions)
     plan = load(storage, PlanVersion(1, "base"))
     keeper, matcher = GateKeeper(plan), build_matcher(plan)
-    items = batch_of(_three())
+    items = batch_of(_three_items())
     kept, claims = keeper.take_out(items, matcher.match(items))
     assert kept.total == 0
     assert len(claims) == 6
-    opened = Claims.opened(claims.sealed())
-    assert opened.rows.equals(claims.rows)
-    assert opened.gates == claims.gates
-    resolved = resolve_gates(opened.at_gates(), lambda keys: {})
-    assert list(zip(*(column.tolist() for column in resolved.matches(opened)), strict=True)) == [
+    decoded = Claims.opened(claims.sealed())
+    assert decoded.rows.equals(claims.rows)
+    assert decoded.gates == claims.gates
+    resolved = resolve_gates(decoded.at_gates(), lambda keys: {})
+    assert list(zip(*(column.tolist() for column in resolved.matches(decoded)), strict=True)) == [
         (1, 9),
         (1, 10),
         (3, 9),
@@ -109,21 +109,21 @@ def test_claims_travel_as_bytes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("later", [{}, {9: Read(1)}, {9: Gated(Read(1), Distinct((TITLE,), timedelta(days=2)))}])
-def test_the_disjuncts_of_a_query_end_with_it(tmp_path: Path, later: dict[int, Node]) -> None:
-    """A delta may take away or replace the last distinct feed: nothing of it is matched any more."""
+def test_disjuncts_of_removed_or_replaced_query_do_not_match(tmp_path: Path, later: dict[int, Node]) -> None:
+    """A delta may remove or replace the last distinct feed of the base."""
     storage = FileStorage(tmp_path.as_uri())
     definitions: dict[int, Node] = {8: Read(1), 9: Gated(Read(1), Distinct((TITLE,), timedelta(days=1))), 10: Read(9)}
-    compile_base(storage, "base", [PlanQuery(one) for one in definitions], definitions)
-    compile_delta(storage, "delta", [PlanQuery(one) for one in later], later, [9, 10], "base")
+    compile_base(storage, "base", [PlanQuery(feed) for feed in definitions], definitions)
+    compile_delta(storage, "delta", [PlanQuery(feed) for feed in later], later, [9, 10], "base")
     plan = load(storage, PlanVersion(2, "base", "delta"))
-    found = build_matcher(plan).match(batch_of(_three()))
-    assert set(query_of(found.queries).tolist()) == {8, *later}
-    shown = OrderedMatcher(plan, build_matcher(plan)).match(batch_of(_three()))
-    assert set(shown.queries.tolist()) == {8, *later}
+    matches = build_matcher(plan).match(batch_of(_three_items()))
+    assert set(query_of(matches.queries).tolist()) == {8, *later}
+    ordered_matches = OrderedMatcher(plan, build_matcher(plan)).match(batch_of(_three_items()))
+    assert set(ordered_matches.queries.tolist()) == {8, *later}
 
 
-def test_a_gate_ends_when_its_feed_is_redefined_to_read_a_gated_feed(tmp_path: Path) -> None:
-    """The feed still has disjuncts, which are those of a reader now."""
+def test_gate_is_removed_when_its_feed_is_redefined_to_read_a_gated_feed(tmp_path: Path) -> None:
+    """The feed still has disjuncts: now as a reader of the gated feed."""
     storage = FileStorage(tmp_path.as_uri())
     by_id = Gated(Read(1), Distinct())
     before: dict[int, Node] = {9: by_id, 10: Gated(Read(1), Distinct((TITLE,)))}
@@ -133,12 +133,12 @@ def test_a_gate_ends_when_its_feed_is_redefined_to_read_a_gated_feed(tmp_path: P
     compile_merged(storage, "merged", plan)
     for version in (plan, load(storage, PlanVersion(3, "merged"))):
         assert [gate.feed for gate in version.gates.gates()] == [9]
-        matches = OrderedMatcher(version, build_matcher(version)).match(batch_of(_three()))
+        matches = OrderedMatcher(version, build_matcher(version)).match(batch_of(_three_items()))
         assert [matches.row(row).tolist() for row in range(3)] == [[9, 10]] * 3
 
 
-def test_keys_that_count_no_more_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("runnel.matching.gates.ordered_matcher._FEW_STATES", 10)
+def test_ordered_matcher_removes_expired_states(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("runnel.matching.gates.ordered_matcher._MIN_STATES", 10)
     storage = FileStorage(tmp_path.as_uri())
     definitions: dict[int, Node] = {9: Gated(Read(1), Distinct((TITLE,), timedelta(hours=1)))}
     compile_base(storage, "base", [PlanQuery(9)], definitions)
@@ -146,18 +146,18 @@ def test_keys_that_count_no_more_are_forgotten(tmp_path: Path, monkeypatch: pyte
     matcher = OrderedMatcher(plan, build_matcher(plan))
     for day in range(50):
         moment = START + timedelta(days=day)
-        logged = LoggedItem(day + 1, moment, 1, str(day), {"title": (f"title {day}",)})
-        assert matcher.match(batch_of([logged])).total == 1
-        again = LoggedItem(day + 1000, moment + timedelta(minutes=5), 1, "x", {"title": (f"title {day}",)})
-        assert matcher.match(batch_of([again])).total == 0
+        item = LoggedItem(day + 1, moment, 1, str(day), {"title": (f"title {day}",)})
+        assert matcher.match(batch_of([item])).total == 1
+        duplicate = LoggedItem(day + 1000, moment + timedelta(minutes=5), 1, "x", {"title": (f"title {day}",)})
+        assert matcher.match(batch_of([duplicate])).total == 0
     assert len(matcher._states) <= 11
 
 
-def _three() -> list[LoggedItem]:
+def _three_items() -> list[LoggedItem]:
     return [LoggedItem(n, START, 1, str(n), {"title": (title,)}) for n, title in enumerate(("a", "A", "b"), 1)]
 
 
-def test_a_failing_disjunct_is_a_failure_of_its_query(tmp_path: Path) -> None:
+def test_failures_of_disjuncts_are_reported_once_per_query(tmp_path: Path) -> None:
     storage = FileStorage(tmp_path.as_uri())
     compile_base(storage, "base", [PlanQuery(9)], {9: Gated(Read(1), Distinct((TITLE,), timedelta(days=1)))})
     keeper = GateKeeper(load(storage, PlanVersion(1, "base")))
@@ -166,20 +166,24 @@ def test_a_failing_disjunct_is_a_failure_of_its_query(tmp_path: Path) -> None:
         Failure(0, disjunct_id(9, 1), "broken"),
         Failure(1, 4, "odd"),
     ]
-    kept, _ = keeper.take_out(batch_of(_three()), Matches.of([[], [], []], failures))
+    kept, _ = keeper.take_out(batch_of(_three_items()), Matches.of([[], [], []], failures))
     assert kept.failures == (Failure(0, 9, "broken"), Failure(1, 4, "odd"))
 
 
-def test_disjuncts_have_numbers_of_their_own() -> None:
+def test_disjunct_ids_encode_the_query_and_are_range_checked() -> None:
     ids = np.array([1, 1 << 40, disjunct_id(1, 0), disjunct_id(1 << 40, (1 << 20) - 1)])
     assert query_of(ids).tolist() == [1, 1 << 40, 1, 1 << 40]
     assert visible(ids).tolist() == [1, 1 << 40]
-    for query, place in ((1, 1 << 20), (1 << 41, 0), (-1, 0)):
-        with pytest.raises(RunnelError):
-            disjunct_id(query, place)
+    for query, number, message in (
+        (1, 1 << 20, "more than 1,048,576 disjuncts"),
+        (1 << 41, 0, "outside the range"),
+        (-1, 0, "outside the range"),
+    ):
+        with pytest.raises(RunnelError, match=message):
+            disjunct_id(query, number)
 
 
-def test_a_damaged_gate_is_refused() -> None:
+def test_invalid_gates_and_cyclic_gates_are_rejected() -> None:
     gate = Gate(9, Distinct((TITLE,), timedelta(days=1)), 4, b"h" * 16, True, b"d" * 16)
     assert Gate.from_json(gate.to_json()) == gate
     changes: list[dict[str, object]] = [
@@ -198,7 +202,7 @@ def test_a_damaged_gate_is_refused() -> None:
             Gate.from_json(gate.to_json() | change)
     with pytest.raises(CorruptDataError):
         Gate.from_json([])
-    circle = {disjunct_id(9, 0): 8, disjunct_id(8, 0): 9}
-    with pytest.raises(CorruptDataError, match="depend on themselves"):
-        GateTable.of(circle, [gate, replace(gate, feed=8)])
+    cycle = {disjunct_id(9, 0): 8, disjunct_id(8, 0): 9}
+    with pytest.raises(CorruptDataError, match="cyclic dependency"):
+        GateTable.of(cycle, [gate, replace(gate, feed=8)])
     assert GateTable.of({disjunct_id(9, 0): NO_GATE}, [gate]).gates() == [gate]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from fractions import Fraction
+from typing import cast
 
 from hypothesis import strategies as st
 from tests.unit.matching.gates.gated_worlds import (
@@ -36,9 +37,9 @@ _ATOMS: tuple[WindowAtom, ...] = (
 @st.composite
 def conditions(draw: st.DrawFn) -> Expression:
     """The condition of a join."""
-    atoms: list[Expression] = list(draw(st.lists(st.sampled_from(_ATOMS), min_size=1, max_size=2)))  # type: ignore[arg-type]
+    atoms: list[Expression] = list(draw(st.lists(st.sampled_from(_ATOMS), min_size=1, max_size=2)))
     if draw(st.booleans()):
-        atoms.append(negation(draw(st.sampled_from(_ATOMS))))  # type: ignore[arg-type]
+        atoms.append(negation(cast(Expression, draw(st.sampled_from(_ATOMS)))))
     if draw(st.booleans()):
         atoms.append(Compare(PRICE, "<", 4.0))
     return (conjunction if draw(st.booleans()) else disjunction)(atoms)

@@ -57,7 +57,7 @@ def test_entries_are_added_newest_first_and_bounded(
 
 
 @every_format
-def test_the_same_message_again_changes_nothing(
+def test_repeated_message_changes_nothing(
     sink: RssFile, make_item: Make, make_delivery: Make, tmp_path: Path
 ) -> None:
     delivery = make_delivery("rock", *(make_item(str(n), n) for n in range(1, 6)), most=3)
@@ -69,7 +69,7 @@ def test_the_same_message_again_changes_nothing(
 
 
 @every_format
-def test_a_newer_version_replaces_and_an_older_does_not(
+def test_newer_version_replaces_the_entry_and_older_version_does_not(
     sink: RssFile, make_item: Make, make_delivery: Make, tmp_path: Path
 ) -> None:
     path = tmp_path / "out" / "rock"
@@ -82,7 +82,7 @@ def test_a_newer_version_replaces_and_an_older_does_not(
 
 
 @every_format
-def test_an_empty_message_makes_a_valid_empty_feed(sink: RssFile, make_delivery: Make, tmp_path: Path) -> None:
+def test_empty_message_creates_a_valid_empty_feed(sink: RssFile, make_delivery: Make, tmp_path: Path) -> None:
     sink.deliver(make_delivery("rock"))
     assert shown(tmp_path / "out" / "rock") == []
     assert sink.deliver(make_delivery("rock")) == "nothing new"
@@ -94,7 +94,7 @@ def test_an_empty_message_makes_a_valid_empty_feed(sink: RssFile, make_delivery:
     [b"", b"my notes", b"<rss version='2.0'><channel><item/></channel></rss>", b'{"items": []}', b"[" * 5000,
      b"\xff\0", b"<!DOCTYPE rss [<!ENTITY a 'b'>]><rss><channel><generator>Runnel</generator></channel></rss>"],
 )  # fmt: skip
-def test_a_foreign_file_is_set_aside(
+def test_file_not_written_by_runnel_is_renamed(
     sink: RssFile, foreign: bytes, make_item: Make, make_delivery: Make, tmp_path: Path
 ) -> None:
     path = tmp_path / "out" / "rock"
@@ -111,7 +111,7 @@ def test_a_foreign_file_is_set_aside(
 @every_format
 @pytest.mark.parametrize("step", ["write", "fsync", "rename"])
 @pytest.mark.parametrize(("number", "error"), [(errno.ENOSPC, StorageFullError), (errno.EIO, DeliveryError)])
-def test_a_fault_at_any_step_leaves_the_old_file_whole(
+def test_failure_at_any_step_leaves_the_old_file_intact(
     sink: RssFile,
     step: str,
     number: int,
@@ -139,7 +139,7 @@ def test_a_fault_at_any_step_leaves_the_old_file_whole(
 
 
 @every_format
-def test_a_kill_before_the_rename_leaves_the_old_file_whole(
+def test_kill_before_the_rename_leaves_the_old_file_intact(
     sink: RssFile, make_item: Make, make_delivery: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Killed(BaseException):
@@ -162,7 +162,7 @@ def test_a_kill_before_the_rename_leaves_the_old_file_whole(
     assert [one.name for one in path.parent.iterdir()] == ["rock"]
 
 
-def test_what_readers_see_in_rss(make_item: Make, make_delivery: Make, tmp_path: Path) -> None:
+def test_rss_entries_parse_to_the_expected_fields(make_item: Make, make_delivery: Make, tmp_path: Path) -> None:
     item = make_item(
         "a",
         1,
@@ -192,7 +192,9 @@ def test_what_readers_see_in_rss(make_item: Make, make_delivery: Make, tmp_path:
 
 
 @every_format
-def test_what_runnel_writes_runnel_reads(sink: RssFile, make_item: Make, make_delivery: Make, tmp_path: Path) -> None:
+def test_written_feeds_can_be_decoded_again(
+    sink: RssFile, make_item: Make, make_delivery: Make, tmp_path: Path
+) -> None:
     item = make_item(
         "a",
         1,
@@ -216,16 +218,16 @@ def test_what_runnel_writes_runnel_reads(sink: RssFile, make_item: Make, make_de
 
 
 @pytest.mark.parametrize("link", ["javascript:alert(1)", "http://", "http://[x", "relative", "https://a b/"])
-def test_only_web_links_go_out(link: str, make_item: Make) -> None:
+def test_only_http_links_are_written(link: str, make_item: Make) -> None:
     assert show(DeliveredItem(make_item("a", 1, link=link), "F"), SENT).link is None
 
 
-def test_html_nested_without_end_becomes_text(make_item: Make) -> None:
+def test_deeply_nested_html_becomes_text(make_item: Make) -> None:
     item = make_item("a", 1, description="short", **{"description:html": "<div>" * 100_000})
     assert show(DeliveredItem(item, "F"), SENT).summary == "short"
 
 
-def test_huge_items_stay_readable_by_ourselves(
+def test_file_with_huge_items_can_be_read_again(
     make_item: Make, make_delivery: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(feed_file, "MAX_FILE", 3_000_000)
@@ -235,7 +237,7 @@ def test_huge_items_stay_readable_by_ourselves(
         assert "foreign" not in sink.deliver(make_delivery(sink.kind, make_item("z", 99), key="m2"))
 
 
-def test_merge_is_the_same_in_any_order(make_item: Make) -> None:
+def test_merge_does_not_depend_on_order(make_item: Make) -> None:
     entries = [
         RssFile._format.entry(show(DeliveredItem(make_item(str(n % 4), n, n), "F"), SENT)) for n in range(1, 12)
     ]
@@ -244,7 +246,7 @@ def test_merge_is_the_same_in_any_order(make_item: Make) -> None:
     assert [e.version for e in forth] == [11, 10, 9]
 
 
-def test_writers_do_not_lose_each_others_entries(make_item: Make, make_delivery: Make, tmp_path: Path) -> None:
+def test_concurrent_writers_lose_no_entries(make_item: Make, make_delivery: Make, tmp_path: Path) -> None:
     def write(start: int) -> None:
         for n in range(start, start + 5):
             AtomFile().deliver(make_delivery("shared", make_item(str(n), n), key=f"m{n}"))
@@ -282,7 +284,7 @@ ITEMS = st.lists(
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(ITEMS)
 @example([{"id": "0", "title": "&QUOT;<b>", "description": "", "category": ""}])
-def test_any_items_render_to_feeds_that_others_read(
+def test_any_items_render_to_feeds_that_feedparser_reads(
     tmp_path_factory: pytest.TempPathFactory, raws: list[Any]
 ) -> None:
     out = tmp_path_factory.mktemp("out")

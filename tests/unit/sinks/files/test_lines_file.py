@@ -28,7 +28,7 @@ def ids(path: Path) -> list[str]:
     return [json.loads(line)["id"] for line in data.splitlines()]
 
 
-def test_a_line_has_the_whole_item(make_delivery: Make, tmp_path: Path) -> None:
+def test_line_contains_all_data_of_the_item(make_delivery: Make, tmp_path: Path) -> None:
     moment = datetime(2026, 11, 14, tzinfo=UTC)
     item = Item("News", "a", {"title": ("é🎸\n",), "n": (1.5, True), "published": (moment,)}, 2, 7, moment)
     assert SINK.deliver(make_delivery("a.jsonl", item)) == "1 lines added to a.jsonl"
@@ -46,9 +46,7 @@ def test_a_line_has_the_whole_item(make_delivery: Make, tmp_path: Path) -> None:
     }
 
 
-def test_messages_are_appended_and_repeated_ones_are_not(
-    make_item: Make, make_delivery: Make, tmp_path: Path
-) -> None:
+def test_messages_are_appended_once(make_item: Make, make_delivery: Make, tmp_path: Path) -> None:
     first = make_delivery("a", make_item("a", 1), make_item("b", 2))
     second = make_delivery("a", make_item("a", 3, 2), key="m2")
     SINK.deliver(first)
@@ -59,7 +57,7 @@ def test_messages_are_appended_and_repeated_ones_are_not(
 
 
 @pytest.mark.parametrize("title", ["short", "x" * 5000])
-def test_every_torn_end_is_mended(
+def test_incomplete_end_of_any_length_is_repaired(
     title: str, make_item: Make, make_delivery: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lines_file, "WINDOW", 512)
@@ -76,7 +74,7 @@ def test_every_torn_end_is_mended(
         assert path.read_bytes() == whole
 
 
-def test_a_first_line_torn_at_any_byte_is_mended(make_item: Make, make_delivery: Make, tmp_path: Path) -> None:
+def test_incomplete_first_line_is_repaired(make_item: Make, make_delivery: Make, tmp_path: Path) -> None:
     path = tmp_path / "out" / "a"
     message = make_delivery("a", make_item("a", 1))
     SINK.deliver(message)
@@ -87,7 +85,7 @@ def test_a_first_line_torn_at_any_byte_is_mended(make_item: Make, make_delivery:
         assert path.read_bytes() == whole
 
 
-def test_lines_longer_than_the_window_are_found(
+def test_lines_longer_than_the_search_window_are_found(
     make_item: Make, make_delivery: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lines_file, "WINDOW", 64)
@@ -97,7 +95,7 @@ def test_lines_longer_than_the_window_are_found(
     assert len(ids(tmp_path / "out" / "a")) == 8
 
 
-def test_a_foreign_file_is_set_aside(make_item: Make, make_delivery: Make, tmp_path: Path) -> None:
+def test_file_not_written_by_runnel_is_renamed(make_item: Make, make_delivery: Make, tmp_path: Path) -> None:
     path = tmp_path / "out" / "a"
     path.parent.mkdir()
     path.write_text("my notes\n")
@@ -107,7 +105,7 @@ def test_a_foreign_file_is_set_aside(make_item: Make, make_delivery: Make, tmp_p
 
 
 @pytest.mark.parametrize(("number", "error"), [(errno.ENOSPC, StorageFullError), (errno.EIO, DeliveryError)])
-def test_a_write_that_fails_halfway_is_taken_back(
+def test_failed_write_is_rolled_back(
     number: int, error: type[Exception], make_item: Make, make_delivery: Make, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
@@ -132,8 +130,6 @@ def test_a_write_that_fails_halfway_is_taken_back(
     assert path.read_bytes() == old
 
 
-def test_the_match_log_takes_everything_and_sends_nothing(
-    make_item: Make, make_delivery: Make, tmp_path: Path
-) -> None:
+def test_output_log_delivers_nothing(make_item: Make, make_delivery: Make, tmp_path: Path) -> None:
     assert MatchLogOnly().deliver(make_delivery(None, make_item("a", 1))) == "kept in the match log"
     assert not (tmp_path / "out").exists()

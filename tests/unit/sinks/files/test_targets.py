@@ -27,7 +27,7 @@ file_sinks = pytest.mark.parametrize("sink", SINKS, ids=lambda sink: sink.kind)
 
 
 @file_sinks
-def test_targets_become_canonical(sink: LocalSink, tmp_path: Path) -> None:
+def test_file_targets_become_canonical(sink: LocalSink, tmp_path: Path) -> None:
     allowed = tmp_path / "www"
     allowed.mkdir()
     assert sink.validate_target("a//./b.xml", tmp_path) == "a/b.xml"
@@ -41,7 +41,7 @@ def test_targets_become_canonical(sink: LocalSink, tmp_path: Path) -> None:
     [None, "", "  ", ".", "/", "..", "../a.xml", "a/../../b", "a/..", "a/", "a\0b", "a\nb", "a\ud800b", "/etc/passwd",
      "~/a", "file:///tmp/a", "x" * 300, "folder", "link.xml", "linked/a.xml", "pipe"],
 )  # fmt: skip
-def test_targets_refused(sink: LocalSink, target: str | None, tmp_path: Path) -> None:
+def test_invalid_file_targets_are_refused(sink: LocalSink, target: str | None, tmp_path: Path) -> None:
     out = tmp_path / "out"
     (out / "folder").mkdir(parents=True)
     (out / "link.xml").symlink_to(tmp_path / "victim")
@@ -66,19 +66,19 @@ def test_the_name_of_a_draft_of_another_output_is_refused(
         sink.deliver(delivery)
 
 
-def test_names_that_only_resemble_drafts_are_possible(tmp_path: Path) -> None:
+def test_names_similar_to_drafts_are_allowed(tmp_path: Path) -> None:
     for name in ("rock.draft", ".rock.xml", ".draft.xml", "draft/rock.xml", ".draft"):
         assert RssFile().validate_target(name, tmp_path) == name
 
 
 @pytest.mark.parametrize("name", ["rock.xml", "x" * 200, "röck"])
-def test_no_output_can_have_the_name_of_a_draft(name: str, tmp_path: Path) -> None:
+def test_output_cannot_have_the_name_of_a_draft(name: str, tmp_path: Path) -> None:
     with pytest.raises(InputError):
         RssFile().validate_target(draft_name(name), tmp_path)
 
 
 @file_sinks
-def test_an_allowed_folder_itself_and_its_neighbours_are_refused(sink: LocalSink, tmp_path: Path) -> None:
+def test_allowed_folder_itself_and_its_siblings_are_refused(sink: LocalSink, tmp_path: Path) -> None:
     for target in (tmp_path / "www", tmp_path / "www2" / "a", tmp_path / "www" / ".." / "a"):
         with pytest.raises(InputError):
             sink.validate_target(str(target), tmp_path, [tmp_path / "www"])
@@ -86,7 +86,7 @@ def test_an_allowed_folder_itself_and_its_neighbours_are_refused(sink: LocalSink
 
 @file_sinks
 @pytest.mark.parametrize("target", ["late.xml", "folder/late.xml"])
-def test_a_link_that_appears_later_is_not_followed(
+def test_symbolic_link_created_later_is_not_followed(
     sink: LocalSink, target: str, make_item: Make, make_delivery: Make, tmp_path: Path
 ) -> None:
     assert sink.validate_target(target, tmp_path) == target
@@ -108,7 +108,7 @@ def test_a_link_that_appears_later_is_not_followed(
 
 
 @file_sinks
-def test_a_link_between_check_and_use_is_not_followed(
+def test_symbolic_link_created_between_check_and_use_is_not_followed(
     sink: LocalSink, make_item: Make, make_delivery: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("runnel.sinks.files.targets._refuse_links", lambda *_: None)
@@ -124,7 +124,7 @@ def test_a_link_between_check_and_use_is_not_followed(
 
 
 @pytest.mark.parametrize("sink", SINKS[:3], ids=lambda sink: sink.kind)
-def test_nothing_is_written_through_a_planted_draft(
+def test_planted_draft_file_is_not_written_through(
     sink: LocalSink, make_item: Make, make_delivery: Make, tmp_path: Path
 ) -> None:
     victim = tmp_path / "victim"
@@ -137,7 +137,7 @@ def test_nothing_is_written_through_a_planted_draft(
 
 
 @file_sinks
-def test_a_pipe_never_blocks(
+def test_named_pipe_as_target_does_not_block(
     sink: LocalSink, make_item: Make, make_delivery: Make, tmp_path: Path, monkeypatch: Any
 ) -> None:
     monkeypatch.setattr("runnel.sinks.files.targets._refuse_links", lambda *_: None)
@@ -156,7 +156,7 @@ def test_absolute_targets_in_allowed_folders_are_written(
     assert target.is_file()
 
 
-def test_the_log_takes_no_target(tmp_path: Path) -> None:
+def test_output_log_refuses_a_target(tmp_path: Path) -> None:
     assert MatchLogOnly().validate_target(None, tmp_path) is None
     with pytest.raises(InputError):
         MatchLogOnly().validate_target("a", tmp_path)

@@ -135,7 +135,7 @@ def _written(sink: FeedSink, out: Path) -> bytes:
     st.sampled_from(["", "https://news.example/feeds/"]),
     _TEXTS.filter(str.strip),
 )
-def test_hostile_items_make_valid_feeds(
+def test_feeds_of_hostile_items_are_valid(
     tmp_path_factory: pytest.TempPathFactory, raws: list[dict[str, Any]], out_url: str, name: str
 ) -> None:
     out = tmp_path_factory.mktemp("out")
@@ -157,7 +157,7 @@ DATA = Path(__file__).parents[3] / "data"
 
 
 @pytest.mark.parametrize(("sink", "problems"), CHECKED, ids=["rss", "atom", "json"])
-def test_generated_news_makes_valid_feeds(sink: FeedSink, problems: Check, tmp_path: Path) -> None:
+def test_feeds_of_generated_news_are_valid(sink: FeedSink, problems: Check, tmp_path: Path) -> None:
     world = World.generate(feeds=5, items=300, queries=0)
     items = [replace(item, sequence=number) for number, item in enumerate(world.model_items(), start=1)]
     sink.deliver(_delivery(sink, tmp_path, items))
@@ -166,7 +166,7 @@ def test_generated_news_makes_valid_feeds(sink: FeedSink, problems: Check, tmp_p
 
 @pytest.mark.parametrize(("sink", "problems"), CHECKED, ids=["rss", "atom", "json"])
 @pytest.mark.parametrize("name", ["atom_0.3.xml", "atom_1.0.xml", "feed_1.1.json", "rss_0.91.xml", "rss_2.0.xml"])
-def test_real_documents_make_valid_feeds(sink: FeedSink, problems: Check, name: str, tmp_path: Path) -> None:
+def test_feeds_of_real_documents_are_valid(sink: FeedSink, problems: Check, name: str, tmp_path: Path) -> None:
     found = adapt(decode((DATA / name).read_bytes(), name), "News").items
     assert found
     items = [replace(item, sequence=number) for number, item in enumerate(found, start=1)]
@@ -174,7 +174,7 @@ def test_real_documents_make_valid_feeds(sink: FeedSink, problems: Check, name: 
     assert problems(_written(sink, tmp_path)) == []
 
 
-def test_a_feed_says_its_own_address_where_that_is_known(make_item: Any, tmp_path: Path) -> None:
+def test_feed_has_a_self_link_if_its_url_is_known(make_item: Any, tmp_path: Path) -> None:
     for sink, _ in CHECKED:
         sink.deliver(_delivery(sink, tmp_path, [make_item("a", 1)], out_url="https://news.example/feeds/"))
     rss, atom = (etree.fromstring(_written(sink, tmp_path)) for sink, _ in CHECKED[:2])
@@ -188,7 +188,7 @@ def test_a_feed_says_its_own_address_where_that_is_known(make_item: Any, tmp_pat
     assert b'"feed_url": "https://news.example/feeds/h%C3%B6t/json.xml"' in _written(CHECKED[2][0], tmp_path)
 
 
-def test_a_feed_without_an_address_has_the_same_valid_id_always(make_item: Any, tmp_path: Path) -> None:
+def test_feed_without_url_has_a_stable_valid_id(make_item: Any, tmp_path: Path) -> None:
     sink = AtomFile()
     sink.deliver(_delivery(sink, tmp_path, [make_item("a", 1)]))
     atom = etree.fromstring(_written(sink, tmp_path))
@@ -196,7 +196,7 @@ def test_a_feed_without_an_address_has_the_same_valid_id_always(make_item: Any, 
     assert atom.find(f"{ATOM}link") is None
 
 
-def test_titles_keep_their_meaning(make_item: Any, tmp_path: Path) -> None:
+def test_titles_are_encoded_without_changing_their_meaning(make_item: Any, tmp_path: Path) -> None:
     titles = ["How to close a </div>", "R&amp;B", "Rock & <Roll>", "<b>Live</b> &amp;amp; loud"]
     items = [make_item(str(n), n, title=title) for n, title in enumerate(titles, start=1)]
     for sink in (RssFile(), AtomFile()):
@@ -231,7 +231,7 @@ def test_titles_keep_their_meaning(make_item: Any, tmp_path: Path) -> None:
         ("ftp://a.example/", None),
     ],
 )
-def test_addresses_become_ascii(text: str, address: str | None) -> None:
+def test_urls_become_ascii(text: str, address: str | None) -> None:
     assert web_address(text) == address
 
 
@@ -258,7 +258,7 @@ OLD_JSON = """{{"version": "https://jsonfeed.org/version/1.1", "title": "Rock", 
     [(*checked, old) for checked, old in zip(CHECKED, (OLD_RSS, OLD_ATOM, OLD_JSON), strict=True)],
     ids=["rss", "atom", "json"],
 )
-def test_files_of_earlier_releases_go_on_and_become_valid(
+def test_files_of_earlier_releases_are_continued_and_become_valid(
     sink: FeedSink, problems: Check, old: str, make_item: Any, tmp_path: Path
 ) -> None:
     """Readers must not see old entries as new ones: their ids stay."""
@@ -276,7 +276,7 @@ def test_files_of_earlier_releases_go_on_and_become_valid(
     assert b"urn:runnel:feed/1" not in data
 
 
-def test_the_address_of_the_out_folder_comes_from_the_settings(tmp_path: Path) -> None:
+def test_url_of_the_out_folder_comes_from_the_settings(tmp_path: Path) -> None:
     with runnel.connect(tmp_path / "root", out_url="https://news.example/feeds") as engine:
         engine.execute("register feed Wire; create feed Rock from Wire where title contains 'rock';")
         engine.execute("subscribe to Rock output rss 'music/rock.xml'; subscribe to Rock output atom 'rock.atom';")
@@ -290,6 +290,6 @@ def test_the_address_of_the_out_folder_comes_from_the_settings(tmp_path: Path) -
         assert b"<id>https://news.example/feeds/rock.atom</id>" in atom.read_bytes()
 
 
-def test_an_out_url_that_is_no_address_is_refused(tmp_path: Path) -> None:
+def test_invalid_out_url_is_refused(tmp_path: Path) -> None:
     with pytest.raises(WorkspaceError, match="out_url"):
         runnel.connect(tmp_path / "root", out_url="news.example/feeds")

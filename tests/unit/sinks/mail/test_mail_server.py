@@ -22,7 +22,7 @@ Make = Callable[..., Any]
 # --- connections -------------------------------------------------------------------------------------------------
 
 
-def test_connections_are_few_and_used_again(to: Make) -> None:
+def test_connections_are_limited_and_reused(to: Make) -> None:
     post = Post(delay=0.01)
     many = [to(key=f"k-{number}") for number in range(40)]
     with serving(post) as port:
@@ -52,7 +52,7 @@ def test_a_connection_that_the_server_closed_is_replaced(to: Make) -> None:
     assert len(outcomes) == len(post.taken) == len(post.sessions) == 3
 
 
-def test_a_connection_that_ends_when_the_next_mail_begins_is_replaced(to: Make) -> None:
+def test_connection_closed_at_the_start_of_a_mail_is_replaced(to: Make) -> None:
     class Hasty(Post):
         async def handle_MAIL(  # noqa: N802
             self, server: SMTP, session: Session, envelope: Envelope, address: str, options: list[str]
@@ -71,7 +71,7 @@ def test_a_connection_that_ends_when_the_next_mail_begins_is_replaced(to: Make) 
     assert len(post.sessions) == 3
 
 
-def test_a_connection_that_rested_is_asked_first_and_one_that_served_long_is_replaced(
+def test_idle_connection_is_checked_and_much_used_connection_is_replaced(
     to: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(mail_server, "_IDLE_SECONDS", -1.0)
@@ -91,7 +91,7 @@ def test_a_stale_connection_is_not_used(to: Make, monkeypatch: pytest.MonkeyPatc
     assert len(post.sessions) == 2
 
 
-def test_a_sender_that_is_cancelled_gives_its_place_back(to: Make) -> None:
+def test_canceled_sender_releases_its_connection_slot(to: Make) -> None:
     post = Post(delay=30.0)
 
     async def run(settings: Settings) -> str:
@@ -140,7 +140,7 @@ class Doorkeeper:
 
 
 @pytest.mark.parametrize("security", ["starttls", "tls"])
-def test_mail_is_encrypted_where_the_certificate_is_trusted(
+def test_mail_is_encrypted_if_the_certificate_is_trusted(
     to: Make,
     certificate: tuple[Path, Path],
     monkeypatch: pytest.MonkeyPatch,
@@ -163,7 +163,7 @@ def test_mail_is_encrypted_where_the_certificate_is_trusted(
     assert len(post.taken) == 1
 
 
-def test_there_is_no_silent_way_back_to_plain_text(to: Make, caplog: pytest.LogCaptureFixture) -> None:
+def test_connection_without_required_encryption_fails(to: Make, caplog: pytest.LogCaptureFixture) -> None:
     post = Post()
     with serving(post, authenticator=Doorkeeper(), auth_require_tls=False) as port:
         settings = settings_for(port, smtp_security="starttls", smtp_user="runnel", smtp_password="secret")
@@ -175,7 +175,7 @@ def test_there_is_no_silent_way_back_to_plain_text(to: Make, caplog: pytest.LogC
     assert not post.sessions
 
 
-def test_the_login_is_used_and_a_wrong_one_is_told(
+def test_login_is_used_and_wrong_login_is_reported(
     to: Make, certificate: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate[1]))

@@ -55,7 +55,7 @@ def test_a_mail_arrives_with_both_parts_and_all_headers(to: Make) -> None:
         assert link in part
 
 
-def test_the_same_message_again_has_the_same_id(to: Make) -> None:
+def test_repeated_message_has_the_same_message_id(to: Make) -> None:
     post = Post()
     with serving(post) as port:
         deliver(settings_for(port), to(), to(), to(key="1f-1-2"))
@@ -66,7 +66,7 @@ def test_the_same_message_again_has_the_same_id(to: Make) -> None:
     ]
 
 
-def test_without_https_there_is_no_one_click(to: Make) -> None:
+def test_one_click_headers_require_https(to: Make) -> None:
     post = Post()
     with serving(post) as port:
         deliver(settings_for(port), to(unsubscribe="http://runnel.example/u"), to(unsubscribe="https://a/> b"))
@@ -90,7 +90,7 @@ def test_xml_of_a_stylesheet_is_attached_and_text_is_text(to: Make) -> None:
     assert second.get_content().startswith("Müse\r\n")
 
 
-def test_nothing_is_sent_where_a_stylesheet_left_nothing(to: Make) -> None:
+def test_empty_output_of_a_stylesheet_is_not_mailed(to: Make) -> None:
     post = Post()
     with serving(post) as port:
         outcomes = deliver(settings_for(port), to(items=()), to(content=Content("text/plain", b" \n")))
@@ -101,7 +101,7 @@ def test_nothing_is_sent_where_a_stylesheet_left_nothing(to: Make) -> None:
 # --- what refusals mean ------------------------------------------------------------------------------------------
 
 
-def test_one_refused_recipient_hurts_only_itself(to: Make) -> None:
+def test_refused_recipient_does_not_affect_other_mails(to: Make) -> None:
     post = Post(refuse={"no@mail.example": "550 5.1.1 no such\tperson"})
     people = ["a@mail.example", "no@mail.example", "b@mail.example"]
     with serving(post) as port:
@@ -114,7 +114,7 @@ def test_one_refused_recipient_hurts_only_itself(to: Make) -> None:
     assert len(post.sessions) == 1
 
 
-def test_greylisting_puts_a_mail_off(to: Make) -> None:
+def test_greylisted_mail_is_retried(to: Make) -> None:
     post = Post(refuse={"me@mail.example": "450 4.2.0 greylisted, come back later"})
     with serving(post) as port:
         error = only_failure(deliver(settings_for(port), to()))
@@ -126,7 +126,7 @@ def test_greylisting_puts_a_mail_off(to: Make) -> None:
     ("answer", "permanent"),
     [("554 5.7.1 spam", True), ("552 5.3.4 too big", True), ("451 4.3.0 try later", False), ("421 busy", False)],
 )
-def test_the_answer_to_the_mail_itself_counts(to: Make, answer: str, permanent: bool) -> None:
+def test_response_to_the_mail_data_decides(to: Make, answer: str, permanent: bool) -> None:
     post = Post(data_answer=answer)
     with serving(post) as port:
         error = only_failure(deliver(settings_for(port), to()))
@@ -137,7 +137,7 @@ def test_the_answer_to_the_mail_itself_counts(to: Make, answer: str, permanent: 
     assert bool(error.hint) is answer.startswith("552")
 
 
-def test_a_mail_above_the_servers_size_is_not_even_sent(to: Make, make_item: Make, make_delivery: Make) -> None:
+def test_mail_above_the_servers_size_limit_is_not_sent(to: Make, make_item: Make, make_delivery: Make) -> None:
     post = Post()
     large = make_delivery("me@mail.example", make_item("a", 1, content="many words " * 3000), key="k-1")
     with serving(post, data_size_limit=20_000) as port:
@@ -149,7 +149,7 @@ def test_a_mail_above_the_servers_size_is_not_even_sent(to: Make, make_item: Mak
     assert len(post.taken) == 1
 
 
-def test_a_refused_sender_is_the_operators_matter(to: Make) -> None:
+def test_refused_sender_is_reported_to_the_admin(to: Make) -> None:
     class Picky(Post):
         async def handle_MAIL(  # noqa: N802
             self, server: SMTP, session: Session, envelope: Envelope, address: str, options: list[str]
@@ -162,9 +162,7 @@ def test_a_refused_sender_is_the_operators_matter(to: Make) -> None:
     assert "mail_from" in (error.hint or "")
 
 
-def test_owners_do_not_read_the_servers_name_and_accounts_in_a_failure(
-    to: Make, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_error_for_owners_omits_server_and_account_names(to: Make, caplog: pytest.LogCaptureFixture) -> None:
     class Strict(Post):
         async def handle_MAIL(  # noqa: N802
             self, server: SMTP, session: Session, envelope: Envelope, address: str, options: list[str]
@@ -181,7 +179,7 @@ def test_owners_do_not_read_the_servers_name_and_accounts_in_a_failure(
     assert "canary-host" in caplog.text
 
 
-def test_a_server_that_is_away_hangs_or_babbles_is_tried_again(to: Make) -> None:
+def test_unreachable_hanging_or_invalid_server_is_retried(to: Make) -> None:
     with socket.socket() as away:
         away.bind(("127.0.0.1", 0))
         error = only_failure(deliver(settings_for(away.getsockname()[1], send_seconds=1), to()))
@@ -220,15 +218,13 @@ def test_a_server_that_is_away_hangs_or_babbles_is_tried_again(to: Make) -> None
         ({"mail_from": "a@b\r\nBcc: c@d"}, "mail_from"),
     ],
 )
-def test_without_settings_mail_waits_and_says_what_is_missing(
-    to: Make, changed: dict[str, str], missing: str
-) -> None:
+def test_missing_mail_settings_are_reported_and_mail_waits(to: Make, changed: dict[str, str], missing: str) -> None:
     error = only_failure(deliver(settings_for(1, **changed), to()))
     assert not error.permanent
     assert missing in str(error)
 
 
-def test_a_target_that_is_no_longer_possible_is_dead(to: Make) -> None:
+def test_invalid_stored_target_becomes_a_dead_letter(to: Make) -> None:
     error = only_failure(deliver(settings_for(1), to("a@b.example, c@d.example")))
     assert error.permanent
 
@@ -247,7 +243,7 @@ def test_a_target_that_is_no_longer_possible_is_dead(to: Make) -> None:
         ("a" * 64 + "@mail.example", "a" * 64 + "@mail.example"),
     ],
 )
-def test_targets_become_canonical(target: str, canonical: str) -> None:
+def test_mail_targets_become_canonical(target: str, canonical: str) -> None:
     assert SINK.validate_target(target, Path()) == canonical
     assert SINK.validate_target(canonical, Path()) == canonical
 
@@ -264,7 +260,7 @@ def test_targets_become_canonical(target: str, canonical: str) -> None:
      "me@mail.\uff0eexample", "-oQ/tmp/x@mail.example", "-@mail.example", "|touch/tmp/x@mail.example",
      "|@mail.example"],
 )  # fmt: skip
-def test_targets_refused(target: str | None) -> None:
+def test_invalid_mail_targets_are_refused(target: str | None) -> None:
     with pytest.raises(InputError) as caught:
         SINK.validate_target(target, Path())
     assert caught.value.hint

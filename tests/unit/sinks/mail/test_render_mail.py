@@ -120,7 +120,7 @@ def test_one_item_has_its_title_as_subject_and_is_shown_in_full() -> None:
     check_page(rendered.html)
 
 
-def test_several_items_are_counted_in_the_subject_and_all_are_there() -> None:
+def test_subject_has_the_number_of_items_and_all_items_are_included() -> None:
     count = WITH_EXCERPT + 20
     items = [
         item_of(
@@ -140,7 +140,7 @@ def test_several_items_are_counted_in_the_subject_and_all_are_there() -> None:
 
 
 @pytest.mark.parametrize(("count", "whole"), [(IN_FULL, True), (IN_FULL + 1, False)])
-def test_few_are_shown_in_full_and_more_as_excerpts(count: int, whole: bool) -> None:
+def test_few_items_are_shown_in_full_and_many_as_excerpts(count: int, whole: bool) -> None:
     long = "concert " * 200 + "the end"
     rendered = render_mail(delivery_of(*(item_of(str(n), title="T", description=long) for n in range(count))))
     assert ("the end" in rendered.text) is whole
@@ -156,14 +156,14 @@ def test_text_is_wrapped_and_links_are_not_broken() -> None:
     assert all(len(line) <= WIDTH for line in rendered.text.split("\n") if line != link)
 
 
-def test_the_way_out_is_in_both_parts() -> None:
+def test_unsubscribe_link_is_in_text_and_html() -> None:
     link = "https://runnel.example/unsubscribe/a?b&c"
     rendered = render_mail(replace(delivery_of(item_of("a", title="T")), unsubscribe=link))
     assert f"To unsubscribe: {link}" in rendered.text
     assert 'href="https://runnel.example/unsubscribe/a?b&amp;c"' in str(rendered.html)
 
 
-def test_an_item_with_html_that_is_too_much_is_shown_as_text() -> None:
+def test_item_with_too_large_html_is_shown_as_text() -> None:
     nested = "<div>" * 150 + "deep" + "</div>" * 150
     rendered = render_mail(delivery_of(item_of("a", title="T", **{"content": "plain words", "content:html": nested})))
     assert "plain words" in rendered.text
@@ -188,7 +188,7 @@ def test_html_of_a_stylesheet_is_cleaned_and_has_a_text() -> None:
     check_page(rendered.html)
 
 
-def test_html_of_a_stylesheet_that_is_too_much_is_refused_for_good() -> None:
+def test_too_large_html_of_a_stylesheet_is_refused_permanently() -> None:
     for page in ("<div>" * 200, "<p>x</p>" * 200_000):
         with pytest.raises(DeliveryError) as caught:
             render_mail(replace(delivery_of(), content=Content("text/html", page.encode())))
@@ -196,7 +196,7 @@ def test_html_of_a_stylesheet_that_is_too_much_is_refused_for_good() -> None:
         assert caught.value.hint
 
 
-def test_text_of_a_stylesheet_is_wrapped_and_alone() -> None:
+def test_text_of_a_stylesheet_is_wrapped_and_has_no_html_part() -> None:
     text = "Bern\n\x1b[31m" + "Basel " * 30
     rendered = render_mail(replace(delivery_of(), content=Content("text/plain; charset=utf-8", text.encode())))
     assert rendered.html is None
@@ -204,7 +204,7 @@ def test_text_of_a_stylesheet_is_wrapped_and_alone() -> None:
     assert max(map(len, rendered.text.split("\n"))) <= WIDTH
 
 
-def test_an_attachment_has_a_harmless_name() -> None:
+def test_attachment_has_a_safe_file_name() -> None:
     hostile = delivery_of(name='../"x"\r\n;.exe')
     rendered = render_mail(replace(hostile, content=Content("application/xml; charset=utf-8", b"<a/>")))
     assert rendered.attachment is not None
@@ -242,7 +242,7 @@ EXPECTED = {
 
 @settings(deadline=None, max_examples=250)
 @given(title=HOSTILE, name=HOSTILE, source=HOSTILE, body=HOSTILE, key=HOSTILE, link=HOSTILE)
-def test_no_text_adds_a_header_a_recipient_or_an_element(
+def test_item_texts_cannot_inject_headers_recipients_or_elements(
     title: str, name: str, source: str, body: str, key: str, link: str
 ) -> None:
     attributes: dict[str, Value] = {
@@ -275,7 +275,7 @@ def test_no_text_adds_a_header_a_recipient_or_an_element(
 
 @settings(deadline=None, max_examples=150)
 @given(HOSTILE)
-def test_a_subject_is_one_line_and_comes_back_as_it_went(title: str) -> None:
+def test_subject_is_one_line_and_survives_encoding(title: str) -> None:
     mail = composed(delivery_of(item_of("a", title=f"x{title}")))
     subject = str(mail["Subject"])
     assert subject.isprintable() or "\u200d" in subject or "\u200c" in subject
@@ -299,7 +299,7 @@ def test_a_subject_is_one_line_and_comes_back_as_it_went(title: str) -> None:
         max_size=30,
     )
 )  # fmt: skip
-def test_any_html_becomes_a_safe_page(pieces: list[str]) -> None:
+def test_any_html_is_sanitized(pieces: list[str]) -> None:
     source = "".join(pieces)
     cleaned = safe_html(source)
     check_page(f"<style></style>{cleaned}")
@@ -308,7 +308,7 @@ def test_any_html_becomes_a_safe_page(pieces: list[str]) -> None:
     check_page(str(rendered.html))
 
 
-def test_the_text_of_html_keeps_its_lines() -> None:
+def test_text_of_html_preserves_line_breaks() -> None:
     page = (
         "<pre>a\tb\n  c</pre><p>one\ntwo<br>three</p><table><tr><td>x</td><td>y</td></tr><tr><td>z</td></tr></table>"
     )
@@ -319,7 +319,7 @@ def test_the_text_of_html_keeps_its_lines() -> None:
     )
 
 
-def test_cleaning_bounds_its_work() -> None:
+def test_cleaning_refuses_html_that_would_take_long() -> None:
     with pytest.raises(HtmlTooLargeError):
         safe_html("<div>" * 100_000)
     with pytest.raises(HtmlTooLargeError):
@@ -328,6 +328,6 @@ def test_cleaning_bounds_its_work() -> None:
     assert safe_html("<!-- nothing -->") == ""
 
 
-def test_a_line_keeps_joined_emoji_and_loses_what_turns_text_round() -> None:
+def test_line_keeps_joined_emoji_and_drops_direction_marks() -> None:
     assert one_line("👩\u200d🎤 sings\u202e!\x07", 20) == "👩\u200d🎤 sings !"
     assert one_line("x" * 50, 10) == "xxxxxxxxx…"

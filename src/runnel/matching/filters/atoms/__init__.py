@@ -1,4 +1,4 @@
-"""Atoms as arrays: by which keys they are found, and how their truth on an item is known.
+"""Atoms as arrays: the keys that find them, and how their truth on an item is decided.
 
 In: the atoms of a plan part, and a batch of items. Out: keys, anchors, and truth values.
 """

@@ -1,8 +1,8 @@
-"""Anchors: for every predicate the clause by which it is found.
+"""Anchors: the clause of each predicate that the index uses to find the predicate.
 
-Every predicate is *anchored* at the clause that the fewest items are expected to satisfy, among the clauses that are
-disjunctions of keys: an item can satisfy the predicate only if it has one of these keys. A predicate without such a
-clause (only ranges or negations) has none and is asked for every item.
+A predicate is *anchored* at the clause that the fewest items are expected to satisfy, among its clauses that are
+disjunctions of keys. An item can satisfy the predicate only if it has one of these keys. A predicate without such a
+clause (it has only ranges or negations) has no anchor and is checked for every item.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from runnel.plan.logical_plan import LogicalPlan
 
 @dataclass(frozen=True)
 class Anchors:
-    """`clauses` gives a predicate's anchor, or NOTHING; `keys` the keys that lead to it.
+    """The anchors of all predicates.
 
-    `checks` are the clauses that a candidate must still be checked for, those first that fewest items satisfy: all
-    but an anchor that its key proves. `clause_shares` is the part of all items expected to satisfy each clause.
+    `clauses` has the anchor of each predicate, or NOTHING, and `keys` the keys of the anchor. `checks` are the
+    clauses that remain to be checked for a candidate, the most selective first: all clauses except an anchor that its
+    keys prove. `clause_shares` is the expected share of items that satisfy each clause.
     """
 
     clauses: Array
@@ -33,7 +34,7 @@ class Anchors:
 
 
 def choose_anchors(logical: LogicalPlan, atoms: AtomLayout) -> Anchors:
-    """The anchors of all predicates."""
+    """Choose the anchors of all predicates."""
     shares, usable, proven = _weigh_clauses(
         read_only(logical.clauses.offsets),
         read_only(logical.clauses.values),
@@ -70,15 +71,15 @@ def choose_anchors(logical: LogicalPlan, atoms: AtomLayout) -> Anchors:
 def _weigh_clauses(
     offsets: Array, literals: Array, atom_shares: Array, has_keys: Array, is_key: Array
 ) -> tuple[Array, Array, Array]:
-    """For every clause: the part of items expected to satisfy it, whether keys lead to it, whether they prove it."""
+    """Return the share of items expected to satisfy each clause, whether keys find it, and whether they prove it."""
     count = len(offsets) - 1
     shares = np.zeros(count)
     usable = np.ones(count, dtype=np.bool_)
     proven = np.ones(count, dtype=np.bool_)
     for clause in range(count):
-        for place in range(offsets[clause], offsets[clause + 1]):
-            atom = literals[place] >> 1
-            if literals[place] & 1:
+        for index in range(offsets[clause], offsets[clause + 1]):
+            atom = literals[index] >> 1
+            if literals[index] & 1:
                 shares[clause] += 1.0
                 usable[clause] = proven[clause] = False
             else:
@@ -99,18 +100,18 @@ def _order_clauses(
     check_offsets: Array,
     check_values: Array,
 ) -> None:
-    """Choose each predicate's anchor, and put what is left to check in the order of the clauses' shares."""
+    """Choose each predicate's anchor, and sort the clauses that remain to be checked by their shares."""
     filled = 0
     for predicate in range(len(offsets) - 1):
         anchor = NOTHING
-        for place in range(offsets[predicate], offsets[predicate + 1]):
-            clause = clauses[place]
+        for index in range(offsets[predicate], offsets[predicate + 1]):
+            clause = clauses[index]
             if usable[clause] and (anchor == NOTHING or _before(shares, clause, anchor)):
                 anchor = clause
         anchors[predicate] = anchor
         first = filled
-        for place in range(offsets[predicate], offsets[predicate + 1]):
-            clause = clauses[place]
+        for index in range(offsets[predicate], offsets[predicate + 1]):
+            clause = clauses[index]
             if clause == anchor and proven[clause]:
                 continue
             spot = filled
@@ -131,14 +132,14 @@ def _before(shares: Array, left: int, right: int) -> bool:
 def _anchor_keys(
     anchors: Array, clause_offsets: Array, literals: Array, candidate_offsets: Array, candidates: Array
 ) -> tuple[Array, Array]:
-    """The distinct keys that lead to each predicate, ascending."""
+    """Return the distinct keys of each predicate's anchor in ascending order, as offsets and values."""
     count = len(anchors)
     offsets = np.zeros(count + 1, dtype=np.int64)
     for predicate in range(count):
         size = 0
         if anchors[predicate] != NOTHING:
-            for place in range(clause_offsets[anchors[predicate]], clause_offsets[anchors[predicate] + 1]):
-                atom = literals[place] >> 1
+            for index in range(clause_offsets[anchors[predicate]], clause_offsets[anchors[predicate] + 1]):
+                atom = literals[index] >> 1
                 size += candidate_offsets[atom + 1] - candidate_offsets[atom]
         offsets[predicate + 1] = offsets[predicate] + size
     keys = np.empty(offsets[count], dtype=IDENTIFIER)
@@ -146,8 +147,8 @@ def _anchor_keys(
     for predicate in range(count):
         first = filled
         if anchors[predicate] != NOTHING:
-            for place in range(clause_offsets[anchors[predicate]], clause_offsets[anchors[predicate] + 1]):
-                atom = literals[place] >> 1
+            for index in range(clause_offsets[anchors[predicate]], clause_offsets[anchors[predicate] + 1]):
+                atom = literals[index] >> 1
                 for candidate in range(candidate_offsets[atom], candidate_offsets[atom + 1]):
                     filled = _add_ascending(keys, first, filled, candidates[candidate])
         offsets[predicate] = first
@@ -157,7 +158,7 @@ def _anchor_keys(
 
 @kernel
 def _add_ascending(keys: Array, first: int, filled: int, key: Number) -> int:
-    """Put a key among those from `first` to `filled`, in order and once; gives their new end."""
+    """Insert a key into the sorted range from `first` to `filled` unless it is there; return the new end."""
     spot = filled
     while spot > first and keys[spot - 1] > key:
         spot -= 1

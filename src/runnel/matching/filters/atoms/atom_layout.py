@@ -1,8 +1,7 @@
-"""The atoms of a plan part as arrays: which keys they are found by, and how their truth is known.
+"""The atoms of a plan part as arrays: the keys that find them, and how their truth is decided.
 
-In: a logical plan. Out: an AtomLayout, which every physical form of the index shares. A *key* is a token in a slot.
-Keys are numbered by how many items are expected to have them, the most frequent first, so that what is looked at most
-lies together.
+In: a logical plan. Out: an AtomLayout, which all matchers share. A *key* is a token in a slot. Keys are numbered by
+their expected frequency in items, the most frequent first, so that frequently read data is adjacent in memory.
 """
 
 from __future__ import annotations
@@ -35,18 +34,20 @@ from runnel.plan.logical_plan import LogicalPlan, identifiers
 from runnel.plan.validate import check_ids, check_rows, check_texts
 
 NOTHING = -1
+"""In place of a key or a clause: there is none."""
+
 Frequencies = Mapping[str, float]
-"""The part of all items that hold a word, where it is known; it decides speed, never answers."""
+"""The known shares of items that contain a word. They affect only speed, never the matches."""
 
 
 @dataclass(frozen=True)
 class AtomLayout:
-    """The arrays.
+    """The arrays of slots, keys and atoms.
 
-    `key_hashes` are sorted and `key_ids` gives the key of each; `key_shares` is the part of all items expected to
-    have a key. `atom_keys` gives the key whose presence is the truth of an atom, or NOTHING; `atom_candidates` the
-    keys of which an item has one if the atom holds (none: not known), `atom_shares` the part of items that have one.
-    `atom_phrases` are the keys of a phrase's words, in order; no keys for other atoms.
+    `key_hashes` are sorted, and `key_ids` has the key of each hash. `key_shares` is the expected share of items that
+    have a key. `atom_keys` has the key whose presence decides an atom, or NOTHING. `atom_candidates` are keys of
+    which an item has at least one if the atom holds (an empty row: unknown), and `atom_shares` is the expected share
+    of items that have one. `atom_phrases` are the keys of a phrase's words in order, and empty for other atoms.
     """
 
     slots: Texts
@@ -66,7 +67,7 @@ class AtomLayout:
     atom_phrases: Rows
 
     def arrays(self) -> dict[str, Array]:
-        """All arrays by the names under which they are stored."""
+        """Return all arrays by the names under which they are stored."""
         plain = {name: getattr(self, name) for name in _PLAIN}
         for name in (*_TEXTS, *_ROWS):
             plain |= getattr(self, name).arrays(name)
@@ -74,23 +75,23 @@ class AtomLayout:
 
     @staticmethod
     def stored(arrays: Arrays) -> AtomLayout:
-        """The layout of arrays made by `arrays`."""
+        """Build a layout from the arrays that `arrays` returned."""
         fields: dict[str, Any] = {name: Texts.stored(arrays, name) for name in _TEXTS}
         fields |= {name: Rows.stored(arrays, name) for name in _ROWS}
         fields |= {name: arrays[name] for name in _PLAIN}
         return AtomLayout(**fields)
 
     def keys_of(self, kind: Token) -> Array:
-        """The keys whose tokens begin with a byte: those of one kind."""
+        """Return the keys whose tokens begin with the byte `kind`, such as WORD or PREFIX."""
         tokens = self.key_tokens
         return np.flatnonzero(tokens.data[tokens.offsets[:-1]] == kind[0]) if len(tokens) else np.empty(0, np.int64)
 
     def families(self) -> list[str]:
-        """The condition families whose patterns are among the atoms."""
+        """Return the condition families whose patterns are among the atoms."""
         return [name for name, _ in self._pattern_slots()]
 
     def atoms_of(self, family: str) -> Array:
-        """The atoms that are patterns of a family."""
+        """Return the atoms that are patterns of a family."""
         slots = [slot for name, slot in self._pattern_slots() if name == family]
         return np.flatnonzero(np.isin(self.atom_slots, slots)) if slots else np.empty(0, np.int64)
 
@@ -99,12 +100,12 @@ class AtomLayout:
         return [(json.loads(self.slots.text(slot))[0], slot) for slot in slots]
 
     def check(self, atoms: int) -> None:
-        """Raise ValueError, naming the array, unless everything fits a plan with so many atoms."""
+        """Raise a ValueError that names the array if an array does not fit a plan with this number of atoms."""
         check_texts("slots", self.slots)
         check_texts("key_tokens", self.key_tokens)
         keys = len(self.key_tokens)
         if np.any(self.key_tokens.offsets[1:] == self.key_tokens.offsets[:-1]):
-            raise ValueError("key_tokens.offsets leaves a token without bytes")
+            raise ValueError("key_tokens contains an empty token")
         check_ids("slot_uses", self.slot_uses, 0, None, len(self.slots))
         check_ids("key_hashes", self.key_hashes, None, None, keys)
         check_ids("key_ids", self.key_ids, 0, keys, keys)
@@ -134,20 +135,20 @@ _PLAIN = (
 
 
 def hash_key(slot: int, token: Token) -> int:
-    """The hash by which a key is looked up; the key itself is compared afterwards, so collisions are harmless."""
+    """Return the hash by which a key is looked up. The lookup then compares the key, so collisions are harmless."""
     return int.from_bytes(blake2b(slot.to_bytes(4, "little") + token, digest_size=8).digest(), "little")
 
 
 def lay_out_atoms(logical: LogicalPlan, frequencies: Frequencies | None = None) -> AtomLayout:
-    """The layout of a logical plan's atoms, with what is known of how frequent words are."""
-    tests = _tests(logical.atoms)
-    slots = _numbered_slots(tests)
+    """Build the layout of a logical plan's atoms. `frequencies` are the known frequencies of words."""
+    tests = _atom_tests(logical.atoms)
+    slots = _number_slots(tests)
     keys = _Keys(slots, tests, KnownWords(frequencies or {}))
     kinds = np.array([test.kind for test in tests], dtype=np.uint8)
     candidates, shares = keys.candidates(tests)
     return AtomLayout(
         slots=Texts.of(json.dumps(slot) for slot in slots),
-        slot_uses=_uses(tests, slots, keys),
+        slot_uses=_slot_uses(tests, slots, keys),
         key_hashes=keys.hashes,
         key_ids=keys.ids,
         key_slots=keys.slots,
@@ -160,12 +161,12 @@ def lay_out_atoms(logical: LogicalPlan, frequencies: Frequencies | None = None) 
         atom_highs=np.array([test.high for test in tests], dtype=np.float64),
         atom_shares=shares,
         atom_candidates=candidates,
-        atom_phrases=_chosen(keys.of_atoms, np.repeat(kinds == TestKind.PHRASE, keys.of_atoms.lengths)),
+        atom_phrases=_filter_values(keys.of_atoms, np.repeat(kinds == TestKind.PHRASE, keys.of_atoms.lengths)),
     )
 
 
-def _tests(atoms: Texts) -> list[AtomTest]:
-    """The tests of atoms in their stored form. Most ask for one word, so these are made without detours."""
+def _atom_tests(atoms: Texts) -> list[AtomTest]:
+    """Return the tests of stored atoms. Most atoms are a single word, so these are not decoded first."""
     tests = []
     families = {f'["{name}",': name for name in registry().families}
     tags = tuple(families)
@@ -182,7 +183,7 @@ def _tests(atoms: Texts) -> list[AtomTest]:
     return tests
 
 
-def _numbered_slots(tests: list[AtomTest]) -> dict[Slot, int]:
+def _number_slots(tests: list[AtomTest]) -> dict[Slot, int]:
     slots: dict[Slot, int] = {}
     for test in tests:
         slots.setdefault(test.slot, len(slots))
@@ -191,7 +192,7 @@ def _numbered_slots(tests: list[AtomTest]) -> dict[Slot, int]:
     return slots
 
 
-def _uses(tests: list[AtomTest], slots: dict[Slot, int], keys: _Keys) -> Array:
+def _slot_uses(tests: list[AtomTest], slots: dict[Slot, int], keys: _Keys) -> Array:
     uses = np.zeros(len(slots), dtype=np.uint16)
     for slot in {test.slot for test in tests if test.kind == TestKind.RANGE}:
         uses[slots[slot]] |= SlotUse.RANGES
@@ -202,68 +203,68 @@ def _uses(tests: list[AtomTest], slots: dict[Slot, int], keys: _Keys) -> Array:
     return uses
 
 
-def _chosen(rows: Rows, kept: Array) -> Rows:
-    """Rows with those of their values that are kept."""
-    before = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(kept)])
-    return Rows(narrow_offsets(before[rows.offsets]), rows.values[kept])
+def _filter_values(rows: Rows, is_kept: Array) -> Rows:
+    """Return the rows with only those values that the mask selects."""
+    counts_before = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(is_kept)])
+    return Rows(narrow_offsets(counts_before[rows.offsets]), rows.values[is_kept])
 
 
 class _Keys:
-    """The distinct keys of the atoms (of a phrase, all its words), the most frequent first.
+    """The distinct keys of the atoms (including all words of phrases), the most frequent first.
 
-    Which they are does not depend on what is known of frequencies, so that two layouts of a plan can be compared.
+    The set of keys does not depend on the known frequencies, so that two layouts of a plan can be compared.
     """
 
     def __init__(self, slots: dict[Slot, int], tests: list[AtomTest], known: KnownWords) -> None:
         numbers: dict[tuple[Slot, Token], int] = {}
-        told = [numbers.setdefault(key, len(numbers)) for test in tests for key in test.keys]
+        atom_keys = [numbers.setdefault(key, len(numbers)) for test in tests for key in test.keys]
         tokens = [token for _, token in numbers]
         estimates = {token: estimate(token, known) for token in dict.fromkeys(tokens)}
         shares = np.array([estimates[token] for token in tokens], dtype=np.float64)
-        in_slots = identifiers([slots[slot] for slot, _ in numbers])
-        ordered = np.lexsort((_ranks(tokens), in_slots, -shares))
-        self.shares = shares[ordered]
-        self.slots = in_slots[ordered]
-        tokens = [tokens[number] for number in ordered.tolist()]
+        key_slots = identifiers([slots[slot] for slot, _ in numbers])
+        by_share = np.lexsort((_ranks(tokens), key_slots, -shares))
+        self.shares = shares[by_share]
+        self.slots = key_slots[by_share]
+        tokens = [tokens[number] for number in by_share.tolist()]
         self.tokens = Texts.of(tokens)
         hashes = np.array(list(map(hash_key, self.slots.tolist(), tokens)), dtype=np.uint64)
-        order = np.argsort(hashes, kind="stable")
-        self.hashes = hashes[order]
-        self.ids = order.astype(IDENTIFIER)
-        places = np.empty(len(ordered), dtype=IDENTIFIER)
-        places[ordered] = np.arange(len(ordered))
+        by_hash = np.argsort(hashes, kind="stable")
+        self.hashes = hashes[by_hash]
+        self.ids = by_hash.astype(IDENTIFIER)
+        new_numbers = np.empty(len(by_share), dtype=IDENTIFIER)
+        new_numbers[by_share] = np.arange(len(by_share))
         offsets = row_offsets([len(test.keys) for test in tests])
-        self.of_atoms = Rows(offsets, places[np.array(told, dtype=np.int64)])
+        self.of_atoms = Rows(offsets, new_numbers[np.array(atom_keys, dtype=np.int64)])
 
-    def exact(self, known: Array) -> Array:
-        """The key whose presence is the truth of an atom, for those that are known by one; NOTHING for the others."""
-        found = np.full(len(known), NOTHING, dtype=IDENTIFIER)
-        found[known] = self.of_atoms.values[self.of_atoms.offsets[:-1][known]]
-        return found
+    def exact(self, has_key: Array) -> Array:
+        """Return the key that decides each atom, or NOTHING. The mask selects the atoms that a single key decides."""
+        keys = np.full(len(has_key), NOTHING, dtype=IDENTIFIER)
+        keys[has_key] = self.of_atoms.values[self.of_atoms.offsets[:-1][has_key]]
+        return keys
 
     def candidates(self, tests: list[AtomTest]) -> tuple[Rows, Array]:
-        """The keys by which each atom is found, and the part of all items that have one (all: no keys)."""
+        """Return the keys that find each atom, and the expected share of items that have one (1 without keys)."""
         rows, lengths = self.of_atoms, self.of_atoms.lengths
-        kept, shares = np.ones(len(rows.values), dtype=bool), np.ones(len(tests))
-        alone = lengths == 1
-        shares[alone] = np.minimum(1.0, self.shares[rows.values[rows.offsets[:-1][alone]]])
+        is_kept, shares = np.ones(len(rows.values), dtype=bool), np.ones(len(tests))
+        has_one_key = lengths == 1
+        shares[has_one_key] = np.minimum(1.0, self.shares[rows.values[rows.offsets[:-1][has_one_key]]])
         for atom in np.flatnonzero(lengths > 1).tolist():
             start, stop = int(rows.offsets[atom]), int(rows.offsets[atom + 1])
             estimates = self.shares[rows.values[start:stop]].tolist()
             if tests[atom].together:
-                # All words of a phrase must be there, so its rarest word is enough; so it is with patterns.
-                found = np.array([min(range(len(estimates)), key=estimates.__getitem__)])
-                shares[atom] = estimates[found[0]]
+                # An item must have all keys, such as the words of a phrase, so the rarest key is enough.
+                indices = np.array([min(range(len(estimates)), key=estimates.__getitem__)])
+                shares[atom] = estimates[indices[0]]
             else:
-                found = np.unique(rows.values[start:stop], return_index=True)[1]
+                indices = np.unique(rows.values[start:stop], return_index=True)[1]
                 shares[atom] = min(1.0, sum(estimates))
-            kept[start:stop] = False
-            kept[start + found] = True
-        return _chosen(rows, kept), shares
+            is_kept[start:stop] = False
+            is_kept[start + indices] = True
+        return _filter_values(rows, is_kept), shares
 
 
 def _ranks(tokens: list[Token]) -> Array:
-    """The place of each token in the order of all."""
+    """Return the rank of each token in sorted order."""
     ranks = np.empty(len(tokens), dtype=np.int64)
     ranks[sorted(range(len(tokens)), key=tokens.__getitem__)] = np.arange(len(tokens))
     return ranks

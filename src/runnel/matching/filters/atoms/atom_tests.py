@@ -1,7 +1,7 @@
-"""How an atom is tested: by a key that the item has or has not, by a range of numbers, or by the reference evaluator.
+"""The test of an atom: by the presence of a key, by a range of numbers, or by the reference evaluator.
 
-A *slot* is what an atom looks at: an attribute, a part of its moments, or their days. A *token* is a value or word
-in a slot. Slots and tokens are exact, so two different values never share a key.
+A *slot* is the data that an atom reads: the values of an attribute, a part of its dates (such as the hour), or their
+days. A *token* is a value or word in a slot. Slots and tokens are exact, so different values never share a key.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from runnel.arrays import encode_text
 from runnel.matching.filters.atoms.key_frequency import NOTHING_KNOWN, estimate
 
 Slot = tuple[str, str]
-"""An attribute's name and a facet of it: empty for its values, a part, or DAY."""
+"""The name of an attribute and one of its facets: empty for its values, the name of a date part, or DAY."""
 
 Token = bytes
 WORD, PREFIX = b"w", b"p"
-"""How the tokens of words, and of the beginnings of words, begin."""
+"""The first bytes of the tokens of words and of word prefixes."""
 
 PATTERN_KEY = b"g"
-"""How the tokens of item patterns begin."""
+"""The first byte of the tokens of item patterns."""
 
 DAY = "day number"
 PATTERN = "pattern"
-"""The facet of a family that its patterns read; their keys are found by the family, not by tokens of an item."""
+"""The facet that item patterns of a family read. The family finds their keys, not the tokens of an item."""
 
 
 class TestKind(IntEnum):
-    """How the truth of an atom on an item is found."""
+    """The ways to decide the truth of an atom on an item."""
 
     KEY = 0
     RANGE = 1
@@ -46,7 +46,7 @@ class TestKind(IntEnum):
 
 
 class SlotUse(IntFlag):
-    """What the plan asks of a slot, so that nothing else is computed for an item; stored in 16 bits."""
+    """The kinds of tokens that a plan needs of a slot. Others are not computed. Stored in 16 bits."""
 
     WORDS = 1
     TEXTS = 2
@@ -62,8 +62,8 @@ class SlotUse(IntFlag):
 class AtomTest:
     """The test of one atom.
 
-    `keys` are candidates: if the atom is true, the item has one of them (none: not known), or all of them
-    (`together`), so that each alone is enough to find it.
+    If the atom is true, the item has at least one of `keys` or, with `together`, all of them, so that each alone is
+    enough to find the atom. Without keys, nothing is known about an item that satisfies the atom.
     """
 
     kind: TestKind
@@ -75,22 +75,22 @@ class AtomTest:
 
 
 def word_token(word: str) -> Token:
-    """The token of a word in a text."""
+    """Return the token of a word in a text."""
     return WORD + encode_text(word)
 
 
 def prefix_token(prefix: str) -> Token:
-    """The token of any word that begins with a prefix."""
+    """Return the token of all words that begin with a prefix."""
     return PREFIX + encode_text(prefix)
 
 
 def text_token(text: str) -> Token:
-    """The token of a whole text value."""
+    """Return the token of a whole text value."""
     return b"t" + encode_text(text)
 
 
 def number_token(number: float) -> Token:
-    """The token of a number; minus zero is zero.
+    """Return the token of a number. Minus zero has the token of zero.
 
     >>> number_token(-0.0) == number_token(0.0)
     True
@@ -99,15 +99,15 @@ def number_token(number: float) -> Token:
 
 
 def boolean_token(value: bool) -> Token:
-    """The token of a truth value."""
+    """Return the token of a Boolean value."""
     return b"b1" if value else b"b0"
 
 
 PRESENCE: Token = b"e"
 """The token of a slot that has any value."""
 
-_LEADING = 2
-"""Letters that a pattern must begin with to be found by them, where they do not decide it: one is in most items."""
+_MIN_PREFIX = 2
+"""Minimum length of a prefix that only finds a pattern. Most items have a word with any given first letter."""
 
 _USES = {
     WORD: SlotUse.WORDS,
@@ -121,12 +121,12 @@ _USES = {
 
 
 def use_of(token: Token) -> SlotUse:
-    """What must be computed for a slot to find this token."""
+    """Return the use of a slot that this token requires."""
     return _USES[token[:1]]
 
 
 def test_of(atom: Atom) -> AtomTest:
-    """The test of an atom.
+    """Return the test of an atom.
 
     >>> test_of(Compare(Attribute("price"), "<", 3.0)).high < 3.0
     True
@@ -146,7 +146,7 @@ def test_of(atom: Atom) -> AtomTest:
         case ContainsPattern(Attribute(_, None), patterns):
             return _pattern(slot, patterns)
         case Similar(Attribute(_, None), phrase, least):
-            # Whoever has `least_common` of the words has one of any set that leaves fewer of them out.
+            # A text that contains `least_common` of the words contains one of any `count` of them.
             count = len(phrase) - least_common(len(phrase), least) + 1
             tokens = _rarest([word_token(word) for word in phrase], count)
             return AtomTest(TestKind.OTHER, slot, tuple((slot, token) for token in tokens))
@@ -154,11 +154,11 @@ def test_of(atom: Atom) -> AtomTest:
             key = _key(attribute, constant)
             return _other(slot) if key is None else AtomTest(TestKind.KEY, key[0], (key,))
         case In(attribute, constants):
-            keys = [_key(attribute, constant) for constant in constants]
-            known = tuple(key for key in keys if key is not None)
-            return AtomTest(TestKind.OTHER, slot, known) if len(known) == len(keys) else _other(slot)
+            candidates = [_key(attribute, constant) for constant in constants]
+            keys = tuple(key for key in candidates if key is not None)
+            return AtomTest(TestKind.OTHER, slot, keys) if len(keys) == len(candidates) else _other(slot)
         case Compare(attribute, operator, constant):
-            return _compared(attribute, operator, constant)
+            return _comparison(attribute, operator, constant)
         case Between(attribute, low, high):
             return _between(attribute, low, high)
         case _:
@@ -166,19 +166,19 @@ def test_of(atom: Atom) -> AtomTest:
 
 
 def word_test(slot: Slot, word: str) -> AtomTest:
-    """The test of a text that contains a word."""
+    """Return the test for a text that contains a word."""
     return AtomTest(TestKind.KEY, slot, ((slot, word_token(word)),))
 
 
 def pattern_test(family: str, text: str) -> AtomTest:
-    """The test of an item pattern, which is given in its stored form: a key of its own."""
+    """Return the test of an item pattern in its stored form. Each pattern has a key of its own."""
     slot = family, PATTERN
     token = PATTERN_KEY + blake2b(encode_text(text), digest_size=16).digest()
     return AtomTest(TestKind.KEY, slot, ((slot, token),))
 
 
 def _other(slot: Slot) -> AtomTest:
-    """The test of an atom that only the evaluator knows; where it holds, there is a value at least."""
+    """Return the test of an atom that only the evaluator can decide. If it is true, the slot has a value."""
     return AtomTest(TestKind.OTHER, slot, ((slot, PRESENCE),))
 
 
@@ -188,20 +188,20 @@ def _phrase(slot: Slot, phrase: tuple[str, ...]) -> AtomTest:
 
 
 def _pattern(slot: Slot, patterns: tuple[str, ...]) -> AtomTest:
-    """The test of a row of patterns; one that is a word, or the beginning of one, is known by its key alone."""
+    """Return the test of consecutive word patterns. The key alone decides a single word or a single prefix."""
     starts = [literal_start(pattern) for pattern in patterns]
-    plain = [start == pattern for start, pattern in zip(starts, patterns, strict=True)]
+    is_word = [start == pattern for start, pattern in zip(starts, patterns, strict=True)]
     match patterns:
-        case (pattern,) if plain[0]:
+        case (pattern,) if is_word[0]:
             return word_test(slot, pattern)
         case (pattern,) if starts[0] and pattern == f"{starts[0]}*":
             return AtomTest(TestKind.KEY, slot, ((slot, prefix_token(starts[0])),))
-        case (_, *_) if all(plain):
+        case (_, *_) if all(is_word):
             return _phrase(slot, patterns)
     tokens = [
-        word_token(start) if whole else prefix_token(start)
-        for start, whole in zip(starts, plain, strict=True)
-        if whole or len(start) >= _LEADING
+        word_token(start) if word else prefix_token(start)
+        for start, word in zip(starts, is_word, strict=True)
+        if word or len(start) >= _MIN_PREFIX
     ]
     keys = tuple((slot, token) for token in dict.fromkeys(tokens))
     return AtomTest(TestKind.OTHER, slot, keys, together=True) if keys else _other(slot)
@@ -229,20 +229,20 @@ def _key(attribute: Attribute, constant: Constant) -> tuple[Slot, Token] | None:
 
 
 def _measure(attribute: Attribute, constant: Constant) -> tuple[Slot, float] | None:
-    """The slot and number that a constant compares with, if it is a number or a whole day."""
+    """Return the slot and the number that a constant is compared as, or None if it is not a number or a day."""
     match constant:
         case bool() | str() | datetime() | Ago():
             return None
         case date():
             return ((attribute.name, DAY), float(constant.toordinal())) if attribute.part is None else None
         case _:
-            # An integer that no double can hold compares exactly in the reference evaluator only.
+            # Only the reference evaluator compares integers exactly that a double cannot represent.
             exact = abs(constant) <= 2**53 or isinstance(constant, float)
             return (_slot(attribute), float(constant)) if exact else None
 
 
-def _compared(attribute: Attribute, operator: str, constant: Constant) -> AtomTest:
-    """A comparison as a closed interval; an open end begins at the next double."""
+def _comparison(attribute: Attribute, operator: str, constant: Constant) -> AtomTest:
+    """Return a comparison as a closed interval; an open bound becomes the next double."""
     measured = _measure(attribute, constant)
     if measured is None:
         return _other(_slot(attribute))

@@ -1,7 +1,7 @@
-"""The keys that the items of a batch have, and the numbers that ranges look at.
+"""Find the keys of the items of a batch, and the numbers that ranges are compared with.
 
-Words and values become keys by hash, and the key's own bytes are compared, so an answer never rests on a hash. What
-was looked up is remembered in bounded tables: most words of an item were in an item before.
+Words and values are looked up by hash, and then the bytes of the key are compared, so hash collisions are harmless.
+Bounded caches keep the results, because most words of an item occurred in earlier items.
 """
 
 from __future__ import annotations
@@ -31,31 +31,31 @@ from runnel.matching.filters.atoms.item_columns import ItemColumns
 from runnel.matching.patterns.contract import PatternMatcher, index_of
 from runnel.model.item_batch import BOOLEAN, MOMENT, NUMBER, TEXT
 
-_REMEMBERED = 200_000
-_LONGEST_REMEMBERED = 64
+_MAX_CACHED = 200_000
+_MAX_CACHED_CHARACTERS = 64
 
 
-_Found = TypeVar("_Found")
+_Result = TypeVar("_Result")
 
 
-class _Lookup(dict[Any, _Found]):
-    """What is found by value, on first use; nothing is remembered too. Emptied when it grows too large."""
+class _LookupCache(dict[Any, _Result]):
+    """A cache of lookups by value, including failed ones. It is emptied when it becomes too large."""
 
-    def __init__(self, find: Callable[[Any], _Found]) -> None:
+    def __init__(self, find: Callable[[Any], _Result]) -> None:
         super().__init__()
         self._find = find
 
-    def __missing__(self, value: Any) -> _Found:
-        found = self._find(value)
-        if len(self) >= _REMEMBERED:
+    def __missing__(self, value: Any) -> _Result:
+        result = self._find(value)
+        if len(self) >= _MAX_CACHED:
             self.clear()
-        if not isinstance(value, str) or len(value) <= _LONGEST_REMEMBERED:
-            self[value] = found
-        return found
+        if not isinstance(value, str) or len(value) <= _MAX_CACHED_CHARACTERS:
+            self[value] = result
+        return result
 
 
 class _SlotKeys:
-    """What one slot of the plan asks of a value."""
+    """The lookups of one slot of the plan: they find the keys of a value."""
 
     def __init__(
         self, number: int, facet: str, use: int, prefix_sizes: list[int], find: Callable[[int, Token], int]
@@ -63,90 +63,90 @@ class _SlotKeys:
         self.number = number
         self.facet = facet
         self.use = use
-        self.words = _Lookup(lambda word: find(number, word_token(word)))
-        self.texts = _Lookup(lambda text: find(number, text_token(text)))
-        self.numbers = _Lookup(lambda value: find(number, number_token(value)))
-        self.booleans = _Lookup(lambda value: find(number, boolean_token(bool(value))))
-        self.prefixes = _Lookup(lambda word: self._prefixes_of(word, prefix_sizes, find))
+        self.words = _LookupCache(lambda word: find(number, word_token(word)))
+        self.texts = _LookupCache(lambda text: find(number, text_token(text)))
+        self.numbers = _LookupCache(lambda value: find(number, number_token(value)))
+        self.booleans = _LookupCache(lambda value: find(number, boolean_token(bool(value))))
+        self.prefixes = _LookupCache(lambda word: self._prefixes_of(word, prefix_sizes, find))
         self.presence = find(number, PRESENCE)
 
     def _prefixes_of(self, word: str, sizes: list[int], find: Callable[[int, Token], int]) -> tuple[int, ...]:
-        """The keys of the prefixes that a word begins with; `sizes` are those that occur, in bytes, ascending."""
+        """Return the keys of the prefixes of a word. `sizes` are the sizes to try, in bytes and ascending."""
         token = word_token(word)
-        found = (find(self.number, PREFIX + token[1 : 1 + size]) for size in sizes if size < len(token))
-        return tuple(key for key in found if key != NOTHING)
+        keys = (find(self.number, PREFIX + token[1 : 1 + size]) for size in sizes if size < len(token))
+        return tuple(key for key in keys if key != NOTHING)
 
 
 class BatchKeys:
-    """The (row, key) pairs of a batch, those of which nobody knows, and its numbers sorted by row and slot."""
+    """The (row, key) pairs of a batch, the pairs that could not be decided, and the numbers by row and slot."""
 
     def __init__(self) -> None:
         self._rows: list[Array] = []
         self._keys: list[Array] = []
         self._doubted: list[tuple[Array, Array, str]] = []
-        self._number_places: list[Array] = []
+        self._number_cells: list[Array] = []
         self._numbers: list[Array] = []
 
     def add(self, rows: Array, keys: list[int]) -> None:
-        """The value in each row has this key, or NOTHING."""
-        found = np.array(keys, dtype=np.int64)
-        known = found != NOTHING
-        self._rows.append(rows[known])
-        self._keys.append(found[known])
+        """Add a key per row. NOTHING is skipped."""
+        key_array = np.array(keys, dtype=np.int64)
+        is_key = key_array != NOTHING
+        self._rows.append(rows[is_key])
+        self._keys.append(key_array[is_key])
 
     def add_pairs(self, rows: Array, keys: Array) -> None:
-        """These rows have these keys."""
+        """Add pairs of rows and keys."""
         self._rows.append(rows)
         self._keys.append(keys)
 
     def add_doubts(self, rows: Array, keys: Array, reason: str) -> None:
-        """Whether these rows have these keys could not be decided, and why."""
+        """Add pairs of rows and keys that could not be decided, with the reason."""
         if len(rows):
             self._doubted.append((rows, keys, reason))
 
     def doubts(self) -> tuple[Array, Array]:
-        """Rows and keys of which nobody knows; some may be among the pairs all the same, by another value."""
-        rows, keys = [one[0] for one in self._doubted], [one[1] for one in self._doubted]
-        return _joined(rows, np.int64), _joined(keys, np.int64)
+        """Return the undecided pairs, as rows and keys. A pair may also be decided by another value of the item."""
+        rows, keys = [doubt[0] for doubt in self._doubted], [doubt[1] for doubt in self._doubted]
+        return _concatenate(rows, np.int64), _concatenate(keys, np.int64)
 
     def candidates(self) -> tuple[Array, Array]:
-        """Rows and keys that they have or may have."""
+        """Return the decided and the undecided pairs, as rows and keys."""
         (rows, keys), (doubted_rows, doubted_keys) = self.pairs(), self.doubts()
         return np.concatenate([rows, doubted_rows]), np.concatenate([keys, doubted_keys])
 
     def doubt_reasons(self) -> dict[int, str]:
-        """Why a key of a row could not be decided, by row."""
+        """Return by row the reason why a key could not be decided."""
         return {row: reason for rows, _, reason in self._doubted for row in rows.tolist()}
 
     def doubtful_rows(self) -> Array:
-        """The rows with a key of which nobody knows, ascending."""
+        """Return the rows with an undecided key, in ascending order."""
         return np.unique(self.doubts()[0])
 
-    def add_numbers(self, places: Array, numbers: Array) -> None:
-        """Numbers at their places (row times slots plus slot)."""
-        self._number_places.append(places)
+    def add_numbers(self, cells: Array, numbers: Array) -> None:
+        """Add numbers with their cells; the cell of a row and a slot is `row * slots + slot`."""
+        self._number_cells.append(cells)
         self._numbers.append(numbers)
 
     def pairs(self) -> tuple[Array, Array]:
-        """Rows and keys, repeated where an item has a key by two of its values."""
-        return _joined(self._rows, np.int64), _joined(self._keys, np.int64)
+        """Return the decided pairs, as rows and keys. A pair occurs twice if two values of the item have the key."""
+        return _concatenate(self._rows, np.int64), _concatenate(self._keys, np.int64)
 
     def numbers(self) -> tuple[Array, Array]:
-        """Places, ascending, and the numbers there."""
-        places, numbers = _joined(self._number_places, np.int64), _joined(self._numbers, np.float64)
-        order = np.argsort(places, kind="stable")
-        return places[order], numbers[order]
+        """Return the cells in ascending order, and their numbers."""
+        cells, numbers = _concatenate(self._number_cells, np.int64), _concatenate(self._numbers, np.float64)
+        order = np.argsort(cells, kind="stable")
+        return cells[order], numbers[order]
 
 
 class KeyFinder:
-    """Finds the keys of items for one part of a plan; without `words`, only those of other things.
+    """Finds the keys of items for one plan part. With `words=False`, keys of words and prefixes are left out.
 
-    `patterns` are the item patterns of the part, by family.
+    `patterns` are the pattern matchers of the part, by family.
     """
 
     def __init__(self, layout: AtomLayout, patterns: Mapping[str, PatternMatcher], *, words: bool = True) -> None:
         self._layout = layout
-        self._patterns = [(attribute_of(family), index_of(family), found) for family, found in patterns.items()]
+        self._patterns = [(attribute_of(family), index_of(family), matcher) for family, matcher in patterns.items()]
         self.slots = len(layout.slots)
         self._by_name: dict[str, list[_SlotKeys]] = {}
         sizes = _prefix_sizes(layout) if words else {}
@@ -156,56 +156,57 @@ class KeyFinder:
             use = use if words else use & ~(SlotUse.WORDS | SlotUse.PREFIXES)
             slot = _SlotKeys(number, facet, use, sizes.get(number, []), self._find)
             self._by_name.setdefault(name, []).append(slot)
-        self._whole = self._by_name.pop(WHOLE.name, [])
+        self._whole_item = self._by_name.pop(WHOLE.name, [])
 
     def keys(self, columns: ItemColumns) -> BatchKeys:
-        """The keys and numbers of all items."""
-        found = BatchKeys()
+        """Find the keys and numbers of all items of a batch."""
+        result = BatchKeys()
         for name, positions in columns.names.items():
-            for slot in (*self._by_name.get(name, ()), *self._whole):
+            for slot in (*self._by_name.get(name, ()), *self._whole_item):
                 if slot.facet:
-                    self._facet_keys(slot, columns, positions, found)
+                    self._add_facet_keys(slot, columns, positions, result)
                 else:
-                    self._value_keys(slot, columns, positions, found)
+                    self._add_value_keys(slot, columns, positions, result)
         for attribute, index, matcher in self._patterns:
             if attribute in columns.names:
                 keys = matcher.keys(columns)
-                found.add_pairs(keys.rows, keys.keys)
-                found.add_doubts(keys.doubted_rows, keys.doubted_keys, index.undecided)
-        return found
+                result.add_pairs(keys.rows, keys.keys)
+                result.add_doubts(keys.doubted_rows, keys.doubted_keys, index.undecided)
+        return result
 
     def _find(self, slot: int, token: Token) -> int:
+        """Return the key of a token in a slot, or NOTHING."""
         wanted = np.uint64(hash_key(slot, token))
         hashes = self._layout.key_hashes
-        place = int(np.searchsorted(hashes, wanted))
-        while place < len(hashes) and hashes[place] == wanted:
-            key = int(self._layout.key_ids[place])
+        index = int(np.searchsorted(hashes, wanted))
+        while index < len(hashes) and hashes[index] == wanted:
+            key = int(self._layout.key_ids[index])
             if self._layout.key_slots[key] == slot and self._layout.key_tokens.raw(key) == token:
                 return key
-            place += 1
+            index += 1
         return NOTHING
 
-    def _value_keys(self, slot: _SlotKeys, columns: ItemColumns, positions: Array, found: BatchKeys) -> None:
+    def _add_value_keys(self, slot: _SlotKeys, columns: ItemColumns, positions: Array, result: BatchKeys) -> None:
         kinds = columns.kinds[positions]
         rows = columns.value_rows[positions]
         if slot.use & SlotUse.PRESENCE:
-            found.add(rows, [slot.presence] * len(rows))
+            result.add(rows, [slot.presence] * len(rows))
         if slot.use & (SlotUse.WORDS | SlotUse.PREFIXES | SlotUse.TEXTS):
-            chosen = kinds == TEXT
-            self._text_keys(slot, columns, positions[chosen].tolist(), rows[chosen], found)
+            is_text = kinds == TEXT
+            self._add_text_keys(slot, columns, positions[is_text].tolist(), rows[is_text], result)
         if slot.use & (SlotUse.NUMBERS | SlotUse.RANGES):
-            chosen = kinds == NUMBER
-            self._number_keys(slot, columns.numbers[positions[chosen]], rows[chosen], found)
+            is_number = kinds == NUMBER
+            self._add_number_keys(slot, columns.numbers[positions[is_number]], rows[is_number], result)
         if slot.use & SlotUse.BOOLEANS:
-            chosen = kinds == BOOLEAN
-            values = columns.numbers[positions[chosen]].tolist()
-            found.add(rows[chosen], [slot.booleans[value] for value in values])
+            is_boolean = kinds == BOOLEAN
+            values = columns.numbers[positions[is_boolean]].tolist()
+            result.add(rows[is_boolean], [slot.booleans[value] for value in values])
 
-    def _text_keys(
-        self, slot: _SlotKeys, columns: ItemColumns, positions: list[int], rows: Array, found: BatchKeys
+    def _add_text_keys(
+        self, slot: _SlotKeys, columns: ItemColumns, positions: list[int], rows: Array, result: BatchKeys
     ) -> None:
         if slot.use & SlotUse.TEXTS:
-            found.add(rows, [slot.texts[columns.texts[position]] for position in positions])
+            result.add(rows, [slot.texts[columns.texts[position]] for position in positions])
         if slot.use & (SlotUse.WORDS | SlotUse.PREFIXES):
             keys: list[int] = []
             ends = [0]
@@ -216,25 +217,26 @@ class KeyFinder:
                 if slot.use & SlotUse.PREFIXES:
                     keys.extend(chain.from_iterable(map(slot.prefixes.__getitem__, distinct)))
                 ends.append(len(keys))
-            found.add(np.repeat(rows, np.diff(ends)), keys)
+            result.add(np.repeat(rows, np.diff(ends)), keys)
 
-    def _facet_keys(self, slot: _SlotKeys, columns: ItemColumns, positions: Array, found: BatchKeys) -> None:
-        chosen = positions[columns.kinds[positions] == MOMENT]
-        rows = columns.value_rows[chosen]
+    def _add_facet_keys(self, slot: _SlotKeys, columns: ItemColumns, positions: Array, result: BatchKeys) -> None:
+        moments = positions[columns.kinds[positions] == MOMENT]
+        rows = columns.value_rows[moments]
         if slot.use & SlotUse.PRESENCE:
-            found.add(rows, [slot.presence] * len(rows))
+            result.add(rows, [slot.presence] * len(rows))
         if slot.use & (SlotUse.NUMBERS | SlotUse.RANGES):
-            self._number_keys(slot, np.array(columns.facet(slot.facet, chosen), dtype=np.float64), rows, found)
+            numbers = np.array(columns.facet(slot.facet, moments), dtype=np.float64)
+            self._add_number_keys(slot, numbers, rows, result)
 
-    def _number_keys(self, slot: _SlotKeys, numbers: Array, rows: Array, found: BatchKeys) -> None:
+    def _add_number_keys(self, slot: _SlotKeys, numbers: Array, rows: Array, result: BatchKeys) -> None:
         if slot.use & SlotUse.NUMBERS:
-            found.add(rows, [slot.numbers[number] for number in numbers.tolist()])
+            result.add(rows, [slot.numbers[number] for number in numbers.tolist()])
         if slot.use & SlotUse.RANGES:
-            found.add_numbers(rows * self.slots + slot.number, numbers)
+            result.add_numbers(rows * self.slots + slot.number, numbers)
 
 
 def _prefix_sizes(layout: AtomLayout) -> dict[int, list[int]]:
-    """How many bytes the prefixes of every slot have, ascending."""
+    """Return the distinct sizes of the prefixes of each slot in bytes, in ascending order."""
     keys = layout.keys_of(PREFIX)
     pairs = np.stack([layout.key_slots[keys], np.diff(layout.key_tokens.offsets)[keys] - 1], axis=1)
     sizes: dict[int, list[int]] = {}
@@ -243,5 +245,5 @@ def _prefix_sizes(layout: AtomLayout) -> dict[int, list[int]]:
     return sizes
 
 
-def _joined(arrays: list[Array], dtype: type[np.generic]) -> Array:
+def _concatenate(arrays: list[Array], dtype: type[np.generic]) -> Array:
     return np.concatenate(arrays) if arrays else np.empty(0, dtype=dtype)

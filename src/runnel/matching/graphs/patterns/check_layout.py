@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from runnel.algebra.graphs.edges import MOST_VARIABLES
+from runnel.algebra.graphs.edges import MAX_VARIABLES
 from runnel.algebra.graphs.rdf_terms import Sort
 from runnel.algebra.nodes.calls import RELATIONS
 from runnel.arrays import Array, Rows, read_only
@@ -25,7 +25,7 @@ def check_layout(layout: GraphLayout, keys: int) -> None:
     check_ids("graphs.keys", layout.keys, 0, keys, patterns)
     check_ids("graph_terms.sorts", layout.terms.sorts, 0, len(Sort), terms)
     check_ids("graph_terms.ranks", layout.terms.ranks, 0, None, terms)
-    check_ids("graphs.shape_variables", table.shape_variables, 0, MOST_VARIABLES + 1, shapes)
+    check_ids("graphs.shape_variables", table.shape_variables, 0, MAX_VARIABLES + 1, shapes)
     check_ids("graphs.pattern_shapes", table.pattern_shapes, 0, shapes, patterns)
     check_ids("graphs.depths", layout.depths, 0, None, shapes)
     check_ids("graphs.masks", layout.masks, 0, 2, 8)
@@ -41,7 +41,7 @@ def check_layout(layout: GraphLayout, keys: int) -> None:
 def _check_edges(layout: GraphLayout, terms: int, shapes: int) -> None:
     table, edges = layout.table, layout.table.shape_edges
     check_rows("graphs.shape_edges", edges, None, shapes)
-    check_ids("graphs.shape_edges.values", edges.values, -MOST_VARIABLES, terms, len(edges.values))
+    check_ids("graphs.shape_edges.values", edges.values, -MAX_VARIABLES, terms, len(edges.values))
     if np.any(edges.offsets % EDGE) or np.any(edges.lengths == 0):
         raise ValueError("graphs.shape_edges has something that is no edge")
     owners = np.repeat(np.arange(shapes), edges.lengths)
@@ -81,7 +81,7 @@ def _check_lists(layout: GraphLayout, shapes: int, patterns: int) -> None:
     groups = len(lists.variables)
     nothing = np.zeros(max(patterns, len(lists.values)), dtype=np.int8)
     check_rows("graphs.lists.shape_members", Rows(lists.shape_members, nothing[:patterns]), None, shapes)
-    check_rows("graphs.lists.shape_groups", Rows(lists.shape_groups, lists.variables), MOST_VARIABLES, shapes)
+    check_rows("graphs.lists.shape_groups", Rows(lists.shape_groups, lists.variables), MAX_VARIABLES, shapes)
     if np.any(lists.variables >= np.repeat(layout.table.shape_variables, np.diff(lists.shape_groups))):
         raise ValueError("graphs.lists.variables refers to a variable that is not there")
     check_ids("graphs.lists.sorts", lists.sorts, 0, len(Sort), groups)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from runnel.algebra.graphs.edges import MOST_VARIABLES
+from runnel.algebra.graphs.edges import MAX_VARIABLES
 from runnel.algebra.graphs.rdf_terms import Sort, known_term
 from runnel.arrays import Array, read_only
 from runnel.matching.graphs.patterns.pattern_table import PatternTable
@@ -95,7 +95,7 @@ def graph_arrays(publications: Publications, *, ordered: bool) -> GraphArrays:
 def search_over(table: PatternTable, terms: int) -> Search:
     """A search for the patterns of a table whose terms are so many."""
     return Search(
-        bound=np.full(MOST_VARIABLES, FREE, dtype=np.int64),
+        bound=np.full(MAX_VARIABLES, FREE, dtype=np.int64),
         levels=np.zeros((int(table.shape_edges.lengths.max(initial=3)) // 3, 4), dtype=np.int64),
         stack=np.zeros(int(table.programs.lengths.max(initial=0)) + 1, dtype=np.uint8),
         label_ranges=np.zeros((terms, 2), dtype=np.int64),

@@ -159,10 +159,10 @@ class Decider:
     def _active(self, rows: Array, ids: Array, certain: tuple[Array, Array]) -> tuple[Array, Array]:
         """Rows and ways, by place, that must be decided: without those that could only say again what is known."""
         table = self.ways.table
-        places = np.searchsorted(table.way_ids, ids)
-        if np.any(places >= len(table)) or np.any(table.way_ids[np.minimum(places, len(table) - 1)] != ids):
+        places = np.searchsorted(table.disjunct_ids, ids)
+        if np.any(places >= len(table)) or np.any(table.disjunct_ids[np.minimum(places, len(table) - 1)] != ids):
             raise RunnelError("a matcher named a way that its plan does not have")
-        targets = table.way_targets[places]
+        targets = table.disjunct_targets[places]
         known = np.unique(certain[1])
         # A pair of row and query as one number, for the queries that are certain somewhere.
         certainly = certain[0] * len(known) + np.searchsorted(known, certain[1])
@@ -302,7 +302,7 @@ class _Work:
 
     def target(self, way: int) -> int:
         """What a way decides."""
-        return int(self._ways.table.way_targets[way])
+        return int(self._ways.table.disjunct_targets[way])
 
     def bindings(self, accepted: Sequence[tuple[int, int]]) -> Mapping[int, Mapping[int, Sequence[Binding]]]:
         """What the variables of the matches are bound to: of every way that holds."""

@@ -1,4 +1,4 @@
-"""Patterns of words as keys: which keys they have, how frequent these are thought to be, and how they are stored."""
+"""Keys of word patterns: their tokens, their estimated frequencies, and their storage."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ ITEMS = [
     Item("One", "3", {"title": ("cone",), "other": ("Concorde",)}),
     Item("One", "4", {"title": ("hard rock",)}),
 ]
-WANTED = [[10, 11, 13], [10, 11, 12], [11], [12]]
+EXPECTED = [[10, 11, 13], [10, 11, 12], [11], [12]]
 
 
 @pytest.mark.parametrize(
@@ -64,17 +64,19 @@ WANTED = [[10, 11, 13], [10, 11, 12], [11], [12]]
         ((), OTHER, (PRESENCE,)),
     ],
 )
-def test_a_pattern_has_the_keys_of_its_words(patterns: tuple[str, ...], kind: int, tokens: tuple[bytes]) -> None:
-    found = atom_tests.test_of(ContainsPattern(TITLE, patterns))
-    assert found.kind == kind
-    assert found.keys == tuple((("title", ""), token) for token in tokens)
+def test_pattern_has_the_keys_of_its_words_and_prefixes(
+    patterns: tuple[str, ...], kind: int, tokens: tuple[bytes]
+) -> None:
+    test = atom_tests.test_of(ContainsPattern(TITLE, patterns))
+    assert test.kind == kind
+    assert test.keys == tuple((("title", ""), token) for token in tokens)
 
 
-def test_a_row_of_patterns_is_found_by_the_rarest_of_them() -> None:
+def test_consecutive_patterns_are_found_by_the_rarest_key() -> None:
     plan = optimize([PlanQuery(10)], {10: Filter(Read(1), ContainsPattern(TITLE, ("conc*", "h?ll", "rock")))})
-    for rare, common, wanted in (("concert", "rock", b"pconc"), ("rock", "concert", b"wrock")):
+    for rare, common, expected in (("concert", "rock", b"pconc"), ("rock", "concert", b"wrock")):
         atoms = lay_out_atoms(plan, {rare: 0.01, common: 0.5})
-        assert [atoms.key_tokens.raw(key) for key in atoms.atom_candidates.row(0)] == [wanted]
+        assert [atoms.key_tokens.raw(key) for key in atoms.atom_candidates.row(0)] == [expected]
         assert math.isclose(atoms.atom_shares[0], 0.01, rel_tol=0.01)
 
 
@@ -83,19 +85,19 @@ _words = st.text("abé東", min_size=1, max_size=4)
 
 @settings(max_examples=200, deadline=None)
 @given(st.dictionaries(_words, st.floats(0.0, 1.0), max_size=12), _words)
-def test_a_prefix_is_as_frequent_as_its_words_together(frequencies: dict[str, float], prefix: str) -> None:
-    parts = [share for word, share in frequencies.items() if word.startswith(prefix)]
-    found = KnownWords(frequencies).prefix(prefix)
-    if not parts:
-        assert found is None
+def test_frequency_of_a_prefix_combines_those_of_its_words(frequencies: dict[str, float], prefix: str) -> None:
+    shares = [share for word, share in frequencies.items() if word.startswith(prefix)]
+    combined = KnownWords(frequencies).prefix(prefix)
+    if not shares:
+        assert combined is None
     else:
-        assert found is not None
-        assert math.isclose(found, 1.0 - math.exp(-sum(parts)), abs_tol=1e-9)
+        assert combined is not None
+        assert math.isclose(combined, 1.0 - math.exp(-sum(shares)), abs_tol=1e-9)
     share = estimate(b"p" + prefix.encode(), KnownWords(frequencies))
     assert 0.0 < share < 1.0
 
 
-def test_a_longer_prefix_is_thought_rarer_and_a_word_rarer_than_a_prefix_like_it() -> None:
+def test_guessed_frequency_falls_with_prefix_length_and_is_lower_for_words() -> None:
     guesses = [estimate(b"p" + b"concertina"[:size], NOTHING_KNOWN) for size in range(2, 11)]
     assert guesses == sorted(guesses, reverse=True)
     assert len(set(guesses)) == len(guesses)
@@ -108,44 +110,44 @@ def _plan(folder: Path, definitions: Mapping[int, Node] = DEFINITIONS) -> Plan:
     return load(storage, PlanVersion(1, "base"))
 
 
-def _answers(plan: Plan) -> list[list[int]]:
+def _match_items(plan: Plan) -> list[list[int]]:
     matches = StreamMatcher(plan).match(ItemBatch.of(ITEMS, {"One": 1}))
     return [matches.row(row).tolist() for row in range(len(matches))]
 
 
-def _changed(plan: Plan, **arrays: Array) -> Plan:
-    named = {f"streams.{name.replace('__', '.')}": array for name, array in arrays.items()}
-    return replace(plan, base=replace(plan.base, layout={**plan.base.layout, **named}))
+def _replace_arrays(plan: Plan, **arrays: Array) -> Plan:
+    replaced = {f"streams.{name.replace('__', '.')}": array for name, array in arrays.items()}
+    return replace(plan, base=replace(plan.base, layout={**plan.base.layout, **replaced}))
 
 
-def test_prefixes_are_stored_once_for_all_slots_and_found_again(tmp_path: Path) -> None:
+def test_prefixes_are_stored_once_for_all_slots_and_match(tmp_path: Path) -> None:
     plan = _plan(tmp_path)
     stored = StreamLayout.stored(plan.base.layout)
     assert len(stored.prefixes) == 2
     assert stored.prefixes.find("cone") == -1
     assert [len(stored.prefix_keys.row(stored.prefixes.find(prefix))) for prefix in ("conc", "ha")] == [2, 1]
-    assert _answers(plan) == WANTED
+    assert _match_items(plan) == EXPECTED
 
 
-def test_compiling_a_new_plan_again_gains_nothing(tmp_path: Path) -> None:
+def test_recompiling_a_new_plan_has_no_gain(tmp_path: Path) -> None:
     assert gain_of_compiling(_plan(tmp_path), {}).share == 0.0
 
 
-def test_damaged_prefixes_are_refused(tmp_path: Path) -> None:
+def test_damaged_prefix_arrays_are_rejected(tmp_path: Path) -> None:
     plan = _plan(tmp_path)
     stored = StreamLayout.stored(plan.base.layout)
     values = stored.prefix_keys.values
-    with pytest.raises(CorruptDataError, match=r"streams\.prefix_keys\.values refers to something that is not there"):
-        _answers(_changed(plan, prefix_keys__values=values + 1000))
-    with pytest.raises(CorruptDataError, match=r"streams\.prefix_keys\.offsets should hold 3 integers"):
-        _answers(_changed(plan, prefix_keys__offsets=np.array([0, len(values)])))
+    with pytest.raises(CorruptDataError, match=r"streams\.prefix_keys\.values contains an id that is out of range"):
+        _match_items(_replace_arrays(plan, prefix_keys__values=values + 1000))
+    with pytest.raises(CorruptDataError, match=r"streams\.prefix_keys\.offsets must contain exactly 3 integers"):
+        _match_items(_replace_arrays(plan, prefix_keys__offsets=np.array([0, len(values)])))
     with pytest.raises(CorruptDataError, match=r"prefixes\.chunk_offsets does not fit"):
-        _answers(_changed(plan, prefixes__chunk_offsets=stored.prefixes.chunk_offsets[:-1]))
-    without = {name: array for name, array in plan.base.layout.items() if name != "streams.prefixes.slots"}
+        _match_items(_replace_arrays(plan, prefixes__chunk_offsets=stored.prefixes.chunk_offsets[:-1]))
+    incomplete = {name: array for name, array in plan.base.layout.items() if name != "streams.prefixes.slots"}
     with pytest.raises(CorruptDataError, match=r"has no index array prefixes\.slots"):
-        _answers(replace(plan, base=replace(plan.base, layout=without)))
+        _match_items(replace(plan, base=replace(plan.base, layout=incomplete)))
     offsets = plan.base.layout["key_tokens.offsets"].copy()
     offsets[1] = offsets[0]
     empty = {**plan.base.layout, "key_tokens.offsets": offsets}
-    with pytest.raises(CorruptDataError, match="token without bytes"):
-        _answers(replace(plan, base=replace(plan.base, layout=empty)))
+    with pytest.raises(CorruptDataError, match="empty token"):
+        _match_items(replace(plan, base=replace(plan.base, layout=empty)))

@@ -70,7 +70,7 @@ def _invoke(name: str, root: Path, token: str) -> Any:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_takes_a_token(name: str) -> None:
+def test_every_command_accepts_the_token_option(name: str) -> None:
     options = [one for one in COMMANDS[name].params if one.envvar == VARIABLE]
     assert [one.opts for one in options] == [["--token"]]
 

@@ -89,7 +89,7 @@ def _subjects(post: Post) -> list[str]:
     return [str(mail["Subject"]) for mail in post.mails()]
 
 
-def test_a_recipient_that_is_refused_for_good_makes_few_dead_letters_and_gets_the_rest_later(
+def test_permanent_refusals_disable_the_subscription_and_later_matches_wait(
     runner: InProcess, clock: FakeClock, post: Post, caplog: pytest.LogCaptureFixture
 ) -> None:
     engine = runner.engine
@@ -100,7 +100,7 @@ def test_a_recipient_that_is_refused_for_good_makes_few_dead_letters_and_gets_th
     assert _states(engine) == [DEAD] * 3, "nothing more is recorded once it is disabled"
     reason = _held(engine).disabled
     assert reason is not None
-    assert reason.startswith("3 messages in a row were refused for good")
+    assert reason.startswith("3 messages in a row were given up, the last was permanently refused: ")
     assert "550 5.1.1 no such user" in reason
     status = engine.status()
     assert status.disabled_subscriptions == [{"subscription": "1", "reason": reason}]
@@ -121,9 +121,7 @@ def test_a_recipient_that_is_refused_for_good_makes_few_dead_letters_and_gets_th
     assert all(f"rock {number}".encode() in contents for number in range(1, 11))
 
 
-def test_refusals_count_only_in_a_row_and_since_the_subscription_was_resumed(
-    runner: InProcess, clock: FakeClock, post: Post
-) -> None:
+def test_only_consecutive_refusals_since_resume_count(runner: InProcess, clock: FakeClock, post: Post) -> None:
     engine = runner.engine
     engine.execute(f"subscribe to Rock output mail '{READER}';")
     for first in (1, 11, 21):
@@ -144,7 +142,7 @@ def test_refusals_count_only_in_a_row_and_since_the_subscription_was_resumed(
     assert _held(engine).disabled is not None
 
 
-def test_a_stylesheet_that_does_not_fit_the_format_disables_its_subscription(
+def test_unsuitable_stylesheet_output_disables_the_subscription(
     runner: InProcess, clock: FakeClock, tmp_path: Path
 ) -> None:
     engine = runner.engine
@@ -156,7 +154,7 @@ def test_a_stylesheet_that_does_not_fit_the_format_disables_its_subscription(
     assert _states(engine) == [DEAD] * 3
     reason = _held(engine).disabled
     assert reason is not None
-    assert "carries only feeds" in reason
+    assert "accepts only feeds" in reason
 
 
 class _Endpoint(ThreadingHTTPServer):
@@ -193,7 +191,7 @@ def endpoint() -> Iterator[_Endpoint]:
     server.server_close()
 
 
-def test_after_a_repair_what_waits_is_sent_now(
+def test_send_now_sends_waiting_messages(
     runner: InProcess, clock: FakeClock, endpoint: _Endpoint, tmp_path: Path
 ) -> None:
     engine = runner.engine
@@ -224,9 +222,7 @@ def test_after_a_repair_what_waits_is_sent_now(
     assert outcome.message == "no message waits for another attempt"
 
 
-def test_sending_now_too_early_does_not_use_up_the_schedule(
-    runner: InProcess, clock: FakeClock, endpoint: _Endpoint
-) -> None:
+def test_send_now_restarts_the_retry_schedule(runner: InProcess, clock: FakeClock, endpoint: _Endpoint) -> None:
     engine = runner.engine
     engine.execute(f"subscribe to Rock output webhook 'http://127.0.0.1:{endpoint.server_port}/a';")
     endpoint.status = 500
@@ -238,7 +234,7 @@ def test_sending_now_too_early_does_not_use_up_the_schedule(
     assert _states(engine) == [OPEN]
 
 
-def test_an_endpoint_that_is_gone_gets_everything_once_it_is_resumed(
+def test_resume_after_410_sends_all_waiting_messages(
     runner: InProcess, clock: FakeClock, endpoint: _Endpoint
 ) -> None:
     engine = runner.engine
@@ -256,7 +252,7 @@ def test_an_endpoint_that_is_gone_gets_everything_once_it_is_resumed(
     assert all(f'"rock {number}"'.encode() in b"".join(endpoint.taken) for number in (1, 2, 3))
 
 
-def test_what_was_paused_by_hand_is_not_sent_now(runner: InProcess, clock: FakeClock) -> None:
+def test_send_now_skips_paused_subscriptions(runner: InProcess, clock: FakeClock) -> None:
     engine = runner.engine
     engine.execute(f"subscribe to Rock output mail '{READER}'; pause subscription 1;")
     with pytest.raises(StatementError, match="subscription 1 is paused") as raised:

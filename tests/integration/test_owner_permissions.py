@@ -72,7 +72,7 @@ def _sheet(engine: Engine, name: str, text: str) -> None:
 # --- who acts ------------------------------------------------------------------------------------------------------
 
 
-def test_a_token_opens_the_root_for_its_owner(engine: Engine) -> None:
+def test_token_opens_the_workspace_for_its_owner(engine: Engine) -> None:
     engine.owners.add("ann")
     token = engine.owners.new_token("ann", "laptop").to_json()["token"]
     with runnel.connect(engine.workspace.folder, token=token) as opened:
@@ -87,13 +87,13 @@ def test_a_token_opens_the_root_for_its_owner(engine: Engine) -> None:
         runnel.connect(engine.workspace.folder, token=token)
 
 
-def test_a_token_makes_no_root(tmp_path: Path) -> None:
+def test_connect_with_a_token_creates_no_workspace(tmp_path: Path) -> None:
     with pytest.raises(NotAWorkspaceError):
         runnel.connect(tmp_path / "none", token="runnel_1_x")
     assert not (tmp_path / "none").exists()
 
 
-def test_what_is_the_operator_s_alone(ann: Engine) -> None:
+def test_owners_cannot_use_methods_of_the_admin(ann: Engine) -> None:
     for attempt in (
         ann.status,
         ann.run,
@@ -121,7 +121,7 @@ def _attempts(ann: Engine) -> list[Callable[[], object]]:
 
 
 @pytest.mark.parametrize("end", ["revoke the token", "disable the owner"])
-def test_an_engine_that_is_open_already_ends_with_its_token(engine: Engine, end: str) -> None:
+def test_open_engine_is_refused_after_its_token_is_revoked(engine: Engine, end: str) -> None:
     engine.owners.add("ann")
     made = engine.owners.new_token("ann", "laptop").to_json()
     other = engine.authenticated(engine.owners.new_token("ann", "phone").to_json()["token"])
@@ -142,7 +142,7 @@ def test_an_engine_that_is_open_already_ends_with_its_token(engine: Engine, end:
     assert [row["name"] for row in engine.show("feeds").to_json()["feeds"]] == ["Mine"]
 
 
-def test_who_acts_for_others_by_a_token_does_so_for_as_long_as_it_holds(engine: Engine) -> None:
+def test_acting_for_others_ends_when_the_admins_token_is_revoked(engine: Engine) -> None:
     engine.owners.add("ann")
     made = engine.owners.new_token("operator", "console").to_json()
     operator = engine.authenticated(made["token"])
@@ -190,7 +190,7 @@ REFUSALS: list[tuple[str, type[StatementError], str, tuple[int, int]]] = [
 
 
 @pytest.mark.parametrize(("text", "kind", "message", "place"), REFUSALS)
-def test_an_owner_is_refused_at_the_place(
+def test_refusal_of_an_owner_has_a_position(
     engine: Engine,
     ann: Engine,
     bob: Engine,
@@ -214,7 +214,7 @@ def test_an_owner_is_refused_at_the_place(
     ) == before
 
 
-def test_an_endpoint_at_a_private_address_is_taken_where_the_operator_allows_it(tmp_path: Path) -> None:
+def test_private_endpoint_is_accepted_if_the_admin_allows_it(tmp_path: Path) -> None:
     with runnel.connect(tmp_path / "root", allowed_addresses=("10.1.0.0/16",)) as engine:
         engine.execute(WIRE)
         made = engine.execute("subscribe to Rock output webhook 'http://10.1.2.3/x';")[0]
@@ -227,9 +227,7 @@ def test_an_endpoint_at_a_private_address_is_taken_where_the_operator_allows_it(
         )  # the door looks where it leads
 
 
-def test_owners_read_the_operator_s_feeds_and_name_their_own_as_they_like(
-    engine: Engine, ann: Engine, bob: Engine
-) -> None:
+def test_owners_read_feeds_of_the_admin_and_may_reuse_their_names(engine: Engine, ann: Engine, bob: Engine) -> None:
     engine.execute(WIRE)
     ann.execute("create feed Rock from Rock where n > 1; subscribe to Rock output log;")
     ann.execute("register feed Wire; create feed Both from Wire | Rock; subscribe to Both output log;")
@@ -249,7 +247,7 @@ def test_owners_read_the_operator_s_feeds_and_name_their_own_as_they_like(
     assert bob.execute("show feed Wire;")[0].to_json()["read_by"] == ["Rock", "Rock"], "her Rock is not among them"
 
 
-def test_the_operator_sees_whose_everything_is_and_may_end_it(engine: Engine, ann: Engine) -> None:
+def test_admin_sees_owners_and_may_end_any_subscription(engine: Engine, ann: Engine) -> None:
     engine.execute(WIRE)
     ann.execute("create feed Mine from Rock; subscribe to Mine output webhook 'https://ann.example/';")
     assert engine.execute("show feeds;")[0].lines[-1] == "create feed Mine from Rock;  -- of ann"
@@ -263,14 +261,14 @@ def test_the_operator_sees_whose_everything_is_and_may_end_it(engine: Engine, an
     assert ann.execute("show subscriptions;")[0].to_json()["subscriptions"] == []
 
 
-def test_the_operator_ends_own_subscriptions_by_feed_and_others_by_number(engine: Engine, ann: Engine) -> None:
+def test_admin_ends_own_subscriptions_by_feed_and_others_by_number(engine: Engine, ann: Engine) -> None:
     engine.execute(f"{WIRE} subscribe to Rock output log;")
     ann.execute("subscribe to Rock output log;")
     assert engine.execute("unsubscribe from Rock;")[0].to_json()["subscriptions"] == [1]
     assert engine.execute("unsubscribe 2;")[0].to_json()["subscriptions"] == [2]
 
 
-def test_publishing_is_for_one_s_own_source_feeds(engine: Engine, ann: Engine, bob: Engine) -> None:
+def test_owners_publish_only_into_their_own_source_feeds(engine: Engine, ann: Engine, bob: Engine) -> None:
     engine.execute(WIRE)
     ann.execute("register feed Mine;")
     with pytest.raises(NotAllowedError, match="Wire belongs to the admin"):
@@ -284,7 +282,7 @@ def test_publishing_is_for_one_s_own_source_feeds(engine: Engine, ann: Engine, b
     assert ann.publish("Mine", [{"id": "1"}]).accepted == 1
 
 
-def test_why_knows_nothing_of_others_items(engine: Engine, ann: Engine, bob: Engine) -> None:
+def test_why_does_not_reveal_items_of_other_owners(engine: Engine, ann: Engine, bob: Engine) -> None:
     engine.execute(WIRE)
     bob.execute("register feed Secret;")
     bob.publish("Secret", [{"id": "x", "title": "hidden"}])
@@ -293,9 +291,7 @@ def test_why_knows_nothing_of_others_items(engine: Engine, ann: Engine, bob: Eng
     assert "hidden" in str(engine.why("x", "Rock")), "the operator may know"
 
 
-def test_a_preview_counts_only_what_its_reader_may_read(
-    engine: Engine, ann: Engine, bob: Engine, clock: FakeClock
-) -> None:
+def test_preview_counts_only_readable_items(engine: Engine, ann: Engine, bob: Engine, clock: FakeClock) -> None:
     engine.execute(f"{WIRE} subscribe to Wire output log;")
     ann.execute("register feed Mine;")
     bob.execute("register feed Secret;")
@@ -316,7 +312,7 @@ def test_a_preview_counts_only_what_its_reader_may_read(
         assert ann.execute("preview feed Mine;")[0].message.startswith("Mine would have matched 3 of the 6 items")
 
 
-def test_what_was_put_aside_is_shown_to_its_owner(engine: Engine, ann: Engine, bob: Engine) -> None:
+def test_quarantine_is_shown_to_its_owner(engine: Engine, ann: Engine, bob: Engine) -> None:
     ann.execute("register feed Mine;")
     with pytest.raises(InputError):
         ann.publish_document("Mine", b"<rss", name="mine.xml")
@@ -328,7 +324,7 @@ def test_what_was_put_aside_is_shown_to_its_owner(engine: Engine, ann: Engine, b
 # --- disabled owners -----------------------------------------------------------------------------------------------
 
 
-def test_nothing_of_a_disabled_owner_is_served_and_nothing_is_lost(engine: Engine, ann: Engine) -> None:
+def test_disabled_owner_is_not_served_and_loses_nothing(engine: Engine, ann: Engine) -> None:
     engine.execute(WIRE)
     ann.execute(
         "register feed Mine; create feed All from Wire | Mine; subscribe to All output webhook 'https://a.example/';"
@@ -354,7 +350,7 @@ def test_nothing_of_a_disabled_owner_is_served_and_nothing_is_lost(engine: Engin
     assert engine.execute("show subscriptions;")[0].to_json()["subscriptions"][0]["messages"] == 1
 
 
-def test_nothing_that_would_be_served_begins_for_a_disabled_owner(engine: Engine, ann: Engine) -> None:
+def test_disabled_owner_cannot_start_subscriptions(engine: Engine, ann: Engine) -> None:
     engine.execute(WIRE)
     _sheet(engine, "a.xsl", COPY % "A")
     engine.owners.disable("ann")
@@ -373,7 +369,7 @@ def test_nothing_that_would_be_served_begins_for_a_disabled_owner(engine: Engine
     assert ann.execute("subscribe to Mine output log;")[0].to_json()["subscription"] == 1
 
 
-def test_what_only_ended_subscriptions_needed_is_tidied_away(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_data_needed_only_by_ended_subscriptions_is_deleted(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     engine.execute(WIRE)
     for name in ("a", "b", "c"):
         _sheet(engine, f"{name}.xsl", COPY % name)
@@ -417,7 +413,7 @@ def test_what_only_ended_subscriptions_needed_is_tidied_away(engine: Engine, mon
 # --- tickets, validity, keys ---------------------------------------------------------------------------------------
 
 
-def test_whoever_has_the_ticket_renews_and_ends(engine: Engine, ann: Engine, bob: Engine, clock: FakeClock) -> None:
+def test_ticket_renews_and_ends_a_subscription(engine: Engine, ann: Engine, bob: Engine, clock: FakeClock) -> None:
     engine.execute(WIRE)
     made = ann.execute("subscribe to Rock output mail 'ann@mail.example' for 2 days;")[0]
     ticket = made.to_json()["ticket"]
@@ -438,7 +434,7 @@ def test_whoever_has_the_ticket_renews_and_ends(engine: Engine, ann: Engine, bob
             ann.apply(again)
 
 
-def test_every_subscription_has_a_ticket_and_files_do_not_talk_about_it(engine: Engine) -> None:
+def test_every_subscription_has_a_ticket_that_is_not_printed_for_files(engine: Engine) -> None:
     made = engine.execute(f"{WIRE} subscribe to Rock output rss 'r.xml';")[2]
     assert (made.message, made.lines) == ("subscription 1 to Rock: rss into r.xml", ())
     engine.apply(Unsubscribe(ticket=made.to_json()["ticket"]))
@@ -456,7 +452,7 @@ def test_every_subscription_has_a_ticket_and_files_do_not_talk_about_it(engine: 
         ("ann", "mail 'ann@mail.example'", 365),
     ],
 )
-def test_how_long_a_subscription_lasts(
+def test_default_duration_of_subscriptions(
     engine: Engine, ann: Engine, clock: FakeClock, owner: str, output: str, days: int | None
 ) -> None:
     engine.execute(WIRE)
@@ -474,14 +470,14 @@ def test_how_long_a_subscription_lasts(
     assert expires() == (clock.now + timedelta(days=3)).isoformat()
 
 
-def test_no_days_mean_until_somebody_ends_it(tmp_path: Path) -> None:
+def test_zero_days_mean_no_expiry(tmp_path: Path) -> None:
     with runnel.connect(tmp_path / "root", subscription_days=0) as engine:
         engine.execute(f"{WIRE} subscribe to Rock output mail 'me@mail.example';")
         assert engine.execute("show subscriptions;")[0].to_json()["subscriptions"][0]["expires"] is None
         assert engine.execute("renew subscription 1;")[0].message == "subscription 1 lasts until it is ended"
 
 
-def test_what_has_ended_cannot_be_renewed(engine: Engine, clock: FakeClock) -> None:
+def test_ended_subscription_cannot_be_renewed(engine: Engine, clock: FakeClock) -> None:
     made = engine.execute(f"{WIRE} subscribe to Rock output log for 1 day;")[2]
     clock.advance(timedelta(days=1))
     with pytest.raises(StatementError, match="subscription 1 ended on 2026-01-02"):
@@ -494,7 +490,7 @@ def test_what_has_ended_cannot_be_renewed(engine: Engine, clock: FakeClock) -> N
     assert live_names(engine) == set()
 
 
-def test_a_disabled_subscription_ends_in_time_though_nothing_is_sent(engine: Engine, clock: FakeClock) -> None:
+def test_disabled_subscription_expires(engine: Engine, clock: FakeClock) -> None:
     engine.execute(f"{WIRE} subscribe to Rock output webhook 'https://a.example/' for 1 day;")
     engine.publish("Wire", [{"id": "1", "title": "rock"}])
     InProcess(engine).match()
@@ -505,7 +501,7 @@ def test_a_disabled_subscription_ends_in_time_though_nothing_is_sent(engine: Eng
     assert end_expired(engine.workspace) == 1
 
 
-def test_resuming_takes_back_that_a_subscription_was_disabled(engine: Engine) -> None:
+def test_resume_enables_a_disabled_subscription(engine: Engine) -> None:
     engine.execute(f"{WIRE} subscribe to Rock output webhook 'https://a.example/';")
     with engine.workspace.catalog.write() as connection:
         (one,) = subscriptions.live_subscriptions(connection)
@@ -534,7 +530,7 @@ def test_a_webhook_s_key_is_shown_once_and_rotated(engine: Engine, ann: Engine) 
 # --- stylesheets ---------------------------------------------------------------------------------------------------
 
 
-def test_a_sheet_is_taken_as_it_is_when_declared(engine: Engine) -> None:
+def test_stylesheet_is_stored_as_it_was_when_declared(engine: Engine) -> None:
     _sheet(engine, "t.xsl", COPY % "One:")
     engine.execute(f"{WIRE} subscribe to Rock apply 't.xsl' output rss 'one.xml';")
     _sheet(engine, "t.xsl", COPY % "Two:")
@@ -553,7 +549,7 @@ def test_a_sheet_is_taken_as_it_is_when_declared(engine: Engine) -> None:
     assert engine.status().subscriptions == 2
 
 
-def test_a_kept_sheet_that_was_changed_by_hand_is_mended(engine: Engine) -> None:
+def test_changed_copy_of_a_stylesheet_is_repaired(engine: Engine) -> None:
     _sheet(engine, "t.xsl", COPY % "One:")
     engine.execute(f"{WIRE} subscribe to Rock apply 't.xsl' output rss 'one.xml';")
     with engine.workspace.catalog.read() as connection:
@@ -563,7 +559,7 @@ def test_a_kept_sheet_that_was_changed_by_hand_is_mended(engine: Engine) -> None
     assert b"One:" in engine.workspace.storage.read(one.sheet or "")
 
 
-def test_log_has_no_messages_to_shape(engine: Engine) -> None:
+def test_output_log_refuses_a_stylesheet(engine: Engine) -> None:
     _sheet(engine, "t.xsl", COPY % "x")
     with pytest.raises(StatementError, match="sends no messages"):
         engine.execute(f"{WIRE} subscribe to Rock apply 't.xsl' output log;")
@@ -580,7 +576,7 @@ def shaped(engine: Engine) -> Engine:
     return engine
 
 
-def test_items_flow_through_a_materialised_feed(shaped: Engine) -> None:
+def test_items_pass_through_a_materialized_feed(shaped: Engine) -> None:
     shaped.execute("create feed Both from Shaped | Wire where title contains 'shaped'; subscribe to Both output log;")
     shaped.publish("Wire", [{"id": "1", "title": "rock one"}, {"id": "2", "title": "pop"}])
     runner = InProcess(shaped)
@@ -591,7 +587,7 @@ def test_items_flow_through_a_materialised_feed(shaped: Engine) -> None:
     assert shaped.status().accepted == 3, "an item is made once"
 
 
-def test_a_materialised_feed_is_shown_as_what_it_is(shaped: Engine) -> None:
+def test_show_describes_a_materialized_feed(shaped: Engine) -> None:
     row = shaped.execute("show feed Shaped;")[0]
     assert row.lines[0] == "register feed Rock apply 't.xsl' as Shaped;"
     assert row.lines[-1] == "materialised feed"
@@ -603,7 +599,7 @@ def test_a_materialised_feed_is_shown_as_what_it_is(shaped: Engine) -> None:
         shaped.publish("Shaped", [{"id": "1"}])
 
 
-def test_a_materialised_feed_cannot_feed_itself(shaped: Engine) -> None:
+def test_materialized_feed_cannot_read_itself(shaped: Engine) -> None:
     with pytest.raises(CyclicFeedsError, match="Rock would read itself: it reads Shaped, which reads Rock"):
         shaped.execute("create or replace feed Rock from Wire | Shaped;")
     shaped.execute(
@@ -617,7 +613,7 @@ def test_a_materialised_feed_cannot_feed_itself(shaped: Engine) -> None:
     shaped.execute("create or replace feed Rock from Final;")
 
 
-def test_dropping_what_is_materialised_and_what_it_is_made_from(shaped: Engine) -> None:
+def test_dropping_a_materialized_feed_and_its_origin(shaped: Engine) -> None:
     with pytest.raises(StillNeededError, match="Rock is still needed by feed Shaped "):
         shaped.execute("drop feed Rock;")
     with pytest.raises(StatementError, match="subscription 1 serves feed Shaped"):
@@ -636,7 +632,7 @@ def test_dropping_what_is_materialised_and_what_it_is_made_from(shaped: Engine) 
         assert feeds.origins(connection) == {}
 
 
-def test_pausing_a_materialised_feed_holds_its_items_back(shaped: Engine) -> None:
+def test_paused_materialized_feed_delays_its_items(shaped: Engine) -> None:
     shaped.execute("pause feed Shaped;")
     shaped.publish("Wire", [{"id": "1", "title": "rock"}])
     runner = InProcess(shaped)
@@ -647,7 +643,7 @@ def test_pausing_a_materialised_feed_holds_its_items_back(shaped: Engine) -> Non
     assert shaped.status().accepted == 2
 
 
-def test_an_owner_materialises_what_the_operator_offers(shaped: Engine) -> None:
+def test_owner_materializes_a_feed_of_the_admin(shaped: Engine) -> None:
     shaped.owners.add("ann")
     ann = shaped.acting_as("ann")
     ann.execute("register feed Rock apply 't.xsl' as Mine; create feed View from Mine; subscribe to View output log;")
@@ -666,7 +662,7 @@ def test_an_owner_materialises_what_the_operator_offers(shaped: Engine) -> None:
 # --- quotas --------------------------------------------------------------------------------------------------------
 
 
-def test_a_quota_names_its_numbers_and_the_script_changes_nothing(engine: Engine, ann: Engine) -> None:
+def test_exceeded_quota_is_reported_and_the_script_changes_nothing(engine: Engine, ann: Engine) -> None:
     engine.execute(WIRE)
     engine.owners.quota("ann", owners.Quotas(queries=2, subscriptions=1))
     with pytest.raises(QuotaExceededError, match="the quota of 2 feeds is used up") as refused:
@@ -681,7 +677,7 @@ def test_a_quota_names_its_numbers_and_the_script_changes_nothing(engine: Engine
         ann.execute("create feed D from C;")
 
 
-def test_bytes_published_are_counted_and_refused(engine: Engine, ann: Engine) -> None:
+def test_published_bytes_are_counted_and_limited(engine: Engine, ann: Engine) -> None:
     ann.execute("register feed Mine;")
     engine.owners.quota("ann", owners.Quotas(bytes=100))
     ann.publish("Mine", [{"id": "1", "title": "x" * 50}])
@@ -696,7 +692,7 @@ def test_bytes_published_are_counted_and_refused(engine: Engine, ann: Engine) ->
     assert engine.status().accepted == 1
 
 
-def test_clients_cannot_pass_a_quota_of_bytes_together(engine: Engine, ann: Engine) -> None:
+def test_concurrent_clients_cannot_exceed_the_quota_of_bytes(engine: Engine, ann: Engine) -> None:
     ann.execute("register feed Mine;")
     engine.owners.quota("ann", owners.Quotas(bytes=500))
     done: list[bool] = []
@@ -802,7 +798,7 @@ def _command(root: Path, *words: str, code: int = 0, **environment: str) -> str:
     return result.stdout if code == 0 else result.stderr
 
 
-def test_the_commands_about_people(engine: Engine) -> None:
+def test_commands_for_owners_and_tokens(engine: Engine) -> None:
     root = engine.workspace.folder
     engine.execute(WIRE)
     assert "created the owner ann" in _command(root, "owner", "add", "ann")
@@ -837,7 +833,7 @@ def _registered(engine: Engine) -> list[dict[str, Any]]:
     return [{**row, "address": addresses[row["id"]]} for row in engine.show("feeds").to_json()["feeds"]]
 
 
-def test_lists_of_feeds_come_and_go(engine: Engine, tmp_path: Path) -> None:
+def test_opml_import_and_export(engine: Engine, tmp_path: Path) -> None:
     root = engine.workspace.folder
     listed = tmp_path / "feeds.opml"
     outlines = "".join(

@@ -19,7 +19,7 @@ from runnel.catalog.store.connection import Catalog
 from runnel.model.feed import FeedKind
 
 
-def test_numbers_go_on_whoever_gives_them(catalog: Catalog) -> None:
+def test_single_and_bulk_inserts_share_one_numbering(catalog: Catalog) -> None:
     with catalog.write() as connection:
         assert next_number(connection, "feeds") == 1
         assert catalog_rows.add_feed(connection, "One", FeedKind.SOURCE, "register feed One;") == 1
@@ -32,7 +32,7 @@ def test_numbers_go_on_whoever_gives_them(catalog: Catalog) -> None:
         assert next_number(connection, "feeds") == 1301, "a number is not given twice"
 
 
-def test_what_was_rolled_back_left_nothing(catalog: Catalog) -> None:
+def test_rolled_back_inserts_leave_nothing(catalog: Catalog) -> None:
     def declare() -> None:
         with catalog.write() as connection:
             add_feeds(connection, [NewFeed(1, "One", FeedKind.SOURCE, "")], 0)
@@ -49,7 +49,7 @@ def test_what_was_rolled_back_left_nothing(catalog: Catalog) -> None:
         assert changes(connection) == 2
 
 
-def test_a_batch_of_feeds_is_what_single_ones_are(catalog: Catalog) -> None:
+def test_bulk_inserted_feeds_equal_single_inserts(catalog: Catalog) -> None:
     node = Union((Read(1), Read(2), Read(1)))
     new = [
         NewFeed(1, "A", FeedKind.SOURCE, "register feed A;", "https://a.example/", every=timedelta(hours=1)),
@@ -69,7 +69,7 @@ def test_a_batch_of_feeds_is_what_single_ones_are(catalog: Catalog) -> None:
         assert feeds.feeds_by_names(connection, ["A", "C", "Z"]) == {"A": found[0], "C": found[2]}
 
 
-def test_a_batch_of_subscriptions_starts_where_the_log_ends(catalog: Catalog) -> None:
+def test_bulk_inserted_subscriptions_start_at_the_end_of_the_log(catalog: Catalog) -> None:
     day = timedelta(days=1)
     new = [
         NewSubscription(1, 5, "log", None),

@@ -76,7 +76,7 @@ def known(catalog: Catalog, storage: Storage, upto: int) -> set[int]:
 # --- files of answers --------------------------------------------------------------------------------------------
 
 
-def test_a_segment_exists_once_its_row_does(catalog: Catalog, storage: Storage) -> None:
+def test_segment_is_valid_only_with_its_row(catalog: Catalog, storage: Storage) -> None:
     one, two = segment(storage, 1, 2), segment(storage, 3)
     assert known(catalog, storage, 5) == set()
     add(catalog, one)
@@ -95,7 +95,7 @@ def test_an_empty_cache_has_totals(catalog: Catalog) -> None:
         assert operator_cache.live_segments(connection) == []
 
 
-def test_many_files_become_few_and_nothing_is_lost(catalog: Catalog, storage: Storage) -> None:
+def test_merging_files_loses_no_answers(catalog: Catalog, storage: Storage) -> None:
     holder = epoch(catalog)
     add(catalog, *(segment(storage, *range(50 * number, 50 * number + 60)) for number in range(20)))
     assert sum(cache_steps(catalog, storage, epoch=holder, most_bytes=LARGE)) >= 20
@@ -111,7 +111,7 @@ def test_many_files_become_few_and_nothing_is_lost(catalog: Catalog, storage: St
         assert len(operator_cache.live_segments(connection)) == 2, "a large one is not written anew for small ones"
 
 
-def test_the_oldest_are_dropped_first(timed: Catalog, storage: Storage, clock: FakeClock) -> None:
+def test_oldest_files_are_dropped_first(timed: Catalog, storage: Storage, clock: FakeClock) -> None:
     holder = epoch(timed)
     sizes = []
     for number in range(6):
@@ -125,9 +125,7 @@ def test_the_oldest_are_dropped_first(timed: Catalog, storage: Storage, clock: F
     assert known(timed, storage, 60) == set()
 
 
-def test_a_damaged_file_goes_with_the_next_merging(
-    catalog: Catalog, storage: Storage, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_merging_drops_a_damaged_file(catalog: Catalog, storage: Storage, caplog: pytest.LogCaptureFixture) -> None:
     holder = epoch(catalog)
     several = [segment(storage, number) for number in range(8)]
     add(catalog, *several)
@@ -140,7 +138,7 @@ def test_a_damaged_file_goes_with_the_next_merging(
     assert not caplog.records
 
 
-def test_a_runner_that_lost_its_lease_merges_nothing(catalog: Catalog, storage: Storage) -> None:
+def test_fenced_runner_cannot_merge_files(catalog: Catalog, storage: Storage) -> None:
     holder = epoch(catalog)
     add(catalog, *(segment(storage, number) for number in range(8)))
     with pytest.raises(FencedError):
@@ -177,7 +175,7 @@ def _commit_many(url: str, root: str, first: int) -> None:
     catalog.close()
 
 
-def test_writers_at_one_time_lose_nothing(catalog: Catalog, storage: Storage) -> None:
+def test_concurrent_writers_lose_no_answers(catalog: Catalog, storage: Storage) -> None:
     holder = epoch(catalog)
     with ThreadPoolExecutor(3) as threads:
         writers = [threads.submit(_commit_many, catalog.url, storage.url, first) for first in (0, 10, 20)]
@@ -196,7 +194,7 @@ def test_writers_at_one_time_lose_nothing(catalog: Catalog, storage: Storage) ->
 # --- what was learned --------------------------------------------------------------------------------------------
 
 
-def test_what_was_noted_is_learned_and_survives_a_restart(url: str) -> None:
+def test_recorded_observations_are_merged_and_survive_a_restart(url: str) -> None:
     catalog = Catalog(url)
     catalog.migrate()
     test = key_of_test("mob@1()")
@@ -221,7 +219,7 @@ def test_what_was_noted_is_learned_and_survives_a_restart(url: str) -> None:
     assert rows <= 33
 
 
-def test_a_batch_that_is_not_committed_teaches_nothing(catalog: Catalog) -> None:
+def test_observations_of_an_uncommitted_batch_are_discarded(catalog: Catalog) -> None:
     def note_and_fail() -> None:
         with catalog.write() as connection:
             operator_statistics.note_operators(connection, OperatorStatistics({"mob 1": OperatorUse(2, 0.1)}))
@@ -233,7 +231,7 @@ def test_a_batch_that_is_not_committed_teaches_nothing(catalog: Catalog) -> None
         assert operator_statistics.learned_operators(connection) == OperatorStatistics()
 
 
-def test_what_is_old_counts_less(timed: Catalog, clock: FakeClock) -> None:
+def test_older_observations_have_less_weight(timed: Catalog, clock: FakeClock) -> None:
     with timed.write() as connection:
         operator_statistics.note_operators(connection, OperatorStatistics({"mob 1": OperatorUse(100, 10.0)}))
         clock.advance(timedelta(days=HALF_LIFE_DAYS))
@@ -249,7 +247,7 @@ def test_what_is_old_counts_less(timed: Catalog, clock: FakeClock) -> None:
     assert folded.operators["mob 1"].calls == pytest.approx(25), "folding does not make it older or newer"
 
 
-def test_a_damaged_row_is_passed_over(catalog: Catalog) -> None:
+def test_damaged_row_is_ignored(catalog: Catalog) -> None:
     with catalog.write() as connection:
         for _ in range(3):
             operator_statistics.note_operators(connection, OperatorStatistics({"mob 1": OperatorUse(1, 0.1)}))

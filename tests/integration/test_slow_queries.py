@@ -48,7 +48,7 @@ def told(engine: Engine, *words: str) -> str:
     return result.stdout
 
 
-def test_matching_samples_what_queries_cost(engine: Engine) -> None:
+def test_matching_samples_query_costs(engine: Engine) -> None:
     engine.execute(SCRIPT)
     assert "not known yet" in told(engine, "--slow")
     engine.publish("Wire", [{"id": str(n), "title": f"rock live {n}"} for n in range(30)])
@@ -63,7 +63,7 @@ def test_matching_samples_what_queries_cost(engine: Engine) -> None:
     assert not found["Dear"].is_slow, "a few items make no slow query"
 
 
-def test_a_slow_query_is_listed_and_told_of_once(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
+def test_slow_query_is_listed_and_reported_once(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
     engine.execute(SCRIPT)
     run = InProcess(engine)
     spent(engine, "Dear", 60.0)
@@ -87,7 +87,7 @@ def test_a_slow_query_is_listed_and_told_of_once(engine: Engine, caplog: pytest.
     assert [(one["query"], one["is_slow"]) for one in data["slow"]] == [("Dear", True)]
 
 
-def test_a_query_that_was_mended_is_no_longer_listed(engine: Engine, clock: FakeClock) -> None:
+def test_repaired_query_is_no_longer_listed(engine: Engine, clock: FakeClock) -> None:
     engine.execute(SCRIPT)
     run = InProcess(engine)
     spent(engine, "Dear", 60.0)
@@ -98,7 +98,7 @@ def test_a_query_that_was_mended_is_no_longer_listed(engine: Engine, clock: Fake
     assert engine.usage().slow == ()
 
 
-def test_an_owner_sees_only_their_own_and_a_tag_narrows(engine: Engine) -> None:
+def test_owner_sees_only_own_slow_queries_and_tags_select(engine: Engine) -> None:
     engine.execute(SCRIPT)
     engine.owners.add("ann")
     ann = engine.acting_as("ann")

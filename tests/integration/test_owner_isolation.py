@@ -248,7 +248,7 @@ def _die(world: World) -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_owners_learn_and_change_nothing_of_each_other(seed: int, tmp_path: Path) -> None:
+def test_owners_cannot_read_or_change_data_of_each_other(seed: int, tmp_path: Path) -> None:
     world = World(tmp_path / "root", seed)
     world.furnish()
     for name, engine in world.engines.items():
@@ -265,7 +265,7 @@ def test_owners_learn_and_change_nothing_of_each_other(seed: int, tmp_path: Path
     world.close()
 
 
-def test_the_check_would_notice_a_leak(tmp_path: Path) -> None:
+def test_isolation_check_detects_a_leak(tmp_path: Path) -> None:
     world = World(tmp_path / "root", 1)
     world.engines["bob"].execute("register feed Qbobq1;")
     with pytest.raises(AssertionError):

@@ -26,7 +26,7 @@ def published(engine: Engine, *titles: str, first: int = 1) -> None:
     engine.publish("Wire", [{"id": str(first + n), "title": title} for n, title in enumerate(titles)])
 
 
-def test_queries_are_counted_and_what_nobody_wants_is_left_out(engine: Engine) -> None:
+def test_matches_are_counted_for_subscribed_queries_only(engine: Engine) -> None:
     engine.execute(SCRIPT)
     published(engine, "rock", "rock live", "jazz", "live")
     InProcess(engine).match()
@@ -37,7 +37,7 @@ def test_queries_are_counted_and_what_nobody_wants_is_left_out(engine: Engine) -
     assert "items 1 to 4; all that is kept" in found.range()
 
 
-def test_only_the_newest_items_are_looked_at_and_it_says_so(engine: Engine) -> None:
+def test_only_the_newest_items_are_counted_and_the_range_is_stated(engine: Engine) -> None:
     engine.execute(SCRIPT)
     published(engine, "rokc", "rock", "rock live", "jazz")
     InProcess(engine, max_batch_items=2).match()
@@ -62,7 +62,7 @@ def test_before_the_first_item_all_queries_are_new(engine: Engine) -> None:
     assert engine.usage().never == ("Live", "Rokc")
 
 
-def test_an_owner_sees_only_their_own(engine: Engine) -> None:
+def test_owner_sees_only_own_queries(engine: Engine) -> None:
     engine.execute(SCRIPT)
     engine.owners.add("ann")
     ann = engine.acting_as("ann")
@@ -76,7 +76,7 @@ def test_an_owner_sees_only_their_own(engine: Engine) -> None:
     assert "Other of ann" in engine.usage().never
 
 
-def test_the_command_lists_both_or_one(engine: Engine) -> None:
+def test_command_lists_queries_with_and_without_matches(engine: Engine) -> None:
     engine.execute(SCRIPT)
     published(engine, "rock", "rock live")
     InProcess(engine).match()

@@ -172,7 +172,7 @@ def test_messages_reach_endpoints_with_keys_and_a_link_that_ends_the_subscriptio
     assert endpoints.closed == 1
 
 
-def test_order_holds_for_each_subscription_while_hosts_and_all_are_bounded(
+def test_messages_of_a_subscription_are_in_order_within_the_concurrency_limits(
     tmp_path: Path, endpoints: Endpoints, clock: FakeClock
 ) -> None:
     targets = [f"https://h{number % 3}.example/{number}" for number in range(30)]
@@ -192,7 +192,7 @@ def test_order_holds_for_each_subscription_while_hosts_and_all_are_bounded(
         assert all(one.attempts == 1 for number in range(1, 31) for one in _messages(runner.engine, number))
 
 
-def test_a_slow_host_holds_up_no_other(tmp_path: Path, endpoints: Endpoints, clock: FakeClock) -> None:
+def test_slow_host_does_not_delay_others(tmp_path: Path, endpoints: Endpoints, clock: FakeClock) -> None:
     slow = [f"https://slow.example/{number}" for number in range(40)]
     quick = [f"https://quick{number}.example/" for number in range(10)]
     with _running(tmp_path / "root", clock, send_seconds=5.0) as runner:
@@ -212,7 +212,7 @@ def test_a_slow_host_holds_up_no_other(tmp_path: Path, endpoints: Endpoints, clo
         assert _messages(runner.engine, 1)[0].state is MessageState.OPEN
 
 
-def test_an_endpoint_that_hangs_and_one_that_refuses_delay_nobody_else(
+def test_hanging_and_refusing_endpoints_do_not_delay_others(
     tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _put_in_place(monkeypatch, WebhookSink())
@@ -240,7 +240,7 @@ def test_an_endpoint_that_hangs_and_one_that_refuses_delay_nobody_else(
 # --- failures ------------------------------------------------------------------------------------------------------
 
 
-def test_the_schedule_is_followed_and_survives_restarts(tmp_path: Path, endpoints: Endpoints) -> None:
+def test_retry_schedule_survives_restarts(tmp_path: Path, endpoints: Endpoints) -> None:
     clock = FakeClock()
     with _running(tmp_path / "root", clock, retry_seconds=(5, 300, 7200)) as runner:
         _subscribe(runner.engine, "https://a.example/1")
@@ -273,7 +273,7 @@ def test_the_schedule_is_followed_and_survives_restarts(tmp_path: Path, endpoint
         (RuntimeError("nobody foresaw this"), 5, 5.6),
     ],
 )
-def test_an_endpoint_may_ask_for_a_longer_wait(
+def test_retry_after_lengthens_the_pause(
     runner: InProcess, endpoints: Endpoints, clock: FakeClock, error: Exception, least: float, most: float
 ) -> None:
     _subscribe(runner.engine, "https://a.example/1")
@@ -285,7 +285,7 @@ def test_an_endpoint_may_ask_for_a_longer_wait(
     assert least <= _pause_seconds(message, clock) <= most
 
 
-def test_what_cannot_help_is_not_tried_again_and_the_next_message_goes_its_way(
+def test_permanent_failure_is_not_retried_and_the_next_message_is_sent(
     runner: InProcess, endpoints: Endpoints
 ) -> None:
     _subscribe(runner.engine, "https://a.example/1")
@@ -298,9 +298,7 @@ def test_what_cannot_help_is_not_tried_again_and_the_next_message_goes_its_way(
     assert endpoints.ids("https://a.example/1") == ["2"]
 
 
-def test_an_endpoint_that_is_gone_disables_its_subscription_until_it_is_resumed(
-    runner: InProcess, endpoints: Endpoints
-) -> None:
+def test_status_410_disables_the_subscription_until_resume(runner: InProcess, endpoints: Endpoints) -> None:
     engine = runner.engine
     _subscribe(engine, "https://a.example/1", "https://b.example/1")
     for number in (1, 2):
@@ -327,9 +325,7 @@ def test_an_endpoint_that_is_gone_disables_its_subscription_until_it_is_resumed(
     assert endpoints.ids("https://a.example/1") == ["2", "3", "4"]
 
 
-def test_two_messages_that_ran_out_of_time_in_a_row_disable_the_subscription(
-    tmp_path: Path, endpoints: Endpoints
-) -> None:
+def test_two_messages_without_success_in_a_row_disable_the_subscription(tmp_path: Path, endpoints: Endpoints) -> None:
     clock = FakeClock()
     with _running(tmp_path / "root", clock, retry_seconds=(60,)) as runner:
         _subscribe(runner.engine, "https://a.example/1")
@@ -352,7 +348,7 @@ def test_two_messages_that_ran_out_of_time_in_a_row_disable_the_subscription(
         assert held.disabled
 
 
-def test_a_failing_subscription_keeps_its_order_however_much_comes_behind(
+def test_failing_subscription_keeps_order_with_many_waiting_messages(
     runner: InProcess, endpoints: Endpoints, clock: FakeClock
 ) -> None:
     target = "https://a.example/1"
@@ -370,12 +366,12 @@ def test_a_failing_subscription_keeps_its_order_however_much_comes_behind(
     assert endpoints.ids(target) == [str(number) for number in range(1, 21)]
 
 
-def test_a_silent_host_is_asked_by_one_message_at_a_time(
+def test_unresponsive_host_is_probed_by_one_message_at_a_time(
     tmp_path: Path, endpoints: Endpoints, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from runnel.delivery import host_queues
 
-    monkeypatch.setattr(host_queues, "_LONGEST_PAUSE", 0.0)
+    monkeypatch.setattr(host_queues, "_MAX_PAUSE_SECONDS", 0.0)
     clock = FakeClock()
     targets = [f"https://down.example/{number}" for number in range(60)]
     with _running(tmp_path / "root", clock) as runner:
@@ -400,20 +396,20 @@ def test_a_silent_host_is_asked_by_one_message_at_a_time(
 # --- crashes, leases, room -----------------------------------------------------------------------------------------
 
 
-def test_a_message_sent_and_not_settled_is_sent_again_under_the_same_key(
+def test_message_sent_but_not_recorded_is_sent_again_with_the_same_key(
     runner: InProcess, endpoints: Endpoints, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _subscribe(runner.engine, "https://a.example/1")
     _publish(runner.engine, 1)
     runner.match()
-    settle = runner.dispatcher.settler.settle
+    settle = runner.dispatcher.attempt_recorder.settle
 
     def dies(*arguments: object) -> int:
         if arguments[1]:
             raise RuntimeError("the process dies here")
         return 0
 
-    monkeypatch.setattr(runner.dispatcher.settler, "settle", dies)
+    monkeypatch.setattr(runner.dispatcher.attempt_recorder, "settle", dies)
     runner.dispatcher.deliver(runner.epoch)
     _until(lambda: len(endpoints.taken) == 1)
     runner.restart_delivery()
@@ -462,9 +458,7 @@ def test_a_runner_that_lost_its_lease_stops_sending(
     assert all(_messages(engine, number)[0].state is MessageState.OPEN for number in range(1, 51) if sent < number)
 
 
-def test_without_room_for_outcomes_sending_pauses_and_nothing_is_lost(
-    tmp_path: Path, endpoints: Endpoints, clock: FakeClock
-) -> None:
+def test_sending_pauses_if_outcomes_cannot_be_stored(tmp_path: Path, endpoints: Endpoints, clock: FakeClock) -> None:
     with _running(tmp_path / "root", clock, send_concurrency=20) as runner:
         engine = runner.engine
         _subscribe(engine, *(f"https://h{number}.example/" for number in range(300)))
@@ -472,7 +466,7 @@ def test_without_room_for_outcomes_sending_pauses_and_nothing_is_lost(
         _publish(engine, 1)
         runner.match()
         runner.dispatcher.recorder.record(runner.epoch)
-        settle = runner.dispatcher.settler.settle
+        settle = runner.dispatcher.attempt_recorder.settle
         is_full = threading.Event()
         is_full.set()
 
@@ -481,7 +475,7 @@ def test_without_room_for_outcomes_sending_pauses_and_nothing_is_lost(
                 raise StorageFullError("no disk space left for the catalog")
             return settle(epoch, attempts, ended)  # type: ignore[arg-type]
 
-        runner.dispatcher.settler.settle = full  # type: ignore[method-assign]
+        runner.dispatcher.attempt_recorder.settle = full  # type: ignore[method-assign]
         with pytest.raises(StorageFullError):
             _keep_delivering(runner)
         time.sleep(0.2)
@@ -507,7 +501,7 @@ def _settled(runner: InProcess) -> int:
         return catalog_rows.message_counts(connection).get("done", 0)
 
 
-def test_a_file_that_cannot_be_written_holds_back_only_itself(engine: Engine, runner: InProcess) -> None:
+def test_unwritable_file_delays_only_its_own_subscription(engine: Engine, runner: InProcess) -> None:
     engine.execute("subscribe to All output jsonl 'bad/all.jsonl'; subscribe to All output jsonl 'good.jsonl';")
     (engine.workspace.out / "bad").write_text("a file where a folder should be")
     _publish(engine, 1)
@@ -524,7 +518,7 @@ _SHEET = """<xsl:stylesheet version="1.0" xmlns:xsl="http://www.w3.org/1999/XSL/
 <xsl:template name="again"><xsl:call-template name="again"/></xsl:template></xsl:stylesheet>"""
 
 
-def test_files_that_cannot_be_written_make_no_stylesheet_silent(engine: Engine, runner: InProcess) -> None:
+def test_unwritable_files_do_not_pause_stylesheets(engine: Engine, runner: InProcess) -> None:
     sheets = engine.workspace.folder / "sheets"
     sheets.mkdir(exist_ok=True)
     (sheets / "same.xsl").write_text(SAME)
@@ -538,7 +532,7 @@ def test_files_that_cannot_be_written_make_no_stylesheet_silent(engine: Engine, 
     assert all("cannot be written" in (_messages(engine, number)[0].outcome or "") for number in range(2, 14))
 
 
-def test_a_stylesheet_that_is_away_makes_no_host_silent(tmp_path: Path, endpoints: Endpoints) -> None:
+def test_missing_stylesheet_does_not_pause_a_host(tmp_path: Path, endpoints: Endpoints) -> None:
     with _running(tmp_path / "root") as runner:
         engine = runner.engine
         (engine.workspace.folder / "sheets").mkdir(exist_ok=True)
@@ -558,7 +552,7 @@ def test_a_stylesheet_that_is_away_makes_no_host_silent(tmp_path: Path, endpoint
         assert all("the stylesheet sheets/" in (one.outcome or "") for one in waiting)
 
 
-def test_a_sink_that_may_take_long_is_waited_for(tmp_path: Path, endpoints: Endpoints) -> None:
+def test_run_waits_for_a_slow_sink(tmp_path: Path, endpoints: Endpoints) -> None:
     endpoints.patience = 40.0
     with _running(tmp_path / "root", send_seconds=0.1) as runner:
         _subscribe(runner.engine, "https://slow.example/")
@@ -571,7 +565,7 @@ def test_a_sink_that_may_take_long_is_waited_for(tmp_path: Path, endpoints: Endp
         assert (len(endpoints.calls), len(endpoints.taken)) == (2, 1), "but not beyond the time that is given"
 
 
-def test_a_stylesheet_shapes_messages_and_one_that_fails_is_its_own_matter(
+def test_stylesheet_transforms_messages_and_its_failure_affects_no_other(
     engine: Engine, runner: InProcess, endpoints: Endpoints
 ) -> None:
     sheets = engine.workspace.folder / "sheets"
@@ -592,7 +586,7 @@ def test_a_stylesheet_shapes_messages_and_one_that_fails_is_its_own_matter(
     assert shaped.content is not None
     assert shaped.content.data == b"[news 1]"
     assert endpoints.ids("https://a.example/plain") == ["1"]
-    for number, words in ((2, "without end"), (3, "carries only feeds")):
+    for number, words in ((2, "without end"), (3, "accepts only feeds")):
         (message,) = _messages(engine, number)
         assert (message.state, message.attempts) == (MessageState.DEAD, 1)
         assert words in (message.outcome or "")
@@ -601,7 +595,7 @@ def test_a_stylesheet_shapes_messages_and_one_that_fails_is_its_own_matter(
 # --- many ----------------------------------------------------------------------------------------------------------
 
 
-def test_many_digests_over_one_range_read_the_logs_once_and_settle_in_few_transactions(
+def test_digests_of_one_range_share_log_reads_and_transactions(
     tmp_path: Path, endpoints: Endpoints, clock: FakeClock
 ) -> None:
     with _running(tmp_path / "root", clock, send_concurrency=200, send_host_concurrency=200) as runner:
@@ -615,10 +609,10 @@ def test_many_digests_over_one_range_read_the_logs_once_and_settle_in_few_transa
         _publish(engine, *range(50))
         runner.match()
         clock.advance(HOUR)
-        reads = runner.dispatcher._composer._shares._stretches
+        reads = runner.dispatcher._composer._match_reader._matches
         assert runner.deliver() == 600
         assert reads.reads == 1
-        assert runner.dispatcher.settler.transactions < 30
+        assert runner.dispatcher.attempt_recorder.transactions < 30
         assert all(endpoints.ids(f"https://a.example/{n}") == [str(n % 10)] for n in range(0, 600, 77))
         with engine.workspace.catalog.read() as connection:
             wrong = connection.execute(text("select count(*) from messages where state <> 'done' or attempts <> 1"))
@@ -632,7 +626,7 @@ def test_many_digests_over_one_range_read_the_logs_once_and_settle_in_few_transa
     ),
     restarts=st.lists(st.booleans(), min_size=8, max_size=8),
 )
-def test_whatever_endpoints_answer_each_item_arrives_once_in_order(
+def test_each_item_arrives_once_in_order_for_any_responses(
     tmp_path_factory: pytest.TempPathFactory, endpoints: Endpoints, script: list[list[str]], restarts: list[bool]
 ) -> None:
     errors = {

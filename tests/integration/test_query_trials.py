@@ -39,7 +39,7 @@ def declared(engine: Engine) -> Engine:
     return engine
 
 
-def test_all_queries_are_asked_subscribed_to_or_not(declared: Engine) -> None:
+def test_all_queries_are_tested_with_or_without_subscription(declared: Engine) -> None:
     found = declared.test(ITEMS, feed="Wire")
     assert shown(found) == {"1": ("Rock", "Live"), "2": ("Idle",), "3": ("Rock",)}
     assert found.counts == (("Rock", 2), ("Idle", 1), ("Live", 1), ("Cheap", 0))
@@ -47,14 +47,14 @@ def test_all_queries_are_asked_subscribed_to_or_not(declared: Engine) -> None:
     assert declared.workspace.items.last_sequence() == 0, "nothing is accepted"
 
 
-def test_a_tag_or_names_select(declared: Engine) -> None:
+def test_tag_and_names_select_queries(declared: Engine) -> None:
     assert shown(declared.test(ITEMS, tag="MUSIC")) == {"1": ("Rock", "Live"), "2": (), "3": ("Rock",)}
     assert shown(declared.test(ITEMS, tag="loud"))["1"] == ("Rock",)
     assert shown(declared.test(ITEMS, queries=["Idle"])) == {"1": (), "2": ("Idle",), "3": ()}
     assert shown(declared.test(ITEMS, tag="music", queries=["Idle", "Live"]))["1"] == ("Live",)
 
 
-def test_what_selects_nothing_is_refused(declared: Engine) -> None:
+def test_empty_selection_is_refused(declared: Engine) -> None:
     with pytest.raises(NotFoundError, match="no query is tagged musik") as missed:
         declared.test(ITEMS, tag="musik")
     assert missed.value.hint == "did you mean music?"
@@ -70,7 +70,9 @@ def test_what_selects_nothing_is_refused(declared: Engine) -> None:
         declared.test(ITEMS, feed="Rock")
 
 
-def test_the_past_is_tried_also_from_before_a_query_and_while_it_is_held(declared: Engine, clock: FakeClock) -> None:
+def test_past_items_are_matched_from_before_the_query_and_while_it_is_paused(
+    declared: Engine, clock: FakeClock
+) -> None:
     declared.publish("Wire", ITEMS)
     InProcess(declared).match()
     clock.advance(timedelta(hours=1))
@@ -95,9 +97,7 @@ def test_preview_and_test_match_through_a_paused_feed(declared: Engine) -> None:
     assert declared.preview("create feed New from Rock").matched == 2
 
 
-def test_the_running_plan_and_a_plan_of_its_own_say_the_same(
-    declared: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_live_plan_and_separate_plan_give_the_same_result(declared: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     declared.publish("Wire", ITEMS)
     found = {}
     for pays in (True, False):
@@ -107,7 +107,7 @@ def test_the_running_plan_and_a_plan_of_its_own_say_the_same(
     assert found[True][0].counts == (("Rock", 2), ("Idle", 1), ("Live", 1), ("Cheap", 0))
 
 
-def test_a_distinct_feed_knows_the_items_of_the_trial(declared: Engine) -> None:
+def test_distinct_feed_considers_only_items_of_the_trial(declared: Engine) -> None:
     declared.execute("create feed Once tagged once from Wire distinct by title where title contains 'rock';")
     declared.execute("create feed After tagged once from Once; subscribe to After output log;")
     items = [{"id": str(n), "title": title} for n, title in enumerate(["rock", "jazz", "Rock", "rock live"], 1)]
@@ -120,7 +120,7 @@ def test_a_distinct_feed_knows_the_items_of_the_trial(declared: Engine) -> None:
     assert declared.test(tag="once").counts == (("After", 2), ("Once", 2))
 
 
-def test_an_owner_tries_only_their_own(declared: Engine) -> None:
+def test_owner_tests_only_own_queries(declared: Engine) -> None:
     declared.owners.add("ann")
     ann = declared.acting_as("ann")
     ann.execute("create feed Mine tagged music from Wire where title contains 'rock';")
@@ -155,7 +155,7 @@ def test_tags_follow_the_statement(declared: Engine) -> None:
         assert tags.live_queries(connection, tag="shop") == []
 
 
-def test_the_command(declared: Engine, tmp_path: Path) -> None:
+def test_command_prints_matches_and_json(declared: Engine, tmp_path: Path) -> None:
     def told(*words: str, given: str = "", code: int = 0) -> str:
         result = CliRunner().invoke(app, ["test", *words, "-w", str(declared.workspace.folder)], input=given)
         assert result.exit_code == code, result.output

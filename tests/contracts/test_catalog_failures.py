@@ -58,7 +58,7 @@ def _cut_off(postgresql: PostgreSQL) -> None:
     postgresql.execute("select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'runnel'")
 
 
-def test_a_writer_waits_only_so_long_for_another(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_for_another_writer_times_out(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(opening, "_BUSY_SECONDS", 0.2)
     catalog = Catalog(url)
     catalog.migrate()
@@ -71,7 +71,7 @@ def test_a_writer_waits_only_so_long_for_another(url: str, monkeypatch: pytest.M
     catalog.close()
 
 
-def test_several_may_be_the_first_to_open_a_catalog(url: str) -> None:
+def test_several_processes_can_create_a_catalog_concurrently(url: str) -> None:
     catalogs = [Catalog(url) for _ in range(4)]
     versions: list[int] = []
     threads = [threading.Thread(target=_migrate, args=(one, versions)) for one in catalogs]
@@ -84,7 +84,7 @@ def test_several_may_be_the_first_to_open_a_catalog(url: str) -> None:
     assert versions == [HISTORY.version] * 4
 
 
-def test_a_transaction_that_is_cut_off_leaves_nothing(on_server: Catalog, postgresql: PostgreSQL) -> None:
+def test_interrupted_transaction_is_rolled_back(on_server: Catalog, postgresql: PostgreSQL) -> None:
     def declare() -> None:
         with on_server.write() as connection:
             catalog_rows.add_feed(connection, "A", FeedKind.SOURCE, "register feed A;")
@@ -99,7 +99,7 @@ def test_a_transaction_that_is_cut_off_leaves_nothing(on_server: Catalog, postgr
     assert _names(on_server) == ["A"], "a connection that died in the pool is not noticed at all"
 
 
-def test_a_commit_that_is_cut_off_says_so(on_server: Catalog, postgresql: PostgreSQL) -> None:
+def test_interrupted_commit_raises_an_error(on_server: Catalog, postgresql: PostgreSQL) -> None:
     def declare() -> None:
         with on_server.write() as connection:
             catalog_rows.add_feed(connection, "A", FeedKind.SOURCE, "register feed A;")
@@ -110,7 +110,7 @@ def test_a_commit_that_is_cut_off_says_so(on_server: Catalog, postgresql: Postgr
     assert _names(on_server) == []
 
 
-def test_a_statement_that_never_ends_is_ended(postgresql: PostgreSQL, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_endless_statement_times_out(postgresql: PostgreSQL, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(opening, "_STATEMENT_SECONDS", 0.0)
     monkeypatch.setattr(opening, "_BUSY_SECONDS", 0.2)
     catalog = Catalog(postgresql.database())
@@ -119,7 +119,7 @@ def test_a_statement_that_never_ends_is_ended(postgresql: PostgreSQL, monkeypatc
     catalog.close()
 
 
-def test_a_writer_that_hangs_does_not_keep_others_out(on_server: Catalog) -> None:
+def test_hanging_writer_does_not_block_others(on_server: Catalog) -> None:
     other = Catalog(on_server.url)
 
     def hang() -> None:
@@ -136,7 +136,7 @@ def test_a_writer_that_hangs_does_not_keep_others_out(on_server: Catalog) -> Non
     other.close()
 
 
-def test_every_session_ends_a_transaction_that_hangs(postgresql: PostgreSQL, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_session_limits_idle_transactions(postgresql: PostgreSQL, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(opening, "_IDLE_SECONDS", 1234.0)
     catalog = Catalog(postgresql.database())
     for opened in (catalog.write, catalog.read):
@@ -156,7 +156,7 @@ def test_every_session_ends_a_transaction_that_hangs(postgresql: PostgreSQL, mon
         ("XX001", RunnelError, "cannot be read"),
     ],
 )
-def test_every_trouble_of_a_server_has_its_words(
+def test_every_server_error_has_a_message(
     on_server: Catalog, code: str, error: type[RunnelError], words: str
 ) -> None:
     raising = f"do $$ begin raise exception 'some reason' using errcode = '{code}'; end $$"
@@ -165,7 +165,7 @@ def test_every_trouble_of_a_server_has_its_words(
     assert raised.value.hint
 
 
-def test_more_connections_than_the_pool_has_wait_and_are_told(
+def test_exhausted_connection_pool_is_reported_after_waiting(
     postgresql: PostgreSQL, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(opening, "_POOL_SIZE", 1)
@@ -177,7 +177,7 @@ def test_more_connections_than_the_pool_has_wait_and_are_told(
     catalog.close()
 
 
-def test_no_error_tells_the_password(postgresql: PostgreSQL) -> None:
+def test_errors_do_not_contain_the_password(postgresql: PostgreSQL) -> None:
     url = postgresql.database()
     right = postgresql.url("postgres").split("runnel:", 1)[1].split("@", 1)[0]
     secret = "hunter2hunter2"
@@ -197,7 +197,7 @@ def test_no_error_tells_the_password(postgresql: PostgreSQL) -> None:
         assert raised.value.hint
 
 
-def test_neither_a_root_nor_its_settings_tell_the_password(postgresql: PostgreSQL, tmp_path: Path) -> None:
+def test_workspace_and_settings_do_not_contain_the_password(postgresql: PostgreSQL, tmp_path: Path) -> None:
     url = postgresql.database()
     root = create_workspace(tmp_path / "root", catalog=url)
     for told in (repr(root), repr(root.settings), str(root.settings), root.catalog.shown):
@@ -209,7 +209,7 @@ def test_neither_a_root_nor_its_settings_tell_the_password(postgresql: PostgreSQ
     root.close()
 
 
-def test_a_root_does_not_forget_where_its_catalog_is(postgresql: PostgreSQL, tmp_path: Path) -> None:
+def test_workspace_stores_the_url_of_its_catalog(postgresql: PostgreSQL, tmp_path: Path) -> None:
     url = postgresql.database()
     create_workspace(tmp_path / "root", catalog=url).close()
     with pytest.raises(WorkspaceError, match="cannot be accessed"):
@@ -222,20 +222,20 @@ def test_a_root_does_not_forget_where_its_catalog_is(postgresql: PostgreSQL, tmp
     again.close()
 
 
-def test_a_cluster_is_refused_with_a_catalog_for_one_machine(tmp_path: Path) -> None:
+def test_cluster_is_refused_with_a_sqlite_catalog(tmp_path: Path) -> None:
     create_workspace(tmp_path / "root").close()
     with pytest.raises(WorkspaceError, match="needs a PostgreSQL catalog") as raised:
         open_workspace(tmp_path / "root", master="spark://cluster.example:7077")
     assert "postgresql://" in str(raised.value.hint)
 
 
-def test_a_database_that_cannot_hold_every_character_is_refused(postgresql: PostgreSQL) -> None:
+def test_database_without_utf8_is_refused(postgresql: PostgreSQL) -> None:
     url = postgresql.database("encoding 'LATIN1' template template0")
     with pytest.raises(WorkspaceError, match="must be UTF-8"):
         Catalog(url).migrate()
 
 
-def test_roots_may_share_a_database_each_in_its_schema(postgresql: PostgreSQL) -> None:
+def test_workspaces_can_share_a_database_in_separate_schemas(postgresql: PostgreSQL) -> None:
     url = postgresql.database()
     for name in ("one", "two"):
         postgresql.execute(f"create schema {name}", url.rsplit("/", 1)[1])
@@ -255,7 +255,7 @@ def test_roots_may_share_a_database_each_in_its_schema(postgresql: PostgreSQL) -
 
 @settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(said=st.text(st.characters(exclude_categories=["Cs"]), max_size=40))
-def test_any_text_can_be_put_aside(catalog: Catalog, said: str) -> None:
+def test_any_text_can_be_quarantined(catalog: Catalog, said: str) -> None:
     with catalog.write() as connection:
         quarantine.add_quarantined(connection, Quarantined("item", said, said + "\x00end"))
         [kept] = quarantine.quarantined_things(connection, limit=1)
@@ -264,7 +264,7 @@ def test_any_text_can_be_put_aside(catalog: Catalog, said: str) -> None:
     assert kept.reason == said.replace("\x00", nul) + nul + "end"
 
 
-def test_who_shares_a_catalog() -> None:
+def test_catalogs_that_other_hosts_can_share() -> None:
     assert not is_shared("sqlite:///x.sqlite")
     assert is_shared("postgresql://h/d")
     with pytest.raises(WorkspaceError):

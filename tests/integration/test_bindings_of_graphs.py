@@ -104,7 +104,7 @@ def test_bindings_of_graphs_are_part_of_matches(engine: Engine) -> None:
     assert bound(engine, "NoBoats") == {}
 
 
-def test_why_shows_triples_and_what_operators_were_given(engine: Engine) -> None:
+def test_why_shows_triples_and_inputs_of_operators(engine: Engine) -> None:
     engine.publish("Pages", ITEMS)
     InProcess(engine).match()
     told = engine.why("1", "Late").lines
@@ -128,7 +128,7 @@ def test_explain_shows_graphs_and_their_operators(engine: Engine) -> None:
     assert boats.to_json()["operators"]["ways"]
 
 
-def test_a_preview_asks_operators_with_values_of_graphs(engine: Engine) -> None:
+def test_preview_calls_operators_with_values_of_graphs(engine: Engine) -> None:
     engine.publish("Pages", ITEMS)
     (found,) = engine.execute("preview feed Boats over last 1 days")
     assert (found.to_json()["matched"], found.to_json()["looked_at"]) == (1, 3)
@@ -143,7 +143,7 @@ def test_a_preview_asks_operators_with_values_of_graphs(engine: Engine) -> None:
         ("graph { ?p <urn:kind> ?kind } or boatCount(?kind, ?n)", "nothing gives ?kind a value"),
     ],
 )
-def test_what_cannot_be_said_is_refused_with_its_place(engine: Engine, condition: str, message: str) -> None:
+def test_invalid_condition_is_refused_with_its_position(engine: Engine, condition: str, message: str) -> None:
     with pytest.raises(InvalidConditionError, match=message.replace("?", r"\?")) as refused:
         engine.execute(f"create feed Wrong from Pages where {condition}")
     assert refused.value.span is not None
@@ -154,7 +154,7 @@ def _shown(bindings: Bindings) -> list[dict[str, Any]]:
     return [dict(row) for row in bindings.rows]
 
 
-def test_trials_previews_and_the_past_have_the_bindings_of_the_match_log(engine: Engine) -> None:
+def test_trials_previews_and_from_last_have_the_bindings_of_the_match_log(engine: Engine) -> None:
     runner = InProcess(engine)
     engine.publish("Pages", ITEMS)
     runner.run()
@@ -176,7 +176,7 @@ def test_trials_previews_and_the_past_have_the_bindings_of_the_match_log(engine:
     runner.close()
 
 
-def test_items_that_were_found_elsewhere_are_bound_afterward(engine: Engine) -> None:
+def test_items_matched_elsewhere_get_bindings_afterwards(engine: Engine) -> None:
     """A preview in Spark gives sequences alone; the newest of them are bound in this process."""
     engine.publish("Pages", ITEMS)
     with engine.workspace.catalog.read() as connection:

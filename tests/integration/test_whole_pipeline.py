@@ -124,7 +124,7 @@ def engine(tmp_path: Path, town: Town, post: tuple[Post, int]) -> Iterator[Engin
         yield opened
 
 
-def test_what_comes_hostile_goes_out_clean_and_once(engine: Engine, town: Town, post: tuple[Post, int]) -> None:
+def test_hostile_items_are_delivered_once_and_sanitized(engine: Engine, town: Town, post: tuple[Post, int]) -> None:
     outcomes = engine.execute(
         f"register feed 'http://127.0.0.1:{town.port}/feed' as News every 10 minutes;"
         "create feed Rock from News where title contains 'rock';"
