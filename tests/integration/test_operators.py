@@ -213,7 +213,7 @@ def test_retry_behind_a_distinct_feed_is_reported(tmp_path: Path) -> None:
         engine.publish("Wire", [{"id": "a", "title": "x", "file": str(tmp_path / "never")}])
         InProcess(engine).match()
         (row,) = engine.show("quarantine").to_json()["quarantine"]
-        assert "behind a gate that has counted it" in row["reason"]
+        assert "the gate of the query has already counted the item" in row["reason"]
         with engine.workspace.catalog.read() as connection:
             assert undecided.undecided_count(connection) == 0
     operator_work.operators.cache_clear()

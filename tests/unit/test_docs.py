@@ -120,7 +120,7 @@ LIMITS = {
     "id of an item": item.MAX_ID,
     "RDF graph of an item": graph.MOST_TRIPLES,
     "nested parentheses": nesting.MAX_NESTING,
-    "rows of one answer": check_answers.MOST_ROWS,
+    "rows of one answer": check_answers.MAX_ROWS,
     "bindings kept with a match": bindings.MOST_ROWS,
     "solutions of a graph pattern that are searched for bindings": find_solutions.MOST_SOLUTIONS,
     "signing keys of a subscription": signing_keys.MOST_KEYS,
