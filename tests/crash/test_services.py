@@ -132,5 +132,5 @@ def test_a_checkpoint_that_is_no_good_is_abandoned(tmp_path: Path) -> None:
     assert [one and one.split(",")[0] for one in reasons[:3]] == [
         "the checkpoint cannot be read",
         "the checkpoint cannot be read",
-        "the checkpoint has the form match/0",
+        "the checkpoint has the format match/0",
     ]

@@ -246,7 +246,7 @@ def test_a_part_that_was_collected_before_the_lock_is_never_committed(
 
 def test_claims_count_when_a_worker_holds_much(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     engine.execute("register feed Wire; create feed News from Wire distinct by title; subscribe to News output log;")
-    monkeypatch.setattr(match_job, "MOST_BYTES", 1)
+    monkeypatch.setattr(match_job, "MAX_BUFFER_BYTES", 1)
     run = InProcess(engine, slice_items=2)
     engine.publish("Wire", items(*((f"title {number % 5}", number) for number in range(10))))
     run.match()

@@ -183,7 +183,7 @@ def test_folders_that_are_no_pieces_are_refused() -> None:
     version = divided(STORAGE, plan, 1)
     assert version.delta is not None
     for load_it in (load_partition, load_router):
-        with pytest.raises(CorruptDataError, match="is not a piece of a partitioning"):
+        with pytest.raises(CorruptDataError, match="is neither a partition nor a router"):
             load_it(STORAGE, version, version.delta)
         with pytest.raises(CorruptDataError, match="cannot be read"):
             load_it(STORAGE, version, "nowhere")

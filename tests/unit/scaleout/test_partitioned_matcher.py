@@ -110,7 +110,7 @@ def test_choices_travel_as_bits(chosen: list[bool]) -> None:
     data = packed(np.array(chosen, dtype=np.bool_))
     assert len(data) == (len(chosen) + 7) // 8
     assert unpacked(data, len(chosen)).tolist() == chosen
-    with pytest.raises(CorruptDataError, match="cannot say which"):
+    with pytest.raises(CorruptDataError, match="a bitmap of"):
         unpacked(data + b"\0", len(chosen))
 
 
@@ -179,7 +179,7 @@ def test_what_is_no_partitioning_of_the_version_is_refused() -> None:
         PartitionedMatcher(STORAGE, plan.version)
     with pytest.raises(CorruptDataError, match=f"does not divide {other.version.base}"):
         PartitionedMatcher(STORAGE, replace(other.version, distribution=found.folder))
-    with pytest.raises(CorruptDataError, match="names a partition that is not there"):
+    with pytest.raises(CorruptDataError, match="refers to a partition that does not exist"):
         Router(load_router(STORAGE, version, found.router), 1)
     with pytest.raises(CorruptDataError, match="cannot be read"):
         PartitionedMatcher(STORAGE, replace(version, distribution="nowhere"))
