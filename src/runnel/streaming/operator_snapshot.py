@@ -1,7 +1,7 @@
 """Snapshots of the operators for workers: a short text in every slice that refers to files of the workspace.
 
 In: the catalog, in the driver. Out: the text, which workers parse. The declarations of operators are in a file that
-is named after its digest and is replaced only when the set of operators changes. Secrets are in another file, see
+is named after its digest, so a new file is written only when they change. Secrets are in another file, see
 `matching.operators.ask.operator_environment`.
 """
 
