@@ -151,9 +151,9 @@ def test_unsuitable_dataframe_is_refused_immediately(spark: Any) -> None:
     several = runnel.compile("create feed One from A where n > 1; create feed Two from B where n > 1;")
     frame = spark.createDataFrame([(1,)], "n long")
     refusals: tuple[tuple[dict[str, Any], str, str], ...] = (
-        ({"column": "n"}, "there is a column n already", "column="),
-        ({}, "the plan reads several feeds", "feed="),
-        ({"feed": "C"}, "the plan does not read C", "A, B"),
+        ({"column": "n"}, "the DataFrame already has a column n", "column="),
+        ({}, "the plan reads 2 source feeds", "feed="),
+        ({"feed": "C"}, "the plan does not read the feed C", "A, B"),
     )
     for arguments, message, hint in refusals:
         with pytest.raises(InputError, match=message) as refused:
@@ -166,7 +166,7 @@ def test_unsuitable_dataframe_is_refused_immediately(spark: Any) -> None:
 def test_row_from_an_unknown_feed_raises_a_clear_error(spark: Any) -> None:
     plan = runnel.compile("create feed One from A where n > 1; create feed Two from B where n > 1;")
     frame = spark.createDataFrame([("A", 2), ("C", 2)], "feed string, n long")
-    with pytest.raises(Exception, match="comes from no feed of the plan"):
+    with pytest.raises(Exception, match="which the plan does not read"):
         runnel.spark.match(frame, plan).collect()
 
 

@@ -244,7 +244,7 @@ def test_part_deleted_before_the_commit_is_not_committed(engine: Engine, monkeyp
 
 def test_size_of_claims_counts_towards_the_buffer_limit(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     engine.execute("register feed Wire; create feed News from Wire distinct by title; subscribe to News output log;")
-    monkeypatch.setattr(match_job, "MOST_BYTES", 1)
+    monkeypatch.setattr(match_job, "MAX_BUFFER_BYTES", 1)
     run = InProcess(engine, slice_items=2)
     engine.publish("Wire", items(*((f"title {number % 5}", number) for number in range(10))))
     run.match()

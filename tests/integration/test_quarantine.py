@@ -203,7 +203,7 @@ def poisoned(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("poisoned")
 def test_query_that_raises_is_quarantined_and_the_batch_continues(engine: Engine) -> None:
-    plan_cache.forget_plans()
+    plan_cache.release_all_plans()
     engine.execute(
         "register feed Wire; create feed Old from Wire where published < date '2026-01-01T10:00:00Z';"
         "create feed Poison from Wire where title contains 'poison'; create feed All from Wire;"

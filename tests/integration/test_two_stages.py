@@ -19,7 +19,7 @@ from runnel.matching.operators.ask.operator_environment import OperatorEnvironme
 from runnel.scaleout.partitioning import read_partitioning
 from runnel.scaleout.planning.partition_loads import known_loads
 from runnel.scaleout.stages import two_stages
-from runnel.scaleout.stages.held_partitions import held_pieces
+from runnel.scaleout.stages.held_partitions import loaded_plans
 from runnel.streaming.job import FORM
 from runnel.streaming.worker.operator_work import operators
 
@@ -91,18 +91,18 @@ def test_single_stage_worker_can_match_a_partitioned_plan(tmp_path: Path) -> Non
 def test_a_budget_smaller_than_all_partitions_reloads_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with _open(tmp_path / "root") as engine:
         engine.execute(SCRIPT)
-        held_pieces.cache_clear()
+        loaded_plans.cache_clear()
         run = InProcess(engine, slice_items=50, max_batch_items=50, plan_bytes=1)
         _publish(engine, 0, 200)
         run.run()
         verify(engine, 200)
-        counters = held_pieces(1).counters
+        counters = loaded_plans(1).counters
         assert counters.evictions > 0
         with engine.workspace.catalog.read() as connection:
             counted = [one.counters for one in match_segments.match_segments(connection)]
         assert sum(one.get("plan_reloads", 0) for one in counted) > 0
         run.close()
-    held_pieces.cache_clear()
+    loaded_plans.cache_clear()
 
 
 def test_repeated_batch_uses_its_original_plan_and_partitions(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_repeated_batch_uses_its_original_plan_and_partitions(tmp_path: Path) ->
 def test_matches_above_the_buffer_size_are_written_in_more_layers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(two_stages, "MOST_BYTES", 1)
+    monkeypatch.setattr(two_stages, "MAX_BUFFER_BYTES", 1)
     monkeypatch.setattr(two_stages, "_AT_ONCE", 1)
     with _open(tmp_path / "root") as engine:
         engine.execute(SCRIPT)

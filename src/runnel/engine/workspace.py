@@ -23,7 +23,7 @@ from runnel.private_files import FOLDER_MODE, make_folders_above, make_private_f
 from runnel.settings import FILE, Settings
 from runnel.storage.file_storage import Storage, open_storage
 from runnel.storage.key_file import KeyFile
-from runnel.streaming.cluster_checks import refuse_lone_catalog
+from runnel.streaming.cluster_checks import require_shared_catalog
 
 _TEMPLATE = """\
 # Settings of this Runnel workspace. Every setting has a default; the settings reference lists them all.
@@ -180,7 +180,7 @@ def _refuse_odd_name(folder: Path) -> None:
 def _open(folder: Path, settings: Settings, clock: Clock) -> Workspace:
     _refuse_odd_name(folder)
     url = _catalog_url(folder, settings)
-    refuse_lone_catalog(settings.master, url)
+    require_shared_catalog(settings.master, url)
     storage = _storage(folder, settings)
     key = KeyFile(storage)
     catalog = Catalog(url, max_bytes=settings.catalog_max_bytes, clock=clock, key=key.read)

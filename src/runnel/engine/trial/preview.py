@@ -193,7 +193,7 @@ def _brief(workspace: Workspace, spark: Any, past: PastItems) -> str | None:
 
     share = 1.0 / spark.sparkContext.defaultParallelism
     with workspace.catalog.read() as connection:
-        brief = OperatorSnapshots(workspace.storage, share).brief(connection, past.after, past.upto)
-    if brief.declared is not None:
+        snapshot = OperatorSnapshots(workspace.storage, share).create(connection, past.after, past.upto)
+    if snapshot.declared is not None:
         OperatorEnvironment.of(workspace.settings).keep(workspace.storage)
-    return brief.dump()
+    return snapshot.dump()
