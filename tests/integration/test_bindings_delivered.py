@@ -220,5 +220,5 @@ def test_feeds_without_bindings_cost_one_look_at_a_part(
     runner.run()
     assert delivered("mobs") == [("mob", Bindings())]
     assert asked == [], "the matches were read, so it was known"
-    shares = match_reader_of(engine.workspace)
-    assert shares.load_bindings({1: [1]}) == {}
+    reader = match_reader_of(engine.workspace)
+    assert reader.load_bindings({1: [1]}) == {}
