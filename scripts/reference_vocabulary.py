@@ -83,7 +83,7 @@ def _names(text: str) -> str:
 
 
 def _origin(text: str) -> str:
-    return text.strip().rstrip(";").replace("the prefixes of `vocabulary.PREFIXES`", "the prefixes below")
+    return text.strip().rstrip(";").replace("the prefixes of `extensions.PREFIXES`", "the prefixes below")
 
 
 def _after_table() -> str:

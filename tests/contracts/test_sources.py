@@ -347,7 +347,7 @@ def test_any_exception_of_a_reader_is_reported_once(
     place.put("Wire", {"a": "one"})
     with monkeypatch.context() as patch:
         patch.setattr(reader, "documents", documents)
-        assert [reader.read().put_aside for _ in range(3)] == [1, 0, 0]
+        assert [reader.read().quarantined for _ in range(3)] == [1, 0, 0]
     assert caplog.text.count("Traceback") == traces * 2, "the error and its cause"
     (shown,) = engine.execute("show quarantine;")
     text = "\n".join((shown.message, *shown.lines))

@@ -222,5 +222,5 @@ def test_part_without_bindings_is_checked_once(
     runner.run()
     assert delivered("mobs") == [("mob", Bindings())]
     assert asked == [], "the matches were read, so it was known"
-    shares = match_reader_of(engine.workspace)
-    assert shares.load_bindings({1: [1]}) == {}
+    reader = match_reader_of(engine.workspace)
+    assert reader.load_bindings({1: [1]}) == {}

@@ -59,7 +59,7 @@ def test_broken_file_is_quarantined_and_read_after_its_repair(engine: Engine) ->
     (folder / "c.xml").write_text(_rss(3))
     (other / "d.jsonl").write_text('{"id": "4"}\n')
     acquired = read_files(engine)
-    assert (acquired.accepted, acquired.put_aside) == (3, 1)
+    assert (acquired.accepted, acquired.quarantined) == (3, 1)
     assert sorted(_ids(engine)) == ["1", "3", "4"]
     (row,) = _put_aside(engine)
     assert (row["kind"], row["feed"]) == ("document", "News")
@@ -69,7 +69,7 @@ def test_broken_file_is_quarantined_and_read_after_its_repair(engine: Engine) ->
     assert failing["feed"] == "News"
     assert "b.xml" in failing["problem"]
 
-    assert read_files(engine).put_aside == 0, "told once"
+    assert read_files(engine).quarantined == 0, "told once"
     (folder / "b.xml").write_text(_rss(2))
     assert read_files(engine).accepted == 1
     status = engine.status()
@@ -150,8 +150,8 @@ def test_touched_files_without_changes_are_skipped(engine: Engine) -> None:
     (folder / "half.xml.part").write_text(_rss(9))
     (folder / "link.xml").symlink_to(Path(__file__))
     acquired = read_files(engine)
-    assert (acquired.accepted, acquired.unchanged, acquired.put_aside) == (0, 2, 1)
-    assert "a link out of the folder" in _put_aside(engine)[0]["reason"]
+    assert (acquired.accepted, acquired.unchanged, acquired.quarantined) == (0, 2, 1)
+    assert "a symbolic link that leads out of the folder" in _put_aside(engine)[0]["reason"]
 
 
 # --- publishing ----------------------------------------------------------------------------------------------------

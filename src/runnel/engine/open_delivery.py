@@ -93,5 +93,5 @@ def _accept(
     adapted = replace(adapted, items=_with_attributes(adapted.items, bound))
     accepted, problems = acquirer.accept_adapted(target, adapted), adapted.problems
     if problems:
-        acquirer.keep_aside(target, problems, ITEM, data)
+        acquirer.quarantine(target, problems, ITEM, data)
     return f"{accepted.accepted} accepted, {accepted.unchanged} unchanged, {len(problems)} refused"

@@ -52,10 +52,10 @@ class Publisher:
             try:
                 accepted, problems = self._acquirer.take_document(target, data, name)
             except BrokenDocumentError as error:
-                self._acquirer.keep_aside(target, [error], "document", data)
+                self._acquirer.quarantine(target, [error], "document", data)
                 raise
         if problems:
-            self._acquirer.keep_aside(target, problems, "item", data)
+            self._acquirer.quarantine(target, problems, "item", data)
         return accepted, problems
 
     def _source(self, name: str) -> Feed:

@@ -459,7 +459,7 @@ class Runner:
         taken = reader.read(once=once, progressed=self._progressed)
         self.pulse.count("items accepted", taken.accepted)
         self.pulse.count("items unchanged", taken.unchanged)
-        self.pulse.count("things put aside", taken.put_aside)
+        self.pulse.count("things put aside", taken.quarantined)
 
     def _deliver(self) -> None:
         self.pulse.count("messages delivered", self._parts.dispatcher.deliver(self._held().epoch))

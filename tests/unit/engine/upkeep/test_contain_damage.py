@@ -195,7 +195,7 @@ def test_quarantined_document_is_checked(tmp_path: Path) -> None:
         engine.execute("register feed Wire;")
         with engine.workspace.catalog.read() as connection:
             [feed] = feeds.live_feeds(connection)
-        engine._acquirer.keep_aside(feed, [BrokenDocumentError("not XML")], quarantine.DOCUMENT, b"<rss")
+        engine._acquirer.quarantine(feed, [BrokenDocumentError("not XML")], quarantine.DOCUMENT, b"<rss")
         with engine.workspace.catalog.read() as connection:
             [path] = quarantine.quarantined_paths(connection)
         _flip(engine.workspace.storage.local(path), 2)
