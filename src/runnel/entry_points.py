@@ -1,7 +1,7 @@
-"""Implementations that are found by name: the entry points of a group, loaded when a name is first used.
+"""Load implementations by name from the entry points of a group, when a name is first used.
 
-In: a group such as `runnel.sinks`, and a name that a statement, a setting or a plan gives. Out: what the entry point
-names. The implementations that come with Runnel and those of plug-ins are found alike, on the driver and on workers.
+In: a group such as `runnel.sinks`, and a name from a statement, a setting or a plan. Out: the object to which the
+entry point refers. Built-in implementations and plug-ins are loaded in the same way, on the driver and on workers.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from runnel.errors import InputError
 
 @cache
 def plugin_names(group: str) -> tuple[str, ...]:
-    """The names that are installed in a group, in alphabetical order.
+    """Return the names that are installed in a group, in alphabetical order.
 
     >>> "rss" in plugin_names("runnel.sinks")
     True
@@ -25,7 +25,7 @@ def plugin_names(group: str) -> tuple[str, ...]:
 
 
 def plugin_packages(group: str) -> tuple[str, ...]:
-    """The top-level packages of the plug-ins in a group, without Runnel itself.
+    """Return the top-level packages of the plug-ins in a group, without Runnel itself.
 
     >>> plugin_packages("runnel.matchers")
     ()
@@ -34,15 +34,15 @@ def plugin_packages(group: str) -> tuple[str, ...]:
     return tuple(sorted(packages - {"runnel"}))
 
 
-def find_entry(group: str, name: str, shipped: str = "runnel.") -> EntryPoint | None:
-    """The entry point of a name. Nobody can take a name of the `shipped` modules, those that come with Runnel."""
+def find_entry(group: str, name: str, built_in: str = "runnel.") -> EntryPoint | None:
+    """Return the entry point of a name, or None. Entry points of modules below `built_in` take precedence."""
     named = [entry for entry in entry_points(group=group) if entry.name == name]
-    return min(named, key=lambda entry: (not entry.value.startswith(shipped), entry.value), default=None)
+    return min(named, key=lambda entry: (not entry.value.startswith(built_in), entry.value), default=None)
 
 
 @cache
 def load_named(group: str, name: str) -> Any:
-    """What a name of a group stands for.
+    """Load the object to which a name of a group refers. Raise InputError if it does not exist.
 
     >>> load_named("runnel.matchers", "index").__name__
     'IndexMatcher'
@@ -57,14 +57,14 @@ def load_named(group: str, name: str) -> Any:
 
 
 def load_plugin(entry: EntryPoint, contract: type, noun: str) -> object:
-    """An instance of the class that an entry point names; InputError if it is not a plug-in of this contract."""
+    """Create an instance of an entry point's class. Raise InputError if it does not implement the contract."""
     loaded = load_entry(entry, f"the {noun} {entry.name!r}")
     try:
         plugin = loaded()
     except Exception as error:  # a plug-in may raise anything
         raise InputError(
             f"the {noun} {entry.name!r} cannot be created: {type(error).__name__}: {error}",
-            hint=f"{entry.value} must implement all methods of its contract, and need no arguments to be created",
+            hint=f"{entry.value} must implement all methods of its contract and be callable without arguments",
         ) from error
     if not isinstance(plugin, contract):
         raise InputError(
@@ -74,13 +74,13 @@ def load_plugin(entry: EntryPoint, contract: type, noun: str) -> object:
     return plugin
 
 
-def load_entry(entry: EntryPoint, what: str) -> Any:
-    """The object that an entry point names; InputError if it cannot be loaded."""
+def load_entry(entry: EntryPoint, description: str) -> Any:
+    """Load the object to which an entry point refers. Raise InputError, with the description, if that fails."""
     try:
         return entry.load()
     except Exception as error:  # the module of a plug-in may raise anything
         raise InputError(
-            f"{what} cannot be loaded: {error}", hint=f"reinstall the package of {entry.value}"
+            f"{description} cannot be loaded: {error}", hint=f"reinstall the package of {entry.value}"
         ) from error
 
 

@@ -1,7 +1,7 @@
-"""For tests, demonstrations and benchmarks, ours and our users': worlds of news, and stand-ins for the outside.
+"""Tools for tests, demonstrations and benchmarks, of Runnel itself and of its users.
 
-In: a seed, or a script. Out: feeds, items, queries and subscriptions that are the same on every machine; a sink in
-memory, a clock set by hand, a storage that kills.
+`World` generates feeds, items, queries and subscriptions from a seed, identically on every machine. `MemorySink`,
+`ScriptedSource` and `FakeClock` replace external systems. `CrashingStorage` and `FullStorage` inject storage faults.
 """
 
 from runnel.testing.faulty_storage import CrashingStorage, FullStorage

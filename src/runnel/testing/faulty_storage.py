@@ -1,4 +1,4 @@
-"""Storages with faults: one that kills, one that is full. For proving that nothing is lost or repeated."""
+"""Storages that inject faults, for testing recovery: one kills the processes, one reports a full disk."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from runnel.storage.file_storage import FileStorage, StoredFile
 
 
 class CrashingStorage:
-    """Files in a folder, as `file:`, but the whole process group is killed at one operation.
+    """Files in a folder, like `file:`, but a process group is killed at a certain operation.
 
-    The URL is `crash+file:///folder?at=7&counter=/path&group=123`: at the 7th write, replacement or deletion (in any
-    process that uses this storage; the count is in the file `counter`), the process group 123 gets SIGKILL. With
-    `when=before` it dies before the operation is done, with `when=after` (the default) just after. With
-    `below=matches/` only operations on files below that folder count.
+    The URL is `crash+file:///folder?at=7&counter=/path&group=123`. At the 7th write, replacement, move or deletion,
+    process group 123 gets SIGKILL. Operations of all processes that use this storage are counted, in the file
+    `counter`. With `when=before`, the group is killed before the operation, with `when=after` (the default) after it.
+    With `below=matches/`, only operations on files in that folder count.
     """
 
     def __init__(self, url: str) -> None:
@@ -34,47 +34,47 @@ class CrashingStorage:
         self._below = options.get("below", "")
 
     def write(self, path: str, data: bytes | memoryview, *, last: bool = True) -> None:
-        """As `FileStorage.write`, or the end."""
-        fatal = self._count(path)
-        if not (fatal and self._before):
+        """Write a file like `FileStorage.write`, or kill the process group."""
+        is_fatal = self._count(path)
+        if not (is_fatal and self._before):
             self._files.write(path, data, last=last)
-        self._die(fatal)
+        self._die(is_fatal)
 
     def replace(self, path: str, data: bytes | memoryview) -> None:
-        """As `FileStorage.replace`, or the end."""
-        fatal = self._count(path)
-        if not (fatal and self._before):
+        """Replace a file like `FileStorage.replace`, or kill the process group."""
+        is_fatal = self._count(path)
+        if not (is_fatal and self._before):
             self._files.replace(path, data)
-        self._die(fatal)
+        self._die(is_fatal)
 
     def read(self, path: str) -> bytes:
-        """As `FileStorage.read`."""
+        """Read a file like `FileStorage.read`."""
         return self._files.read(path)
 
     def local(self, path: str) -> Path:
-        """As `FileStorage.local`."""
+        """Return a local path like `FileStorage.local`."""
         return self._files.local(path)
 
     def delete(self, path: str) -> None:
-        """As `FileStorage.delete`, or the end."""
-        fatal = self._count(path)
-        if not (fatal and self._before):
+        """Delete a file like `FileStorage.delete`, or kill the process group."""
+        is_fatal = self._count(path)
+        if not (is_fatal and self._before):
             self._files.delete(path)
-        self._die(fatal)
+        self._die(is_fatal)
 
     def move(self, path: str, target: str) -> None:
-        """As `FileStorage.move`, or the end."""
-        fatal = self._count(path)
-        if not (fatal and self._before):
+        """Move a file like `FileStorage.move`, or kill the process group."""
+        is_fatal = self._count(path)
+        if not (is_fatal and self._before):
             self._files.move(path, target)
-        self._die(fatal)
+        self._die(is_fatal)
 
     def files(self, prefix: str) -> Iterator[StoredFile]:
-        """As `FileStorage.files`."""
+        """List files like `FileStorage.files`."""
         return self._files.files(prefix)
 
     def _count(self, path: str) -> bool:
-        """Count one operation over all processes; True if it is the fatal one. The file tells what was done."""
+        """Append the path to the counter file, which all processes share. Return whether this operation is fatal."""
         if not path.startswith(self._below):
             return False
         with self._counter.open("a+") as file:
@@ -84,14 +84,14 @@ class CrashingStorage:
             file.write(f"{path}\n")
             return number == self._at
 
-    def _die(self, fatal: bool) -> None:
-        if fatal:
+    def _die(self, is_fatal: bool) -> None:
+        if is_fatal:
             os.killpg(self._group, signal.SIGKILL)
             signal.pause()
 
 
 class FullStorage(FileStorage):
-    """Files in a folder, as `file:`, but without room while a flag file exists.
+    """Files in a folder, like `file:`, but writing fails with StorageFullError while a flag file exists.
 
     The URL is `full+file:///folder?flag=/path`.
     """
@@ -101,12 +101,12 @@ class FullStorage(FileStorage):
         self._flag = Path(parse_qs(urlsplit(url).query)["flag"][-1])
 
     def write(self, path: str, data: bytes | memoryview, *, last: bool = True) -> None:
-        """As `FileStorage.write`, if there is room."""
+        """Write a file like `FileStorage.write`. Raise StorageFullError while the flag file exists."""
         self._refuse()
         super().write(path, data, last=last)
 
     def replace(self, path: str, data: bytes | memoryview) -> None:
-        """As `FileStorage.replace`, if there is room."""
+        """Replace a file like `FileStorage.replace`. Raise StorageFullError while the flag file exists."""
         self._refuse()
         super().replace(path, data)
 

@@ -1,4 +1,4 @@
-"""Stand-ins for the outside: a sink in memory, a source that follows a script, a clock that is set by hand."""
+"""Replacements for external systems in tests: a sink in memory, a scripted source, and a clock set by the test."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from runnel.sinks.contract import Delivery, LocalSink
 
 
 class MemorySink(LocalSink):
-    """`output memory 'name'`: deliveries are kept in this process, under the target's name.
+    """`output memory 'name'`: keeps deliveries in this process, by target name.
 
     >>> MemorySink.clear(); MemorySink.delivered("inbox")
     []
@@ -27,13 +27,13 @@ class MemorySink(LocalSink):
     _failing: ClassVar[dict[str, str]] = {}
 
     def validate_target(self, target: str | None, folder: Path, allowed: Sequence[Path] = ()) -> str | None:
-        """Any name will do."""
+        """Return the target, which can be any name."""
         if not target:
-            raise InputError("this output needs a target", hint="output memory 'inbox'")
+            raise InputError("this output needs a target", hint="write `output memory 'inbox'`")
         return target
 
     def deliver(self, delivery: Delivery) -> str:
-        """Keep a delivery; the same key again changes nothing."""
+        """Keep a delivery, unless a delivery with the same key was kept before."""
         target = delivery.subscription.target or ""
         if target in self._failing:
             raise DeliveryError(self._failing[target])
@@ -42,31 +42,31 @@ class MemorySink(LocalSink):
 
     @classmethod
     def delivered(cls, target: str) -> list[Delivery]:
-        """What came for a target, in order."""
+        """Return the deliveries to a target, in order."""
         return list(cls._boxes.get(target, {}).values())
 
     @classmethod
     def item_ids(cls, target: str) -> list[str]:
-        """The ids of all items that came for a target, in order."""
-        return [one.item.id for delivery in cls.delivered(target) for one in delivery.items]
+        """Return the ids of all items that were delivered to a target, in order."""
+        return [matched.item.id for delivery in cls.delivered(target) for matched in delivery.items]
 
     @classmethod
     def fail(cls, target: str, reason: str | None) -> None:
-        """Let every delivery to a target fail for this reason; None ends that."""
+        """Make every delivery to a target fail with this reason, or succeed again if it is None."""
         cls._failing.pop(target, None)
         if reason is not None:
             cls._failing[target] = reason
 
     @classmethod
     def clear(cls) -> None:
-        """Forget everything."""
+        """Delete all deliveries and failures."""
         cls._boxes.clear()
         cls._failing.clear()
 
 
 @dataclass
 class FakeClock:
-    """A clock that stands still until it is moved: `runnel.connect(path, clock=FakeClock())`.
+    """A clock that changes only when it is advanced: `runnel.connect(path, clock=FakeClock())`.
 
     >>> clock = FakeClock(datetime(2026, 1, 1, tzinfo=UTC)); clock.advance(timedelta(hours=1)); clock.now.hour
     1
@@ -78,13 +78,13 @@ class FakeClock:
         return self.now.timestamp()
 
     def advance(self, by: timedelta) -> None:
-        """Move the clock; a negative time sets it back."""
+        """Advance the clock. A negative time sets it back."""
         self.now += by
 
 
 @dataclass
 class ScriptedSource:
-    """Publishes prepared batches of items into a feed, one for every call of `step`.
+    """Publishes prepared batches of items into a feed, one per call of `step`.
 
     >>> ScriptedSource("Wire", [[{"id": "1"}], []]).remaining
     2
@@ -98,7 +98,7 @@ class ScriptedSource:
 
     @property
     def remaining(self) -> int:
-        """How many batches are still to come."""
+        """The number of batches that are not published yet."""
         return len(self._waiting)
 
     def step(self, engine: Engine) -> Accepted:
