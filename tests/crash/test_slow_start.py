@@ -42,5 +42,5 @@ def test_a_bounded_run_outlasts_more_slow_starts_than_other_failures(tmp_path: P
         assert len(starts.read_text()) >= 7
         # A machine that really is too busy adds slow starts of its own.
         assert done.stderr.count("the machine is too busy") >= 6, done.stderr
-        assert "matching is tried again for up to 30 minutes" in done.stderr
+        assert "matching is retried for up to 30 minutes" in done.stderr
         verify(engine, 30)

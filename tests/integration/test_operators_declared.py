@@ -118,7 +118,7 @@ def test_what_code_says_of_itself_is_taken_where_nothing_else_is_said(engine: En
     near = engine.execute("show operator near;")[0].to_json()
     assert (near["signature"], near["cost"], near["pure"]) == ("near(?far number, there text)", "2 seconds", True)
     error = refused(engine, "register operator near(there text) from 'city_vision:Near';")
-    assert "other parameters" in error.message
+    assert "parameters do not match" in error.message
     assert "(place text, ?metres number)" in (error.hint or "")
 
 
@@ -280,7 +280,7 @@ def test_a_registration_that_queries_no_longer_fit_is_refused_whole(engine: Engi
     error = refused(
         engine, "register operator mob(?people text) from 'city_vision:mob_pattern';", kind=StillNeededError
     )
-    assert "feed Mobs could not use mob any more: ?n > 50 says nothing" in error.message
+    assert "feed Mobs could no longer use mob: ?n > 50 says nothing" in error.message
     assert versions(engine, "Mobs") == versions(engine, "Fine") == {1}
     assert engine.execute("show operator mob;")[0].to_json()["signature"] == "mob(?people int)"
     assert "Mobs, Fine" not in error.message

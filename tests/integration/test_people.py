@@ -173,7 +173,7 @@ REFUSALS: list[tuple[str, type[StatementError], str, tuple[int, int]]] = [
     ("pause feed Rock;", StatementError, "Rock belongs to the admin", (1, 12)),
     ("resume feed Rock;", StatementError, "Rock belongs to the admin", (1, 13)),
     ("unsubscribe 1;", UnknownNameError, "there is no subscription 1", (1, 13)),
-    ("unsubscribe from Rock;", UnknownNameError, "there is no such subscription to Rock", (1, 18)),
+    ("unsubscribe from Rock;", UnknownNameError, "you have no such subscription to Rock", (1, 18)),
     ("pause subscription 1;", UnknownNameError, "there is no subscription 1", (1, 20)),
     ("renew subscription 1;", UnknownNameError, "there is no subscription 1", (1, 20)),
     ("rotate key of subscription 1;", UnknownNameError, "there is no subscription 1", (1, 28)),
@@ -288,7 +288,7 @@ def test_why_knows_nothing_of_others_items(engine: Engine, ann: Engine, bob: Eng
     engine.execute(WIRE)
     bob.execute("register feed Secret;")
     bob.publish("Secret", [{"id": "x", "title": "hidden"}])
-    with pytest.raises(NotFoundError, match="no item x was accepted"):
+    with pytest.raises(NotFoundError, match="there is no accepted item x"):
         ann.why("x", "Rock")
     assert "hidden" in str(engine.why("x", "Rock")), "the operator may know"
 
@@ -366,7 +366,7 @@ def test_nothing_that_would_be_served_begins_for_a_disabled_owner(engine: Engine
             ann.execute(said)
         assert refused.value.span is not None
         assert (refused.value.span.line, refused.value.span.column) == place
-        assert refused.value.hint == "`runnel owner disable ann --undo` takes that back"
+        assert refused.value.hint == "the admin can enable the owner with `runnel owner disable ann --undo`"
     assert live_names(engine) == set()
     ann.execute("create feed Mine from Rock;")  # the operator may tend what is there
     engine.owners.disable("ann", False)
@@ -434,7 +434,7 @@ def test_whoever_has_the_ticket_renews_and_ends(engine: Engine, ann: Engine, bob
         Unsubscribe(ticket="1"),
         Renew(ticket=ticket[1:]),
     ):
-        with pytest.raises(UnknownNameError, match="no subscription has this ticket"):
+        with pytest.raises(UnknownNameError, match="no live subscription has this ticket"):
             ann.apply(again)
 
 
@@ -484,12 +484,12 @@ def test_no_days_mean_until_somebody_ends_it(tmp_path: Path) -> None:
 def test_what_has_ended_cannot_be_renewed(engine: Engine, clock: FakeClock) -> None:
     made = engine.execute(f"{WIRE} subscribe to Rock output log for 1 day;")[2]
     clock.advance(timedelta(days=1))
-    with pytest.raises(StatementError, match="subscription 1 ended on 2026-01-02"):
+    with pytest.raises(StatementError, match="subscription 1 expired on 2026-01-02"):
         engine.execute("renew subscription 1;")
     assert end_expired(engine.workspace) == 1
     with pytest.raises(UnknownNameError, match="there is no subscription 1"):
         engine.execute("renew subscription 1;")
-    with pytest.raises(UnknownNameError, match="no subscription has this ticket"):
+    with pytest.raises(UnknownNameError, match="no live subscription has this ticket"):
         engine.apply(Renew(ticket=made.to_json()["ticket"]))
     assert live_names(engine) == set()
 
@@ -594,7 +594,7 @@ def test_items_flow_through_a_materialised_feed(shaped: Engine) -> None:
 def test_a_materialised_feed_is_shown_as_what_it_is(shaped: Engine) -> None:
     row = shaped.execute("show feed Shaped;")[0]
     assert row.lines[0] == "register feed Rock apply 't.xsl' as Shaped;"
-    assert row.lines[-1] == "materialised feed"
+    assert row.lines[-1] == "materialized feed"
     assert (row.to_json()["kind"], row.to_json()["reads"]) == ("source", ["Rock"])
     assert shaped.execute("show feed Rock;")[0].to_json()["read_by"] == ["Shaped"]
     assert shaped.execute("show subscriptions;")[0].to_json()["subscriptions"] == []
@@ -620,7 +620,7 @@ def test_a_materialised_feed_cannot_feed_itself(shaped: Engine) -> None:
 def test_dropping_what_is_materialised_and_what_it_is_made_from(shaped: Engine) -> None:
     with pytest.raises(StillNeededError, match="Rock is still needed by feed Shaped "):
         shaped.execute("drop feed Rock;")
-    with pytest.raises(StatementError, match="subscription 1 serves feed Shaped"):
+    with pytest.raises(StatementError, match="subscription 1 belongs to the materialized feed Shaped"):
         shaped.execute("unsubscribe 1;")
     with pytest.raises(UnknownNameError, match="no such subscription to Rock"):
         shaped.execute("unsubscribe from Rock;")

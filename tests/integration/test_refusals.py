@@ -221,7 +221,7 @@ def test_after_a_repair_what_waits_is_sent_now(
     assert _states(engine, 2) == [DONE, DONE]
     assert len(endpoint.taken) == 4
     [outcome] = engine.execute("send all now;")
-    assert outcome.message == "no message waits for another attempt"
+    assert outcome.message == "no message is waiting for a retry"
 
 
 def test_sending_now_too_early_does_not_use_up_the_schedule(

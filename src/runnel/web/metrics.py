@@ -49,7 +49,7 @@ METRICS: Final = (
     Figure("runnel_subscriptions_unconfirmed", "gauge", "Subscriptions of owners whose targets have not confirmed."),
     Figure("runnel_feeds_failing", "gauge", "Source feeds whose last look failed."),
     Figure("runnel_feeds_stopped", "gauge", "Web feeds that are no longer asked because they are gone."),
-    Figure("runnel_quarantine_last", "gauge", "Number of the newest thing put aside; it grows with each."),
+    Figure("runnel_quarantine_last", "gauge", "Number of the newest quarantine entry; each entry increments it."),
     Figure("runnel_lease_epoch", "gauge", "Epoch of the runner's lease; it grows with each take-over."),
     Figure("runnel_room_bytes", "gauge", "Free bytes where the workspace's files are."),
     Figure("runnel_operators", "gauge", "Operators that are registered."),

@@ -99,7 +99,7 @@ def test_a_damaged_partitioning_is_told_of(divided: Engine) -> None:
     path.write_text("{")
     told = _told(folder, partitions=3)
     assert f"partitions damaged: {row.distribution}/{MANIFEST} is not a partitioning" in told
-    assert "`runnel doctor` says more" in told
+    assert "`runnel doctor` shows details" in told
     status = read_status(divided.workspace).to_json()
     assert (status["partitions"], status["undivided"]["damaged"]) == (None, True)
     path.write_bytes(kept)

@@ -213,8 +213,8 @@ def test_compiling_again_divides_again(divided: Engine, monkeypatch: pytest.Monk
     assert done is not None, "a plan that is divided is looked at although nothing was learned"
     assert done.version is None
     divided.execute("create feed More from Wire where title contains 'rock'; subscribe to More output log;")
-    monkeypatch.setattr(plan_change, "_DELTA_AT_LEAST", 0)
-    monkeypatch.setattr(plan_change, "_DELTA_SHARE", 0.02)
+    monkeypatch.setattr(plan_change, "_MIN_DELTA_QUERIES", 0)
+    monkeypatch.setattr(plan_change, "_DELTA_FRACTION", 0.02)
     grown = reoptimize(divided.workspace, held)
     row = current(divided)
     assert grown is not None
@@ -226,8 +226,8 @@ def test_compiling_again_divides_again(divided: Engine, monkeypatch: pytest.Monk
 
 
 def test_a_divided_base_has_a_larger_delta(divided: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan_change, "_DELTA_AT_LEAST", 2)
-    monkeypatch.setattr(plan_change, "_DELTA_SHARE", 0.0)
+    monkeypatch.setattr(plan_change, "_MIN_DELTA_QUERIES", 2)
+    monkeypatch.setattr(plan_change, "_DELTA_FRACTION", 0.0)
     base = current(divided).base
     for number in range(4):
         divided.execute(f"create feed L{number} from Wire where n > {number}; subscribe to L{number} output log;")
