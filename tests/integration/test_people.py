@@ -98,7 +98,7 @@ def test_what_is_the_operator_s_alone(ann: Engine) -> None:
         ann.status,
         ann.run,
         lambda: ann.owners,
-        lambda: ann.acting_as("operator"),
+        lambda: ann.acting_as("admin"),
         lambda: ann.authenticated("runnel_1_x"),
     ):
         with pytest.raises(NotAllowedError, match="only the admin"):
@@ -144,7 +144,7 @@ def test_an_engine_that_is_open_already_ends_with_its_token(engine: Engine, end:
 
 def test_who_acts_for_others_by_a_token_does_so_for_as_long_as_it_holds(engine: Engine) -> None:
     engine.owners.add("ann")
-    made = engine.owners.new_token("operator", "console").to_json()
+    made = engine.owners.new_token("admin", "console").to_json()
     operator = engine.authenticated(made["token"])
     ann = operator.acting_as("ann")
     ann.execute("register feed Mine;")
@@ -672,7 +672,7 @@ def test_a_quota_names_its_numbers_and_the_script_changes_nothing(engine: Engine
     with pytest.raises(QuotaExceededError, match="the quota of 2 feeds is used up") as refused:
         ann.execute("register feed A;\nregister feed B;\n register feed C;")
     assert "line 3" in (refused.value.hint or "")
-    assert [row["owner"] for row in ann.execute("show feeds;")[0].to_json()["feeds"]] == ["operator", "operator"]
+    assert [row["owner"] for row in ann.execute("show feeds;")[0].to_json()["feeds"]] == ["admin", "admin"]
     ann.execute("register feed A; register feed B; drop feed A; register feed C; subscribe to B output log;")
     with pytest.raises(QuotaExceededError, match="the quota of 1 subscriptions is used up"):
         ann.execute("subscribe to C output log;")
@@ -810,14 +810,14 @@ def test_the_commands_about_people(engine: Engine) -> None:
     made = json.loads(_command(root, "token", "new", "ann", "--label", "laptop", "--json"))
     token = made["token"]
     assert "registered feed Mine" in _command(root, "exec", "register feed Mine;", RUNNEL_TOKEN=token)
-    assert "register feed Wire;  -- of operator" in _command(root, "show", "feeds", "--token", token)
+    assert "register feed Wire;  -- of admin" in _command(root, "show", "feeds", "--token", token)
     assert "created feed Hers" in _command(root, "exec", "create feed Hers from Wire;", "--as", "ann")
     assert "give one of the two" in _command(root, "show", "--as", "ann", "--token", token, code=3)
     assert "no owner bob" in _command(root, "show", "--as", "bob", code=6)
     assert "2 of 5 feeds" in _command(root, "owner", "quota", "ann", "--feeds", "5")
     assert "of 10,000 feeds" in _command(root, "owner", "quota", "ann", "--reset")
     listed = json.loads(_command(root, "owner", "list", "--json"))["owners"]
-    assert [(one["owner"], one["queries"]["have"]) for one in listed] == [("operator", 2), ("ann", 2)]
+    assert [(one["owner"], one["queries"]["have"]) for one in listed] == [("admin", 2), ("ann", 2)]
     assert "laptop" in _command(root, "token", "list", "ann")
     assert "0 dead letters" in _command(root, "dead-letters", "list", "--token", token)
     assert "no message x" in _command(root, "dead-letters", "explain", "x", code=3)

@@ -160,7 +160,7 @@ def test_an_answer_is_text_and_json(engine: Engine) -> None:
             {
                 "id": 1,
                 "name": "Wire",
-                "owner": "operator",
+                "owner": "admin",
                 "kind": "source",
                 "matched": False,
                 "paused": False,

@@ -75,11 +75,11 @@ def test_a_slow_query_is_listed_and_told_of_once(engine: Engine, caplog: pytest.
         run_maintenance(engine.workspace, run.epoch)
     (record,) = [one for one in caplog.records if "takes about" in one.getMessage()]
     line = json.loads(JsonLines().format(record))
-    assert (line["level"], line["feed"], line["owner"]) == ("warning", "Dear", "operator")
+    assert (line["level"], line["feed"], line["owner"]) == ("warning", "Dear", "admin")
     assert "title matches 'a'" in line["event"]
 
     text = told(engine, "--slow")
-    assert "slow  Dear  (operator)  title matches 'a'" in text
+    assert "slow  Dear  (admin)  title matches 'a'" in text
     assert "add a condition that few items satisfy" in " ".join(text.split())
     assert text.index("Dear") < text.index("Rock")
     assert "without a match" not in text
@@ -112,7 +112,7 @@ def test_an_owner_sees_only_their_own_and_a_tag_narrows(engine: Engine) -> None:
         query_costs.learn(connection, cost, now(connection))
     run_maintenance(engine.workspace, run.epoch)
     assert [one.query for one in ann.usage().slow] == ["Mine"]
-    assert [(one.query, one.owner) for one in engine.usage().slow] == [("Mine", "ann"), ("Dear", "operator")]
+    assert [(one.query, one.owner) for one in engine.usage().slow] == [("Mine", "ann"), ("Dear", "admin")]
     assert [one.query for one in engine.usage(tag="music").slow] == ["Dear"]
     with pytest.raises(NotFoundError, match="no query has the tag music"):
         ann.usage(tag="music")

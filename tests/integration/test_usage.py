@@ -87,9 +87,9 @@ def test_the_command_lists_both_or_one(engine: Engine) -> None:
         return result.stdout
 
     both = told()
-    assert "2 matched items" in both
+    assert "2 with matches" in both
     assert "1 without a match" in both
-    assert "matched items" not in told("--never")
+    assert "with matches" not in told("--never")
     assert "without a match" not in told("--busiest")
     assert "and 1 more" in told("--busiest", "--limit", "1")
     data = json.loads(told("--json", "--limit", "1"))

@@ -56,7 +56,7 @@ class Actor:
         return self.is_admin or subscription.owner == self.owner
 
 
-ADMIN_ACTOR = Actor(ADMIN, "operator")
+ADMIN_ACTOR = Actor(ADMIN, owners.ADMIN_NAME)
 
 
 def authenticate(workspace: Workspace, token: str) -> Actor:

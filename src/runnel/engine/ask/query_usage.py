@@ -76,7 +76,7 @@ class QueryUsage(Answer):
             busiest = self.busiest
             data["busiest"] = [{"feed": name, "matches": count} for name, count in busiest[:limit]]
             data["matched_something"] = len(busiest)
-            lines.append(f"{len(busiest):,} matched items, most matches first:")
+            lines.append(f"{len(busiest):,} with matches, most matches first:")
             lines += [f"  {count:>10,}  {name}" for name, count in busiest[:limit]] + _more(len(busiest), limit)
         if "never" in self.shown:
             data["never"] = list(self.never[:limit])
