@@ -45,7 +45,7 @@ from runnel.algebra.semantics.evaluate import accepts, holds, is_text
 from runnel.algebra.semantics.node_bindings import node_solutions
 from runnel.algebra.semantics.trace import trace_node
 from runnel.engine import connect
-from runnel.engine.ask.why import _search
+from runnel.engine.ask.why import _pattern_search
 from runnel.errors import CorruptDataError, InputError, InvalidConditionError, InvalidItemError, StatementSyntaxError
 from runnel.families import Family, Registry, ValueKind, registry
 from runnel.language.grammar.parser import current_grammar, parse
@@ -280,9 +280,7 @@ def test_a_family_or_a_kind_of_value_is_registered_once() -> None:
     with pytest.raises(InputError, match="family color already exists"):
         registry().add(COLORS)
     for kind in (ValueKind("tint", 100, "tint", "x:x"), ValueKind("tint", 101, "color", "x:x")):
-        with pytest.raises(
-            InputError, match="the kind of value color already uses the code 100 and the attribute color"
-        ):
+        with pytest.raises(InputError, match="color already uses the code 100 and the attribute color"):
             registry().add(tint(kind=kind))
     with pytest.raises(InputError, match="kind of value graph already exists"):
         registry().add(tint(kind=ValueKind("graph", 101, "tint", "x:x")))
@@ -534,7 +532,7 @@ def test_operators_receive_variables_of_a_pattern_and_bindings_are_joined() -> N
 def test_why_shows_the_parts_of_a_pattern_and_what_satisfies_them() -> None:
     definitions: dict[int, Node] = {10: Filter(Read(1), And((ROCK, ColorPattern((200, 128, 0), ("shade",)))))}
     one = item(1, title="rock", color=["#c80000", "#ff8800"])
-    search = _search(one, definitions)
+    search = _pattern_search(one, definitions)
     assert search is not None
     lines = trace_node(Read(10), 1, one.attributes, definitions, {1: "Paint", 10: "Warm"}, search=search).lines()
     assert [line.strip() for line in lines][-3:] == [
@@ -546,7 +544,7 @@ def test_why_shows_the_parts_of_a_pattern_and_what_satisfies_them() -> None:
     lines = trace_node(Read(10), 1, other.attributes, definitions, {1: "Paint", 10: "Warm"}).lines()
     assert [line.strip() for line in lines][-2:] == ["✓ red >= 200", "✗ green >= 128"]
     without = item(3, title="rock")
-    assert _search(without, definitions) is None
+    assert _pattern_search(without, definitions) is None
     lines = trace_node(Read(10), 1, without.attributes, definitions, {1: "Paint", 10: "Warm"}).lines()
     assert lines[-1].strip() == "✗ the item has the attribute color"
 

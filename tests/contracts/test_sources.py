@@ -316,7 +316,7 @@ def test_a_source_that_fails_on_an_address_refuses_the_statement(
 ) -> None:
     sources = {"csv": Clumsy(), **registry.installed_sources()}
     monkeypatch.setattr(registry, "installed_sources", lambda: sources)
-    with pytest.raises(StatementError, match="could not check it: PermissionError: Permission denied") as refused:
+    with pytest.raises(StatementError, match="failed to check this address: PermissionError") as refused:
         engine.execute("register feed Wire; register feed 'csv:///rows.csv' as Rows;")
     assert refused.value.hint == "Clumsy.check_address must return or raise InputError"
     assert "secret" not in str(refused.value)

@@ -42,5 +42,5 @@ def test_bounded_run_tolerates_more_slow_starts_than_other_failures(tmp_path: Pa
         assert len(starts.read_text()) >= 7
         # If the machine is really busy, there are additional slow starts.
         assert done.stderr.count("the machine is too busy") >= 6, done.stderr
-        assert "matching is tried again for up to 30 minutes" in done.stderr
+        assert "matching is retried for up to 30 minutes" in done.stderr
         verify(engine, 30)

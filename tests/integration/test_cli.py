@@ -74,7 +74,7 @@ def test_first_session_from_init_to_delivery(command: Command) -> None:
     assert "0 accepted, 2 unchanged, 0 refused" in command("publish", "Wire", "-", given=LINES).stdout
     assert "create feed Rock" in command("show").stdout
     assert "rock.xml" in command("show", "subscriptions").stdout
-    assert "0 put aside" in command("show", "quarantine").stdout
+    assert "0 quarantined" in command("show", "quarantine").stdout
     assert "read by: Rock" in command("show", "Wire").stdout
     assert "title contains 'rock'" in command("explain", "Rock").stdout
     assert "is in Rock" in command("why", "1", "Rock").stdout
@@ -289,8 +289,8 @@ def test_doctor_reports_a_missing_match_index(tmp_path: Path) -> None:
         life.accept(2)
         life.match(2)
     life.advance(days=2)
-    run_maintenance(life.root, life.epoch, asked=[5])
-    life.root.close()
+    run_maintenance(life.workspace, life.epoch, asked=[5])
+    life.workspace.close()
     command = Command(tmp_path / "root")
     assert "3 files exist" in command("doctor").stdout, "items, matches, and the index of those by query"
     [index] = (tmp_path / "root" / "matches").rglob("*.queries.arrow")

@@ -290,7 +290,7 @@ def test_repeated_requests_are_limited(runner: InProcess, post: Post) -> None:
     ann.execute(f"subscribe to Rock output mail '{VICTIM}';")
     _publish(runner, 1)
     for _ in range(1, UNANSWERED):
-        assert "asked to confirm again" in ann.execute("send subscription 1 now;")[0].message
+        assert "another confirmation request is sent" in ann.execute("send subscription 1 now;")[0].message
         runner.deliver()
     with pytest.raises(StatementError, match=f"did not answer {UNANSWERED} requests"):
         ann.execute("send subscription 1 now;")
@@ -580,7 +580,7 @@ def test_without_a_public_url_the_owner_enters_the_code_from_the_mail(
         assert code is not None
         assert bobs is not None
         for wrong in (bobs[1], code[1][:-1], "AAAA-AAAA-AAAA-AAAA-AAAA-AAAA", "x" * 1000):
-            with pytest.raises(StatementError, match="not the code"):
+            with pytest.raises(StatementError, match="the code does not belong"):
                 ann.execute(f"confirm subscription 1 '{wrong}';")
         with pytest.raises(StatementError, match="no subscription 1"):
             bob.execute(f"confirm subscription 1 '{code[1]}';")

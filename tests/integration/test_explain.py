@@ -55,7 +55,7 @@ def test_explain_shows_the_streams_of_a_feed(engine: Engine) -> None:
     assert {name: one["queries"] for one in matched["expected"] for name in one["sources"]} == {"Wire": 2, "Other": 1}
     assert explained.to_json()["measured"] is None, "nothing was sampled yet"
     assert "tree" not in "\n".join(explained.lines)
-    with pytest.raises(NotFoundError, match="no filter tree of Live") as refused:
+    with pytest.raises(NotFoundError, match="Live has no filter tree") as refused:
         engine.pictures("Live")
     assert refused.value.hint is not None
     assert 'matcher = "tree"' in refused.value.hint
@@ -152,7 +152,7 @@ def _check_what_an_owner_sees(engine: Engine, matcher: str) -> None:
 
 def test_query_without_sources_has_no_picture(engine: Engine) -> None:
     engine.execute("register feed Wire; create feed Never from Wire where title contains 'a' and false;")
-    with pytest.raises(NotFoundError, match="no filter tree of Never"):
+    with pytest.raises(NotFoundError, match="Never has no filter tree"):
         engine.pictures("Never")
 
 
@@ -168,7 +168,7 @@ def test_pictures_are_written_to_the_given_path(engine: Engine, tmp_path: Path) 
         assert ElementTree.parse(path).getroot().tag.endswith("svg")
     assert "title contains 'rock'" in place.read_text("utf-8")
     told = CliRunner().invoke(app, ["explain", "Rock", "--picture", str(place), "-w", root])
-    assert "drawn: " in told.stdout
+    assert "filter tree: " in told.stdout
     refused = CliRunner().invoke(app, ["explain", "Rock", "--picture", str(tmp_path), "-w", root])
     assert refused.exit_code == 3
     assert "cannot be written" in refused.stderr

@@ -209,7 +209,7 @@ def test_concurrent_declarations_are_not_lost(opened: Callable[[], Engine], monk
 @pytest.mark.parametrize(
     ("meanwhile", "error", "message"),
     [
-        ("create feed Q7 from News;", DuplicateNameError, "there is a feed Q7 already"),
+        ("create feed Q7 from News;", DuplicateNameError, "a feed Q7 already exists"),
         ("drop feed News;", UnknownNameError, "there is no feed News"),
     ],
 )
@@ -293,7 +293,7 @@ def test_error_in_a_large_script_is_the_same_as_in_a_small_one(opened: Callable[
         engine.execute(text)
     assert refused.value.span is not None
     assert (refused.value.span.line, refused.value.hint) == (2 * COUNT + 1, "did you mean News?")
-    with pytest.raises(DuplicateNameError, match="there is a feed Q0 already"):
+    with pytest.raises(DuplicateNameError, match="a feed Q0 already exists"):
         engine.execute(many("Q") + "create feed Q0 from News;")
     with pytest.raises(DuplicateNameError, match="writes into"):
         engine.execute(many("Q") + "subscribe to Q0 output rss 'a.xml'; subscribe to Q1 output rss 'a.xml';")

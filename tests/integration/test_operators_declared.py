@@ -118,7 +118,7 @@ def test_class_attributes_are_defaults_of_a_registration(engine: Engine) -> None
     near = engine.execute("show operator near;")[0].to_json()
     assert (near["signature"], near["cost"], near["pure"]) == ("near(?far number, there text)", "2 seconds", True)
     error = refused(engine, "register operator near(there text) from 'city_vision:Near';")
-    assert "other parameters" in error.message
+    assert "parameters do not match" in error.message
     assert "(place text, ?metres number)" in (error.hint or "")
 
 
@@ -280,7 +280,7 @@ def test_registration_that_existing_queries_do_not_fit_is_refused(engine: Engine
     error = refused(
         engine, "register operator mob(?people text) from 'city_vision:mob_pattern';", kind=StillNeededError
     )
-    assert "feed Mobs could not use mob any more: ?n > 50 says nothing" in error.message
+    assert "feed Mobs could no longer use mob: ?n > 50 says nothing" in error.message
     assert versions(engine, "Mobs") == versions(engine, "Fine") == {1}
     assert engine.execute("show operator mob;")[0].to_json()["signature"] == "mob(?people int)"
     assert "Mobs, Fine" not in error.message

@@ -34,7 +34,7 @@ def test_matches_are_counted_for_subscribed_queries_only(engine: Engine) -> None
     assert found.busiest == (("Rock", 2), ("Live", 1))
     assert found.never == ("Rokc",)
     assert (found.after, found.upto, found.whole, found.newer) == (0, 4, True, 0)
-    assert "items 1 to 4; all that is kept" in found.range()
+    assert "items 1 to 4; no older item is retained" in found.range()
 
 
 def test_only_the_newest_items_are_counted_and_the_range_is_stated(engine: Engine) -> None:
@@ -44,7 +44,7 @@ def test_only_the_newest_items_are_counted_and_the_range_is_stated(engine: Engin
     found = engine.usage(2)
     assert found.busiest == (("Live", 1), ("Rock", 1))
     assert found.never == ("Rokc",)
-    assert "items 3 to 4; older ones were not looked at" in found.range()
+    assert "items 3 to 4; older items were not counted" in found.range()
     assert engine.usage(4).never == ()
     with pytest.raises(InputError):
         engine.usage(0)
@@ -54,7 +54,7 @@ def test_before_the_first_item_all_queries_are_new(engine: Engine) -> None:
     engine.execute(SCRIPT)
     found = engine.usage()
     assert (found.counts, found.newer) == ((), 3)
-    assert found.range() == "no item was matched yet"
+    assert found.range() == "no retained item has been matched"
     published(engine, "rock")
     InProcess(engine).match()
     engine.execute("create feed Late from Wire; subscribe to Late output log;")
@@ -87,10 +87,10 @@ def test_command_lists_queries_with_and_without_matches(engine: Engine) -> None:
         return result.stdout
 
     both = told()
-    assert "2 matched something" in both
-    assert "1 matched nothing" in both
-    assert "matched something" not in told("--never")
-    assert "matched nothing" not in told("--busiest")
+    assert "2 with matches" in both
+    assert "1 without a match" in both
+    assert "with matches" not in told("--never")
+    assert "without a match" not in told("--busiest")
     assert "and 1 more" in told("--busiest", "--limit", "1")
     data = json.loads(told("--json", "--limit", "1"))
     assert data["busiest"] == [{"feed": "Rock", "matches": 2}]

@@ -219,7 +219,7 @@ def test_send_now_sends_waiting_messages(
     assert _states(engine, 2) == [DONE, DONE]
     assert len(endpoint.taken) == 4
     [outcome] = engine.execute("send all now;")
-    assert outcome.message == "no message waits for another attempt"
+    assert outcome.message == "no message is waiting for a retry"
 
 
 def test_send_now_restarts_the_retry_schedule(runner: InProcess, clock: FakeClock, endpoint: _Endpoint) -> None:

@@ -50,7 +50,7 @@ def told(engine: Engine, *words: str) -> str:
 
 def test_matching_samples_query_costs(engine: Engine) -> None:
     engine.execute(SCRIPT)
-    assert "not known yet" in told(engine, "--slow")
+    assert "no costs of these queries are known yet" in told(engine, "--slow")
     engine.publish("Wire", [{"id": str(n), "title": f"rock live {n}"} for n in range(30)])
     run = InProcess(engine)
     run.match()
@@ -75,14 +75,14 @@ def test_slow_query_is_listed_and_reported_once(engine: Engine, caplog: pytest.L
         run_maintenance(engine.workspace, run.epoch)
     (record,) = [one for one in caplog.records if "takes about" in one.getMessage()]
     line = json.loads(JsonLines().format(record))
-    assert (line["level"], line["feed"], line["owner"]) == ("warning", "Dear", "operator")
+    assert (line["level"], line["feed"], line["owner"]) == ("warning", "Dear", "admin")
     assert "title matches 'a'" in line["event"]
 
     text = told(engine, "--slow")
-    assert "slow  Dear  (operator)  title matches 'a'" in text
-    assert "add a word or a value that few items have" in " ".join(text.split())
+    assert "slow  Dear  (admin)  title matches 'a'" in text
+    assert "add a condition that few items satisfy" in " ".join(text.split())
     assert text.index("Dear") < text.index("Rock")
-    assert "matched nothing" not in text
+    assert "without a match" not in text
     data = json.loads(told(engine, "--slow", "--json", "--limit", "1"))
     assert [(one["query"], one["is_slow"]) for one in data["slow"]] == [("Dear", True)]
 
@@ -112,9 +112,9 @@ def test_owner_sees_only_own_slow_queries_and_tags_select(engine: Engine) -> Non
         query_costs.learn(connection, cost, now(connection))
     run_maintenance(engine.workspace, run.epoch)
     assert [one.query for one in ann.usage().slow] == ["Mine"]
-    assert [(one.query, one.owner) for one in engine.usage().slow] == [("Mine", "ann"), ("Dear", "operator")]
+    assert [(one.query, one.owner) for one in engine.usage().slow] == [("Mine", "ann"), ("Dear", "admin")]
     assert [one.query for one in engine.usage(tag="music").slow] == ["Dear"]
-    with pytest.raises(NotFoundError, match="no query is tagged music"):
+    with pytest.raises(NotFoundError, match="no query has the tag music"):
         ann.usage(tag="music")
 
 

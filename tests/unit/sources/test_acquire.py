@@ -10,7 +10,7 @@ import pytest
 from tests.integration.in_process import read_files
 
 from runnel.engine import Engine, connect
-from runnel.engine.open_delivery import _entries
+from runnel.engine.open_delivery import _read_entries
 from runnel.errors import BrokenDocumentError, InputError, StorageFullError
 from runnel.sources import document_child, drop_folder, drop_folder_source
 from runnel.sources.documents import decode, decode_json
@@ -168,7 +168,7 @@ def test_documents_from_all_inputs_are_read_in_the_sandbox(engine: Engine, drop:
     assert engine.publish_document("Mine", b'{"id": 1}', name="a.jsonl")[0].accepted == 1
     assert engine.publish_document("Mine", _document("a", 1).encode(), name="a.xml")[0].accepted == 1
     assert engine.publish_document("Mine", b"<urn:a> <urn:b> 1 .", name="a.ttl")[0].accepted == 1
-    assert len(_entries(_document("a", 2).encode(), "output of a stylesheet")) == 2
+    assert len(_read_entries(_document("a", 2).encode(), "made by a stylesheet")) == 2
 
 
 def test_hostile_document_is_rejected_from_all_inputs(engine: Engine, drop: Path) -> None:

@@ -25,6 +25,9 @@ OWNER_DISABLED = "the owner is disabled"
 reason.
 """
 
+ADMIN_NAME = "admin"
+"""The name by which the admin is shown and found. Catalogs store `operator`, by which it is found as well."""
+
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}\Z")
 _o, _f, _s = schema.owners.c, schema.feeds.c, schema.subscriptions.c
 
@@ -94,7 +97,7 @@ def all_owners(connection: Connection) -> list[Owner]:
 
 def owner_names(connection: Connection) -> dict[int, str]:
     """Return the names of owners by id."""
-    return {row.id: row.name for row in connection.execute(select(_o.id, _o.name))}
+    return {row.id: _shown_name(row) for row in connection.execute(select(_o.id, _o.name))}
 
 
 def disable_owner(connection: Connection, owner: Owner, disabled: bool) -> None:
@@ -218,9 +221,15 @@ def has_byte_quota(connection: Connection, feed: int, settings: Settings) -> boo
 
 def _owner_named(connection: Connection, name: str) -> Owner | None:
     row = connection.execute(select(schema.owners).where(_o.name == name)).one_or_none()
+    if row is None and name == ADMIN_NAME:
+        return owner_by_id(connection, ADMIN)
     return None if row is None else _owner(row)
+
+
+def _shown_name(row: Any) -> str:
+    return ADMIN_NAME if row.id == ADMIN else str(row.name)
 
 
 def _owner(row: Any) -> Owner:
     quotas = Quotas(row.max_queries, row.max_subscriptions, row.max_bytes)
-    return Owner(row.id, row.name, row.created, row.disabled is not None, quotas)
+    return Owner(row.id, _shown_name(row), row.created, row.disabled is not None, quotas)

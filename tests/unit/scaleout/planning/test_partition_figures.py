@@ -99,9 +99,9 @@ def test_status_reports_a_damaged_partitioning(divided: Engine) -> None:
     kept = path.read_bytes()
     path.chmod(0o644)
     path.write_text("{")
-    text = _status_text(folder, partitions=3)
-    assert f"partitions damaged: {row.distribution}/{MANIFEST} is not a partitioning" in text
-    assert "`runnel doctor` says more" in text
+    told = _told(folder, partitions=3)
+    assert f"partitions damaged: {row.distribution}/{MANIFEST} is not a partitioning" in told
+    assert "`runnel doctor` shows details" in told
     status = read_status(divided.workspace).to_json()
     assert (status["partitions"], status["undivided"]["damaged"]) == (None, True)
     path.write_bytes(kept)

@@ -213,8 +213,8 @@ def test_recompiled_base_is_partitioned_again(divided: Engine, monkeypatch: pyte
     assert done is not None, "a partitioned plan is checked even without new statistics"
     assert done.version is None
     divided.execute("create feed More from Wire where title contains 'rock'; subscribe to More output log;")
-    monkeypatch.setattr(plan_change, "_DELTA_AT_LEAST", 0)
-    monkeypatch.setattr(plan_change, "_DELTA_SHARE", 0.02)
+    monkeypatch.setattr(plan_change, "_MIN_DELTA_QUERIES", 0)
+    monkeypatch.setattr(plan_change, "_DELTA_FRACTION", 0.02)
     grown = reoptimize(divided.workspace, held)
     row = current(divided)
     assert grown is not None
@@ -225,9 +225,9 @@ def test_recompiled_base_is_partitioned_again(divided: Engine, monkeypatch: pyte
     assert_divided_alike(divided, row)
 
 
-def test_partitioned_base_allows_a_larger_delta(divided: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan_change, "_DELTA_AT_LEAST", 2)
-    monkeypatch.setattr(plan_change, "_DELTA_SHARE", 0.0)
+def test_a_divided_base_has_a_larger_delta(divided: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan_change, "_MIN_DELTA_QUERIES", 2)
+    monkeypatch.setattr(plan_change, "_DELTA_FRACTION", 0.0)
     base = current(divided).base
     for number in range(4):
         divided.execute(f"create feed L{number} from Wire where n > {number}; subscribe to L{number} output log;")
