@@ -203,7 +203,7 @@ def test_invalid_configuration_of_a_built_in_operator_is_refused(
         assert hint in (error.hint or "")
         assert "s3cret" not in str(error)
         assert engine.show("operators").to_json()["operators"] == []
-        assert engine.show("feeds").to_json()["feeds"] == [], "the script is error_of whole"
+        assert engine.show("feeds").to_json()["feeds"] == [], "the whole script is refused"
         # Nobody answers at this address, and nobody is asked.
         engine.execute(
             "register operator a() from 'http' with (url 'https://vision.example/mobs');"
