@@ -1,7 +1,7 @@
-"""What the rest of the code asks of a condition family, asked of one that `src` does not know.
+"""The contract of condition families, tested with a family that `src` does not refer to.
 
-The family of `examples/plug-in-family` is registered for these tests. Everything that matches graph patterns must
-match color patterns too.
+These tests register the family of `examples/plug-in-family`. All code that matches graph patterns must also match
+color patterns.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ SHADE = ColorPattern((0, 128, 0), ("shade",))
 
 @pytest.fixture(scope="module", autouse=True)
 def colors() -> Iterator[None]:
-    """The family, registered for as long as these tests run; and no waiting for the disk."""
+    """The family, registered during these tests, without waiting for the disk."""
     registry().add(COLORS)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("runnel.storage.file_storage.os.fsync", lambda handle: None)
@@ -196,7 +196,7 @@ def expected(definitions: Mapping[int, Node], queries: Sequence[int], batch: Ite
 
 
 def bound(plan: Plan, batch: ItemBatch, definitions: Mapping[int, Node], queries: Sequence[int]) -> None:
-    """Assert that a plan binds what the definition does."""
+    """Assert that the bindings of a plan equal those of the definition."""
     found = PatternBinder(plan).bind(batch, build_matcher(plan).match(batch))
     for row, (feed, attributes) in enumerate(zip(batch.feeds.tolist(), batch.attributes(), strict=True)):
         for query in queries:
@@ -504,7 +504,7 @@ def test_a_damaged_index_of_a_family_is_refused() -> None:
 
 
 class Echo:
-    """An operator that knows whether a text ends in 00, and which question was asked."""
+    """An operator that returns whether a text ends in 00, and records its calls."""
 
     def __init__(self) -> None:
         self.asked: list[object] = []

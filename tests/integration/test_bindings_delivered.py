@@ -1,7 +1,7 @@
-"""Bindings from the match log to those who subscribe: at once, in digests, from the past, again, and minted.
+"""Delivery of bindings: immediately, in digests, from past items, in replays, and as attributes of derived items.
 
-What operators find is put into the matching step by hand here: an item of sequence n has n people for the query Mobs,
-whether it matches or must pass a gate first.
+The tests insert the answers of operators into the matching step: the item with sequence n has n people for the query
+Mobs, whether it matches or must pass a gate first.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The commands, as a person and as a program use them: output, JSON, exit codes, errors with place and hint."""
+"""The commands: text and JSON output, exit codes, and errors with position and hint."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LINES = '{"id": "1", "title": "Rock am Ring"}\n{"id": "2", "title": "Jazz"}\n'
 
 
 class Command:
-    """Runs `runnel …` on one root."""
+    """Runs `runnel …` on one workspace."""
 
     def __init__(self, root: Path) -> None:
         self.workspace = root
@@ -40,20 +40,20 @@ class Command:
         return result
 
     def json(self, *words: str, given: str | None = None) -> list[Any]:
-        """The lines of `--json` output."""
+        """Return the parsed lines of `--json` output."""
         return [json.loads(line) for line in self(*words, "--json", given=given).stdout.splitlines()]
 
 
 @pytest.fixture
 def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
-    """A root that does not exist yet."""
+    """A command with a workspace that does not exist yet."""
     monkeypatch.delenv("RUNNEL_WORKSPACE", raising=False)
     return Command(tmp_path / "root")
 
 
 @pytest.fixture
 def declared(command: Command) -> Command:
-    """A root with a feed, a query and a subscription."""
+    """A workspace with a feed, a query and a subscription."""
     with connect(command.workspace) as engine:
         engine.execute(SCRIPT)
     return command

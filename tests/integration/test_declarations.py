@@ -1,4 +1,4 @@
-"""Declarations: a script is one transaction, refusals know their place, and only what is wanted is in the plan."""
+"""Declarations: a script is one transaction, errors have positions, and the plan contains only subscribed queries."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ WIRE = "register feed Wire; create feed Rock from Wire where title contains 'roc
 
 
 def _state(engine: Engine) -> tuple[object, ...]:
-    """Everything that declarations change."""
+    """Return all data that declarations change."""
     status = engine.status()
     shown = [one.lines for one in engine.execute("show feeds; show subscriptions;")]
     files = sorted(path.name for path in (engine.workspace.folder / "plans").glob("*"))
@@ -362,8 +362,8 @@ def test_small_changes_are_deltas_and_many_become_a_base(engine: Engine, monkeyp
     assert current().version == before, "what nobody subscribes to makes no version"
 
 
-class _Walk:
-    """A random walk of declarations; after every step the current plan must say what the oracle says."""
+class _RandomDeclarations:
+    """A random sequence of declarations. After each, the current plan must match like the reference evaluator."""
 
     def __init__(self, engine: Engine, seed: int) -> None:
         self.engine = engine
@@ -459,7 +459,7 @@ def test_plan_matches_like_the_reference_after_any_declarations(
 
     monkeypatch.setattr(plan_change, "_MIN_DELTA_QUERIES", 6)
     with runnel.connect(tmp_path / "root", clock=clock) as engine:
-        walk = _Walk(engine, seed)
+        walk = _RandomDeclarations(engine, seed)
         steps = 0
         for _ in range(60):
             done = walk.step()

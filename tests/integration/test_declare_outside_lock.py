@@ -1,4 +1,4 @@
-"""Declarations are compiled while other writers work: no statement holds the catalog's write lock for long."""
+"""Declarations are compiled without the catalog's write lock, so other writers are not blocked."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
 
 
 def while_compiling(monkeypatch: pytest.MonkeyPatch, *actions: Callable[[], object]) -> list[object]:
-    """Do one thing each time a change is compiled, before it is; gives what they returned."""
+    """Run one action before each compilation of a change. Return the results of the actions."""
     returned: list[object] = []
     waiting = list(actions)
     real = plan_change.compile_plan
@@ -199,7 +199,7 @@ def test_waiting_declarers_do_not_exhaust_the_connection_pool(
 
 
 def test_declarer_takes_a_turn_after_three_conflicts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Others that declare wait for it then; those that publish do not."""
+    """Other declarers then wait for it; publishers do not."""
     with runnel.connect(tmp_path / "root") as engine, runnel.connect(tmp_path / "root") as other:
         engine.execute(_BEFORE)
         waiting, declared = threading.Event(), threading.Event()
@@ -332,7 +332,7 @@ def test_number_of_changes_in_an_owners_script_is_limited(tmp_path: Path) -> Non
 
 
 def assert_plan_is_current(engine: Engine) -> None:
-    """What is matched is what is in the plan, from the same sequences on."""
+    """Assert that the plan contains the live queries, with the same start sequences."""
     with engine.workspace.catalog.read() as connection:
         since = feeds.since_of(connection)
         current = plan_versions.current_plan(connection)

@@ -1,4 +1,4 @@
-"""`explain` as a person meets it: what matches, in text, JSON and pictures, and nothing of what others want."""
+"""`explain` in text, JSON and pictures. It reveals nothing about the queries of other owners."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ subscribe to Rock output log; subscribe to Live output log;
 
 
 def by_trees(engine: Engine) -> Engine:
-    """The same workspace with trees as its matcher."""
+    """The same workspace with the matcher `tree`."""
     return connect(engine.workspace.folder, matcher="tree")
 
 

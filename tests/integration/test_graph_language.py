@@ -1,4 +1,4 @@
-"""Graph patterns and their prefixes through the engine and the command line: declared, shown, refused, kept."""
+"""Graph patterns and prefixes in statements and commands: declared, shown, refused and backed up."""
 
 from __future__ import annotations
 

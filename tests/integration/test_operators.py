@@ -1,6 +1,6 @@
-"""Operators from statement to match log and delivery, by the runner's own parts in this process.
+"""Operators from statement to match log and delivery, with a runner in this process.
 
-The crash tests do the same in Spark, with runners that die.
+The crash tests do the same on Spark, with runners that are killed.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
 
 
 def matched(engine: Engine) -> dict[str, list[str]]:
-    """The feeds of every item, by its id; what is in the log again adds to what was there."""
+    """Return the feeds that each item matches, by item id. Retried items add to their first matches."""
     with engine.workspace.catalog.read() as connection:
         names = {feed.id: feed.name for feed in feeds.live_feeds(connection)}
     items = engine.workspace.items

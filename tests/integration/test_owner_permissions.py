@@ -1,4 +1,4 @@
-"""People: owners and what they may do, tickets, validity, stylesheets, materialised feeds, quotas."""
+"""Permissions of owners, and their tickets, subscriptions, stylesheets, materialized feeds and quotas."""
 
 from __future__ import annotations
 
@@ -570,7 +570,7 @@ def test_output_log_refuses_a_stylesheet(engine: Engine) -> None:
 
 @pytest.fixture
 def shaped(engine: Engine) -> Engine:
-    """An engine with a materialised feed: Shaped, made from Rock."""
+    """An engine with a materialized feed: Shaped, created from Rock."""
     _sheet(engine, "t.xsl", COPY % "Shaped:")
     engine.execute(f"{WIRE} register feed Rock apply 't.xsl' as Shaped;")
     return engine
@@ -713,7 +713,7 @@ def test_concurrent_clients_cannot_exceed_the_quota_of_bytes(engine: Engine, ann
 
 
 class Quotas(RuleBasedStateMachine):
-    """Whatever an owner declares and drops, the counts are those of a plain model, and no quota is passed."""
+    """For any declarations and drops of an owner, usage equals that of a simple model, and no quota is exceeded."""
 
     QUERIES, SUBSCRIPTIONS = 4, 3
 

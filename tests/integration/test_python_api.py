@@ -1,4 +1,4 @@
-"""The API of `runnel.connect(…)`: parameters, typed answers, and scripts with questions in them."""
+"""The Python API: parameters, typed answers, and scripts that contain questions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Queries tried on items: a selection of them gives what all of them give, restricted to it, and writes nothing."""
+"""`runnel test`: a selection of queries gives the same result as all queries restricted to it, and writes nothing."""
 
 from __future__ import annotations
 
@@ -156,21 +156,21 @@ def test_tags_follow_the_statement(declared: Engine) -> None:
 
 
 def test_command_prints_matches_and_json(declared: Engine, tmp_path: Path) -> None:
-    def told(*words: str, given: str = "", code: int = 0) -> str:
+    def run_test(*words: str, given: str = "", code: int = 0) -> str:
         result = CliRunner().invoke(app, ["test", *words, "-w", str(declared.workspace.folder)], input=given)
         assert result.exit_code == code, result.output
         return result.output
 
     lines = "\n".join(json.dumps(item) for item in ITEMS)
-    text = told("-", "--feed", "Wire", given=lines)
+    text = run_test("-", "--feed", "Wire", given=lines)
     assert "3 of 4 queries matched at least one of 3 items" in text
     assert "without a match: Cheap" in text
-    data = json.loads(told("-", "--tag", "loud", "--json", given=lines))
+    data = json.loads(run_test("-", "--tag", "loud", "--json", given=lines))
     assert data["items"][0] == {"feed": "Wire", "id": "1", "title": "rock live", "queries": ["Rock"]}
     assert data["matched"] == [{"feed": "Rock", "matches": 2}]
     (tmp_path / "items.jsonl").write_text(lines + "\n{broken")
-    assert "refused: " in told(str(tmp_path / "items.jsonl"), "--query", "Rock")
-    assert "in 0 items" in told("--tag", "music")
-    assert "--feed requires a document" in told("--feed", "Wire", code=3)
-    assert "did you mean shop?" in told("--tag", "shpo", code=6)
+    assert "refused: " in run_test(str(tmp_path / "items.jsonl"), "--query", "Rock")
+    assert "in 0 items" in run_test("--tag", "music")
+    assert "--feed requires a document" in run_test("--feed", "Wire", code=3)
+    assert "did you mean shop?" in run_test("--tag", "shpo", code=6)
     assert declared.workspace.items.last_sequence() == 0

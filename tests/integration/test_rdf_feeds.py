@@ -1,4 +1,4 @@
-"""RDF from web servers, drop folders and publishers to subscribers: graphs arrive whole, once, and hurt no other."""
+"""RDF from web servers, drop folders and publishers: graphs arrive completely, and errors affect no others."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def world(tmp_path: Path, server: FeedServer) -> Iterator[PollWorld]:
 
 
 def items_of(engine: Engine) -> list[Item]:
-    """All items in the log, oldest first."""
+    """Return all items in the log, oldest first."""
     root = engine.workspace
     with root.catalog.read() as connection:
         names = feeds.feed_names(connection)
@@ -296,7 +296,7 @@ def test_graph_conditions_match_graphs_of_all_sources(engine: Engine, tmp_path: 
 
 
 def test_operators_and_statistics_ignore_graphs_as_text() -> None:
-    """Statistics count the terms of a graph as they are, never the words in them."""
+    """Statistics count the terms of a graph, not the words in them."""
     attributes = {"title": ("Autumn",), GRAPH: (RdfGraph(f'<urn:a> {CITY} "Bern" .\n'),)}
     assert text_of(Ask(attributes), ("title", GRAPH), 100) == "Autumn"
     assert text_of(Ask({}, (attributes[GRAPH],)), (), 100) == ""

@@ -1,4 +1,4 @@
-"""A plan that is divided: filters, graphs, operators and gates in two stages, against the reference evaluator."""
+"""Partitioned plans: filters, graphs, operators and gates in two stages, compared with the reference evaluator."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ subscribe to Concerts output log; subscribe to Late output log;
 
 
 def _open(root: Path, **settings: Any) -> Engine:
-    """An engine on a new root whose queries are in three partitions, unless the settings say otherwise."""
+    """Open an engine on a new workspace with three partitions, unless the settings say otherwise."""
     created = runnel.connect(root)
     created.close()
     allow_operators(root)
@@ -106,7 +106,7 @@ def test_a_budget_smaller_than_all_partitions_reloads_them(tmp_path: Path, monke
 
 
 def test_repeated_batch_uses_its_original_plan_and_partitions(tmp_path: Path) -> None:
-    """The version of a batch is in its offset: queries that move meanwhile match nothing twice, and miss nothing."""
+    """The offset contains the plan version, so queries that are moved meanwhile neither lose nor repeat matches."""
     with _open(tmp_path / "root") as engine:
         engine.execute(SCRIPT)
         run = InProcess(engine, slice_items=10)
@@ -146,8 +146,8 @@ def test_matches_above_the_buffer_size_are_written_in_more_layers(
         run.close()
 
 
-class _Mover(threading.Thread):
-    """Puts all queries into other partitions, some times, while they are matched."""
+class _QueryMover(threading.Thread):
+    """Moves all queries to other partitions several times, while items are matched."""
 
     def __init__(self, engine: Engine, times: int) -> None:
         super().__init__(daemon=True)
@@ -175,7 +175,7 @@ def test_spark_matches_in_two_stages_and_lets_queries_move(tmp_path: Path, spark
         with engine.workspace.catalog.write() as connection:
             before = match_segments.start_lineage(connection, FORM, reason="the queries were in one piece")
         _publish(engine, 0, 420)
-        mover = _Mover(engine, times=2)
+        mover = _QueryMover(engine, times=2)
         mover.start()
         engine.run(once=True)
         mover.join()

@@ -133,22 +133,22 @@ def set_quotas(connection: Connection, owner: Owner, quotas: Quotas) -> None:
 
 def quotas_of(owner: Owner, settings: Settings) -> Quotas:
     """Return the effective quotas of an owner. The admin has none unless they were set."""
-    given = owner.quotas
+    own = owner.quotas
     if owner.id == ADMIN:
-        return given
+        return own
     return Quotas(
-        settings.owner_queries if given.queries is None else given.queries,
-        settings.owner_subscriptions if given.subscriptions is None else given.subscriptions,
-        settings.owner_bytes if given.bytes is None else given.bytes,
+        settings.owner_queries if own.queries is None else own.queries,
+        settings.owner_subscriptions if own.subscriptions is None else own.subscriptions,
+        settings.owner_bytes if own.bytes is None else own.bytes,
     )
 
 
 def usage_of(connection: Connection, owner: int) -> OwnerUsage:
     """Return the current usage of an owner. Bytes of dropped feeds still count."""
     queries = select(func.count()).where(_f.owner == owner, _f.dropped.is_(None))
-    held = select(func.count()).where(_s.owner == owner, _s.ended.is_(None), _s.kind != INTERNAL)
+    subscriptions = select(func.count()).where(_s.owner == owner, _s.ended.is_(None), _s.kind != INTERNAL)
     size = select(func.coalesce(func.sum(_f.bytes), 0)).where(_f.owner == owner)
-    counts = [int(connection.execute(query).scalar_one()) for query in (queries, held, size)]
+    counts = [int(connection.execute(query).scalar_one()) for query in (queries, subscriptions, size)]
     return OwnerUsage(*counts)
 
 
@@ -163,20 +163,20 @@ class QuotaAllowance:
 
     def take(self, what: str) -> None:
         """Count one more of `queries` or `subscriptions`. Raise QuotaExceededError if that exceeds the quota."""
-        have, most = self._counts()[what]
-        if most is not None and have >= most:
+        have, quota = self._counts()[what]
+        if quota is not None and have >= quota:
             noun = "feeds" if what == "queries" else what
             raise QuotaExceededError(
-                f"the quota of {most:,} {noun} is used up",
+                f"the quota of {quota:,} {noun} is used up",
                 hint=f"drop {noun} that you no longer need, or ask the admin to raise the quota",
             )
-        self._counts()[what] = (have + 1, most)
+        self._counts()[what] = (have + 1, quota)
 
     def give_back(self, what: str) -> None:
         """Count one less, because a feed was dropped or a subscription ended."""
         if self._known is not None:
-            have, most = self._known[what]
-            self._known[what] = (have - 1, most)
+            have, quota = self._known[what]
+            self._known[what] = (have - 1, quota)
 
     def _counts(self) -> dict[str, tuple[int, int | None]]:
         if self._known is None:
