@@ -207,13 +207,13 @@ class Engine:
         """
         values = Parameters(parameters)
         script = parse(text, parameters=values)
-        values.refuse_unused(text, script[0].span if script else statements.NOWHERE)
+        values.refuse_unused(text, script[0].span if script else statements.NO_SPAN)
         return self._run(script, text, values)
 
     def apply(self, statement: statements.Statement) -> Answer:
         """Run one statement that was built as an object instead of text."""
         text = print_statement(statement)
-        return self._run([statements.Parsed(statement, statements.NOWHERE)], text)[0]
+        return self._run([statements.Parsed(statement, statements.NO_SPAN)], text)[0]
 
     def _run(self, script: list[statements.Parsed], text: str, values: Parameters | None = None) -> list[Answer]:
         self._check_actor()

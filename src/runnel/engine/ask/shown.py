@@ -234,7 +234,7 @@ class Operator:
         ]
         parts += [f"reading {', '.join(self.reads)}"] if self.reads else []
         if self.learned is not None:
-            duration = render_span(timedelta(seconds=float(f"{self.learned.seconds:.3g}")))
+            duration = render_short_time(timedelta(seconds=float(f"{self.learned.seconds:.3g}")))
             fractions = f"{self.learned.failed:.0%} failed, {self.learned.known:.0%} answered from the cache"
             parts.append(f"recently {duration} per call, {fractions}")
         parts.append("1 query uses it" if self.queries == 1 else f"{self.queries:,} queries use it")

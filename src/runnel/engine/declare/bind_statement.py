@@ -86,8 +86,14 @@ class _Lookups:
 
 def bind(statement: CreateFeed, names: Names, owner: int) -> BoundQuery:
     """Bind the query of a statement to the current values of its names. Groups of feeds contain feeds of `owner`."""
+    for clause in statement.query.joins:
+        raise StatementError(
+            "a workspace cannot run joins yet",
+            span=clause.span,
+            hint="`runnel.compile` evaluates joins on items that a program gives it",
+        )
     lookups = _Lookups(names)
-    query = write_out(statement.query, lookups.prefixes)
+    query = expand_prefixes(statement.query, lookups.prefixes)
     node = bind_query(query, lookups.feed_id, names.names, lookups.operator, names.operator_names, owner)
     # Stored without `or replace`: a declaration describes the feed, not how it was changed.
     text = print_statement(CreateFeed(statement.name, query, tags=statement.tags))

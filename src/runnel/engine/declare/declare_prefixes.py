@@ -38,7 +38,7 @@ def change_prefixes(scope: DeclarationScope, statement: RegisterPrefix | DropPre
 
 
 def _not_registered_error(scope: DeclarationScope, name: Name) -> StatementError:
-    if name.text in KNOWN_PREFIXES:
+    if name.text in PREDEFINED_PREFIXES:
         return StatementError(f"the prefix {name.text} is built in and cannot be dropped", span=name.span)
     near = did_you_mean(name.text, all_prefixes(scope.connection))
     hint = near or "`show prefixes` lists all prefixes"
@@ -51,7 +51,7 @@ def show_prefixes(workspace: Workspace) -> Listing[Prefix]:
         registered = all_prefixes(connection)
     rows = tuple(
         Prefix(name, iri, prefixes is registered, print_statement(RegisterPrefix(Name(name), iri)))
-        for prefixes in (registered, KNOWN_PREFIXES)
+        for prefixes in (registered, PREDEFINED_PREFIXES)
         for name, iri in prefixes.items()
     )
     return Listing(f"{len(rows)} prefixes", "prefixes", rows)

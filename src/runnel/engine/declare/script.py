@@ -157,7 +157,7 @@ class Declarer:
                 return self._create(statement)
             case syntax.Subscribe():
                 return subscribe.subscribe(self.scope, statement)
-            case syntax.MaterialiseFeed():
+            case syntax.MaterializeFeed():
                 return self._materialize(statement)
         self._limits.count_change()
         self.scope.write_pending()
@@ -241,11 +241,11 @@ class Declarer:
         if statement.every is not None and not source.has_period:
             raise StatementError(
                 "feeds at addresses of this kind, such as files and folders, have no period",
-                span=statement.place,
+                span=statement.address_span,
                 hint="leave out `every`: they are scanned at the interval of the setting scan_seconds",
             )
 
-    def _materialize(self, statement: syntax.MaterialiseFeed) -> FeedDone:
+    def _materialize(self, statement: syntax.MaterializeFeed) -> FeedDone:
         scope = self.scope
         self._origins = None
         scope.refuse_duplicate(statement.name)

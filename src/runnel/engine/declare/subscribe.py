@@ -95,13 +95,13 @@ def _needs_renewal(owner: int, sink: Sink) -> bool:
 
 def _sink(scope: DeclarationScope, statement: Subscribe) -> Sink:
     """Return the sink of a subscription. Raise StatementError if the actor may not use it."""
-    places = statement.places
+    spans = statement.spans
     if not scope.actor.is_admin:
         sink = find_sink(statement.kind)
         if sink is None or not sink.is_for_owners:
             raise StatementError(
                 f"output {statement.kind} is for the admin only",
-                span=places.kind,
+                span=spans.kind,
                 hint=f"you may use: {', '.join(sink.kind for sink in installed_sinks() if sink.is_for_owners)}",
             )
     try:
@@ -110,7 +110,7 @@ def _sink(scope: DeclarationScope, statement: Subscribe) -> Sink:
         raise StatementError(error.message, hint=error.hint, span=spans.kind) from error
     if statement.sheet is not None and not sink.sends_messages:
         raise StatementError(
-            f"output {statement.kind} sends no messages, so it cannot apply a stylesheet", span=places.sheet
+            f"output {statement.kind} sends no messages, so it cannot apply a stylesheet", span=spans.sheet
         )
     return sink
 
@@ -135,7 +135,7 @@ def _target(scope: DeclarationScope, statement: Subscribe, sink: Sink) -> str | 
         if holder is not None:
             raise DuplicateNameError(
                 f"subscription {holder} already writes into {target}",
-                span=places.target,
+                span=spans.target,
                 hint="choose another file, or end that subscription first",
             )
     return target
@@ -143,7 +143,7 @@ def _target(scope: DeclarationScope, statement: Subscribe, sink: Sink) -> str | 
 
 def _wanted_consent(scope: DeclarationScope, statement: Subscribe, sink: Sink, target: str) -> WantedConsent | None:
     """Return the consent that a subscription needs, or None. Raise StatementError if it cannot be requested."""
-    settings, span = scope.workspace.settings, statement.places.target
+    settings, span = scope.workspace.settings, statement.spans.target
     if scope.actor.is_admin or not isinstance(sink, ConfirmingSink):
         return None
     wanted = WantedConsent(

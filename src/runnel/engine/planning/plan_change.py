@@ -266,7 +266,7 @@ def publish_change(workspace: Workspace, connection: Connection, compiled: Compi
         distribution = port.distribute_at_once(workspace, connection, part.folder, change.total)
         return publish_base(connection, part.folder, change.total, distribution)
     # The next change starts from this delta. Cache it, so that it need not be read again.
-    keep_part(workspace.storage, PlanPart(manifest, laid_out.logical, laid_out.layout.every(), part.dead))
+    keep_part(workspace.storage, PlanPart(manifest, laid_out.logical, laid_out.layout.every(), part.tombstones))
     return _publish_with_same_base(connection, change.current, part.folder, change.total)
 
 

@@ -465,7 +465,7 @@ class Runner:
         acquired = reader.read(once=once, progressed=self._progressed)
         self.run_state.count("items accepted", acquired.accepted)
         self.run_state.count("items unchanged", acquired.unchanged)
-        self.run_state.count("things put aside", acquired.put_aside)
+        self.run_state.count("things quarantined", acquired.quarantined)
 
     def _deliver(self) -> None:
         self.run_state.count("messages delivered", self._parts.dispatcher.deliver(self._current_lease().epoch))

@@ -199,7 +199,7 @@ def _operator_snapshot(workspace: Workspace, spark: Any, past: PastItems) -> str
 
     share = 1.0 / spark.sparkContext.defaultParallelism
     with workspace.catalog.read() as connection:
-        snapshot = OperatorSnapshots(workspace.storage, share).brief(connection, past.after, past.upto)
+        snapshot = OperatorSnapshots(workspace.storage, share).create(connection, past.after, past.upto)
     if snapshot.declared is not None:
         OperatorEnvironment.of(workspace.settings).keep(workspace.storage)
     return snapshot.dump()

@@ -54,7 +54,9 @@ def find_questions(
     for disjunct, literals in enumerate(table.literals.lists()):
         position = int(positions[disjunct])
         if position >= len(owner_of) or logical.query_ids[position] != table.disjunct_ids[disjunct]:
-            raise CorruptDataError(f"the disjunct {table.disjunct_ids[disjunct]} of a plan belongs to none of its queries")
+            raise CorruptDataError(
+                f"the disjunct {table.disjunct_ids[disjunct]} of a plan belongs to none of its queries"
+            )
         questions = {question for literal in literals for question in of_terms[literal >> 1]}
         for question in sorted(questions):
             pair_set[int(owner_of[position]), question] = None

@@ -99,7 +99,7 @@ def test_status_reports_a_damaged_partitioning(divided: Engine) -> None:
     kept = path.read_bytes()
     path.chmod(0o644)
     path.write_text("{")
-    told = _told(folder, partitions=3)
+    told = _status_text(folder, partitions=3)
     assert f"partitions damaged: {row.distribution}/{MANIFEST} is not a partitioning" in told
     assert "`runnel doctor` shows details" in told
     status = read_status(divided.workspace).to_json()
