@@ -241,7 +241,7 @@ def test_declarer_with_endless_conflicts_fails_without_changes(
     with runnel.connect(tmp_path / "root") as engine:
         engine.execute(_BEFORE)
         before = engine.show("feeds").to_json()
-        monkeypatch.setattr(commit_change, "_TRIES", 4)
+        monkeypatch.setattr(commit_change, "_MAX_ATTEMPTS", 4)
 
         def publish_plan() -> None:
             with engine.workspace.catalog.write() as connection:
