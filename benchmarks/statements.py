@@ -28,7 +28,7 @@ from runnel.catalog.logs import plan_versions
 from runnel.catalog.store.connection import Catalog
 from runnel.engine import Engine, connect
 from runnel.engine.declare import commit_change
-from runnel.engine.planning.plan_change import compile_plan, publish_draft, read_change
+from runnel.engine.planning.plan_change import compile_plan, publish_change, read_change
 from runnel.language.binding.bind_query import bind_query
 from runnel.language.gc_paused import gc_paused
 from runnel.language.grammar.parser import parse as parse_script
@@ -229,7 +229,7 @@ def _note(figure: str, turn: int, whole_seconds: float, steps: dict[str, float])
 def _steps() -> Iterator[dict[str, float]]:
     """How long reading, compiling and publishing a change take."""
     steps: dict[str, float] = {}
-    original = {"read": read_change, "compile": compile_plan, "publish": publish_draft}
+    original = {"read": read_change, "compile": compile_plan, "publish": publish_change}
 
     def measured(step: str) -> Callable[..., Any]:
         def run(*arguments: Any) -> Any:
@@ -242,7 +242,7 @@ def _steps() -> Iterator[dict[str, float]]:
 
         return run
 
-    names = {"read": "read_change", "compile": "compile_plan", "publish": "publish_draft"}
+    names = {"read": "read_change", "compile": "compile_plan", "publish": "publish_change"}
     for step, name in names.items():
         setattr(commit_change, name, measured(step))
     try:

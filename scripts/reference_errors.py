@@ -13,7 +13,7 @@ from runnel.errors import RunnelError
 
 
 def error_classes() -> list[type[RunnelError]]:
-    """All classes of the tree, parents before their children."""
+    """Return all classes of the tree, parents before their children."""
     return list(_below(RunnelError))
 
 
@@ -29,9 +29,9 @@ def errors_page() -> str:
     first, _, *rest = inspect.cleandoc(errors.__doc__ or "").split("\n\n")
     rows = []
     for kind in error_classes():
-        said = (inspect.getdoc(kind) or "").split("\n\n")[0].replace("\n", " ")
+        meaning = (inspect.getdoc(kind) or "").split("\n\n")[0].replace("\n", " ")
         parent = "" if kind is RunnelError else code(kind.__bases__[0].__name__)
-        rows.append((code(kind.__name__), parent, said, str(exit_code(kind("")))))
+        rows.append((code(kind.__name__), parent, meaning, str(exit_code(kind("")))))
     return page(
         "# Errors",
         first,
@@ -41,5 +41,5 @@ def errors_page() -> str:
         "a file, a line, an attribute. With `--json` a command writes the error to standard error as one line of "
         "JSON with `kind`, `message`, `hint` and `place`.",
         table(["error", "is a", "meaning", "exit code"], rows),
-        "[Commands](commands.md#exit-codes) says what the exit codes mean.",
+        "[Commands](commands.md#exit-codes) lists the exit codes.",
     )

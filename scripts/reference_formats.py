@@ -1,4 +1,4 @@
-"""The page of the formats: the logs' schemas, a plan folder's arrays and the catalog's tables, from the code."""
+"""The page of file formats: schemas of the logs, arrays of a plan and tables of the catalog, from the code."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ _PLACES = (
     ("plans/ID/", "plan folders"),
     ("checkpoints/LINEAGE/", "Spark's checkpoint of the current lineage"),
     ("quarantine/", "the bytes of quarantined documents"),
-    ("trash/TIME/", "orphans, which the catalog did not name at that time; deleted after a day"),
-    ("sheets/", "stylesheets; those in use are kept by their digest"),
+    ("trash/TIME/", "orphans, which the catalog did not reference at that time; deleted after a day"),
+    ("sheets/", "stylesheets; copies of those in use are named by their digest"),
     ("out/", "files that subscriptions write"),
     ("logs/", "`runnel.log`, the application log; Spark's own: `spark.log`, `spark-stderr.log`"),
 )
@@ -45,39 +45,40 @@ _ITEM = {
     "sequence": "position in the log; from 1, without gaps",
     "accepted": "time of acceptance",
     "feed": "id of the source feed",
-    "id": "the item's id, as its publisher gave it",
-    "version": "from 1; an edited item has a higher one",
+    "id": "the item's id in its source",
+    "version": "counts from 1; each edit increases it",
     "attributes": "all values of all attributes",
 }
 
 _MATCH = {
     "sequence": "the item",
-    "steps": "the ids of the feeds that the item is in, ascending: each as the step from the one before, or from 0",
-    "leaps": "the steps that do not fit into two bytes; 65535 stands for each in `steps`",
-    "bindings": "the bindings of those of its feeds that have any, as JSON",
+    "steps": "the ascending ids of the feeds that the item matches, each as the difference from the previous id "
+    "(from 0 for the first)",
+    "leaps": "the differences that do not fit into two bytes; each is represented by 65535 in `steps`",
+    "bindings": "the bindings of the item's matches, as JSON, if there are any",
 }
 
 _VALUE = {
     "name": "the attribute",
-    "kind": f"{TEXT} text, {NUMBER} number, {BOOLEAN} truth value, {MOMENT} moment",
-    "text": "of a text",
-    "number": "of a number, or of a truth value (0 or 1)",
-    "moment": "of a moment",
+    "kind": f"{TEXT} text, {NUMBER} number, {BOOLEAN} boolean, {MOMENT} moment",
+    "text": "the value, if it is a text",
+    "number": "the value, if it is a number or a boolean (0 or 1)",
+    "moment": "the value, if it is a moment",
 }
 
 _ARRAYS = {
     "atoms": "each distinct atom once, in encoded form",
-    "clauses": "disjunctions: rows of literals (atom × 2, plus 1 where negated)",
+    "clauses": "disjunctions: rows of literals (atom × 2, plus 1 if negated)",
     "predicates": "conjunctions: rows of clauses",
-    "predicate_formulas": "the formula that decides where a normal form was too large, or -1",
+    "predicate_formulas": "the formula that is evaluated because the normal form is too large, or -1",
     "formula_kinds": "kinds of the formulas' nodes",
     "formulas": "rows of children of the formulas' nodes",
     "scopes": "sets of source feeds, by id",
     "target_predicates": "the predicate of each target",
     "target_scopes": "the scope of each target",
-    "targets": "rows of queries (by position) that want the target",
+    "targets": "rows of queries (by index) that the target matches",
     "query_ids": "ids of the queries, ascending; they are ids of feeds",
-    "query_since": "the sequence after which each query begins",
+    "query_since": "the sequence after which each query matches items",
     "tombstones": "in a delta: queries of the base that were removed",
     "disjuncts": "ids of the disjuncts that have gates, and the feed of each gate; only if there are any",
     "gates": "the gates of feeds as JSON: rule, start, digests of history and definition",
@@ -93,25 +94,25 @@ _TABLES = {
     "subscriptions": "subscriptions, ended ones too",
     "item_segments": "the item log's manifest",
     "seen": "newest version and fingerprint of every item id",
-    "gate_states": "what gates remember under each key, and until when it affects items",
-    "offers": "the last day on which each feed offered items, seen or new",
+    "gate_states": "states of gates by key, and when they expire",
+    "offers": "the last day on which each feed provided items, known or new",
     "source_files": "files read so far, and their problems",
-    "plans": "plan versions: base and delta folders, and the folders of the partitioning where there is one",
+    "plans": "plan versions: base and delta folders, and the folders of the partitioning, if there is one",
     "distribution_work": "recent work of each part of a distribution; old values decay",
     "lineages": "runs of batches with one checkpoint",
-    "match_segments": "the match log's manifest: a row for a committed batch",
+    "match_segments": "the match log's manifest: one row per committed batch",
     "match_parts": "the files of the segments",
     "leases": "who runs, under which epoch, until when",
-    "messages": "the delivery ledger: a row for a message",
+    "messages": "the delivery ledger: one row per message",
     "cursors": "the progress of delivery; 0 is the shared cursor",
     "attempts": "failed attempts to send a message, and why they failed",
     "owners": "owners; 1 is the admin",
     "tokens": "API tokens, as argon2 hashes",
-    "secrets": "secrets of the workspace itself, sealed",
-    "signing_keys": "keys that sign messages to webhooks, sealed",
+    "secrets": "secrets of the workspace, encrypted",
+    "signing_keys": "keys that sign messages to webhooks, encrypted",
     "polls": "state of every web feed: validators, next poll, problems",
     "hubs": "WebSub: subscriptions at hubs, and their leases",
-    "receipts": "totals per subscription of settled messages that were removed",
+    "receipts": "totals per subscription of completed messages that were removed",
     "observations": "samples of batches, until they are merged into the statistics",
     "statistics": "learned frequencies of words and atoms, per feed and overall (0)",
     "tags": "the tags of queries",
@@ -122,17 +123,17 @@ _TABLES = {
     "prefixes": "registered prefixes of graph patterns",
     "undecided": "items that operators could not decide for some queries, until they are logged again",
     "supplements": "items that were logged again, and the queries they are matched with",
-    "operator_cache": "files with remembered answers of operators",
+    "operator_cache": "files with cached answers of operators",
     "operator_learning": "learned costs and selectivities of operators",
     "quarantine": "quarantined documents, items and evaluations, with the reason",
 }
 
 
 def formats_page() -> str:
-    """Everything that a root holds, as it is stored."""
+    """Return the page: every file of a workspace, and its format."""
     return page(
         "# File formats and catalog",
-        "Data files are immutable. A file counts only if the catalog names it; nothing is found by listing "
+        "Data files are immutable. A file is valid only if the catalog references it; Runnel does not search "
         "directories. Do not edit these files. You may read them with other tools.",
         table(["path", "contents"], [(code(place), meaning) for place, meaning in _PLACES]),
         *_logs(),

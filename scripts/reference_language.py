@@ -1,4 +1,4 @@
-"""The page of the language, from the tables below. A test parses every example, and every mistake is refused."""
+"""The page of the language, from the tables below. Tests parse every example, and check that mistakes are refused."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from runnel.model.item import MAX_NAME, MOMENTS
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A line of a table: a form, what it means, and an example (of a condition, or of a constant)."""
+    """A row of a table: a form, its meaning, and an example of a condition or constant."""
 
     form: str
     meaning: str
@@ -31,103 +31,109 @@ class Row:
 ATOMS: tuple[Row, ...] = (
     Row(
         "a contains 'words'",
-        "the words stand next to each other in the text, in any case",
+        "a text contains the words next to each other, ignoring case",
         "title contains 'rock band'",
     ),
-    Row("a contains all ('…', …)", "each of the phrases", "title contains all ('rock', 'new album')"),
-    Row("a contains any ('…', …)", "at least one of the phrases", "title contains any ('rock', 'pop')"),
+    Row(
+        "a contains all ('…', …)",
+        "the values contain each of the phrases",
+        "title contains all ('rock', 'new album')",
+    ),
+    Row(
+        "a contains any ('…', …)", "a text contains at least one of the phrases", "title contains any ('rock', 'pop')"
+    ),
     Row(
         "a contains pattern '…'",
-        "words that fit: `*` is any run of letters, `?` one letter, `*` alone any word",
+        "a text contains words that match: `*` is any number of letters, `?` one letter, a `*` on its own any word",
         "title contains pattern 'conc* h?ll'",
     ),
     Row(
         "a contains '…' stemmed in language",
-        "words with the same stems",
+        "a text contains words with the same stems next to each other",
         "title contains 'running shoes' stemmed in english",
     ),
     Row(
         "a similar to 'text' [at least n]",
-        "of all distinct words of both texts, at least this share (0.5 unless given) is in both",
+        "the share of distinct words that are in both texts is at least n (default 0.5)",
         "title similar to 'rock am ring' at least 0.6",
     ),
-    Row("a matches '…'", "the regular expression (RE2) is found in the text", "title matches '(?i)gr[ae]y'"),
+    Row("a matches '…'", "the regular expression (RE2) matches a part of a text", "title matches '(?i)gr[ae]y'"),
     Row("a = c", "a value equals the constant", "category = 'rock'"),
-    Row("a != c, a <> c", "no value equals the constant: the same as not a = c", "category != 'rock'"),
-    Row("a < c, <=, >, >=", "a value of the constant's type is smaller, …", "price <= 20"),
-    Row("a between c and d", "a value lies between the two, both included", "price between 10 and 20"),
+    Row("a != c, a <> c", "no value equals the constant; equivalent to not a = c", "category != 'rock'"),
+    Row("a < c, <=, >, >=", "a value of the constant's type is less than it, and so on", "price <= 20"),
+    Row("a between c and d", "a value lies between the two constants, inclusive", "price between 10 and 20"),
     Row("a in (c, …)", "a value equals one of the constants", "category in ('rock', 'pop')"),
     Row(
         "a within last duration",
-        "a moment not longer ago than this at the item's acceptance, and not after it",
+        "a moment is at most this long before the item's acceptance, and not after it",
         "published within last 2 days",
     ),
     Row(
         "a in network '…'",
-        "a text is an IP address of the network, or of one of several in parentheses",
+        "a text is an IP address in the network, or in one of several networks in parentheses",
         "client in network ('10.0.0.0/8', '2001:db8::/32')",
     ),
     Row(
         "a references '…'",
-        "a link in the text leads to the host, or a host below it, or to exactly this URL",
+        "a link points to this host or one of its subdomains, or equals this URL",
         "link references 'muse.example'",
     ),
-    Row("a extends 'URL'", "a link leads to the URL or below its path", "link extends 'https://muse.example/news'"),
+    Row("a extends 'URL'", "a link equals the URL or is below its path", "link extends 'https://muse.example/news'"),
     Row(
         "a shares 'URL'",
-        "a link is the URL, or one of several in parentheses",
+        "a link equals the URL, or one of several URLs in parentheses",
         "content shares ('https://muse.example/tour', 'https://muse.example/album')",
     ),
     Row("a exists", "the attribute has a value", "author exists"),
-    Row("a not …", "the complement of any atom above but those with a sign", "title not contains 'cancelled'"),
-    Row("a.part …", "a part of a date, a number", "published.weekday in (6, 7)"),
-    Row("item …", "any value of any attribute", "item contains 'rock'"),
+    Row(
+        "a not …",
+        "the complement of any atom above, except those with a comparison sign",
+        "title not contains 'canceled'",
+    ),
+    Row("a.part …", "a part of a date, which is a number", "published.weekday in (6, 7)"),
+    Row("item …", "refers to all values of all attributes", "item contains 'rock'"),
     Row(
         "graph { … }",
-        "the edges can be laid into the item's graph, and the filters hold",
+        "the edges can be mapped into the item's graph, and the filters are true",
         "graph { ?page rdf:type foaf:Document ; dc:date ?day . filter(?day > '2026') }",
     ),
-    Row("true, false", "always, never", "true"),
+    Row("true, false", "always true, always false", "true"),
 )
 
 GRAPHS: tuple[Row, ...] = (
-    Row(
-        "subject label object .", "an edge; the last dot may be missing", "?page dc:title ?title . ?page dc:date ?day"
-    ),
+    Row("subject label object .", "an edge; the last dot is optional", "?page dc:title ?title . ?page dc:date ?day"),
     Row("; and ,", "more edges of the same subject, and of the same label", "?x dc:title ?t, 'Rock' ; dc:date ?day"),
     Row("<…>", "an IRI in full", "?page <http://muse.example/year> ?year"),
     Row("name:rest", "an IRI by its prefix", "?page dcterms:subject skos:Concept"),
     Row("a", "as a label: `rdf:type`", "?page a foaf:Document"),
-    Row("?x", "a variable: any node or label, the same one wherever it stands", "?one ?label ?other"),
-    Row("_:x, []", "a variable that nobody sees outside the block", "?page dc:creator _:x . _:x foaf:knows []"),
+    Row("?x", "a variable: any node or label, the same wherever it occurs", "?x ?label ?y"),
+    Row("_:x, []", "a variable that is not visible outside the block", "?page dc:creator _:x . _:x foaf:knows []"),
     Row("\"…\", '…'", "a text; `\\\"`, `\\'`, `\\n`, `\\u00e9` … inside", '?page dc:title "it\'s \\"Rock\\""'),
     Row(
         "'…'@en, '…'^^type", "a text in a language, or of a type", "?x dc:title 'Chat'@fr ; dc:date '2026'^^xsd:gYear"
     ),
-    Row("numbers, true, false", "an integer, a decimal or a double; a truth", "?x schema:price 2, 2.5, 2e3, true"),
+    Row("numbers, true, false", "an integer, a decimal, a double or a boolean", "?x schema:price 2, 2.5, 2e3, true"),
     Row(
         "filter(…)",
         "comparisons with `and`, `or`, `not` (`&&`, `\\|\\|`, `!(…)`)",
         "?x dc:date ?d . filter(?d != '2026')",
     ),
     Row(
-        "?x in (…)", "one of some terms; also `not in`", "?x a ?kind . filter(?kind not in (foaf:Agent, foaf:Group))"
+        "?x in (…)", "one of these terms; also `not in`", "?x a ?kind . filter(?kind not in (foaf:Agent, foaf:Group))"
     ),
-    Row(
-        "prefix name: <…>", "what a name stands for in this block", "prefix ex: <http://muse.example/> ?x ex:year ?y"
-    ),
+    Row("prefix name: <…>", "defines a prefix for this block", "prefix ex: <http://muse.example/> ?x ex:year ?y"),
 )
 
 OPERATORS: tuple[Row, ...] = (
     Row(
         "name(argument, …)",
-        "the operator holds for the item; an argument is a constant, an attribute or a variable",
+        "the operator is true for the item; an argument is a constant, an attribute or a variable",
         "stockOf(symbol, 'XETRA', ?price)",
     ),
-    Row("?x < q, <=, >, >=", "a result is smaller, … than the quantity", "?price < 2 * ?average"),
-    Row("?x = q, ?x != q, ?x <> q", "a result equals the quantity, or does not", "?name = 'Bronx'"),
-    Row("?x between q and r", "both included; also not between", "?metres between 100 and 1000"),
-    Row("?x in (q, …)", "a result equals one of them; also not in", "?code in ('en', 'fr')"),
+    Row("?x < q, <=, >, >=", "a result is less than the quantity, and so on", "?price < 2 * ?average"),
+    Row("?x = q, ?x != q, ?x <> q", "a result equals the quantity, or differs from it", "?name = 'Bronx'"),
+    Row("?x between q and r", "inclusive; also not between", "?metres between 100 and 1000"),
+    Row("?x in (q, …)", "a result equals one of the quantities; also not in", "?code in ('en', 'fr')"),
 )
 
 CONSTANTS: tuple[Row, ...] = (
@@ -135,9 +141,9 @@ CONSTANTS: tuple[Row, ...] = (
     Row("number", "a double", "-1.5e3"),
     Row("truth value", "true or false", "true"),
     Row("day", "a whole day in UTC", "date '2026-11-15'"),
-    Row("instant", "in UTC where no zone is given", "date '2026-11-15T09:30:00+01:00'"),
-    Row("… ago", "so long before the item's acceptance; not with `=`, `!=` and `in`", "2 days ago"),
-    Row("now", "the item's acceptance", "now"),
+    Row("instant", "a point in time; in UTC if no time zone is given", "date '2026-11-15T09:30:00+01:00'"),
+    Row("… ago", "this long before the item's acceptance; not allowed with `=`, `!=` and `in`", "2 days ago"),
+    Row("now", "the time of the item's acceptance", "now"),
 )
 
 MISTAKES: tuple[str, ...] = (
@@ -179,7 +185,7 @@ SHOWN_MISTAKES = 6
 
 
 def language_reference() -> str:
-    """The whole page.
+    """Return the page.
 
     >>> language_reference().splitlines()[0]
     '# The language'
@@ -190,8 +196,8 @@ def language_reference() -> str:
         "comment begins with `--` and ends with its line. A name is a word of letters, digits and `_`, or any text "
         f'of up to {MAX_NAME} characters in double quotes (`"dc:creator"`). '
         f"Parentheses may be nested {MAX_NESTING} levels deep.",
-        "[Semantics on one page](../start/semantics.md) says what conditions mean, and [Conditions](conditions.md) "
-        "describes each of them.",
+        "[Semantics on one page](../start/semantics.md) summarizes the meaning of conditions, and "
+        "[Conditions](conditions.md) defines it.",
         "## Statements",
         *map(_statement, STATEMENTS),
         "## Conditions",
@@ -218,12 +224,13 @@ def language_reference() -> str:
         'In Python a constant may be a parameter: `engine.execute("… where title contains :word", word=text)`, and '
         "`runnel.compile` likewise. A parameter stands for a text, a number, a truth value, a day or an instant, or "
         "for a list with its parentheses: `category in :names`. It never stands for a name or a keyword, and `:word` "
-        "inside a text or a graph pattern is no parameter.",
+        "inside a text or a graph pattern is not a parameter.",
         "## Durations",
-        f"A whole number and a unit: {_words([f'{unit}s' for unit in UNITS])}, also in the singular. A month is 30 "
-        "days, a year 365. At least one second, at most 100 years.",
+        f"A duration is a whole number and a unit: {_words([f'{unit}s' for unit in UNITS])}, also in the singular. A "
+        "month is 30 days, a year 365. A duration is at least one second and at most 100 years.",
         "## Grammar",
-        "In EBNF: `?` is at most one, `*` any number, `+` at least one. `WORD` is a word, `QUOTED` a name in double "
+        "The grammar is in EBNF: `?` means at most one, `*` any number, `+` at least one. `WORD` is a word, "
+        "`QUOTED` a name in double "
         "quotes, `TEXT` a text in single quotes, `NUMBER` a number with or without a sign, `INTEGER` digits alone, "
         "`UNIT` a unit of a duration, `VARIABLE` a word after `$`, `BINDING` a word after `?`, and `GRAPH` a whole "
         "block `graph { … }`. A `WORD` that is a name must not be reserved.",
@@ -231,19 +238,19 @@ def language_reference() -> str:
         "## Reserved words",
         f"A feed or attribute with one of these names is written in double quotes: {_words(sorted(RESERVED))}.",
         "## Errors",
-        "A refused statement is shown with the position and, if there is one, a hint.",
+        "The error for a refused statement shows its position and often a hint.",
         *map(_mistake, MISTAKES[:SHOWN_MISTAKES]),
     )
     return "\n\n".join(sections) + "\n"
 
 
 def refusal(text: str) -> str:
-    """What is said about a text that is refused, as a terminal shows it."""
+    """Return the error for a text that is refused, as a terminal shows it."""
     try:
         parse(text)
     except StatementError as error:
         return error.render()
-    raise ValueError(f"this is no mistake: {text}")
+    raise ValueError(f"the text is not refused: {text}")
 
 
 def _statement(entry: Entry) -> str:

@@ -21,9 +21,10 @@ STATEMENTS: tuple[Entry, ...] = (
         "register feed 'path or URL' as Name [clause]…;\nregister feed Name [clause]…;\n\n"
         "clause: every duration | title 'text' | home 'URL' | tagged tag [, tag]…\n"
         "  | open [to number items per minute]",
-        "Declares a source feed. With an address its items are read from there; without one they come by `publish`. "
-        "`every` is how often a web address is polled. The title, the home page and the tags are shown to people "
-        "and written to OPML lists. `all feeds tagged …` selects feeds by their tags. With `open`, anyone may "
+        "Declares a source feed. With an address, its items are read from there; without one, they come from "
+        "`publish`. `every` is the polling interval of a web address. The title, the home page and the tags "
+        "are shown to "
+        "users and written to OPML files. `all feeds tagged …` selects feeds by their tags. With `open`, anyone may "
         "publish into the feed over HTTP ([Let anyone publish](../guides/let-anyone-publish.md)). Clauses may be "
         "written in any order, each once.",
         "register feed 'https://muse.example/rss' as MuseNews every 10 minutes title 'News of Muse' tagged music;\n"
@@ -33,7 +34,8 @@ STATEMENTS: tuple[Entry, ...] = (
     Entry(
         "register feed … apply",
         "register feed Feed apply 'stylesheet' as Name;",
-        "Declares a materialized feed: a source feed whose items a stylesheet makes from those of another feed. The "
+        "Declares a materialized feed: a source feed whose items a stylesheet creates from those of another "
+        "feed. The "
         "stylesheet is a file in the workspace's directory `sheets`. A later change of the file has no effect.",
         "register feed MusePhotos apply 'IncludePhotos.xsl' as MuseWithPhotos;",
     ),
@@ -45,13 +47,13 @@ STATEMENTS: tuple[Entry, ...] = (
         "  | batch number | limit number us|ms|seconds | concurrency number\n"
         "  | budget number calls per minute | budget number seconds per minute\n"
         "  | on error unknown | on error retry [for duration] | with ( key 'value' [, key 'value']… )",
-        "Declares an operator: a predicate backed by code, which conditions call. The source is the name of an "
+        "Declares an operator: a predicate that is implemented by code and called in conditions. The source "
+        "is the name of an "
         "installed operator, or `module:function` of a module that the setting `operator_modules` allows. A "
-        "parameter is a constant, an `attribute` of the item, or with `?` a result. Without parameters the operator "
-        "has those that its code names. Options stand in any order, each once. A name that is there already is "
-        "replaced: the "
-        "queries that use it use the new one. Only the admin can register operators, without a token. "
-        "[Write an operator](../guides/write-an-operator.md) says what the options mean.",
+        "parameter is a constant, an `attribute` of the item, or with `?` a result. Without parameters, the operator "
+        "has those that its code declares. Options may be written in any order, each once. If the name exists, the "
+        "operator is replaced, and the queries that use it use the new one. Only the admin can register operators, "
+        "without a token. [Write an operator](../guides/write-an-operator.md) describes the options.",
         "register operator mobPattern(?people int) from 'city.vision:mob_pattern' cost 40 ms;\n"
         "register operator near(place text, ?metres number) from 'distance' on error retry for 6 hours\n"
         "  with (places 'places.geojson');",
@@ -59,8 +61,8 @@ STATEMENTS: tuple[Entry, ...] = (
     Entry(
         "register prefix",
         "register prefix name as 'IRI';",
-        "Declares a prefix of IRIs for graph patterns that are written from now on. A prefix that exists is "
-        "replaced; queries are stored with full IRIs, so earlier ones do not change. "
+        "Declares a prefix of IRIs for graph patterns that are written from now on. An existing prefix is "
+        "replaced; queries are stored with full IRIs, so earlier queries do not change. "
         "Only the admin can register prefixes, without a token; a pattern can define its own.",
         "register prefix ex as 'http://muse.example/terms#';",
     ),
@@ -72,10 +74,10 @@ STATEMENTS: tuple[Entry, ...] = (
         "  | ( term [| term]… ) [as $variable]",
         "Declares a virtual feed: the items of all its terms that satisfy the conditions. `|` is a union; a group in "
         "parentheses, or a single feed, may be named by a variable. `all feeds` are the registered feeds of the "
-        "query's owner and of the admin; a feed that is registered later is read from then on. With "
+        "query's owner and of the admin; a feed that is registered later is included from then on. With "
         "`tagged`, only feeds that have all of the tags are read. Materialized feeds are not included. "
-        "`or replace` keeps the subscriptions. Tags are names by which commands "
-        "select queries; case makes no difference in them.",
+        "`or replace` keeps the subscriptions. Commands select queries by their "
+        "tags, which are not case-sensitive.",
         "create feed RockConcerts tagged music, beta from (Friends | Events as $e | Followed) as $r\n"
         "  where $e[title contains 'rock'] and $r[description contains 'concert'];",
     ),
@@ -102,10 +104,11 @@ STATEMENTS: tuple[Entry, ...] = (
     Entry(
         "create feed … distinct",
         "create feed Name from term [| term]… distinct [by attribute, …] [within duration] [where conditions];",
-        "Declares a virtual feed without duplicates. Of the items that satisfy the conditions, one is left out if an "
-        "earlier one has the same attributes (`by`; the item's id if omitted) and was accepted less than the "
-        "duration before (30 days if omitted, at most 366). [Remove duplicates](../guides/remove-duplicates.md) says "
-        "which items count as the same.",
+        "Declares a virtual feed without duplicates. An item that satisfies the conditions is dropped if an earlier "
+        "item has the same values of the attributes after `by` (default: the item's id) and was accepted "
+        "less than the "
+        "duration before it (default: 30 days, at most 366). [Remove duplicates](../guides/remove-duplicates.md) "
+        "defines equality.",
         "create feed MuseNews from (Wire | Agency | Blog) distinct by title within 2 days\n"
         "  where title contains 'muse';",
     ),
@@ -114,8 +117,10 @@ STATEMENTS: tuple[Entry, ...] = (
         "subscribe to Feed [apply 'stylesheet'] output kind ['target'] [every duration] [for duration] "
         "[from last duration];",
         "Delivers a feed's items. `apply` transforms messages with a stylesheet in the directory `sheets`, `every` "
-        "collects items to one delivery per period, `for` ends the subscription, and `from last` begins in the past "
-        "instead of now. The clauses after the target may be in any order. The answer shows the subscription's "
+        "collects items into one message per period, `for` limits the duration of the subscription, and "
+        "`from last` also "
+        "delivers items of the past. The clauses after the target may be in any order. The answer shows the "
+        "subscription's "
         "ticket, and a webhook's signing key, once.",
         "subscribe to RockConcerts output rss 'concerts.rss' every 10 minutes for 30 days from last 7 days;\n"
         "subscribe to RockConcerts apply 'Title.xsl' output mail 'me@mail.example' every 3 hours;",
@@ -130,38 +135,40 @@ STATEMENTS: tuple[Entry, ...] = (
     Entry(
         "renew",
         "renew subscription number [for duration];\nrenew ticket 'ticket' [for duration];",
-        "Extends a subscription for this duration from now; without `for`, as long as a new one would last.",
+        "Extends a subscription for this duration from now; without `for`, for as long as a new subscription lasts.",
         "renew subscription 12 for 30 days;",
     ),
     Entry(
         "rotate key",
         "rotate key of subscription number;",
-        "Gives a webhook's subscription a new signing key, which is shown once. The old one also signs for a day.",
+        "Gives a webhook's subscription a new signing key, which is shown once. For a day, the old key signs "
+        "messages, too.",
         "rotate key of subscription 12;",
     ),
     Entry(
         "tag feed",
         "tag feed Name as tag [, tag]…;\nuntag feed Name;",
-        "Replaces the tags of a source feed, or removes them. Queries that read `all feeds tagged …` are updated at "
-        "once.",
+        "Replaces the tags of a source feed, or removes them. Queries that read `all feeds tagged …` are updated "
+        "immediately.",
         "tag feed MuseNews as music, beta;\nuntag feed Friends;",
     ),
     Entry(
         "drop feed",
         "drop feed Name [cascade];",
-        "Removes a feed. Refused while other feeds or subscriptions depend on it, unless `cascade` removes them too.",
+        "Removes a feed. This is refused while other feeds or subscriptions depend on it; `cascade` removes "
+        "them, too.",
         "drop feed RockConcerts cascade;",
     ),
     Entry(
         "drop operator",
         "drop operator Name [cascade];",
-        "Removes an operator. Refused while queries use it, unless `cascade` removes them too.",
+        "Removes an operator. This is refused while queries use it; `cascade` removes them, too.",
         "drop operator mobPattern;",
     ),
     Entry(
         "drop prefix",
         "drop prefix name;",
-        "Removes a prefix. Queries that were written with it stay as they are.",
+        "Removes a prefix. Queries that were written with it do not change.",
         "drop prefix ex;",
     ),
     Entry(

@@ -15,7 +15,7 @@ from runnel.sources.drop_folder import SUFFIXES
 
 
 def attributes_page() -> str:
-    """Which attributes an item has, where they come from, and within which limits."""
+    """Return the page: the attributes of items, their origins and limits."""
     return page(
         "# Item attributes",
         "Documents of source feeds become items with these attributes:",
@@ -23,23 +23,26 @@ def attributes_page() -> str:
         _after_table(),
         "A moment is an instant in UTC. A text is in Unicode's normal form C. If a document has several values for "
         "an attribute, the item has all of them, except for "
-        f"{', '.join(code(name) for name in sorted(adapt.SINGLE))}: of these the first counts.",
+        f"{', '.join(code(name) for name in sorted(adapt.SINGLE))}: for these, only the first value is used.",
         "## Graphs",
         "`graph` is an RDF graph: canonical N-Triples, with sorted lines. An RDF document is one item with all of "
         "its triples. In JSON lines and in Python, a text under `graph` is read as N-Triples. Conditions on texts "
         'ignore graphs; `graph { … }` reads them. The attribute is written in double quotes: `"graph" exists`. '
         "[Publish RDF](../guides/publish-rdf.md) has the details.",
         "## Extensions",
-        "Elements of other namespaces become attributes named `prefix:name`. The namespace decides, not the "
+        "Elements of other namespaces become attributes named `prefix:name`. The prefix follows from the "
+        "namespace, not from the "
         'document\'s own prefix. In conditions such a name is written in double quotes: `"slash:section" '
         "= 'music'`.",
         table(["prefix", "namespace"], sorted((code(p), code(n)) for n, p in extensions.PREFIXES.items())),
         "Some extensions become standard attributes:",
         table(["extension", "attribute"], sorted((code(e), code(a)) for e, (a, _) in extensions.STANDARD.items())),
         "## JSON lines and Python",
-        "`id` identifies the item; every other member is an attribute. A list gives several values, a nested object "
-        "gives `outer:inner` attributes, `null` gives nothing. Numbers are doubles; `true` and `false` are truth "
-        f"values. {', '.join(code(name) for name in sorted(item.MOMENTS))} are read as dates in ISO form.",
+        "`id` identifies the item; every other member is an attribute. A list provides several values, a "
+        "nested object "
+        "becomes attributes `outer:inner`, and `null` is ignored. Numbers are doubles; `true` and `false` "
+        "are booleans. "
+        f"{', '.join(code(name) for name in sorted(item.MOMENTS))} are parsed as ISO dates.",
         "## Limits",
         table(
             ["what", "at most"],
@@ -58,7 +61,7 @@ def attributes_page() -> str:
 
 
 def _paragraphs() -> tuple[str, str]:
-    """The table of the module's documentation, and what is said below it."""
+    """Return the table in the module's docstring, and the paragraph below it."""
     paragraphs = inspect.cleandoc(adapt.__doc__ or "").split("\n\n")
     place = next(number for number, text in enumerate(paragraphs) if text.lstrip().startswith("attribute "))
     return inspect.cleandoc("\n" + paragraphs[place]), " ".join(paragraphs[place + 1].split())
@@ -83,7 +86,7 @@ def _names(text: str) -> str:
 
 
 def _origin(text: str) -> str:
-    return text.strip().rstrip(";").replace("the prefixes of `vocabulary.PREFIXES`", "the prefixes below")
+    return text.strip().rstrip(";").replace("the prefixes of `extensions.PREFIXES`", "the prefixes below")
 
 
 def _after_table() -> str:

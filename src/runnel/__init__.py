@@ -8,8 +8,8 @@
         engine.publish("Wire", [{"id": "1", "title": "Rock am Ring"}])
         engine.run(once=True)
 
-`runnel.compile(statements).match(items)` matches without a workspace and without Spark; `runnel.spark.match` matches
-the rows of any DataFrame. All errors derive from `runnel.RunnelError`.
+`runnel.compile(statements).match(items)` matches items without a workspace and without Spark. `runnel.spark.match`
+matches the rows of any DataFrame. All errors derive from `runnel.RunnelError`.
 """
 
 from __future__ import annotations

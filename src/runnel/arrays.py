@@ -1,7 +1,7 @@
-"""Sets and texts as flat arrays: what a plan is made of.
+"""Flat arrays for sets of numbers and for strings, of which plans consist.
 
-Rows are sets in CSR form (offsets and values); Texts are strings in one run of bytes. Both can be views of files
-that are mapped into memory, so a million of them cost no Python objects.
+`Rows` are sets in CSR form (offsets and values). `Texts` are strings in one array of bytes. Both can be views of
+memory-mapped files, so that a million rows need no Python objects.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Array = npt.NDArray[Any]
 Arrays = Mapping[str, Array]
 
 IDENTIFIER = np.int32
-"""Dense ids inside a plan, and its offsets where they fit; catalog ids have 64 bits."""
+"""The type of dense ids inside a plan, and of its offsets if they fit. Catalog ids have 64 bits."""
 
 
 @dataclass(frozen=True)
@@ -38,21 +38,21 @@ class Rows:
 
     @property
     def lengths(self) -> Array:
-        """How many values each row has."""
+        """The number of values in each row."""
         return np.diff(self.offsets)
 
     def row(self, index: int) -> Array:
-        """The values of one row."""
+        """Return the values of one row."""
         return self.values[self.offsets[index] : self.offsets[index + 1]]
 
     def lists(self) -> Iterator[list[int]]:
-        """The rows as lists, in order."""
+        """Yield the rows as lists, in order."""
         values, offsets = self.values.tolist(), self.offsets.tolist()
         for start, stop in pairwise(offsets):
             yield values[start:stop]
 
     def expand(self, rows: Array) -> tuple[Array, Array]:
-        """The values of the chosen rows end to end, and for each the position in `rows` that it belongs to."""
+        """Return two arrays: the position in `rows` of each value, and the concatenated values of the chosen rows."""
         starts = self.offsets[rows]
         lengths = self.offsets[rows + 1] - starts
         before = np.cumsum(lengths) - lengths
@@ -60,20 +60,20 @@ class Rows:
         return owners, self.values[np.arange(len(owners)) + np.repeat(starts - before, lengths)]
 
     def arrays(self, name: str) -> dict[str, Array]:
-        """The arrays to store under a name."""
+        """Return the arrays to store under a name."""
         return {f"{name}.offsets": self.offsets, f"{name}.values": self.values}
 
     @staticmethod
     def of(rows: Iterable[Sequence[int]], dtype: npt.DTypeLike = IDENTIFIER) -> Rows:
-        """Rows from lists."""
-        kept = [list(row) for row in rows]
-        offsets = row_offsets([len(row) for row in kept])
-        values = np.fromiter((value for row in kept for value in row), dtype=dtype, count=int(offsets[-1]))
+        """Build rows from lists."""
+        lists = [list(row) for row in rows]
+        offsets = row_offsets([len(row) for row in lists])
+        values = np.fromiter((value for row in lists for value in row), dtype=dtype, count=int(offsets[-1]))
         return Rows(offsets, values)
 
     @staticmethod
     def grouped(groups: Array, values: Array, count: int) -> Rows:
-        """Rows from (group, value) pairs, the values of a group in their given order.
+        """Build rows from (group, value) pairs. The values of a group keep their order.
 
         >>> Rows.grouped(np.array([1, 0, 1]), np.array([5, 6, 7]), 3).row(1).tolist()
         [5, 7]
@@ -83,13 +83,13 @@ class Rows:
 
     @staticmethod
     def stored(arrays: Arrays, name: str) -> Rows:
-        """Rows that were stored under a name."""
+        """Return the rows that are stored under a name."""
         return Rows(arrays[f"{name}.offsets"], arrays[f"{name}.values"])
 
 
 @dataclass(frozen=True)
 class Texts:
-    """Strings, numbered from 0, as UTF-8 in one run of bytes.
+    """Strings, numbered from 0, as UTF-8 in one array of bytes.
 
     >>> texts = Texts.of(["rock", "東京"])
     >>> len(texts), texts.text(1)
@@ -103,36 +103,36 @@ class Texts:
         return len(self.offsets) - 1
 
     def raw(self, index: int) -> bytes:
-        """The bytes of one string."""
+        """Return the bytes of one string."""
         return self.data[self.offsets[index] : self.offsets[index + 1]].tobytes()
 
     def text(self, index: int) -> str:
-        """One string."""
+        """Return one string."""
         return decode_text(self.raw(index))
 
     def texts(self) -> Iterator[str]:
-        """All strings, in order."""
+        """Yield all strings, in order."""
         whole = self.data.tobytes()
         return (decode_text(whole[start:stop]) for start, stop in pairwise(self.offsets.tolist()))
 
     def arrays(self, name: str) -> dict[str, Array]:
-        """The arrays to store under a name."""
+        """Return the arrays to store under a name."""
         return {f"{name}.offsets": self.offsets, f"{name}.data": self.data}
 
     @staticmethod
     def of(texts: Iterable[str | bytes]) -> Texts:
-        """Texts from strings."""
-        raw = [text if isinstance(text, bytes) else encode_text(text) for text in texts]
-        return Texts(row_offsets([len(one) for one in raw]), np.frombuffer(b"".join(raw), dtype=np.uint8))
+        """Build texts from strings, or from bytes in UTF-8."""
+        encoded = [text if isinstance(text, bytes) else encode_text(text) for text in texts]
+        return Texts(row_offsets([len(data) for data in encoded]), np.frombuffer(b"".join(encoded), dtype=np.uint8))
 
     @staticmethod
     def stored(arrays: Arrays, name: str) -> Texts:
-        """Texts that were stored under a name."""
+        """Return the texts that are stored under a name."""
         return Texts(arrays[f"{name}.offsets"], arrays[f"{name}.data"])
 
 
 def read_only(array: Array) -> Array:
-    """A view through which nothing can be written, as mapped arrays are: a kernel is compiled for one of both."""
+    """Return a read-only view, which has the type of a mapped array, so that a kernel is compiled only once."""
     if not array.flags.writeable:
         return array
     view = array.view()
@@ -141,17 +141,17 @@ def read_only(array: Array) -> Array:
 
 
 def encode_text(text: str) -> bytes:
-    """The bytes of a string; a lone surrogate, which a hostile item may carry, is kept as it is."""
+    """Encode a string as UTF-8. Lone surrogates, which a hostile item may contain, are preserved."""
     return text.encode("utf-8", "surrogatepass")
 
 
 def decode_text(data: bytes) -> str:
-    """The string of bytes made by `encode_text`."""
+    """Decode bytes that were encoded by `encode_text`."""
     return data.decode("utf-8", "surrogatepass")
 
 
 def offsets_of(lengths: npt.ArrayLike) -> Array:
-    """The offsets of rows with these lengths.
+    """Return the offsets of rows with these lengths.
 
     >>> offsets_of([2, 0, 1]).tolist()
     [0, 2, 2, 3]
@@ -163,7 +163,7 @@ def offsets_of(lengths: npt.ArrayLike) -> Array:
 
 
 def row_offsets(lengths: npt.ArrayLike) -> Array:
-    """The offsets of rows that a plan keeps: half as wide, unless there are more than two thousand million values.
+    """Return the offsets of rows with these lengths, with 32 bits if there are fewer than 2**31 values.
 
     >>> row_offsets([2, 0, 1]).dtype, row_offsets([2**31]).dtype
     (dtype('int32'), dtype('int64'))
@@ -172,6 +172,6 @@ def row_offsets(lengths: npt.ArrayLike) -> Array:
 
 
 def narrow_offsets(offsets: Array) -> Array:
-    """Offsets in half the room, where they fit."""
+    """Convert offsets to 32 bits if they fit."""
     fits = len(offsets) > 0 and offsets[-1] <= np.iinfo(IDENTIFIER).max
     return offsets.astype(IDENTIFIER, copy=False) if fits else offsets

@@ -24,13 +24,13 @@ class BoundedCache(Generic[_Key, _Value]):
         self._limit = limit
         self._entries: OrderedDict[_Key, tuple[_Value, int]] = OrderedDict()
         self.weight = 0
-        """The weight of all values that are kept."""
+        """The total weight of the cached values."""
 
     def __len__(self) -> int:
         return len(self._entries)
 
     def get(self, key: _Key) -> _Value | None:
-        """The value of a key, which becomes the most recently used one."""
+        """Return the value of a key, or None, and mark it as the most recently used."""
         entry = self._entries.get(key)
         if entry is None:
             return None
@@ -38,7 +38,7 @@ class BoundedCache(Generic[_Key, _Value]):
         return entry[0]
 
     def put(self, key: _Key, value: _Value, weight: int = 1) -> None:
-        """Keep a value, and evict the least recently used ones. A value above the limit by itself is not kept."""
+        """Cache a value, and evict the least recently used ones. A value that exceeds the limit is not cached."""
         if key in self._entries:
             self.weight -= self._entries.pop(key)[1]
         if weight > self._limit:

@@ -1,7 +1,7 @@
-"""Load implementations by name from entry points, when a name is first used.
+"""Load implementations by name from the entry points of a group, when a name is first used.
 
-In: a group such as `runnel.sinks`, and a name in a statement, a setting or a plan. Out: the object that the entry
-point names. Built-in implementations and plug-ins are found in the same way, on the driver and on workers.
+In: a group such as `runnel.sinks`, and a name from a statement, a setting or a plan. Out: the object to which the
+entry point refers. Built-in implementations and plug-ins are loaded in the same way, on the driver and on workers.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from runnel.errors import InputError
 
 @cache
 def plugin_names(group: str) -> tuple[str, ...]:
-    """Return the names of the installed entry points of a group, in alphabetical order.
+    """Return the names that are installed in a group, in alphabetical order.
 
     >>> "rss" in plugin_names("runnel.sinks")
     True
@@ -34,18 +34,15 @@ def plugin_packages(group: str) -> tuple[str, ...]:
     return tuple(sorted(packages - {"runnel"}))
 
 
-def find_entry(group: str, name: str, shipped: str = "runnel.") -> EntryPoint | None:
-    """Return the entry point of a name, or None if there is none.
-
-    If several packages use the name, entry points in modules that begin with `shipped` (built-in ones) win.
-    """
+def find_entry(group: str, name: str, built_in: str = "runnel.") -> EntryPoint | None:
+    """Return the entry point of a name, or None. Entry points of modules below `built_in` take precedence."""
     named = [entry for entry in entry_points(group=group) if entry.name == name]
-    return min(named, key=lambda entry: (not entry.value.startswith(shipped), entry.value), default=None)
+    return min(named, key=lambda entry: (not entry.value.startswith(built_in), entry.value), default=None)
 
 
 @cache
 def load_named(group: str, name: str) -> Any:
-    """Load the object of an entry point. Raise InputError for an unknown name and suggest a similar one.
+    """Load the object to which a name of a group refers. Raise InputError if it does not exist.
 
     >>> load_named("runnel.matchers", "index").__name__
     'IndexMatcher'
@@ -60,14 +57,14 @@ def load_named(group: str, name: str) -> Any:
 
 
 def load_plugin(entry: EntryPoint, contract: type, noun: str) -> object:
-    """Create an instance of the class of an entry point. Raise InputError if it does not implement the contract."""
+    """Create an instance of an entry point's class. Raise InputError if it does not implement the contract."""
     loaded = load_entry(entry, f"the {noun} {entry.name!r}")
     try:
         plugin = loaded()
     except Exception as error:  # a plug-in may raise anything
         raise InputError(
             f"the {noun} {entry.name!r} cannot be created: {type(error).__name__}: {error}",
-            hint=f"{entry.value} must implement all methods of {contract.__name__} and be callable without arguments",
+            hint=f"{entry.value} must implement all methods of its contract and be callable without arguments",
         ) from error
     if not isinstance(plugin, contract):
         raise InputError(
@@ -78,7 +75,7 @@ def load_plugin(entry: EntryPoint, contract: type, noun: str) -> object:
 
 
 def load_entry(entry: EntryPoint, description: str) -> Any:
-    """Load the object of an entry point. Raise InputError, with the description of the object, if that fails."""
+    """Load the object to which an entry point refers. Raise InputError, with the description, if that fails."""
     try:
         return entry.load()
     except Exception as error:  # the module of a plug-in may raise anything

@@ -1,9 +1,9 @@
 """The registry of condition families, of the kinds of value that they read, and of the kinds of gate.
 
-An entry contains the names of modules and objects, which are imported when they are first used. So a lower layer can
-use a part of a higher layer without importing it, and a process loads only the families that its queries use.
-`BUILT_IN` lists the built-in families, and `GATE_KINDS` the kinds of gate. Packages add families by entry points of
-the group `runnel.families`, so that every process (driver, Spark workers and sandboxes) finds them.
+An entry refers to its parts as `module:name`, and each part is imported when it is first used. So a lower layer can
+use a part in a higher layer without importing it, and a process loads only the parts that its queries use. `BUILT_IN`
+lists the built-in families, and `GATE_KINDS` the kinds of gate. Packages add families with entry points of the group
+`runnel.families`, which are available in every process: the driver, Spark workers and sandboxes.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ GROUP = "runnel.families"
 
 @dataclass(frozen=True, slots=True)
 class ValueKind:
-    """A kind of value other than text, number, boolean and moment.
+    """A kind of value in addition to text, number, boolean and moment.
 
-    `code` is its number in item files, which must never change. Texts of `attribute` are parsed as values of this
-    kind. `type` names the subclass of `StructuredValue` (`module:name`).
+    `code` is its number in item files, which must never change. Texts in `attribute` are parsed as values of this
+    kind. `type` refers to the subclass of `StructuredValue` for its values.
     """
 
     name: str
@@ -39,13 +39,13 @@ class ValueKind:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A condition family. `name` also identifies its conditions in stored queries. Its parts are `module:name`.
+    """A condition family: its name, which is the tag of its stored conditions, and references to its parts.
 
-    `kind` is the kind of value that its conditions read; several families may read one kind. `pattern` is its
-    `ItemPattern`, and `index` its `PatternIndex`, which matches patterns with a batch. `cover` is its `PatternCover`,
-    which computes patterns that contain others; without it, a router evaluates each pattern. `syntax` is its
-    `ConditionSyntax`, whose only word is the name of the family; without it, statements cannot contain its
-    conditions.
+    `kind` is the kind of value that it reads; several families may read the same kind. `pattern` refers to its
+    `ItemPattern`, and `index` to its `PatternIndex`, which finds the patterns that match the items of a batch.
+    `cover` refers to its `PatternCover`, which computes what patterns have in common; without one, every pattern is
+    treated separately. `syntax` refers to its `ConditionSyntax`, whose only keyword is the name of the family;
+    without one, its conditions cannot be written in statements.
     """
 
     name: str
@@ -58,10 +58,11 @@ class Family:
 
 @dataclass(frozen=True, slots=True)
 class GateKind:
-    """A kind of gate. `name` also identifies its rules in stored queries. Its parts are `module:name`.
+    """A kind of gate: its name, which is the tag of its stored rules, and references to its parts.
 
-    `rule` is its `GateRule`, which defines which items pass, and `resolver` its `GateResolver`, which is used in
-    workers and commits. `syntax` is its `GateSyntax`; without it, statements cannot contain the gate.
+    `rule` refers to its `GateRule`, which defines the items that pass. `resolver` refers to its `GateResolver`, which
+    decides in workers and at commits. `syntax` refers to its `GateSyntax`; without one, it cannot be written in
+    statements.
     """
 
     name: str
@@ -95,7 +96,7 @@ GATE_KINDS = (
 )
 
 VALUE_CODES = range(4, 128)
-"""The codes of kinds of value: item files store them in a signed byte, and ordinary values have the codes 0 to 3."""
+"""The allowed codes of kinds of value. Item files store a code as a signed byte; 0 to 3 are the ordinary values."""
 
 OTHER_TAGS = frozenset(
     [
@@ -125,7 +126,7 @@ OTHER_TAGS = frozenset(
         "window",
     ]
 )
-"""Names of conditions in stored queries that belong to no family. A family with such a name would decode them."""
+"""The tags of stored conditions without a family. A family with such a name would wrongly decode these conditions."""
 
 
 STANDARD_ATTRIBUTES = frozenset(
@@ -150,14 +151,14 @@ STANDARD_ATTRIBUTES = frozenset(
         "updated",
     ]
 )
-"""Attributes that feeds provide. If a kind of value used one, conditions on text could no longer read it."""
+"""The attributes of feed items. No kind of value can use one of them, because conditions read their text."""
 
 _WORD = re.compile(r"[a-z][a-z0-9_]{0,59}")
 
 
 @dataclass(frozen=True)
 class Registry:
-    """The condition families, kinds of value and kinds of gate of a process, by name."""
+    """The families, kinds of value and kinds of gate of a process, by name."""
 
     families: dict[str, Family]
     kinds: dict[str, ValueKind]
@@ -165,7 +166,7 @@ class Registry:
 
     @staticmethod
     def of(*families: Family) -> Registry:
-        """Create a registry of these families, which are not checked, and of the built-in kinds of gate."""
+        """Create a registry of families without checking them, with the built-in kinds of gate."""
         return Registry(
             {family.name: family for family in families},
             {family.kind.name: family.kind for family in families},
@@ -173,7 +174,7 @@ class Registry:
         )
 
     def add(self, family: Family) -> None:
-        """Add a family, and its kind of value if it is new. Raise InputError if a name or code is not allowed."""
+        """Add a family, and its kind of value if that is new. Raise InputError if a name or code is in use."""
         self._check_name(family.name)
         if self.kinds.get(family.kind.name) != family.kind:
             self._check_kind(family.kind)
@@ -181,34 +182,30 @@ class Registry:
         self.kinds[family.kind.name] = family.kind
 
     def add_gate(self, kind: GateKind) -> None:
-        """Add a kind of gate. Raise InputError if its name is already used."""
+        """Add a kind of gate. Raise InputError if its name is in use."""
         if kind.name in self.gates:
-            raise InputError(f"the kind of gate {kind.name} already exists", hint=_OTHER_NAME)
+            raise InputError(f"a kind of gate {kind.name} already exists", hint=_OTHER_NAME)
         self.gates[kind.name] = kind
 
     def _check_name(self, name: str) -> None:
         if not _WORD.fullmatch(name):
             raise InputError(
-                f"the name of a condition family must be a lower-case word, not {name[:60]!r}",
-                hint="use at most 60 letters, digits and underscores",
+                f"the name of a condition family must be a word in lower case, not {name[:60]!r}",
+                hint="use at most 60 lower-case letters, digits and underscores, and begin with a letter",
             )
         if name in self.families:
-            raise InputError(f"the condition family {name} already exists", hint=_OTHER_NAME)
+            raise InputError(f"a condition family {name} already exists", hint=_OTHER_NAME)
         if name in OTHER_TAGS:
             raise InputError(
                 f"{name} cannot name a condition family: it identifies other conditions in stored queries",
                 hint=_OTHER_NAME,
             )
         if name in load_part("runnel.algebra.nodes.render:RESERVED"):
-            raise InputError(
-                f"{name} cannot name a condition family: it is a keyword of the language", hint=_OTHER_NAME
-            )
+            raise InputError(f"{name} is a keyword of the language and cannot name a family", hint=_OTHER_NAME)
 
     def _check_kind(self, kind: ValueKind) -> None:
         if kind.name in self.kinds:
-            raise InputError(
-                f"the kind of value {kind.name} already exists, with another definition", hint=_OTHER_NAME
-            )
+            raise InputError(f"another kind of value {kind.name} already exists", hint=_OTHER_NAME)
         if kind.code not in VALUE_CODES:
             raise InputError(
                 f"the code of a kind of value must be {VALUE_CODES[0]} to {VALUE_CODES[-1]}, not {kind.code}"
@@ -232,28 +229,27 @@ _OTHER_NAME = "choose another name"
 
 @cache
 def registry() -> Registry:
-    """Return the built-in families and those of installed packages. Log a warning for each family that is refused."""
-    registry = Registry.of(*BUILT_IN)
+    """Return the built-in families and those of installed packages. Log a warning for each that is refused."""
+    families = Registry.of(*BUILT_IN)
     for name in plugin_names(GROUP):
         try:
             if entry := find_entry(GROUP, name):
-                registry.add(_load_family(entry))
-        except Exception as error:  # a plug-in may raise anything
+                families.add(_load_family(entry))
+        except Exception as error:  # a plug-in may contain anything
             logger.warning("the condition family %r is not available: %s", name, error)
-    return registry
+    return families
 
 
 def _load_family(entry: EntryPoint) -> Family:
-    """Load the family of an entry point, and the type of its values, which every process needs to read item files."""
+    """Load the family of an entry point, and the type of its values, which every process needs."""
     family = load_entry(entry, f"the condition family {entry.name!r}")
     if not isinstance(family, Family) or not isinstance(family.kind, ValueKind):
         raise InputError(
-            f"{entry.value} is not a Family",
-            hint=f"let the entry point name an instance of {Family.__module__}.Family",
+            f"{entry.value} is not a Family", hint=f"it must be an instance of {Family.__module__}.Family"
         )
     if family.name != entry.name:
         raise InputError(
-            f"the entry point {entry.name!r} refers to a condition family with another name, {family.name!r}",
+            f"the entry point {entry.name!r} refers to a condition family with the name {family.name!r}",
             hint=f"use the same name in {entry.value} and in its entry point",
         )
     if getattr(load_part(family.kind.type), "kind", None) != family.kind.name:
@@ -289,7 +285,7 @@ def attribute_of(family: str) -> str:
 
 @cache
 def load_part(reference: str) -> Any:
-    """Load a part of a family or a kind of gate, given as `module:name`. Raise InputError if it cannot be loaded.
+    """Load a part of a family or a kind of gate by its `module:name`. Raise InputError if that fails.
 
     >>> load_part("runnel.model.graph:GRAPH")
     'graph'

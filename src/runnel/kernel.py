@@ -1,7 +1,7 @@
-"""Hot loops over arrays, compiled by numba when first called and kept on disk for the next process.
+"""Kernels: hot loops over arrays, compiled by numba at the first call and cached on disk for later processes.
 
-A kernel is a plain function over arrays and numbers. It is compiled without checks of bounds: whoever calls it has
-checked that every index is within its array, and that what it writes has room.
+A kernel is a plain function over arrays and numbers. It is compiled without bounds checks, so the caller must ensure
+that every index is within its array, and that output arrays are large enough.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from numba.extending import intrinsic
 
 from runnel.kernel_cache import kernel_folder
 
-# Masks are tuples of numbers; with this, operations on them become single instructions. Numba leaves it out.
+# Masks are tuples of numbers. SLP vectorization, which Numba disables, makes operations on them single instructions.
 if "NUMBA_SLP_VECTORIZE" not in os.environ:
     config.SLP_VECTORIZE = 1
 
-Given = ParamSpec("Given")
-Made = TypeVar("Made")
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
 Number = Any
-"""A number inside a kernel: of the width that its operations gave it."""
+"""A number inside a kernel, whose type numba infers."""
 
 
-def kernel(function: Callable[Given, Made]) -> Callable[Given, Made]:
-    """Compile a function over arrays; other threads run while it does.
+def kernel(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """Compile a function over arrays. It runs without the GIL, so other threads can run at the same time.
 
     >>> import numpy as np
     >>> @kernel
@@ -40,22 +40,22 @@ def kernel(function: Callable[Given, Made]) -> Callable[Given, Made]:
     >>> total(np.arange(5))
     10
     """
-    return _compiled(function)
+    return _compile(function)
 
 
-def inlined(function: Callable[Given, Made]) -> Callable[Given, Made]:
-    """A small function that kernels call; it becomes a part of them."""
-    return cast("Callable[Given, Made]", numba.njit(inline="always", nogil=True)(function))
+def inlined(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """Mark a small function that numba inlines into the kernels that call it."""
+    return cast("Callable[Parameters, Result]", numba.njit(inline="always", nogil=True)(function))
 
 
-def step(function: Callable[Given, Made]) -> Callable[Given, Made]:
-    """A small function that kernels call; it is compiled by itself, and the optimiser makes it a part of them."""
-    return cast("Callable[Given, Made]", numba.njit(nogil=True)(function))
+def step(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """Compile a small function for use in kernels. LLVM's optimizer may inline it."""
+    return cast("Callable[Parameters, Result]", numba.njit(nogil=True)(function))
 
 
 @intrinsic  # type: ignore[misc, untyped-decorator, unused-ignore]
 def lowest_bit(typing: Any, bits: Any) -> Any:
-    """Inside kernels: the number of the lowest bit that is set in an unsigned number of 64 bits, which is not 0."""
+    """Return the position of the lowest set bit of an unsigned 64-bit number other than 0. Only for kernels."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.cttz(arguments[0], context.get_constant(types.boolean, True))
@@ -65,31 +65,33 @@ def lowest_bit(typing: Any, bits: Any) -> Any:
 
 @intrinsic  # type: ignore[misc, untyped-decorator, unused-ignore]
 def prefetch(typing: Any, array: Any, index: Any) -> Any:
-    """Inside kernels: ask for the cache line of an entry that is needed soon; never a fault, whatever the index."""
+    """Prefetch the cache line of an array entry that is needed soon. Any index is safe. Only for kernels."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        whole = context.make_array(signature.args[0])(context, builder, arguments[0])
-        place = builder.bitcast(builder.gep(whole.data, [arguments[1]]), ir.IntType(8).as_pointer())
-        number = ir.IntType(32)
-        shape = ir.FunctionType(ir.VoidType(), [place.type, number, number, number])
-        function = cgutils.get_or_insert_function(builder.module, shape, "llvm.prefetch.p0")
-        builder.call(function, [place, number(0), number(3), number(1)])  # to read, into the nearest cache, data
+        struct = context.make_array(signature.args[0])(context, builder, arguments[0])
+        address = builder.bitcast(builder.gep(struct.data, [arguments[1]]), ir.IntType(8).as_pointer())
+        int32 = ir.IntType(32)
+        prototype = ir.FunctionType(ir.VoidType(), [address.type, int32, int32, int32])
+        function = cgutils.get_or_insert_function(builder.module, prototype, "llvm.prefetch.p0")
+        builder.call(
+            function, [address, int32(0), int32(3), int32(1)]
+        )  # for reading, with the highest locality, as data
         return context.get_dummy_value()
 
     return types.void(array, types.uint64), generate
 
 
-def _compiled(function: Callable[Given, Made]) -> Callable[Given, Made]:
-    """Compiled code is kept in a folder for exactly these sources; where none can be written, in memory only.
+def _compile(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """Compile a function, and cache the code in a folder for exactly these sources, or in memory if there is none.
 
-    Numba's own rule is that a kernel is fresh while its file is. But kernels call steps in other files: after a
-    change of those it would run the old code.
+    Numba itself only checks whether the file of a kernel has changed. But kernels call functions in other files, and
+    after a change of those files numba would run outdated code.
     """
-    kept = not function.__code__.co_filename.startswith("<")  # what was typed in or generated has no place
-    folder = kernel_folder() if kept else None
+    has_file = not function.__code__.co_filename.startswith("<")  # interactive and generated code has no file
+    folder = kernel_folder() if has_file else None
     before = config.CACHE_DIR
     try:
         config.CACHE_DIR = before or folder or ""
-        return cast("Callable[Given, Made]", numba.njit(cache=folder is not None, nogil=True)(function))
+        return cast("Callable[Parameters, Result]", numba.njit(cache=folder is not None, nogil=True)(function))
     finally:
         config.CACHE_DIR = before

@@ -1,6 +1,7 @@
-"""Where compiled kernels are kept: in a folder for exactly these sources. No compiler is needed to ask.
+"""The folder in which compiled kernels are cached, one per version of the sources. Does not import the compiler.
 
-Anyone who can write to the folder can run code as the user who loads the kernels, so no other user may.
+Anyone who can write to the folder can run code as the user who loads the kernels, so other users must not have write
+access.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _HAS_KERNELS = re.compile(rb"runnel\.kernel\b")
 
 @cache
 def kernel_folder() -> str | None:
-    """The folder of the kernels compiled from these sources: beside them, or in the user's cache."""
+    """Return the folder of kernels from these sources: next to the sources or in the user's cache, or None."""
     digest = hashlib.blake2b(digest_size=12)
     for file in sorted(_PACKAGE.rglob("*.py")):
         content = file.read_bytes()
@@ -34,17 +35,17 @@ def kernel_folder() -> str | None:
     ):
         folder = parent / f"kernels-{digest.hexdigest()}"
         try:
-            _make(folder)
+            _prepare(folder)
         except (OSError, RuntimeError):
             continue
         return str(folder)
     return None
 
 
-def _make(folder: Path) -> None:
-    """Make the folder, if need be, and remove those of sources that are gone for a week.
+def _prepare(folder: Path) -> None:
+    """Create the folder if it does not exist, and then delete the folders of other sources older than a week.
 
-    PermissionError if this user cannot use it, or another user could write to it or replace it.
+    Raise PermissionError if this user cannot use the folder, or if another user could write to it or replace it.
     """
     if not folder.exists():
         _make_parents(folder)
@@ -57,27 +58,27 @@ def _make(folder: Path) -> None:
 
 
 def _make_parents(folder: Path) -> None:
-    """Make the missing folders above a folder, for others to read at most."""
+    """Create the missing parents of a folder. Other users can read them but not write to them."""
     if not folder.parent.exists():
         _make_parents(folder.parent)
         folder.parent.mkdir(0o755, exist_ok=True)
 
 
 def _is_safe(folder: Path) -> bool:
-    """Whether a path is a folder, not a link to one, to which only root and this user can write."""
-    found = folder.lstat()
-    is_ours = found.st_uid in (0, os.geteuid())
-    return is_ours and stat.S_ISDIR(found.st_mode) and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    """Return whether a path is a folder, not a link to one, to which only root and this user can write."""
+    status = folder.lstat()
+    is_owned = status.st_uid in (0, os.geteuid())
+    return is_owned and stat.S_ISDIR(status.st_mode) and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
 def kernels_are_kept() -> bool:
-    """Whether all kernels were compiled from these sources and kept."""
+    """Return whether the folder contains all kernels, compiled from these sources."""
     folder = kernel_folder()
     return folder is not None and (Path(folder) / _COMPLETE).exists()
 
 
 def note_kernels() -> None:
-    """Note that all kernels are compiled and kept."""
+    """Record that the folder contains all kernels."""
     folder = kernel_folder()
     if folder is not None:
         (Path(folder) / _COMPLETE).touch()

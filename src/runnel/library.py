@@ -1,4 +1,4 @@
-"""Matching as a library: compile statements and match items without a workspace and without Spark."""
+"""Matching as a library, without a workspace and without Spark: `runnel.compile(statements).match(items)`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class CompiledPlan:
         return self._compiled.folder
 
     def keep_until_exit(self) -> None:
-        """Keep the folder until the process ends. Lazy consumers such as DataFrames read it after this call."""
+        """Keep the folder until the process ends, for example for a lazy DataFrame that reads it later."""
         self._compiled.keep_until_exit()
 
     @property
@@ -72,12 +72,11 @@ class CompiledPlan:
         return OrderedMatcher(self._compiled.plan, self._matcher) if self.gates else self._matcher
 
     def match(self, items: Iterable[Mapping[str, Any]], *, accepted: datetime | None = None) -> list[list[str]]:
-        """Return for each item the names of the feeds that it matches, in the order of declaration.
+        """Return the names of the queries that each item matches, in the order of declaration.
 
-        An item is a mapping of attributes. If the plan reads several source feeds, the key `feed` names the item's
-        source feed. Relative times (`2 days ago`) count from `accepted`, by default now. Items are matched in the
-        given order, which matters for clauses such as `distinct`. These clauses do not remember items of earlier
-        calls.
+        An item is a mapping of attributes. If the plan has several source feeds, the attribute `feed` must name the
+        source. Relative times (`2 days ago`) count from `accepted`, by default now. Items are matched in their order,
+        which matters for gates such as `distinct`. Gates start empty in each call.
 
         >>> import runnel
         >>> plan = runnel.compile(["create feed Rock from Wire where title contains 'rock'"])
@@ -89,7 +88,7 @@ class CompiledPlan:
         return [[self._names[int(query)] for query in matches.row(row)] for row in range(len(batch))]
 
     def batch(self, items: Iterable[Mapping[str, Any]], *, accepted: datetime | None = None) -> ItemBatch:
-        """Convert items, as in `match`, to the columns that `matcher` expects."""
+        """Convert items to a batch of columns for `matcher`."""
         adapted = [self._item(number, dict(item)) for number, item in enumerate(items, 1)]
         return ItemBatch.of(adapted, self._sources, accepted=moment(accepted or datetime.now(UTC)))
 
@@ -98,14 +97,16 @@ class CompiledPlan:
         feed = raw.pop("feed", None) or only
         if feed not in self._sources:
             known = ", ".join(self._sources)
-            raise StatementError(f"item {number} comes from no feed of the plan", hint=f"set feed to one of: {known}")
+            raise StatementError(
+                f"item {number} does not name a source feed of the plan", hint=f"set `feed` to one of: {known}"
+            )
         return Item(feed, str(raw.pop("id", number)), attributes_of(raw, place=f"item {number}"))
 
 
 def compile(queries: str | Sequence[str], /, **parameters: ParameterValue) -> CompiledPlan:
     """Compile `create feed` statements into one plan. Feeds that no statement creates are source feeds.
 
-    Keyword arguments are the values of parameters such as `:word`. A parameter can replace any constant.
+    Keyword arguments are the values of parameters such as `:word`, which can replace any constant.
 
     >>> import runnel
     >>> plan = runnel.compile("create feed Rock from Wire where title contains :word", word="rock'n'roll")
@@ -125,12 +126,16 @@ def compile(queries: str | Sequence[str], /, **parameters: ParameterValue) -> Co
             match parsed.statement:
                 case CreateFeed(name) as statement:
                     if name.text in created:
-                        raise DuplicateNameError(f"there is a feed {name.text} already", span=name.span, text=text)
+                        raise DuplicateNameError(f"a feed {name.text} already exists", span=name.span, text=text)
                     created[name.text] = (len(created) + 1, statement, text)
                 case RegisterFeed(name, tags=tags):
                     registered[name.text] = frozenset(tags)
                 case _:
-                    raise StatementError("only `create feed` statements are compiled", span=parsed.span, text=text)
+                    raise StatementError(
+                        "`runnel.compile` accepts only `create feed` and `register feed` statements",
+                        span=parsed.span,
+                        text=text,
+                    )
     values.refuse_unused(texts[0] if texts else "", Span(1, 1, 1))
     sources: dict[str, int] = {}
 
@@ -140,15 +145,15 @@ def compile(queries: str | Sequence[str], /, **parameters: ParameterValue) -> Co
         return sources.setdefault(name, len(created) + len(sources) + 1)
 
     nodes: dict[int, Node] = {}
-    asked: list[str] = []  # the first operator that is looked for: none is found
+    operators: list[str] = []  # names of operators that a query uses; looking one up always fails
     for number, statement, text in created.values():
         try:
-            nodes[number] = bind_query(statement.query, resolve, lambda: (*created, *sources), asked.append)
+            nodes[number] = bind_query(statement.query, resolve, lambda: (*created, *sources), operators.append)
         except UnknownNameError as error:
-            if not asked:
+            if not operators:
                 raise error.located(text) from None
             raise UnknownNameError(
-                f"`runnel.compile` knows no operators, so there is no {asked[0]}",
+                f"`runnel.compile` does not support operators such as {operators[0]}",
                 span=error.span,
                 text=text,
                 hint="use a workspace: `runnel.connect(path)`, then register the operator and create the feed there",
@@ -157,9 +162,9 @@ def compile(queries: str | Sequence[str], /, **parameters: ParameterValue) -> Co
             raise error.located(text) from None
 
     def members(group: ReadAll) -> Node:
-        """The registered feeds, and those that queries name."""
-        known = {resolve(name): registered.get(name, frozenset()) for name in (*registered, *sources)}
-        return Union(tuple(Read(feed) for feed, tags in known.items() if tags.issuperset(group.tags)))
+        """Return the union of the registered and the named source feeds that have the group's tags."""
+        tags_of = {resolve(name): registered.get(name, frozenset()) for name in (*registered, *sources)}
+        return Union(tuple(Read(feed) for feed, tags in tags_of.items() if tags.issuperset(group.tags)))
 
     nodes = {number: expand_groups(node, members) for number, node in nodes.items()}
     _refuse_cycles(nodes, created)
@@ -179,20 +184,20 @@ def _with_hidden_feeds(nodes: Mapping[int, Node], first: int) -> dict[int, Node]
 
 
 def _refuse_cycles(nodes: Mapping[int, Node], created: Mapping[str, tuple[int, CreateFeed, str]]) -> None:
-    """Take away feeds that read only what is settled; what remains reads itself."""
-    waiting = {number: {one for one in reads(node) if one in nodes} for number, node in nodes.items()}
+    """Raise CyclicFeedsError if a feed reads itself, by topological sorting."""
+    unresolved = {number: {source for source in reads(node) if source in nodes} for number, node in nodes.items()}
     readers: dict[int, list[int]] = {}
-    for number, sources in waiting.items():
+    for number, sources in unresolved.items():
         for source in sources:
             readers.setdefault(source, []).append(number)
-    settled = [number for number, sources in waiting.items() if not sources]
-    while settled:
-        done = settled.pop()
-        del waiting[done]
-        for reader in readers.get(done, ()):
-            waiting[reader].discard(done)
-            if not waiting[reader]:
-                settled.append(reader)
-    if waiting:
-        name, (_, statement, text) = next(item for item in created.items() if item[1][0] in waiting)
+    ready = [number for number, sources in unresolved.items() if not sources]
+    while ready:
+        resolved = ready.pop()
+        del unresolved[resolved]
+        for reader in readers.get(resolved, ()):
+            unresolved[reader].discard(resolved)
+            if not unresolved[reader]:
+                ready.append(reader)
+    if unresolved:
+        name, (_, statement, text) = next(item for item in created.items() if item[1][0] in unresolved)
         raise CyclicFeedsError(f"{name} would read itself", span=statement.name.span, text=text)

@@ -1,8 +1,8 @@
-"""Files and folders that only their user can read, whatever the umask is.
+"""Create files and folders that only their user can read, regardless of the umask.
 
-In: the path of a file or folder that Runnel makes. Out: an open handle, or the folder. Root often runs a command in a
-workspace of another user: what root makes then belongs to the owner of the folder it is made in, as with the files
-that SQLite makes next to a database. Otherwise that user could not read it.
+In: the path of a file or folder. Out: an open handle, or the folder. If root creates a file in another user's
+workspace, the file is given to the owner of its folder, because that user could not read it otherwise. SQLite treats
+the files next to a database in the same way.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from pathlib import Path
 FILE_MODE = 0o600
 FOLDER_MODE = 0o700
 OPEN_TO_OTHERS = 0o077
-"""The bits of a mode that let other users in."""
+"""The mode bits that give other users access."""
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def open_private(path: str | Path, flags: int) -> int:
-    """Open a file, which is made private if it does not exist; fits the parameter `opener` of `open`.
+    """Open a file, and make it private if it is created. Can be passed as `opener` to `open`.
 
     >>> import tempfile
     >>> with open(f"{tempfile.mkdtemp()}/secret", "w", opener=open_private) as file:
@@ -41,7 +41,7 @@ def open_private(path: str | Path, flags: int) -> int:
 
 
 def make_private_folder(path: Path) -> None:
-    """Make a folder and those above it, durably, if they do not exist."""
+    """Create a private folder and its missing parents, durably."""
     if path.exists():
         return
     make_private_folder(path.parent)
@@ -56,7 +56,7 @@ def make_private_folder(path: Path) -> None:
 
 
 def make_folders_above(path: Path) -> None:
-    """Make the missing folders above a path. Only this user can write to them; others may read them."""
+    """Create the missing parents of a path. Other users can read them but not write to them."""
     folder = path.parent
     if not folder.exists():
         make_folders_above(folder)
@@ -74,9 +74,9 @@ def sync_folder(folder: Path) -> None:
 
 
 def _give_to_owner(handle: int, folder: Path) -> None:
-    """Let a file or folder that root has just made belong to the owner of the folder around it."""
+    """If root has just created a file or folder, give it to the owner of the folder that contains it."""
     if os.geteuid() == 0:
         owner = folder.stat()
         if owner.st_uid not in (0, os.fstat(handle).st_uid):
-            with suppress(OSError):  # a file server or a container may not let root do so
+            with suppress(OSError):  # a file server or a container may not allow this
                 os.fchown(handle, owner.st_uid, owner.st_gid)

@@ -1,4 +1,4 @@
-"""Open files that other people put into a folder: regular files only, without following links or blocking."""
+"""Open files that other users placed in a folder: only regular files, without following links or blocking."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def open_regular(folder: Path, parts: Sequence[str]) -> int:
-    """The handle of a regular file below a folder, or OSError.
+    """Open a regular file below a folder and return its handle. Raise OSError if that is not possible.
 
-    The path is walked folder by folder, by handle, so that no symbolic link below the folder is followed, not even
-    one that appears meanwhile. A pipe or a device is refused; opening a pipe in the usual way waits for a writer.
+    Each folder of the path is opened relative to the handle of its parent, so no symbolic link below the folder is
+    followed, not even one that is created in the meantime. Pipes and devices are refused without blocking.
     """
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     for number, part in enumerate(parts, 1):

@@ -1,4 +1,4 @@
-"""Matching inside anybody's PySpark job: `runnel.spark.match(dataframe, plan)`.
+"""Matching inside any PySpark job: `runnel.spark.match(dataframe, plan)`.
 
 plan = runnel.compile(["create feed Rock from Wire where title contains 'rock'"])
 matched = runnel.spark.match(spark.read.json("items.jsonl"), plan)

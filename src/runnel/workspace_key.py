@@ -1,8 +1,7 @@
-"""The key of a workspace: it seals the secrets in the catalog, and signs backups.
+"""The key of a workspace, which encrypts the secrets in the catalog and signs backups.
 
-In: a secret that Runnel must use again, such as the signing key of a webhook. Out: its sealed form, which tells
-nothing without the key and cannot be moved to another row. The key itself is in a file of its own, see
-runnel.storage.key_file.
+In: a secret that Runnel must use again, such as the signing key of a webhook. Out: its encrypted form, which is bound
+to its purpose, so that it cannot be moved to another row. The key is stored in a file, see runnel.storage.key_file.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _NONCE_BYTES = 12
 
 @dataclass(frozen=True, slots=True)
 class WorkspaceKey:
-    """32 random bytes. Each purpose uses a key that is derived from them."""
+    """32 random bytes. Encryption, signatures and fingerprints use different keys that are derived from them."""
 
     value: bytes = field(repr=False)
 
@@ -32,12 +31,12 @@ class WorkspaceKey:
 
     @staticmethod
     def make() -> WorkspaceKey:
-        """A key that nobody else has."""
+        """Create a random key."""
         return WorkspaceKey(secrets.token_bytes(_KEY_BYTES))
 
     @property
     def fingerprint(self) -> int:
-        """A number that identifies the key and tells nothing about it: 62 bits, which every database can hold."""
+        """A number of 62 bits that identifies the key without revealing it, and that every database can store."""
         return int.from_bytes(self._digest("fingerprint", b"")[:8], "big") >> 2
 
     def seal(self, purpose: str, secret: bytes) -> bytes:
@@ -51,18 +50,18 @@ class WorkspaceKey:
         return nonce + self._cipher().encrypt(nonce, secret, purpose.encode())
 
     def unseal(self, purpose: str, sealed: bytes) -> bytes:
-        """The secret; CorruptDataError if it was sealed with another key, for another purpose, or is damaged."""
-        nonce, hidden = sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:]
+        """Decrypt a secret. Raise CorruptDataError if the key or the purpose differs, or if it is damaged."""
+        nonce, ciphertext = sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:]
         try:
-            return self._cipher().decrypt(nonce, hidden, purpose.encode())
+            return self._cipher().decrypt(nonce, ciphertext, purpose.encode())
         except (InvalidTag, ValueError) as error:
             raise CorruptDataError(
-                f"a secret in the catalog ({purpose}) was not encrypted with the key of this workspace",
+                f"a secret in the catalog ({purpose}) cannot be decrypted with the key of this workspace",
                 hint="restore the workspace from a backup",
             ) from error
 
     def sign(self, data: bytes) -> str:
-        """A signature that only a holder of the key can make."""
+        """Return a signature (HMAC) of the data, which cannot be created without the key."""
         return self._digest("signature", data).hex()
 
     def _cipher(self) -> AESGCM:

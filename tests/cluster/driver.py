@@ -1,6 +1,6 @@
-"""A runner whose workers are on a cluster: `python driver.py ROOT MASTER`.
+"""A runner whose workers are on a cluster: `python driver.py WORKSPACE MASTER`.
 
-It matches and delivers what there is (and says so by making the file `caught-up`), then runs on until SIGTERM.
+It matches and delivers all current items, creates the file `caught-up`, and then continues to run until SIGTERM.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from runnel.engine import connect
 
 
 def main() -> None:
-    """Run the root once, then on, with one Spark session."""
+    """Run the workspace once, and then until SIGTERM, with the same Spark session."""
     root, master = Path(sys.argv[1]), sys.argv[2]
     with connect(root, create=False, master=master, driver_memory="1g") as engine:
         engine.run(once=True)

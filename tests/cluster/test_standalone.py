@@ -1,7 +1,7 @@
-"""A real standalone Spark cluster, a PostgreSQL catalog and a shared root, with queries that are divided.
+"""A real standalone Spark cluster, a PostgreSQL catalog and a shared workspace with a partitioned plan.
 
-The whole way, in two stages: partitions stay where their plans are, Python processes die, and then a worker dies with
-the partitions that it had.
+Items are matched in two stages, and partitions stay on their executors. Then Python processes are killed, and finally
+a Spark worker with its partitions.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ except WorkspaceError as error:
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[SparkCluster]:
-    """A master and two workers."""
+    """Start a master and two workers."""
     folder = tmp_path / "cluster"
     folder.mkdir()
     made = SparkCluster(folder)
@@ -50,7 +50,7 @@ def cluster(tmp_path: Path) -> Iterator[SparkCluster]:
 
 
 class _Driver:
-    """The runner: a process of its own, with its JVM."""
+    """The runner, a separate process with its own JVM."""
 
     def __init__(self, root: Path, cluster: SparkCluster, catalog: str) -> None:
         self._log = root / "driver.log"
@@ -74,7 +74,7 @@ class _Driver:
         return self._log.read_text()
 
     def check(self) -> bool:
-        """True; or an AssertionError with what it said, if it has ended."""
+        """Return True, or raise an AssertionError with its output if the process has ended."""
         assert self._process.poll() is None, self.told
         return True
 
@@ -106,7 +106,7 @@ class _Trickle(threading.Thread):
         self.join()
 
 
-def test_a_cluster_matches_as_the_oracle_does_and_survives_a_worker(
+def test_cluster_matches_like_the_oracle_and_survives_the_loss_of_a_worker(
     tmp_path: Path, cluster: SparkCluster, postgresql: PostgreSQL, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root, catalog = tmp_path / "root", postgresql.database()
@@ -134,7 +134,9 @@ def test_a_cluster_matches_as_the_oracle_does_and_survives_a_worker(
 
             assert cluster.kill_python(0) + cluster.kill_python(1) > 0
             _wait_for_batches(engine, driver, 3)
-            assert sum(_times_loaded(engine)) > sum(loaded), "whoever comes after the dead loads plans again"
+            assert sum(_times_loaded(engine)) > sum(loaded), (
+                "the processes that replace the killed ones load plans again"
+            )
 
             cluster.kill_worker(0)
             reached = engine.workspace.items.last_sequence()
@@ -155,7 +157,7 @@ _NOT_SHARED = "does not authenticate with the secret that is set here"
 
 
 @pytest.mark.parametrize("authenticates", [True, False])
-def test_a_cluster_that_does_not_share_the_secret_is_refused(tmp_path: Path, *, authenticates: bool) -> None:
+def test_cluster_without_the_shared_secret_is_rejected(tmp_path: Path, *, authenticates: bool) -> None:
     folder, own = tmp_path / "cluster", tmp_path / "own"
     folder.mkdir()
     own.mkdir()
@@ -176,7 +178,7 @@ def test_a_cluster_that_does_not_share_the_secret_is_refused(tmp_path: Path, *, 
 
 
 def _loads(engine: Engine) -> list[PartitionLoad]:
-    """What each partition took so far."""
+    """Return the recorded load of each partition."""
     with engine.workspace.catalog.read() as connection:
         current = plan_versions.current_plan(connection)
         assert current is not None
@@ -189,7 +191,7 @@ def _times_loaded(engine: Engine) -> list[int]:
 
 
 def _wait_for_batches(engine: Engine, driver: _Driver, more: int) -> None:
-    """Wait until so many batches more are committed."""
+    """Wait until `more` more batches are committed."""
     goal = _batches(engine) + more
     wait_until(lambda: driver.check() and _batches(engine) >= goal, _PATIENCE)
 
@@ -208,7 +210,7 @@ def _caught_up(engine: Engine) -> bool:
 
 
 def _processes_with(secret: str) -> list[str]:
-    """The command lines of this machine that contain a secret."""
+    """Return the command lines of processes on this machine that contain a secret."""
     lines = []
     for file in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):

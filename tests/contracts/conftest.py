@@ -1,4 +1,4 @@
-"""Every database that can hold a catalog: the contract runs on each."""
+"""Fixtures of the contract tests: new catalogs on every supported database."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture
 def clock() -> FakeClock:
-    """A clock that stands still until a test moves it."""
+    """A clock that moves only when a test advances it."""
     return FakeClock()
 
 
 @pytest.fixture
 def catalog(url: str) -> Iterator[Catalog]:
-    """A new catalog, on the machine's own clock."""
+    """A new catalog with the machine's clock."""
     made = Catalog(url, key=lambda: KEY)
     made.migrate()
     yield made
@@ -43,7 +43,7 @@ def catalog(url: str) -> Iterator[Catalog]:
 
 @pytest.fixture
 def timed(url: str, clock: FakeClock) -> Iterator[Catalog]:
-    """A new catalog, on the clock of the test."""
+    """A new catalog with the clock of the test."""
     made = Catalog(url, clock=clock, key=lambda: KEY)
     made.migrate()
     yield made

@@ -1,6 +1,6 @@
 """Daily quotas: a kind of gate that exists only in tests.
 
-`limit 2 per day` lets the first two items pass that reach it on a day, in UTC. All of the kind is in this module, and
+`limit 2 per day` lets the first two items of each day (in UTC) pass. The whole implementation is in this module, and
 `QUOTAS` is its entry in `runnel.families`.
 """
 
@@ -32,7 +32,7 @@ _DAY = 86_400_000_000
 
 @dataclass(frozen=True, slots=True)
 class Quota(GateRule):
-    """At most so many items per day."""
+    """A maximum number of items per day."""
 
     kind: ClassVar[str] = "quota"
 
@@ -40,59 +40,59 @@ class Quota(GateRule):
 
     @property
     def lookback(self) -> timedelta:
-        """No item depends on those of the day before."""
+        """How far back a decision depends on items: no item depends on those of the previous day."""
         return timedelta(days=1)
 
     def history(self) -> QuotaHistory:
-        """A gate that no item has reached yet."""
+        """Return the history of a gate that no item has reached yet."""
         return QuotaHistory(self.most)
 
     def encode(self) -> list[Any]:
-        """The number."""
+        """Encode the rule as its number."""
         return [self.most]
 
     @classmethod
     def decode(cls, values: Sequence[Any]) -> Quota:
-        """The rule of a number."""
+        """Decode a rule from its number."""
         (most,) = values
         return Quota(int(most))
 
     def render(self) -> str:
-        """The clause."""
+        """Render the clause."""
         return f"limit {self.most} per day"
 
     def describe(self) -> str:
-        """What holds of an item that passes, in words."""
+        """Describe an item that passes."""
         return f"among the first {self.most} items of the day"
 
 
 @dataclass
 class QuotaHistory:
-    """The number of items on each day."""
+    """Counts the items of each day."""
 
     most: int
     counts: Counter[date] = field(default_factory=Counter)
 
     def add(self, item: LoggedItem, window: Sequence[LoggedItem] = ()) -> Stop | Pass:
-        """Whether the quota of the item's day is used up; no single item is the cause."""
+        """Stop an item if the quota of its day is used up. No single item is the cause."""
         self.counts[item.accepted.date()] += 1
         return Stop() if self.counts[item.accepted.date()] > self.most else Pass()
 
 
 class QuotaResolver:
-    """Counts items; the state of a day is the number of items that have reached the gate."""
+    """Counts items. The state of a day is the number of items that have reached the gate."""
 
     def prepare(self, items: ItemBatch, rows: Numbers, gates: Sequence[Gate]) -> list[bytes | None]:
-        """The day of each item; the first of these bytes are zeros, and must survive."""
+        """Return the day of each item. Its first bytes are zero, and must survive encoding."""
         accepted = items.records.column("accepted").cast(pa.int64()).to_numpy(zero_copy_only=False)
         return [int(moment // _DAY).to_bytes(8, "little") for moment in accepted[rows].tolist()]
 
     def state_keys(self, gate: Gate, arrivals: Arrivals) -> Iterable[bytes]:
-        """The keys of the days."""
+        """Return the keys of the days."""
         return {_key(gate, day) for day in arrivals.data}
 
     def resolve(self, gate: Gate, arrivals: Arrivals, run: GateRun) -> GateAnswer:
-        """Count on from what was remembered."""
+        """Count the items, starting from the stored states."""
         most = cast(Quota, gate.rule).most
         counts: dict[bytes, int] = {}
         passes = np.ones(len(arrivals), dtype=np.bool_)
@@ -118,7 +118,7 @@ def _key(gate: Gate, day: bytes | None) -> bytes:
 
 
 def parse_quota(tokens: TokenReader) -> Quota:
-    """`limit 2 per day`, after its first word."""
+    """Parse `limit 2 per day` after its first word."""
     most = int(tokens.expect_integer().text)
     tokens.expect("per", "day")
     return Quota(most)

@@ -1,4 +1,4 @@
-"""Rows written many at a time, and the numbers they get: on every database that can hold a catalog."""
+"""Bulk inserts of feeds and subscriptions, and their numbers, on every supported database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The catalog's contract: what any database under it must do, on SQLite and on a real PostgreSQL server."""
+"""The contract of the catalog, on SQLite and on a real PostgreSQL server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A catalog in trouble says so in a person's words, loses nothing, keeps its password to itself, and goes on."""
+"""Failures of the catalog's database: errors are clear and contain no password, and no data is lost."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def on_server(postgresql: PostgreSQL) -> Iterator[Catalog]:
     made.close()
 
 
-def _told(error: BaseException) -> str:
-    """All that anybody could print of an error, its causes too."""
+def _all_texts(error: BaseException) -> str:
+    """Return all texts of an error and its causes that could be printed."""
     return "".join(traceback.format_exception(error)) + repr(error)
 
 
@@ -193,7 +193,7 @@ def test_errors_do_not_contain_the_password(postgresql: PostgreSQL) -> None:
     for given_url, words in wrong:
         with pytest.raises(WorkspaceError, match=words) as raised:
             Catalog(given_url).migrate()
-        assert secret not in _told(raised.value), given_url
+        assert secret not in _all_texts(raised.value), given_url
         assert raised.value.hint
 
 

@@ -1,4 +1,4 @@
-"""Versions of a catalog: new, older, newer, and of a development version, in either database."""
+"""Versions of a catalog: new, older, newer, and of a development version, on every supported database."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ROWS = ("update feeds set rank = 7 where name = 'A'", "insert into counters (na
 
 
 def next_history() -> History:
-    """Version 2: a table, two columns and an index more, and rows that were changed."""
+    """Version 2: one more table, two more columns, one more index, and changed rows."""
     metadata = MetaData()
     for table in schema.metadata.sorted_tables:
         table.to_metadata(metadata)
@@ -37,7 +37,7 @@ def next_history() -> History:
 
 
 def _shape(catalog: Catalog) -> dict[str, object]:
-    """All columns and indexes of a catalog."""
+    """Return all columns and indexes of a catalog."""
     with catalog.read() as connection:
         found = inspect(connection)
         return {

@@ -1,4 +1,4 @@
-"""A clock that is set back by an hour: the log's time never goes back, and nothing waits an hour longer for it."""
+"""A clock that is set back by an hour: times in the log never decrease, and no due time is delayed by an hour."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _digest(connection: Connection, every: timedelta) -> int:
 
 
 def _elsewhere(connection: Connection, seconds: float) -> None:
-    """Let the lease be held by a process on another machine."""
+    """Make the lease belong to a process on another machine."""
     holder = json.dumps({"host": "elsewhere", "process": 1, "started": 1, "seconds": seconds})
     connection.execute(update(schema.leases).values(holder=holder))
 

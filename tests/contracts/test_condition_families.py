@@ -1,7 +1,7 @@
-"""What the rest of the code asks of a condition family, asked of one that `src` does not know.
+"""The contract of condition families, tested with a family that `src` does not refer to.
 
-The family of `examples/plug-in-family` is registered for these tests. Everything that matches graph patterns must
-match color patterns too.
+These tests register the family of `examples/plug-in-family`. All code that matches graph patterns must also match
+color patterns.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from runnel.algebra.semantics.evaluate import accepts, holds, is_text
 from runnel.algebra.semantics.node_bindings import node_solutions
 from runnel.algebra.semantics.trace import trace_node
 from runnel.engine import connect
-from runnel.engine.ask.why import _search
+from runnel.engine.ask.why import _pattern_search
 from runnel.errors import CorruptDataError, InputError, InvalidConditionError, InvalidItemError, StatementSyntaxError
 from runnel.families import Family, Registry, ValueKind, registry
 from runnel.language.grammar.parser import current_grammar, parse
@@ -93,7 +93,7 @@ SHADE = ColorPattern((0, 128, 0), ("shade",))
 
 @pytest.fixture(scope="module", autouse=True)
 def colors() -> Iterator[None]:
-    """The family, registered for as long as these tests run; and no waiting for the disk."""
+    """The family, registered during these tests, without waiting for the disk."""
     registry().add(COLORS)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("runnel.storage.file_storage.os.fsync", lambda handle: None)
@@ -196,7 +196,7 @@ def expected(definitions: Mapping[int, Node], queries: Sequence[int], batch: Ite
 
 
 def bound(plan: Plan, batch: ItemBatch, definitions: Mapping[int, Node], queries: Sequence[int]) -> None:
-    """Assert that a plan binds what the definition does."""
+    """Assert that the bindings of a plan equal those of the definition."""
     found = PatternBinder(plan).bind(batch, build_matcher(plan).match(batch))
     for row, (feed, attributes) in enumerate(zip(batch.feeds.tolist(), batch.attributes(), strict=True)):
         for query in queries:
@@ -280,9 +280,7 @@ def test_a_family_or_a_kind_of_value_is_registered_once() -> None:
     with pytest.raises(InputError, match="family color already exists"):
         registry().add(COLORS)
     for kind in (ValueKind("tint", 100, "tint", "x:x"), ValueKind("tint", 101, "color", "x:x")):
-        with pytest.raises(
-            InputError, match="the kind of value color already uses the code 100 and the attribute color"
-        ):
+        with pytest.raises(InputError, match="color already uses the code 100 and the attribute color"):
             registry().add(tint(kind=kind))
     with pytest.raises(InputError, match="kind of value graph already exists"):
         registry().add(tint(kind=ValueKind("graph", 101, "tint", "x:x")))
@@ -506,7 +504,7 @@ def test_a_damaged_index_of_a_family_is_refused() -> None:
 
 
 class Echo:
-    """An operator that knows whether a text ends in 00, and which question was asked."""
+    """An operator that returns whether a text ends in 00, and records its calls."""
 
     def __init__(self) -> None:
         self.asked: list[object] = []
@@ -534,7 +532,7 @@ def test_operators_receive_variables_of_a_pattern_and_bindings_are_joined() -> N
 def test_why_shows_the_parts_of_a_pattern_and_what_satisfies_them() -> None:
     definitions: dict[int, Node] = {10: Filter(Read(1), And((ROCK, ColorPattern((200, 128, 0), ("shade",)))))}
     one = item(1, title="rock", color=["#c80000", "#ff8800"])
-    search = _search(one, definitions)
+    search = _pattern_search(one, definitions)
     assert search is not None
     lines = trace_node(Read(10), 1, one.attributes, definitions, {1: "Paint", 10: "Warm"}, search=search).lines()
     assert [line.strip() for line in lines][-3:] == [
@@ -546,7 +544,7 @@ def test_why_shows_the_parts_of_a_pattern_and_what_satisfies_them() -> None:
     lines = trace_node(Read(10), 1, other.attributes, definitions, {1: "Paint", 10: "Warm"}).lines()
     assert [line.strip() for line in lines][-2:] == ["✓ red >= 200", "✗ green >= 128"]
     without = item(3, title="rock")
-    assert _search(without, definitions) is None
+    assert _pattern_search(without, definitions) is None
     lines = trace_node(Read(10), 1, without.attributes, definitions, {1: "Paint", 10: "Warm"}).lines()
     assert lines[-1].strip() == "✗ the item has the attribute color"
 

@@ -1,7 +1,7 @@
-"""What the rest of the code asks of a kind of gate, asked of `distinct` and of a kind that `src` does not know.
+"""The contract of gates, tested with `distinct` and with a kind that `src` does not refer to.
 
-`quota_gate` is registered for these tests. However a plan is put together, however the log is cut into batches, and
-wherever a runner dies, gates of all kinds let pass what the reference evaluator says.
+These tests register `quota_gate`. For any plan, any batches and any crash, gates of all kinds let the same items pass
+as the reference evaluator.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ subscribe to Once output log;
 
 @pytest.fixture(scope="module", autouse=True)
 def quotas() -> Iterator[None]:
-    """The kind, registered as long as these tests run; and no waiting for the disk."""
+    """The kind of gate, registered during these tests, without waiting for the disk."""
     families.registry().add_gate(QUOTAS)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("runnel.storage.file_storage.os.fsync", lambda handle: None)
@@ -90,7 +90,7 @@ def quotas() -> Iterator[None]:
 
 @pytest.fixture
 def engine(tmp_path: Path, clock: FakeClock) -> Iterator[Engine]:
-    """An engine on a new workspace, on the clock of the test."""
+    """An engine on a new workspace, with the clock of the test."""
     with runnel.connect(tmp_path / "root", clock=clock) as opened:
         yield opened
 
@@ -161,7 +161,7 @@ def test_base_matches_like_the_reference(rules: st.SearchStrategy[GateRule], dat
 @settings(deadline=None, max_examples=20)
 @given(data=st.data())
 def test_delta_and_merged_base_match_alike(rules: st.SearchStrategy[GateRule], data: st.DataObject) -> None:
-    """The base has some of the feeds, one of them with another definition; the delta has the rest and its readers."""
+    """The base has some of the feeds, one with another definition; the delta has the rest and its readers."""
     world = data.draw(gated_worlds(rules))
     feeds = sorted(world.definitions)
     in_base = set(feeds[: data.draw(st.integers(1, len(feeds)))])
@@ -214,7 +214,7 @@ def test_tombstone_removes_a_gate_and_its_readers(tmp_path: Path, rule: GateRule
 
 
 def only(states: Mapping[bytes, GateState]) -> Callable[[Collection[bytes]], Mapping[bytes, GateState]]:
-    """A reader of states that gives nothing but what was asked for, as the catalog does."""
+    """A reader that returns only the requested states, as the catalog does."""
     return lambda keys: {key: states[key] for key in keys if key in states}
 
 
@@ -224,7 +224,7 @@ def only(states: Mapping[bytes, GateState]) -> Callable[[Collection[bytes]], Map
 def test_claims_of_any_workers_resolve_like_the_reference(
     rules: st.SearchStrategy[GateRule], data: st.DataObject
 ) -> None:
-    """A batch is cut into slices whose claims travel as bytes; a batch that is resolved again changes nothing."""
+    """The claims of slices are serialized, and a batch that is resolved again changes nothing."""
     world = data.draw(gated_worlds(rules))
     found: dict[int, set[int]] = {item.sequence: set() for item in world.items}
     states: dict[bytes, GateState] = {}
@@ -257,7 +257,7 @@ def test_claims_of_any_workers_resolve_like_the_reference(
 def test_generated_queries_match_like_the_reference_in_any_batches(
     rules: st.SearchStrategy[GateRule], data: st.DataObject
 ) -> None:
-    """From statements to the match log, with runners that die, batches that run twice, and feeds that come later."""
+    """From statements to the match log, with crashes, repeated batches and feeds that are declared later."""
     world = data.draw(gated_worlds(rules))
     clock = FakeClock(START)
     with tempfile.TemporaryDirectory() as folder, runnel.connect(Path(folder) / "root", clock=clock) as engine:
@@ -320,7 +320,7 @@ def test_expired_states_are_deleted(engine: Engine, clock: FakeClock) -> None:
 
 @pytest.mark.parametrize(("at", "when"), [(1, "after"), (2, "before"), (2, "after")])
 def test_crash_during_commit_loses_and_repeats_nothing(tmp_path: Path, at: int, when: str) -> None:
-    """Writes below matches/ are: the part of a task, then, in the commit, the part that takes its place."""
+    """The writes below matches/ are the part of a task and, in the commit, the part that replaces it."""
     root = tmp_path / "root"
     with connect(root) as engine:
         engine.execute(SCRIPT)

@@ -1,4 +1,4 @@
-"""The states of gates, in every database: stored by key, replaced, and deleted when they are expired."""
+"""Stored states of gates, on every supported database: stored by key, replaced, and deleted after they expire."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ledger's and the outbox's contract: what is due, in which order, and what settling leaves, on any database."""
+"""The contract of the ledger and the outbox: due messages, their order, and completed messages, on every database."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _subscribe(
 
 
 def _record(connection: Connection, subscription: int, count: int = 1) -> list[Message]:
-    """Messages recorded as delivery does: numbered on, and not before those that wait."""
+    """Record messages as delivery does: with consecutive numbers, and after waiting messages."""
     number, wait = ledger.next_places(connection, [subscription])[subscription]
     made = [
         Message(subscription, one, one, one, 1, f"key-{subscription}-{one}", "digest", not_before=wait)

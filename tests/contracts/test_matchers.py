@@ -1,4 +1,4 @@
-"""One contract for all matchers: on the same items they give what the reference evaluator gives."""
+"""The contract of matchers: on the same items, every matcher returns the matches of the reference evaluator."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ TINY = OptimizerSettings(max_clauses=2, max_literals=3, max_constants=1)
 
 @pytest.fixture(scope="module", autouse=True)
 def unsynced() -> Iterator[None]:
-    """Plans that live for a moment need not survive a power cut."""
+    """Do not sync plans to disk, because they exist only during a test."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("runnel.storage.file_storage.os.fsync", lambda handle: None)
         yield
@@ -114,7 +114,7 @@ def partitioned(
     most_conditions: int | None = None,
     budget_bytes: int | None = None,
 ) -> PartitionedMatcher:
-    """A matcher of the plan with its base divided; with a budget of one byte every partition is loaded every time."""
+    """A matcher of the plan with a partitioned base. A budget of one byte loads each partition for each batch."""
     made = make_partitioning(
         STORAGE,
         plan.base.logical,
@@ -134,7 +134,7 @@ def rows(matches: Matches) -> list[list[int]]:
 
 
 def expected(batch: ItemBatch, queries: list[PlanQuery], definitions: Mapping[int, Node]) -> list[list[int]]:
-    """What the definition of matching says, item by item and query by query."""
+    """Return the matches of the reference evaluator, item by item and query by query."""
     found = []
     columns = batch.feeds.tolist(), batch.sequences.tolist(), batch.records.column("accepted").to_pylist()
     for (feed, sequence, accepted), attributes in zip(zip(*columns, strict=True), batch.attributes(), strict=True):
@@ -452,7 +452,7 @@ def test_sharing_is_counted() -> None:
 
 
 def to_sql(expression: Expression) -> str:
-    """A condition over single-valued numbers and texts as SQL; an independent engine's view of the semantics."""
+    """Translate a condition on single-valued numbers and texts to SQL, as an independent check of the semantics."""
     match expression:
         case And(parts):
             return "(" + " AND ".join(map(to_sql, parts)) + ")"
@@ -627,7 +627,7 @@ def test_prefix_pattern_is_decided_by_the_index(made: type[StreamMatcher | Index
 
 @st.composite
 def graph_worlds(draw: st.DrawFn) -> GeneratedWorld:
-    """Worlds whose items have graphs, and whose views ask for patterns of these, beside words, under not and or."""
+    """Generate items with graphs, and queries with graph patterns, words, `not` and `or`."""
     others: list[Expression] = [contains("rock"), contains("jazz"), Exists(Attribute("graph"))]
     words: st.SearchStrategy[Expression] = st.sampled_from(others)
     leaves: st.SearchStrategy[Expression] = st.one_of(patterns(), patterns(), words)

@@ -1,4 +1,4 @@
-"""What every catalog remembers of operators: the files of their answers, and what was learned of them."""
+"""The operator cache and the statistics of operators, on every supported database."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ LARGE = 1 << 30
 
 @pytest.fixture
 def storage(tmp_path: Path) -> Storage:
-    """The files of a root."""
+    """The storage of a workspace."""
     return open_storage(f"file://{tmp_path / 'root'}")
 
 
@@ -63,7 +63,7 @@ def add(catalog: Catalog, *segments: CacheSegment) -> None:
 
 
 def known(catalog: Catalog, storage: Storage, upto: int) -> set[int]:
-    """Which of the numbers' answers are in the cache, and true."""
+    """Return the numbers whose answers are in the cache and correct."""
     cache = AnswerCache()
     with catalog.read() as connection:
         cache.use_segments(storage, [one.path for one in operator_cache.live_segments(connection)])

@@ -1,4 +1,4 @@
-"""Operators in any catalog: registrations that stay, versions, and which queries use which operator."""
+"""Operators in the catalog: registrations, versions, and the queries that use each operator, on every database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every catalog knows of partitions: loads add up, fade and go with their partitioning; layers stay together."""
+"""Measured loads of partitions, on every supported database: summed, halved, and deleted with their partitioning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The contract of sinks, run on every one that is installed and on plug-ins with the traits that no built-in has."""
+"""The contract of sinks, tested with every installed sink and with plug-ins that have other traits."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def item(identifier: str, sequence: int, version: int = 1, **attributes: Value) 
 
 @dataclass
 class Endpoint:
-    """Where the messages of a sink arrive: a target for it, and the ids of the items that are there."""
+    """The target of a sink, and the ids of the items that arrived there."""
 
     sink: Sink
     target: str | None
@@ -83,7 +83,7 @@ async def _send(sink: RemoteSink, settings: Settings, delivery: Delivery) -> str
 
 @pytest.fixture
 def endpoint(kind: str, tmp_path: Path) -> Iterator[Endpoint]:
-    """An endpoint for a kind of sink, of its own for each test."""
+    """A new endpoint for a kind of sink."""
     with ENDPOINTS[kind](open_sink(kind), tmp_path) as made:
         yield made
 
@@ -281,7 +281,7 @@ def test_message_without_items_is_delivered(kind: str, endpoint: Endpoint) -> No
 
 
 class Shout(RemoteSink):
-    """A plug-in that would send messages of owners to recipients who never agreed."""
+    """A plug-in that is open to owners, but whose recipients cannot confirm."""
 
     kind = "shout"
     is_for_owners = True
@@ -297,7 +297,7 @@ class Shout(RemoteSink):
 
 
 class Renamed(MemorySink):
-    """A plug-in that calls itself otherwise than its entry point does."""
+    """A plug-in whose kind differs from the name of its entry point."""
 
     kind = "other"
 
@@ -309,7 +309,7 @@ class Unfinished(LocalSink):
 
 
 class Nameless(LocalSink):
-    """A plug-in that forgets its kind."""
+    """A plug-in that does not set `kind`."""
 
     def validate_target(self, target: str | None, folder: Path, allowed: Sequence[Path] = ()) -> str | None:
         return target
@@ -319,7 +319,7 @@ class Nameless(LocalSink):
 
 
 class Bare(Sink):
-    """A plug-in that is neither local nor remote, so nothing can take its messages."""
+    """A plug-in that is neither a LocalSink nor a RemoteSink."""
 
     kind = "bare"
 

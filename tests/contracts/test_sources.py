@@ -1,4 +1,4 @@
-"""The contract of sources, run on those that come with Runnel and on the example of a plug-in."""
+"""The contract of sources, tested with the built-in sources and with the example of a plug-in."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Items = dict[str, str]
 
 
 def example() -> ModuleType:
-    """The module of the example, as if it were installed."""
+    """Import the module of the example, as if it were installed."""
     if "runnel_mbox" not in sys.modules:
         spec = importlib.util.spec_from_file_location("runnel_mbox", EXAMPLE)
         assert spec is not None
@@ -50,7 +50,7 @@ def example() -> ModuleType:
 
 
 class Place(ABC):
-    """Somewhere outside from which a source reads feeds."""
+    """A location outside of Runnel from which a source reads feeds."""
 
     @abstractmethod
     def address(self, name: str) -> str:
@@ -58,11 +58,11 @@ class Place(ABC):
 
     @abstractmethod
     def put(self, name: str, items: Items) -> None:
-        """Put these items there, in place of those before."""
+        """Put these items there. They replace earlier ones."""
 
     @abstractmethod
     def spoil(self, name: str) -> None:
-        """Put something there that cannot be read."""
+        """Put content there that cannot be read."""
 
 
 class Folder(Place):
@@ -300,7 +300,7 @@ def test_a_reader_can_be_closed_before_it_reads_and_twice(source: Source, engine
 
 
 class Clumsy(Source):
-    """A plug-in that fails on an address instead of refusing it."""
+    """A plug-in that raises an unexpected exception for an address instead of InputError."""
 
     schemes = frozenset({"csv"})
 
@@ -316,7 +316,7 @@ def test_a_source_that_fails_on_an_address_refuses_the_statement(
 ) -> None:
     sources = {"csv": Clumsy(), **registry.installed_sources()}
     monkeypatch.setattr(registry, "installed_sources", lambda: sources)
-    with pytest.raises(StatementError, match="could not check it: PermissionError: Permission denied") as refused:
+    with pytest.raises(StatementError, match="failed to check this address: PermissionError") as refused:
         engine.execute("register feed Wire; register feed 'csv:///rows.csv' as Rows;")
     assert refused.value.hint == "Clumsy.check_address must return or raise InputError"
     assert "secret" not in str(refused.value)
@@ -347,7 +347,7 @@ def test_any_exception_of_a_reader_is_reported_once(
     place.put("Wire", {"a": "one"})
     with monkeypatch.context() as patch:
         patch.setattr(reader, "documents", documents)
-        assert [reader.read().put_aside for _ in range(3)] == [1, 0, 0]
+        assert [reader.read().quarantined for _ in range(3)] == [1, 0, 0]
     assert caplog.text.count("Traceback") == traces * 2, "the error and its cause"
     (shown,) = engine.execute("show quarantine;")
     text = "\n".join((shown.message, *shown.lines))
@@ -357,7 +357,7 @@ def test_any_exception_of_a_reader_is_reported_once(
 
 
 class NoReader(Source):
-    """A plug-in whose reader is not one."""
+    """A plug-in whose `open` does not return a reader."""
 
     schemes = frozenset({"csv"})
 
@@ -392,15 +392,15 @@ def test_source_that_cannot_be_opened_does_not_affect_others(
 
 
 class Periodic(NoReader):
-    """A plug-in whose feeds have periods, with a reader that does not mention it."""
+    """A plug-in whose feeds have periods, with a reader that does not set `has_period`."""
 
     has_period = True
 
     class Reader(FeedReader):
-        """Finds nothing."""
+        """A reader without documents."""
 
         def documents(self, feed: Feed) -> list[tuple[str, bytes]]:
-            """None."""
+            """Return no documents."""
             return []
 
     def open(self, acquirer: Acquirer) -> FeedReader:
@@ -429,7 +429,7 @@ class Schemeless(Source):
 
 
 class OneText(Schemeless):
-    """A text is a collection of letters."""
+    """A plug-in whose `schemes` is a text, which is a collection of letters."""
 
     schemes = "csv"  # type: ignore[assignment]
 
@@ -447,7 +447,7 @@ class Empty(Schemeless):
 
 
 class Greedy(Schemeless):
-    """Its reader would read the feeds of the source of web feeds a second time."""
+    """A plug-in that uses the schemes of the built-in source for web feeds."""
 
     schemes = frozenset({"csv", "https"})
 

@@ -1,4 +1,4 @@
-"""Statistics in every catalog: noted with a batch, folded, faded, bounded, and never in the way."""
+"""Statistics of the stream, on every supported database: recorded, merged, weighted by age, and limited."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def sources(timed: Catalog) -> tuple[int, int]:
 
 
 def learn(catalog: Catalog, *notes: dict[int, StreamSample]) -> dict[int, StreamSample]:
-    """Note, fold, and read."""
+    """Record observations, merge them, and return the statistics."""
     with catalog.write() as connection:
         for one in notes:
             stream_statistics.note(connection, one)

@@ -1,4 +1,4 @@
-"""Operators for runners that are killed: one that always answers, and one whose service goes away."""
+"""Operators for runners that are killed: one that always works, and one whose service is sometimes unavailable."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from runnel.model.item import Attributes, Value
 
 
 def loudness(attributes: Attributes) -> list[Value]:
-    """How loud an item is."""
+    """Return the volume of an item."""
     return list(attributes["volume"])
 
 
 def is_moody(attributes: Attributes) -> bool:
-    """What `moody` says once it is asked at a good time."""
+    """Return the answer of `moody` when its service is available."""
     return int(_volume(attributes)) % 2 == 0
 
 
 def moody(attributes: Attributes, switch: str) -> bool:
-    """The same, but of every third item it knows nothing while the file `switch` is not there."""
+    """Answer like `is_moody`, but fail for every third item while the file `switch` does not exist."""
     if int(_volume(attributes)) % 3 == 0 and not Path(switch).exists():
         raise ConnectionError("the service is away")
     return is_moody(attributes)

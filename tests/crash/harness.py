@@ -1,4 +1,4 @@
-"""Killing runners and judging what is left: the promises of the logs and the ledger, checked against the oracle."""
+"""Kill runners, and then verify the logs and the ledger against the oracle."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ subscribe to Wire output log;
 
 OPERATORS = "tests.crash.city_operators"
 _SEARCHED = os.pathsep.join(filter(None, (str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH"))))
-"""Where runners look for modules: the operators are below `tests`."""
+"""The path on which runners find the operators of these tests."""
 
 _ASKING = """
 register operator loudness(?level int) from '{module}:loudness' reading volume;
@@ -75,18 +75,18 @@ _ASKING_FILES = (("Noisy", "noisy.jsonl"), ("Sure", "sure.jsonl"), ("Either", "e
 
 
 def allow_operators(root: Path) -> None:
-    """Let whoever opens a root use the operators of these tests."""
+    """Allow the operators of these tests in a workspace."""
     with (root / "runnel.toml").open("a") as file:
         file.write(f'operator_modules = ["{OPERATORS}"]\n')
 
 
 def asking_script(switch: Path) -> str:
-    """Queries that ask operators, one of which fails of some items while there is no such file."""
+    """Return queries that call operators, one of which fails for some items while the given file does not exist."""
     return _ASKING.format(module=OPERATORS, switch=switch)
 
 
 def item(number: int) -> dict[str, object]:
-    """A small item whose words, volume and graph vary; its story was told just before, or long ago, or never."""
+    """Return a small item with varying words, volume and graph. Its story is new, recent or old."""
     words = ["rock", "jazz", "quiet", "loud", "concert"]
     title = f"{words[number % 5]} {words[number * 7 % 3]} number {number}"
     story = number // 4 if number % 2 else number * 7 % 40
@@ -96,20 +96,20 @@ def item(number: int) -> dict[str, object]:
 
 
 def heard(number: int) -> list[dict[str, object]]:
-    """What the pattern of the feed Heard binds on such an item."""
+    """Return the bindings of the pattern of the feed Heard for such an item."""
     song, volume = f"urn:song:{number}", number % 11
     places = [f"urn:place:{place}" for place in range(number % 3)] if volume > 4 else []
     return [{"song": song, "volume": volume, "place": place} for place in places]
 
 
 def deadly_storage(root: Path, counter: Path, below: str, when: str) -> str:
-    """The URL of a storage that kills its process group just before or after the first write below a folder."""
+    """Return the URL of a storage that kills its process group before or after the first write below a folder."""
     counter.unlink(missing_ok=True)
     return f"crash+{root.as_uri()}?at=1&below={below}&when={when}&counter={counter}&group=GROUP"
 
 
 class Victim:
-    """A runner in a process group of its own; with `partitions` it divides the queries."""
+    """A runner in its own process group. With `partitions`, its plan is partitioned."""
 
     def __init__(self, root: Path, *arguments: str, partitions: int = 1) -> None:
         script = Path(__file__).with_name("victim.py")
@@ -128,11 +128,11 @@ class Victim:
         return self._process.poll() is None
 
     def kill(self) -> None:
-        """SIGKILL to the runner, its JVM and all its workers."""
+        """Send SIGKILL to the runner, its JVM and all its workers."""
         self._signal(signal.SIGKILL)
 
     def kill_jvm(self) -> int:
-        """SIGKILL to the JVM alone, as the kernel does when memory runs out; gives its process number."""
+        """Send SIGKILL only to the JVM, as the kernel does when memory runs out. Return its process ID."""
         children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split()
         jvms = [int(one) for one in children if Path(f"/proc/{one}/comm").read_text().strip() == "java"]
         assert len(jvms) == 1, f"{len(jvms)} JVMs"
@@ -140,11 +140,11 @@ class Victim:
         return jvms[0]
 
     def terminate(self) -> None:
-        """SIGTERM to the runner alone."""
+        """Send SIGTERM only to the runner."""
         self._process.terminate()
 
     def wait(self, seconds: float = 240) -> int:
-        """The exit code; whatever is left of the group is killed then."""
+        """Wait for the end of the runner, kill the rest of its process group, and return the exit code."""
         try:
             return self._process.wait(seconds)
         finally:
@@ -157,7 +157,7 @@ class Victim:
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 180, pause: float = 0.02) -> None:
-    """Wait for a condition; an AssertionError if it does not come."""
+    """Wait for a condition. Raise an AssertionError after a timeout."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "waited too long"
@@ -165,26 +165,26 @@ def wait_until(condition: Callable[[], bool], seconds: float = 180, pause: float
 
 
 def undecided_items(engine: Engine) -> int:
-    """How many items wait for another try."""
+    """Count the items that wait for a retry."""
     with engine.workspace.catalog.read() as connection:
         return undecided.undecided_count(connection)
 
 
 def items_again(engine: Engine) -> int:
-    """How many items are in the log once more."""
+    """Count the items that were logged again."""
     with engine.workspace.catalog.read() as connection:
         return len(undecided.supplements_between(connection, 0, 1 << 60))
 
 
 def set_due(engine: Engine, *, minutes: int = 0) -> None:
-    """Have all items that wait for another try be due in so many minutes; nothing waits longer than an hour."""
+    """Make all waiting items due in some minutes, at most 60, because no item waits longer than an hour."""
     with engine.workspace.catalog.write() as connection:
         moment = now(connection) + minutes * 60_000_000
         connection.execute(schema.undecided.update().values(not_before=moment))
 
 
 def verify(engine: Engine, published: int) -> None:
-    """Everything that was promised, of a root where `published` items went in and all were matched."""
+    """Verify all guarantees for a workspace in which `published` items were published and all were matched."""
     _verify_items(engine, published)
     _verify_segments(engine)
     found = _verify_matches(engine)
@@ -196,13 +196,15 @@ def _verify_items(engine: Engine, published: int) -> None:
     ids = {one.sequence: one.id for one in _logged(engine)}
     seen = [known for sequence, known in ids.items() if sequence not in origins]
     assert len(seen) == len(set(seen)) == published, "an item was lost or accepted twice"
-    assert all(ids[sequence] == ids[origin] for sequence, origin in origins.items()), "another item is there again"
+    assert all(ids[sequence] == ids[origin] for sequence, origin in origins.items()), (
+        "a different item was logged again"
+    )
     with engine.workspace.catalog.read() as connection:
-        assert undecided.undecided_count(connection) == 0, "an item was not tried again"
+        assert undecided.undecided_count(connection) == 0, "an item still waits for a retry"
 
 
 def _origins(engine: Engine) -> dict[int, int]:
-    """Of items that are in the log again, under which sequence they were there first."""
+    """Map the sequences of items that were logged again to their first sequences."""
     with engine.workspace.catalog.read() as connection:
         again = undecided.supplements_between(connection, 0, 1 << 60)
     origins: dict[int, int] = {}
@@ -222,9 +224,9 @@ def _verify_segments(engine: Engine) -> None:
 
 
 def _verify_matches(engine: Engine) -> dict[str, list[str]]:
-    """The match log is exactly what the reference evaluator says; gives item ids by feed.
+    """Verify that the match log agrees with the reference evaluator. Return item IDs by feed.
 
-    What an item matched when it was in the log again counts as if it had matched at first, and never twice.
+    A match of an item that was logged again counts for its first sequence, and must not occur twice.
     """
     root = engine.workspace
     with root.catalog.read() as connection:
@@ -246,17 +248,17 @@ def _verify_matches(engine: Engine) -> dict[str, list[str]]:
         for query in one.feeds | _answered(one.item, nodes, {query: live[query] for query in askers}):
             expected[one.item.sequence, query] += 1
             found[names[query]].append(one.item.id)
-    assert recorded == expected, "a match is missing, wrong, or there twice"
+    assert recorded == expected, "a match is missing, wrong or duplicated"
     return found
 
 
 def _askers(nodes: Mapping[int, Node], live: Collection[int]) -> set[int]:
-    """The queries that ask operators, themselves or through the feeds that they read."""
+    """Return the queries that call operators, directly or through the feeds that they read."""
     return {query for query in live if any(any(calls_in(nodes[view])) for view in views_below(Read(query), nodes))}
 
 
 def _answered(one: LoggedItem, nodes: Mapping[int, Node], since: Mapping[int, int]) -> set[int]:
-    """Those of the queries that an item matches by what operators say of it in the end."""
+    """Return the queries that an item matches according to the final answers of the operators."""
 
     def answers(call: Call) -> Rows:
         if call.operator == "loudness":
@@ -287,7 +289,7 @@ def _verify_deliveries(engine: Engine, found: dict[str, list[str]]) -> None:
         messages = [one for held_one in held for one in ledger.messages_of(connection, held_one.id)]
     assert all(one.state is MessageState.DONE for one in messages), "a message is not settled"
     keys = [one.key for one in messages]
-    assert len(keys) == len(set(keys)), "a message is in the ledger twice"
+    assert len(keys) == len(set(keys)), "the ledger contains a message twice"
     in_order = (("Rock", "rock.jsonl"), ("Everything", "everything.jsonl"), ("Stories", "stories.jsonl"))
     for name, file in (one for one in in_order if one[0] in found):
         lines = [json.loads(line) for line in (out / file).read_text("utf-8").splitlines()]
@@ -305,7 +307,7 @@ def _verify_deliveries(engine: Engine, found: dict[str, list[str]]) -> None:
     for one in messages:
         counts[one.subscription] += one.count
     by_target = {held_one.target: counts[held_one.id] for held_one in held}
-    assert by_target["rock.jsonl"] == len(found["Rock"]), "the ledger's counts are not the matches'"
+    assert by_target["rock.jsonl"] == len(found["Rock"]), "the counts in the ledger differ from the matches"
     if "Stories" in found:
         assert 0 < len(found["Stories"]) < len(found["Everything"]), "a distinct feed leaves nothing out"
     newest = set(found["Loud"][-200:])
@@ -314,7 +316,7 @@ def _verify_deliveries(engine: Engine, found: dict[str, list[str]]) -> None:
     page = json.loads((out / "everything.json").read_text("utf-8"))
     assert len(page["items"]) == min(200, len(found["Everything"]))
     torn = [path.name for path in out.rglob("*") if path.name.startswith(".") or "foreign" in path.name]
-    assert torn == [], "drafts or files set aside were left"
+    assert torn == [], "temporary or quarantined files were left"
 
 
 def _entries(path: Path, pattern: str) -> set[str]:

@@ -1,6 +1,6 @@
-"""A runner whose scheduler stops: `python refused_tasks.py ROOT` prints what `/healthz` answers before and after.
+"""A runner whose scheduler is stopped: `python refused_tasks.py WORKSPACE` prints `/healthz` before and after that.
 
-After the scheduler is stopped, Spark refuses all tasks and tries them again, for ever. The query stays active.
+After the scheduler is stopped, Spark rejects all tasks and retries them forever. The query stays active.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Another user of the machine, who talks to the ports of a runner: `python stranger.py FOLDER ADDRESS…`.
+"""Another user of the machine, who connects to the ports of a runner: `python stranger.py FOLDER ADDRESS…`.
 
-An address is a TCP port or the path of a socket. For each, every protocol that Runnel and Spark use is tried, without
-the secret and with a wrong one. Prints JSON: for each address and protocol, what was answered.
+An address is a TCP port or the path of a socket. On each address it tries every protocol that Runnel and Spark use,
+without the secret and with a wrong one. It prints the response for each address and protocol in JSON.
 
 If it is started by root, it becomes the user `nobody`. Otherwise it stays the same user, but does not know the
 secret. FOLDER is for its temporary files.
@@ -46,7 +46,7 @@ _SECRETS: dict[str, dict[str, str]] = {
 
 
 class SparkStranger:
-    """A client that uses Spark's own classes, in a JVM of its own."""
+    """A client that uses Spark's own classes, in a separate JVM."""
 
     def __init__(self, gateway: Any, authentication: dict[str, str]) -> None:
         self._gateway = gateway
@@ -65,7 +65,7 @@ class SparkStranger:
         )
 
     def stop_executor(self, port: int) -> str:
-        """Ask the local scheduler to stop: after that, no task would run any more."""
+        """Tell the local scheduler to stop, after which no task would run."""
         address = self._jvm.org.apache.spark.rpc.RpcAddress("127.0.0.1", port)
         endpoint = self._rpc.setupEndpointRef(address, "LocalSchedulerBackendEndpoint")
         boolean = self._singleton("scala.reflect.ClassTag").Boolean()
@@ -103,24 +103,24 @@ class SparkStranger:
         client.sendRpcSync(message.toByteBuffer(), int(_PATIENCE_SECONDS * 1000))
 
     def _singleton(self, name: str) -> Any:
-        """The instance of a Scala object."""
+        """Return the instance of a Scala object."""
         return self._jvm.java.lang.Class.forName(f"{name}$").getField("MODULE$").get(None)
 
 
 def call_gateway(address: str) -> str:
-    """Call a method through Py4J, which runs any code in the JVM."""
+    """Call a method through Py4J, which can run any code in the JVM."""
     answer = _exchange(address, b"c\nz:java.lang.System\nlineSeparator\ne\n")
     return f"the gateway answers {answer!r}" if answer.startswith((b"y", b"!y")) else _REFUSED
 
 
 def run_worker(address: str) -> str:
-    """Make the Python daemon fork a worker, which runs any code."""
+    """Make the Python daemon fork a worker, which can run any code."""
     answer = _exchange(address, struct.pack("!i", 5) + b"guess")
     return "a worker takes commands" if answer.endswith(b"ok") else _REFUSED
 
 
 def update_accumulator(address: str) -> str:
-    """Send an update with a pickle, which runs any code; an update is acknowledged with one byte."""
+    """Send an accumulator update with a pickle, which can run any code. Spark acknowledges it with one byte."""
     pickled = b"cbuiltins\neval\n(S'1'\ntR."
     for token in (b"", b"x" * 43, b"x" * 44, b"x" * 64):
         update = token + struct.pack("!ii", 1, len(pickled)) + pickled
@@ -130,7 +130,7 @@ def update_accumulator(address: str) -> str:
 
 
 def publish(address: str) -> str:
-    """Publish over HTTP into a feed that is not open."""
+    """Publish over HTTP to a feed that is not open."""
     body = b'{"id": "planted", "title": "rock"}'
     request = b"POST /feeds/Wire/items HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     answer = _exchange(address, request + b"Content-Length: %d\r\nConnection: close\r\n\r\n%s" % (len(body), body))
@@ -138,7 +138,7 @@ def publish(address: str) -> str:
 
 
 def _exchange(address: str, data: bytes) -> bytes:
-    """Send bytes; gives what comes back until the other side closes, answers no more, or refuses to connect."""
+    """Send bytes, and return the response until the other side closes, stops responding or rejects it."""
     answer = b""
     family = socket.AF_INET if address.isdigit() else socket.AF_UNIX
     with closing(socket.socket(family)) as connection:
@@ -172,7 +172,7 @@ def _answer(attempt: Callable[[], str]) -> str:
 
 
 def become_nobody(folder: Path) -> None:
-    """Give up the rights of root, where Spark's files can be read without them."""
+    """Drop root privileges if Spark's files can be read without them."""
     home = os.environ["SPARK_HOME"] = _find_spark_home()
     tempfile.tempdir = os.environ["TMPDIR"] = os.environ["HOME"] = str(folder)
     if os.geteuid() != 0:
@@ -191,7 +191,7 @@ def become_nobody(folder: Path) -> None:
 
 
 def main() -> None:
-    """Try everything at every address."""
+    """Try every protocol at every address."""
     folder, *addresses = sys.argv[1:]
     become_nobody(Path(folder))
     conf = SparkConf(loadDefaults=False).set("spark.driver.memory", "256m")

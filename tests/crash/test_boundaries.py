@@ -1,4 +1,4 @@
-"""Death at every boundary between a file and its row, and between a row and the next step."""
+"""Crashes at every boundary between writing a file and its row, and between a row and the next step."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ pytestmark = [pytest.mark.crash, pytest.mark.spark]
 
 
 def _client_dies(root: Path, storage: str, code: str) -> None:
-    """Run some client code in a process that dies at a boundary."""
+    """Run client code in a process that is killed at a boundary."""
     program = (
         "import os, sys\nfrom runnel.engine import connect\nfrom tests.crash.harness import item, SCRIPT\n"
         "storage = sys.argv[2].replace('GROUP', str(os.getpgrp()))\n"
@@ -62,7 +62,7 @@ def _finished_batches(root: Path) -> int:
     return len([path for path in root.glob("checkpoints/*/commits/*") if path.name.isdigit()])
 
 
-def test_nothing_is_lost_or_repeated_at_any_boundary(tmp_path: Path) -> None:
+def test_crash_at_any_boundary_loses_and_repeats_nothing(tmp_path: Path) -> None:
     root, counter, switch = tmp_path / "root", tmp_path / "counter", tmp_path / "switch"
     engine = connect(root)
     engine.close()
@@ -102,10 +102,10 @@ def test_nothing_is_lost_or_repeated_at_any_boundary(tmp_path: Path) -> None:
     victim.kill()
     victim.wait()
     assert _segments(engine) == 1
-    assert _finished_batches(root) == 0, "the boundary was missed: the checkpoint was faster"
+    assert _finished_batches(root) == 0, "too late: the checkpoint was already written"
     assert _known_answers(engine) > 0
     waiting = undecided_items(engine)
-    assert waiting > 0, "what operators left undecided is noted with the segment"
+    assert waiting > 0, "undecided items are recorded with the segment"
     set_due(engine, minutes=55)
 
     # Output written, ledger not: the lines are in the file, the message is still open.
@@ -114,7 +114,7 @@ def test_nothing_is_lost_or_repeated_at_any_boundary(tmp_path: Path) -> None:
     with engine.workspace.catalog.read() as connection:
         assert catalog_rows.open_messages(connection) != []
     assert (root / "out" / "rock.jsonl").read_text() != ""
-    assert undecided_items(engine) == waiting, "a batch that is run again notes nothing twice"
+    assert undecided_items(engine) == waiting, "a replayed batch records nothing twice"
 
     # File of items that are logged again written, its row not.
     set_due(engine)
@@ -128,7 +128,7 @@ def test_nothing_is_lost_or_repeated_at_any_boundary(tmp_path: Path) -> None:
     victim.kill()
     victim.wait()
     assert (undecided_items(engine), items_again(engine)) == (0, waiting)
-    assert engine.workspace.matches.matched_upto() == 80, "the boundary was missed: matching was faster"
+    assert engine.workspace.matches.matched_upto() == 80, "too late: the items were already matched"
     switch.touch()
 
     # Archive file written, its row not.
@@ -137,7 +137,7 @@ def test_nothing_is_lost_or_repeated_at_any_boundary(tmp_path: Path) -> None:
     assert victim.wait() != 0
     verify(engine, 100)
 
-    # Checkpoint deleted: a new lineage goes on after the last committed item.
+    # Checkpoint deleted: a new lineage starts after the last committed item.
     shutil.rmtree(root / "checkpoints")
     engine.publish("Other", [item(number) for number in range(100, 120)])
     victim = Victim(root, "--once")

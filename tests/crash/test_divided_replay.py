@@ -1,4 +1,4 @@
-"""A driver that dies in the middle of a divided batch, and comes back when the queries are divided otherwise."""
+"""A driver crashes during a batch with partitions, and restarts after the partitions have changed."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def _segments(engine: Engine) -> list[MatchSegment]:
         return match_segments.match_segments(connection)
 
 
-def test_a_batch_is_replayed_with_the_partitions_that_it_began_with(tmp_path: Path) -> None:
+def test_restart_replays_batch_with_its_original_partitions(tmp_path: Path) -> None:
     root = tmp_path / "root"
     with connect(root, partitions=PARTITIONS) as engine:
         engine.execute(SCRIPT)
         engine.publish("Wire", [item(number) for number in range(70)])
         engine.publish("Other", [item(number) for number in range(70, 120)])
 
-        # The batch is planned, and one of its layers written; the others are not, and nothing is committed.
+        # The batch is planned, and one of its parts is written. Nothing is committed.
         storage = deadly_storage(root, tmp_path / "counter", "matches/", "after")
         assert Victim(root, "--once", "--storage", storage, partitions=PARTITIONS).wait() != 0
         assert list(root.glob("checkpoints/*/offsets/0")) != []
@@ -46,10 +46,10 @@ def test_a_batch_is_replayed_with_the_partitions_that_it_began_with(tmp_path: Pa
         segments = _segments(engine)
         assert [(one.first_sequence, one.last_sequence) for one in segments] == [(1, 120), (121, 150)]
         assert [one.plan for one in segments] == [before.version, after.version]
-        assert all(one.counters["copies"] > 0 for one in segments), "both were matched in partitions"
+        assert all(one.counters["copies"] > 0 for one in segments), "both batches were matched in partitions"
         verify(engine, 150)
 
-        # It dies in a batch once more, and a partition that this needs is gone: all is in the base still.
+        # It crashes during another batch, and a partition of that batch is deleted. The base still has all queries.
         engine.publish("Other", [item(number) for number in range(150, 200)])
         storage = deadly_storage(root, tmp_path / "counter", "matches/", "before")
         assert Victim(root, "--once", "--storage", storage, partitions=PARTITIONS).wait() != 0

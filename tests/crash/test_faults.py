@@ -1,4 +1,4 @@
-"""Faults that are no crash: no room, a second runner, a query declared while running, a stop that drains."""
+"""Faults other than crashes: a full disk, a second runner, a query declared during a run, and a stop that drains."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _matched(engine: Engine, upto: int) -> bool:
     return engine.workspace.matches.matched_upto() >= upto
 
 
-def test_one_running_root_through_its_troubles(tmp_path: Path) -> None:
+def test_run_survives_full_disk_second_runner_new_query_and_stop(tmp_path: Path) -> None:
     root, flag = tmp_path / "root", tmp_path / "full"
     with connect(root) as engine:
         engine.execute(SCRIPT)
@@ -28,7 +28,7 @@ def test_one_running_root_through_its_troubles(tmp_path: Path) -> None:
         victim = Victim(root, "--storage", f"full+{root.as_uri()}?flag={flag}")
         wait_until(lambda: _matched(engine, 1))
 
-        # A second runner is refused, by the library and by the command; clients are not.
+        # A second runner is rejected by the library and by the command, but clients are not.
         with pytest.raises(RunnerActiveError, match="a runner is active"):
             engine.run(once=True)
         told = subprocess.run(
@@ -42,14 +42,14 @@ def test_one_running_root_through_its_troubles(tmp_path: Path) -> None:
         assert "a runner is active" in told.stderr
         assert "process" in engine.status().runner
 
-        # A query declared while running is live in the next batch, and sees only what comes after it.
+        # A query declared during a run is live in the next batch, and matches only later items.
         engine.publish("Wire", [item(1)])
         engine.execute("create feed Late from Wire; subscribe to Late output log;")
         engine.publish("Wire", [item(2)])
         wait_until(lambda: _matched(engine, 3))
         assert [one.item.id for one in engine.matches("Late")] == ["2"]
 
-        # No room: matching pauses and says so; with room again it goes on, and nothing is lost.
+        # Full disk: matching pauses and reports it. With free space it continues, and nothing is lost.
         flag.touch()
         engine.publish("Wire", [item(number) for number in range(3, 20)])
         wait_until(lambda: "no disk space" in engine.status().runner)
@@ -65,7 +65,7 @@ def test_one_running_root_through_its_troubles(tmp_path: Path) -> None:
         verify(engine, 60)
 
 
-def test_a_publisher_without_room_is_told(tmp_path: Path) -> None:
+def test_publisher_receives_an_error_if_the_disk_is_full(tmp_path: Path) -> None:
     root, flag = tmp_path / "root", tmp_path / "full"
     with connect(root, storage=f"full+{root.as_uri()}?flag={flag}") as engine:
         engine.execute("register feed Wire;")

@@ -1,4 +1,4 @@
-"""With log_format=json, every line of a real run is JSON with the documented fields, and the lines tell its story."""
+"""With log_format=json, every log line of a real run is JSON with the documented fields."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PROGRESS = {"state", "accepted", "matched", "lag", "delivered"}
 
 
 def _lines(text: str) -> list[dict[str, Any]]:
-    """Every line, parsed; each has the fields that all lines have, and no others than the documented ones."""
+    """Parse every line, and check that it has the required fields and only documented ones."""
     lines = [json.loads(line) for line in text.splitlines()]
     for line in lines:
         assert {"time", "level", "event"} <= line.keys(), line
@@ -40,7 +40,7 @@ def _kill_jvm(runner: int) -> None:
     os.kill(jvm, signal.SIGKILL)
 
 
-def test_every_line_on_every_stream_is_json_and_tells_the_story(tmp_path: Path) -> None:
+def test_every_log_line_is_json_and_all_events_are_logged(tmp_path: Path) -> None:
     root = tmp_path / "root"
     command = [str(Path(sys.executable).with_name("runnel")), "run", "-w", str(root), "--master", "local[2]"]
     environment = os.environ | {"RUNNEL_LOG_FORMAT": "json", "RUNNEL_LISTEN": "127.0.0.1:0"}

@@ -1,4 +1,4 @@
-"""The JVM is killed, as by the kernel when memory runs out: the runner starts Spark again, and nothing is lost."""
+"""The JVM is killed, as by the OOM killer. The runner restarts Spark, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.crash.harness import SCRIPT, Victim, item, verify, wait_until
 pytestmark = [pytest.mark.crash, pytest.mark.spark]
 
 
-def test_a_runner_goes_on_after_its_jvm_was_killed(tmp_path: Path) -> None:
+def test_runner_restarts_spark_after_its_jvm_was_killed(tmp_path: Path) -> None:
     root = tmp_path / "root"
     with connect(root) as engine:
         engine.execute(SCRIPT)
@@ -20,7 +20,7 @@ def test_a_runner_goes_on_after_its_jvm_was_killed(tmp_path: Path) -> None:
         victim = Victim(root)
         wait_until(lambda: engine.workspace.matches.matched_upto() == 30)
 
-        # While it rests, and while a batch is under way.
+        # Kill the JVM while it is idle, and during a batch.
         killed = [victim.kill_jvm()]
         engine.publish("Other", [item(number) for number in range(30, 60)])
         wait_until(lambda: engine.workspace.matches.matched_upto() == 60)
@@ -30,7 +30,7 @@ def test_a_runner_goes_on_after_its_jvm_was_killed(tmp_path: Path) -> None:
         wait_until(lambda: engine.workspace.matches.matched_upto() == 2050)
 
         assert victim.is_running
-        assert len(set(killed)) == 2, "another JVM was started"
+        assert len(set(killed)) == 2, "a new JVM was started"
         victim.terminate()
         assert victim.wait() == 0
         verify(engine, 2050)
@@ -39,7 +39,7 @@ def test_a_runner_goes_on_after_its_jvm_was_killed(tmp_path: Path) -> None:
     assert told.count("Spark's JVM was killed by signal 9 (out of memory?); starting Spark again") == 2
 
 
-def test_a_bounded_run_goes_on_after_its_jvm_was_killed(tmp_path: Path) -> None:
+def test_bounded_run_restarts_spark_after_its_jvm_was_killed(tmp_path: Path) -> None:
     root = tmp_path / "root"
     with connect(root) as engine:
         engine.execute(SCRIPT)

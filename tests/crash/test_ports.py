@@ -1,4 +1,4 @@
-"""The ports and temporary files of a running runner, as another user of the machine finds them."""
+"""Other users of the machine cannot use the ports or read the temporary files of a runner."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _REFUSED_BY_SPARK = "Unknown challenge message."
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """A folder with a path so short that sockets fit into it, and that every user can enter."""
+    """Return a folder that every user can enter, with a path short enough for sockets."""
     with tempfile.TemporaryDirectory(prefix="runnel-") as name:
         Path(name).chmod(0o755)
         yield Path(name)
 
 
-def test_strangers_are_refused_at_every_port_and_socket(folder: Path) -> None:
-    # As short as usual, so that the JVM and Python use sockets in a private folder; and too long for them.
+def test_other_users_are_rejected_at_every_port_and_socket(folder: Path) -> None:
+    # One path short enough for sockets in a private folder, and one that is too long for them.
     for name, tcp_ports in (("news", range(4, 5)), ("n" * 60, range(6, 100))):
         root = folder / name
         with connect(root) as engine:
@@ -73,7 +73,7 @@ def test_strangers_are_refused_at_every_port_and_socket(folder: Path) -> None:
         assert len(ports) in tcp_ports, addresses
         for attempt in ("plant_block without a secret", "stop_executor without a secret"):
             refusing = [port for port in ports if answers[port][attempt].endswith(_REFUSED_BY_SPARK)]
-            assert len(refusing) == 2, "the driver's port and the block manager's ask for the secret"
+            assert len(refusing) == 2, "the ports of the driver and the block manager require the secret"
         sockets = [Path(address) for address in addresses if not address.isdigit()]
         assert all((root / "spark") in path.parents for path in sockets), "no socket is abstract or elsewhere"
         folders = {path: mode for path, mode in modes.items() if stat.S_ISDIR(mode)}
@@ -101,7 +101,7 @@ def _accepted(answers: dict[str, dict[str, str]]) -> dict[tuple[str, str], str]:
 
 
 def _tree(root: int) -> set[int]:
-    """A process and all below it."""
+    """Return a process and all its descendants."""
     parents = {}
     for status in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
@@ -113,7 +113,7 @@ def _tree(root: int) -> set[int]:
 
 
 def _listening(processes: set[int]) -> list[str]:
-    """The TCP ports and the sockets that processes listen on; all TCP ports must be of this machine alone."""
+    """Return the TCP ports and sockets that processes listen on. All TCP ports must be bound to loopback."""
     inodes = set()
     for process in processes:
         with suppress(OSError):

@@ -1,4 +1,4 @@
-"""`kill -9` at random moments, under trickled input, again and again; then everything is as promised.
+"""`kill -9` at random moments while items are published. Afterwards all guarantees hold.
 
 `make test` kills twice; `make crash` sets RUNNEL_KILLS to 30 and more.
 """
@@ -56,7 +56,7 @@ class _Trickle(threading.Thread):
 
 
 def _is_done(engine: Engine) -> bool:
-    """Whether everything is matched and decided; what was noted since is due at once."""
+    """Return whether everything is matched and decided. Make all waiting items due immediately."""
     if engine.workspace.matches.matched_upto() < engine.workspace.items.last_sequence():
         return False
     if undecided_items(engine) == 0:
@@ -75,15 +75,15 @@ def test_random_kills_lose_and_repeat_nothing(tmp_path: Path) -> None:
         trickle = _Trickle(root)
         trickle.start()
         for turn in range(_KILLS):
-            # The service that an operator asks goes away and comes back.
+            # The service of an operator becomes unavailable and comes back.
             if turn % 2:
                 switch.touch()
             else:
                 switch.unlink(missing_ok=True)
             before = engine.workspace.matches.matched_upto()
-            # Two runs divide the queries, and die while they do; the next has them in one piece again.
+            # Two runs partition the plan, and are killed meanwhile. The next run uses the whole plan again.
             victim = Victim(root, partitions=1 if turn % 3 == 2 else 3)
-            # It must have got somewhere, so that each kill meets another moment of a busy stream.
+            # Wait for progress, so that each kill hits a different moment of a busy stream.
             wait_until(lambda before=before: engine.workspace.matches.matched_upto() > before)  # type: ignore[misc]
             time.sleep(chance.uniform(0, 2.5))
             assert victim.is_running
@@ -97,4 +97,4 @@ def test_random_kills_lose_and_repeat_nothing(tmp_path: Path) -> None:
         victim.terminate()
         assert victim.wait() == 0, "SIGTERM must drain and end well"
         verify(engine, trickle.published)
-        assert items_again(engine) > 0, "nothing was ever tried again"
+        assert items_again(engine) > 0, "no item was ever retried"

@@ -1,4 +1,4 @@
-"""Spark refuses all tasks while its query stays active: the health of the runner shows it."""
+"""If Spark rejects all tasks while its query stays active, the runner reports that it is unhealthy."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.services import kill_session
 pytestmark = [pytest.mark.crash, pytest.mark.spark]
 
 
-def test_a_runner_whose_tasks_are_refused_is_unhealthy(tmp_path: Path) -> None:
+def test_runner_is_unhealthy_if_spark_rejects_its_tasks(tmp_path: Path) -> None:
     root = tmp_path / "root"
     with connect(root) as engine:
         engine.execute("register feed Wire; create feed Rock from Wire where title contains 'rock';")
@@ -49,6 +49,6 @@ def test_a_runner_whose_tasks_are_refused_is_unhealthy(tmp_path: Path) -> None:
 
 
 def _lines_of(file: Path, runner: subprocess.Popen[bytes]) -> list[str]:
-    """Both lines that the runner prints, or those that it printed before it ended."""
+    """Return both lines that the runner prints, or fewer if it has ended."""
     wait_until(lambda: len(file.read_text().splitlines()) == 2 or runner.poll() is not None, 900)
     return file.read_text().splitlines()

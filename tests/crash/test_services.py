@@ -1,4 +1,4 @@
-"""Services that go away and come back: a PostgreSQL server stopped under load, a checkpoint that is no good."""
+"""A PostgreSQL server is restarted under load, and a checkpoint is damaged."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.crash, pytest.mark.spark]
 
 
 class PersistentTrickle(threading.Thread):
-    """Publishes a few items at a time; what the catalog did not take it offers again, as any client may."""
+    """Publishes a few items at a time, and retries those that the catalog did not accept."""
 
     def __init__(self, root: Path) -> None:
         super().__init__(daemon=True)
@@ -49,7 +49,7 @@ class PersistentTrickle(threading.Thread):
 
 @pytest.fixture
 def server() -> Iterator[PostgreSQL]:
-    """A server of its own: it will be stopped."""
+    """Start a separate server, because the test stops it."""
     made = PostgreSQL()
     yield made
     made.close()
@@ -59,7 +59,7 @@ def _caught_up(engine: Engine) -> bool:
     return engine.workspace.matches.matched_upto() == engine.workspace.items.last_sequence()
 
 
-def test_a_server_restarted_under_load_loses_and_repeats_nothing(
+def test_restart_of_postgresql_under_load_loses_and_repeats_nothing(
     tmp_path: Path, server: PostgreSQL, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = tmp_path / "root"
@@ -91,7 +91,7 @@ def test_a_server_restarted_under_load_loses_and_repeats_nothing(
         finally:
             trickle.stop()
             victim.kill()
-        assert all("server" in one for one in trickle.refusals), "a client is told what is the matter"
+        assert all("server" in one for one in trickle.refusals), "the error of a client mentions the server"
         verify(engine, trickle.published)
     told = [path for path in (root / "logs").rglob("*") if server.password in path.read_text("utf-8", "replace")]
     assert told == [], "no log has the password"
@@ -114,7 +114,7 @@ def _spoil(root: Path, how: str) -> None:
             (lineage / "state").mkdir()
 
 
-def test_a_checkpoint_that_is_no_good_is_abandoned(tmp_path: Path) -> None:
+def test_damaged_checkpoint_is_abandoned(tmp_path: Path) -> None:
     root = tmp_path / "root"
     with connect(root, master="local[2]") as engine:
         engine.execute(SCRIPT)
@@ -132,5 +132,5 @@ def test_a_checkpoint_that_is_no_good_is_abandoned(tmp_path: Path) -> None:
     assert [one and one.split(",")[0] for one in reasons[:3]] == [
         "the checkpoint cannot be read",
         "the checkpoint cannot be read",
-        "the checkpoint has the form match/0",
+        "the checkpoint has the format match/0",
     ]

@@ -1,4 +1,4 @@
-"""A machine that is too busy to start Spark's Python processes in time: a bounded run keeps trying, and says so."""
+"""A machine is too busy to start Spark's Python processes in time. A bounded run retries, and logs it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if "pyspark.sql.streaming.python_streaming_source_runner" in sys.orig_argv:
 """
 
 
-def test_a_bounded_run_outlasts_more_slow_starts_than_other_failures(tmp_path: Path) -> None:
+def test_bounded_run_tolerates_more_slow_starts_than_other_failures(tmp_path: Path) -> None:
     root, starts = tmp_path / "root", tmp_path / "starts"
     (tmp_path / "sitecustomize.py").write_text(_SLOW_START)
     with connect(root) as engine:
@@ -40,7 +40,7 @@ def test_a_bounded_run_outlasts_more_slow_starts_than_other_failures(tmp_path: P
         )
         assert done.returncode == 0, done.stderr
         assert len(starts.read_text()) >= 7
-        # A machine that really is too busy adds slow starts of its own.
+        # If the machine is really busy, there are additional slow starts.
         assert done.stderr.count("the machine is too busy") >= 6, done.stderr
-        assert "matching is tried again for up to 30 minutes" in done.stderr
+        assert "matching is retried for up to 30 minutes" in done.stderr
         verify(engine, 30)

@@ -14,7 +14,7 @@ from tests.crash.harness import wait_until
 pytestmark = [pytest.mark.crash, pytest.mark.spark]
 
 
-def test_a_run_that_is_stopped_while_the_jvm_starts_ends_with_it(tmp_path: Path) -> None:
+def test_sigterm_while_the_jvm_starts_ends_the_run(tmp_path: Path) -> None:
     root = tmp_path / "root"
     with connect(root) as engine:
         engine.execute("register feed Wire; subscribe to Wire output log;")

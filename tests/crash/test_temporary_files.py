@@ -1,5 +1,7 @@
-"""A kill leaves nothing in the system's temporary folder: Spark's files are below the workspace, and the next run
-removes them."""
+"""A killed runner leaves no files in the system's temporary folder.
+
+Spark's files are below the workspace, and the next run deletes them.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +21,11 @@ from tests.crash.harness import SCRIPT, item, wait_until
 pytestmark = [pytest.mark.crash, pytest.mark.spark]
 
 
-def test_a_killed_runner_leaves_nothing_in_the_system_temporary_folder(tmp_path: Path) -> None:
+def test_killed_runner_leaves_no_files_in_the_system_temporary_folder(tmp_path: Path) -> None:
     root, system = tmp_path / "a workspace", tmp_path / "system"
     system.mkdir()
     command = [str(Path(sys.executable).with_name("runnel")), "run", "-w", str(root), "--master", "local[2]"]
-    # Where Java and Python put temporary files unless told otherwise.
+    # The default folder for temporary files of Java and Python.
     environment = os.environ | {"TMPDIR": str(system), "JAVA_TOOL_OPTIONS": f"-Djava.io.tmpdir={system}"}
     with connect(root) as engine:
         engine.execute(SCRIPT)

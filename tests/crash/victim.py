@@ -1,6 +1,6 @@
-"""A runner to be killed: `python victim.py ROOT [--once] [--storage URL] [--die-after-output]`.
+"""A runner that tests kill: `python victim.py WORKSPACE [--once] [--storage URL] [--die-after-output]`.
 
-`GROUP` in the storage URL stands for this process group, which is the victim's own.
+`GROUP` in the storage URL stands for the process group of the victim.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from runnel.sinks.files.lines_file import JsonLinesFile
 
 
 def main() -> None:
-    """Run the root until the end, one's own or the run's."""
+    """Run the workspace until the run ends or this process is killed."""
     parser = argparse.ArgumentParser()
     parser.add_argument("root", type=Path)
     parser.add_argument("--once", action="store_true")

@@ -1,4 +1,4 @@
-"""Operators of a test's city: what cameras see is in the items' attributes."""
+"""Operators for tests that read their results from the items' attributes."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from runnel.model.item import Attributes, Value
 
 
 def mob_pattern(attributes: Attributes) -> list[Value]:
-    """How many people each camera that saw the item counts."""
+    """Return the number of people that each camera of the item counts."""
     return list(attributes.get("people", ()))
 
 
 def boats(attributes: Attributes, kind: str) -> list[Value]:
-    """How many boats of a kind there are."""
+    """Return the number of boats of a kind."""
     return list(attributes.get(f"{kind} boats", ()))
 
 
 def is_alarming(attributes: Attributes) -> bool:
-    """Whether the item says so; fails where it should not be asked."""
+    """Return whether the item is alarming. Raise an exception for items with the attribute `broken`."""
     if "broken" in attributes:
         raise ValueError("the camera is broken")
     return attributes.get("alarm", (False,))[0] is True
 
 
 def moody(attributes: Attributes) -> bool:
-    """Works while the file that the item names is there."""
+    """Return True if the file that the item names exists, otherwise raise an exception."""
     if not Path(str(attributes["file"][0])).exists():
         raise ConnectionError("the service is away")
     return True
 
 
 def endless(attributes: Attributes) -> bool:
-    """Never comes to an end."""
+    """Never return."""
     while True:
         time.sleep(1)

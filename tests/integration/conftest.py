@@ -1,4 +1,4 @@
-"""One Spark session for all tests of this folder, and roots to try things on."""
+"""Fixtures of the integration tests: a shared Spark session, a fake clock, and an engine on a new workspace."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from runnel.testing import FakeClock, MemorySink
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A session that engines find and keep: starting one costs more than most tests."""
+    """A Spark session that all engines share, because starting one takes longer than most tests."""
     from runnel.streaming.session import open_session
 
     folder = tmp_path_factory.mktemp("spark")
@@ -26,13 +26,13 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 @pytest.fixture
 def clock() -> FakeClock:
-    """A clock that stands still until a test moves it."""
+    """A clock that moves only when a test advances it."""
     return FakeClock()
 
 
 @pytest.fixture
 def engine(tmp_path: Path, clock: FakeClock) -> Iterator[Engine]:
-    """An engine on a new root, on the clock of the test."""
+    """An engine on a new workspace, with the clock of the test."""
     MemorySink.clear()
     with runnel.connect(tmp_path / "root", clock=clock) as opened:
         yield opened

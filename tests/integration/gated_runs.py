@@ -1,4 +1,4 @@
-"""Gated feeds from statement to match log, by the runner's own parts in this process: scripts, runs and checks."""
+"""Helpers that run gated feeds in this process and compare the match log with the reference evaluator."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from runnel.streaming.worker.match_job import match_slices
 
 
 def logged(engine: Engine) -> list[LoggedItem]:
-    """The item log as the evaluator takes it."""
+    """Return the item log in the form that the reference evaluator reads."""
     items = engine.workspace.items
     return [
         LoggedItem(item.sequence or 0, item.time or START, int(feed), item.id, item.attributes)
@@ -26,7 +26,7 @@ def logged(engine: Engine) -> list[LoggedItem]:
 
 
 def verify(engine: Engine) -> None:
-    """The match log, one row an item and nothing twice, is what the evaluator says."""
+    """Assert that the match log has one row per item and equals the result of the reference evaluator."""
     with engine.workspace.catalog.read() as connection:
         definitions, since = feeds.definitions(connection), feeds.since_of(connection)
     expected = {
@@ -42,7 +42,7 @@ def verify(engine: Engine) -> None:
 
 
 def statement(name: str, node: Node, names: dict[int, str]) -> str:
-    """A generated definition in the language."""
+    """Render a generated definition as a statement."""
     clause, conditions = "", []
     if isinstance(node, Gated):
         clause, node = f" {node.rule.render()}", node.input
@@ -75,7 +75,7 @@ def script(world: GatedWorld) -> str:
 
 
 def match_somehow(run: InProcess, how: str) -> None:
-    """Match what waits; a runner that died left a part that nobody names, and a batch may be run twice."""
+    """Match waiting items, with orphaned parts of a crashed runner and repeated batches."""
     if how == "later":
         return
     start, number = run.offset, run.batches
@@ -90,7 +90,7 @@ def match_somehow(run: InProcess, how: str) -> None:
 
 
 def stop(engine: Engine, run: InProcess) -> None:
-    """The end of a run: another may begin."""
+    """End the run, so that another can start."""
     run.close()
     with engine.workspace.catalog.write() as connection:
         leases.release(connection, run.lease)

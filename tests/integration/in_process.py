@@ -1,7 +1,7 @@
-"""The runner's work in this process, without Spark: its own reader, matching step, writer and dispatcher.
+"""A runner in this process, without Spark: it uses the real reader, matching step, writer and dispatcher.
 
-A micro-batch is what Spark does with the same parts: an offset is chosen, the partitions are matched and written, and
-the driver commits. A replay is the same range committed again.
+A micro-batch does what Spark does with the same parts: an offset is chosen, partitions are matched and written, and
+the driver commits. A replay commits the same range again.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ def read_files(engine: Engine) -> Acquisition:
 
 
 class _State:
-    """What Spark keeps for a key, in this process: nothing was kept before."""
+    """Spark's state of a key, in this process. It is always empty at first."""
 
     exists = False
     get = (0,)
 
     def update(self, value: tuple[int]) -> None:
-        """Keep a value."""
+        """Store a value."""
         assert type(value[0]) is int, "Spark takes nothing else for a long"
 
 
 class InProcess:
-    """One run over an engine's root, a step at a time. `limits` are fields of the Job, such as max_batch_items.
+    """A run of an engine's workspace, step by step. `limits` are fields of the Job, such as max_batch_items.
 
-    A plan that is divided is matched in two stages, or, where `in_two_stages` is not set, by whoever has a slice.
+    A partitioned plan is matched in two stages if `in_two_stages` is set, otherwise in one stage.
     """
 
     in_two_stages = True
@@ -80,18 +80,18 @@ class InProcess:
 
     @property
     def epoch(self) -> int:
-        """The epoch under which everything is committed."""
+        """The epoch of this run's lease."""
         return self.lease.epoch
 
     def match(self) -> int:
-        """Match everything that waits; gives how many batches that took."""
+        """Match all waiting items. Return the number of batches."""
         before = self.batches
         while self.step():
             pass
         return self.batches - before
 
     def step(self) -> bool:
-        """Match one batch; False if nothing waited."""
+        """Match one batch. Return False if no items waited."""
         end = self.reader.latestOffset(self.offset, None)
         if end == self.offset:
             return False
@@ -101,7 +101,7 @@ class InProcess:
         return True
 
     def commit(self, start: Offset, end: Offset, batch: int) -> None:
-        """Match a range with the plan that its offset names, and commit it as a batch."""
+        """Match a range with the plan of its offset, and commit it as a batch."""
         slices = [self.reader.read(one) for one in self.reader.partitions(start, end)]
         with self.engine.workspace.catalog.read() as connection:
             plan = plan_versions.plan_by_version(connection, end["plan"])
@@ -113,7 +113,7 @@ class InProcess:
         self.writer.commit(written, batch)
 
     def _in_two_stages(self, slices: Sequence[Iterator[Any]], shards: int) -> list[PartsWritten]:
-        """What Spark does with a divided plan: tasks of the first stage, rows by key, a task for every shard."""
+        """Match as Spark does with a partitioned plan: tasks of the first stage, rows by key, a task per shard."""
         from runnel.scaleout.stages.two_stages import match_shard, route_slices
 
         storage, lineage, budget = self.job.storage, self.job.lineage, self.job.plan_bytes
@@ -129,20 +129,20 @@ class InProcess:
         ]
 
     def deliver(self) -> int:
-        """Record what is due and send what is open; gives how many messages were handed over."""
+        """Record due messages and send open ones. Return the number of delivered messages."""
         return self.dispatcher.deliver(self.epoch, wait=True)
 
     def restart_delivery(self) -> None:
-        """A dispatcher that remembers nothing, as after a restart."""
+        """Replace the dispatcher, as a restart does."""
         self.close()
         self.dispatcher = self.engine._dispatcher()
 
     def close(self) -> None:
-        """Let go of threads and connections; the next delivery opens them again."""
+        """Close threads and connections. The next delivery opens them again."""
         self.dispatcher.close()
 
     def run(self) -> int:
-        """Expire, match and deliver, as one bounded run does; gives how many messages were handed over."""
+        """Expire subscriptions, match and deliver, as a bounded run does. Return the number of delivered messages."""
         end_expired(self.engine.workspace)
         self.match()
         sent = self.deliver()
@@ -151,12 +151,12 @@ class InProcess:
 
 
 def live_names(engine: Engine) -> set[str]:
-    """The names of the feeds that are matched now."""
+    """Return the names of the feeds that are currently matched."""
     with engine.workspace.catalog.read() as connection:
         names = feeds.feed_names(connection)
         return {names[one] for one in feeds.since_of(connection)}
 
 
 def matched_ids(engine: Engine, name: str) -> list[str]:
-    """The ids of the items that the match log has for a feed, in order."""
+    """Return the ids of the items that the match log contains for a feed, in order."""
     return [one.item.id for one in engine.matches(name)]

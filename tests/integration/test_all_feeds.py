@@ -1,4 +1,4 @@
-"""`from all feeds [tagged …]` follows feeds that are registered, tagged and dropped later."""
+"""`from all feeds [tagged …]` includes feeds that are registered or tagged later, and excludes dropped feeds."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
 
 
 def matched(engine: Engine) -> dict[str, set[str]]:
-    """The ids of the items that each feed matches, with the plan as it is now."""
+    """Return the ids of the items that each feed matches with the current plan."""
     with engine.workspace.catalog.read() as connection:
         current = plan_versions.current_plan(connection)
     names = {row["id"]: row["name"] for row in engine.show("feeds").to_json()["feeds"]}

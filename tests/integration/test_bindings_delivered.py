@@ -1,7 +1,7 @@
-"""Bindings from the match log to those who subscribe: at once, in digests, from the past, again, and minted.
+"""Delivery of bindings: immediately, in digests, from past items, in replays, and as attributes of derived items.
 
-What operators find is put into the matching step by hand here: an item of sequence n has n people for the query Mobs,
-whether it matches or must pass a gate first.
+The tests insert the answers of operators into the matching step: the item with sequence n has n people for the query
+Mobs, whether it matches or must pass a gate first.
 """
 
 from __future__ import annotations
@@ -222,5 +222,5 @@ def test_part_without_bindings_is_checked_once(
     runner.run()
     assert delivered("mobs") == [("mob", Bindings())]
     assert asked == [], "the matches were read, so it was known"
-    shares = match_reader_of(engine.workspace)
-    assert shares.load_bindings({1: [1]}) == {}
+    reader = match_reader_of(engine.workspace)
+    assert reader.load_bindings({1: [1]}) == {}

@@ -1,4 +1,4 @@
-"""Variables of graphs from statement to match log, `why` and `explain`: alone, beside filters, given to operators."""
+"""Bindings of graph variables in matches, `why` and `explain`: alone, with filters, and as operator inputs."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def test_trials_previews_and_from_last_have_the_bindings_of_the_match_log(engine
 
 
 def test_items_matched_elsewhere_get_bindings_afterwards(engine: Engine) -> None:
-    """A preview in Spark gives sequences alone; the newest of them are bound in this process."""
+    """A preview on Spark returns only sequences; the bindings of the newest are computed in this process."""
     engine.publish("Pages", ITEMS)
     with engine.workspace.catalog.read() as connection:
         feed = next(one.id for one in feeds.live_feeds(connection) if one.name == "Boats")

@@ -1,4 +1,4 @@
-"""The commands, as a person and as a program use them: output, JSON, exit codes, errors with place and hint."""
+"""The commands: text and JSON output, exit codes, and errors with position and hint."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LINES = '{"id": "1", "title": "Rock am Ring"}\n{"id": "2", "title": "Jazz"}\n'
 
 
 class Command:
-    """Runs `runnel …` on one root."""
+    """Runs `runnel …` on one workspace."""
 
     def __init__(self, root: Path) -> None:
         self.workspace = root
@@ -40,20 +40,20 @@ class Command:
         return result
 
     def json(self, *words: str, given: str | None = None) -> list[Any]:
-        """The lines of `--json` output."""
+        """Return the parsed lines of `--json` output."""
         return [json.loads(line) for line in self(*words, "--json", given=given).stdout.splitlines()]
 
 
 @pytest.fixture
 def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
-    """A root that does not exist yet."""
+    """A command with a workspace that does not exist yet."""
     monkeypatch.delenv("RUNNEL_WORKSPACE", raising=False)
     return Command(tmp_path / "root")
 
 
 @pytest.fixture
 def declared(command: Command) -> Command:
-    """A root with a feed, a query and a subscription."""
+    """A workspace with a feed, a query and a subscription."""
     with connect(command.workspace) as engine:
         engine.execute(SCRIPT)
     return command
@@ -74,7 +74,7 @@ def test_first_session_from_init_to_delivery(command: Command) -> None:
     assert "0 accepted, 2 unchanged, 0 refused" in command("publish", "Wire", "-", given=LINES).stdout
     assert "create feed Rock" in command("show").stdout
     assert "rock.xml" in command("show", "subscriptions").stdout
-    assert "0 put aside" in command("show", "quarantine").stdout
+    assert "0 quarantined" in command("show", "quarantine").stdout
     assert "read by: Rock" in command("show", "Wire").stdout
     assert "title contains 'rock'" in command("explain", "Rock").stdout
     assert "is in Rock" in command("why", "1", "Rock").stdout
@@ -289,8 +289,8 @@ def test_doctor_reports_a_missing_match_index(tmp_path: Path) -> None:
         life.accept(2)
         life.match(2)
     life.advance(days=2)
-    run_maintenance(life.root, life.epoch, asked=[5])
-    life.root.close()
+    run_maintenance(life.workspace, life.epoch, asked=[5])
+    life.workspace.close()
     command = Command(tmp_path / "root")
     assert "3 files exist" in command("doctor").stdout, "items, matches, and the index of those by query"
     [index] = (tmp_path / "root" / "matches").rglob("*.queries.arrow")

@@ -1,4 +1,4 @@
-"""Sending side by side: nobody waits for others, order holds, failures wait by their schedule, nothing is lost."""
+"""Concurrent sending: subscriptions do not delay each other, order is kept, and failures are retried."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ SILENT.__cause__ = ConnectionRefusedError("refused")
 
 
 class Endpoints(RemoteSink, Route):
-    """A sink for `output webhook` whose endpoints answer as a script says: words, an error, or after some seconds."""
+    """A sink for `output webhook` whose endpoints respond according to a script: text, an error, or a delay."""
 
     kind = "webhook"
     is_signed = True
@@ -93,7 +93,7 @@ class Endpoints(RemoteSink, Route):
         self.closed += 1
 
     def ids(self, target: str) -> list[str]:
-        """The items that came to a target, in order."""
+        """Return the ids of the items that arrived at a target, in order."""
         return [one.item.id for delivery in self.to(target, self.taken) for one in delivery.items]
 
     def to(self, target: str, deliveries: Sequence[Delivery]) -> list[Delivery]:
@@ -102,7 +102,7 @@ class Endpoints(RemoteSink, Route):
 
 @pytest.fixture
 def endpoints(monkeypatch: pytest.MonkeyPatch) -> Endpoints:
-    """Scripted endpoints in the place of `output webhook`."""
+    """Scripted endpoints that replace `output webhook`."""
     made = Endpoints()
     _put_in_place(monkeypatch, made)
     return made
@@ -232,8 +232,8 @@ def test_hanging_and_refusing_endpoints_do_not_delay_others(
         assert Counter(one.state for one in messages[:60]) == {MessageState.OPEN: 60}
         assert Counter(one.state for one in messages[60:]) == {MessageState.DONE: 10}
         for line in (messages[:30], messages[30:60]):
-            not_tried = sum("not tried" in (one.outcome or "") for one in line)
-            assert 10 <= not_tried <= 25, "the line of a silent host is let go"
+            not_attempted = sum("not attempted" in (one.outcome or "") for one in line)
+            assert 10 <= not_attempted <= 25, "the queue of a host that does not respond is emptied"
             assert all(one.attempts == 1 and one.not_before / 1e6 > clock() for one in line)
 
 
@@ -488,7 +488,7 @@ def test_sending_pauses_if_outcomes_cannot_be_stored(tmp_path: Path, endpoints: 
 
 
 def _keep_delivering(runner: InProcess) -> None:
-    """As a runner does, until something is raised."""
+    """Deliver like a runner until an exception is raised."""
     for _ in range(500):
         runner.dispatcher.deliver(runner.epoch)
         time.sleep(0.01)
@@ -669,7 +669,7 @@ def _until(condition: Callable[[], bool], seconds: float = 180.0) -> None:
 
 @contextmanager
 def _tcp_server(answer: bytes | None) -> Iterator[int]:
-    """A server on loopback that gives every request the same answer, or never any."""
+    """A server on loopback that sends the same response to every request, or none."""
     started: threading.Event = threading.Event()
     found: list[object] = []
 

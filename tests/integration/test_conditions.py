@@ -1,4 +1,4 @@
-"""Conditions on their way through a root: declared, matched, stored, matched again and explained."""
+"""Every kind of condition in a workspace: declared, matched, stored, matched again and explained."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Owners cannot be used against strangers: nothing is sent to an address or endpoint that did not agree to it.
+"""Owners cannot send messages to strangers: nothing is sent to an address or endpoint that has not confirmed.
 
-Every test runs the attack against real servers (SMTP and HTTP on loopback) and counts what arrived there.
+Every test runs the attack against real servers (SMTP and HTTP on loopback) and counts the received messages.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ SUBJECT = "Confirm messages to your address"
 
 @dataclass
 class Endpoint:
-    """An HTTP server that notes what is posted to it, and answers challenges as it is told to."""
+    """An HTTP server that records requests and responds to challenges in a configurable way."""
 
     port: int = 0
     answers: str = "challenge"
@@ -183,13 +183,13 @@ def _text(mail: EmailMessage) -> str:
 
 
 def _links(post: Post) -> list[str]:
-    """The paths of the links to confirm in all mails, in order."""
+    """Return the paths of the confirmation links in all mails, in order."""
     texts = [_text(mail) for mail in post.mails() if mail["Subject"] == SUBJECT]
     return [link for text in texts for link in LINK.findall(text) if not link.endswith("/refuse")]
 
 
 def _contents(post: Post) -> list[bytes]:
-    """The mails that are no requests to confirm."""
+    """Return the mails that are not confirmation requests."""
     return [content for _, _, content in post.taken if SUBJECT.encode() not in content]
 
 
@@ -290,7 +290,7 @@ def test_repeated_requests_are_limited(runner: InProcess, post: Post) -> None:
     ann.execute(f"subscribe to Rock output mail '{VICTIM}';")
     _publish(runner, 1)
     for _ in range(1, UNANSWERED):
-        assert "asked to confirm again" in ann.execute("send subscription 1 now;")[0].message
+        assert "another confirmation request is sent" in ann.execute("send subscription 1 now;")[0].message
         runner.deliver()
     with pytest.raises(StatementError, match=f"did not answer {UNANSWERED} requests"):
         ann.execute("send subscription 1 now;")
@@ -580,7 +580,7 @@ def test_without_a_public_url_the_owner_enters_the_code_from_the_mail(
         assert code is not None
         assert bobs is not None
         for wrong in (bobs[1], code[1][:-1], "AAAA-AAAA-AAAA-AAAA-AAAA-AAAA", "x" * 1000):
-            with pytest.raises(StatementError, match="not the code"):
+            with pytest.raises(StatementError, match="the code does not belong"):
                 ann.execute(f"confirm subscription 1 '{wrong}';")
         with pytest.raises(StatementError, match="no subscription 1"):
             bob.execute(f"confirm subscription 1 '{code[1]}';")
@@ -701,7 +701,7 @@ def test_unreachable_mail_server_does_not_count_as_a_request(tmp_path: Path, clo
 
 
 class _Quoting(Post):
-    """A mail server that repeats the mail which it does not take."""
+    """A mail server that refuses a mail and quotes it in the response."""
 
     async def handle_DATA(self, server: SMTP, session: Session, envelope: Envelope) -> str:  # noqa: N802
         assert isinstance(envelope.original_content, bytes)
@@ -727,7 +727,7 @@ def test_challenge_quoted_by_a_mail_server_is_not_shown(
 
 
 class _Dropping(Post):
-    """A mail server that takes a mail and ends the connection before it says so."""
+    """A mail server that accepts a mail and closes the connection before it responds."""
 
     async def handle_DATA(self, server: SMTP, session: Session, envelope: Envelope) -> str:  # noqa: N802
         await super().handle_DATA(server, session, envelope)

@@ -1,4 +1,4 @@
-"""A run over damaged files: what can be made again is made again, the rest is quarantined, and the run ends well."""
+"""A run with damaged files: files that can be rebuilt are rebuilt, others are quarantined, and the run succeeds."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ create feed Rock from Wire where title contains 'rock'; subscribe to Rock output
 
 
 def _runnel(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """The command as users run it, in a process of its own."""
+    """Run the command in a separate process, as users do."""
     command = [
         sys.executable,
         "-c",

@@ -58,9 +58,9 @@ def test_item_must_name_its_feed_if_the_plan_reads_several() -> None:
     plan = runnel.compile("create feed One from A where n > 1; create feed Both from A | B where n > 2;")
     rows = [{"feed": "A", "n": 3}, {"feed": "B", "n": 3}, {"feed": "A", "n": 2}]
     assert plan.match(rows) == [["One", "Both"], ["Both"], ["One"]]
-    with pytest.raises(StatementError, match="item 1 comes from no feed") as refused:
+    with pytest.raises(StatementError, match="item 1 does not name a source feed") as refused:
         plan.match([{"n": 3}])
-    assert refused.value.hint == "set feed to one of: A, B"
+    assert refused.value.hint == "set `feed` to one of: A, B"
     with pytest.raises(StatementError, match="item 2"):
         plan.match([{"feed": "A"}, {"feed": "C"}])
 
@@ -68,7 +68,7 @@ def test_item_must_name_its_feed_if_the_plan_reads_several() -> None:
 @pytest.mark.parametrize(
     ("text", "kind", "message", "line"),
     [
-        ("create feed A from W;\ncreate feed A from W;", DuplicateNameError, "there is a feed A already", 2),
+        ("create feed A from W;\ncreate feed A from W;", DuplicateNameError, "a feed A already exists", 2),
         ("create feed A from B;\ncreate feed B from A;", CyclicFeedsError, "would read itself", 1),
         ("create feed A from W;\nsubscribe to A output log;", StatementError, "only `create feed`", 2),
         ("create feed A\nfrom W where $x[n > 1];", UnknownNameError, "no variable", 2),
@@ -76,7 +76,7 @@ def test_item_must_name_its_feed_if_the_plan_reads_several() -> None:
         (
             "create feed A from W\nwhere n > 1 and mob(?n);",
             UnknownNameError,
-            "`runnel.compile` knows no operators",
+            "`runnel.compile` does not support operators",
             2,
         ),
     ],
@@ -151,9 +151,9 @@ def test_unsuitable_dataframe_is_refused_immediately(spark: Any) -> None:
     several = runnel.compile("create feed One from A where n > 1; create feed Two from B where n > 1;")
     frame = spark.createDataFrame([(1,)], "n long")
     refusals: tuple[tuple[dict[str, Any], str, str], ...] = (
-        ({"column": "n"}, "there is a column n already", "column="),
-        ({}, "the plan reads several feeds", "feed="),
-        ({"feed": "C"}, "the plan does not read C", "A, B"),
+        ({"column": "n"}, "the DataFrame already has a column n", "column="),
+        ({}, "the plan reads 2 source feeds", "feed="),
+        ({"feed": "C"}, "the plan does not read the feed C", "A, B"),
     )
     for arguments, message, hint in refusals:
         with pytest.raises(InputError, match=message) as refused:
@@ -166,7 +166,7 @@ def test_unsuitable_dataframe_is_refused_immediately(spark: Any) -> None:
 def test_row_from_an_unknown_feed_raises_a_clear_error(spark: Any) -> None:
     plan = runnel.compile("create feed One from A where n > 1; create feed Two from B where n > 1;")
     frame = spark.createDataFrame([("A", 2), ("C", 2)], "feed string, n long")
-    with pytest.raises(Exception, match="comes from no feed of the plan"):
+    with pytest.raises(Exception, match="which the plan does not read"):
         runnel.spark.match(frame, plan).collect()
 
 

@@ -1,4 +1,4 @@
-"""Declarations: a script is one transaction, refusals know their place, and only what is wanted is in the plan."""
+"""Declarations: a script is one transaction, errors have positions, and the plan contains only subscribed queries."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ WIRE = "register feed Wire; create feed Rock from Wire where title contains 'roc
 
 
 def _state(engine: Engine) -> tuple[object, ...]:
-    """Everything that declarations change."""
+    """Return all data that declarations change."""
     status = engine.status()
     shown = [one.lines for one in engine.execute("show feeds; show subscriptions;")]
     files = sorted(path.name for path in (engine.workspace.folder / "plans").glob("*"))
@@ -105,9 +105,9 @@ def test_empty_script_and_comment_have_no_effect(engine: Engine) -> None:
 REFUSALS: list[tuple[str, type[StatementError], str, tuple[int, int], str]] = [
     ("create feed X\n  from Wrie;", UnknownNameError, "there is no feed Wrie", (2, 8), "Wire"),
     ("subscribe to\n Rokc output log;", UnknownNameError, "there is no feed Rokc", (2, 2), "Rock"),
-    ("register feed Rock;", DuplicateNameError, "there is a feed Rock already", (1, 15), "or replace"),
-    ("create feed Rock from Wire;", DuplicateNameError, "there is a feed Rock already", (1, 13), "or replace"),
-    ("create or replace feed Wire from Rock;", DuplicateNameError, "there is a feed Wire already", (1, 24), ""),
+    ("register feed Rock;", DuplicateNameError, "a feed Rock already exists", (1, 15), "or replace"),
+    ("create feed Rock from Wire;", DuplicateNameError, "a feed Rock already exists", (1, 13), "or replace"),
+    ("create or replace feed Wire from Rock;", DuplicateNameError, "a feed Wire already exists", (1, 24), ""),
     (
         "create feed X from Wire as $w\n where $v[n > 1];",
         UnknownNameError,
@@ -136,8 +136,14 @@ REFUSALS: list[tuple[str, type[StatementError], str, tuple[int, int], str]] = [
     ("pause feed Nope;", UnknownNameError, "there is no feed Nope", (1, 12), ""),
     ("resume subscription 5;", UnknownNameError, "there is no subscription 5", (1, 21), ""),
     ("renew subscription 5;", UnknownNameError, "there is no subscription 5", (1, 20), ""),
-    ("renew ticket 'x';", UnknownNameError, "no subscription has this ticket", (1, 14), "copied whole"),
-    ("unsubscribe ticket 'x';", UnknownNameError, "no subscription has this ticket", (1, 20), "copied whole"),
+    ("renew ticket 'x';", UnknownNameError, "no live subscription has this ticket", (1, 14), "may be incomplete"),
+    (
+        "unsubscribe ticket 'x';",
+        UnknownNameError,
+        "no live subscription has this ticket",
+        (1, 20),
+        "may be incomplete",
+    ),
     ("rotate key of subscription 5;", UnknownNameError, "there is no subscription 5", (1, 28), ""),
     ("rotate key of subscription 1;", StatementError, "are not signed", (1, 28), "signing keys: webhook"),
     ("replay message 'a';", UnknownNameError, "there is no message a", (1, 16), "show dead letters"),
@@ -147,7 +153,7 @@ REFUSALS: list[tuple[str, type[StatementError], str, tuple[int, int], str]] = [
     ("explain message 'a';", StatementError, "there is no message a", (1, 1), "show dead letters"),
     ("show feed Rokc;", StatementError, "there is no feed Rokc", (1, 1), "Rock"),
     ("explain feed Nope;", StatementError, "there is no feed Nope", (1, 1), "show feeds"),
-    ("why item 'x' in Rock;", StatementError, "no item x was accepted", (1, 1), ""),
+    ("why item 'x' in Rock;", StatementError, "there is no accepted item x", (1, 1), ""),
     ("preview create feed P from Nope;", UnknownNameError, "there is no feed Nope", (1, 28), ""),
     ("creat feed X from Wire;", StatementSyntaxError, "", (1, 1), "create"),
 ]
@@ -330,10 +336,8 @@ def test_moving_a_subscription_inside_one_script_leaves_no_gap(engine: Engine) -
 # --- plan versions -------------------------------------------------------------------------------------------------
 
 
-def test_small_changes_write_deltas_and_many_changes_write_a_base(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(plan_change, "_DELTA_AT_LEAST", 3)
+def test_small_changes_are_deltas_and_many_become_a_base(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan_change, "_MIN_DELTA_QUERIES", 3)
     engine.execute(f"{WIRE} subscribe to Rock output log;")
 
     def current() -> plan_versions.PlanRow:
@@ -358,8 +362,8 @@ def test_small_changes_write_deltas_and_many_changes_write_a_base(
     assert current().version == before, "what nobody subscribes to makes no version"
 
 
-class _Walk:
-    """A random walk of declarations; after every step the current plan must say what the oracle says."""
+class _RandomDeclarations:
+    """A random sequence of declarations. After each, the current plan must match like the reference evaluator."""
 
     def __init__(self, engine: Engine, seed: int) -> None:
         self.engine = engine
@@ -453,9 +457,9 @@ def test_plan_matches_like_the_reference_after_any_declarations(
 ) -> None:
     import runnel
 
-    monkeypatch.setattr(plan_change, "_DELTA_AT_LEAST", 6)
+    monkeypatch.setattr(plan_change, "_MIN_DELTA_QUERIES", 6)
     with runnel.connect(tmp_path / "root", clock=clock) as engine:
-        walk = _Walk(engine, seed)
+        walk = _RandomDeclarations(engine, seed)
         steps = 0
         for _ in range(60):
             done = walk.step()

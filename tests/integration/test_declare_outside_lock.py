@@ -1,4 +1,4 @@
-"""Declarations are compiled while other writers work: no statement holds the catalog's write lock for long."""
+"""Declarations are compiled without the catalog's write lock, so other writers are not blocked."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
 
 
 def while_compiling(monkeypatch: pytest.MonkeyPatch, *actions: Callable[[], object]) -> list[object]:
-    """Do one thing each time a change is compiled, before it is; gives what they returned."""
+    """Run one action before each compilation of a change. Return the results of the actions."""
     returned: list[object] = []
     waiting = list(actions)
     real = plan_change.compile_plan
@@ -106,7 +106,7 @@ def test_expired_subscriptions_are_removed_outside_the_lock(tmp_path: Path, monk
         engine.execute(_BEFORE + "create feed Soon from News; subscribe to Soon output log for 1 day;")
         clock.advance(timedelta(days=2))
         # More than 256 queries that go are not named but compiled.
-        monkeypatch.setattr(plan_change, "_NAMED_AT_MOST", 0)
+        monkeypatch.setattr(plan_change, "_MAX_NAMED_REMOVALS", 0)
         sequences = while_compiling(monkeypatch, lambda: other.publish("News", [{"id": "1"}]).last_sequence)
         assert end_expired(engine.workspace) == 1
         assert sequences == [1]
@@ -199,7 +199,7 @@ def test_waiting_declarers_do_not_exhaust_the_connection_pool(
 
 
 def test_declarer_takes_a_turn_after_three_conflicts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Others that declare wait for it then; those that publish do not."""
+    """Other declarers then wait for it; publishers do not."""
     with runnel.connect(tmp_path / "root") as engine, runnel.connect(tmp_path / "root") as other:
         engine.execute(_BEFORE)
         waiting, declared = threading.Event(), threading.Event()
@@ -241,7 +241,7 @@ def test_declarer_with_endless_conflicts_fails_without_changes(
     with runnel.connect(tmp_path / "root") as engine:
         engine.execute(_BEFORE)
         before = engine.show("feeds").to_json()
-        monkeypatch.setattr(commit_change, "_TRIES", 4)
+        monkeypatch.setattr(commit_change, "_MAX_ATTEMPTS", 4)
 
         def publish_plan() -> None:
             with engine.workspace.catalog.write() as connection:
@@ -250,7 +250,7 @@ def test_declarer_with_endless_conflicts_fails_without_changes(
                 plan_versions.publish_plan(connection, current.base, current.delta, current.queries)
 
         while_compiling(monkeypatch, *(publish_plan for _ in range(4)))
-        with pytest.raises(CatalogUnavailableError, match="others changed the plan"):
+        with pytest.raises(CatalogUnavailableError, match="the plan was changed by others"):
             engine.execute("create or replace feed Rock from News where n = 6;")
         assert engine.show("feeds").to_json() == before
         engine.execute("create or replace feed Rock from News where n = 6;")
@@ -281,12 +281,12 @@ def test_a_cycle_is_found_without_reading_every_query(tmp_path: Path, monkeypatc
     [
         (
             "News where " + " and ".join(f"n > {n}" for n in range(40)),
-            "a query may have at most 20 conditions and feeds, this one has 41",
+            "a query can have at most 20 conditions and feeds, this one has 41",
             "owner_query_conditions",
         ),
         (
             f"News where n in ({', '.join(map(str, range(60)))})",
-            "a query may have at most 50 constants, this one has 60",
+            "a query can have at most 50 constants, this one has 60",
             "owner_query_constants",
         ),
     ],
@@ -323,7 +323,7 @@ def test_number_of_changes_in_an_owners_script_is_limited(tmp_path: Path) -> Non
         ada = engine.acting_as("ada")
         ada.execute("".join(f"create feed Q{n} from News;" for n in range(5)))
         script = "create or replace feed Q0 from News where n = 1;\ndrop feed Q1;\npause feed Q2;\n"
-        with pytest.raises(StatementError, match="a script may have at most 2 declarations that") as refused:
+        with pytest.raises(StatementError, match="a script can contain at most 2 declarations that") as refused:
             ada.execute(script)
         assert refused.value.span is not None
         assert refused.value.span.line == 3
@@ -332,7 +332,7 @@ def test_number_of_changes_in_an_owners_script_is_limited(tmp_path: Path) -> Non
 
 
 def assert_plan_is_current(engine: Engine) -> None:
-    """What is matched is what is in the plan, from the same sequences on."""
+    """Assert that the plan contains the live queries, with the same start sequences."""
     with engine.workspace.catalog.read() as connection:
         since = feeds.since_of(connection)
         current = plan_versions.current_plan(connection)

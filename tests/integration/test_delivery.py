@@ -1,4 +1,4 @@
-"""Delivery: every match in a subscription's time reaches its endpoint in a message, once, whatever happens."""
+"""Delivery: every match during a subscription is delivered to its endpoint once, even after failures."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ create feed All from Wire;
 
 
 def _publish(engine: Engine, *numbers: int) -> None:
-    """Items whose ids are numbers: even ones are rock, odd ones are jazz."""
+    """Publish items whose ids are numbers: titles of even ones contain rock, of odd ones jazz."""
     words = ["rock", "jazz"]
     engine.publish("Wire", [{"id": str(number), "title": f"{words[number % 2]} {number}"} for number in numbers])
 
@@ -49,7 +49,7 @@ def _states(engine: Engine, subscription: int) -> list[MessageState]:
 
 @pytest.fixture
 def runner(engine: Engine) -> InProcess:
-    """A runner of the test's engine, with the feeds of this file declared."""
+    """A runner of the test's engine, with the feeds of this module declared."""
     engine.execute(DECLARED)
     return InProcess(engine)
 
@@ -58,7 +58,7 @@ def runner(engine: Engine) -> InProcess:
 
 
 def _number(key: str) -> str:
-    """A message's key without the root's own number, which is another one for every root, and the items' digest."""
+    """Return the key of a message without the workspace's number and the digest of the items."""
     return "-".join(key.split("-")[1:3])
 
 

@@ -1,7 +1,6 @@
-"""Distinct feeds from statement to match log: by the runner's own parts in this process, and once in Spark.
+"""Distinct feeds from statement to match log: with a runner in this process, and once on Spark.
 
-Whatever is declared, however the items are cut into batches, and wherever a runner dies, the match log says what the
-reference evaluator says of the item log.
+For any declarations, batches and crashes, the match log equals the result of the reference evaluator on the item log.
 """
 
 from __future__ import annotations
@@ -155,7 +154,7 @@ def unwrapped(lines: Iterable[str]) -> str:
 
 
 def test_from_last_has_no_duplicates(engine: Engine, clock: FakeClock) -> None:
-    """What was accepted before a feed was matched is evaluated, a message at a time, and looks back as far."""
+    """Items accepted before the feed was matched are evaluated per message, looking back over the whole window."""
     engine.execute("register feed Wire; create feed News from Wire distinct by title within 2 days;")
     for title in ("a", "b", "A", "c", "B", "d"):
         engine.publish("Wire", items((title, len(title) + engine.workspace.items.last_sequence())))
@@ -244,7 +243,7 @@ def test_part_deleted_before_the_commit_is_not_committed(engine: Engine, monkeyp
 
 def test_size_of_claims_counts_towards_the_buffer_limit(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     engine.execute("register feed Wire; create feed News from Wire distinct by title; subscribe to News output log;")
-    monkeypatch.setattr(match_job, "MOST_BYTES", 1)
+    monkeypatch.setattr(match_job, "MAX_BUFFER_BYTES", 1)
     run = InProcess(engine, slice_items=2)
     engine.publish("Wire", items(*((f"title {number % 5}", number) for number in range(10))))
     run.match()

@@ -1,4 +1,4 @@
-"""The engine end to end: a world of news through Spark against the oracle, and the stream's reader on its own."""
+"""The engine end to end: generated news on Spark, compared with the reference, and the reader of the stream alone."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_generated_news_is_matched_and_delivered_like_the_reference(tmp_path: Pa
 
 
 def _verify_versions(engine: Engine, world: World) -> None:
-    """Edited items are accepted again, as the next version; nothing else is."""
+    """Assert that only edited items are accepted again, each as the next version."""
     expected = Counter((item.feed, item.version) for item in world.items)
     with engine.workspace.catalog.read() as connection:
         names = feeds.feed_names(connection)
@@ -78,7 +78,7 @@ def _verify_versions(engine: Engine, world: World) -> None:
 
 
 def _verify_outputs(engine: Engine, world: World, found: dict[str, list[str]]) -> None:
-    """Every file can be read, by us and by others, and has what its query found."""
+    """Assert that Runnel and feedparser can read every file, and that it contains the matches of its query."""
     kinds = set()
     for subscription in world.subscriptions:
         if subscription.target is None or not found[subscription.feed]:
@@ -193,7 +193,7 @@ def test_previews_on_spark_and_in_process_equal_the_reference(tmp_path: Path) ->
 
 
 def _everything(engine: Engine) -> tuple[object, ...]:
-    """All files of the root, and what the manifests hold."""
+    """Return all files of the workspace, and the rows of the manifests."""
     files = sorted(
         (str(path.relative_to(engine.workspace.folder)), path.stat().st_size)
         for path in engine.workspace.folder.rglob("*")
@@ -205,7 +205,7 @@ def _everything(engine: Engine) -> tuple[object, ...]:
 
 
 def _accepted_ids(engine: Engine, name: str) -> list[str]:
-    """The ids of all accepted items that are in a feed, by the reference evaluator."""
+    """Return the ids of the accepted items that match a feed according to the reference evaluator."""
     with engine.workspace.catalog.read() as connection:
         names = feeds.feed_names(connection)
         nodes = feeds.definitions(connection)
@@ -266,7 +266,7 @@ def test_clients_declare_and_publish_concurrently(tmp_path: Path) -> None:
 
 @pytest.fixture
 def wired(engine: Engine) -> Engine:
-    """A feed, and a query that wants all of it."""
+    """A workspace with a source feed and a query that matches all its items."""
     engine.execute("register feed Wire; create feed All from Wire; subscribe to All output log;")
     return engine
 

@@ -1,4 +1,4 @@
-"""`explain` as a person meets it: what matches, in text, JSON and pictures, and nothing of what others want."""
+"""`explain` in text, JSON and pictures. It reveals nothing about the queries of other owners."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ subscribe to Rock output log; subscribe to Live output log;
 
 
 def by_trees(engine: Engine) -> Engine:
-    """The same workspace with trees as its matcher."""
+    """The same workspace with the matcher `tree`."""
     return connect(engine.workspace.folder, matcher="tree")
 
 
@@ -55,7 +55,7 @@ def test_explain_shows_the_streams_of_a_feed(engine: Engine) -> None:
     assert {name: one["queries"] for one in matched["expected"] for name in one["sources"]} == {"Wire": 2, "Other": 1}
     assert explained.to_json()["measured"] is None, "nothing was sampled yet"
     assert "tree" not in "\n".join(explained.lines)
-    with pytest.raises(NotFoundError, match="no filter tree of Live") as refused:
+    with pytest.raises(NotFoundError, match="Live has no filter tree") as refused:
         engine.pictures("Live")
     assert refused.value.hint is not None
     assert 'matcher = "tree"' in refused.value.hint
@@ -152,7 +152,7 @@ def _check_what_an_owner_sees(engine: Engine, matcher: str) -> None:
 
 def test_query_without_sources_has_no_picture(engine: Engine) -> None:
     engine.execute("register feed Wire; create feed Never from Wire where title contains 'a' and false;")
-    with pytest.raises(NotFoundError, match="no filter tree of Never"):
+    with pytest.raises(NotFoundError, match="Never has no filter tree"):
         engine.pictures("Never")
 
 
@@ -168,7 +168,7 @@ def test_pictures_are_written_to_the_given_path(engine: Engine, tmp_path: Path) 
         assert ElementTree.parse(path).getroot().tag.endswith("svg")
     assert "title contains 'rock'" in place.read_text("utf-8")
     told = CliRunner().invoke(app, ["explain", "Rock", "--picture", str(place), "-w", root])
-    assert "drawn: " in told.stdout
+    assert "filter tree: " in told.stdout
     refused = CliRunner().invoke(app, ["explain", "Rock", "--picture", str(tmp_path), "-w", root])
     assert refused.exit_code == 3
     assert "cannot be written" in refused.stderr
@@ -199,7 +199,7 @@ def test_explain_shows_the_partition_of_a_query(tmp_path: Path) -> None:
         assert any("title contains" in (one["condition"] or "") for one in told["router"]), told["router"]
         text = "\n".join(explained.lines)
         assert f"in partition {told['partition']['number']} of 2" in text
-        assert "the router asks first: title contains" in text
+        assert "the router checks first: title contains" in text
         assert "measured: nothing yet" in text
         json.dumps(explained.to_json())
         (page,) = (
@@ -234,11 +234,11 @@ def test_explain_marks_conditions_that_it_does_not_compare(tmp_path: Path, monke
         (before,) = engine.explain("Rock").to_json()["partition"]["router"]
         assert (before["condition"], before["looked_at"]) == ("title contains 'rock'", True)
         # One literal times the atoms of the router, and the reading of these, is more than that.
-        monkeypatch.setattr(explain_partition, "_MOST_COMPARED", explain_partition._READING)
+        monkeypatch.setattr(explain_partition, "_MAX_COMPARISONS", explain_partition._READ_COST)
         explained = engine.explain("Rock")
         (router,) = explained.to_json()["partition"]["router"]
         assert (router["condition"], router["looked_at"]) == (None, False)
-        assert any("too many to look which" in line for line in explained.lines)
+        assert any("too many to determine which" in line for line in explained.lines)
 
 
 def test_explain_does_not_compare_many_words_with_many_atoms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,17 +250,17 @@ def test_explain_does_not_compare_many_words_with_many_atoms(tmp_path: Path, mon
             "create feed Other from Wire where title contains 'other'; subscribe to Other output log;"
         )
         compared: list[Expression] = []
-        follows = explain_partition._follows
+        is_implied = explain_partition._is_implied
 
         def noted(wide: Expression, narrow: Expression) -> bool:
             compared.append(wide)
-            return follows(wide, narrow)
+            return is_implied(wide, narrow)
 
-        monkeypatch.setattr(explain_partition, "_follows", noted)
+        monkeypatch.setattr(explain_partition, "_is_implied", noted)
         assert engine.explain("Wide").to_json()["partition"]["router"][0]["looked_at"]
         assert 40 <= len(compared) <= 40 * 41
         compared.clear()
-        monkeypatch.setattr(explain_partition, "_MOST_COMPARED", 40 * 40)
+        monkeypatch.setattr(explain_partition, "_MAX_COMPARISONS", 40 * 40)
         assert not engine.explain("Wide").to_json()["partition"]["router"][0]["looked_at"]
         assert not compared
 
@@ -284,7 +284,7 @@ def test_singular_and_plural_forms_are_correct(tmp_path: Path) -> None:
     lines = ExplainedPartition(figures, (), one, group=20, group_here=1).lines()
     text = " ".join(line.strip() for line in lines)
     assert "1 of 20 queries of its group is there" in text
-    assert "12,483.12 µs for an item" in text
-    assert "2,000 items, 1 match, 50,000.0 µs for each" in text
+    assert "12,483.12 µs per item" in text
+    assert "2,000 items, 1 match, 50,000.0 µs per item of these" in text
     two = " ".join(ExplainedPartition(figures, (), one, group=20, group_here=2).lines())
     assert "2 of 20 queries of its group are there" in two

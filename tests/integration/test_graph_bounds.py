@@ -1,4 +1,4 @@
-"""Hostile patterns and graphs: what costs too much hurts its own query alone; bindings are told as far as they go."""
+"""Hostile patterns and graphs: an expensive search affects only its own query, and incomplete bindings are marked."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def graph(*triples: tuple[str, str, str | int]) -> str:
 
 
 def run(engine: Engine, script: str, text: str) -> dict[str, Any]:
-    """The bindings of the item by the names of the feeds that match it."""
+    """Return the bindings of the item, by the names of the feeds that match it."""
     engine.execute(script)
     names = [part.split()[0] for part in script.split("create feed ")[1:]]
     engine.execute("".join(f"subscribe to {name} output log;" for name in names))

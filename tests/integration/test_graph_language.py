@@ -1,4 +1,4 @@
-"""Graph patterns and their prefixes through the engine and the command line: declared, shown, refused, kept."""
+"""Graph patterns and prefixes in statements and commands: declared, shown, refused and backed up."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_script_registers_a_prefix_and_uses_it(engine: Engine) -> None:
 def test_changed_prefix_does_not_change_queries(engine: Engine) -> None:
     engine.execute(LAB + PAGES + RECENT)
     (told,) = engine.execute("register prefix lab as 'http://other.example/';")
-    assert told.message == "registered prefix lab for http://other.example/, no more for http://lab.example/"
+    assert told.message == "registered prefix lab for http://other.example/, which replaces http://lab.example/"
     assert engine.show("Recent").to_json()["statement"] == CANONICAL
     engine.execute(RECENT.replace("create", "create or replace"))
     assert engine.show("Recent").to_json()["statement"] == CANONICAL.replace("lab.example", "other.example")
@@ -125,7 +125,7 @@ def test_owners_declare_prefixes_inside_the_pattern(engine: Engine) -> None:
     ("text", "message", "hint"),
     [
         ("register prefix foaf as 'urn:f:';", "known from the start", "another name"),
-        ("drop prefix foaf;", "known from the start", ""),
+        ("drop prefix foaf;", "built in", ""),
         ("drop prefix lap;", "there is no prefix lap", "did you mean lab?"),
         ("drop prefix nobody;", "there is no prefix nobody", "show prefixes"),
         ("register prefix lab as 'terms#';", "does not begin with a scheme", "http://"),

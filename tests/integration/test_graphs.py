@@ -1,4 +1,4 @@
-"""Graphs down the whole river: declared beside other conditions, published, matched, delivered and explained."""
+"""Graphs end to end: declared with other conditions, published, matched, delivered and explained."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def publish_all(engine: Engine) -> None:
 
 
 def bound(key: str) -> dict[str, list[dict[str, Any]]]:
-    """What was delivered to a memory sink: the rows of bindings by the item's id."""
+    """Return the rows of bindings that were delivered to a memory sink, by item id."""
     return {
         one.item.id: [dict(row) for row in one.bindings.rows]
         for message in MemorySink.delivered(key)
@@ -88,8 +88,8 @@ def bound(key: str) -> dict[str, list[dict[str, Any]]]:
 # --- end to end ----------------------------------------------------------------------------------------------------
 
 
-def check_river(engine: Engine) -> None:
-    """What the items above lead to: in the match log and where it was delivered."""
+def check_matches_and_deliveries(engine: Engine) -> None:
+    """Assert the matches and deliveries of the items above."""
     assert matched_ids(engine, "Recent") == ["filter.ttl"]
     assert matched_ids(engine, "LongReads") == ["old", "bare"]
     assert matched_ids(engine, "ByAnn") == ["filter.ttl", "bare"]
@@ -113,7 +113,7 @@ def check_river(engine: Engine) -> None:
 def test_graphs_of_files_and_lines_are_matched_and_their_bindings_delivered(declared: Engine) -> None:
     publish_all(declared)
     InProcess(declared).run()
-    check_river(declared)
+    check_matches_and_deliveries(declared)
 
 
 @pytest.mark.spark
@@ -121,7 +121,7 @@ def test_graphs_of_files_and_lines_are_matched_and_their_bindings_delivered(decl
 def test_graphs_are_matched_on_spark(declared: Engine) -> None:
     publish_all(declared)
     declared.run(once=True)
-    check_river(declared)
+    check_matches_and_deliveries(declared)
     declared.execute("create or replace feed LongReads from Pages where graph { ?p ex:year 1999 };")
     declared.publish("Pages", [{"id": "later", "graph": DRAFT}])
     declared.run(once=True)
@@ -132,7 +132,7 @@ def test_graphs_are_matched_on_spark(declared: Engine) -> None:
 @settings(deadline=None, max_examples=6)
 @given(st.lists(patterns(is_written=True), min_size=4, max_size=10), st.lists(graphs, min_size=2, max_size=6))
 def test_generated_patterns_match_like_the_definition(written: list[Graph], given_graphs: list[RdfGraph]) -> None:
-    """Half of them are declared after the first plan was made, so that they are in a delta of it."""
+    """Half of the patterns are declared after the first plan was compiled, so they are in its delta."""
     half = len(written) // 2
     with tempfile.TemporaryDirectory() as folder, runnel.connect(Path(folder) / "root") as engine:
         engine.execute("register feed Pages;")
@@ -246,7 +246,7 @@ def test_invalid_graph_is_refused_with_its_line_and_other_items_are_accepted(dec
 
 
 def test_graph_with_endless_search_is_quarantined_for_its_query_only(declared: Engine) -> None:
-    """Edges that share nothing: each fits every triple, so all of them fit in many ways; the filter never holds."""
+    """Edges without common variables match every triple, so there are many mappings; the filter is never true."""
     edges = " . ".join(f"?s{place} ex:p ?o{place}" for place in range(6))
     declared.execute(
         f"create feed Endless from Pages where graph {{ {edges} . filter(?s0 = ?o5) }};"
@@ -310,7 +310,7 @@ def test_why_explain_test_and_preview_support_graphs(declared: Engine) -> None:
 
 
 def test_commands_accept_rdf_files(tmp_path: Path) -> None:
-    """As somebody at a terminal does it."""
+    """Run the commands in a shell, as a user does."""
     root, page = str(tmp_path / "root"), tmp_path / "filter.ttl"
     page.write_text(FILTER, "utf-8")
     script = tmp_path / "feeds.runnel"

@@ -1,4 +1,4 @@
-"""Large scripts are prepared ahead of their transaction: the same outcome, while other writers go on."""
+"""Large scripts are compiled before their transaction: the result is the same, and other writers are not blocked."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ COUNT = script.LARGE
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], Engine]]:
-    """Opens engines, each with connections of its own, on one root."""
+    """A function that opens engines on one workspace, each with its own connections."""
     made: list[Engine] = []
     server: PostgreSQL | None = request.getfixturevalue("postgresql") if request.param == "postgresql" else None
     options: dict[str, Any] = {} if server is None else {"catalog": server.schema()}
@@ -57,7 +57,7 @@ def many(prefix: str, count: int = COUNT, source: str = "News") -> str:
 
 
 def check(engine: Engine) -> set[str]:
-    """Everything fits together: what is matched is what is in the plan, and nobody reads what is not there."""
+    """Assert that the plan contains the live queries, and that no feed reads a missing feed."""
     with engine.workspace.catalog.read() as connection:
         live = {one.id: one.name for one in feeds.live_feeds(connection)}
         since = feeds.since_of(connection)
@@ -84,7 +84,7 @@ def check(engine: Engine) -> set[str]:
 
 
 def during_compiling(monkeypatch: pytest.MonkeyPatch, *actions: Callable[[], object]) -> list[str]:
-    """Do something while a change is compiled, each time it is; gives what happened."""
+    """Run an action during each compilation of a change. Return the results."""
     happened: list[str] = []
     compile_plan = plan_change.compile_plan
     waiting = list(actions)
@@ -104,7 +104,7 @@ def batched(script: list[Parsed], size: int) -> Iterator[list[Parsed]]:
 
 
 def content(engine: Engine) -> dict[str, list[Any]]:
-    """What was declared, without times and secrets."""
+    """Return all declarations, without times and secrets."""
     left_out = {"created", "ticket", "plan", "due", "expires", "value"}
     tables = [schema.feeds, schema.revisions, schema.reads, schema.subscriptions, schema.cursors, schema.tags]
     with engine.workspace.catalog.read() as connection:
@@ -209,7 +209,7 @@ def test_concurrent_declarations_are_not_lost(opened: Callable[[], Engine], monk
 @pytest.mark.parametrize(
     ("meanwhile", "error", "message"),
     [
-        ("create feed Q7 from News;", DuplicateNameError, "there is a feed Q7 already"),
+        ("create feed Q7 from News;", DuplicateNameError, "a feed Q7 already exists"),
         ("drop feed News;", UnknownNameError, "there is no feed News"),
     ],
 )
@@ -258,7 +258,7 @@ def test_large_script_takes_a_turn_after_conflicts(tmp_path: Path, monkeypatch: 
 def test_plan_deleted_during_the_script_is_not_reported_as_damage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A newer plan came into use while the script was prepared, so that the older one is gone."""
+    """A newer plan was published while the script was prepared, so the older plan was deleted."""
     real, tries = plan_change.compile_plan, list[str]()
 
     def gone(root: Workspace, change: plan_change.PlanChange) -> plan_change.CompiledChange:
@@ -293,7 +293,7 @@ def test_error_in_a_large_script_is_the_same_as_in_a_small_one(opened: Callable[
         engine.execute(text)
     assert refused.value.span is not None
     assert (refused.value.span.line, refused.value.hint) == (2 * COUNT + 1, "did you mean News?")
-    with pytest.raises(DuplicateNameError, match="there is a feed Q0 already"):
+    with pytest.raises(DuplicateNameError, match="a feed Q0 already exists"):
         engine.execute(many("Q") + "create feed Q0 from News;")
     with pytest.raises(DuplicateNameError, match="writes into"):
         engine.execute(many("Q") + "subscribe to Q0 output rss 'a.xml'; subscribe to Q1 output rss 'a.xml';")
@@ -325,7 +325,7 @@ def test_large_script_with_replacements_is_one_transaction(opened: Callable[[], 
 
 
 def test_concurrent_declarers_all_succeed(opened: Callable[[], Engine]) -> None:
-    """Three clients: two with large scripts, one that makes and drops small things all the time."""
+    """Two clients declare large scripts while a third one creates and drops single feeds."""
     opened().execute("register feed News;")
     engines = [opened() for _ in range(3)]
     failed: list[BaseException] = []

@@ -1,6 +1,6 @@
-"""Operators from statement to match log and delivery, by the runner's own parts in this process.
+"""Operators from statement to match log and delivery, with a runner in this process.
 
-The crash tests do the same in Spark, with runners that die.
+The crash tests do the same on Spark, with runners that are killed.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
 
 
 def matched(engine: Engine) -> dict[str, list[str]]:
-    """The feeds of every item, by its id; what is in the log again adds to what was there."""
+    """Return the feeds that each item matches, by item id. Retried items add to their first matches."""
     with engine.workspace.catalog.read() as connection:
         names = {feed.id: feed.name for feed in feeds.live_feeds(connection)}
     items = engine.workspace.items
@@ -117,7 +117,7 @@ def test_failed_call_is_reported_and_affects_no_other_query(engine: Engine) -> N
     assert learned.operators["mobPattern 1"].calls > 0
     (alarming, _, mob) = engine.show("operators").to_json()["operators"]
     assert alarming["learned"]["failed"] > 0 == mob["learned"]["failed"]
-    assert any("of late" in line for line in engine.show("operators").lines)
+    assert any("recently" in line for line in engine.show("operators").lines)
 
 
 def test_temporary_failure_is_retried_only_for_undecided_queries(tmp_path: Path) -> None:
@@ -213,7 +213,7 @@ def test_retry_behind_a_distinct_feed_is_reported(tmp_path: Path) -> None:
         engine.publish("Wire", [{"id": "a", "title": "x", "file": str(tmp_path / "never")}])
         InProcess(engine).match()
         (row,) = engine.show("quarantine").to_json()["quarantine"]
-        assert "behind a gate that has counted it" in row["reason"]
+        assert "the gate of the query has already counted the item" in row["reason"]
         with engine.workspace.catalog.read() as connection:
             assert undecided.undecided_count(connection) == 0
     operator_work.operators.cache_clear()
@@ -298,7 +298,7 @@ def test_preview_reports_its_cost_before_calling_operators(engine: Engine) -> No
     told: list[str] = []
     query = "create feed Some from Cameras where place = 'Bronx' and mobPattern(?n) and ?n > 60"
     preview = engine.preview(query, tell=told.append)
-    assert told == ["operators are asked about 3 items, in some 3 calls: about 0.12 s"]
+    assert told == ["operators are called for about 3 items, about 3 calls in 0.12 s"]
     assert preview.cost is not None
     assert preview.to_json()["operators"]["calls"] == 3
     assert engine.preview("create feed Some from Cameras where place = 'Bronx'", tell=told.append).cost is None

@@ -1,7 +1,7 @@
-"""Isolation: whatever two owners and the operator do, no owner learns or changes anything of the other's.
+"""Isolation of owners: whatever two owners and the admin do, no owner can read or change data of the other.
 
-Everything that an owner declares, publishes or is given carries that owner's mark. Nothing that the other owner is
-told, in an outcome, a listing or an error, may hold the mark, but for what the other wrote in the question itself.
+All data of an owner contains that owner's mark. No answer, listing or error for the other owner may contain the mark,
+except for text that the other owner wrote in the question.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _feeds, _subscriptions = schema.feeds, schema.subscriptions
 
 
 class World:
-    """An operator and two owners in one root, and what each of them has been told or made."""
+    """A workspace with the admin and two owners, and the answers and secrets that each of them received."""
 
     def __init__(self, folder: Path, seed: int) -> None:
         self.random = random.Random(seed)
@@ -45,8 +45,8 @@ class World:
             self.engines[name] = self.operator.acting_as(name)
             self.secrets[name] = []
 
-    def furnish(self) -> None:
-        """Give both owners a little of everything: feeds, items, something put aside, messages, dead letters."""
+    def create_data(self) -> None:
+        """Give both owners feeds, items, quarantined items, messages and dead letters."""
         for name, engine in self.engines.items():
             source, view, mark = self.fresh(name), self.fresh(name), MARKS[name]
             for said in (
@@ -60,10 +60,10 @@ class World:
             with pytest.raises(RunnelError):
                 engine.publish_document(source, b"<rss", name=f"{mark}.xml")
         self.deliver()
-        _die(self)
+        _fail_messages(self)
 
     def deliver(self) -> None:
-        """Match what waits, and record messages; nothing is sent."""
+        """Match waiting items and record messages, without sending them."""
         self.runner = self.runner or InProcess(self.operator)
         self.runner.match()
         self.runner.dispatcher.recorder.record(self.runner.epoch)
@@ -72,8 +72,8 @@ class World:
     def fresh(self, name: str) -> str:
         return f"{MARKS[name]}{next(self.count)}"
 
-    def anybody_s(self, name: str) -> str:
-        """A feed to speak of: one's own, the operator's, or one that is the other's."""
+    def any_feed(self, name: str) -> str:
+        """Return the name of a feed of the owner, the admin or the other owner."""
         other = _other(name)
         pools = [self.made[name], ["Wire", "News"], self.made[other], [f"{MARKS[other]}77"]]
         return self.random.choice(self.random.choice([pool for pool in pools if pool]))
@@ -82,8 +82,8 @@ class World:
         return self.random.randint(1, max([1, *self.numbers["ann"], *self.numbers["bob"]]) + 1)
 
     def statement(self, name: str) -> str:
-        """Something that an owner may try to say."""
-        mark, feed, number = MARKS[name], self.anybody_s(name), self.any_number()
+        """Return a random statement that an owner may try."""
+        mark, feed, number = MARKS[name], self.any_feed(name), self.any_number()
         # One's own feeds bear one's own mark; a name of the operator's may be given again.
         own = [*self.made[name], "Wire", "News"]
         new = self.fresh(name) if self.random.random() < 0.7 else self.random.choice(own)
@@ -94,7 +94,7 @@ class World:
                 f"register feed 'https://{mark.lower()}.example/{new}' as {new};",
                 f"create feed {new} from {feed} where title contains '{mark}';",
                 f"create feed {new} from {feed} | Wire;",
-                f"create or replace feed {self.random.choice(own)} from {self.anybody_s(name)} where n > {number};",
+                f"create or replace feed {self.random.choice(own)} from {self.any_feed(name)} where n > {number};",
                 f"subscribe to {feed} output log;",
                 f"subscribe to {feed} output webhook 'https://{mark.lower()}.example/hook';",
                 f"subscribe to {feed} output mail '{mark.lower()}@mail.example' every 1 hour;",
@@ -127,7 +127,7 @@ class World:
         )
 
     def others_state(self, name: str) -> list[object]:
-        """All that was declared by everybody but one owner."""
+        """Return all declarations except those of one owner."""
         mine = self.engines[name].actor.owner
         feed, held = _feeds.c, _subscriptions.c
         columns = [feed.id, feed.name, feed.revision, feed.paused, feed.dropped, feed.address, feed.bytes]
@@ -150,8 +150,8 @@ def _other(name: str) -> str:
     return "bob" if name == "ann" else "ann"
 
 
-def _told(act: Callable[[], object]) -> str:
-    """Everything that somebody is told: answers with their fields, text and JSON, or an error with its hint."""
+def _shown_texts(act: Callable[[], object]) -> str:
+    """Return everything that an actor is shown: answers as fields, text and JSON, or an error with its hint."""
     try:
         told = act()
         answers = [one for one in told if isinstance(one, Answer)] if isinstance(told, list) else []
@@ -167,20 +167,20 @@ def _act(world: World, name: str) -> None:
     dice = world.random.random()
     said = ""
     if dice < 0.1:
-        feed = world.anybody_s(name)
+        feed = world.any_feed(name)
         said = feed
-        told = _told(lambda: engine.publish(feed, [{"id": f"{mark}-1", "title": mark, "n": 5}]))
+        told = _shown_texts(lambda: engine.publish(feed, [{"id": f"{mark}-1", "title": mark, "n": 5}]))
     elif dice < 0.15:
-        feed = world.anybody_s(name)
+        feed = world.any_feed(name)
         said = feed
-        told = _told(lambda: engine.publish_document(feed, b"<rss", name=f"{mark}.xml"))
+        told = _shown_texts(lambda: engine.publish_document(feed, b"<rss", name=f"{mark}.xml"))
     elif dice < 0.2:
-        feed = world.anybody_s(name)
+        feed = world.any_feed(name)
         said = feed
-        told = _told(lambda: [one.item for one in engine.matches(feed)])
+        told = _shown_texts(lambda: [one.item for one in engine.matches(feed)])
     else:
         said = world.statement(name)
-        told = _told(lambda: _remembered(world, name, said))
+        told = _shown_texts(lambda: _remembered(world, name, said))
     _check(world, name, said, told)
 
 
@@ -209,8 +209,8 @@ def _check(world: World, name: str, said: str, told: str) -> None:
     assert mark.lower() not in left.lower(), f"{name} said {said!r} and was told {told!r}"
 
 
-def _operate(world: World) -> None:
-    """The operator publishes, matches, drops and pauses; sees everything."""
+def _act_as_admin(world: World) -> None:
+    """Let the admin publish, match, drop and pause feeds, and list everything."""
     match world.random.randrange(5):
         case 0:
             world.operator.publish("Wire", [{"id": f"w{next(world.count)}", "title": "news", "n": 5}])
@@ -219,7 +219,7 @@ def _operate(world: World) -> None:
         case 2:
             world.operator.execute("create or replace feed News from Wire where n > 2;")
         case 3:
-            _die(world)
+            _fail_messages(world)
         case _:
             shown = json.dumps([one.to_json() for one in world.operator.execute("show feeds; show subscriptions;")])
             for name in MARKS:
@@ -238,8 +238,8 @@ def _gather_keys(world: World) -> None:
         world.keys[name] = [row.key for row in rows if row.owner == engine.actor.owner]
 
 
-def _die(world: World) -> None:
-    """All open messages become dead letters, with reasons that carry their owners' marks."""
+def _fail_messages(world: World) -> None:
+    """Turn all open messages into dead letters, with reasons that contain their owners' marks."""
     messages = schema.messages
     with world.operator.workspace.catalog.write() as connection:
         for name, keys in world.keys.items():
@@ -250,14 +250,14 @@ def _die(world: World) -> None:
 @pytest.mark.parametrize("seed", range(5))
 def test_owners_cannot_read_or_change_data_of_each_other(seed: int, tmp_path: Path) -> None:
     world = World(tmp_path / "root", seed)
-    world.furnish()
+    world.create_data()
     for name, engine in world.engines.items():
-        told = _told(lambda: engine.execute("show dead letters; show quarantine; show subscriptions;"))  # noqa: B023
+        told = _shown_texts(lambda: engine.execute("show dead letters; show quarantine; show subscriptions;"))  # noqa: B023
         assert told.count(MARKS[name]) > 5, "there is something to find"
     for _ in range(60):
         who = world.random.choice(["ann", "ann", "bob", "bob", "operator"])
         if who == "operator":
-            _operate(world)
+            _act_as_admin(world)
             continue
         before = world.others_state(who)
         _act(world, who)
@@ -270,5 +270,5 @@ def test_isolation_check_detects_a_leak(tmp_path: Path) -> None:
     world.engines["bob"].execute("register feed Qbobq1;")
     with pytest.raises(AssertionError):
         _check(world, "ann", "show feeds;", repr(world.operator.execute("show feeds;")))
-    _check(world, "ann", "show feed Qbobq1;", _told(lambda: world.engines["ann"].execute("show feed Qbobq1;")))
+    _check(world, "ann", "show feed Qbobq1;", _shown_texts(lambda: world.engines["ann"].execute("show feed Qbobq1;")))
     world.close()

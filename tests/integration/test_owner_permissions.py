@@ -1,4 +1,4 @@
-"""People: owners and what they may do, tickets, validity, stylesheets, materialised feeds, quotas."""
+"""Permissions of owners, and their tickets, subscriptions, stylesheets, materialized feeds and quotas."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_owners_cannot_use_methods_of_the_admin(ann: Engine) -> None:
         ann.status,
         ann.run,
         lambda: ann.owners,
-        lambda: ann.acting_as("operator"),
+        lambda: ann.acting_as("admin"),
         lambda: ann.authenticated("runnel_1_x"),
     ):
         with pytest.raises(NotAllowedError, match="only the admin"):
@@ -144,7 +144,7 @@ def test_open_engine_is_refused_after_its_token_is_revoked(engine: Engine, end: 
 
 def test_acting_for_others_ends_when_the_admins_token_is_revoked(engine: Engine) -> None:
     engine.owners.add("ann")
-    made = engine.owners.new_token("operator", "console").to_json()
+    made = engine.owners.new_token("admin", "console").to_json()
     operator = engine.authenticated(made["token"])
     ann = operator.acting_as("ann")
     ann.execute("register feed Mine;")
@@ -173,7 +173,7 @@ REFUSALS: list[tuple[str, type[StatementError], str, tuple[int, int]]] = [
     ("pause feed Rock;", StatementError, "Rock belongs to the admin", (1, 12)),
     ("resume feed Rock;", StatementError, "Rock belongs to the admin", (1, 13)),
     ("unsubscribe 1;", UnknownNameError, "there is no subscription 1", (1, 13)),
-    ("unsubscribe from Rock;", UnknownNameError, "there is no such subscription to Rock", (1, 18)),
+    ("unsubscribe from Rock;", UnknownNameError, "you have no such subscription to Rock", (1, 18)),
     ("pause subscription 1;", UnknownNameError, "there is no subscription 1", (1, 20)),
     ("renew subscription 1;", UnknownNameError, "there is no subscription 1", (1, 20)),
     ("rotate key of subscription 1;", UnknownNameError, "there is no subscription 1", (1, 28)),
@@ -286,7 +286,7 @@ def test_why_does_not_reveal_items_of_other_owners(engine: Engine, ann: Engine, 
     engine.execute(WIRE)
     bob.execute("register feed Secret;")
     bob.publish("Secret", [{"id": "x", "title": "hidden"}])
-    with pytest.raises(NotFoundError, match="no item x was accepted"):
+    with pytest.raises(NotFoundError, match="there is no accepted item x"):
         ann.why("x", "Rock")
     assert "hidden" in str(engine.why("x", "Rock")), "the operator may know"
 
@@ -362,7 +362,7 @@ def test_disabled_owner_cannot_start_subscriptions(engine: Engine, ann: Engine) 
             ann.execute(said)
         assert refused.value.span is not None
         assert (refused.value.span.line, refused.value.span.column) == place
-        assert refused.value.hint == "`runnel owner disable ann --undo` takes that back"
+        assert refused.value.hint == "the admin can enable the owner with `runnel owner disable ann --undo`"
     assert live_names(engine) == set()
     ann.execute("create feed Mine from Rock;")  # the operator may tend what is there
     engine.owners.disable("ann", False)
@@ -430,7 +430,7 @@ def test_ticket_renews_and_ends_a_subscription(engine: Engine, ann: Engine, bob:
         Unsubscribe(ticket="1"),
         Renew(ticket=ticket[1:]),
     ):
-        with pytest.raises(UnknownNameError, match="no subscription has this ticket"):
+        with pytest.raises(UnknownNameError, match="no live subscription has this ticket"):
             ann.apply(again)
 
 
@@ -480,12 +480,12 @@ def test_zero_days_mean_no_expiry(tmp_path: Path) -> None:
 def test_ended_subscription_cannot_be_renewed(engine: Engine, clock: FakeClock) -> None:
     made = engine.execute(f"{WIRE} subscribe to Rock output log for 1 day;")[2]
     clock.advance(timedelta(days=1))
-    with pytest.raises(StatementError, match="subscription 1 ended on 2026-01-02"):
+    with pytest.raises(StatementError, match="subscription 1 expired on 2026-01-02"):
         engine.execute("renew subscription 1;")
     assert end_expired(engine.workspace) == 1
     with pytest.raises(UnknownNameError, match="there is no subscription 1"):
         engine.execute("renew subscription 1;")
-    with pytest.raises(UnknownNameError, match="no subscription has this ticket"):
+    with pytest.raises(UnknownNameError, match="no live subscription has this ticket"):
         engine.apply(Renew(ticket=made.to_json()["ticket"]))
     assert live_names(engine) == set()
 
@@ -570,7 +570,7 @@ def test_output_log_refuses_a_stylesheet(engine: Engine) -> None:
 
 @pytest.fixture
 def shaped(engine: Engine) -> Engine:
-    """An engine with a materialised feed: Shaped, made from Rock."""
+    """An engine with a materialized feed: Shaped, created from Rock."""
     _sheet(engine, "t.xsl", COPY % "Shaped:")
     engine.execute(f"{WIRE} register feed Rock apply 't.xsl' as Shaped;")
     return engine
@@ -590,7 +590,7 @@ def test_items_pass_through_a_materialized_feed(shaped: Engine) -> None:
 def test_show_describes_a_materialized_feed(shaped: Engine) -> None:
     row = shaped.execute("show feed Shaped;")[0]
     assert row.lines[0] == "register feed Rock apply 't.xsl' as Shaped;"
-    assert row.lines[-1] == "materialised feed"
+    assert row.lines[-1] == "materialized feed"
     assert (row.to_json()["kind"], row.to_json()["reads"]) == ("source", ["Rock"])
     assert shaped.execute("show feed Rock;")[0].to_json()["read_by"] == ["Shaped"]
     assert shaped.execute("show subscriptions;")[0].to_json()["subscriptions"] == []
@@ -616,7 +616,7 @@ def test_materialized_feed_cannot_read_itself(shaped: Engine) -> None:
 def test_dropping_a_materialized_feed_and_its_origin(shaped: Engine) -> None:
     with pytest.raises(StillNeededError, match="Rock is still needed by feed Shaped "):
         shaped.execute("drop feed Rock;")
-    with pytest.raises(StatementError, match="subscription 1 serves feed Shaped"):
+    with pytest.raises(StatementError, match="subscription 1 belongs to the materialized feed Shaped"):
         shaped.execute("unsubscribe 1;")
     with pytest.raises(UnknownNameError, match="no such subscription to Rock"):
         shaped.execute("unsubscribe from Rock;")
@@ -668,7 +668,7 @@ def test_exceeded_quota_is_reported_and_the_script_changes_nothing(engine: Engin
     with pytest.raises(QuotaExceededError, match="the quota of 2 feeds is used up") as refused:
         ann.execute("register feed A;\nregister feed B;\n register feed C;")
     assert "line 3" in (refused.value.hint or "")
-    assert [row["owner"] for row in ann.execute("show feeds;")[0].to_json()["feeds"]] == ["operator", "operator"]
+    assert [row["owner"] for row in ann.execute("show feeds;")[0].to_json()["feeds"]] == ["admin", "admin"]
     ann.execute("register feed A; register feed B; drop feed A; register feed C; subscribe to B output log;")
     with pytest.raises(QuotaExceededError, match="the quota of 1 subscriptions is used up"):
         ann.execute("subscribe to C output log;")
@@ -713,7 +713,7 @@ def test_concurrent_clients_cannot_exceed_the_quota_of_bytes(engine: Engine, ann
 
 
 class Quotas(RuleBasedStateMachine):
-    """Whatever an owner declares and drops, the counts are those of a plain model, and no quota is passed."""
+    """For any declarations and drops of an owner, usage equals that of a simple model, and no quota is exceeded."""
 
     QUERIES, SUBSCRIPTIONS = 4, 3
 
@@ -806,14 +806,14 @@ def test_commands_for_owners_and_tokens(engine: Engine) -> None:
     made = json.loads(_command(root, "token", "new", "ann", "--label", "laptop", "--json"))
     token = made["token"]
     assert "registered feed Mine" in _command(root, "exec", "register feed Mine;", RUNNEL_TOKEN=token)
-    assert "register feed Wire;  -- of operator" in _command(root, "show", "feeds", "--token", token)
+    assert "register feed Wire;  -- of admin" in _command(root, "show", "feeds", "--token", token)
     assert "created feed Hers" in _command(root, "exec", "create feed Hers from Wire;", "--as", "ann")
     assert "give one of the two" in _command(root, "show", "--as", "ann", "--token", token, code=3)
     assert "no owner bob" in _command(root, "show", "--as", "bob", code=6)
     assert "2 of 5 feeds" in _command(root, "owner", "quota", "ann", "--feeds", "5")
     assert "of 10,000 feeds" in _command(root, "owner", "quota", "ann", "--reset")
     listed = json.loads(_command(root, "owner", "list", "--json"))["owners"]
-    assert [(one["owner"], one["queries"]["have"]) for one in listed] == [("operator", 2), ("ann", 2)]
+    assert [(one["owner"], one["queries"]["have"]) for one in listed] == [("admin", 2), ("ann", 2)]
     assert "laptop" in _command(root, "token", "list", "ann")
     assert "0 dead letters" in _command(root, "dead-letters", "list", "--token", token)
     assert "no message x" in _command(root, "dead-letters", "explain", "x", code=3)

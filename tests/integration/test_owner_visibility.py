@@ -1,7 +1,7 @@
-"""What owners see: canaries in the admin's and another owner's things must not be in any answer to an owner.
+"""Visibility for owners: canaries in data of the admin and another owner must not be in any answer to an owner.
 
-The statements, the methods of the engine and the commands are enumerated from the code, so that a new question fails
-here until it is asked too.
+The statements, the methods of the engine and the commands are enumerated from the code, so that these tests fail for
+a new one until they cover it.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ COPY = """<xsl:stylesheet version="1.0" xmlns:xsl="http://www.w3.org/1999/XSL/Tr
 
 
 class World:
-    """A workspace of an admin and the owners ann and bob, with canaries in everything that is not ann's to see."""
+    """A workspace of the admin and the owners ann and bob, with canaries in all data that ann must not see."""
 
     def __init__(self, folder: Path) -> None:
         self.admin = runnel.connect(
@@ -101,10 +101,10 @@ class World:
             "subscribe to AnnNews output log; subscribe to News output mail 'ann@mail.example';"
             "subscribe to Wire output webhook 'https://ann.example/hook';"
         )
-        self._happen()
+        self._cause_failures()
 
-    def _happen(self) -> None:
-        """Polls and deliveries fail, documents are refused, and items are matched."""
+    def _cause_failures(self) -> None:
+        """Let polls and deliveries fail, documents be refused, and items be matched."""
         admin, runner = self.admin, InProcess(self.admin)
         with admin.workspace.catalog.write() as connection:
             polls.tend(connection)
@@ -150,7 +150,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 
 def statements(world: World) -> Iterator[str]:
-    """Every kind of statement, about everything there is; declarations that succeed change only what is ann's."""
+    """Return statements of every kind about all data. Those that succeed change only ann's data."""
     yield from (f"show {what};" for what in typing.get_args(typing.get_type_hints(said.Show)["what"])[:6])
     for feed in FEEDS:
         yield from (
@@ -201,8 +201,8 @@ def test_every_kind_of_statement_is_covered(world: World) -> None:
     assert shown == set(typing.get_args(typing.get_type_hints(said.Show)["what"]))
 
 
-def heard(act: Callable[[], Any]) -> str:
-    """Everything that answers say: their fields, text and JSON, or an error with its hint and place."""
+def texts_of(act: Callable[[], Any]) -> str:
+    """Return the content of answers: their fields, text and JSON, or an error with its hint and position."""
     try:
         told = act()
         answers = [one for one in (told if isinstance(told, list) else [told]) if isinstance(one, Answer)]
@@ -214,7 +214,7 @@ def heard(act: Callable[[], Any]) -> str:
 
 
 def refused(act: Callable[[], Any]) -> None:
-    """Other errors are no refusal: `heard` would take them for an answer."""
+    """Assert that the error is a refusal, because `texts_of` would treat any error as an answer."""
     try:
         act()
     except NotAllowedError:
@@ -226,17 +226,17 @@ def refused(act: Callable[[], Any]) -> None:
 
 def test_no_statement_shows_a_canary_to_an_owner(world: World) -> None:
     for text in statements(world):
-        answer = heard(lambda text=text: world.ann.execute(text))  # type: ignore[misc]
+        answer = texts_of(lambda text=text: world.ann.execute(text))  # type: ignore[misc]
         assert not CANARY.search(answer), f"{text}\n{answer}"
 
 
 def test_the_admin_and_the_other_owner_see_the_canaries(world: World) -> None:
-    """The check would notice a leak: the same questions show canaries to those whose they are."""
+    """Verify the check itself: the same questions show the canaries to their owners."""
     for question in ("show feeds;", "show feed Web;", "show operators;", "show quarantine;", "explain feed Web;"):
-        assert CANARY.search(heard(lambda text=question: world.admin.execute(text))), question  # type: ignore[misc]
+        assert CANARY.search(texts_of(lambda text=question: world.admin.execute(text))), question  # type: ignore[misc]
     for question in ("show feeds;", "show subscriptions;", "show dead letters;", "show quarantine;"):
-        assert CANARY.search(heard(lambda text=question: world.bob.execute(text))), question  # type: ignore[misc]
-    assert "canary-reason" in heard(lambda: world.admin.why("4", "Alarms"))
+        assert CANARY.search(texts_of(lambda text=question: world.bob.execute(text))), question  # type: ignore[misc]
+    assert "canary-reason" in texts_of(lambda: world.admin.why("4", "Alarms"))
 
 
 def test_owners_see_hosts_of_feeds_that_are_not_theirs(world: World) -> None:
@@ -255,37 +255,37 @@ def test_owners_see_hosts_of_feeds_that_are_not_theirs(world: World) -> None:
 ENGINE: dict[str, Callable[[World, Engine], Any]] = {
     "execute": lambda world, ann: ann.execute("show feeds;"),
     "apply": lambda world, ann: ann.apply(said.Show("feeds")),
-    "show": lambda world, ann: [heard(lambda: ann.show(name)) for name in FEEDS],  # noqa: B023
+    "show": lambda world, ann: [texts_of(lambda: ann.show(name)) for name in FEEDS],  # noqa: B023
     "feeds": lambda world, ann: ann.feeds(),
-    "feed": lambda world, ann: [heard(lambda: ann.feed(name)) for name in FEEDS],  # noqa: B023
+    "feed": lambda world, ann: [texts_of(lambda: ann.feed(name)) for name in FEEDS],  # noqa: B023
     "subscriptions": lambda world, ann: ann.subscriptions(),
     "quarantine": lambda world, ann: ann.quarantine(),
     "dead_letters": lambda world, ann: ann.dead_letters(),
     "explain_message": lambda world, ann: [
-        heard(lambda: ann.explain_message(letter.key))  # noqa: B023
+        texts_of(lambda: ann.explain_message(letter.key))  # noqa: B023
         for letter in world.admin.dead_letters()
     ],
     "operators": lambda world, ann: ann.operators(),
     "operator": lambda world, ann: ann.operator("moody"),
     "prefixes": lambda world, ann: ann.prefixes(),
-    "explain": lambda world, ann: [heard(lambda: ann.explain(name)) for name in FEEDS],  # noqa: B023
-    "pictures": lambda world, ann: [heard(lambda: ann.pictures(name)) for name in FEEDS],  # noqa: B023
-    "why": lambda world, ann: [heard(lambda: ann.why("1", name)) for name in FEEDS],  # noqa: B023
-    "preview": lambda world, ann: [heard(lambda: ann.preview(name)) for name in FEEDS],  # noqa: B023
+    "explain": lambda world, ann: [texts_of(lambda: ann.explain(name)) for name in FEEDS],  # noqa: B023
+    "pictures": lambda world, ann: [texts_of(lambda: ann.pictures(name)) for name in FEEDS],  # noqa: B023
+    "why": lambda world, ann: [texts_of(lambda: ann.why("1", name)) for name in FEEDS],  # noqa: B023
+    "preview": lambda world, ann: [texts_of(lambda: ann.preview(name)) for name in FEEDS],  # noqa: B023
     "test": lambda world, ann: [
-        heard(lambda: ann.test([{"id": "9", "n": 5}], feed="Wire", queries=["AnnNews", "Alarms"])),
-        heard(lambda: ann.test(owner="bob")),
-        heard(lambda: ann.test(tag="anarytag")),
-        heard(lambda: ann.test()),
+        texts_of(lambda: ann.test([{"id": "9", "n": 5}], feed="Wire", queries=["AnnNews", "Alarms"])),
+        texts_of(lambda: ann.test(owner="bob")),
+        texts_of(lambda: ann.test(tag="anarytag")),
+        texts_of(lambda: ann.test()),
     ],
     "test_document": lambda world, ann: ann.test_document(b'{"id": "9", "n": 5}', feed="AnnWire"),
     "usage": lambda world, ann: str(
         replace(ann.usage(), shown=frozenset({"never", "busiest", "slow", "idle"}), limit=99)
     ),
-    "matches": lambda world, ann: [heard(lambda: list(ann.matches(name))) for name in FEEDS],  # noqa: B023
-    "publish": lambda world, ann: [heard(lambda: ann.publish(name, [{"id": "7"}])) for name in FEEDS],  # noqa: B023
+    "matches": lambda world, ann: [texts_of(lambda: list(ann.matches(name))) for name in FEEDS],  # noqa: B023
+    "publish": lambda world, ann: [texts_of(lambda: ann.publish(name, [{"id": "7"}])) for name in FEEDS],  # noqa: B023
     "publish_document": lambda world, ann: [
-        heard(lambda: ann.publish_document(name, b"<rss"))  # noqa: B023
+        texts_of(lambda: ann.publish_document(name, b"<rss"))  # noqa: B023
         for name in FEEDS
     ],
     "status": lambda world, ann: refused(ann.status),
@@ -311,7 +311,7 @@ def test_every_method_of_the_engine_is_covered() -> None:
 
 @pytest.mark.parametrize("method", ENGINE)
 def test_no_method_shows_a_canary_to_an_owner(world: World, method: str) -> None:
-    answer = heard(lambda: ENGINE[method](world, world.ann))
+    answer = texts_of(lambda: ENGINE[method](world, world.ann))
     assert not CANARY.search(answer), answer
 
 
@@ -366,7 +366,7 @@ QUESTIONS = [
 
 
 def answers_of_ann(folder: Path, *, others: bool, subscribes: bool) -> list[str]:
-    """Ann's answers about the admin's feeds; `others` subscribe to them or not, and ann too or not."""
+    """Return ann's answers about feeds of the admin, with or without subscriptions of others and of ann."""
     items = [{"id": str(number), "title": f"rock {number % 2}", "n": number} for number in range(1, 7)]
     with runnel.connect(folder, clock=FakeClock()) as admin:
         admin.execute(
@@ -398,7 +398,7 @@ def answers_of_ann(folder: Path, *, others: bool, subscribes: bool) -> list[str]
 
 
 def recorded(engine: Engine, feed: str) -> list[str] | str:
-    """The ids of the recorded matches of a feed, or why there are none."""
+    """Return the ids of the recorded matches of a feed, or the reason why there are none."""
     try:
         return [match.item.id for match in engine.matches(feed)]
     except NotFoundError as error:

@@ -1,4 +1,4 @@
-"""The example packages of plug-ins, installed as anybody would and run from end to end in a process of their own."""
+"""The example packages of plug-ins, installed with pip and run end to end in separate processes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ with runnel.connect(workspace) as engine:
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the example packages, as pip installs them without a network, and a package without its code."""
+    """A folder with the example packages, installed by pip without a network, and a package without its code."""
     folder = tmp_path_factory.mktemp("installed")
     options = ["--quiet", "--no-index", "--no-deps", "--no-build-isolation", "--target", str(folder)]
     packages = [str(ROOT / "examples" / name) for name in EXAMPLES]

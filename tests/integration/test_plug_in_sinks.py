@@ -1,4 +1,4 @@
-"""A plug-in sink can do all that the built-in ones can: it declares traits, and nothing else knows its kind."""
+"""A plug-in sink can do everything that built-in sinks can: it declares traits, and no other code knows its kind."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DECLARED = "register feed Wire; create feed Rock from Wire where title contains 
 
 
 class Chat(ConfirmingSink, Route):
-    """Rooms of a chat, which answer requests to confirm at once."""
+    """A sink for chat rooms, which confirm requests immediately."""
 
     kind = "chat"
     is_signed = True
@@ -69,7 +69,7 @@ class Chat(ConfirmingSink, Route):
 
 
 class Warehouse(LocalSink):
-    """Readers of the match log who are told of nothing, as those of `output log`."""
+    """A sink without messages, like `output log`, whose subscribers read the match log."""
 
     kind = "warehouse"
     is_for_owners = True
@@ -83,14 +83,14 @@ class Warehouse(LocalSink):
 
 
 class Single(MemorySink):
-    """A box for one subscription only."""
+    """A sink whose targets belong to one subscription."""
 
     kind = "single"
     owns_target = True
 
 
 class Clumsy(MemorySink):
-    """A plug-in whose `validate_target` has other parameters than the contract's."""
+    """A plug-in whose `validate_target` has other parameters than the contract."""
 
     kind = "clumsy"
 
@@ -105,7 +105,7 @@ def clock() -> FakeClock:
 
 @pytest.fixture
 def chat(monkeypatch: pytest.MonkeyPatch) -> Iterator[Chat]:
-    """The plug-ins above, installed."""
+    """Installs the plug-ins above."""
     made = Chat()
     plugins: list[Sink] = [made, Warehouse(), Single(), Clumsy()]
     opened = {sink.kind: sink for sink in [*registry.installed_sinks(), *plugins]}
@@ -141,7 +141,7 @@ def owner(engine: Engine) -> Engine:
 
 
 def test_a_plug_in_that_fails_on_a_target_refuses_the_statement(runner: InProcess) -> None:
-    with pytest.raises(StatementError, match="'clumsy' could not check the target: TypeError") as refused:
+    with pytest.raises(StatementError, match="'clumsy' failed to check the target: TypeError") as refused:
         runner.engine.execute("subscribe to Rock output clumsy 'box';")
     assert refused.value.hint == "Clumsy.validate_target must return the target or raise InputError"
     assert refused.value.span is not None
@@ -225,7 +225,7 @@ def test_plug_in_without_messages_is_matched_but_not_delivered(runner: InProcess
 
 def test_plug_in_that_owns_its_targets_allows_one_subscription_per_target(runner: InProcess) -> None:
     runner.engine.execute("subscribe to Rock output single 'box';")
-    with pytest.raises(StatementError, match="writes into box already"):
+    with pytest.raises(StatementError, match="already writes into box"):
         runner.engine.execute("subscribe to Rock output single 'box';")
 
 

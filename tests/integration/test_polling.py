@@ -1,4 +1,4 @@
-"""From a web server to a subscriber: statements, polls, pushes, matching and delivery together; and kill -9."""
+"""Polling end to end: statements, polls, pushes, matching and delivery, and a poller killed by SIGKILL."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_dropped_feed_is_not_polled(web_engine: Engine, poller: Poller, server: 
 
 
 def test_hub_pushes_items_to_the_runners_server(tmp_path: Path, server: FeedServer) -> None:
-    """The whole circle over HTTP: discovery, request, verification, a signed push, and a forged one."""
+    """Discovery, subscription request, verification, a signed push and a forged push, all over HTTP."""
     asked: list[dict[str, str]] = []
 
     async def hub(request: web.Request) -> web.Response:

@@ -1,4 +1,4 @@
-"""Other users of the machine cannot read a workspace, whatever the umask, except for what the admin shares."""
+"""Other users of the machine cannot read a workspace, regardless of the umask, except for shared outputs."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ def umask(request: pytest.FixtureRequest) -> Iterator[int]:
 
 @pytest.fixture
 def shared() -> Iterator[Path]:
-    """A folder in which every user of the machine may look for files."""
+    """A folder that every user of the machine can list."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         yield Path(folder)
 
 
 def _fill(folder: Path, **settings: Any) -> None:
-    """A workspace with files of every kind that is written without Spark."""
+    """Create a workspace with files of every kind that is written without Spark."""
     with runnel.connect(folder, **settings) as engine:
         engine.execute(SCRIPT)
         configure_logging(engine.workspace.settings, folder)
@@ -76,14 +76,14 @@ def _fill(folder: Path, **settings: Any) -> None:
 
 
 def _open_to_others(folder: Path, bits: int) -> set[str]:
-    """Files and folders that have one of these bits, by their path below the folder."""
+    """Return the files and folders that have one of these mode bits, relative to the folder."""
     paths = [folder, *folder.rglob("*")]
     assert len(paths) > 10
     return {path.relative_to(folder).as_posix() for path in paths if stat.S_IMODE(path.stat().st_mode) & bits}
 
 
 def _read_by_nobody(folder: Path) -> set[str]:
-    """What another user can read; only root can find out."""
+    """Return the files that another user can read. Only root can determine this."""
     found = subprocess.run(
         [sys.executable, "-c", _READ_ALL, str(folder)], capture_output=True, text=True, check=True, timeout=60
     )
@@ -172,7 +172,7 @@ def _privacy(root: Path, *, repair: bool = False) -> Finding:
 
 
 def _open_up(root: Path) -> None:
-    """Permissions that let everybody read all files."""
+    """Make all files readable by all users."""
     for path in [root, *root.rglob("*")]:
         path.chmod(0o755 if path.is_dir() else 0o644)
 

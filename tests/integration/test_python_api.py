@@ -1,4 +1,4 @@
-"""The API of `runnel.connect(…)`: parameters, typed answers, and scripts with questions in them."""
+"""The Python API: parameters, typed answers, and scripts that contain questions."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_question_before_the_declarations_does_not_see_them(engine: Engine) ->
 
 
 def test_a_question_between_declarations_is_refused_and_nothing_is_declared(engine: Engine) -> None:
-    with pytest.raises(StatementError, match="cannot stand between declarations") as caught:
+    with pytest.raises(StatementError, match="cannot come between declarations") as caught:
         engine.execute(f"{WIRE}\nshow feeds;\nregister feed Other;")
     assert caught.value.span == Span(2, 1, 5)
     assert engine.feeds() == []
@@ -85,7 +85,7 @@ def test_a_question_between_declarations_is_refused_and_nothing_is_declared(engi
 def test_the_answer_of_a_script_of_questions_alone_has_their_order(engine: Engine) -> None:
     assert [answer.message for answer in engine.execute("show prefixes; show feeds; show quarantine;")][1:] == [
         "0 feeds",
-        "0 put aside",
+        "0 quarantined",
     ]
 
 
@@ -160,7 +160,7 @@ def test_an_answer_is_text_and_json(engine: Engine) -> None:
             {
                 "id": 1,
                 "name": "Wire",
-                "owner": "operator",
+                "owner": "admin",
                 "kind": "source",
                 "matched": False,
                 "paused": False,

@@ -1,4 +1,4 @@
-"""Bad input: what cannot be read, accepted or evaluated is put aside with its reason, once, and hurts no other."""
+"""Invalid input: documents, items and evaluations that fail are quarantined once, and others are not affected."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _rss(*numbers: int) -> str:
     )
 
 
-def _put_aside(engine: Engine) -> list[dict[str, Any]]:
+def _quarantined(engine: Engine) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = engine.execute("show quarantine;")[0].to_json()["quarantine"]
     return rows
 
@@ -59,9 +59,9 @@ def test_broken_file_is_quarantined_and_read_after_its_repair(engine: Engine) ->
     (folder / "c.xml").write_text(_rss(3))
     (other / "d.jsonl").write_text('{"id": "4"}\n')
     acquired = read_files(engine)
-    assert (acquired.accepted, acquired.put_aside) == (3, 1)
+    assert (acquired.accepted, acquired.quarantined) == (3, 1)
     assert sorted(_ids(engine)) == ["1", "3", "4"]
-    (row,) = _put_aside(engine)
+    (row,) = _quarantined(engine)
     assert (row["kind"], row["feed"]) == ("document", "News")
     assert "b.xml" in row["place"]
     assert engine.workspace.storage.read(row["kept"]) == broken.encode()
@@ -69,7 +69,7 @@ def test_broken_file_is_quarantined_and_read_after_its_repair(engine: Engine) ->
     assert failing["feed"] == "News"
     assert "b.xml" in failing["problem"]
 
-    assert read_files(engine).put_aside == 0, "told once"
+    assert read_files(engine).quarantined == 0, "told once"
     (folder / "b.xml").write_text(_rss(2))
     assert read_files(engine).accepted == 1
     status = engine.status()
@@ -91,7 +91,7 @@ def test_missing_folder_is_reported_once(engine: Engine) -> None:
     (_drop(engine, "other") / "a.jsonl").write_text('{"id": "1"}\n')
     assert read_files(engine).accepted == 1, "the other feed is read"
     read_files(engine)
-    (row,) = _put_aside(engine)
+    (row,) = _quarantined(engine)
     assert "no file or folder" in row["reason"]
     assert [one["feed"] for one in engine.status().failing_sources] == ["News"]
 
@@ -110,7 +110,7 @@ def test_valid_items_of_a_document_are_accepted_and_invalid_ones_quarantined(eng
     accepted, problems = engine.publish_document("Wire", document, name="wire.jsonl")
     assert accepted.accepted == 2
     assert len(problems) == 2
-    rows = _put_aside(engine)
+    rows = _quarantined(engine)
     assert [row["kind"] for row in rows] == ["item", "item"]
     assert {row["place"].split(":")[1] for row in rows} == {"2", "3"}
     assert engine.workspace.storage.read(rows[0]["kept"]) == document
@@ -150,8 +150,8 @@ def test_touched_files_without_changes_are_skipped(engine: Engine) -> None:
     (folder / "half.xml.part").write_text(_rss(9))
     (folder / "link.xml").symlink_to(Path(__file__))
     acquired = read_files(engine)
-    assert (acquired.accepted, acquired.unchanged, acquired.put_aside) == (0, 2, 1)
-    assert "a link out of the folder" in _put_aside(engine)[0]["reason"]
+    assert (acquired.accepted, acquired.unchanged, acquired.quarantined) == (0, 2, 1)
+    assert "a symbolic link that leads out of the folder" in _quarantined(engine)[0]["reason"]
 
 
 # --- publishing ----------------------------------------------------------------------------------------------------
@@ -190,7 +190,7 @@ def test_publishing_waits_and_is_refused_at_the_lag_limit(tmp_path: Path) -> Non
 
 @pytest.fixture
 def poisoned(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Conditions on `published` raise for an item whose title is poison."""
+    """Makes conditions on `published` raise for items with the title poison."""
 
     def raising(atom: Any, attributes: Any, accepted: datetime | None = None) -> bool:
         if atom.attribute.name == "published" and "poison" in attributes.get("title", ()):
@@ -203,7 +203,7 @@ def poisoned(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("poisoned")
 def test_query_that_raises_is_quarantined_and_the_batch_continues(engine: Engine) -> None:
-    plan_cache.forget_plans()
+    plan_cache.release_all_plans()
     engine.execute(
         "register feed Wire; create feed Old from Wire where published < date '2026-01-01T10:00:00Z';"
         "create feed Poison from Wire where title contains 'poison'; create feed All from Wire;"
@@ -220,7 +220,7 @@ def test_query_that_raises_is_quarantined_and_the_batch_continues(engine: Engine
     assert matched_ids(engine, "Poison") == ["2", "4"]
     assert matched_ids(engine, "Old") == ["1", "3", "4"]
     assert matched_ids(engine, "Mixed") == ["1", "3", "4"]
-    rows = _put_aside(engine)
+    rows = _quarantined(engine)
     assert sorted((row["kind"], row["query"], row["place"]) for row in rows) == [
         ("evaluation", "Mixed", "item 2"),
         ("evaluation", "Old", "item 2"),
@@ -229,7 +229,7 @@ def test_query_that_raises_is_quarantined_and_the_batch_continues(engine: Engine
 
     # A replay of the batch commits nothing again, and puts nothing aside again.
     runner.commit(runner.reader.initialOffset(), runner.offset, 0)
-    assert len(_put_aside(engine)) == 2
+    assert len(_quarantined(engine)) == 2
     with engine.workspace.catalog.read() as connection:
         (segment,) = match_segments.match_segments(connection)
         assert quarantine.quarantined_count(connection) == 2

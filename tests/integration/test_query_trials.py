@@ -1,4 +1,4 @@
-"""Queries tried on items: a selection of them gives what all of them give, restricted to it, and writes nothing."""
+"""`runnel test`: a selection of queries gives the same result as all queries restricted to it, and writes nothing."""
 
 from __future__ import annotations
 
@@ -54,17 +54,17 @@ def test_tag_and_names_select_queries(declared: Engine) -> None:
     assert shown(declared.test(ITEMS, tag="music", queries=["Idle", "Live"]))["1"] == ("Live",)
 
 
-def test_empty_selection_is_refused(declared: Engine) -> None:
-    with pytest.raises(NotFoundError, match="no query is tagged musik") as missed:
+def test_what_selects_nothing_is_refused(declared: Engine) -> None:
+    with pytest.raises(NotFoundError, match="no query has the tag musik") as missed:
         declared.test(ITEMS, tag="musik")
     assert missed.value.hint == "did you mean music?"
     with pytest.raises(NotFoundError, match="there is no feed Rokc"):
         declared.test(ITEMS, queries=("Rokc",))
-    with pytest.raises(NotFoundError, match="among those that are named"):
+    with pytest.raises(NotFoundError, match="among the named ones"):
         declared.test(ITEMS, tag="shop", queries=("Rock",))
-    with pytest.raises(InputError, match="source feed: it has no query"):
+    with pytest.raises(InputError, match="source feed and has no query"):
         declared.test(ITEMS, queries=("Wire",))
-    with pytest.raises(InputError, match="from which source feed"):
+    with pytest.raises(InputError, match="the source feed of the items must be named"):
         declared.test(ITEMS)
     with pytest.raises(InputError, match="Rock is a virtual feed"):
         declared.test(ITEMS, feed="Rock")
@@ -127,7 +127,7 @@ def test_owner_tests_only_own_queries(declared: Engine) -> None:
     assert ann.test(ITEMS, feed="Wire").counts == (("Mine", 2),)
     assert ann.test(ITEMS, tag="music").counts == (("Mine", 2),)
     assert ann.test(ITEMS, queries=("Rock",)).counts == (("Rock", 2),), "what all may read"
-    with pytest.raises(NotFoundError, match="no query is tagged shop"):
+    with pytest.raises(NotFoundError, match="no query has the tag shop"):
         ann.test(ITEMS, tag="shop")
     with pytest.raises(NotAllowedError):
         ann.test(ITEMS, owner="operator")
@@ -156,21 +156,21 @@ def test_tags_follow_the_statement(declared: Engine) -> None:
 
 
 def test_command_prints_matches_and_json(declared: Engine, tmp_path: Path) -> None:
-    def told(*words: str, given: str = "", code: int = 0) -> str:
+    def run_test(*words: str, given: str = "", code: int = 0) -> str:
         result = CliRunner().invoke(app, ["test", *words, "-w", str(declared.workspace.folder)], input=given)
         assert result.exit_code == code, result.output
         return result.output
 
     lines = "\n".join(json.dumps(item) for item in ITEMS)
-    text = told("-", "--feed", "Wire", given=lines)
-    assert "3 of 4 queries matched something in 3 items" in text
-    assert "matched nothing: Cheap" in text
-    data = json.loads(told("-", "--tag", "loud", "--json", given=lines))
+    text = run_test("-", "--feed", "Wire", given=lines)
+    assert "3 of 4 queries matched at least one of 3 items" in text
+    assert "without a match: Cheap" in text
+    data = json.loads(run_test("-", "--tag", "loud", "--json", given=lines))
     assert data["items"][0] == {"feed": "Wire", "id": "1", "title": "rock live", "queries": ["Rock"]}
     assert data["matched"] == [{"feed": "Rock", "matches": 2}]
     (tmp_path / "items.jsonl").write_text(lines + "\n{broken")
-    assert "refused: " in told(str(tmp_path / "items.jsonl"), "--query", "Rock")
-    assert "in 0 items" in told("--tag", "music")
-    assert "--feed requires a document" in told("--feed", "Wire", code=3)
-    assert "did you mean shop?" in told("--tag", "shpo", code=6)
+    assert "refused: " in run_test(str(tmp_path / "items.jsonl"), "--query", "Rock")
+    assert "in 0 items" in run_test("--tag", "music")
+    assert "--feed requires a document" in run_test("--feed", "Wire", code=3)
+    assert "did you mean shop?" in run_test("--tag", "shpo", code=6)
     assert declared.workspace.items.last_sequence() == 0

@@ -1,4 +1,4 @@
-"""Which queries match much and which nothing, as `runnel queries` tells it."""
+"""`runnel queries`: the queries with many matches and with none."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ subscribe to Rock output log; subscribe to Live output log; subscribe to Rokc ou
 """
 
 
-def published(engine: Engine, *titles: str, first: int = 1) -> None:
+def publish_titles(engine: Engine, *titles: str, first: int = 1) -> None:
     engine.publish("Wire", [{"id": str(first + n), "title": title} for n, title in enumerate(titles)])
 
 
 def test_matches_are_counted_for_subscribed_queries_only(engine: Engine) -> None:
     engine.execute(SCRIPT)
-    published(engine, "rock", "rock live", "jazz", "live")
+    publish_titles(engine, "rock", "rock live", "jazz", "live")
     InProcess(engine).match()
     found = engine.usage()
     assert found.busiest == (("Rock", 2), ("Live", 1))
     assert found.never == ("Rokc",)
     assert (found.after, found.upto, found.whole, found.newer) == (0, 4, True, 0)
-    assert "items 1 to 4; all that is kept" in found.range()
+    assert "items 1 to 4; no older item is retained" in found.range()
 
 
 def test_only_the_newest_items_are_counted_and_the_range_is_stated(engine: Engine) -> None:
     engine.execute(SCRIPT)
-    published(engine, "rokc", "rock", "rock live", "jazz")
+    publish_titles(engine, "rokc", "rock", "rock live", "jazz")
     InProcess(engine, max_batch_items=2).match()
     found = engine.usage(2)
     assert found.busiest == (("Live", 1), ("Rock", 1))
     assert found.never == ("Rokc",)
-    assert "items 3 to 4; older ones were not looked at" in found.range()
+    assert "items 3 to 4; older items were not counted" in found.range()
     assert engine.usage(4).never == ()
     with pytest.raises(InputError):
         engine.usage(0)
@@ -54,8 +54,8 @@ def test_before_the_first_item_all_queries_are_new(engine: Engine) -> None:
     engine.execute(SCRIPT)
     found = engine.usage()
     assert (found.counts, found.newer) == ((), 3)
-    assert found.range() == "no item was matched yet"
-    published(engine, "rock")
+    assert found.range() == "no retained item has been matched"
+    publish_titles(engine, "rock")
     InProcess(engine).match()
     engine.execute("create feed Late from Wire; subscribe to Late output log;")
     assert engine.usage().newer == 1
@@ -68,7 +68,7 @@ def test_owner_sees_only_own_queries(engine: Engine) -> None:
     ann = engine.acting_as("ann")
     ann.execute("create feed Mine from Wire where title contains 'jazz'; subscribe to Mine output log;")
     ann.execute("create feed Other from Wire where title contains 'zydeco'; subscribe to Other output log;")
-    published(engine, "rock", "jazz")
+    publish_titles(engine, "rock", "jazz")
     InProcess(engine).match()
     own = ann.usage()
     assert (own.busiest, own.never) == ((("Mine", 1),), ("Other",))
@@ -78,21 +78,21 @@ def test_owner_sees_only_own_queries(engine: Engine) -> None:
 
 def test_command_lists_queries_with_and_without_matches(engine: Engine) -> None:
     engine.execute(SCRIPT)
-    published(engine, "rock", "rock live")
+    publish_titles(engine, "rock", "rock live")
     InProcess(engine).match()
 
-    def told(*words: str) -> str:
+    def run_queries(*words: str) -> str:
         result = CliRunner().invoke(app, ["queries", *words, "-w", str(engine.workspace.folder)])
         assert result.exit_code == 0, result.output
         return result.stdout
 
-    both = told()
-    assert "2 matched something" in both
-    assert "1 matched nothing" in both
-    assert "matched something" not in told("--never")
-    assert "matched nothing" not in told("--busiest")
-    assert "and 1 more" in told("--busiest", "--limit", "1")
-    data = json.loads(told("--json", "--limit", "1"))
+    both = run_queries()
+    assert "2 with matches" in both
+    assert "1 without a match" in both
+    assert "with matches" not in run_queries("--never")
+    assert "without a match" not in run_queries("--busiest")
+    assert "and 1 more" in run_queries("--busiest", "--limit", "1")
+    data = json.loads(run_queries("--json", "--limit", "1"))
     assert data["busiest"] == [{"feed": "Rock", "matches": 2}]
     assert (data["never"], data["matched_something"], data["upto"]) == (["Rokc"], 2, 2)
     assert CliRunner().invoke(app, ["queries", "--items", "0", "-w", str(engine.workspace.folder)]).exit_code == 2

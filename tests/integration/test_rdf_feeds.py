@@ -1,4 +1,4 @@
-"""RDF from web servers, drop folders and publishers to subscribers: graphs arrive whole, once, and hurt no other."""
+"""RDF from web servers, drop folders and publishers: graphs arrive completely, and errors affect no others."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def world(tmp_path: Path, server: FeedServer) -> Iterator[PollWorld]:
 
 
 def items_of(engine: Engine) -> list[Item]:
-    """All items in the log, oldest first."""
+    """Return all items in the log, oldest first."""
     root = engine.workspace
     with root.catalog.read() as connection:
         names = feeds.feed_names(connection)
@@ -111,12 +111,12 @@ def test_invalid_document_does_not_affect_others(world: PollWorld, server: FeedS
     }
     numbers = {path: world.register(path) for path in server.pages}
     found = world.poll()
-    assert (found.accepted, found.put_aside) == (2, 3)
+    assert (found.accepted, found.quarantined) == (2, 3)
     assert "/secret" not in server.paths()
-    reasons = {one.place: one.reason for one in world.aside()}
+    reasons = {one.place: one.reason for one in world.quarantined()}
     assert "Invalid IRI" in reasons[f"{server.url('/broken')}:2:2"]
     assert "elsewhere" in reasons[f"{server.url('/context')}:1"]
-    assert "could not be read" in reasons[f"{server.url('/deep')}:1"]
+    assert "the parser was stopped" in reasons[f"{server.url('/deep')}:1"]
     assert [path for path, feed in numbers.items() if world.state(feed).problem] == ["/deep", "/broken", "/context"]
     server.pages["/deep"] = Page(b"<urn:a> <urn:b> 2 .", headers=turtle)
     assert world.poll_after(600).accepted == 1
@@ -147,7 +147,7 @@ def test_drop_folder_reads_all_extensions_and_quarantines_broken_files(engine: E
     (drop / "a-deep.ttl").write_bytes(DEEP)
     (drop / "b-broken.nt").write_text("<urn:a> <urn:b> .\n")
     found = read_files(engine)
-    assert (found.accepted, found.put_aside) == (7, 2)
+    assert (found.accepted, found.quarantined) == (7, 2)
     assert sorted(item.id for item in items_of(engine)) == sorted([*NOTATIONS, "onto.owl"])
     assert read_files(engine).accepted == 0
 
@@ -165,7 +165,7 @@ def test_documents_and_lines_are_published_with_graphs(engine: Engine) -> None:
     assert accepted.accepted == 1
     assert ["line 1 of the graph is not an N-Triples statement" in one.message for one in refused] == [True]
     assert [item.id for item in items_of(engine)] == ["tour.ttl", "https://tour.example/autumn", "l"]
-    with pytest.raises(BrokenDocumentError, match="could not be read"):
+    with pytest.raises(BrokenDocumentError, match="the parser was stopped"):
         engine.publish_document("Wire", DEEP, name="deep.ttl")
     quarantine = engine.execute("show quarantine;")[0].to_json()["quarantine"]
     assert {row["kind"] for row in quarantine} == {"item", "document"}
@@ -296,7 +296,7 @@ def test_graph_conditions_match_graphs_of_all_sources(engine: Engine, tmp_path: 
 
 
 def test_operators_and_statistics_ignore_graphs_as_text() -> None:
-    """Statistics count the terms of a graph as they are, never the words in them."""
+    """Statistics count the terms of a graph, not the words in them."""
     attributes = {"title": ("Autumn",), GRAPH: (RdfGraph(f'<urn:a> {CITY} "Bern" .\n'),)}
     assert text_of(Ask(attributes), ("title", GRAPH), 100) == "Autumn"
     assert text_of(Ask({}, (attributes[GRAPH],)), (), 100) == ""

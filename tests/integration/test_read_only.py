@@ -1,4 +1,4 @@
-"""A workspace that cannot be written: who writes gets a clear error, and who reads an answer."""
+"""A workspace without write permission: commands that write fail with a clear error, and commands that read work."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PRIVILEGES = (1, 2, 3)
 
 
 def _give_up_privileges() -> None:
-    """Let permissions hold for a process of root too."""
+    """Drop root's privileges, so that file permissions apply to the process."""
     if os.getuid() == 0:
         for one in _PRIVILEGES:
             ctypes.CDLL(None).prctl(_PR_CAPBSET_DROP, one, 0, 0, 0)
@@ -34,7 +34,7 @@ def _give_up_privileges() -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
-    """A workspace that this test's commands may read and not write."""
+    """A workspace that the commands of the test can read but not write."""
     folder = tmp_path / "root"
     with runnel.connect(folder) as engine:
         engine.execute(SCRIPT)
@@ -51,7 +51,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 
 def _runnel(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """The command as users run it, in a process of its own."""
+    """Run the command in a separate process, as users do."""
     return subprocess.run(
         [sys.executable, "-c", "from runnel.cli.main import main; main()", *arguments],
         capture_output=True,
@@ -111,7 +111,7 @@ def test_commands_that_write_fail_with_a_clear_error(
 
 
 def test_declaring_works_with_a_read_only_lock_file(tmp_path: Path) -> None:
-    """Root makes it with the rights of root; the user who owns the workspace declares after that."""
+    """Root creates the file with root as its owner; then the workspace's owner declares."""
     folder = tmp_path / "root"
     with runnel.connect(folder) as engine:
         engine.execute(SCRIPT)
@@ -147,7 +147,7 @@ def test_read_only_process_sees_current_changes_of_a_writer(folder: Path) -> Non
 
 
 def test_uncheckpointed_wal_is_not_ignored(folder: Path) -> None:
-    """Read without it, the catalog would be older than it is."""
+    """Without it, the catalog would be outdated."""
     folder.chmod(0o755)
     (folder / "catalog.sqlite-wal").write_bytes(b"changes")
     folder.chmod(0o555)

@@ -1,4 +1,4 @@
-"""Endpoints that refuse for good: their subscriptions are disabled, nothing is lost, and a repair is followed up."""
+"""Endpoints that refuse permanently: their subscriptions are disabled, and resuming sends what has matched."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def runner(tmp_path: Path, clock: FakeClock, post: Post) -> Iterator[InProcess]:
 
 
 def _publish(runner: InProcess, clock: FakeClock, *numbers: int) -> None:
-    """Items that come one after the other, each in a message of its own."""
+    """Publish items one after the other, each in its own message."""
     for number in numbers:
         runner.engine.publish("Wire", [{"id": str(number), "title": f"rock {number}"}])
         runner.match()
@@ -158,7 +158,7 @@ def test_unsuitable_stylesheet_output_disables_the_subscription(
 
 
 class _Endpoint(ThreadingHTTPServer):
-    """An HTTP server that answers every request with `status`, and keeps the bodies that it took."""
+    """An HTTP server that responds to every request with `status`, and stores the bodies that it accepted."""
 
     def __init__(self) -> None:
         self.status = 200
@@ -178,7 +178,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, format: str, *arguments: Any) -> None:
-        """Nothing is printed."""
+        """Print nothing."""
 
 
 @pytest.fixture
@@ -219,7 +219,7 @@ def test_send_now_sends_waiting_messages(
     assert _states(engine, 2) == [DONE, DONE]
     assert len(endpoint.taken) == 4
     [outcome] = engine.execute("send all now;")
-    assert outcome.message == "no message waits for another attempt"
+    assert outcome.message == "no message is waiting for a retry"
 
 
 def test_send_now_restarts_the_retry_schedule(runner: InProcess, clock: FakeClock, endpoint: _Endpoint) -> None:

@@ -1,4 +1,4 @@
-"""Secrets in the catalog are sealed: neither its file nor a backup tells them without the key file."""
+"""Secrets in the catalog are encrypted: neither its file nor a backup reveals them without the key file."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ HOOK = "subscribe to Rock output webhook 'https://hook.example/in';"
 
 
 def _fill(engine: Engine) -> dict[str, bytes]:
-    """Make secrets of all kinds, and give them in clear."""
+    """Create secrets of all kinds, and return them in plain text."""
     engine.execute(SCRIPT)
     shown = str(engine.execute(HOOK)[0].to_json()["key"])
     hub = HubRow(1, "https://hub.example", "topic", "callback", b"h" * 64, HubState.ACTIVE)
@@ -54,7 +54,7 @@ def _fill(engine: Engine) -> dict[str, bytes]:
 
 
 def _read(engine: Engine) -> dict[str, bytes | None]:
-    """The secrets as the workspace reads them."""
+    """Return the secrets as the workspace decrypts them."""
     with engine.workspace.catalog.read() as connection:
         (signing,) = keys_of(connection, [1]).get(1, (None,))
         hub = hubs_of(connection).get(1)
@@ -304,7 +304,7 @@ def test_process_with_a_replaced_key_cannot_encrypt_secrets(tmp_path: Path) -> N
 def test_replacing_the_key_never_leaves_the_catalog_without_a_fingerprint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise a process with the old key could seal a secret in between."""
+    """Otherwise a process with the old key could encrypt a secret in between."""
     root = tmp_path / "root"
     with runnel.connect(root) as engine:
         seen: list[int | None] = []

@@ -1,4 +1,4 @@
-"""Queries that cost too much: sampled beside the matching, listed with a hint, and told of in the journal once."""
+"""Expensive queries: their costs are sampled, they are listed with a hint, and each is logged once."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ subscribe to Rock output log; subscribe to Dear output log;
 """
 
 
-def spent(engine: Engine, name: str, milliseconds: float, items: int = 200) -> None:
-    """Learn, as tidying does, that so many sampled items showed a query to take so long for a thousand."""
+def store_cost(engine: Engine, name: str, milliseconds: float, items: int = 200) -> None:
+    """Store the costs of sampled items: a query takes this many milliseconds per thousand items."""
     with engine.workspace.catalog.write() as connection:
         feed = feeds.feed_by_name(connection, name)
         assert feed is not None
@@ -42,7 +42,7 @@ def spent(engine: Engine, name: str, milliseconds: float, items: int = 200) -> N
         stream_statistics.note(connection, {feed.id: StreamSample(1, {"rock": 1})})
 
 
-def told(engine: Engine, *words: str) -> str:
+def run_queries(engine: Engine, *words: str) -> str:
     result = CliRunner().invoke(app, ["queries", *words, "-w", str(engine.workspace.folder)])
     assert result.exit_code == 0, result.output
     return result.stdout
@@ -50,7 +50,7 @@ def told(engine: Engine, *words: str) -> str:
 
 def test_matching_samples_query_costs(engine: Engine) -> None:
     engine.execute(SCRIPT)
-    assert "not known yet" in told(engine, "--slow")
+    assert "no costs of these queries are known yet" in run_queries(engine, "--slow")
     engine.publish("Wire", [{"id": str(n), "title": f"rock live {n}"} for n in range(30)])
     run = InProcess(engine)
     run.match()
@@ -66,31 +66,31 @@ def test_matching_samples_query_costs(engine: Engine) -> None:
 def test_slow_query_is_listed_and_reported_once(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
     engine.execute(SCRIPT)
     run = InProcess(engine)
-    spent(engine, "Dear", 60.0)
-    spent(engine, "Rock", 0.1)
+    store_cost(engine, "Dear", 60.0)
+    store_cost(engine, "Rock", 0.1)
     with caplog.at_level(logging.WARNING, logger="runnel"):
         run_maintenance(engine.workspace, run.epoch)
-        spent(engine, "Dear", 60.0)
+        store_cost(engine, "Dear", 60.0)
         run_maintenance(engine.workspace, run.epoch)
         run_maintenance(engine.workspace, run.epoch)
     (record,) = [one for one in caplog.records if "takes about" in one.getMessage()]
     line = json.loads(JsonLines().format(record))
-    assert (line["level"], line["feed"], line["owner"]) == ("warning", "Dear", "operator")
+    assert (line["level"], line["feed"], line["owner"]) == ("warning", "Dear", "admin")
     assert "title matches 'a'" in line["event"]
 
-    text = told(engine, "--slow")
-    assert "slow  Dear  (operator)  title matches 'a'" in text
-    assert "add a word or a value that few items have" in " ".join(text.split())
+    text = run_queries(engine, "--slow")
+    assert "slow  Dear  (admin)  title matches 'a'" in text
+    assert "add a condition that few items satisfy" in " ".join(text.split())
     assert text.index("Dear") < text.index("Rock")
-    assert "matched nothing" not in text
-    data = json.loads(told(engine, "--slow", "--json", "--limit", "1"))
+    assert "without a match" not in text
+    data = json.loads(run_queries(engine, "--slow", "--json", "--limit", "1"))
     assert [(one["query"], one["is_slow"]) for one in data["slow"]] == [("Dear", True)]
 
 
 def test_repaired_query_is_no_longer_listed(engine: Engine, clock: FakeClock) -> None:
     engine.execute(SCRIPT)
     run = InProcess(engine)
-    spent(engine, "Dear", 60.0)
+    store_cost(engine, "Dear", 60.0)
     run_maintenance(engine.workspace, run.epoch)
     assert [one.query for one in engine.usage().slow] == ["Dear"]
     clock.advance(timedelta(minutes=1))
@@ -104,7 +104,7 @@ def test_owner_sees_only_own_slow_queries_and_tags_select(engine: Engine) -> Non
     ann = engine.acting_as("ann")
     ann.execute("create feed Mine tagged mine from Wire where title matches 'a+b'; subscribe to Mine output log;")
     run = InProcess(engine)
-    spent(engine, "Dear", 60.0)
+    store_cost(engine, "Dear", 60.0)
     with engine.workspace.catalog.write() as connection:
         mine = feeds.feed_by_name(connection, "Mine", ann.actor.owner)
         assert mine is not None
@@ -112,9 +112,9 @@ def test_owner_sees_only_own_slow_queries_and_tags_select(engine: Engine) -> Non
         query_costs.learn(connection, cost, now(connection))
     run_maintenance(engine.workspace, run.epoch)
     assert [one.query for one in ann.usage().slow] == ["Mine"]
-    assert [(one.query, one.owner) for one in engine.usage().slow] == [("Mine", "ann"), ("Dear", "operator")]
+    assert [(one.query, one.owner) for one in engine.usage().slow] == [("Mine", "ann"), ("Dear", "admin")]
     assert [one.query for one in engine.usage(tag="music").slow] == ["Dear"]
-    with pytest.raises(NotFoundError, match="no query is tagged music"):
+    with pytest.raises(NotFoundError, match="no query has the tag music"):
         ann.usage(tag="music")
 
 
@@ -122,9 +122,9 @@ def test_a_tag_lists_all_queries_that_have_it(engine: Engine) -> None:
     engine.execute(SCRIPT + "create feed Other from Wire; subscribe to Other output log;")
     engine.publish("Wire", [{"id": "1", "title": "rock"}])
     InProcess(engine).match()
-    text = told(engine, "--tag", "Music")
+    text = run_queries(engine, "--tag", "Music")
     assert "3 queries" in text
     assert "Other" not in text
     assert "1 without a subscription, so not matched:\n    Idle" in text
-    data = json.loads(told(engine, "--tag", "music", "--json"))
+    data = json.loads(run_queries(engine, "--tag", "music", "--json"))
     assert (data["idle"], data["never"], data["busiest"]) == (["Idle"], ["Dear"], [{"feed": "Rock", "matches": 1}])

@@ -1,4 +1,4 @@
-"""The log of Spark's JVM where the log format is JSON."""
+"""The log of Spark's JVM with the log format JSON."""
 
 from __future__ import annotations
 

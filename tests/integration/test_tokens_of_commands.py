@@ -1,4 +1,4 @@
-"""No command ignores a token: each acts for its owner, or refuses it."""
+"""No command ignores a token: each command acts for the token's owner, or refuses the token."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BEFORE_A_WORKSPACE = {"init", "restore", "demo", "adopt"}
 
 
 def _commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
-    """All commands below one, however deep, by what is typed to call them."""
+    """Return all subcommands of a command, at any depth, by the words that call them."""
     if not hasattr(command, "commands"):
         yield " ".join(path), command
         return
@@ -43,13 +43,13 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder for commands that would make a workspace in the current one."""
+    """A folder for commands that would create a workspace in the current directory."""
     monkeypatch.chdir(tmp_path)
 
 
 @pytest.fixture(scope="module")
 def tokens(root: Path) -> dict[str, str]:
-    """A token of an owner, one of the admin, and one that nobody has."""
+    """A token of an owner, a token of the admin, and an invalid token."""
     with connect(root) as engine:
         engine.owners.add("ann")
         made = {name: str(engine.owners.new_token(name, "test").to_json()["token"]) for name in ("ann", "operator")}
@@ -57,7 +57,7 @@ def tokens(root: Path) -> dict[str, str]:
 
 
 def _invoke(name: str, root: Path, token: str) -> Any:
-    """Call a command with a token in the environment, and with something in place of every required argument."""
+    """Call a command with a token in the environment and placeholders for all required arguments."""
     command = COMMANDS[name]
     given = [
         "1" if parameter.name in ("number", "subscription") else str(root.parent / "argument")

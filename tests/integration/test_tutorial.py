@@ -28,7 +28,7 @@ PATIENCE = 300.0
 
 @dataclass(frozen=True)
 class Step:
-    """A command of the document, what is shown below it, and the line it stands on."""
+    """A command of the document, the output shown below it, and its line number."""
 
     line: int
     command: str
@@ -36,7 +36,7 @@ class Step:
 
 
 def steps_of(text: str) -> list[Step]:
-    """The commands of all `console` blocks, in order."""
+    """Return the commands of all `console` blocks, in order."""
     found: list[Step] = []
     inside = False
     for number, line in enumerate(text.splitlines(), 1):
@@ -51,7 +51,7 @@ def steps_of(text: str) -> list[Step]:
 
 
 def agrees(shown: tuple[str, ...], printed: tuple[str, ...]) -> bool:
-    """Whether what was printed is what is shown, `…` standing for anything."""
+    """Return whether the printed output equals the shown output, in which `…` matches anything."""
     if not shown:
         return not printed
     if shown[0] == "…":
@@ -63,7 +63,7 @@ def agrees(shown: tuple[str, ...], printed: tuple[str, ...]) -> bool:
 
 
 class Shell:
-    """One shell for the whole document, so that `cd`, variables and background jobs live on."""
+    """One shell for the whole document, so that `cd`, variables and background jobs persist."""
 
     def __init__(self, folder: Path, environment: dict[str, str]) -> None:
         self._process = subprocess.Popen(
@@ -87,7 +87,7 @@ class Shell:
         self._lines.put(None)
 
     def run(self, command: str) -> tuple[str, ...]:
-        """What a command prints, on both outputs."""
+        """Return the output of a command, from standard output and standard error."""
         assert self._process.stdin is not None
         self._process.stdin.write(f"{command}\necho '{MARK}'\n")
         self._process.stdin.flush()
@@ -98,7 +98,7 @@ class Shell:
         return tuple(printed)
 
     def close(self) -> None:
-        """End the shell and all that it started."""
+        """End the shell and all processes that it started."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         with contextlib.suppress(ProcessLookupError):

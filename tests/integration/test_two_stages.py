@@ -1,4 +1,4 @@
-"""A plan that is divided: filters, graphs, operators and gates in two stages, against the reference evaluator."""
+"""Partitioned plans: filters, graphs, operators and gates in two stages, compared with the reference evaluator."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from runnel.matching.operators.ask.operator_environment import OperatorEnvironme
 from runnel.scaleout.partitioning import read_partitioning
 from runnel.scaleout.planning.partition_loads import known_loads
 from runnel.scaleout.stages import two_stages
-from runnel.scaleout.stages.held_partitions import held_pieces
+from runnel.scaleout.stages.held_partitions import loaded_plans
 from runnel.streaming.job import FORM
 from runnel.streaming.worker.operator_work import operators
 
@@ -31,7 +31,7 @@ subscribe to Concerts output log; subscribe to Late output log;
 
 
 def _open(root: Path, **settings: Any) -> Engine:
-    """An engine on a new root whose queries are in three partitions, unless the settings say otherwise."""
+    """Open an engine on a new workspace with three partitions, unless the settings say otherwise."""
     created = runnel.connect(root)
     created.close()
     allow_operators(root)
@@ -91,22 +91,22 @@ def test_single_stage_worker_can_match_a_partitioned_plan(tmp_path: Path) -> Non
 def test_a_budget_smaller_than_all_partitions_reloads_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with _open(tmp_path / "root") as engine:
         engine.execute(SCRIPT)
-        held_pieces.cache_clear()
+        loaded_plans.cache_clear()
         run = InProcess(engine, slice_items=50, max_batch_items=50, plan_bytes=1)
         _publish(engine, 0, 200)
         run.run()
         verify(engine, 200)
-        counters = held_pieces(1).counters
+        counters = loaded_plans(1).counters
         assert counters.evictions > 0
         with engine.workspace.catalog.read() as connection:
             counted = [one.counters for one in match_segments.match_segments(connection)]
         assert sum(one.get("plan_reloads", 0) for one in counted) > 0
         run.close()
-    held_pieces.cache_clear()
+    loaded_plans.cache_clear()
 
 
 def test_repeated_batch_uses_its_original_plan_and_partitions(tmp_path: Path) -> None:
-    """The version of a batch is in its offset: queries that move meanwhile match nothing twice, and miss nothing."""
+    """The offset contains the plan version, so queries that are moved meanwhile neither lose nor repeat matches."""
     with _open(tmp_path / "root") as engine:
         engine.execute(SCRIPT)
         run = InProcess(engine, slice_items=10)
@@ -132,8 +132,8 @@ def test_repeated_batch_uses_its_original_plan_and_partitions(tmp_path: Path) ->
 def test_matches_above_the_buffer_size_are_written_in_more_layers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(two_stages, "MOST_BYTES", 1)
-    monkeypatch.setattr(two_stages, "_AT_ONCE", 1)
+    monkeypatch.setattr(two_stages, "MAX_BUFFER_BYTES", 1)
+    monkeypatch.setattr(two_stages, "_CHUNK_SLICES", 1)
     with _open(tmp_path / "root") as engine:
         engine.execute(SCRIPT)
         run = InProcess(engine, slice_items=20)
@@ -146,8 +146,8 @@ def test_matches_above_the_buffer_size_are_written_in_more_layers(
         run.close()
 
 
-class _Mover(threading.Thread):
-    """Puts all queries into other partitions, some times, while they are matched."""
+class _QueryMover(threading.Thread):
+    """Moves all queries to other partitions several times, while items are matched."""
 
     def __init__(self, engine: Engine, times: int) -> None:
         super().__init__(daemon=True)
@@ -175,7 +175,7 @@ def test_spark_matches_in_two_stages_and_lets_queries_move(tmp_path: Path, spark
         with engine.workspace.catalog.write() as connection:
             before = match_segments.start_lineage(connection, FORM, reason="the queries were in one piece")
         _publish(engine, 0, 420)
-        mover = _Mover(engine, times=2)
+        mover = _QueryMover(engine, times=2)
         mover.start()
         engine.run(once=True)
         mover.join()

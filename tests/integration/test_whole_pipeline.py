@@ -1,7 +1,7 @@
-"""The whole river with the outside world at both ends: a web feed in, files, mail and a webhook out.
+"""The whole pipeline: a web feed as input, and files, mail and a webhook as outputs.
 
-The publisher is hostile: scripts, drawings with scripts, handlers, addresses that run, and control characters.
-What is emitted must be clean, whatever the form, and everything must arrive once.
+The publisher is hostile: items contain scripts, SVG with scripts, event handlers, javascript: URLs and control
+characters. Every output must be sanitized, and every item must arrive once.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ Bcc: victim@mail.example&#x85;&#x2028;X-Injected: yes</title>
 DANGEROUS = ("<script", "<svg", "<iframe", "onclick=", "onerror=", "onload=", "javascript:", "alert(4)", "alert(6)")
 
 
-class Town:
-    """A web server with a feed and a hook, on a thread of its own."""
+class WebServer:
+    """A web server with a feed and a webhook endpoint, in its own thread."""
 
     def __init__(self) -> None:
         self.asked: list[str | None] = []
@@ -85,8 +85,8 @@ class Town:
         self.loop.close()
 
 
-class Post:
-    """Keeps the mail it gets."""
+class MailServer:
+    """A mail server that stores received mails."""
 
     def __init__(self) -> None:
         self.mail: list[tuple[list[str], Message]] = []
@@ -97,21 +97,21 @@ class Post:
 
 
 @pytest.fixture
-def town() -> Iterator[Town]:
-    made = Town()
+def web_server() -> Iterator[WebServer]:
+    made = WebServer()
     yield made
     made.close()
 
 
 @pytest.fixture
-def post() -> Iterator[tuple[Post, int]]:
-    handler = Post()
+def post() -> Iterator[tuple[MailServer, int]]:
+    handler = MailServer()
     with serving(handler) as port:
         yield handler, port
 
 
 @pytest.fixture
-def engine(tmp_path: Path, town: Town, post: tuple[Post, int]) -> Iterator[Engine]:
+def engine(tmp_path: Path, web_server: WebServer, post: tuple[MailServer, int]) -> Iterator[Engine]:
     with connect(
         tmp_path / "root",
         allowed_addresses=("127.0.0.1/32",),
@@ -124,16 +124,18 @@ def engine(tmp_path: Path, town: Town, post: tuple[Post, int]) -> Iterator[Engin
         yield opened
 
 
-def test_hostile_items_are_delivered_once_and_sanitized(engine: Engine, town: Town, post: tuple[Post, int]) -> None:
+def test_hostile_items_are_delivered_once_and_sanitized(
+    engine: Engine, web_server: WebServer, post: tuple[MailServer, int]
+) -> None:
     outcomes = engine.execute(
-        f"register feed 'http://127.0.0.1:{town.port}/feed' as News every 10 minutes;"
+        f"register feed 'http://127.0.0.1:{web_server.port}/feed' as News every 10 minutes;"
         "create feed Rock from News where title contains 'rock';"
         "subscribe to Rock output rss 'rock.xml';"
         "subscribe to Rock output atom 'rock.atom';"
         "subscribe to Rock output json 'rock.json';"
         "subscribe to Rock output jsonl 'rock.jsonl';"
         "subscribe to Rock output mail 'reader@mail.example';"
-        f"subscribe to Rock output webhook 'http://127.0.0.1:{town.port}/hook';"
+        f"subscribe to Rock output webhook 'http://127.0.0.1:{web_server.port}/hook';"
     )
     assert any("whsec_" in line for line in outcomes[-1].lines), "the key is shown once, here"
     parts = engine._parts()
@@ -147,11 +149,11 @@ def test_hostile_items_are_delivered_once_and_sanitized(engine: Engine, town: To
     finally:
         polls.close()
         parts.dispatcher.close()
-    assert town.asked == [None]
+    assert web_server.asked == [None]
     assert engine.status().messages == {"done": 6}
     _files_are_clean(engine)
     _mail_is_clean(post[0])
-    _hook_is_clean(town)
+    _hook_is_clean(web_server)
 
 
 def _files_are_clean(engine: Engine) -> None:
@@ -168,7 +170,7 @@ def _without_plain_title(text: str) -> str:
     return text.replace("<script>alert(1)</script>", "")
 
 
-def _mail_is_clean(post: Post) -> None:
+def _mail_is_clean(post: MailServer) -> None:
     ((recipients, mail),) = post.mail
     assert recipients == ["reader@mail.example"]
     assert mail["To"] == "reader@mail.example"
@@ -182,8 +184,8 @@ def _mail_is_clean(post: Post) -> None:
     assert b"loud" in bytes(bodies["text/plain"] or b"")
 
 
-def _hook_is_clean(town: Town) -> None:
-    ((headers, body),) = town.posted
+def _hook_is_clean(web_server: WebServer) -> None:
+    ((headers, body),) = web_server.posted
     assert headers["webhook-id"]
     assert headers["webhook-signature"].startswith("v1,")
     assert len(body["data"]["items"]) == 2

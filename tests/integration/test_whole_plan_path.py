@@ -1,4 +1,4 @@
-"""A workspace whose plan every worker has whole never loads the code of distributed plans."""
+"""Without partitions, the code of distributed plans is not loaded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spark's Python workers load neither the catalog nor SQLAlchemy, which would cost each of them memory and time."""
+"""Spark's Python workers import neither the catalog nor SQLAlchemy, to save memory and time."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ sys.meta_path.insert(0, Watch())
 
 @pytest.mark.spark
 def test_no_worker_of_a_run_imports_the_catalog(tmp_path: Path) -> None:
-    """Every Python process of a real run, the workers included, records what it imports."""
+    """Every Python process of a real run, including the workers, records its imports."""
     with runnel.connect(tmp_path / "workspace") as engine:
         engine.execute("register feed Wire; create feed Rock from Wire where title contains 'rock';")
         engine.execute("subscribe to Rock output log;")

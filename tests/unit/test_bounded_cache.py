@@ -1,4 +1,4 @@
-"""A cache with a limit: never heavier than that, and what is gone was used longest ago."""
+"""The bounded cache: its weight never exceeds the limit, and the least recently used values are evicted."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LIMIT = 100
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, _LIMIT), st.booleans()), max_size=60))
 @settings(deadline=None, max_examples=100)
-def test_weight_is_bounded_and_the_values_used_last_are_kept(steps: list[tuple[int, int, bool]]) -> None:
+def test_weight_is_bounded_and_the_most_recently_used_values_stay(steps: list[tuple[int, int, bool]]) -> None:
     cache = BoundedCache[int, int](_LIMIT)
     newest: list[int] = []
     for key, weight, put in steps:
@@ -24,23 +24,23 @@ def test_weight_is_bounded_and_the_values_used_last_are_kept(steps: list[tuple[i
         newest = [*(one for one in newest if one != key), key]
         assert cache.weight <= _LIMIT
     kept = [key for key in newest if cache.get(key) is not None]
-    assert kept == newest[len(newest) - len(kept) :], "what is gone was used longest ago"
+    assert kept == newest[len(newest) - len(kept) :], "the least recently used values were evicted"
     assert cache.weight == sum(cache.get(key) or 0 for key in kept)
     assert len(cache) == len(kept)
     cache.clear()
     assert (len(cache), cache.weight) == (0, 0)
 
 
-def test_a_value_over_the_limit_is_not_kept_and_removes_no_other() -> None:
+def test_value_over_the_limit_is_not_cached_and_evicts_no_other() -> None:
     cache = BoundedCache[str, str](10)
     cache.put("a", "exactly at the limit", 10)
     cache.put("b", "one beyond", 11)
     assert (cache.get("a"), cache.get("b"), cache.weight) == ("exactly at the limit", None, 10)
     cache.put("a", "one beyond", 11)
-    assert (cache.get("a"), cache.weight) == (None, 0), "the old value of the same key is not current any more"
+    assert (cache.get("a"), cache.weight) == (None, 0), "the old value of the same key is outdated"
 
 
-def test_without_weights_the_limit_is_a_number_of_values() -> None:
+def test_default_weight_makes_the_limit_a_number_of_values() -> None:
     cache = BoundedCache[int, int](2)
     for number in range(3):
         cache.put(number, number)

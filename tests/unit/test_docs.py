@@ -120,7 +120,7 @@ LIMITS = {
     "id of an item": item.MAX_ID,
     "RDF graph of an item": graph.MOST_TRIPLES,
     "nested parentheses": nesting.MAX_NESTING,
-    "rows of one answer": check_answers.MOST_ROWS,
+    "rows of one answer": check_answers.MAX_ROWS,
     "bindings kept with a match": bindings.MOST_ROWS,
     "solutions of a graph pattern that are searched for bindings": find_solutions.MOST_SOLUTIONS,
     "signing keys of a subscription": signing_keys.MOST_KEYS,
@@ -130,14 +130,14 @@ LIMITS = {
 
 
 @pytest.mark.parametrize("what", LIMITS)
-def test_the_limits_are_those_of_the_code(what: str) -> None:
+def test_documented_limits_are_those_of_the_code(what: str) -> None:
     page = (REFERENCE / "limits.md").read_text("utf-8")
     row = re.search(rf"^\| {re.escape(what)} \| (.*) \|$", page, re.MULTILINE)
     assert row, f"the limits lack: {what}"
     assert re.match(rf"{LIMITS[what]:,}\b", row[1])
 
 
-def test_the_settings_among_the_limits_have_their_defaults() -> None:
+def test_documented_limits_show_the_defaults_of_settings() -> None:
     page = (REFERENCE / "limits.md").read_text("utf-8")
     named = re.findall(r"`(\w+)` \(([\d,]+)(?: ([GM])iB)?\)", page)
     assert len(named) > 25
@@ -150,13 +150,13 @@ def test_the_settings_among_the_limits_have_their_defaults() -> None:
 # --- the reference is fresh --------------------------------------------------------------------------------------
 
 
-def test_the_reference_is_fresh() -> None:
+def test_generated_reference_pages_are_current() -> None:
     command = [sys.executable, str(ROOT / "scripts" / "make_reference.py"), "--check"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_a_stale_page_is_found_and_the_command_named(
+def test_stale_page_is_reported_with_the_command_that_updates_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     docs = tmp_path / "docs"
@@ -178,7 +178,7 @@ def test_a_stale_page_is_found_and_the_command_named(
 RECORD = "# 7. A title\n\nDate: 2026-11-18 · Area: delivery · Status: accepted\n\n**Context.** None.\n"
 
 
-def test_the_index_of_the_decisions_has_a_line_for_each_record(tmp_path: Path) -> None:
+def test_decision_index_has_a_line_for_each_record(tmp_path: Path) -> None:
     records = reference_decisions.read_records()
     index = (ROOT / "docs" / "decisions" / "index.md").read_text("utf-8")
     assert {record.file for record in records} == {
@@ -199,13 +199,13 @@ def test_the_index_of_the_decisions_has_a_line_for_each_record(tmp_path: Path) -
         ("0008-a-title.md", RECORD, "contains record 7"),
     ],
 )
-def test_a_wrong_header_of_a_decision_is_refused(tmp_path: Path, name: str, text: str, message: str) -> None:
+def test_invalid_header_of_a_decision_is_refused(tmp_path: Path, name: str, text: str, message: str) -> None:
     (tmp_path / name).write_text(text, "utf-8")
     with pytest.raises(ValueError, match=message):
         reference_decisions.read_records(tmp_path)
 
 
-def test_two_decisions_with_one_number_are_refused(tmp_path: Path) -> None:
+def test_two_decisions_with_the_same_number_are_refused(tmp_path: Path) -> None:
     for name in ("0007-a-title.md", "0007-another-title.md"):
         (tmp_path / name).write_text(RECORD, "utf-8")
     with pytest.raises(ValueError, match="same number"):
@@ -213,7 +213,7 @@ def test_two_decisions_with_one_number_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("module", [reference_markdown], ids=lambda module: module.__name__)
-def test_the_examples_in_the_generator_hold(module: ModuleType) -> None:
+def test_doctests_of_the_reference_generator_pass(module: ModuleType) -> None:
     result = doctest.testmod(module)
     assert (result.attempted > 0, result.failed) == (True, 0)
 
@@ -255,11 +255,11 @@ def reachable_from(start: Path) -> set[Path]:
     return reached
 
 
-def test_every_page_is_reached_from_the_readme() -> None:
+def test_every_page_is_reachable_from_the_readme() -> None:
     assert {page.resolve() for page in PAGES} <= reachable_from(README)
 
 
-def test_the_index_links_every_page_of_the_documentation() -> None:
+def test_index_links_every_page_of_the_documentation() -> None:
     linked = {(INDEX.parent / link.partition("#")[0]).resolve() for link in links_of(INDEX)}
     records = {path.resolve() for path in (ROOT / "docs" / "decisions").glob("[0-9]*.md")}
     assert {page.resolve() for page in (ROOT / "docs").rglob("*.md")} - records - {INDEX} <= linked
@@ -330,7 +330,7 @@ def test_python_blocks_that_need_spark_run() -> None:
     assert done.stdout.endswith("all done\n")
 
 
-def test_there_are_blocks_of_both_sorts_and_each_asserts_something() -> None:
+def test_pages_have_blocks_with_and_without_spark_and_each_has_an_assertion() -> None:
     assert len(PLAIN) >= 4
     assert len(WITH_SPARK) >= 4
     for block in BLOCKS:
@@ -340,7 +340,7 @@ def test_there_are_blocks_of_both_sorts_and_each_asserts_something() -> None:
 
 @pytest.mark.spark
 @pytest.mark.parametrize(
-    ("script", "said"),
+    ("script", "expected"),
     [
         ("library.py", ["3 items matched, 1 messages delivered", "Cheap has item 2", "rock.xml has 2 entries"]),
         ("dataframe_api.py", ["Vinyl: 2 rows", "Bargains: 1 rows", "Christmas: 2 rows", "in no feed: 3"]),
@@ -349,11 +349,11 @@ def test_there_are_blocks_of_both_sorts_and_each_asserts_something() -> None:
         ("web_feed.py", ["item 1: On tour"]),
     ],
 )
-def test_the_examples_run(script: str, said: list[str], tmp_path: Path) -> None:
+def test_examples_run(script: str, expected: list[str], tmp_path: Path) -> None:
     command = [sys.executable, str(ROOT / "examples" / script)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr[-4000:]
-    for line in said:
+    for line in expected:
         assert line in done.stdout
     assert not list(tmp_path.glob("*.md"))
 
@@ -362,7 +362,7 @@ def test_the_examples_run(script: str, said: list[str], tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("target", ["demo", "test"])
-def test_the_two_commands_of_the_readme_are_targets(target: str) -> None:
+def test_make_commands_of_the_readme_are_targets(target: str) -> None:
     assert f"make {target}\n" in README.read_text("utf-8")
     rule = re.search(rf"^{target}:.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
     assert rule, f"the Makefile has no rule for {target}"
@@ -374,7 +374,7 @@ def folders() -> list[Path]:
 
 
 @pytest.mark.parametrize("folder", folders(), ids=lambda folder: folder.name)
-def test_every_folder_of_the_source_says_what_it_is(folder: Path) -> None:
+def test_every_package_has_a_docstring(folder: Path) -> None:
     tree = ast.parse((folder / "__init__.py").read_text("utf-8"))
     assert ast.get_docstring(tree), f"{name_of(folder)}/__init__.py has no docstring"
 
@@ -383,14 +383,14 @@ HOW_IT_WORKS = ROOT / "docs" / "internals" / "how-it-works.md"
 SOURCE = ROOT / "src" / "runnel"
 
 
-def test_the_source_tree_names_every_folder_of_the_source() -> None:
+def test_source_tree_lists_every_folder_of_the_source() -> None:
     tree = source_tree()
     for folder in folders():
         if folder.parent == SOURCE:
             assert re.search(rf"\b{folder.name}/", tree), f"the tree of the source lacks {folder.name}"
 
 
-def test_the_source_tree_names_only_folders_and_files_that_exist() -> None:
+def test_source_tree_lists_only_existing_folders_and_files() -> None:
     lines = source_tree().splitlines()
     entries = [entry for line in lines for entry in line[:30].split() if entry.endswith(("/", ".py"))]
     assert len(entries) > 20
@@ -404,7 +404,7 @@ def source_tree() -> str:
 
 
 def file_of(module: str) -> Path | None:
-    """Return the file of a module or package of ours."""
+    """Return the file of a module or package of this repository."""
     path = ROOT / "src" / module.replace(".", "/")
     for file in (path.with_suffix(".py"), path / "__init__.py"):
         if file.is_file():
@@ -470,8 +470,8 @@ def test_files_named_in_how_it_works_are_on_the_described_path(
     assert [name for name in named if name not in path] == []
 
 
-def test_a_matcher_that_is_only_a_plug_in_is_on_no_path() -> None:
-    """The check above finds a page that names the wrong matcher."""
+def test_matcher_that_is_only_a_plug_in_is_not_on_the_path() -> None:
+    """The check above would detect a page that names the wrong matcher."""
     path = files_on_the_path([SOURCE / "engine" / "run" / "runner.py"])
     assert "matching/filters/streams/stream_matcher.py" in path
     assert "matching/filters/index/index_matcher.py" not in path
@@ -486,7 +486,7 @@ PACKAGES = {name_of(folder) for folder in folders()}
 
 
 def prose_of(page: Path) -> str:
-    """A page as it is; of a program its docstrings and comments."""
+    """Return the text of a page, or the docstrings and comments of a program."""
     text = page.read_text("utf-8")
     if page.suffix == ".md":
         return text
@@ -496,12 +496,12 @@ def prose_of(page: Path) -> str:
 
 
 def is_known_path(name: str) -> bool:
-    """Whether a file is named by its path in the repository, or by the end of it."""
+    """Return whether a name is the path of a file in the repository, or the end of one."""
     return any(path == name or path.endswith("/" + name) for path in FILES)
 
 
 def is_known_module(name: str) -> bool:
-    """Whether a dotted name is a package, a module, or something that a module defines."""
+    """Return whether a dotted name is a package, a module, or an object that a module defines."""
     for parts in (name.split("."), name.split(".")[:-1]):
         path = "src/" + "/".join(parts)
         if path in PACKAGES or path + ".py" in FILES:
@@ -510,7 +510,7 @@ def is_known_module(name: str) -> bool:
 
 
 def names_without_a_file(page: Path) -> list[str]:
-    """Files (with their `.py`) and modules (from `runnel` on) that a page names in backticks but do not exist."""
+    """Return the files (`….py`) and modules (`runnel.…`) that a page names in backticks but that do not exist."""
     names = re.findall(r"`([\w./-]+)`", prose_of(page))
     paths = [name for name in names if re.fullmatch(r"(?:[\w-]+/)*[a-z_]+\.py", name)]
     modules = [name for name in names if re.fullmatch(r"runnel(?:\.[a-z_]+){2,}", name)]
@@ -520,7 +520,7 @@ def names_without_a_file(page: Path) -> list[str]:
     ]
 
 
-def test_files_and_modules_that_prose_names_exist(tmp_path: Path) -> None:
+def test_files_and_modules_named_in_prose_exist(tmp_path: Path) -> None:
     missing = {name_of(page): names for page in [*PAGES, *SOURCES] if (names := names_without_a_file(page))}
     assert missing == {}
 
@@ -532,7 +532,7 @@ def test_files_and_modules_that_prose_names_exist(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_pages_speak_of_the_project_alone(page: Path) -> None:
+def test_pages_mention_nothing_outside_the_project(page: Path) -> None:
     text = page.read_text("utf-8")
     for word in ("TODO", "FIXME", "/home/"):
         assert word not in text
@@ -547,12 +547,12 @@ AVOIDED = re.compile(
     r"|\w*(?:alis|imis|anis)(?:e|es|ed|ing|ation)|\w*(?:avi|neighb|hon|fav)our\w*|misspelt)\b",
     re.IGNORECASE,
 )
-"""Old words and British spellings. American words that look like the latter are in `FINE`."""
+"""Words to avoid and British spellings. American words that the pattern matches are in `FINE`."""
 
 FINE = {"otherwise", "promise", "promises", "promised", "precise", "exercise", "advertise", "surprise", "analysis"}
 
 BUDGETS = {"decisions": 170, "start": 1600, "guides": 1100, "operate": 1500, "reference": 2200, "internals": 2200}
-"""The largest number of words of a page, by folder. A page that grows beyond it should be split or shortened."""
+"""The maximum number of words per page, by folder. A longer page should be split or shortened."""
 
 CHANGELOG = ROOT / "CHANGELOG.md"
 WRITTEN = [page for page in PAGES if not page.read_text("utf-8").endswith(f"{NOTE}\n")]
@@ -571,7 +571,7 @@ def test_pages_avoid_old_words_and_british_spelling(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", [page for page in WRITTEN if page != CHANGELOG], ids=name_of)
-def test_pages_stay_within_their_budget_of_words(page: Path) -> None:
+def test_pages_do_not_exceed_their_word_budget(page: Path) -> None:
     folder = page.relative_to(ROOT).parts[1:2] if page.is_relative_to(ROOT / "docs") else ()
     budget = BUDGETS.get(folder[0], 1500) if folder else 1500
     assert len(page.read_text("utf-8").split()) <= budget

@@ -1,4 +1,4 @@
-"""Implementations are found by name, and nothing of the papers is loaded unless a name asks for it."""
+"""Implementations are loaded by name, and the implementations of papers only if they are named."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ print([name for name in sys.modules if name.startswith("runnel.papers")])
 """
 
 
-def test_matching_explaining_and_ordering_load_no_paper(tmp_path: object) -> None:
+def test_matching_explaining_and_ordering_do_not_load_papers(tmp_path: object) -> None:
     words = [sys.executable, "-c", PROGRAM, str(tmp_path)]
     assert subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip() == "[]"
 
 
 @pytest.fixture
 def installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A group in which a plug-in uses a name of Runnel's own, and one whose module is missing."""
+    """Install a plug-in with the name of a built-in implementation, and one whose module is missing."""
     group = "runnel.matchers"
     entries = [
         EntryPoint("index", "antiquity:Index", group),
@@ -55,7 +55,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("installed")
-def test_a_plug_in_cannot_take_a_name_and_what_cannot_be_loaded_is_refused() -> None:
+def test_built_in_names_take_precedence_and_unloadable_names_are_refused() -> None:
     assert entry_points.plugin_names("runnel.matchers") == ("broken", "index")
     assert entry_points.load_named("runnel.matchers", "index").__name__ == "IndexMatcher"
     with pytest.raises(InputError, match=r"'broken' of runnel\.matchers cannot be loaded") as broken:

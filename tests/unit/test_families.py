@@ -1,4 +1,4 @@
-"""Condition families of plug-in packages: found by entry points, and refused where they would break something."""
+"""Condition families of plug-in packages: loaded by entry points, and refused if they conflict or are broken."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
     registry.cache_clear()
 
 
-def test_a_family_of_a_package_is_known(install: Install) -> None:
+def test_family_of_an_installed_package_is_registered(install: Install) -> None:
     install(shape="SHAPES")
     assert list(registry().families) == ["graph", "shape"]
     assert kind_of_code(90) is Shape
@@ -81,14 +81,14 @@ def test_a_family_of_a_package_is_known(install: Install) -> None:
     [
         ("broken", "no_such_object", "cannot be loaded"),
         ("text", "__name__", "is not a Family"),
-        ("other", "SHAPES", "refers to a condition family with another name, 'shape'"),
+        ("other", "SHAPES", "with the name 'shape'"),
         ("too_late", "SAME_CODE", "the kind of value shape already uses the code 90 and the attribute shape"),
         ("no_type", "NO_TYPE", "no_such_module:Type cannot be loaded"),
         ("other_type", "OTHER_TYPE", "must be 'other'"),
         ("odd", "ODD", "the attribute kind of"),
     ],
 )
-def test_a_package_that_cannot_be_used_hurts_no_other(
+def test_unusable_family_is_logged_and_others_stay_available(
     install: Install, caplog: pytest.LogCaptureFixture, name: str, value: str, rule: str
 ) -> None:
     install(**{name: value, "shape": "SHAPES"})
@@ -97,13 +97,13 @@ def test_a_package_that_cannot_be_used_hurts_no_other(
     assert rule in caplog.text
 
 
-def test_a_package_cannot_take_the_name_of_a_built_in_family(
+def test_package_cannot_replace_a_built_in_family(
     install: Install, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys.modules[__name__], "SHAPES", replace(SHAPES, name="graph"))
     install(graph="SHAPES")
     assert registry().families["graph"] == families.BUILT_IN[0]
-    assert "the condition family graph already exists" in caplog.text
+    assert "a condition family graph already exists" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_a_package_cannot_take_the_name_of_a_built_in_family(
         ("no_such_object", "cannot be loaded"),
     ],
 )
-def test_a_syntax_that_does_not_fit_the_grammar_is_left_out(
+def test_syntax_that_conflicts_with_the_grammar_is_ignored(
     install: Install, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, syntax: str, rule: str
 ) -> None:
     monkeypatch.setattr(sys.modules[__name__], "SHAPES", replace(SHAPES, syntax=f"{__name__}:{syntax}"))
@@ -125,7 +125,7 @@ def test_a_syntax_that_does_not_fit_the_grammar_is_left_out(
     assert rule in caplog.text
 
 
-def test_a_syntax_that_begins_with_the_name_of_its_family_joins_the_grammar(
+def test_syntax_that_begins_with_the_name_of_its_family_is_added_to_the_grammar(
     install: Install, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys.modules[__name__], "SHAPES", replace(SHAPES, syntax=f"{__name__}:OWN"))
@@ -133,7 +133,7 @@ def test_a_syntax_that_begins_with_the_name_of_its_family_joins_the_grammar(
     assert "shape" in current_grammar().conditions
 
 
-def test_parts_of_a_package_that_fail_later_are_refused_where_they_are_used(install: Install) -> None:
+def test_parts_of_a_package_that_fail_are_refused_when_they_are_used(install: Install) -> None:
     install(shape="SHAPES")
     with pytest.raises(InputError, match="no_such_module:INDEX cannot be loaded"):
         load_part(SHAPES.index)
@@ -144,7 +144,7 @@ def test_parts_of_a_package_that_fail_later_are_refused_where_they_are_used(inst
     assert counts.sample().words == {"rock": 1}
 
 
-def test_values_of_a_package_that_is_gone_are_reported() -> None:
+def test_values_of_an_uninstalled_package_are_reported() -> None:
     with pytest.raises(InputError, match="no kind of value has the code 90") as refused:
         kind_of_code(90)
     assert refused.value.hint == "install the package of the condition family that reads such values"

@@ -1,4 +1,4 @@
-"""No module imports itself through others: neither at its top, nor inside functions, nor for type checking only."""
+"""No import cycles between modules, including imports inside functions and for type checking."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections.abc import Mapping, Set
 import grimp
 
 KNOWN: list[set[str]] = []
-"""Cycles that are allowed until they are broken. A cycle that is gone has to be removed here."""
+"""Cycles that are tolerated for now. Remove a cycle here when it is broken."""
 
 
 def cycles(imports: Mapping[str, Set[str]]) -> list[set[str]]:
-    """The largest sets of modules that all import one another, directly or through others of the set."""
+    """Return the strongly connected components: sets of modules that all import one another."""
     reachable = {module: _reachable(imports, module) for module in imports}
-    found: list[set[str]] = []
+    components: list[set[str]] = []
     for module in sorted(imports):
         group = {other for other in reachable[module] if module in reachable[other]}
-        if group and group not in found:
-            found.append(group)
-    return found
+        if group and group not in components:
+            components.append(group)
+    return components
 
 
 def _reachable(imports: Mapping[str, Set[str]], start: str) -> set[str]:
@@ -47,10 +47,10 @@ def test_cycles_are_found() -> None:
     assert cycles({}) == []
 
 
-def test_no_modules_import_one_another() -> None:
+def test_there_are_no_unknown_import_cycles() -> None:
     graph = grimp.build_graph("runnel", cache_dir=None)
-    # The package itself names what users import, and imports it when it is first used.
+    # The top-level package imports its public names lazily, so its imports do not count.
     modules = graph.modules - {"runnel"}
-    imports = {one: graph.find_modules_directly_imported_by(one) & modules for one in modules}
+    imports = {module: graph.find_modules_directly_imported_by(module) & modules for module in modules}
     assert len(imports) > 400
     assert sorted(map(sorted, cycles(imports))) == sorted(map(sorted, KNOWN))

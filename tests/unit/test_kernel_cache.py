@@ -1,4 +1,4 @@
-"""Compiled kernels are code: they are kept where no other user can write."""
+"""Compiled kernels are executable code, so they are cached only where no other user can write."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from runnel.kernel_cache import kernel_folder
 
 @pytest.fixture(autouse=True)
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A package without kernels, and a cache of the user, under a umask that keeps nothing private."""
+    """Create a package without kernels and a user cache, with a umask of 0."""
     (tmp_path / "package" / "__pycache__").mkdir(0o755, parents=True)
     monkeypatch.setattr(kernel_cache, "_PACKAGE", tmp_path / "package")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home" / "cache"))
@@ -26,7 +26,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     kernel_folder.cache_clear()
 
 
-def _found() -> Path | None:
+def _kernel_folder() -> Path | None:
     kernel_folder.cache_clear()
     found = kernel_folder()
     return None if found is None else Path(found)
@@ -36,14 +36,14 @@ def _mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_the_folder_is_private_whatever_the_umask(package: Path, tmp_path: Path) -> None:
-    beside = _found()
+def test_folder_is_private_regardless_of_the_umask(package: Path, tmp_path: Path) -> None:
+    beside = _kernel_folder()
     assert beside is not None
     assert beside.parent == package / "__pycache__"
     assert _mode(beside) == 0o700
-    assert _found() == beside, "it is used again"
+    assert _kernel_folder() == beside, "the folder is reused"
     (package / "__pycache__").chmod(0o777)
-    cached = _found()
+    cached = _kernel_folder()
     assert cached is not None
     assert cached.parent == tmp_path / "home" / "cache" / "runnel"
     assert _mode(cached) == 0o700
@@ -52,15 +52,15 @@ def test_the_folder_is_private_whatever_the_umask(package: Path, tmp_path: Path)
 
 
 @pytest.mark.parametrize(("mode", "is_used"), [(0o700, True), (0o755, True), (0o770, False), (0o702, False)])
-def test_a_folder_that_others_can_write_to_is_not_used(package: Path, mode: int, is_used: bool) -> None:
-    beside = _found()
+def test_folder_that_others_can_write_to_is_not_used(package: Path, mode: int, is_used: bool) -> None:
+    beside = _kernel_folder()
     assert beside is not None
     beside.chmod(mode)
-    assert (_found() == beside) is is_used
+    assert (_kernel_folder() == beside) is is_used
 
 
-def test_a_folder_of_another_user_is_not_used(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    beside = _found()
+def test_folder_of_another_user_is_not_used(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    beside = _kernel_folder()
     assert beside is not None
     original = Path.lstat
 
@@ -70,18 +70,18 @@ def test_a_folder_of_another_user_is_not_used(package: Path, monkeypatch: pytest
         return os.stat_result(values)
 
     monkeypatch.setattr(Path, "lstat", lstat)
-    found = _found()
+    found = _kernel_folder()
     assert found is not None
     assert found != beside
 
 
-def test_a_link_is_not_used_and_without_a_safe_folder_nothing_is_kept(package: Path, tmp_path: Path) -> None:
-    beside = _found()
+def test_link_is_not_used_and_without_a_safe_folder_nothing_is_cached(package: Path, tmp_path: Path) -> None:
+    beside = _kernel_folder()
     assert beside is not None
     beside.rename(tmp_path / "elsewhere")
     beside.symlink_to(tmp_path / "elsewhere")
-    cached = _found()
+    cached = _kernel_folder()
     assert cached is not None
     assert cached != beside
     cached.parent.chmod(0o777)
-    assert _found() is None
+    assert _kernel_folder() is None

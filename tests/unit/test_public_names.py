@@ -35,7 +35,7 @@ def test_only_compile_shadows_a_builtin() -> None:
     assert {name for name in runnel.__all__ if hasattr(builtins, name)} == {"compile"}
 
 
-def test_star_import_leaves_the_builtin_open_alone() -> None:
+def test_star_import_does_not_replace_the_builtin_open() -> None:
     names: dict[str, object] = {}
     exec("from runnel import *", names)
     assert "open" not in names
@@ -50,7 +50,7 @@ def test_open_still_works_with_a_warning(tmp_path: Path) -> None:
         assert isinstance(engine, runnel.Engine)
 
 
-def test_an_unknown_name_is_an_attribute_error() -> None:
+def test_unknown_name_raises_attribute_error() -> None:
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         _ = runnel.nothing
 

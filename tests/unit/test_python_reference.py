@@ -1,4 +1,4 @@
-"""The page of the Python API: it has all public names, and its examples hold."""
+"""The reference page of the Python API: it contains all public names, and its examples are correct."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_every_public_name_and_method_is_described(name: str, value: Any) -> Non
             assert inspect.getdoc(method), f"{name}.{member}"
 
 
-def test_every_example_of_the_page_holds() -> None:
+def test_every_example_on_the_page_is_correct() -> None:
     shown = re.findall(r"^>>> (.+)$", PAGE, re.MULTILINE)
     run: list[str] = []
     for name, value in documented().items():

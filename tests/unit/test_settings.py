@@ -1,4 +1,4 @@
-"""Settings: what is not allowed is refused, with its name, its place and where to read on."""
+"""Settings: invalid values are refused with the setting's name, its file and a link to the reference."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROOT = Path(__file__).parent.parent.parent
 @pytest.mark.parametrize(
     "text", ["partitions = true", "partitions = false", "send_seconds = true", "lag_limit = true"]
 )
-def test_truth_is_no_number(tmp_path: Path, text: str) -> None:
+def test_boolean_is_refused_for_a_numeric_setting(tmp_path: Path, text: str) -> None:
     (tmp_path / FILE).write_text(f"{text}\n")
     name = text.split()[0]
     with pytest.raises(WorkspaceError, match=f"setting {name} of .*should be a number, not true or false") as refused:
@@ -26,13 +26,15 @@ def test_truth_is_no_number(tmp_path: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["partitions = 1025", "partitions = -1", "partition_strategy = 'both'"])
-def test_what_is_beyond_the_limits_is_refused(tmp_path: Path, text: str) -> None:
+def test_value_beyond_the_limits_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / FILE).write_text(f"{text}\n")
     with pytest.raises(WorkspaceError, match=f"setting {text.split()[0]} of "):
         Settings.load(tmp_path)
 
 
-def test_numbers_and_truths_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_numbers_and_booleans_are_read_and_the_environment_overrides_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / FILE).write_text("partitions = 8\nshared_output = true\nsend_seconds = 3\n")
     loaded = Settings.load(tmp_path)
     assert (loaded.partitions, loaded.shared_output, loaded.send_seconds) == (8, True, 3.0)
@@ -63,7 +65,7 @@ def test_current_names_are_accepted_without_a_warning(tmp_path: Path, caplog: py
     assert caplog.text == ""
 
 
-def test_the_reference_says_what_is_allowed() -> None:
+def test_reference_lists_the_allowed_values() -> None:
     fields = Settings.model_fields
     assert allowed(fields["partitions"]) == "0 to 1,024"
     assert allowed(fields["partition_strategy"]) == '`""`, `"grouped"` or `"spread"`'

@@ -1,4 +1,4 @@
-"""A program of a user, checked by mypy in strict mode against the installed package."""
+"""Public type annotations: a user's program is checked by mypy in strict mode against the installed package."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ follow_imports = skip
 """
 
 
-def test_a_program_of_a_user_is_typed_strictly(tmp_path: Path) -> None:
+def test_mypy_reports_exactly_the_wrong_lines_of_a_user_program(tmp_path: Path) -> None:
     wrong = "".join(f"    {line}\n" for line in WRONG)
     program = tmp_path / "program.py"
     program.write_text(f"{PROGRAM}\nwith runnel.connect('news') as engine:\n{wrong}", "utf-8")

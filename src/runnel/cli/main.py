@@ -219,7 +219,7 @@ def publish(
 
 @app.command()
 def show(
-    what: Annotated[
+    kind: Annotated[
         str,
         typer.Argument(
             help="`feeds`, `subscriptions`, `quarantine`, `dead letters`, `operators`, `prefixes`, or a feed's name."
@@ -235,7 +235,7 @@ def show(
     Example: `runnel show subscriptions`
     """
     with reporting_errors(as_json), open_for_command(workspace, token, acting) as engine:
-        print_answers([engine.show(what)], as_json)
+        print_answers([engine.show(kind)], as_json)
 
 
 @app.command()
@@ -269,7 +269,7 @@ def explain(
 
 @app.command()
 def why(
-    item: Annotated[str, typer.Argument(help="The item's id, as its publisher gave it.")],
+    item: Annotated[str, typer.Argument(help="The id of the item in its source.")],
     feed: Annotated[str, typer.Argument(help="The name of a feed.")],
     workspace: WorkspaceOption = Path(),
     token: TokenOption = None,

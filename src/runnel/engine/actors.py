@@ -56,7 +56,7 @@ class Actor:
         return self.is_admin or subscription.owner == self.owner
 
 
-ADMIN_ACTOR = Actor(ADMIN, "operator")
+ADMIN_ACTOR = Actor(ADMIN, owners.ADMIN_NAME)
 
 
 def authenticate(workspace: Workspace, token: str) -> Actor:
@@ -168,8 +168,8 @@ def _caused_since(connection: Connection, owner: int) -> dict[int, int]:
     These are the feeds to which the owner subscribes, and the views that they read, directly or indirectly.
     """
     caused: dict[int, int] = {}
-    held = subscriptions.live_subscriptions(connection, owner=owner)
-    for subscription in sorted(held, key=lambda subscription: subscription.since):
+    live = subscriptions.live_subscriptions(connection, owner=owner)
+    for subscription in sorted(live, key=lambda subscription: subscription.since):
         new = {subscription.feed} - caused.keys()
         while new:
             caused |= dict.fromkeys(new, subscription.since)
@@ -179,7 +179,7 @@ def _caused_since(connection: Connection, owner: int) -> dict[int, int]:
 
 
 def own_feed(connection: Connection, name: str, actor: Actor) -> Feed:
-    """As `feed_named`, for actions that only the feed's owner may perform."""
+    """Return the feed like `feed_named`, and raise NotAllowedError if the actor does not own it."""
     feed = feed_named(connection, name, actor)
     if feed.owner != actor.owner:
         raise NotAllowedError(
@@ -189,16 +189,12 @@ def own_feed(connection: Connection, name: str, actor: Actor) -> Feed:
 
 
 def operator_reason(reason: str, actor: Actor) -> str:
-    """Return why an operator failed. Owners get a general reason, because it may name servers and files
-    of the admin.
-    """
+    """Return why an operator failed. Owners get a general text, because the reason may contain servers and paths."""
     return reason if actor.is_admin else "the operator failed; the admin can see the reason"
 
 
 def names_for(connection: Connection, actor: Actor) -> dict[int, str]:
-    """Return names by id of the feeds that an actor may read. For the admin, feeds of others are shown as `name of
-    owner`.
-    """
+    """Return names by id of the feeds that an actor may read. The admin sees feeds of others as `name of owner`."""
     if not actor.is_admin:
         return feeds.readable_names(connection, actor.owner)
     names = feeds.feed_names(connection)

@@ -1,7 +1,7 @@
-"""Answers: what statements and questions return. Each class renders its own text and its own JSON.
+"""Answers: the results of statements. Each class renders its own text and its own JSON.
 
-The answers to declarations and lists are here. `ask.shown` has what `show` answers, and the answers to larger
-questions are next to the code that finds them: `Why`, `Explanation`, `PreviewResult`, `TrialResult`, `QueryUsage`.
+This module contains the answers to declarations, and lists. The rows of `show` are in `ask.shown`. Larger answers are
+defined next to the code that creates them: `Why`, `Explanation`, `PreviewResult`, `TrialResult`, `QueryUsage`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _NAMED = 5
 
 @dataclass(frozen=True, slots=True)
 class Rendering:
-    """An answer as text and as JSON: one line for a person, data for a program, and lines to show below."""
+    """An answer as text and as JSON: a message of one line, the JSON data, and the lines below the message."""
 
     message: str
     data: dict[str, Any] = field(default_factory=dict)
@@ -27,7 +27,7 @@ class Rendering:
 class Answer(ABC):
     """The answer to a statement. `str()` returns its text, `to_json()` the value that `--json` prints.
 
-    `notes` are remarks on a valid statement, for example that a condition ignores some characters.
+    `notes` are warnings about the statement, for example about characters that a condition ignores.
     """
 
     notes: tuple[str, ...] = ()
@@ -47,7 +47,7 @@ class Answer(ABC):
         return (*self.render().lines, *(f"note: {note}" for note in self.notes))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the answer as a JSON object: its message, its data, and its notes if it has any."""
+        """Return the answer as a JSON object: its message, its data, and its notes if there are any."""
         rendering = self.render()
         notes = {"notes": list(self.notes)} if self.notes else {}
         return {"message": rendering.message, **rendering.data, **notes}
@@ -57,7 +57,7 @@ class Answer(ABC):
 
 
 def listed(noun: str, things: Sequence[Any]) -> str:
-    """Some things by name, many by their first names.
+    """List up to five things by name, and count the rest.
 
     >>> listed("feed", ["A"]), listed("subscription", [1, 2, 3, 4, 5, 6])
     ('feed A', 'subscriptions 1, 2, 3, 4, 5 and 1 more')
@@ -72,7 +72,7 @@ def listed(noun: str, things: Sequence[Any]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Done(Answer):
-    """A statement was executed. Optional fields that do not apply are None and are omitted from the JSON.
+    """A statement was carried out. Optional fields that do not apply are None and are omitted from the JSON.
 
     >>> FeedDone("paused feed Rock", feed="Rock", paused=True).to_json()
     {'message': 'paused feed Rock', 'feed': 'Rock', 'paused': True}
@@ -82,13 +82,13 @@ class Done(Answer):
     details: tuple[str, ...] = field(default=(), kw_only=True)
 
     def render(self) -> Rendering:
-        """The summary, and the fields that are set."""
+        """Render the summary and the fields that are set."""
         data: dict[str, Any] = {}
-        for one in fields(self):
-            value = getattr(self, one.name)
-            is_absent = value is None and one.default is None
-            if one.name not in ("summary", "details", "notes") and not is_absent:
-                data[one.name] = value
+        for entry in fields(self):
+            value = getattr(self, entry.name)
+            is_absent = value is None and entry.default is None
+            if entry.name not in ("summary", "details", "notes") and not is_absent:
+                data[entry.name] = value
         return Rendering(self.summary, data, self.details)
 
 
@@ -131,7 +131,7 @@ class Dropped(Done):
     feeds: list[str] | None = None
 
     def render(self) -> Rendering:
-        """The names of the feeds, and the numbers of the subscriptions."""
+        """Render the names of the feeds and the numbers of the subscriptions."""
         feeds = {} if self.feeds is None else {"feeds": self.feeds}
         return Rendering(self.summary, {**feeds, "subscriptions": self.subscriptions})
 
@@ -147,7 +147,7 @@ class SubscriptionDone(Done):
 
 @dataclass(frozen=True, slots=True)
 class Renewed(Done):
-    """A subscription was renewed. If `expires` is None, it lasts until someone ends it.
+    """A subscription was renewed. If `expires` is None, it lasts until it is ended.
 
     >>> Renewed("subscription 1 lasts until it is ended", 1, None).to_json()["expires"] is None
     True
@@ -167,10 +167,7 @@ class Confirmed(Done):
 
 @dataclass(frozen=True, slots=True)
 class Subscribed(Done):
-    """A subscription was created. `ticket` renews and ends it; `key` signs its messages, if they are signed.
-
-    Both secrets appear only in this answer.
-    """
+    """A new subscription. Only this answer contains its ticket, and its signing key if messages are signed."""
 
     subscription: int
     feed: str
@@ -182,7 +179,7 @@ class Subscribed(Done):
     is_waiting: bool = False
 
     def render(self) -> Rendering:
-        """The subscription and its secrets."""
+        """Render the subscription and its secrets."""
         data: dict[str, Any] = {
             "subscription": self.subscription,
             "feed": self.feed,
@@ -198,33 +195,36 @@ class Subscribed(Done):
             lines.append(f"signing key: {self.key}  (shown only now)")
         if self.is_waiting:
             data["waiting"] = "for confirmation"
-            lines.append(f"waiting: {self.target} has to confirm before anything is sent to it")
+            lines.append(f"waiting: {self.target} must confirm before messages are sent to it")
         return Rendering(self.summary, data, tuple(lines))
 
 
 @dataclass(frozen=True, slots=True)
 class MessagesDone(Done):
-    """Messages will be sent now or again. `disabled` are subscriptions that must be resumed first."""
+    """Messages were queued to be sent now or again. `disabled` are subscriptions that need a repair first."""
 
     messages: int
     subscription: int | None = None
     disabled: list[int] | None = None
 
     def render(self) -> Rendering:
-        """The number of messages, and what was left out."""
-        one = {} if self.subscription is None else {"subscription": self.subscription}
-        left_out = {} if self.disabled is None else {"disabled": self.disabled}
+        """Render the number of messages and the disabled subscriptions."""
+        subscription = {} if self.subscription is None else {"subscription": self.subscription}
+        disabled = {} if self.disabled is None else {"disabled": self.disabled}
         lines = (
             (f"disabled: {listed('subscription', self.disabled)}; after a repair, use `resume subscription N;`",)
             if self.disabled
             else ()
         )
-        return Rendering(self.summary, {**one, "messages": self.messages, **left_out}, lines)
+        return Rendering(self.summary, {**subscription, "messages": self.messages, **disabled}, lines)
 
 
 @dataclass(frozen=True, slots=True)
 class OwnerDone(Done):
-    """An owner was added, disabled or enabled, or a token was created or revoked. A new token appears only here."""
+    """An owner was added, disabled or enabled, or a token was created or revoked.
+
+    Only the answer to the creation of a token contains it.
+    """
 
     token: str | None = None
     id: int | None = None
@@ -235,11 +235,7 @@ class OwnerDone(Done):
 
 @dataclass(frozen=True, slots=True)
 class ImportedFeeds(Answer):
-    """The result of importing an OPML document.
-
-    `registered` are the names of the new feeds, `known` is the number of feeds that were already registered,
-    `problems` says why other entries were skipped, and `repairs` how broken markup was read.
-    """
+    """The result of an OPML import: the feeds that were registered, and the problems of the others."""
 
     registered: list[str]
     known: int
@@ -247,8 +243,8 @@ class ImportedFeeds(Answer):
     repairs: list[str]
 
     def render(self) -> Rendering:
-        """The names, the problems and the repairs."""
-        counts = f"{self.known} were known already, {len(self.problems)} could not be used"
+        """Render the names, the problems and the repairs."""
+        counts = f"{self.known} were already registered, {len(self.problems)} could not be used"
         return Rendering(
             f"registered {len(self.registered)} feeds, {counts}",
             {
@@ -268,10 +264,10 @@ class Row(Protocol):
     """An entry of a list."""
 
     def lines(self) -> Sequence[str]:
-        """The entry as text."""
+        """Return the entry as lines of text."""
 
     def to_json(self) -> dict[str, Any]:
-        """The entry as a JSON object."""
+        """Return the entry as a JSON object."""
 
 
 RowType = TypeVar("RowType", bound=Row, covariant=True)
@@ -286,6 +282,6 @@ class Listing(Answer, Generic[RowType]):
     rows: tuple[RowType, ...]
 
     def render(self) -> Rendering:
-        """The lines of all rows; in JSON, the rows are under the key."""
+        """Render the lines of all rows. In the JSON object, the rows are the value of `key`."""
         lines = tuple(line for row in self.rows for line in row.lines())
         return Rendering(self.summary, {self.key: [row.to_json() for row in self.rows]}, lines)

@@ -1,4 +1,4 @@
-"""`Engine`: declares, publishes, runs and queries in one workspace on behalf of one actor."""
+"""`Engine`: declare, publish, run and query one workspace."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ from runnel.errors import InputError, NotAllowedError, NotAWorkspaceError, NotFo
 from runnel.language.grammar.parser import parse
 from runnel.language.phrase_notes import phrase_notes
 from runnel.language.printing import print_statement
-from runnel.language.syntax import statements as said
+from runnel.language.syntax import statements
 from runnel.language.syntax.parameters import Parameters, ParameterValue
 from runnel.logs.items.item_log import Accepted
 from runnel.model.bindings import NO_BINDINGS, Bindings
@@ -72,12 +72,12 @@ if TYPE_CHECKING:
     from runnel.engine.run.health import Companion
     from runnel.engine.run.runner import Progress, Runner, RunnerParts
 
-_QUESTIONS = (said.Show, said.Explain, said.ExplainMessage, said.Why, said.Preview)
+_QUESTIONS = (statements.Show, statements.Explain, statements.ExplainMessage, statements.Why, statements.Preview)
 
 
 @dataclass(frozen=True, slots=True)
 class MatchedItem:
-    """An item that matched a feed, its sequence in the item log, and the bindings of the match."""
+    """An item of a feed, the sequence with which it was accepted, and the bindings of the match."""
 
     sequence: int
     item: Item
@@ -87,11 +87,11 @@ class MatchedItem:
 def connect(
     path: str | Path, *, create: bool = True, clock: Clock = time.time, token: str | None = None, **settings: Any
 ) -> Engine:
-    """Open the workspace in a folder. Create it if it does not exist, unless `create` is false or a token is given.
+    """Open the workspace in a folder. If the folder contains none, create one, unless `create` is false.
 
-    Other keyword arguments override settings in the workspace's `runnel.toml`. With a token, the engine acts on
-    behalf of the token's owner. Without a token, it acts as the admin, which requires access to the workspace's
-    files.
+    Keyword arguments override settings of the workspace's `runnel.toml`. With a token, the engine acts for the
+    token's owner and never creates a workspace. Without a token, it acts for the admin: anyone who can open the files
+    of the workspace is the admin.
 
     >>> import runnel, tempfile
     >>> with tempfile.TemporaryDirectory() as folder, runnel.connect(folder) as engine:
@@ -117,8 +117,7 @@ def connect(
 class Engine:
     """An open workspace and the actor (the admin or an owner) on whose behalf the methods act.
 
-    Use it as a context manager, or call `close`. Any number of engines may use a workspace at the same time, but only
-    one of them can be in `run`.
+    Any number of engines can declare, publish and read at the same time. Only one can `run`.
 
     >>> import runnel, tempfile
     >>> with tempfile.TemporaryDirectory() as folder, runnel.connect(folder) as engine:
@@ -139,7 +138,7 @@ class Engine:
         self.workspace = workspace
         self.actor = actor
         self._spark = OwnSpark(workspace)
-        self._owns_root = True
+        self._owns_workspace = True
         self._runner: Runner | None = None
         self._stopping = threading.Event()
         self._acquirer = Acquirer(
@@ -156,7 +155,7 @@ class Engine:
     def close(self) -> None:
         """Close the catalog, and stop Spark if this engine started it."""
         self._spark.close()
-        if self._owns_root:
+        if self._owns_workspace:
             self.workspace.close()
 
     def acting_as(self, name: str) -> Engine:
@@ -171,17 +170,17 @@ class Engine:
 
     @property
     def owners(self) -> Owners:
-        """Management of owners, their quotas and their tokens. For the admin only."""
-        self.require_admin("look after owners")
+        """Owners, their quotas and their tokens. Only the admin may use this."""
+        self.require_admin("manage owners")
         return Owners(self.workspace)
 
     def _for(self, actor: Actor) -> Engine:
         engine = Engine(self.workspace, actor)
-        engine._owns_root = False
+        engine._owns_workspace = False
         return engine
 
     def _check_actor(self) -> None:
-        """Raise NotAllowedError if the token with which this engine was opened is no longer valid."""
+        """Raise NotAllowedError if this engine was opened with a token that is no longer valid."""
         if self.actor.token is not None:
             with self.workspace.catalog.read() as connection:
                 check_actor(connection, self.actor)
@@ -195,91 +194,84 @@ class Engine:
                 hint="run it without a token, or ask the admin",
             )
 
-    # --- declaring and asking ------------------------------------------------------------------------------------
+    # --- declaring and reading -----------------------------------------------------------------------------------
 
     def execute(self, text: str, /, **parameters: ParameterValue) -> list[Answer]:
         """Run a script and return one answer per statement. All declarations of the script are one transaction.
 
-        If a declaration is refused, none takes effect, and the error contains the position of the statement.
+        The reading statements (`show`, `explain`, `why`, `preview`) must come before the first or after the last
+        declaration, and run in that order. If one comes between two declarations, the script is refused.
 
-        The questions `show`, `explain`, `why` and `preview` may come before the first declaration, and are then
-        answered before it, or after the last declaration. A script with a question between two declarations is
-        refused.
-
-        Keyword arguments are the values of parameters such as `:word`. A parameter can replace a constant, but not a
-        name.
+        Keyword arguments are the values of parameters such as `:word`. A parameter can replace a constant, not a
+        name. If a declaration is refused, nothing is changed, and the error contains its position in the text.
         """
         values = Parameters(parameters)
         script = parse(text, parameters=values)
-        values.refuse_unused(text, script[0].span if script else said.NO_SPAN)
+        values.refuse_unused(text, script[0].span if script else statements.NO_SPAN)
         return self._run(script, text, values)
 
-    def apply(self, statement: said.Statement) -> Answer:
-        """Run one statement that was built as a syntax tree instead of parsed from text."""
+    def apply(self, statement: statements.Statement) -> Answer:
+        """Run one statement that was built as an object instead of text."""
         text = print_statement(statement)
-        return self._run([said.Parsed(statement, said.NO_SPAN)], text)[0]
+        return self._run([statements.Parsed(statement, statements.NO_SPAN)], text)[0]
 
-    def _run(self, script: list[said.Parsed], text: str, values: Parameters | None = None) -> list[Answer]:
+    def _run(self, script: list[statements.Parsed], text: str, values: Parameters | None = None) -> list[Answer]:
         self._check_actor()
-        places = [place for place, parsed in enumerate(script) if not isinstance(parsed.statement, _QUESTIONS)]
-        first, end = (places[0], places[-1] + 1) if places else (len(script), len(script))
-        if end - first != len(places):
+        declarations = [index for index, parsed in enumerate(script) if not isinstance(parsed.statement, _QUESTIONS)]
+        first, end = (declarations[0], declarations[-1] + 1) if declarations else (len(script), len(script))
+        if end - first != len(declarations):
             question = next(parsed for parsed in script[first:end] if isinstance(parsed.statement, _QUESTIONS))
             raise StatementError(
-                "a question cannot stand between declarations, which are applied together",
+                "a `show`, `explain`, `why` or `preview` statement cannot come between declarations",
                 span=question.span,
                 text=text,
-                hint="move it behind the last declaration, or execute it on its own",
+                hint="move it after the last declaration, or execute it separately",
             )
         answers = [self._answer_at(parsed, text) for parsed in script[:first]]
-        if places:
+        if declarations:
             declared = declare(self.workspace, self.actor, list(enumerate(script))[first:end], text)
-            answers += [declared[place] for place in places]
-        done = "the script's declarations were applied" if places else None
+            answers += [declared[index] for index in declarations]
+        done = "the script's declarations were applied" if declarations else None
         answers += [self._answer_at(parsed, text, done) for parsed in script[end:]]
-        return self._noted(answers, script, text, values)
+        return self._add_notes(answers, script, text, values)
 
     @staticmethod
-    def _noted(
-        answers: list[Answer], script: list[said.Parsed], text: str, values: Parameters | None
+    def _add_notes(
+        answers: list[Answer], script: list[statements.Parsed], text: str, values: Parameters | None
     ) -> list[Answer]:
-        """The answers, each with the notes on its statement."""
+        """Add to each answer the notes on its statement."""
         starts = [(parsed.span.line, parsed.span.column) for parsed in script]
         for position, note in phrase_notes(text, values):
-            place = max(bisect_right(starts, position) - 1, 0)
-            answers[place] = replace(answers[place], notes=(*answers[place].notes, note))
+            index = max(bisect_right(starts, position) - 1, 0)
+            answers[index] = replace(answers[index], notes=(*answers[index].notes, note))
         return answers
 
-    def _answer_at(self, question: said.Parsed, text: str, done: str | None = None) -> Answer:
+    def _answer_at(self, question: statements.Parsed, text: str, done: str | None = None) -> Answer:
         with locate_errors(text, question.span, done):
-            return self._answer(cast(said.Question, question.statement))
+            return self._answer(cast(statements.Question, question.statement))
 
-    def _answer(self, question: said.Question) -> Answer:
+    def _answer(self, question: statements.Question) -> Answer:
         match question:
-            case said.Show("feed", said.Name(name)):
+            case statements.Show("feed", statements.Name(name)):
                 return self.feed(name)
-            case said.Show("operator", said.Name(name)):
+            case statements.Show("operator", statements.Name(name)):
                 return self.operator(name)
-            case said.Show(kind):
+            case statements.Show(kind):
                 return self.show(kind)
-            case said.Explain(feed):
+            case statements.Explain(feed):
                 return self.explain(feed.text)
-            case said.ExplainMessage(key):
+            case statements.ExplainMessage(key):
                 return self.explain_message(key)
-            case said.Why(item, feed):
+            case statements.Why(item, feed):
                 return self.why(item, feed.text)
-            case said.Preview(said.CreateFeed() as query, _, back):
+            case statements.Preview(statements.CreateFeed() as query, _, back):
                 return preview_query(self.workspace, query, back, self._spark.session, self.actor)
-            case said.Preview(_, feed_or_none, back):
+            case statements.Preview(_, feed_or_none, back):
                 name = "" if feed_or_none is None else feed_or_none.text
                 return preview_feed(self.workspace, name, back, self._spark.session, self.actor)
 
     def show(self, kind: str) -> Answer:
-        """Return the answer to `show KIND`.
-
-        Kinds are `feeds`, `subscriptions`, `quarantine`, `dead letters`, `operators` and `prefixes`. Any other text
-        is the name of a feed.
-        """
+        """Show `feeds`, `subscriptions`, `quarantine`, `dead letters`, `operators`, `prefixes`, or a feed by name."""
         self._check_actor()
         match kind:
             case "feeds":
@@ -303,27 +295,27 @@ class Engine:
         return list(show_feeds(self.workspace, self.actor).rows)
 
     def feed(self, name: str) -> FeedDetails:
-        """Return one feed, with the feeds that it reads, the feeds that read it, and its subscriptions."""
+        """Return one feed with the feeds that it reads, the feeds that read it, and its subscriptions."""
         self._check_actor()
         return show_feed(self.workspace, name, self.actor)
 
     def subscriptions(self) -> list[Subscription]:
-        """Return the actor's subscriptions. The admin gets the subscriptions of all owners."""
+        """Return the actor's subscriptions, or all if the actor is the admin."""
         self._check_actor()
         return list(show_subscriptions(self.workspace, self.actor).rows)
 
     def quarantine(self) -> list[Quarantined]:
-        """Return the documents, items and evaluations in quarantine, newest first."""
+        """Return the documents, items and evaluations that failed, newest first."""
         self._check_actor()
         return list(show_quarantine(self.workspace, self.actor).rows)
 
     def dead_letters(self) -> list[DeadLetter]:
-        """Return up to 1,000 dead letters (messages that were given up), newest first."""
+        """Return the messages that were given up, newest first."""
         self._check_actor()
         return list(show_dead_letters.show_dead_letters(self.workspace, self.actor).rows)
 
     def explain_message(self, key: str) -> MessageDetails:
-        """Return the state of a message, the titles of its items, and its failed delivery attempts."""
+        """Describe a message: its items, its state, and the failed attempts to deliver it."""
         self._check_actor()
         return show_dead_letters.explain_message(self.workspace, key, self.actor)
 
@@ -333,22 +325,25 @@ class Engine:
         return list(declare_operators.show_operators(self.workspace, self.actor).rows)
 
     def operator(self, name: str) -> OperatorDetails:
-        """Return one operator, with the queries that use it."""
+        """Return one operator and the queries that use it."""
         self._check_actor()
         return declare_operators.show_operator(self.workspace, name, self.actor)
 
     def prefixes(self) -> list[Prefix]:
-        """Return the prefixes for graph patterns: first the registered ones, then the predefined ones."""
+        """Return the prefixes of graph patterns, registered ones before built-in ones."""
         self._check_actor()
         return list(declare_prefixes.show_prefixes(self.workspace).rows)
 
     def explain(self, name: str, *, steps: bool = False) -> Explanation:
-        """Explain how a feed is matched. With `steps`, include the plan after each pass of the optimizer."""
+        """Explain how a feed is matched and what it shares with other feeds.
+
+        With `steps`, include the feed's plan after each pass of the optimizer.
+        """
         self._check_actor()
         return explain_feed(self.workspace, name, self.actor, steps=steps)
 
     def pictures(self, name: str) -> dict[str, str]:
-        """Return drawings (SVG) of the filter trees that match a feed, by the names of the source feeds."""
+        """Draw the filter trees that match a feed, and return them as SVG by the names of the sources."""
         self._check_actor()
         return picture_feed(self.workspace, name, self.actor)
 
@@ -373,16 +368,20 @@ class Engine:
                 error.hint = error.hint or "give a whole `create feed … from … where …`, or the name of a feed"
                 raise
         parsed = parse(text)
-        match [one.statement for one in parsed]:
-            case [said.CreateFeed() as query]:
+        match [each.statement for each in parsed]:
+            case [statements.CreateFeed() as query]:
                 with locate_errors(text, parsed[0].span):
                     return preview_query(self.workspace, query, since, self._spark.session, self.actor, tell)
-            case [said.Preview(said.CreateFeed() as query, _, back)]:
+            case [statements.Preview(statements.CreateFeed() as query, _, back)]:
                 with locate_errors(text, parsed[0].span):
                     return preview_query(self.workspace, query, since or back, self._spark.session, self.actor, tell)
-            case [said.Preview(None, said.Name(name), back)]:
+            case [statements.Preview(None, statements.Name(name), back)]:
                 return preview_feed(self.workspace, name, since or back, self._spark.session, self.actor, tell)
-        raise StatementError("one `create feed` statement can be previewed", text=text, hint="give just one")
+        raise StatementError(
+            "preview expects exactly one `create feed` statement",
+            text=text,
+            hint="pass one `create feed … from … where …`, or the name of a feed",
+        )
 
     def test(
         self,
@@ -395,11 +394,10 @@ class Engine:
         since: timedelta | None = None,
         limit: int = SHOWN,
     ) -> TrialResult:
-        """Match declared queries with the given items, as if `feed` had just accepted them.
+        """Evaluate queries on items as if they arrived in a source feed now, or on the items of the last `since`.
 
-        Without items, match the items that were accepted in the last `since`. Nothing is accepted, recorded or sent.
-        `owner`, `tag` and `queries` (names) select queries. By default, all queries of the actor are matched,
-        including queries without a subscription. The result contains up to `limit` items.
+        Nothing is accepted, recorded or sent. Queries need no subscription. By default, all queries of the actor are
+        evaluated; `owner`, `tag` and `queries` (names) restrict them.
         """
         self._check_actor()
         select = Selection(owner, tag, tuple(queries))
@@ -418,7 +416,7 @@ class Engine:
         queries: Sequence[str] = (),
         limit: int = SHOWN,
     ) -> TrialResult:
-        """Call `test` with the items of a document (RSS, Atom, JSON Feed, JSON lines or RDF)."""
+        """Evaluate queries, as `test` does, on the items of a document (RSS, Atom, JSON Feed, JSON lines, RDF)."""
         self._check_actor()
         select = Selection(owner, tag, tuple(queries))
         source = source_for(self.workspace, self.actor, select, feed)
@@ -428,7 +426,7 @@ class Engine:
     def usage(self, items: int = ITEMS, *, tag: str | None = None) -> QueryUsage:
         """Count the matches of the actor's queries among the newest `items` items, and list the expensive queries.
 
-        With `tag`, consider only queries with that tag.
+        If `tag` is given, include only queries with this tag.
         """
         self._check_actor()
         return read_usage(self.workspace, self.actor, items, tag)
@@ -439,11 +437,11 @@ class Engine:
         return read_status(self.workspace)
 
     def matches(self, name: str, *, after: int = 0) -> Iterator[MatchedItem]:
-        """Return the items that matched a feed and have a sequence above `after`, in the order of acceptance.
+        """Return the items with a sequence above `after` that matched a feed, in the order of acceptance.
 
-        Matches are recorded only while someone subscribes to the feed or to a feed that reads it. Raise NotFoundError
-        if there is no subscription and no match was recorded. For a feed of the admin, an owner gets only the items
-        that matched since the owner's subscription to it began.
+        Matches are recorded for feeds with direct or indirect subscriptions. Raise NotFoundError if no match was
+        recorded because nobody subscribes. If the feed belongs to the admin, an owner gets the items that matched
+        since their own subscription to it began.
         """
         with self.workspace.catalog.read() as connection:
             check_actor(connection, self.actor)
@@ -460,7 +458,7 @@ class Engine:
         return self._read_matches(feed.id, names, after if sees_all else max(after, since or 0))
 
     def _has_matches(self, feed: int) -> bool:
-        """Whether matches of a feed are recorded, for example of a subscription that has ended."""
+        """Return whether matches of a feed are recorded, for example for a subscription that has ended."""
         rows = self.workspace.matches.read(0, self.workspace.matches.matched_upto())
         return any(len(matches.of_queries([feed])[0]) for matches in rows)
 
@@ -478,19 +476,15 @@ class Engine:
     def publish(self, feed: str, items: Iterable[Mapping[str, Any]]) -> Accepted:
         """Accept items, given as mappings with an `id` and attributes, into a source feed of the actor.
 
-        If one of the items is invalid, none is accepted. Valid items are accepted in transactions of up to 5,000
-        items. Unchanged items are skipped. An item whose `id` is known but whose attributes differ becomes a new
-        version.
+        If one of them is invalid, none is accepted. Valid items are accepted in transactions of a few thousand. Items
+        that were accepted before are skipped. An item with a known id and other attributes is a new version.
         """
         return self._publisher.publish(feed, items)
 
     def publish_document(
         self, feed: str, data: bytes, *, name: str = "document"
     ) -> tuple[Accepted, list[InputError]]:
-        """Accept the valid items of a document (RSS, Atom, JSON Feed, JSON lines or RDF).
-
-        Return the result and the errors of the invalid items.
-        """
+        """Accept the valid items of a document (RSS, Atom, JSON Feed, JSON lines, RDF), and return the problems."""
         return self._publisher.publish_document(feed, data, name)
 
     # --- running -------------------------------------------------------------------------------------------------
@@ -502,16 +496,16 @@ class Engine:
         report: Callable[[Progress], None] = lambda progress: None,
         companions: Sequence[Companion] = (),
     ) -> Progress:
-        """Acquire, match and deliver items until `stop` is called or, with `once`, until no work is left.
+        """Acquire, match and deliver until all present items are processed (`once`), or until `stop` is called.
 
-        `companions`, such as the web server, are started and closed with the run. Raise RunnerActiveError if another
-        process is already running this workspace.
+        `companions` are started and closed with the run. Raise RunnerActiveError while another runner is active on
+        this workspace.
         """
         self.require_admin("run the workspace")
         from runnel.engine.run.runner import Runner  # only a runner needs Spark, whose import takes a second
 
         self._runner = Runner(self.workspace, self._spark.session, self._parts(companions))
-        if self._stopping.is_set():  # asked for while Spark and the rest were being imported
+        if self._stopping.is_set():  # `stop` was called while Spark was being imported
             self._runner.stop()
         try:
             return self._runner.run(once=once, report=report)
@@ -520,13 +514,13 @@ class Engine:
             self._stopping.clear()
 
     def stop(self) -> None:
-        """Make a `run` in another thread finish its current work and return, even if it is still starting."""
+        """Request that a run in another thread finish its work and end. This includes a run that is just starting."""
         self._stopping.set()
         if self._runner is not None:
             self._runner.stop()
 
     def hubs(self) -> WebSubClient:
-        """Return the WebSub client, which subscribes to hubs and receives the documents that they push."""
+        """Return the client that subscribes to WebSub hubs and accepts their pushes."""
         return WebSubClient(self._acquirer)
 
     def _parts(self, companions: Sequence[Companion] = ()) -> RunnerParts:

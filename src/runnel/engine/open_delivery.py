@@ -1,4 +1,4 @@
-"""Delivery for a workspace: provides the plans and sources that delivery and sinks do not import."""
+"""Create the delivery objects of a workspace, and pass in the plans and sources that they must not import."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _SHOWN_BINDING = "runnel:binding"
 
 
 def match_reader_of(workspace: Workspace) -> MatchReader:
-    """Return a reader for the items of messages. Items from before a query was live are found by evaluating it."""
+    """Return a reader for the items of messages. For items from before a query was live, it evaluates the query."""
 
-    def history(feed: int, after: int, upto: int, plan: int | None, bound: bool) -> dict[int, Bindings]:
+    def match_past_items(feed: int, after: int, upto: int, plan: int | None, bound: bool) -> dict[int, Bindings]:
         with workspace.catalog.read() as connection:
             nodes = (
                 feeds.definitions(connection, [feed])
@@ -41,7 +41,7 @@ def match_reader_of(workspace: Workspace) -> MatchReader:
         bindings = {sequence: queries[feed] for sequence, queries in past.kept.items()}
         return {sequence: bindings.get(sequence, NO_BINDINGS) for sequence in past.sequences.tolist()}
 
-    return MatchReader(workspace.catalog, workspace.items, workspace.matches, history)
+    return MatchReader(workspace.catalog, workspace.items, workspace.matches, match_past_items)
 
 
 def dispatcher_of(workspace: Workspace, acquirer: Acquirer) -> Dispatcher:
@@ -57,22 +57,22 @@ def dispatcher_of(workspace: Workspace, acquirer: Acquirer) -> Dispatcher:
         workspace.settings,
         storage=workspace.storage,
         accept=accept,
-        decode=_entries,
+        decode=_read_entries,
     )
 
 
-def _entries(data: bytes, place: str) -> Sequence[Item]:
+def _read_entries(data: bytes, place: str) -> Sequence[Item]:
     """Return the entries of a feed document that a stylesheet created."""
     return _with_attributes(document_pool().read(data, DocumentSource(place, place)).items, {})
 
 
 def _with_attributes(items: Iterable[Item], bound: Mapping[str, Attributes]) -> list[Item]:
-    """Return the entries of a document of ours as items, with the bindings as attributes."""
-    made = []
+    """Replace the elements that show bindings by the bindings themselves, as attributes."""
+    results = []
     for item in items:
         own = {name: values for name, values in item.attributes.items() if name != _SHOWN_BINDING}
-        made.append(replace(item, attributes=own | dict(bound.get(item.id, {}))))
-    return made
+        results.append(replace(item, attributes=own | dict(bound.get(item.id, {}))))
+    return results
 
 
 def _accept(
@@ -93,5 +93,5 @@ def _accept(
     adapted = replace(adapted, items=_with_attributes(adapted.items, bound))
     accepted, problems = acquirer.accept_adapted(target, adapted), adapted.problems
     if problems:
-        acquirer.keep_aside(target, problems, ITEM, data)
+        acquirer.quarantine(target, problems, ITEM, data)
     return f"{accepted.accepted} accepted, {accepted.unchanged} unchanged, {len(problems)} refused"

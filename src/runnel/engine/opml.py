@@ -19,16 +19,16 @@ def import_feeds(engine: Engine, data: bytes) -> ImportedFeeds:
     """Register the web feeds of a list in one transaction. Addresses that are already registered are skipped."""
     listed = read_opml(data)
     known = {feed.address for feed in _web_feeds(engine)}
-    passed = sum(feed.address in known for feed in listed.feeds)
+    skipped = sum(feed.address in known for feed in listed.feeds)
     fresh, problems = _usable(engine, [feed for feed in listed.feeds if feed.address not in known])
-    names = feed_names(fresh, _taken(engine))
+    names = feed_names(fresh, _names_in_use(engine))
     statements = [
         RegisterFeed(Name(name), feed.address, title=feed.title, home=feed.home or None, tags=tags_of_folders(feed))
         for name, feed in zip(names, fresh, strict=True)
     ]
     engine.execute(print_script(statements))
     problems = [str(problem) for problem in listed.problems] + problems
-    return ImportedFeeds(names, passed, problems, list(listed.repairs))
+    return ImportedFeeds(names, skipped, problems, list(listed.repairs))
 
 
 def tags_of_folders(feed: OpmlFeed) -> tuple[str, ...]:
@@ -43,9 +43,7 @@ def tags_of_folders(feed: OpmlFeed) -> tuple[str, ...]:
 
 
 def _usable(engine: Engine, listed: list[OpmlFeed]) -> tuple[list[OpmlFeed], list[str]]:
-    """Return the feeds with allowed addresses, and the problems of the others, so that one feed does not refuse the
-    rest.
-    """
+    """Return the feeds with allowed addresses, and the problems of the others, which would fail the transaction."""
     usable: list[OpmlFeed] = []
     problems: list[str] = []
     for feed in listed:
@@ -85,6 +83,6 @@ def _web_feeds(engine: Engine) -> list[Feed]:
     return [feed for feed in own if feed.address is not None and is_web(feed.address)]
 
 
-def _taken(engine: Engine) -> list[str]:
+def _names_in_use(engine: Engine) -> list[str]:
     with engine.workspace.catalog.read() as connection:
         return feeds.live_names(connection, engine.actor.owner)

@@ -19,7 +19,7 @@ logger = logging.getLogger("runnel")
 
 
 class OwnSpark:
-    """Spark for one workspace. An existing session of the caller is used and never closed."""
+    """The Spark session for one workspace. An existing session of the caller is used and never closed."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
@@ -61,9 +61,7 @@ class OwnSpark:
         return self._session
 
     def _refuse_root(self) -> None:
-        """Refuse to start Spark as workspace in another user's workspace, because that user could not open the JVM's
-        files.
-        """
+        """Raise WorkspaceError for root in another user's workspace: that user could not open the JVM's files."""
         owner = self._workspace.folder.stat().st_uid
         if os.geteuid() == 0 and owner != 0:
             name = f"#{owner}"
@@ -75,13 +73,13 @@ class OwnSpark:
             )
 
     def _warn_if_open(self, session: Any) -> None:
-        """Log once that the caller's session does not authenticate. Sessions that are opened here always do."""
+        """Log one warning if the caller's session does not require authentication. Sessions opened here always do."""
         is_open = str(session.conf.get("spark.authenticate", "false")).lower() != "true"
         if is_open and not self._has_warned:
             self._has_warned = True
             logger.warning(
-                "the Spark session of this process does not authenticate: everybody who can reach its ports can run"
-                " code as this user; set spark.authenticate and spark.network.crypto.enabled to true"
+                "the Spark session of this process does not require authentication: anyone who can reach its ports"
+                " can run code as this user; set spark.authenticate and spark.network.crypto.enabled to true"
             )
 
     def _claim_folder(self) -> SparkFolder:

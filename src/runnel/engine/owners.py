@@ -1,4 +1,4 @@
-"""The admin's actions on owners, their quotas and their tokens. Each returns an answer to show."""
+"""The admin's actions on owners, their quotas and their tokens. Each returns an answer."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Owners:
     def add(self, name: str) -> OwnerDone:
         """Create an owner."""
         with self._workspace.catalog.write() as connection:
-            made = owners.add_owner(connection, name)
+            owner = owners.add_owner(connection, name)
         lines = (f"next: create a token with `runnel token new {name}`",)
-        return OwnerDone(f"created the owner {made.name}", id=made.id, owner=made.name, details=lines)
+        return OwnerDone(f"created the owner {owner.name}", id=owner.id, owner=owner.name, details=lines)
 
     def list(self) -> Listing[shown.Owner]:
         """List all owners with their usage and quotas."""
@@ -39,14 +39,12 @@ class Owners:
         verb = "disabled" if disabled else "enabled"
         return OwnerDone(f"{verb} the owner {name}", owner=name, disabled=disabled)
 
-    def quota(self, name: str, given: Quotas, *, reset: bool = False) -> shown.OwnerDetails:
-        """Change the quotas of an owner. Quotas that are not given stay unchanged, or with `reset` follow the
-        settings.
-        """
+    def quota(self, name: str, quotas: Quotas, *, reset: bool = False) -> shown.OwnerDetails:
+        """Change the quotas of an owner. A quota of None stays as it is or, with `reset`, follows the settings."""
         with self._workspace.catalog.write() as connection:
             owner = owners.owner_by_name(connection, name)
             before = Quotas() if reset else owner.quotas
-            changes = {name: limit for name, limit in asdict(given).items() if limit is not None}
+            changes = {name: limit for name, limit in asdict(quotas).items() if limit is not None}
             owners.set_quotas(connection, owner, replace(before, **changes))
             owner = owners.owner_by_name(connection, name)
             return shown.OwnerDetails(self._row(owner, owners.usage_of(connection, owner.id)))
@@ -55,9 +53,9 @@ class Owners:
         """Create a token for an owner. Only the answer contains it."""
         with self._workspace.catalog.write() as connection:
             owner = owners.owner_by_name(connection, name)
-            made, text = tokens.new_token(connection, owner.id, label)
+            token, text = tokens.new_token(connection, owner.id, label)
         lines = (f"token: {text}  (shown only now)", "pass it in RUNNEL_TOKEN, or with --token")
-        return OwnerDone(f"token {made.id} for {name}", token=text, id=made.id, owner=name, details=lines)
+        return OwnerDone(f"token {token.id} for {name}", token=text, id=token.id, owner=name, details=lines)
 
     def tokens(self, name: str | None = None) -> Listing[shown.Token]:
         """List the tokens of an owner, or of all owners, without the secrets."""

@@ -20,7 +20,7 @@ from runnel.private_files import OPEN_TO_OTHERS
 _SHARED_FOLDER, _SHARED_FILE = 0o755, 0o644
 _PASSABLE = 0o011
 """The permissions that others need on the workspace's folder to open `out` without listing the folder."""
-_BESIDE_CATALOG = ("", "-wal", "-shm", ".declaring")
+_CATALOG_SUFFIXES = ("", "-wal", "-shm", ".declaring")
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -38,7 +38,7 @@ class WrongMode:
         return bool(self.mode & ~self.wanted)
 
     def repair(self) -> None:
-        """Set the right permissions, without following a link. Raise OSError if this user may not do this."""
+        """Set the right permissions, without following a link. Raise OSError if this user is not allowed to."""
         handle = os.open(self.path, _OPEN)
         try:
             mode = os.fstat(handle).st_mode
@@ -60,8 +60,8 @@ def wrong_modes(workspace: Workspace) -> Iterator[WrongMode]:
             yield from _search(folder, None if shared is None else shared.resolve(), is_shared=False)
     catalog = sqlite_file(workspace.catalog.url)
     if catalog is not None and not any(catalog.resolve().is_relative_to(folder) for folder in folders):
-        for end in _BESIDE_CATALOG:
-            yield from _search(catalog.with_name(f"{catalog.name}{end}"), None, is_shared=False)
+        for suffix in _CATALOG_SUFFIXES:
+            yield from _search(catalog.with_name(f"{catalog.name}{suffix}"), None, is_shared=False)
 
 
 def _search(path: Path, shared: Path | None, *, is_shared: bool) -> Iterator[WrongMode]:

@@ -27,11 +27,11 @@ class Publisher:
         self._actor = actor
 
     def publish(self, feed: str, items: Iterable[Mapping[str, Any]]) -> Accepted:
-        """Accept items given as mappings: all of them or, if one is not valid, none."""
-        target = self._source(feed)
+        """Accept items given as mappings. If one of them is invalid, accept none."""
+        target = self._own_source(feed)
         adapted = [item_of_object(item, feed, f"item {number}") for number, item in enumerate(items, 1)]
         self._wait_for_lag()
-        with self._charged(target, lambda: size_of(adapted)):
+        with self._count_bytes(target, lambda: size_of(adapted)):
             return self._workspace.items.accept(target.id, adapted)
 
     def publish_open(self, owner: str | None, feed: str, items: Sequence[Mapping[str, Any]]) -> Accepted:
@@ -40,25 +40,25 @@ class Publisher:
         adapted = [item_of_object(item, feed, f"item {number}") for number, item in enumerate(items, 1)]
         if (lag := self._acquirer.lag()) >= self._workspace.settings.lag_limit:
             raise BacklogError(f"{lag} items wait for matching", hint="try again later")
-        with self._charged(target, lambda: size_of(adapted)):
+        with self._count_bytes(target, lambda: size_of(adapted)):
             return self._workspace.items.accept(target.id, adapted)
 
     def publish_document(self, feed: str, data: bytes, name: str) -> tuple[Accepted, list[InputError]]:
-        """Accept the items of a document. Return also the problems of refused items."""
-        target = self._source(feed)
+        """Accept the valid items of a document, and return the problems of the others."""
+        target = self._own_source(feed)
         name = name.encode("utf-8", "replace").decode("utf-8")  # a file name may contain any characters
         self._wait_for_lag()
-        with self._charged(target, lambda: len(data)):
+        with self._count_bytes(target, lambda: len(data)):
             try:
                 accepted, problems = self._acquirer.take_document(target, data, name)
             except BrokenDocumentError as error:
-                self._acquirer.keep_aside(target, [error], "document", data)
+                self._acquirer.quarantine(target, [error], "document", data)
                 raise
         if problems:
-            self._acquirer.keep_aside(target, problems, "item", data)
+            self._acquirer.quarantine(target, problems, "item", data)
         return accepted, problems
 
-    def _source(self, name: str) -> Feed:
+    def _own_source(self, name: str) -> Feed:
         with self._workspace.catalog.read() as connection:
             check_actor(connection, self._actor)
             feed = own_feed(connection, name, self._actor)
@@ -82,15 +82,15 @@ class Publisher:
             time.sleep(0.1)
 
     @contextmanager
-    def _charged(self, feed: Feed, size: Callable[[], int]) -> Iterator[None]:
+    def _count_bytes(self, feed: Feed, size: Callable[[], int]) -> Iterator[None]:
         """Count bytes before they are accepted, so that two clients cannot exceed a quota together.
 
-        Refused and quarantined items count too. If writing fails, the bytes are given back.
+        Refused and quarantined items count too. If writing fails, the bytes are subtracted again.
         """
         settings = self._workspace.settings
         with self._workspace.catalog.read() as connection:
-            limited = owners.has_byte_quota(connection, feed.id, settings)
-        if not limited:
+            has_quota = owners.has_byte_quota(connection, feed.id, settings)
+        if not has_quota:
             yield  # without a quota there is nothing to count, which saves a transaction
             return
         count = size()
@@ -112,11 +112,12 @@ def find_open_feed(workspace: Workspace, owner: str | None, name: str) -> Feed:
     Closed, paused and unknown feeds give the same error, so that strangers cannot find out which feeds exist.
     """
     with workspace.catalog.read() as connection:
-        whose = ADMIN
+        owner_id = ADMIN
         if owner is not None:
-            whose = next((number for number, named in owners.owner_names(connection).items() if named == owner), 0)
-        feed = feeds.feed_by_name(connection, name, whose)
-    if feed is None or feed.owner != whose or feed.open_items is None or feed.paused:
+            names = owners.owner_names(connection)
+            owner_id = next((number for number, name in names.items() if name == owner), 0)
+        feed = feeds.feed_by_name(connection, name, owner_id)
+    if feed is None or feed.owner != owner_id or feed.open_items is None or feed.paused:
         raise NotFoundError(
             "no open feed has this name", hint="ask the admin of this server for the name of the feed"
         )

@@ -32,11 +32,11 @@ def end_by_link(workspace: Workspace, token: str) -> str | None:
     if feed_of_link(workspace, token) is None:
         return None  # check the token without the write lock, so that guesses do not block writers
 
-    def end(connection: Connection, *, ahead: bool, numbers: Mapping[str, int]) -> tuple[str | None, Pending]:
+    def end(connection: Connection, *, is_read_only: bool, numbers: Mapping[str, int]) -> tuple[str | None, Pending]:
         subscription = _subscription(connection, token)
         if subscription is None:
             return None, Pending(connection)
-        if ahead:
+        if is_read_only:
             raise NeedsLockError
         name = _feed_name(connection, subscription)
         subscriptions.end_subscription(connection, subscription.id)

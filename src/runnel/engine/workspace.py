@@ -23,7 +23,7 @@ from runnel.private_files import FOLDER_MODE, make_folders_above, make_private_f
 from runnel.settings import FILE, Settings
 from runnel.storage.file_storage import Storage, open_storage
 from runnel.storage.key_file import KeyFile
-from runnel.streaming.cluster_checks import refuse_lone_catalog
+from runnel.streaming.cluster_checks import require_shared_catalog
 
 _TEMPLATE = """\
 # Settings of this Runnel workspace. Every setting has a default; the settings reference lists them all.
@@ -66,7 +66,7 @@ class Workspace:
 
 
 def create_workspace(folder: Path, *, clock: Clock = time.time, **overrides: Any) -> Workspace:
-    """Create a workspace in a folder that is empty or does not exist."""
+    """Create a workspace in a folder that contains none. The folder may not exist yet."""
     folder = folder.absolute()
     if (folder / FILE).exists():
         raise WorkspaceExistsError(f"{folder} is already a workspace", hint="use it, or choose another folder")
@@ -87,8 +87,8 @@ def create_workspace(folder: Path, *, clock: Clock = time.time, **overrides: Any
         raise
     # The settings file makes the folder a workspace, so write it last. It contains the URL of a catalog elsewhere, so
     # that opening the workspace without RUNNEL_CATALOG does not silently start a new catalog.
-    elsewhere = _CATALOG_LINES.format(url=json.dumps(without_password(settings.catalog))) if settings.catalog else ""
-    write_settings(folder, _TEMPLATE + elsewhere)
+    url = without_password(settings.catalog) if settings.catalog else None
+    write_settings(folder, _TEMPLATE + ("" if url is None else _CATALOG_LINES.format(url=json.dumps(url))))
     return workspace
 
 
@@ -153,24 +153,24 @@ def _open_existing(folder: Path, clock: Clock, overrides: dict[str, Any]) -> Wor
     if file is not None and not file.exists():
         raise WorkspaceError(
             f"the catalog {file} is missing",
-            hint="restore the workspace from a backup, or set `catalog` in runnel.toml (or RUNNEL_CATALOG) to where "
-            "its catalog is",
+            hint="restore the workspace from a backup, or set `catalog` in runnel.toml (or RUNNEL_CATALOG) to the "
+            "URL of its catalog",
         )
     return _open(folder, settings, clock)
 
 
 def _refuse_used(catalog: Catalog) -> None:
-    """Refuse a catalog of another workspace: all files that it references would be missing."""
+    """Raise WorkspaceError if a catalog has feeds or items: the files that it references would be missing."""
     with catalog.read() as connection:
-        used = last_sequence(connection) > 0 or feed_names(connection)
-    if used:
+        is_used = last_sequence(connection) > 0 or feed_names(connection)
+    if is_used:
         raise WorkspaceError(
             f"the catalog {catalog.shown} belongs to another workspace",
             hint="give every workspace a database or a schema of its own; to move a workspace, copy its folder",
         )
 
 
-def _refuse_odd_name(folder: Path) -> None:
+def _refuse_invalid_path(folder: Path) -> None:
     if "?" in str(folder) or "#" in str(folder):
         raise WorkspaceError(
             f"{folder}: the path of a workspace must not contain ? or #", hint="choose another folder"
@@ -178,9 +178,9 @@ def _refuse_odd_name(folder: Path) -> None:
 
 
 def _open(folder: Path, settings: Settings, clock: Clock) -> Workspace:
-    _refuse_odd_name(folder)
+    _refuse_invalid_path(folder)
     url = _catalog_url(folder, settings)
-    refuse_lone_catalog(settings.master, url)
+    require_shared_catalog(settings.master, url)
     storage = _storage(folder, settings)
     key = KeyFile(storage)
     catalog = Catalog(url, max_bytes=settings.catalog_max_bytes, clock=clock, key=key.read)

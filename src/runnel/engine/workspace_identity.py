@@ -30,10 +30,10 @@ _SAMPLE = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Belonging:
-    """How well a catalog and a storage fit: the number of checked files in the catalog, of those that exist, and
-    whether the storage has data files.
+    """Evidence whether a catalog and a storage belong together.
 
-    If there are very many files, the newest are checked.
+    `named` is the number of files that were looked up: the newest `_SAMPLE` segments of the catalog and its plan.
+    `present` is the number of those that exist. `has_files` is whether the storage contains any data files.
     """
 
     named: int
@@ -102,9 +102,9 @@ def mark_restored(catalog: Catalog, storage: Storage) -> None:
 
 
 def adopt(catalog: Catalog, storage: Storage, *, force: bool = False) -> Belonging:
-    """Declare that a catalog and the files of a storage belong together. Return how well they fit.
+    """Record that a catalog and the files of a storage belong together, and return the evidence.
 
-    Raise an error if they clearly do not, unless forced.
+    Raise WorkspaceError if the evidence is not clear, unless `force` is set.
     """
     _refuse_empty(catalog)
     with catalog.read() as connection:
@@ -125,7 +125,7 @@ def _refuse_empty(catalog: Catalog) -> None:
 
 
 def _adopt_unmarked(catalog: Catalog, storage: Storage) -> None:
-    """Mark a workspace without a marker. Raise an error unless the catalog and the files clearly belong together."""
+    """Write the missing marker. Raise WorkspaceError unless the catalog and the files clearly belong together."""
     with catalog.read() as connection:
         belonging = _belonging(connection, storage)
     if belonging.is_clear:

@@ -76,9 +76,9 @@ def due_runs(files: Sequence[P], *, open_from: int, at_least: int) -> Iterator[M
             if (hour + 1) * HOUR <= open_from:
                 yield from _cut(Level.HOUR, [layers for layers in of_hour if layers[0].level < Level.HOUR])
                 continue
-            fresh = [layers for layers in of_hour if layers[0].level == Level.FRESH]
-            if len(fresh) >= at_least:
-                yield from _cut(Level.MINUTES, fresh)
+            unmerged = [layers for layers in of_hour if layers[0].level == Level.FRESH]
+            if len(unmerged) >= at_least:
+                yield from _cut(Level.MINUTES, unmerged)
 
 
 def _layered(files: Sequence[P]) -> Iterator[tuple[P, ...]]:

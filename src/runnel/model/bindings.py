@@ -89,15 +89,15 @@ def bounded(rows: Bindings | Iterable[Binding], *, is_whole: bool = True) -> Bin
         return rows
     ranked = {tuple((name, _rank(value), value) for name, value in _typed(row)) for row in rows}
     ranked.discard(())
-    kept: list[Binding] = []
+    selected: list[Binding] = []
     room = MOST_BYTES
     for ranked_row in nsmallest(MOST_ROWS, ranked):
         row = {name: _cut(value) for name, _, value in ranked_row}
         room -= len(_encoded(_encode_row(row)).encode())
-        if kept and room < 0:
+        if selected and room < 0:
             break
-        kept.append(row)
-    return Bindings(tuple(kept), len(ranked), is_whole)
+        selected.append(row)
+    return Bindings(tuple(selected), len(ranked), is_whole)
 
 
 def encode_bindings(by_query: Mapping[int, Bindings | Collection[Binding]]) -> str | None:
@@ -106,17 +106,17 @@ def encode_bindings(by_query: Mapping[int, Bindings | Collection[Binding]]) -> s
     >>> encode_bindings({7: [{"people": 60.0}], 9: [{"people": 60.0}], 8: [{}]})
     '[{"queries":[7,9],"rows":[{"people":60.0}],"count":1}]'
     """
-    alike: dict[tuple[str, int, bool], list[int]] = {}
+    groups_by_rows: dict[tuple[str, int, bool], list[int]] = {}
     for query in sorted(by_query):
         bindings = bounded(by_query[query])
         if not bindings.is_empty:
             rows = _encoded([_encode_row(row) for row in bindings.rows])
-            alike.setdefault((rows, bindings.count, bindings.is_whole), []).append(query)
+            groups_by_rows.setdefault((rows, bindings.count, bindings.is_whole), []).append(query)
     groups = (
         f'{{"queries":{_encoded(queries)},"rows":{rows},"count":{count}{"" if is_whole else _PARTIAL}}}'
-        for (rows, count, is_whole), queries in alike.items()
+        for (rows, count, is_whole), queries in groups_by_rows.items()
     )
-    return f"[{','.join(groups)}]" if alike else None
+    return f"[{','.join(groups)}]" if groups_by_rows else None
 
 
 def decode_bindings(text: str, queries: Collection[int] | None = None) -> dict[int, Bindings]:
@@ -128,10 +128,10 @@ def decode_bindings(text: str, queries: Collection[int] | None = None) -> dict[i
     by_query: dict[int, Bindings] = {}
     try:
         for group in json.loads(text, parse_constant=_refuse):
-            wanted = [_whole(query) for query in group["queries"] if queries is None or query in queries]
-            if wanted:
+            selected = [_whole(query) for query in group["queries"] if queries is None or query in queries]
+            if selected:
                 rows = _decode_rows(group["rows"], _whole(group["count"]), group.get("partial") is not True)
-                by_query |= dict.fromkeys(wanted, rows)
+                by_query |= dict.fromkeys(selected, rows)
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
         raise CorruptDataError(f"not valid bindings of an item: {str(text)[:80]!r}") from error
     return by_query

@@ -1,5 +1,5 @@
 """Sandboxes: child processes with limits on time and memory, in which untrusted input is handled.
 
-In: stylesheets, rules, RDF documents, broken feeds. Out: results, or the reason why the process ended.
-`process` starts every one of them; `*_child` modules are their programs, and import nothing that they do not need.
+In: stylesheets, rules, RDF documents and broken feeds. Out: results, or the reason why the process ended. `process`
+starts all sandboxes. The `*_child` modules are their programs, which import only what they need.
 """

@@ -1,9 +1,9 @@
-"""The program that every sandbox starts: it loads one module, drops its rights, and answers requests until its end.
+"""The main program of every sandbox: loads a module, limits its own resources, and answers requests.
 
 In: requests (a length, the seconds that the reply may take, then bytes) on a socket. Out: frames (a length, then
-bytes), an empty one once it is ready, then one per request. The module is named in the arguments and has a function
-`open_program`, which returns the function that answers requests. `open_program` must load whatever is needed later:
-after it a process can usually open no file. What the program prints goes to the standard error.
+bytes): an empty one when the process is ready, then one per request. The arguments name the module. Its function
+`open_program` returns the function that answers requests, and must load everything that is needed later, because
+afterwards the process can usually open no files. The output of the program goes to standard error.
 
 This file is started by path in an isolated interpreter, so it imports nothing but the standard library.
 """
@@ -32,14 +32,14 @@ EXHAUSTED = 77
 """Exit code of a process that ran out of memory."""
 
 DESCRIPTOR = 3
-"""The socket's descriptor in the child: the first one after the three standard streams."""
+"""The file descriptor of the socket in the child: the first one after the three standard streams."""
 
 
 def main() -> None:
     """Serve requests until the other side closes the socket."""
-    if (given := int(sys.argv[1])) != DESCRIPTOR:
-        os.dup2(given, DESCRIPTOR, inheritable=False)
-        os.close(given)
+    if (descriptor := int(sys.argv[1])) != DESCRIPTOR:
+        os.dup2(descriptor, DESCRIPTOR, inheritable=False)
+        os.close(descriptor)
     os.set_inheritable(DESCRIPTOR, False)
     os.dup2(2, 1)
     start = json.loads(sys.argv[2])
@@ -56,8 +56,8 @@ def main() -> None:
     while header := requests.read(REQUEST.size):
         size, seconds = REQUEST.unpack(header)
         request = requests.read(size)
-        # The default action of both signals ends the process. The process that started this one ends it when it is
-        # late, unless that process is gone itself.
+        # The default action of both signals ends the process. Usually the parent ends it at the deadline. The timer
+        # is needed if the parent no longer exists.
         signal.setitimer(signal.ITIMER_REAL, 2 * seconds + 5)
         if cpu_seconds is not None:
             signal.setitimer(signal.ITIMER_PROF, cpu_seconds)
@@ -70,9 +70,9 @@ def main() -> None:
 
 
 def limit_process(megabytes: int, *, files: int | None, can_start_processes: bool) -> None:
-    """Bound the memory that this process may take beyond what it has now, and what it may open, write and start.
+    """Limit the additional memory and the open files of this process, and whether it may write or start processes.
 
-    Some systems know fewer limits. The deadline of the process that started this one holds everywhere.
+    Some systems do not support all limits. The deadline that the parent enforces applies everywhere.
     """
     used = 1 << 30
     with contextlib.suppress(OSError, ValueError):
@@ -96,7 +96,7 @@ if __name__ == "__main__":
     except MemoryError:
         os._exit(EXHAUSTED)
     except BaseException:
-        # Without memory anything can fail, also while another error is handled.
+        # Without memory anything can fail, even the handling of another error.
         try:
             traceback.print_exc()
         finally:

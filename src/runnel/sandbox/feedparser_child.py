@@ -1,7 +1,7 @@
-"""The program of the tolerant reader's sandbox: a feed in UTF-8 comes in, what feedparser finds goes back as JSON.
+"""The sandbox program for broken feeds: parses a feed in UTF-8 with feedparser and replies with JSON.
 
-A sandbox is needed because a single megabyte can keep feedparser busy for an hour. It is given bytes and never an
-address, so that it fetches nothing.
+A sandbox is needed because a single megabyte can keep feedparser busy for an hour. feedparser gets bytes and never a
+URL, so it fetches nothing.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from typing import Any
 
 import feedparser
 
-_DEEPEST = 6
+_MAX_DEPTH = 6
 
 
 def open_program() -> Callable[[bytes], bytes]:
-    """The function that answers requests."""
-    # Load now what is loaded late: after the limits are set no file can be opened.
+    """Load feedparser completely, and return the function that answers requests."""
+    # Parse examples, so that all modules are imported now. Once the limits are set, no file can be opened.
     answer(b"<rss><channel><item><description>&lt;b>1&lt;/b></description></item></channel></rss>")
     answer(b"<rss><channel><item><pubDate>1 Jan 2026</pubDate><title>&#38; <b>1</title></item>")
     return answer
 
 
 def answer(request: bytes) -> bytes:
-    """What feedparser finds in a feed."""
-    found = _parse(request)
-    told = {"version": found.get("version") or "", "feed": _plain(found.feed), "entries": _plain(found.entries)}
-    return json.dumps(told).encode()
+    """Parse a feed, and return the reply."""
+    parsed = _parse(request)
+    reply = {"version": parsed.get("version") or "", "feed": _plain(parsed.feed), "entries": _plain(parsed.entries)}
+    return json.dumps(reply).encode()
 
 
 def _parse(data: bytes) -> Any:
@@ -41,16 +41,16 @@ def _parse(data: bytes) -> Any:
 
 
 def _plain(value: Any, depth: int = 0) -> Any:
-    """Texts, and lists and objects of them; all else is left out."""
-    if depth > _DEEPEST:
+    """Copy texts, lists and dictionaries. Replace all other values, and those nested too deeply, by None."""
+    if depth > _MAX_DEPTH:
         return None
     match value:
         case str():
             return value
         case dict():
-            # Past feedparser's own dictionary, which answers for other keys as well.
-            return {str(key): _plain(one, depth + 1) for key, one in dict.items(value)}
+            # Bypass the methods of feedparser's dictionary, which add aliases of keys.
+            return {str(key): _plain(member, depth + 1) for key, member in dict.items(value)}
         case list():
-            return [_plain(one, depth + 1) for one in value]
+            return [_plain(member, depth + 1) for member in value]
         case _:
             return None

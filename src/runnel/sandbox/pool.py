@@ -1,7 +1,7 @@
-"""Several sandboxes of one program, for callers in many threads.
+"""A thread-safe pool of sandboxes that run the same program.
 
-In: requests. Out: replies, as from one sandbox. Children are started when they are needed, serve many requests, and
-are replaced when they end. A child has one request at a time, so that one that ends takes no other request with it.
+In: requests. Out: replies, or a SandboxError. Sandboxes are started on demand, serve many requests, and are replaced
+after they end. A sandbox handles one request at a time, so if it ends, no other request is affected.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from runnel.sandbox.process import EndCause, SandboxError, SandboxProcess, Sandb
 
 T = TypeVar("T")
 
-SERVED = 1000
-"""Requests after which a child is replaced."""
+MAX_SERVED = 1000
+"""Number of requests after which a sandbox is replaced."""
 
 
 class SandboxPool:
-    """Up to `workers` sandboxes of a program; further requests wait. A fork begins with an empty pool."""
+    """Up to `workers` sandboxes of a program. Further requests wait. In a forked process, the pool is empty."""
 
     def __init__(self, program: SandboxProgram, workers: int) -> None:
         self._program = program
@@ -32,7 +32,7 @@ class SandboxPool:
         os.register_at_fork(after_in_child=lambda: _open_in_fork(pool()))
 
     def _open(self) -> None:
-        self._turns = threading.Semaphore(self._workers)
+        self._slots = threading.Semaphore(self._workers)
         self._lock = threading.Lock()
         self._idle: list[SandboxProcess] = []
         self._busy: set[SandboxProcess] = set()
@@ -45,7 +45,7 @@ class SandboxPool:
         self.close()
 
     def pids(self) -> list[int]:
-        """The numbers of the processes that wait for a request."""
+        """Return the process IDs of the idle sandboxes."""
         with self._lock:
             return [process.pid for process in self._idle]
 
@@ -58,8 +58,11 @@ class SandboxPool:
         max_reply: int,
         fresh: bool = False,
     ) -> T:
-        """What `read` makes of the reply, or a SandboxError; `fresh` asks for a process that has served nothing."""
-        with self._turns, self._process(fresh) as process:
+        """Send a request, and return the result of `read` for the reply. Raise SandboxError if there is none.
+
+        With `fresh`, use a new process that has not served any request.
+        """
+        with self._slots, self._process(fresh) as process:
             try:
                 return process.ask(request, read, seconds=seconds, max_reply=max_reply)
             except SandboxError as error:
@@ -68,11 +71,11 @@ class SandboxPool:
                 raise
 
     def close(self) -> None:
-        """End all processes, including those at work."""
+        """Stop all sandboxes, including busy ones."""
         with self._lock:
             self._is_closed = True
             idle, self._idle = self._idle, []
-            # Those at work belong to the threads that wait for them: without a process they close them themselves.
+            # Only kill the busy sandboxes. The threads that wait for them close them.
             for process in self._busy:
                 process.kill()
         for process in idle:
@@ -86,15 +89,15 @@ class SandboxPool:
         finally:
             with self._lock:
                 self._busy.discard(process)
-                keep = (
+                is_reusable = (
                     not self._is_closed
-                    and process.served < SERVED
+                    and process.served < MAX_SERVED
                     and process.is_usable()
                     and not process.has_grown()
                 )
-                if keep:
+                if is_reusable:
                     self._idle.append(process)
-            if not keep:
+            if not is_reusable:
                 process.close()
 
     def _take(self, fresh: bool) -> SandboxProcess:
@@ -118,7 +121,7 @@ class SandboxPool:
 
 
 def _open_in_fork(pool: SandboxPool | None) -> None:
-    """Leave the sandboxes of a pool to the process that forked, whose threads may hold the pool's lock now."""
+    """Reset a pool in a forked process. Its sandboxes belong to the parent, whose threads may hold the lock."""
     if pool is not None:
         inherited = [*pool._idle, *pool._busy]
         pool._open()

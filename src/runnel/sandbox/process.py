@@ -1,10 +1,10 @@
 """Sandboxes: child processes with limits on memory, CPU time, files and processes.
 
-In: requests, as bytes. Out: the replies of the child's program, or a SandboxError that says why there is none. Every
-process that reads input of strangers or runs a plug-in is started here. It is an isolated interpreter with the
-rights that its program names: by default its module path holds the standard library and the folders of the packages
-that the program names, and it has none of this process's environment. `/` is its current folder. Whatever a child
-sends is untrusted: its size is checked here, its content by the caller, with the `read` function of a request.
+In: requests, as bytes. Out: the replies of the child's program, or a SandboxError with the reason. Every process that
+reads untrusted input or runs a plug-in is started here. It is an isolated interpreter with the permissions that its
+program declares. By default, its module path contains only the standard library and the folders of the packages that
+the program names, and it does not inherit the environment. Its current folder is `/`. Replies are not trusted: their
+size is checked here, and their content by the `read` function that the caller passes with a request.
 """
 
 from __future__ import annotations
@@ -33,27 +33,27 @@ from runnel.sandbox.child_main import DESCRIPTOR, EXHAUSTED, LENGTH, REQUEST
 T = TypeVar("T")
 
 START_SECONDS = 60.0
-"""How long a child may take to load its program."""
+"""Time limit for a child to load its program."""
 
 _MAIN = Path(__file__).with_name("child_main.py")
 _ENVIRONMENT: Mapping[str, str] = {"LC_ALL": "C.UTF-8", "XML_CATALOG_FILES": ""}
 _CRASHES = frozenset({signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSEGV})
 _CHUNK = 1 << 18
 _FIRST_CHUNK = 1 << 14
-"""Most replies are small, and allocating a buffer of a whole chunk would cost more than receiving them."""
+"""Size of the first read. Most replies are small, and allocating a whole chunk costs more than receiving them."""
 
-_KEPT_ERRORS = 4096
+_MAX_ERROR_BYTES = 4096
 _STATUS_BYTES = 1024
 _MINOR_FAULTS = 7
-"""The index of the page faults in /proc/PID/stat, after the name."""
+"""The index of the minor page faults in /proc/PID/stat, counted after the name."""
 
 
 _IS_NESTED = getattr(sys.modules.get("__main__"), "__file__", None) == str(_MAIN)
-"""Whether this process is a sandbox itself: those that it starts then stay in its group, and end with it."""
+"""Whether this process is a sandbox. Those that it starts then stay in its process group and end with it."""
 
 
 class EndCause(StrEnum):
-    """Why a child gave no reply."""
+    """Why a child did not reply."""
 
     DEADLINE = "deadline"
     CPU_TIME = "CPU time"
@@ -66,7 +66,7 @@ class EndCause(StrEnum):
 
 
 class SandboxError(Exception):
-    """A child gave no reply; `reason` in words. `served` is the number of requests that it had answered before."""
+    """A child did not reply. `reason` is a text, and `served` is the number of requests that it answered before."""
 
     def __init__(self, reason: str, cause: EndCause, served: int = 0) -> None:
         super().__init__(reason)
@@ -76,17 +76,18 @@ class SandboxError(Exception):
 
 
 class BadReplyError(ValueError):
-    """Raised by the function that reads a reply: the child sent what its program never sends."""
+    """Raised by the function that reads a reply: the child sent something that its program never sends."""
 
 
 @dataclass(frozen=True, slots=True)
 class SandboxProgram:
-    """What a child runs, and what it may take.
+    """The program of a child, and its limits.
 
-    `module` has the function `open_program`, which is called with `arguments`; every user of the machine can read
-    these. `packages` are those that it imports besides the standard library and Runnel; None stands for whatever this
-    process can import. `megabytes` are beyond those of the loaded program. `cpu_seconds` are for one request, and
-    None is no limit. `files` can be open at the same time; None is no limit, and the program may write files.
+    `module` has a function `open_program`, which is called with `arguments`; every user of the machine can read
+    these. `packages` are the imported packages other than the standard library and Runnel; None allows everything
+    that this process can import. `megabytes` is the memory in addition to that of the loaded program. `cpu_seconds`
+    is the limit per request, or None for no limit. `files` is the maximum of open files, or None for no limit and
+    permission to write files.
     """
 
     module: str
@@ -98,10 +99,10 @@ class SandboxProgram:
     can_start_processes: bool = False
     environment: Mapping[str, str] = field(default_factory=lambda: _ENVIRONMENT, repr=False)
     folder: Path = Path(__file__).parents[2]
-    """The folder that holds the module's top-level package."""
+    """The folder that contains the top-level package of the module."""
 
     def module_path(self) -> list[str]:
-        """The folders that the child can import from: all of them, or those besides the standard library."""
+        """Return the folders that the child can import from, without the standard library if `packages` is given."""
         if self.packages is None:
             return [folder for folder in sys.path if folder]
         folders = [self.folder, *map(_folder_of, self.packages)]
@@ -117,7 +118,7 @@ def _folder_of(package: str) -> Path | None:
 
 
 class SandboxProcess:
-    """One child, which answers one request at a time. Not for several threads at once."""
+    """A child process, which answers one request at a time. Not thread-safe."""
 
     def __init__(self, program: SandboxProgram, *, start_seconds: float = START_SECONDS) -> None:
         self.served = 0
@@ -129,7 +130,7 @@ class SandboxProcess:
             ours, theirs = socket.socketpair()
             try:
                 with theirs:
-                    # Not one of the three standard streams, which may be closed here.
+                    # Avoid the descriptors of the three standard streams, which may be closed in this process.
                     descriptor = fcntl.fcntl(theirs, fcntl.F_DUPFD_CLOEXEC, DESCRIPTOR)
                 try:
                     self._process = self._start(descriptor)
@@ -139,7 +140,7 @@ class SandboxProcess:
                 ours.close()
                 raise
         except OSError as error:
-            raise SandboxError(f"no process could be started: {error.strerror}", EndCause.NOT_STARTED) from error
+            raise SandboxError(f"cannot start a process: {error.strerror}", EndCause.NOT_STARTED) from error
         self._socket = ours
         ours.setblocking(False)
         self._status = _open_status(self._process.pid)
@@ -149,7 +150,7 @@ class SandboxProcess:
         try:
             self.ask(None, lambda reply: None, seconds=start_seconds, max_reply=0)
         except SandboxError as error:
-            raise SandboxError(f"no process could be started: {error.reason}", EndCause.NOT_STARTED) from error
+            raise SandboxError(f"cannot start a process: {error.reason}", EndCause.NOT_STARTED) from error
         self.served = 0
         self._size_at_start = self._size()
 
@@ -167,7 +168,7 @@ class SandboxProcess:
         }
         # Some installed packages can be imported only after `site` has run their hooks.
         options = ["-I"] if program.packages is None else ["-I", "-S", "-B"]
-        return subprocess.Popen(  # noqa: S603 - our own file, and arguments of ours
+        return subprocess.Popen(  # noqa: S603 - the program and its arguments are ours
             [sys.executable, *options, str(_MAIN), str(descriptor), json.dumps(start)],
             pass_fds=(descriptor,),
             stdin=subprocess.DEVNULL,
@@ -180,11 +181,11 @@ class SandboxProcess:
 
     @property
     def pid(self) -> int:
-        """The number of the process."""
+        """The process ID."""
         return self._process.pid
 
     def is_usable(self) -> bool:
-        """Whether the child waits for a request, and was started by this process and not before a fork."""
+        """Return whether the child waits for a request and was started by this process, not before a fork."""
         if self._is_closed or self._owner != os.getpid() or self._process.poll() is not None:
             return False
         try:
@@ -193,19 +194,19 @@ class SandboxProcess:
             return True
         except OSError:
             pass
-        return False  # It closed the socket, or sent something that nobody asked for.
+        return False  # it closed the socket, or sent data without a request
 
     def ask(self, request: bytes | None, read: Callable[[memoryview], T], *, seconds: float, max_reply: int) -> T:
-        """What `read` makes of the reply to a request; without a request, of the frame that says that it is ready.
+        """Send a request, and return the result of `read` for the reply. Without a request, wait for the first frame.
 
-        `read` checks what it is given, and raises a BadReplyError for everything that its program does not send.
-        After a SandboxError the process is gone.
+        `read` validates the reply, and raises BadReplyError for everything that the program does not send. After a
+        SandboxError, the process has ended.
         """
-        touched = self._touched()
+        touched_before = self._touched_bytes()
         frame = b"" if request is None else REQUEST.pack(len(request), seconds) + request
         reply: memoryview | None = None
         try:
-            reply = self._exchange(frame, time.monotonic() + seconds, max_reply, touched)
+            reply = self._exchange(frame, time.monotonic() + seconds, max_reply, touched_before)
             value = read(reply)
         except _DeadlineError:
             self.close()
@@ -215,13 +216,13 @@ class SandboxProcess:
             reason = f"its process sent a bad reply: {str(error)[:200]}"
             raise SandboxError(reason, EndCause.BAD_REPLY, self.served) from error
         finally:
-            if reply is None:  # also after an interrupt: its reply would be taken for that of the next request
+            if reply is None:  # even after an interrupt, or else its reply would be read for the next request
                 self.close()
         self.served += 1
         return value
 
     def kill(self) -> None:
-        """End the process, whatever it does, and leave the rest to the thread that waits for its reply."""
+        """Kill the process. The thread that waits for its reply then closes it."""
         if self._owner == os.getpid() and self._process.returncode is None:
             with suppress(OSError):
                 if _IS_NESTED:
@@ -230,7 +231,7 @@ class SandboxProcess:
                     os.killpg(self._process.pid, signal.SIGKILL)
 
     def close(self) -> None:
-        """End the process and close its streams; in a fork only the streams of this side."""
+        """End the process and close its streams. In a forked process, only close the streams."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -244,7 +245,7 @@ class SandboxProcess:
         if self._process.stderr is not None:
             self._process.stderr.close()
 
-    def _exchange(self, data: bytes, deadline: float, max_reply: int, touched: int) -> memoryview:
+    def _exchange(self, data: bytes, deadline: float, max_reply: int, touched_before: int) -> memoryview:
         unsent = memoryview(data)
         received = bytearray()
         poller = select.poll()
@@ -255,10 +256,10 @@ class SandboxProcess:
                     with suppress(BlockingIOError):
                         unsent = unsent[self._socket.send(unsent[:_CHUNK]) :]
                 poller.register(self._socket, select.POLLIN | select.POLLOUT if unsent else select.POLLIN)
-                left = deadline - time.monotonic()
-                if left <= 0:
+                remaining = deadline - time.monotonic()
+                if remaining <= 0:
                     raise _DeadlineError
-                for descriptor, _ in poller.poll(math.ceil(1000 * left)):
+                for descriptor, _ in poller.poll(math.ceil(1000 * remaining)):
                     if descriptor == self._stderr:
                         if self._read_errors() == 0:
                             poller.unregister(self._stderr)
@@ -267,10 +268,10 @@ class SandboxProcess:
                         if self._receive(received, max_reply):
                             return memoryview(received)[LENGTH.size :]
         except (OSError, EOFError):
-            raise self._ended(touched) from None
+            raise self._explain_end(touched_before) from None
 
     def _receive(self, received: bytearray, max_reply: int) -> bool:
-        """Take what has arrived; whether the reply is complete."""
+        """Receive available data. Return whether the reply is complete."""
         data = self._socket.recv(_CHUNK if received else _FIRST_CHUNK)
         if not data:
             raise EOFError
@@ -279,22 +280,22 @@ class SandboxProcess:
             return False
         size: int = LENGTH.unpack_from(received)[0]
         if size > max_reply:
-            raise BadReplyError(f"it has more than {max_reply:,} bytes")
+            raise BadReplyError(f"the reply has more than {max_reply:,} bytes")
         if len(received) > LENGTH.size + size:
-            raise BadReplyError("it is longer than it says")
+            raise BadReplyError("the reply is longer than its header says")
         return len(received) == LENGTH.size + size
 
     def _read_errors(self) -> int:
-        """Keep the end of what the child writes to its standard error; 0 at its end."""
+        """Read standard error of the child, and keep its end. Return the bytes read, 0 at its end, or -1 if none."""
         try:
             data = os.read(self._stderr, _CHUNK)
         except BlockingIOError:
             return -1
-        self._errors = (self._errors + data)[-_KEPT_ERRORS:]
+        self._errors = (self._errors + data)[-_MAX_ERROR_BYTES:]
         return len(data)
 
     def has_grown(self) -> bool:
-        """Whether the process kept so much memory of earlier requests that the next one could have too little."""
+        """Return whether the process uses so much memory after earlier requests that the next may get too little."""
         return self._size() - self._size_at_start > (self._program.megabytes << 20) // 4
 
     def _size(self) -> int:
@@ -303,10 +304,10 @@ class SandboxProcess:
         except (OSError, ValueError, IndexError):
             return 0
 
-    def _touched(self) -> int:
-        """The bytes of memory that the process has touched so far, also after its end until it is reaped.
+    def _touched_bytes(self) -> int:
+        """Return the bytes of memory that the process has touched so far. Possible until the process is reaped.
 
-        The kernel's peak of resident memory cannot be used: it begins with that of the process that forked.
+        The kernel's peak of resident memory cannot be used, because it starts with that of the parent.
         """
         try:
             fields = b"" if self._status is None else os.pread(self._status, _STATUS_BYTES, 0).rpartition(b")")[2]
@@ -314,18 +315,18 @@ class SandboxProcess:
         except (OSError, ValueError, IndexError):
             return 0
 
-    def _ended(self, touched: int) -> SandboxError:
-        """The reason why a process closed its socket; the process is gone afterwards."""
+    def _explain_end(self, touched_before: int) -> SandboxError:
+        """Return the error for a process that closed its socket, and close the process."""
         with suppress(OSError, ChildProcessError):
-            # It closed the socket, so it is about to end. Its memory can be read until it is reaped.
+            # It closed the socket, so it is about to end. Its memory use can be read until it is reaped.
             deadline = time.monotonic() + 1.0
             while os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None:
                 if time.monotonic() > deadline:
                     break
                 time.sleep(0.002)
             else:
-                self.kill()  # what it started; its own exit status stays
-        grown = self._touched() - touched
+                self.kill()  # the processes that it started; its own exit status is kept
+        touched = self._touched_bytes() - touched_before
         with suppress(OSError):
             while self._read_errors() > 0:
                 pass
@@ -337,20 +338,20 @@ class SandboxProcess:
         if code == -signal.SIGPROF:
             reason = f"it took more than {program.cpu_seconds:g} seconds of CPU time"
             return SandboxError(reason, EndCause.CPU_TIME, self.served)
-        # A library that gets no memory may crash before Python can say so: then the memory that it touched tells.
-        crashed = code not in (0, -signal.SIGKILL) and grown > (program.megabytes << 20) // 2
-        if code == EXHAUSTED or crashed:
+        # A library that gets no memory may crash before Python raises MemoryError. The touched memory indicates this.
+        crashed_without_memory = code not in (0, -signal.SIGKILL) and touched > (program.megabytes << 20) // 2
+        if code == EXHAUSTED or crashed_without_memory:
             return SandboxError(f"it took more than {program.megabytes:,} MB of memory", EndCause.MEMORY, self.served)
-        how = f"was ended by signal {-code}" if code < 0 else f"ended with code {code}"
+        description = f"was ended by signal {-code}" if code < 0 else f"ended with code {code}"
         lines = self._errors.decode("utf-8", "replace").split("\n")
         last = next((line.strip() for line in reversed(lines) if line.strip()), "")
-        shown = "".join(one if one.isprintable() else "�" for one in last)[:300]
+        shown = "".join(character if character.isprintable() else "�" for character in last)[:300]
         cause = EndCause.CRASHED if -code in _CRASHES else EndCause.ENDED
-        return SandboxError(f"its process {how}" + (f": {shown}" if shown else ""), cause, self.served)
+        return SandboxError(f"its process {description}" + (f": {shown}" if shown else ""), cause, self.served)
 
 
 def _open_status(pid: int) -> int | None:
-    """The descriptor of /proc/PID/stat: it is read for every request, and opening it takes longer than reading it."""
+    """Open /proc/PID/stat once, because it is read for every request and opening takes longer than reading."""
     try:
         return os.open(f"/proc/{pid}/stat", os.O_RDONLY)
     except OSError:

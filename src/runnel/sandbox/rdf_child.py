@@ -1,7 +1,7 @@
-"""The program of the RDF reader's sandbox: documents come in, their triples go back as N-Triples lines in order.
+"""The sandbox program for RDF: parses a document and replies with its triples, in order, as N-Triples lines.
 
-A sandbox is needed because a document can end the process that reads it: triples nested inside triples exhaust the
-stack of the parser, and the contexts of JSON-LD its time.
+A sandbox is needed because a document can crash or block the parser: nested triples exhaust its stack, and contexts
+of JSON-LD can take very long.
 """
 
 from __future__ import annotations
@@ -23,33 +23,33 @@ FORMATS = {
 
 
 def open_program() -> Callable[[bytes], bytes]:
-    """The function that answers requests. A request and a reply are each a line of JSON and bytes after it."""
-    # Load now what is loaded late: after the limits are set no file can be opened.
+    """Return the function that answers requests. Requests and replies consist of a line of JSON and then bytes."""
+    # Parse an example, so that everything is loaded now. Once the limits are set, no file can be opened.
     answer(b'{"form": "turtle", "base": "urn:a", "triples": 9, "characters": 99}\n<urn:a> <urn:b> 1, .')
     return answer
 
 
 def answer(request: bytes) -> bytes:
-    """The reply to a request."""
-    told, lines = _read(request)
-    return json.dumps(told).encode() + b"\n" + "".join(lines).encode()
+    """Return the reply to a request."""
+    result, lines = _read(request)
+    return json.dumps(result).encode() + b"\n" + "".join(lines).encode()
 
 
-def _read(question: bytes) -> tuple[dict[str, Any], list[str]]:
-    """What there is to say of a document, and its triples in order: none where something is wrong."""
-    head, _, data = question.partition(b"\n")
-    asked = json.loads(head)
+def _read(request: bytes) -> tuple[dict[str, Any], list[str]]:
+    """Return an empty dictionary and the triples of a document, or a description of the problem and no triples."""
+    head, _, data = request.partition(b"\n")
+    options = json.loads(head)
     lines: list[str] = []
-    left = asked["characters"]
+    remaining = options["characters"]
     try:
-        for quad in pyoxigraph.parse(data, FORMATS[asked["form"]], base_iri=asked["base"]):
+        for quad in pyoxigraph.parse(data, FORMATS[options["form"]], base_iri=options["base"]):
             if isinstance(quad.object, pyoxigraph.Triple):
-                return {"problem": "a triple stands in the place of a node"}, []
+                return {"problem": "a triple is used as a node, which is not supported"}, []
             line = f"{quad.subject} {quad.predicate} {quad.object}\n"
-            left -= len(line)
-            if len(lines) == asked["triples"]:
+            remaining -= len(line)
+            if len(lines) == options["triples"]:
                 return {"more": "triples"}, []
-            if left < 0:
+            if remaining < 0:
                 return {"more": "characters"}, []
             lines.append(line)
     except SyntaxError as error:

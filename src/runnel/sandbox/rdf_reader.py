@@ -1,7 +1,7 @@
-"""RDF text to triples, read in a sandbox.
+"""Reads RDF documents in a sandbox.
 
-In: the text of a document, its form and the IRI that its relative IRIs are relative to. Out: its triples in document
-order, in canonical N-Triples terms, with the blank nodes under the parser's names; or an UnreadableRdfError.
+In: the text of a document, its notation, and the base of its relative IRIs. Out: its triples in document order, in
+canonical N-Triples terms, with the parser's names of blank nodes, or an UnreadableRdfError.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MEGABYTES = 512
 _CPU_SECONDS = 10.0
 _WALL_SECONDS = 40.0
 _MAX_HEAD = 64 << 10
-_PARTS = 3
+_TRIPLE_PARTS = 3
 _POSITION = re.compile(
     r"Parser error at line \d+ (?:column \d+|between columns? \d+ and (?:line \d+ )?(?:column )?\d+): "
 )
@@ -27,7 +27,7 @@ _DIRECTION = re.compile(r"(@[A-Za-z0-9-]+?)--[a-z]+$")
 
 
 class RdfForm(StrEnum):
-    """The notations of RDF."""
+    """A notation of RDF."""
 
     TURTLE = "turtle"
     N_TRIPLES = "n-triples"
@@ -38,7 +38,7 @@ class RdfForm(StrEnum):
 
 
 class UnreadableRdfError(Exception):
-    """Why a text is not read as RDF; `line` and `column` where that is known."""
+    """A text cannot be read as RDF. `line` and `column` are given if they are known."""
 
     def __init__(self, message: str, line: int | None = None, column: int | None = None) -> None:
         super().__init__(message)
@@ -47,7 +47,7 @@ class UnreadableRdfError(Exception):
 
 
 class RdfReader:
-    """Reads one document at a time, in a sandbox that is started when it is first needed. For many threads.
+    """Reads one document at a time, in a sandbox that is started on first use. Thread-safe.
 
     >>> reader = RdfReader()
     >>> reader.read(b"<urn:a> <urn:b> 1, 2 .", RdfForm.TURTLE, "urn:x", triples=1, characters=999)
@@ -61,31 +61,31 @@ class RdfReader:
         self.sandboxes = SandboxPool(program, workers=1)
 
     def read(self, data: bytes, form: RdfForm, base: str, *, triples: int, characters: int) -> list[Triple]:
-        """The triples of a text in UTF-8, at most `triples` of them with at most `characters` in total."""
-        asked = {"form": form.value, "base": base, "triples": triples, "characters": characters}
+        """Return the triples of a text in UTF-8. Raise UnreadableRdfError if it is invalid or exceeds a limit."""
+        options = {"form": form.value, "base": base, "triples": triples, "characters": characters}
 
         def read_reply(reply: memoryview) -> list[Triple]:
             return _read_reply(bytes(reply), triples, characters)
 
         try:
             return self.sandboxes.ask(
-                json.dumps(asked).encode() + b"\n" + data,
+                json.dumps(options).encode() + b"\n" + data,
                 read_reply,
                 seconds=_WALL_SECONDS,
                 max_reply=_MAX_HEAD + 4 * characters,
             )
         except SandboxError as error:
-            raise UnreadableRdfError(f"the document could not be read: {error.reason}") from None
+            raise UnreadableRdfError(f"the parser was stopped: {error.reason}") from None
 
     def close(self) -> None:
-        """End the process."""
+        """Stop the sandbox."""
         self.sandboxes.close()
 
 
 def _read_reply(reply: bytes, triples: int, characters: int) -> list[Triple]:
     head, _, lines = reply.partition(b"\n")
     if len(head) > _MAX_HEAD:
-        raise BadReplyError("its head is too long")
+        raise BadReplyError("the head of the reply is too long")
     match json.loads(head):
         case {"problem": str() as problem, **place}:
             line, column = place.get("line"), place.get("column")
@@ -98,17 +98,17 @@ def _read_reply(reply: bytes, triples: int, characters: int) -> list[Triple]:
             raise UnreadableRdfError(f"the document has more than {triples} triples")
         case {"more": "characters"}:
             raise UnreadableRdfError(f"the triples of the document are longer than {characters} characters")
-        case dict() as told if not told:
+        case dict() as head_fields if not head_fields:
             pass
         case _:
-            raise BadReplyError("its head is unknown")
+            raise BadReplyError("the head of the reply is unknown")
     if lines.count(b"\n") > triples:
-        raise BadReplyError("it has too many triples")
-    split = [line.split(" ", 2) for line in lines.decode().split("\n") if line]
-    if not all(len(parts) == _PARTS and parts[2] for parts in split):
-        raise BadReplyError("a line is no triple")
+        raise BadReplyError("the reply has too many triples")
+    split_lines = [line.split(" ", 2) for line in lines.decode().split("\n") if line]
+    if not all(len(parts) == _TRIPLE_PARTS and parts[2] for parts in split_lines):
+        raise BadReplyError("a line of the reply is not a triple")
     try:
-        return [_triple(*parts) for parts in split]
+        return [_triple(*parts) for parts in split_lines]
     except ValueError as error:
         raise UnreadableRdfError(str(error)) from None
 
@@ -116,7 +116,7 @@ def _read_reply(reply: bytes, triples: int, characters: int) -> list[Triple]:
 def _triple(subject: str, label: str, rest: str) -> Triple:
     if rest[0] != '"' or (rest[-1] == '"' and rest.isprintable() and "\\" not in rest):
         return subject, label, rest
-    # RDF 1.2's direction of writing is left out: neither N-Triples 1.1 nor SPARQL 1.1 has it.
+    # The text direction of RDF 1.2 is removed, because N-Triples 1.1 and SPARQL 1.1 do not have it.
     return subject, label, canonical_term(_DIRECTION.sub(r"\1", rest))
 
 
@@ -125,7 +125,7 @@ atexit.register(_READER.close)
 
 
 def read_triples(data: bytes, form: RdfForm, base: str, *, triples: int, characters: int) -> list[Triple]:
-    """The triples of a text in UTF-8, by the reader of this process.
+    """Read the triples of a text in UTF-8 with the shared reader of this process.
 
     >>> read_triples(b"<a> <b> 'c'@EN .", RdfForm.TURTLE, "https://x.example/", triples=9, characters=999)
     [('<https://x.example/a>', '<https://x.example/b>', '"c"@en')]

@@ -1,8 +1,8 @@
-"""The program of the sandbox in which rules are applied.
+"""The sandbox program for rules: loads rules and applies them to the facts of items with clingo.
 
-In: rules, then the facts of items one after another. Out: what the rules need to know of an item, then the rows that
-they give. A reply is a byte that says its kind, and JSON. Little of Runnel is imported here, so that a fresh process
-is soon ready.
+In: rules, then the facts of one item after the other. Out: the relations and attributes that the rules use, then the
+rows of each item. A reply is a byte with its kind, followed by JSON. Little of Runnel is imported, so that a new
+process starts quickly.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from clingo import ast
 from runnel.sandbox.rules_program import RulesProblem, RulesRefusedError
 
 GIVEN = ("has", "number", "text", "word", "day", "input")
-"""The relations that describe an item; each has two places."""
+"""The relations that describe an item. Each has two arguments."""
 
 MAX_ROWS = 1000
-"""Rows that rules may give for an item."""
+"""Maximum number of rows for an item."""
 
-_TWO = 2
+_ARGUMENTS = 2
 _CONTEXT = "".join(f"{name}(A, B) :- (A, B) = @{name}().\n" for name in GIVEN)
-_HEADS = "a rule makes facts of one relation: name(…) :- conditions."
+_HEADS = "a rule must have the form name(…) :- conditions."
 
 
 class ReplyKind(IntEnum):
-    """What became of a task."""
+    """The result of a request."""
 
     READY = 1
     REFUSED = 2
@@ -40,24 +40,24 @@ class ReplyKind(IntEnum):
 
 
 class TooManyRowsError(Exception):
-    """More rows than are taken."""
+    """The rules give more than `MAX_ROWS` rows."""
 
 
 def open_program(max_reply: int) -> Callable[[bytes], bytes]:
-    """The function that answers requests: the first one loads rules, the others apply them."""
+    """Return the function that answers requests. The first request loads rules, the others apply them."""
     _warm_up()
     return RulesServer(max_reply).answer
 
 
 class RulesServer:
-    """Applies rules to items; a reply has at most `max_reply` bytes."""
+    """Applies rules to items. A reply has at most `max_reply` bytes."""
 
     def __init__(self, max_reply: int) -> None:
         self._max_reply = max_reply
         self._rules: LoadedRules | None = None
 
     def answer(self, request: bytes) -> bytes:
-        """The reply to a request."""
+        """Return the reply to a request."""
         kind, value = self._serve(json.loads(request))
         data = json.dumps(value, separators=(",", ":")).encode()
         if len(data) >= self._max_reply:
@@ -79,7 +79,7 @@ class RulesServer:
 
 
 class LoadedRules:
-    """Rules that were checked, and what they need and give."""
+    """Checked rules. `needs` and `places` are as in `RulesProcess`."""
 
     def __init__(self, program: str, goal: str) -> None:
         self._program = program
@@ -88,24 +88,26 @@ class LoadedRules:
         statements: list[Any] = []
         log: list[str] = []
         try:
-            ast.parse_string(program, statements.append, logger=lambda code, said: log.append(said))
+            ast.parse_string(program, statements.append, logger=lambda code, text: log.append(text))
         except RuntimeError as error:
-            raise _explained(log, str(error), program) from error
-        found = {places for one in statements for name, places in _heads(one) if name == goal}
-        if len(found) != 1:
+            raise _explain_error(log, str(error), program) from error
+        argument_counts = {places for statement in statements for name, places in _heads(statement) if name == goal}
+        if len(argument_counts) != 1:
             message = (
-                f"no rule makes {goal}" if not found else f"{goal} has a different number of places in two rules"
+                f"{goal} has a different number of arguments in two rules"
+                if argument_counts
+                else f"no rule defines {goal}"
             )
-            raise RulesRefusedError(RulesProblem(message, 0, f"{goal} gives the rows"))
-        (self.places,) = found
-        constants = {one.name for one in statements if one.ast_type == ast.ASTType.Definition}
+            raise RulesRefusedError(RulesProblem(message, 0, f"the facts of {goal} are the rows"))
+        (self.places,) = argument_counts
+        constants = {statement.name for statement in statements if statement.ast_type == ast.ASTType.Definition}
         for statement in statements:
-            self._note_needs(statement, constants)
+            self._add_needs(statement, constants)
 
     def rows(self, facts: Sequence[Any]) -> list[list[list[Any]]]:
-        """The facts of the goal that follow from facts, as pairs of kind and value."""
+        """Return the facts of the goal that follow from facts. Each is a list of pairs of kind and value."""
         log: list[str] = []
-        control = clingo.Control(["--warn=none", "2"], logger=lambda code, said: log.append(said), message_limit=8)
+        control = clingo.Control(["--warn=none", "2"], logger=lambda code, text: log.append(text), message_limit=8)
         try:
             control.add("base", [], f"{self._program}\n{_CONTEXT}#show {self._goal}/{self.places}.\n")
             control.ground([("base", [])], context=_Facts(facts))
@@ -114,22 +116,22 @@ class LoadedRules:
         except RuntimeError as error:
             if "bad_alloc" in str(error):
                 raise MemoryError from error
-            raise _explained(log, str(error), self._program) from error
+            raise _explain_error(log, str(error), self._program) from error
         if len(models) != 1:
-            message = "the rules do not decide: something follows from its own negation"
-            raise RulesRefusedError(RulesProblem(message, 0, "mind `not` in a circle"))
+            message = "the rules have no unique result: a fact depends on its own negation"
+            raise RulesRefusedError(RulesProblem(message, 0, "remove cycles of rules that contain `not`"))
         if len(models[0]) > MAX_ROWS:
             raise TooManyRowsError
-        return [[_plain(argument) for argument in one.arguments] for one in sorted(models[0])]
+        return [[_plain(argument) for argument in fact.arguments] for fact in sorted(models[0])]
 
-    def _note_needs(self, node: Any, constants: Collection[str]) -> None:
-        for one in _below(node):
-            if one.ast_type != ast.ASTType.SymbolicAtom or one.symbol.ast_type != ast.ASTType.Function:
-                if one.ast_type == ast.ASTType.Pool:
+    def _add_needs(self, node: Any, constants: Collection[str]) -> None:
+        for inner in _descendants(node):
+            if inner.ast_type != ast.ASTType.SymbolicAtom or inner.symbol.ast_type != ast.ASTType.Function:
+                if inner.ast_type == ast.ASTType.Pool:
                     self.needs.update(dict.fromkeys(GIVEN))
                 continue
-            name, arguments = one.symbol.name, one.symbol.arguments
-            if name in GIVEN and len(arguments) == _TWO and self.needs.get(name, []) is not None:
+            name, arguments = inner.symbol.name, inner.symbol.arguments
+            if name in GIVEN and len(arguments) == _ARGUMENTS and self.needs.get(name, []) is not None:
                 attribute = _attribute(arguments[0])
                 if attribute is None or attribute in constants:
                     self.needs[name] = None
@@ -138,7 +140,7 @@ class LoadedRules:
 
 
 class _Facts:
-    """Gives the facts of an item to the grounder: as values, so that no text can be taken for a rule."""
+    """Passes the facts of an item to the grounder as values, so that no text can be parsed as a rule."""
 
     def __init__(self, facts: Sequence[Any]) -> None:
         self._facts: dict[str, list[clingo.Symbol]] = {name: [] for name in GIVEN}
@@ -153,7 +155,7 @@ class _Facts:
 
 
 def is_constant(name: str) -> bool:
-    """Whether a name can be written without quotes in rules.
+    """Return whether a name can be written without quotes in rules.
 
     >>> is_constant("price"), is_constant("geo:lat"), is_constant("Price"), is_constant("not")
     (True, False, False, False)
@@ -190,7 +192,7 @@ def _plain(symbol: clingo.Symbol) -> list[Any]:
 
 
 def _heads(statement: Any) -> Iterator[tuple[str, int]]:
-    """The relation that a statement makes facts of, and its places; Refused where it is no plain rule."""
+    """Yield the relation that a rule defines and its number of arguments. Raise an error for other statements."""
     kinds = ast.ASTType
     line = statement.location.begin.line
     match statement.ast_type:
@@ -200,32 +202,40 @@ def _heads(statement: Any) -> Iterator[tuple[str, int]]:
             return
         case kinds.Rule:
             head = statement.head
-            plain = head.ast_type == kinds.Literal and head.sign == ast.Sign.NoSign
-            if not plain or head.atom.ast_type != kinds.SymbolicAtom or head.atom.symbol.ast_type != kinds.Function:
-                raise RulesRefusedError(RulesProblem("this is not a rule that can be used", line, _HEADS))
+            is_plain = head.ast_type == kinds.Literal and head.sign == ast.Sign.NoSign
+            if (
+                not is_plain
+                or head.atom.ast_type != kinds.SymbolicAtom
+                or head.atom.symbol.ast_type != kinds.Function
+            ):
+                raise RulesRefusedError(RulesProblem("this kind of rule cannot be used", line, _HEADS))
             symbol = head.atom.symbol
-            if symbol.name in GIVEN and len(symbol.arguments) == _TWO:
-                problem = RulesProblem(f"{symbol.name} is given by the item", line, "give your facts another name")
+            if symbol.name in GIVEN and len(symbol.arguments) == _ARGUMENTS:
+                problem = RulesProblem(
+                    f"rules cannot define {symbol.name}, because it is a relation of items",
+                    line,
+                    "choose another name",
+                )
                 raise RulesRefusedError(problem)
             yield symbol.name, len(symbol.arguments)
         case _:
             raise RulesRefusedError(RulesProblem("this is not a rule", line, _HEADS))
 
 
-def _below(node: Any) -> Iterator[Any]:
-    """A node and all nodes below it."""
+def _descendants(node: Any) -> Iterator[Any]:
+    """Yield a node and all its descendants."""
     waiting = [node]
     while waiting:
-        one = waiting.pop()
-        if isinstance(one, ast.AST):
-            yield one
-            waiting.extend(getattr(one, key) for key in one.child_keys)
-        elif isinstance(one, ast.ASTSequence | list | tuple):
-            waiting.extend(one)
+        value = waiting.pop()
+        if isinstance(value, ast.AST):
+            yield value
+            waiting.extend(getattr(value, key) for key in value.child_keys)
+        elif isinstance(value, ast.ASTSequence | list | tuple):
+            waiting.extend(value)
 
 
 def _attribute(node: Any) -> str | None:
-    """The attribute that the first place of a fact names, or None where it may be any."""
+    """Return the attribute that the first argument of an atom names, or None if it may be any."""
     if node.ast_type == ast.ASTType.Function and not node.arguments and not node.external:
         return str(node.name)
     if node.ast_type == ast.ASTType.SymbolicTerm:
@@ -236,19 +246,19 @@ def _attribute(node: Any) -> str | None:
     return None
 
 
-def _explained(log: Sequence[str], otherwise: str, program: str) -> RulesRefusedError:
-    """clingo's first complaint: it says `<block>:2:1-5: error: what is wrong`."""
-    said = (log[0] if log else otherwise).strip()
-    place, separator, message = said.partition(": error: ")
+def _explain_error(log: Sequence[str], default: str, program: str) -> RulesRefusedError:
+    """Convert the first error of clingo, in the form `<block>:2:1-5: error: message`."""
+    text = (log[0] if log else default).strip()
+    place, separator, message = text.partition(": error: ")
     parts = place.split(":")
     line = int(parts[1]) if separator and len(parts) > 1 and parts[1].isdigit() else 0
-    # What comes too early to its end is said to be wrong on the line after the last.
-    words = " ".join((message or said).replace("[#inc_base];", "").split())
+    # clingo reports an unexpected end on the line after the last one.
+    words = " ".join((message or text).replace("[#inc_base];", "").split())
     return RulesRefusedError(RulesProblem(words[:300], min(line, program.count("\n") + 1)))
 
 
 def _warm_up() -> None:
-    """Have everything loaded that rules may need, as no file can be opened later."""
+    """Load everything that rules may need, because no file can be opened later."""
     LoadedRules("holds(X) :- has(a, X), not has(b, X).", "holds").rows([["has", "a", "text", "x"]])
     with contextlib.suppress(RulesRefusedError):
         LoadedRules("holds(", "holds")

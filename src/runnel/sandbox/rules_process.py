@@ -1,4 +1,4 @@
-"""Rules, applied in a sandbox: facts in, rows out, or the reason why there are none."""
+"""Applies rules in a sandbox. In: the facts of an item. Out: rows, or an error with the reason."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from runnel.sandbox.rules_child import MAX_ROWS, ReplyKind
 from runnel.sandbox.rules_program import RulesProblem, RulesRefusedError
 
 START_SECONDS = 60.0
-"""How long checking the rules may take."""
+"""Time limit for loading and checking the rules."""
 
-CLOCK = 2
-"""How many times longer than its CPU time an item may take."""
+WALL_CLOCK_FACTOR = 2
+"""The wall-clock limit of an item, as a multiple of its CPU time limit."""
 
 MAX_REPLY = 4 << 20
-"""Bytes of the rows that rules may give for an item."""
+"""Maximum size of the rows for an item, in bytes."""
 
 
 _KINDS = {"number": int, "text": str, "truth": bool}
 
 
 class RulesProcessError(Exception):
-    """A process ended instead of answering; `reason` in words, and whether trying again may help."""
+    """A process ended without a reply. `passing` says whether another attempt may succeed."""
 
     def __init__(self, reason: str, *, passing: bool) -> None:
         super().__init__(reason)
@@ -35,14 +35,17 @@ class RulesProcessError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RulesLimits:
-    """What rules may take for one item."""
+    """Limits of CPU time and memory for one item."""
 
     seconds: float
     megabytes: int
 
 
 class RulesProcess:
-    """One process that has loaded its rules. `places` and `needs` say what the rules give and what they look at."""
+    """A process that has loaded rules. `places` is the number of columns of the rows.
+
+    `needs` contains the relations that the rules use, each with attribute names, or None for all attributes.
+    """
 
     def __init__(self, program: str, goal: str, limits: RulesLimits) -> None:
         self.served = 0
@@ -65,26 +68,29 @@ class RulesProcess:
 
     @property
     def pid(self) -> int:
-        """The number of the process."""
+        """The process ID."""
         return self._process.pid
 
     def rows(self, facts: Sequence[Any], seconds: float) -> list[Any]:
-        """The rows that follow from facts; Refused where the rules do not decide, Died where they took too much.
+        """Return the rows that follow from facts.
 
-        `seconds` are left by the clock, for this item and all others.
+        Raise RulesRefusedError if the rules have no unique result or give too many rows. Raise RulesProcessError if
+        they exceed a limit. `seconds` is the remaining wall-clock time for this and all other items.
         """
-        kind, value = self._exchange(facts, min(seconds, CLOCK * self._limits.seconds))
+        kind, value = self._exchange(facts, min(seconds, WALL_CLOCK_FACTOR * self._limits.seconds))
         self.served += 1
         match kind:
             case ReplyKind.ROWS:
                 return list(value)
             case ReplyKind.LARGE:
-                raise RulesRefusedError(RulesProblem(f"the rules give more than {MAX_ROWS} rows"))
+                raise RulesRefusedError(
+                    RulesProblem(f"the rules give more than {MAX_ROWS} rows or {MAX_REPLY >> 20} MB")
+                )
             case _:
                 raise RulesRefusedError(_problem(value))
 
     def close(self) -> None:
-        """End the process, whatever it does."""
+        """End the process."""
         self.dead = True
         self._process.close()
 
@@ -94,28 +100,29 @@ class RulesProcess:
             return self._process.ask(data, _read_reply, seconds=seconds, max_reply=MAX_REPLY + 1)
         except SandboxError as error:
             self.dead = True
-            raise self._stopped(error, seconds) from error
+            raise self._explain_end(error, seconds) from error
 
-    def _stopped(self, error: SandboxError, seconds: float) -> RulesProcessError:
+    def _explain_end(self, error: SandboxError, seconds: float) -> RulesProcessError:
         limits = self._limits
         match error.cause:
             case EndCause.DEADLINE:
-                late = seconds < CLOCK * limits.seconds
-                return RulesProcessError(f"they took more than {seconds:.3g} seconds", passing=late)
+                is_out_of_time = seconds < WALL_CLOCK_FACTOR * limits.seconds
+                return RulesProcessError(f"they took more than {seconds:.3g} seconds", passing=is_out_of_time)
             case EndCause.CPU_TIME:
-                return RulesProcessError(f"they took more than {limits.seconds:g} seconds", passing=False)
+                return RulesProcessError(f"they took more than {limits.seconds:g} seconds of CPU time", passing=False)
             case EndCause.MEMORY:
-                return RulesProcessError(f"they took more than {limits.megabytes} megabytes", passing=False)
+                return RulesProcessError(f"they took more than {limits.megabytes} megabytes of memory", passing=False)
             case EndCause.CRASHED:
                 return RulesProcessError(
-                    f"the solver crashed, perhaps because {limits.megabytes} megabytes are too little", passing=False
+                    f"the solver crashed, possibly because it needs more than {limits.megabytes} megabytes of memory",
+                    passing=False,
                 )
             case _:
-                return RulesProcessError("something ended the process that applies them", passing=True)
+                return RulesProcessError("their process ended unexpectedly", passing=True)
 
 
 def _read_reply(reply: memoryview) -> tuple[ReplyKind, Any]:
-    """The kind of a reply, and its value in the form that `RulesProcess` relies on."""
+    """Return the kind and the value of a reply. Raise BadReplyError if the value has an unexpected form."""
     kind, value = ReplyKind(reply[0]), json.loads(bytes(reply[1:]))
     match kind, value:
         case ReplyKind.ROWS, list() if len(value) <= MAX_ROWS and all(map(_is_row, value)):
@@ -125,12 +132,12 @@ def _read_reply(reply: memoryview) -> tuple[ReplyKind, Any]:
         case ((ReplyKind.REFUSED | ReplyKind.LARGE), _):
             pass
         case _:
-            raise BadReplyError("it has another form")
+            raise BadReplyError("the reply has an unexpected form")
     return kind, value
 
 
 def _is_row(row: Any) -> bool:
-    """Whether a row is a list of pairs of kind and value."""
+    """Return whether a row is a list of pairs of kind and value."""
     return isinstance(row, list) and all(
         isinstance(pair, list)
         and len(pair) == 2
@@ -149,4 +156,4 @@ def _problem(value: Any) -> RulesProblem:
         case [str() as message, int() as line, str() as hint]:
             return RulesProblem(message[:400], line, hint[:200])
         case _:
-            return RulesProblem("they cannot be used")
+            return RulesProblem("the rules cannot be used")

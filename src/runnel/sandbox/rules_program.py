@@ -1,7 +1,8 @@
-"""Rules as they are written: a text from a configuration in; nothing out if it may be loaded, or what is wrong where.
+"""Checks the text of rules before they are loaded.
 
-The language is that of clingo, without whatever reaches beyond the rules: scripts, included files, functions of the
-host, theories, and everything that changes how a program is solved. Only the words of this list may follow a `#`.
+In: the rules of an operator's configuration. Out: None if they may be loaded, or the first problem with its line. The
+language is that of clingo, without features that reach beyond the rules: scripts, included files, external functions,
+theories, and directives that change how a program is solved. Only `_DIRECTIVES` may follow a `#`.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 MAX_BYTES = 256 << 10
-"""Largest program that is taken."""
+"""Maximum size of the rules."""
 
 LARGEST = 2**31 - 1
-"""Largest number that rules can hold; clingo would cut larger ones without a word."""
+"""Largest number in rules. clingo would truncate larger numbers silently."""
 
 _DIRECTIVES = frozenset({"true", "false", "sum", "sum+", "count", "min", "max", "const", "sup", "inf", "infimum"})
 _DIRECTIVES |= {"supremum"}
@@ -28,7 +29,7 @@ _BLOCK = re.compile(r"%\*|\*%")
 
 @dataclass(frozen=True, slots=True)
 class RulesProblem:
-    """What is wrong with rules, at a line of them (0: nowhere in particular), and what to do about it."""
+    """A problem of rules, with its line (0 if unknown) and a hint."""
 
     message: str
     line: int = 0
@@ -36,7 +37,7 @@ class RulesProblem:
 
 
 class RulesRefusedError(Exception):
-    """Rules that cannot be used, or not for this item."""
+    """The rules cannot be used, in general or for an item."""
 
     def __init__(self, problem: RulesProblem) -> None:
         super().__init__(problem.message)
@@ -44,51 +45,51 @@ class RulesRefusedError(Exception):
 
 
 def screen(program: str) -> RulesProblem | None:
-    """The first thing in rules that is not allowed in them.
+    """Return the first problem of rules, or None.
 
-    >>> screen('holds :- has(price, P), P > 50.  % "dear"')
+    >>> screen('holds :- has(price, P), P > 50.  % "expensive"')
     >>> screen('#include "secrets.lp".')
-    RulesProblem(message='#include cannot be used', line=1, hint='rules have their item, and nothing else')
+    RulesProblem(message='#include cannot be used', line=1, hint='rules can use only the facts of their item')
     """
     if len(program.encode("utf-8", "replace")) > MAX_BYTES:
         return RulesProblem(f"the rules have more than {MAX_BYTES} bytes")
     if "\0" in program:
-        return RulesProblem("the rules have a NUL in them")
+        return RulesProblem("the rules contain a NUL character")
     return next(_problems(program), None)
 
 
 def _problems(program: str) -> Iterator[RulesProblem]:
-    place = 0
-    while found := _TOKEN.search(program, place):
-        place = found.end()
-        line = program.count("\n", 0, found.start()) + 1
-        match found.lastgroup:
+    position = 0
+    while token := _TOKEN.search(program, position):
+        position = token.end()
+        line = program.count("\n", 0, token.start()) + 1
+        match token.lastgroup:
             case "block":
-                place = _end_of_comment(program, place)
-                if place < 0:
-                    yield RulesProblem("a comment has no end", line, "it ends with *%")
+                position = _end_of_comment(program, position)
+                if position < 0:
+                    yield RulesProblem("a comment has no end", line, "end it with *%")
                     return
-            case "directive" if found["directive"] not in _DIRECTIVES:
+            case "directive" if token["directive"] not in _DIRECTIVES:
                 yield RulesProblem(
-                    f"#{found['directive']} cannot be used", line, "rules have their item, and nothing else"
+                    f"#{token['directive']} cannot be used", line, "rules can use only the facts of their item"
                 )
             case "outside":
                 yield RulesProblem(
-                    f"{found['outside']} cannot be used", line, "rules have their item, and nothing else"
+                    f"{token['outside']} cannot be used", line, "rules can use only the facts of their item"
                 )
-            case "number" if len(found["number"]) > 10 or int(found["number"]) > LARGEST:
-                yield RulesProblem(f"{found['number'][:40]} is too large", line, f"numbers go up to {LARGEST}")
+            case "number" if len(token["number"]) > 10 or int(token["number"]) > LARGEST:
+                yield RulesProblem(f"{token['number'][:40]} is too large", line, f"numbers go up to {LARGEST}")
             case "open":
-                yield RulesProblem("a text has no end", line, 'it ends with " on the same line')
+                yield RulesProblem("a text has no end", line, 'end it with " on the same line')
                 return
             case _:
                 pass
 
 
-def _end_of_comment(program: str, place: int) -> int:
-    """Where the comment that began before a place ends; comments stand within comments. -1 where it does not end."""
+def _end_of_comment(program: str, position: int) -> int:
+    """Return the end of the block comment that starts before a position, or -1. Block comments can be nested."""
     depth = 1
-    while depth and (found := _BLOCK.search(program, place)):
-        depth += 1 if found.group() == "%*" else -1
-        place = found.end()
-    return -1 if depth else place
+    while depth and (token := _BLOCK.search(program, position)):
+        depth += 1 if token.group() == "%*" else -1
+        position = token.end()
+    return -1 if depth else position

@@ -1,7 +1,7 @@
-"""Stylesheets, applied in sandboxes.
+"""Applies stylesheets in sandboxes.
 
-In: an XSLT 1.0 stylesheet and a document, from anybody. Out: what the one makes of the other, or a StylesheetError
-with the line of the stylesheet.
+In: an XSLT 1.0 stylesheet and a document, both untrusted. Out: the transformed document, or a StylesheetError with
+the line of the stylesheet.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ from runnel.sandbox.stylesheet_child import REPLY, TASK, Command, ReplyKind
 from runnel.settings import Settings
 
 MAX_STYLESHEET = 1 << 20
-"""Largest stylesheet that is taken, in bytes."""
+"""Maximum size of a stylesheet in bytes."""
 
-CLOCK = 2
-"""How many times longer than its CPU time a stylesheet may take."""
+WALL_CLOCK_FACTOR = 2
+"""The wall-clock limit of a stylesheet, as a multiple of its CPU time limit."""
 
 _MEDIA_TYPES = {
     ReplyKind.XML: "application/xml; charset=utf-8",
     ReplyKind.HTML: "text/html; charset=utf-8",
     ReplyKind.TEXT: "text/plain; charset=utf-8",
 }
-_MAX_COMPLAINT = 4096
+_MAX_MESSAGE_BYTES = 4096
 _REASONS = {
     EndCause.MEMORY: "it took too much memory",
-    EndCause.CRASHED: "it broke the stylesheet processor",
-    EndCause.ENDED: "it broke the stylesheet processor",
+    EndCause.CRASHED: "the stylesheet processor crashed",
+    EndCause.ENDED: "the process of the stylesheet processor ended",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class TransformedDocument:
-    """What a stylesheet made of a document: bytes in UTF-8, and what they are."""
+    """The result of a stylesheet: its media type, and bytes in UTF-8."""
 
     media_type: str
     data: bytes
@@ -45,16 +45,16 @@ class TransformedDocument:
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    became: ReplyKind
+    kind: ReplyKind
     line: int
     data: bytes
 
 
 class StylesheetTransformer:
-    """Applies XSLT 1.0 stylesheets in child processes. Blocking; may be used from several threads.
+    """Applies XSLT 1.0 stylesheets in sandboxes. Blocking and thread-safe.
 
-    `seconds` of processor time and `megabytes` of memory are for one document, `max_output` bytes for its result.
-    As many as `children` work at once, by default one for each core up to four; others wait for their turn.
+    `seconds` of CPU time and `megabytes` of memory are the limits per document, `max_output` that of the result in
+    bytes. At most `children` sandboxes run at once, by default one per core and at most four. Further calls wait.
     """
 
     def __init__(
@@ -72,51 +72,51 @@ class StylesheetTransformer:
     def __exit__(self, *reason: object) -> None:
         self.close()
 
-    def check(self, sheet: bytes, place: str) -> None:
-        """Refuse a stylesheet that cannot be used, with SheetFailed: for when somebody declares it."""
-        self._ask(Command.CHECK, sheet, b"", place)
+    def check(self, stylesheet: bytes, place: str) -> None:
+        """Raise StylesheetError if a stylesheet cannot be used. Called when a stylesheet is declared."""
+        self._run(Command.CHECK, stylesheet, b"", place)
 
-    def apply(self, sheet: bytes, document: bytes, place: str) -> TransformedDocument:
-        """What a stylesheet makes of a document, or SheetFailed."""
-        outcome = self._ask(Command.APPLY, sheet, document, place)
-        return TransformedDocument(_MEDIA_TYPES[outcome.became], outcome.data)
+    def apply(self, stylesheet: bytes, document: bytes, place: str) -> TransformedDocument:
+        """Apply a stylesheet to a document, or raise StylesheetError."""
+        outcome = self._run(Command.APPLY, stylesheet, document, place)
+        return TransformedDocument(_MEDIA_TYPES[outcome.kind], outcome.data)
 
     def close(self) -> None:
-        """End all children, also those at work: their callers get a RunnelError, as their sheets are not to blame."""
+        """Stop all sandboxes. Calls in progress raise RunnelError, not StylesheetError."""
         self._sandboxes.close()
 
-    def _ask(self, do: Command, sheet: bytes, document: bytes, place: str) -> _Outcome:
-        if len(sheet) > MAX_STYLESHEET:
+    def _run(self, command: Command, stylesheet: bytes, document: bytes, place: str) -> _Outcome:
+        if len(stylesheet) > MAX_STYLESHEET:
             raise StylesheetError(f"the stylesheet has more than {MAX_STYLESHEET} bytes", place=place)
         try:
-            outcome = self._try(TASK.pack(do, len(sheet)) + sheet + document)
+            outcome = self._send(TASK.pack(command, len(stylesheet)) + stylesheet + document)
         except SandboxError as error:
             if error.cause is EndCause.CLOSED:
                 raise RunnelError("the stylesheet processor was closed") from error
             if error.cause is EndCause.NOT_STARTED:
-                raise RunnelError("no process for stylesheets could be started", hint="try again later") from error
+                raise RunnelError("cannot start a process for stylesheets", hint="try again later") from error
             raise StylesheetError(
                 f"the stylesheet was stopped: {_REASONS.get(error.cause, error.reason)}",
                 place=place,
-                hint="simplify it, or give it smaller documents",
+                hint="simplify the stylesheet, or use smaller documents",
             ) from error
-        if outcome.became is ReplyKind.FAILED:
+        if outcome.kind is ReplyKind.FAILED:
             message, _, hint = outcome.data.decode("utf-8", "replace").partition("\0")
             raise StylesheetError(
                 message, place=f"{place}:{outcome.line}" if outcome.line else place, hint=hint or None
             )
-        if outcome.became is ReplyKind.LARGE:
-            raise StylesheetError(f"the result has more than {self._max_output} bytes", place=place)
+        if outcome.kind is ReplyKind.LARGE:
+            raise StylesheetError(f"the output of the stylesheet has more than {self._max_output} bytes", place=place)
         return outcome
 
-    def _try(self, request: bytes) -> _Outcome:
-        """One attempt, and a second one in a fresh process if something else than the stylesheet may be to blame."""
+    def _send(self, request: bytes) -> _Outcome:
+        """Send a request. Repeat it in a new process if the cause of a failure may be unrelated to the stylesheet."""
         try:
             return self._exchange(request)
         except SandboxError as error:
             match error.cause:
                 case EndCause.MEMORY if error.served:
-                    pass  # Earlier documents may have left too little.
+                    pass  # earlier documents may have left too little memory
                 case EndCause.CRASHED | EndCause.ENDED | EndCause.BAD_REPLY:
                     pass
                 case _:
@@ -127,21 +127,21 @@ class StylesheetTransformer:
         return self._sandboxes.ask(
             request,
             _read_reply,
-            seconds=CLOCK * self._seconds,
-            max_reply=REPLY.size + max(self._max_output, _MAX_COMPLAINT),
+            seconds=WALL_CLOCK_FACTOR * self._seconds,
+            max_reply=REPLY.size + max(self._max_output, _MAX_MESSAGE_BYTES),
             fresh=fresh,
         )
 
 
 def _read_reply(reply: memoryview) -> _Outcome:
     if len(reply) < REPLY.size:
-        raise BadReplyError("it is too short")
+        raise BadReplyError("the reply is too short")
     kind, line = REPLY.unpack_from(reply)
     return _Outcome(ReplyKind(kind), line, bytes(reply[REPLY.size :]))
 
 
 def transformer_of(settings: Settings) -> StylesheetTransformer:
-    """A transformer with the limits of the settings."""
+    """Return a transformer with the limits of the settings."""
     return StylesheetTransformer(
         seconds=settings.stylesheet_seconds,
         megabytes=settings.stylesheet_megabytes,

@@ -1,9 +1,9 @@
-"""Scale-out: a base and a number of workers in, partitions of the base and a router in front of them out.
+"""Scale-out: split the queries of a base into partitions, with a router that sends each item to the right partitions.
 
-The queries of a base are partitioned so that related ones stay together (RSS/RDF on a cluster, §3 and §4.5): of those
-that one query subsumes, only that *root* is evaluated for every item, by the router, and the item goes on to the
-partitions whose roots it matches. `cover` finds the roots and the router's conditions, `divide` assigns queries to
-partitions, `route` loads and matches them, `containment` compares graph patterns, `partitioning` is the file format.
-`planning` is the port of the engine, and `stages` that of streaming. The ports load them by name; nothing imports
-them.
+Related queries stay in the same partition (RSS/RDF on a cluster, §3 and §4.5). The router evaluates only the *roots*,
+the queries that subsume others, for every item. It sends an item to the partitions whose roots the item matches.
+`cover` finds the roots and derives the router's conditions, `divide` assigns queries to partitions, `route` loads
+partitions and matches with them, `containment` compares graph patterns, and `partitioning` defines the file format.
+`planning` implements the port of the engine and `stages` that of streaming. The ports load both by name, so no module
+outside imports them.
 """

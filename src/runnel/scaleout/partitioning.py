@@ -1,9 +1,9 @@
-"""How the queries of a base are divided over partitions: a folder beside the base, as immutable as it is.
+"""The file format of a partitioning, which describes how the queries of a base are divided into partitions.
 
-In: the base's queries, each with the number of its partition, and the folders of what was cut from it. Out: what
-workers need to know which folder to map. The *router* is a plan folder like any other; its queries are the
-partitions (a query's id is the number of the partition, from 1 on), and they ask for what the most general queries
-of the partition ask for: an item that matches any query of a partition matches the partition in the router.
+A partitioning is an immutable folder with a manifest, which lists the plan folders of the router and the partitions,
+and the partition of each query. The *router* is a plan folder like any other. Its queries stand for the partitions:
+the ID of such a query is the number of the partition, from 1 on, and its condition is implied by every query of the
+partition. An item that matches any query of a partition therefore matches the partition's query in the router.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ MANIFEST = "partitioning.json"
 ASSIGNMENT = "assignment.npz"
 
 REBUILD_HINT = (
-    "the runner divides the queries anew when it comes upon this; to have it done at once, set partitions = 1, start "
-    "it, and set it back"
+    "the runner creates new partitions when it detects the damage; to force this, start it once with partitions = 1, "
+    "and then with the old value"
 )
-"""What to do about a damaged partitioning; the base has all that it is made of."""
+"""What to do about a damaged partitioning. It can be rebuilt from the base."""
 
 Strategy = Literal["grouped", "spread"]
 STRATEGIES: tuple[Strategy, ...] = ("grouped", "spread")
@@ -40,10 +40,10 @@ STRATEGIES: tuple[Strategy, ...] = ("grouped", "spread")
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """A partition: its folder, what is in it, and what was expected of it when it was made.
+    """A partition: its folder, its contents, and the load that was expected when it was created.
 
-    `share` is the part of all items that is routed to it, `microseconds` what it costs for an item of the stream,
-    whether that comes to it or not.
+    `share` is the fraction of all items that are routed to it. `microseconds` is its cost per item of the stream,
+    averaged over all items, whether they are routed to it or not.
     """
 
     folder: str
@@ -55,10 +55,10 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class WeighedStrategy:
-    """A way of dividing queries that was weighed: copies of an item, processor time for it, and the longest part.
+    """The expected cost of a strategy: copies per item, and CPU time per item.
 
-    `microseconds` is the processor time for one item in all partitions and the router, `longest` that of the router
-    and the partition that takes longest: what an item takes with a worker for each partition.
+    `microseconds` is the CPU time per item in the router and all partitions, `longest` that in the router and the
+    slowest partition: the time for an item if each partition has a worker.
     """
 
     strategy: Strategy
@@ -69,7 +69,7 @@ class WeighedStrategy:
 
 @dataclass(frozen=True, slots=True)
 class Partitioning:
-    """A division of a base. `reason` says in plain words why it is as it is."""
+    """How the queries of a base are partitioned. `reason` explains, for admins, why this strategy was chosen."""
 
     folder: str
     base: str
@@ -80,25 +80,25 @@ class Partitioning:
     weighed: tuple[WeighedStrategy, ...] = ()
     reason: str = ""
     counters: Mapping[str, int] = field(default_factory=dict)
-    """What its making found: queries, groups, roots, mergers, and so on."""
+    """Numbers of queries, groups, roots, mergers and so on, recorded when the partitioning was created."""
 
     @property
     def pieces(self) -> tuple[str, ...]:
-        """The folders that it names."""
-        return (self.router, *(one.folder for one in self.partitions))
+        """The plan folders of the router and the partitions."""
+        return (self.router, *(partition.folder for partition in self.partitions))
 
     def is_complete(self, storage: Storage) -> bool:
-        """Whether the folder and all that it names exist."""
-        own = storage.local(f"{self.folder}/{MANIFEST}")
-        return own.exists() and all(is_written(storage, piece) for piece in self.pieces)
+        """Return whether the manifest and all plan folders that it lists exist."""
+        manifest = storage.local(f"{self.folder}/{MANIFEST}")
+        return manifest.exists() and all(is_written(storage, piece) for piece in self.pieces)
 
 
 @dataclass(frozen=True)
 class Assignment:
-    """The partition (from 0 on) and the group of every query of the base, by ascending ids, and what it costs.
+    """The partition (from 0 on), group and expected cost of every query of the base, by ascending IDs.
 
-    `groups` are numbers without a meaning: queries of one group are related; one with a negative number is not to be
-    divided. `microseconds` is what a query was expected to cost for an item.
+    Queries with the same number in `groups` are related. A group with a negative number must stay in one partition.
+    `microseconds` is the expected cost of a query per item.
     """
 
     query_ids: Array
@@ -107,15 +107,15 @@ class Assignment:
     microseconds: Array
 
 
-def write_partitioning(storage: Storage, made: Partitioning, assignment: Assignment) -> None:
-    """Write a partitioning; the folders that it names are there already."""
+def write_partitioning(storage: Storage, partitioning: Partitioning, assignment: Assignment) -> None:
+    """Write a partitioning. The plan folders that it lists must exist already."""
     buffer = io.BytesIO()
     columns = {name: np.ascontiguousarray(getattr(assignment, name)) for name in _COLUMNS}
     np.savez(buffer, **columns)  # type: ignore[arg-type]
     data = buffer.getvalue()
-    storage.write(f"{made.folder}/{ASSIGNMENT}", data, last=False)
-    value = asdict(made) | {"format": FORMAT, "sha256": hashlib.sha256(data).hexdigest()}
-    storage.write(f"{made.folder}/{MANIFEST}", sealed_json(value))
+    storage.write(f"{partitioning.folder}/{ASSIGNMENT}", data, last=False)
+    value = asdict(partitioning) | {"format": FORMAT, "sha256": hashlib.sha256(data).hexdigest()}
+    storage.write(f"{partitioning.folder}/{MANIFEST}", sealed_json(value))
 
 
 _MICROSECONDS = "microseconds"
@@ -123,33 +123,39 @@ _COLUMNS = ("query_ids", "partitions", "groups", _MICROSECONDS)
 
 
 def read_partitioning(storage: Storage, folder: str) -> Partitioning:
-    """The partitioning of a folder, checked."""
+    """Read and check the manifest of a partitioning. Raise CorruptDataError if it is damaged."""
     try:
         value = unsealed_json(storage.read(f"{folder}/{MANIFEST}"))
         if value["format"] > FORMAT:
             raise NewerWorkspaceError(f"the partitioning {folder} has format {value['format']}", hint="update Runnel")
-        return _checked(folder, value)
+        return _parse_manifest(folder, value)
     except OSError as error:
         raise CorruptDataError(f"{folder}/{MANIFEST} cannot be read: {error}", hint=REBUILD_HINT) from error
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise CorruptDataError(f"{folder}/{MANIFEST} is not a partitioning: {error}", hint=REBUILD_HINT) from error
 
 
-def _checked(folder: str, value: Any) -> Partitioning:
+def _parse_manifest(folder: str, value: Any) -> Partitioning:
     if value["strategy"] not in STRATEGIES:
         raise ValueError(f"unknown strategy {value['strategy']!r}")
     partitions = tuple(
-        Partition(_folder(one["folder"]), int(one["queries"]), int(one["bytes"]), *_numbers(one))
-        for one in value["partitions"]
+        Partition(
+            _parse_folder(row["folder"]),
+            int(row["queries"]),
+            int(row["bytes"]),
+            float(row["share"]),
+            float(row["microseconds"]),
+        )
+        for row in value["partitions"]
     )
     weighed = tuple(
-        WeighedStrategy(one["strategy"], float(one["copies"]), float(one["microseconds"]), float(one["longest"]))
-        for one in value["weighed"]
+        WeighedStrategy(row["strategy"], float(row["copies"]), float(row["microseconds"]), float(row["longest"]))
+        for row in value["weighed"]
     )
     return Partitioning(
         folder,
-        _folder(value["base"]),
-        _folder(value["router"]),
+        _parse_folder(value["base"]),
+        _parse_folder(value["router"]),
         int(value["router_bytes"]),
         partitions,
         value["strategy"],
@@ -159,56 +165,52 @@ def _checked(folder: str, value: Any) -> Partitioning:
     )
 
 
-def _numbers(one: Any) -> tuple[float, float]:
-    return float(one["share"]), float(one["microseconds"])
-
-
-def _folder(name: object) -> str:
-    """A folder of plans; a name that climbs out of the workspace must not be followed."""
+def _parse_folder(name: object) -> str:
+    """Return the name of a plan folder. Raise ValueError if it could lead out of the workspace."""
     if not isinstance(name, str) or not name or name.startswith("/") or ".." in name.split("/"):
-        raise ValueError(f"{name!r} is no folder of a plan")
+        raise ValueError(f"{name!r} is not a plan folder")
     return name
 
 
 def verify_partitioning(storage: Storage, folder: str) -> Partitioning:
-    """The partitioning of a folder, after its files were read and compared with their digest. Slow, for `doctor`."""
-    made = read_partitioning(storage, folder)
+    """Read a partitioning, and compare its files with their digests. Slow, for `doctor`."""
+    partitioning = read_partitioning(storage, folder)
     assignment = read_assignment(storage, folder)
     if len(assignment.partitions) and not 0 <= int(assignment.partitions.min()) <= int(
         assignment.partitions.max()
-    ) < len(made.partitions):
-        raise CorruptDataError(f"{folder}/{ASSIGNMENT} names partitions that there are not", hint=REBUILD_HINT)
-    return made
+    ) < len(partitioning.partitions):
+        raise CorruptDataError(f"{folder}/{ASSIGNMENT} refers to partitions that do not exist", hint=REBUILD_HINT)
+    return partitioning
 
 
 def read_assignment(storage: Storage, folder: str) -> Assignment:
-    """Which query is in which partition."""
+    """Read the partition of each query. Raise CorruptDataError if the file is damaged."""
     try:
         data = storage.read(f"{folder}/{ASSIGNMENT}")
-        if hashlib.sha256(data).hexdigest() != _digest_of_assignment(storage, folder):
+        if hashlib.sha256(data).hexdigest() != _read_digest(storage, folder):
             raise CorruptDataError(
                 f"{folder}/{ASSIGNMENT} is damaged: its digest differs from the one in the manifest",
                 hint=REBUILD_HINT,
             )
         with np.load(io.BytesIO(data), allow_pickle=False) as stored:
-            found = Assignment(**{name: stored[name] for name in _COLUMNS})
+            assignment = Assignment(**{name: stored[name] for name in _COLUMNS})
     except OSError as error:
         raise CorruptDataError(f"{folder}/{ASSIGNMENT} cannot be read: {error}", hint=REBUILD_HINT) from error
     except (ValueError, KeyError, EOFError, TypeError, zipfile.BadZipFile, zlib.error) as error:
         raise CorruptDataError(f"{folder}/{ASSIGNMENT} is damaged: {error}", hint=REBUILD_HINT) from error
-    columns = {name: getattr(found, name) for name in _COLUMNS}
+    columns = {name: getattr(assignment, name) for name in _COLUMNS}
     if any(
-        one.ndim != 1 or one.dtype.kind not in ("f" if name == _MICROSECONDS else "iu")
-        for name, one in columns.items()
+        column.ndim != 1 or column.dtype.kind not in ("f" if name == _MICROSECONDS else "iu")
+        for name, column in columns.items()
     ):
-        raise CorruptDataError(f"{folder}/{ASSIGNMENT} has columns that are no numbers", hint=REBUILD_HINT)
-    if len({len(one) for one in columns.values()}) != 1:
+        raise CorruptDataError(f"{folder}/{ASSIGNMENT} has columns that are not numbers", hint=REBUILD_HINT)
+    if len({len(column) for column in columns.values()}) != 1:
         raise CorruptDataError(f"{folder}/{ASSIGNMENT} has columns of different lengths", hint=REBUILD_HINT)
-    return found
+    return assignment
 
 
-def _digest_of_assignment(storage: Storage, folder: str) -> str | None:
-    """The digest of the assignment as the manifest has it."""
+def _read_digest(storage: Storage, folder: str) -> str | None:
+    """Read the digest of the assignment from the manifest."""
     try:
         digest: str | None = unsealed_json(storage.read(f"{folder}/{MANIFEST}")).get("sha256")
         return digest

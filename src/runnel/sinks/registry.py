@@ -72,7 +72,7 @@ def _load(entry: EntryPoint) -> Sink:
 
 
 def _unknown(kind: str) -> InputError:
-    known = [sink.kind for sink in installed_sinks() if sink.is_offered]
-    near = get_close_matches(kind.lower(), known, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}" if known else "install runnel"
+    names = [sink.kind for sink in installed_sinks() if sink.is_offered]
+    near = get_close_matches(kind.lower(), names, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(names)}" if names else "install runnel"
     return InputError(f"there is no output named {kind[:60]!r}", hint=hint)

@@ -1,5 +1,5 @@
-"""The outside world to items: web feeds, files and drop folders, fetched, decoded and adapted.
+"""Sources: fetch documents of web feeds, files and drop folders, decode them, and accept their items.
 
-In: bytes of RSS, Atom, JSON Feed, JSON lines or RDF, from a poll, a hub's push or a scan of a feed's address. Out:
-items, oldest first, accepted into the item log, and the problems of those that could not be taken.
+In: documents in RSS, Atom, JSON Feed, JSON lines or RDF, from a poll, a hub's push, or a scan of a folder. Out: items
+in the item log, oldest first, and problems of rejected documents and items in the quarantine.
 """

@@ -1,7 +1,7 @@
-"""Acquisition: from documents to accepted items.
+"""Acquisition: reads documents and accepts their items into the item log.
 
-In: documents that sources read, or that were published by hand. Out: items in the log; broken documents and refused
-items are quarantined with the reason, and affect no others.
+In: documents from sources, or published with a command. Out: accepted items. Broken documents and rejected items are
+quarantined with the reason, and do not affect other documents or items.
 """
 
 from __future__ import annotations
@@ -31,41 +31,44 @@ from runnel.storage.file_storage import Storage
 
 @dataclass(frozen=True, slots=True)
 class Acquisition:
-    """What came in: items accepted, items known already, and how many things were put aside."""
+    """The number of accepted items, of items that were already known, and of quarantined documents and items."""
 
     accepted: int = 0
     unchanged: int = 0
-    put_aside: int = 0
+    quarantined: int = 0
 
     def __add__(self, other: Acquisition) -> Acquisition:
         return Acquisition(
             self.accepted + other.accepted,
             self.unchanged + other.unchanged,
-            self.put_aside + other.put_aside,
+            self.quarantined + other.quarantined,
         )
 
 
 class Acquirer:
-    """Reads documents in a sandbox and accepts their items, for all sources and for what is published by hand."""
+    """Reads documents in a sandbox and accepts their items, for all sources and for published documents."""
 
-    def __init__(self, catalog: Catalog, storage: Storage, items: ItemLog, folder: Path, settings: Settings) -> None:
+    def __init__(
+        self, catalog: Catalog, storage: Storage, item_log: ItemLog, folder: Path, settings: Settings
+    ) -> None:
         self.catalog = catalog
         self._storage = storage
-        self._items = items
+        self._item_log = item_log
         self.folder = folder
         self.settings = settings
 
     def lag(self) -> int:
-        """How many accepted items wait for matching."""
+        """Return the number of accepted items that have not been matched yet."""
         with self.catalog.read() as connection:
             return last_sequence(connection) - match_segments.matched_upto(connection)
 
     def take_document(
         self, feed: Feed, data: bytes, place: str, *, is_first: bool = False
     ) -> tuple[Accepted, list[InputError]]:
-        """Accept the items of a document; raises BrokenDocument where it cannot be decoded.
+        """Accept the items of a document, and return the result and the rejected items.
 
-        `is_first` says that nothing was read from the feed's address before: its past must not flood anybody.
+        `is_first` says that this is the first document of the feed, of which only the newest items are accepted (see
+        `first_fetch`). Raise BrokenDocumentError if the document cannot be decoded.
         """
         adapted = self.read_document(feed, data, place)
         return self.accept_adapted(feed, adapted, is_first=is_first), list(adapted.problems)
@@ -80,10 +83,9 @@ class Acquirer:
         charset: str | None = None,
         media_type: str | None = None,
     ) -> AdaptedFeed:
-        """The items of a document, read in a sandbox and not accepted yet.
+        """Read a document in a sandbox. Return its items without accepting them.
 
-        `base` is the URL that its relative links are relative to; `charset` and `media_type` are what its server
-        said.
+        `base` is the URL for resolving relative links. `charset` and `media_type` come from the server's response.
         """
         source = DocumentSource(
             place,
@@ -97,14 +99,14 @@ class Acquirer:
         return document_pool().read(data, source)
 
     def accept_adapted(self, feed: Feed, adapted: AdaptedFeed, *, is_first: bool = False) -> Accepted:
-        """Accept what `read_document` gave."""
+        """Accept the items that `read_document` returned. `is_first` is as in `take_document`."""
         accept, remember = list(adapted.items), list[Item]()
         if is_first:
             accept, remember = first_fetch(adapted.items, self.settings.first_fetch_items, kind=adapted.kind)
-        return self._items.accept(feed.id, accept, remember=remember)
+        return self._item_log.accept(feed.id, accept, remember=remember)
 
-    def keep_aside(self, feed: Feed, problems: Sequence[InputError], kind: str, data: bytes | None) -> None:
-        """Keep what was refused, with its bytes, for inspection."""
+    def quarantine(self, feed: Feed, problems: Sequence[InputError], kind: str, data: bytes | None) -> None:
+        """Store rejected documents or items in the quarantine, with the bytes of their document if given."""
         path = None
         if data is not None:
             path = write_sealed(self._storage, f"quarantine/{uuid.uuid4().hex}", data).path
@@ -120,10 +122,10 @@ class Acquirer:
 def first_fetch(
     items: Sequence[Item], newest: int, *, kind: DocumentKind | None = None
 ) -> tuple[list[Item], list[Item]]:
-    """The items of a feed's first document, oldest first, in two lists: those to accept, and those to remember.
+    """Split the items of a feed's first document (oldest first) into those to accept and those only to remember.
 
-    The newest items are accepted. The ids of the others are remembered as seen, so that they are never new later. A
-    document that does not repeat itself (JSON lines) is accepted whole.
+    The `newest` newest items are accepted. The ids of the others are remembered as seen, so that they are not new
+    later. All items are accepted if later documents of this kind do not repeat earlier items (JSON lines).
 
     >>> accepted, remembered = first_fetch([Item("F", str(n), {}) for n in range(5)], 2)
     >>> [item.id for item in accepted], [item.id for item in remembered]
@@ -131,5 +133,5 @@ def first_fetch(
     """
     if kind is not None and not kind.repeats:
         return list(items), []
-    border = max(0, len(items) - max(newest, 0))
-    return list(items[border:]), list(items[:border])
+    first_accepted = max(0, len(items) - max(newest, 0))
+    return list(items[first_accepted:]), list(items[:first_accepted])

@@ -1,7 +1,7 @@
-"""The contract of sources: which addresses can be registered, and how their items come in.
+"""The contract of sources: which addresses a source handles, and how its items are read.
 
-In: the addresses of registered feeds. Out: items in the log. A source says which addresses are its own and who may
-register them; its reader takes in the items of all of its feeds, for as long as a runner lives.
+In: the addresses of registered feeds. Out: items in the item log. A source declares which addresses it handles and
+who may register them. Its reader accepts the items of all its feeds while a runner is active.
 """
 
 from __future__ import annotations
@@ -18,43 +18,43 @@ if TYPE_CHECKING:
 
 
 class Source(ABC):
-    """A kind of address, such as web addresses or drop folders. It keeps no state between calls."""
+    """A kind of feed address, such as web URLs or drop folders. A source has no state."""
 
     schemes: ClassVar[frozenset[str]]
-    """What its addresses begin with, in lower case: `https` stands for `https://…`, and the empty text for a path."""
+    """The URL schemes that it handles, in lower case, without `://`. The empty string stands for paths."""
     is_for_owners: ClassVar[bool] = False
-    """Whether owners may register its addresses, or only the admin."""
+    """Whether owners may register its addresses. If not, only the admin may."""
     has_period: ClassVar[bool] = False
-    """Whether feeds are read in periods of their own (`every 1 hour`); others are read every `scan_seconds`."""
+    """Whether each feed has its own poll period (`every 1 hour`). If not, feeds are read every `scan_seconds`."""
 
     @abstractmethod
     def check_address(self, address: str, folder: Path, settings: Settings) -> None:
-        """Refuse an address that can never be read, with InputError; called when a feed is registered.
+        """Raise InputError for an address that can never be read. Called when a feed is registered.
 
-        Relative paths are relative to `folder`, the folder of the workspace. Nothing is opened here.
+        Paths are relative to `folder`, the folder of the workspace. Implementations must not open the address.
         """
 
     @abstractmethod
     def open(self, acquirer: Acquirer) -> SourceReader:
-        """A reader of all feeds of this source."""
+        """Return a reader for all feeds of this source."""
 
 
 class SourceReader(ABC):
-    """Accepts the new items of all feeds of a source. One thread at a time uses it."""
+    """Accepts the new items of all feeds of a source. Used by one thread at a time."""
 
     name: str
     """The name of its runner loop."""
     pause: float
     """Seconds between two rounds."""
     has_period: bool = False
-    """The same as that of its source, which `FeedReader` copies. Bounded runs read such feeds once, at the start."""
+    """As in its source; `FeedReader` copies the value. Bounded runs read such feeds once, at the start."""
 
     @abstractmethod
     def read(self, *, once: bool = False, progressed: Callable[[], None] = lambda: None) -> Acquisition:
-        """One round over the feeds; with `once` all that is due is read before it returns.
+        """Read the feeds that are due, and return the counts. With `once`, return only when all of them were read.
 
-        A feed that cannot be read is reported, and the others are still read. Nothing is read above the lag limit,
-        from feeds that are paused, or from feeds that were dropped. `progressed` is called after every document.
+        If a feed cannot be read, report it and read the others. Read nothing if the lag limit is reached, and nothing
+        from paused or dropped feeds. Call `progressed` after every document.
         """
 
     def close(self) -> None:

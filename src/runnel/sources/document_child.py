@@ -1,7 +1,7 @@
-"""The program of the document readers' sandbox: documents come in, their items go back.
+"""The program that runs in a sandbox for documents: decodes a document and replies with its items.
 
-A request is a line of JSON and the document after it. A refusal is a reply like any other; every other error ends the
-process, and the pool starts another.
+A request is a line of JSON, followed by the document. An InputError is sent as a reply. Any other exception ends the
+process, and the pool starts a new one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from runnel.sources.documents.document_head import read_head
 
 @dataclass(frozen=True, slots=True)
 class DocumentSource:
-    """How a document is to be read: its name in messages, its feed's name, its bounds, and what its server said."""
+    """How to read a document: its name in messages, the name of its feed, its limits, and the server's metadata."""
 
     name: str
     feed: str
@@ -35,30 +35,32 @@ class DocumentSource:
 
 
 def open_program() -> Callable[[bytes], bytes]:
-    """The function that answers requests. The kinds of value are loaded first: no document is charged for that."""
+    """Load the kinds of structured values, so that no document is charged for it. Return the request handler."""
     registry()
     return answer
 
 
 def answer(request: bytes) -> bytes:
-    """The reply to a request."""
+    """Return the reply to a request."""
     head, _, data = request.partition(b"\n")
     fields = json.loads(head)
     form = fields.pop("form")
     source = DocumentSource(**fields, form=None if form is None else RdfForm(form))
     try:
         return pack_reply(read_document(data, source))
-    except InputError as refusal:
-        return pack_reply(refusal)
+    except InputError as error:
+        return pack_reply(error)
 
 
 def pack_request(data: bytes, source: DocumentSource) -> bytes:
-    """The request to read a document."""
+    """Return the bytes of a request to read a document."""
     return json.dumps(asdict(source)).encode() + b"\n" + data
 
 
 def read_document(data: bytes, source: DocumentSource) -> AdaptedFeed:
-    """Decode and adapt, in this process. Relative links are relative to `base`, unless the document says otherwise.
+    """Decode and adapt a document in this process.
+
+    Relative links are resolved against `base`, or against the base that the document declares.
 
     >>> read_document(b'{"id": 1, "title": "Muse"}', DocumentSource("a.jsonl", "News")).items[0].id
     '1'

@@ -1,8 +1,8 @@
-"""Documents, read in sandboxes.
+"""A pool of sandboxes that read documents.
 
-In: the bytes of documents from feeds, files and publishers. Out: their items, checked, or a BrokenDocumentError. No
-document is decoded in the process that asks, however small it is. A sandbox that ends over a document is replaced,
-and the document is refused as broken.
+In: the bytes of documents from feeds, files and publishers. Out: their validated items, or a BrokenDocumentError. No
+document is decoded in the calling process, not even a small one. If a document ends its sandbox, the sandbox is
+replaced and the document is rejected as broken.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ logger = logging.getLogger("runnel")
 T = TypeVar("T")
 
 READERS = 2
-"""Sandboxes that read documents at the same time."""
+"""Number of sandboxes that read documents concurrently."""
 
 READER_MEGABYTES = 1024
-"""Memory that a sandbox may take for a document, beyond that of its program."""
+"""Memory that a sandbox may use for a document, in addition to the memory of its program."""
 
 READER_CPU_SECONDS = 20.0
-"""CPU time that a sandbox may take for a document."""
+"""CPU time that a sandbox may use for a document."""
 
 _WALL_SECONDS = 180.0
-"""Much longer than the CPU time: the machine may be busy."""
+"""Wall-clock limit per document. Much longer than the CPU time, because the machine may be busy."""
 _MAX_REPLY = 64 << 20
 _REPLY_PER_BYTE = 4
 _PACKAGES = ("lxml", "nh3", "idna", "yarl", "multidict", "propcache", "pyoxigraph", "feedparser", "sgmllib")
-"""What readers import, and what the sandboxes import that they start for RDF and for broken feeds."""
+"""Packages that the sandbox imports, and those of the sandboxes that it starts for RDF and for broken feeds."""
 
-_FILES = 28
-"""Open files of a reader. It starts sandboxes itself, for RDF and for broken feeds."""
+_MAX_OPEN_FILES = 28
+"""Limit of open files. The sandbox needs some to start further sandboxes, for RDF and for broken feeds."""
 
 
 class DocumentPool:
-    """Reads documents in up to `workers` sandboxes, which are started when they are first needed.
+    """Reads documents in up to `workers` sandboxes, which are started on first use.
 
     >>> with DocumentPool(workers=1) as pool:
     ...     pool.read(b'{"id": 1}', DocumentSource("a.jsonl", "News")).items[0].id
@@ -70,11 +70,11 @@ class DocumentPool:
             (*_PACKAGES, *plugin_packages(GROUP)),
             megabytes,
             cpu_seconds,
-            files=_FILES,
+            files=_MAX_OPEN_FILES,
             can_start_processes=True,
         )
         self.sandboxes = SandboxPool(program, workers)
-        self._threads = ThreadPoolExecutor(workers, "runnel-document")
+        self._executor = ThreadPoolExecutor(workers, "runnel-document")
 
     def __enter__(self) -> Self:
         return self
@@ -83,21 +83,21 @@ class DocumentPool:
         self.close()
 
     def read(self, data: bytes, source: DocumentSource) -> AdaptedFeed:
-        """The items of a document; raises a BrokenDocumentError where it cannot be read.
+        """Read a document, or raise BrokenDocumentError if it is invalid, too large or stops its sandbox.
 
-        Safe to call from many threads. It waits while all sandboxes are busy.
+        Raise RunnelError if no sandbox can be used. Thread-safe. Blocks while all sandboxes are busy.
         """
         if len(data) > source.limit:
             raise BrokenDocumentError(
                 f"the document has {len(data)} bytes; the limit is {source.limit}",
                 place=f"{source.name}:1",
-                hint="split it into smaller ones",
+                hint="split it into smaller documents",
             )
 
         def check(reply: memoryview) -> AdaptedFeed | InputError:
             return read_reply(reply, source.feed, source.max_items)
 
-        def ask(*, fresh: bool = False) -> AdaptedFeed | InputError:
+        def read_in_sandbox(*, fresh: bool = False) -> AdaptedFeed | InputError:
             return self.sandboxes.ask(
                 pack_request(data, source),
                 check,
@@ -108,40 +108,42 @@ class DocumentPool:
 
         try:
             try:
-                answer = ask()
+                result = read_in_sandbox()
             except SandboxError as error:
-                # The kernel may have killed it, or earlier documents left too little memory.
+                # Retry once in a new sandbox if the cause may be unrelated to this document: the process was killed,
+                # or earlier documents in the same sandbox used up its memory.
                 if error.cause is not EndCause.ENDED and not (error.cause is EndCause.MEMORY and error.served):
                     raise
-                answer = ask(fresh=True)
+                result = read_in_sandbox(fresh=True)
         except SandboxError as error:
             if error.cause in (EndCause.NOT_STARTED, EndCause.CLOSED):
-                raise RunnelError(f"no document can be read now: {error.reason}", hint="try again later") from error
-            logger.warning("the reader of %s was stopped: %s", source.name, error.reason)
+                message = f"no sandbox for documents is available: {error.reason}"
+                raise RunnelError(message, hint="try again later") from error
+            logger.warning("reading the document %s was stopped: %s", source.name, error.reason)
             raise BrokenDocumentError(
                 f"reading the document was stopped: {error.reason}",
                 place=f"{source.name}:1",
                 hint="ask its publisher for a smaller or simpler document",
             ) from error
-        if isinstance(answer, InputError):
-            raise answer
-        return answer
+        if isinstance(result, InputError):
+            raise result
+        return result
 
-    async def in_thread(self, work: Callable[..., T], *arguments: object) -> T:
-        """The result of a function that reads a document, for an event loop, which goes on meanwhile."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
+    async def in_thread(self, function: Callable[..., T], *arguments: object) -> T:
+        """Run a function that reads a document in a thread, without blocking the event loop."""
+        return await asyncio.get_running_loop().run_in_executor(self._executor, function, *arguments)
 
     def close(self) -> None:
-        """End the sandboxes."""
+        """Stop all sandboxes."""
         self.sandboxes.close()
-        self._threads.shutdown(wait=False)
+        self._executor.shutdown(wait=False)
 
 
 _pools: dict[int, DocumentPool] = {}
 
 
 def document_pool() -> DocumentPool:
-    """The pool of this process, which all of its workspaces share; a fork has one of its own."""
+    """Return the pool of this process. All workspaces of a process share it; a forked process gets a new one."""
     pool = _pools.get(os.getpid())
     if pool is None:
         pool = _pools.setdefault(os.getpid(), DocumentPool())

@@ -1,11 +1,11 @@
-"""What the sandbox of documents sends back: an AdaptedFeed or a refusal as bytes, and the check of such bytes.
+"""The replies of document sandboxes: encode an AdaptedFeed or an InputError as bytes, and validate and decode them.
 
-In: an AdaptedFeed or InputError. Out: records, each a tag, a length and bytes. The head and the problems are small
-JSON values; items are flat records of their ids, names and values. JSON for everything would let a lying sandbox fill
-the memory of the process that reads it: an empty list takes 3 bytes in JSON and 64 in Python.
+A reply is a series of records, each a tag, a length and bytes. The head and the problems are small JSON values. Items
+are flat records of ids, names and values. If everything were JSON, a compromised sandbox could fill the memory of the
+calling process: an empty list takes 3 bytes in JSON and 64 in Python.
 
-Nothing of a reply is trusted. `read_reply` checks types, lengths, counts and order, and raises a BadReplyError for
-everything that `pack_reply` does not send.
+Replies are not trusted. `read_reply` checks types, lengths, counts and order, and raises BadReplyError for everything
+that `pack_reply` does not produce.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _RECORD = struct.Struct(">cI")
 _MAX_HEAD = 512 << 10
 _MAX_MESSAGE = 4000
 _MAX_LINK = 8192
-_LONGEST_TEXT = 4 * MAX_TEXT
-"""Cleaned HTML and normalized text can be longer than the text that they were made from."""
+_MAX_TEXT = 4 * MAX_TEXT
+"""Cleaned HTML and normalized text can be longer than the original text."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -42,35 +42,35 @@ _ERRORS: dict[str, type[InputError]] = {
 }
 
 
-def pack_reply(answer: AdaptedFeed | InputError) -> bytes:
-    """The bytes that a sandbox sends for what it read, or for its refusal.
+def pack_reply(result: AdaptedFeed | InputError) -> bytes:
+    """Encode a feed, or the error because of which it was rejected, as a reply.
 
     >>> error = BrokenDocumentError("the document is empty", place="a.xml:1")
     >>> pack_reply(error)
     b'R\\x00\\x00\\x006["document", "the document is empty", "a.xml:1", null]'
     """
-    return b"".join(part for tag, data in _records(answer) for part in (_RECORD.pack(tag, len(data)), data))
+    return b"".join(part for tag, data in _records(result) for part in (_RECORD.pack(tag, len(data)), data))
 
 
-def _records(answer: AdaptedFeed | InputError) -> Iterator[tuple[bytes, bytes]]:
-    if isinstance(answer, InputError):
-        yield b"R", _pack_problem(answer)
+def _records(result: AdaptedFeed | InputError) -> Iterator[tuple[bytes, bytes]]:
+    if isinstance(result, InputError):
+        yield b"R", _pack_problem(result)
         return
     head = {
-        "kind": answer.kind.value,
-        "title": answer.title,
-        "description": answer.description,
-        "link": _short(answer.link, _MAX_LINK),
-        "note": answer.note and answer.note[:_MAX_MESSAGE],
-        "ttl": answer.head.ttl,
-        "skip_hours": answer.head.skip_hours,
-        "skip_days": answer.head.skip_days,
-        "links": [(relation, link) for relation, link in answer.head.links if len(relation + link) <= _MAX_LINK],
+        "kind": result.kind.value,
+        "title": result.title,
+        "description": result.description,
+        "link": _drop_if_long(result.link, _MAX_LINK),
+        "note": result.note and result.note[:_MAX_MESSAGE],
+        "ttl": result.head.ttl,
+        "skip_hours": result.head.skip_hours,
+        "skip_days": result.head.skip_days,
+        "links": [(relation, link) for relation, link in result.head.links if len(relation + link) <= _MAX_LINK],
     }
     yield b"H", json.dumps(head).encode()
-    for problem in answer.problems:
+    for problem in result.problems:
         yield b"P", _pack_problem(problem)
-    for item in answer.items:
+    for item in result.items:
         yield b"I", item.id.encode()
         for name, values in item.attributes.items():
             yield b"A", name.encode()
@@ -78,7 +78,7 @@ def _records(answer: AdaptedFeed | InputError) -> Iterator[tuple[bytes, bytes]]:
                 yield _pack_value(value)
 
 
-def _short(text: str | None, limit: int) -> str | None:
+def _drop_if_long(text: str | None, limit: int) -> str | None:
     return text if text is None or len(text) <= limit else None
 
 
@@ -103,7 +103,7 @@ def _pack_value(value: Value) -> tuple[bytes, bytes]:
 
 
 def read_reply(reply: memoryview, feed: str, max_items: int) -> AdaptedFeed | InputError:
-    """The checked content of a reply; the items belong to the feed of this name, whatever the sandbox says.
+    """Validate and decode a reply. The items get the given feed name.
 
     >>> read_reply(memoryview(pack_reply(InvalidItemError("the entry is empty"))), "News", 10)
     InvalidItemError('the entry is empty')
@@ -113,7 +113,7 @@ def read_reply(reply: memoryview, feed: str, max_items: int) -> AdaptedFeed | In
     if tag == b"R" and next(records, None) is None:
         return _read_problem(data)
     if tag != b"H":
-        raise BadReplyError("it has no head")
+        raise BadReplyError("the reply has no head record")
     return _ReplyReader(feed, max_items).read(_read_json(data), records)
 
 
@@ -121,7 +121,7 @@ def _split(reply: memoryview) -> Iterator[tuple[bytes, memoryview]]:
     position, end = 0, len(reply)
     while position < end:
         if position + _RECORD.size > end:
-            raise BadReplyError("a record is cut off")
+            raise BadReplyError("a record header is incomplete")
         tag, size = _RECORD.unpack_from(reply, position)
         position += _RECORD.size
         if position + size > end:
@@ -131,7 +131,7 @@ def _split(reply: memoryview) -> Iterator[tuple[bytes, memoryview]]:
 
 
 class _ReplyReader:
-    """Builds the items of a reply, record by record."""
+    """Builds the items of a reply from its records, and checks the limits."""
 
     def __init__(self, feed: str, max_items: int) -> None:
         self._feed = feed
@@ -139,26 +139,26 @@ class _ReplyReader:
         self._items: dict[str, Item] = {}
         self._problems: list[InputError] = []
         self._names: dict[str, str] = {}
-        """Every name once, however many items have it."""
+        """Interned attribute names: items share one string per name."""
         self._total = 0
         self._values = 0
 
     def read(self, head: Any, records: Iterator[tuple[bytes, memoryview]]) -> AdaptedFeed:
-        """The feed that the records after a head describe."""
+        """Build the feed from its head and the records after it."""
         attributes: dict[str, list[Value]] | None = None
         values: list[Value] | None = None
         for tag, data in records:
             if tag == b"I":
-                self._finish(attributes)
+                self._finish_item(attributes)
                 attributes, values = self._start_item(data), None
             elif tag == b"P":
                 if attributes is not None or len(self._problems) >= MAX_PROBLEMS:
-                    raise BadReplyError("it has too many problems")
+                    raise BadReplyError("there are too many problems, or a problem after the first item")
                 self._problems.append(_read_problem(data))
             elif tag == b"A" and attributes is not None:
                 name = self._read_name(data)
                 if name in attributes or values == []:
-                    raise BadReplyError("an attribute is there twice, or empty")
+                    raise BadReplyError("an attribute occurs twice, or has no values")
                 values = attributes[name] = []
             elif values is not None and attributes is not None:
                 self._values += 1
@@ -166,41 +166,41 @@ class _ReplyReader:
                     raise BadReplyError("an item has too many values")
                 values.append(_read_value(tag, data, name))
             else:
-                raise BadReplyError("a record is not in its place")
-        self._finish(attributes)
-        return self._feed_of(head)
+                raise BadReplyError("a record has an unknown tag or is in the wrong position")
+        self._finish_item(attributes)
+        return self._build_feed(head)
 
     def _start_item(self, data: memoryview) -> dict[str, list[Value]]:
-        identifier = _text(data, MAX_ID)
+        identifier = _read_text(data, MAX_ID)
         if not identifier or identifier in self._items or len(self._items) >= self._max_items:
-            raise BadReplyError("an id is empty or there twice, or there are too many items")
+            raise BadReplyError("an id is empty or occurs twice, or there are too many items")
         attributes: dict[str, list[Value]] = {}
-        # Replaced by the attributes with their final values when the item ends.
+        # Reserves the position of the item. `_finish_item` replaces it with the complete item.
         self._items[identifier] = Item(self._feed, identifier, {})
         self._last = identifier
         self._values = 0
         return attributes
 
-    def _finish(self, attributes: dict[str, list[Value]] | None) -> None:
+    def _finish_item(self, attributes: dict[str, list[Value]] | None) -> None:
         if attributes is None:
             return
         if not all(attributes.values()):
             raise BadReplyError("an attribute has no values")
         self._total += self._values
         if self._total > MAX_DOCUMENT_VALUES + len(self._items):
-            raise BadReplyError("it has too many values")
-        kept = {name: tuple(values) for name, values in attributes.items()}
-        self._items[self._last] = Item(self._feed, self._last, kept)
+            raise BadReplyError("there are too many values")
+        complete = {name: tuple(values) for name, values in attributes.items()}
+        self._items[self._last] = Item(self._feed, self._last, complete)
 
     def _read_name(self, data: memoryview) -> str:
-        name = _text(data, MAX_NAME)
+        name = _read_text(data, MAX_NAME)
         if not name:
-            raise BadReplyError("a name is empty")
+            raise BadReplyError("an attribute name is empty")
         if len(self._names) > MAX_ATTRIBUTES:
-            raise BadReplyError("it has too many attributes")
+            raise BadReplyError("there are too many different attribute names")
         return self._names.setdefault(name, name)
 
-    def _feed_of(self, head: Any) -> AdaptedFeed:
+    def _build_feed(self, head: Any) -> AdaptedFeed:
         match head:
             case {
                 "kind": str() as kind,
@@ -226,7 +226,7 @@ class _ReplyReader:
                     ),
                 )
             case _:
-                raise BadReplyError("its head is not complete")
+                raise BadReplyError("the head record is incomplete or invalid")
 
 
 def _are_below(numbers: list[Any], limit: int) -> bool:
@@ -237,7 +237,7 @@ def _are_links(links: list[Any]) -> bool:
     return len(links) <= MAX_LINKS and all(
         isinstance(pair, list)
         and len(pair) == len(("relation", "address"))
-        and all(isinstance(one, str) for one in pair)
+        and all(isinstance(part, str) for part in pair)
         for pair in links
     )
 
@@ -253,18 +253,18 @@ def _read_problem(data: memoryview) -> InputError:
         case [str() as kind, str() as message, str() | None as place, str() | None as hint] if kind in _ERRORS:
             return _ERRORS[kind](_clean(message) or "", place=_clean(place), hint=_clean(hint))
         case _:
-            raise BadReplyError("a problem is not one")
+            raise BadReplyError("a problem record is invalid")
 
 
 def _clean(text: str | None) -> str | None:
-    """A text for a person, without half characters that nothing could store."""
+    """Shorten a text, and replace lone surrogates, which cannot be stored."""
     return text if text is None else text[:_MAX_MESSAGE].encode("utf-8", "replace").decode()
 
 
 def _read_value(tag: bytes, data: memoryview, name: str) -> Value:
     match tag:
         case b"S":
-            if text := _text(data, _LONGEST_TEXT):
+            if text := _read_text(data, _MAX_TEXT):
                 return text
         case b"N":
             if math.isfinite(number := float(bytes(data[:40]))):
@@ -276,15 +276,15 @@ def _read_value(tag: bytes, data: memoryview, name: str) -> Value:
             return _EPOCH + int(bytes(data[:24])) * _MICROSECOND
         case b"V" if kind := kind_of_attribute(name):
             try:
-                if value := kind.read(_text(data, _LONGEST_TEXT)):
+                if value := kind.read(_read_text(data, _MAX_TEXT)):
                     return value
             except InvalidItemError as error:
                 raise BadReplyError(str(error)) from None
-    raise BadReplyError("a value is not one")
+    raise BadReplyError("a value record is invalid")
 
 
-def _text(data: memoryview, limit: int) -> str:
+def _read_text(data: memoryview, limit: int) -> str:
     text = str(data, "utf-8")
     if len(text) > limit or "\0" in text:
-        raise BadReplyError("a text is too long, or has a NUL")
+        raise BadReplyError("a text is too long, or contains a NUL character")
     return text

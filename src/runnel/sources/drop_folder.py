@@ -1,7 +1,8 @@
-"""Files and drop folders: which documents are new or changed, and their bytes.
+"""Scanning of files and drop folders for new or changed documents.
 
-In: a path and what is known of its files. Out: `scan` gives the files that are new or changed, in order of name;
-`read_file` gives the bytes of one. Only regular files are ever opened, and never one that lies outside a drop folder.
+In: a path, and the last known states of its files. Out: `scan` returns the files that are new or changed, ordered by
+path; `read_file` returns the content of a file. Only regular files are opened, and `scan` never opens a file outside
+the drop folder.
 """
 
 from __future__ import annotations
@@ -19,15 +20,15 @@ from runnel.sources.feed_reader import content_digest
 from runnel.sources.rdf.decode_rdf import SUFFIXES as RDF_SUFFIXES
 
 SUFFIXES = frozenset({".xml", ".rss", ".atom", ".json", ".jsonl", ".ndjson", ".rdf", ".owl", *RDF_SUFFIXES})
-"""What a document in a drop folder is named; files that are being written (.tmp, .part) have other names."""
+"""Suffixes of documents in a drop folder. Files that are still being written should have others (.tmp, .part)."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChangedFile:
-    """A file whose state is not the known one.
+    """A file whose state differs from the known state.
 
-    `changed` is false where only its times are new. With a `problem` there is nothing to read; the state makes sure
-    that the same problem is told once.
+    `changed` is False if only its time differs and the content is the same. A file with a `problem` cannot be
+    read; recording its state ensures that the problem is reported once.
     """
 
     state: DocumentState
@@ -36,28 +37,29 @@ class ChangedFile:
 
     @property
     def path(self) -> Path:
-        """Where the file is."""
+        """The path of the file."""
         return Path(self.state.path)
 
 
-def scan(place: Path, known: Mapping[str, DocumentState], *, limit: int = MAX_DOCUMENT) -> list[ChangedFile]:
-    """The file at a path, or those in the folder there, that are new or changed since they were last known, by path.
+def scan(path: Path, known: Mapping[str, DocumentState], *, limit: int = MAX_DOCUMENT) -> list[ChangedFile]:
+    """Return the file at a path, or the files in the folder at a path, if they are new or changed.
 
-    A file that vanishes meanwhile is left out. A path with nothing there is an InputError.
+    `known` contains the known states by path. A file that disappears during the scan is left out. Raise InputError if
+    there is neither a file nor a folder.
     """
     try:
-        kind = place.stat().st_mode
+        mode = path.stat().st_mode
     except (OSError, ValueError) as error:
         raise InputError(
-            f"there is no file or folder: {_reason(error)}",
-            place=str(place),
+            f"cannot open the file or folder: {_reason(error)}",
+            place=str(path),
             hint="check the path and its permissions",
         ) from error
-    if not stat.S_ISDIR(kind):
-        found = [_look(place, None, known, limit)]
+    if stat.S_ISDIR(mode):
+        files = [_examine(candidate, path, known, limit) for candidate in _candidates(path)]
     else:
-        found = [_look(path, place, known, limit) for path in _candidates(place)]
-    return [file for file in found if file is not None]
+        files = [_examine(path, None, known, limit)]
+    return [file for file in files if file is not None]
 
 
 def _candidates(folder: Path) -> list[Path]:
@@ -65,7 +67,7 @@ def _candidates(folder: Path) -> list[Path]:
         paths = sorted(folder.iterdir())
     except OSError as error:
         raise InputError(
-            f"the folder cannot be read: {_reason(error)}", place=str(folder), hint="check its permissions"
+            f"cannot read the folder: {_reason(error)}", place=str(folder), hint="check its permissions"
         ) from error
     return [
         path
@@ -74,31 +76,35 @@ def _candidates(folder: Path) -> list[Path]:
     ]
 
 
-def _look(path: Path, folder: Path | None, known: Mapping[str, DocumentState], limit: int) -> ChangedFile | None:
+def _examine(path: Path, folder: Path | None, known: Mapping[str, DocumentState], limit: int) -> ChangedFile | None:
     name = os.fsencode(path).decode("utf-8", "backslashreplace")
     before = known.get(name)
     if name != str(path):
-        odd = InputError("the name of the file is not UTF-8", place=name, hint="give it another name")
-        return _refused(name, before, odd, None)
+        problem = InputError("the name of the file is not UTF-8", place=name, hint="rename the file")
+        return _report_problem(name, before, problem, None)
     try:
         status = path.stat()
         if before is not None and (before.size, before.modified) == (status.st_size, status.st_mtime_ns):
             return None
         if folder is not None and not path.resolve(strict=True).is_relative_to(folder.resolve()):
-            raise InputError("a link out of the folder is not followed", place=name, hint="copy the file instead")
+            raise InputError(
+                "a symbolic link that leads out of the folder is not followed",
+                place=name,
+                hint="copy the file into the folder",
+            )
         data, status = _read(path, limit)
     except FileNotFoundError:
         return None
     except OSError as error:
-        return _refused(name, before, InputError(f"cannot be read: {_reason(error)}", place=name), None)
+        return _report_problem(name, before, InputError(f"cannot read the file: {_reason(error)}", place=name), None)
     except InputError as problem:
-        return _refused(name, before, problem, status)
+        return _report_problem(name, before, problem, status)
     digest = content_digest(data)
     changed = before is None or before.digest != digest
     return ChangedFile(DocumentState(name, status.st_size, status.st_mtime_ns, digest), changed)
 
 
-def _refused(
+def _report_problem(
     name: str, before: DocumentState | None, problem: InputError, status: os.stat_result | None
 ) -> ChangedFile | None:
     size, time = (-1, -1) if status is None else (status.st_size, status.st_mtime_ns)
@@ -107,7 +113,7 @@ def _refused(
 
 
 def read_file(path: Path, *, limit: int = MAX_DOCUMENT) -> bytes:
-    """The bytes of a regular file of bounded size; anything else is an InputError, and nothing ever blocks.
+    """Read a regular file of at most `limit` bytes, without blocking. Raise InputError for anything else.
 
     >>> len(read_file(Path(__file__))) > 0
     True
@@ -116,14 +122,14 @@ def read_file(path: Path, *, limit: int = MAX_DOCUMENT) -> bytes:
         return _read(path, limit)[0]
     except (OSError, ValueError) as error:
         raise InputError(
-            f"cannot be read: {_reason(error)}", place=str(path), hint="check the path and its permissions"
+            f"cannot read the file: {_reason(error)}", place=str(path), hint="check the path and its permissions"
         ) from error
 
 
 def _read(path: Path, limit: int) -> tuple[bytes, os.stat_result]:
     if not stat.S_ISREG(path.stat().st_mode):
         raise _not_regular(path)
-    # The path may have become a pipe meanwhile: opening must not wait for its other end.
+    # The path may have become a pipe since the check. Opening it must not wait for a writer.
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     with os.fdopen(handle, "rb") as file:
         status = os.fstat(file.fileno())
@@ -131,12 +137,16 @@ def _read(path: Path, limit: int) -> tuple[bytes, os.stat_result]:
             raise _not_regular(path)
         data = file.read(limit + 1)
     if len(data) > limit:
-        raise InputError(f"the file has more than the {limit} bytes that are taken", place=str(path), hint="split it")
+        raise InputError(
+            f"the file has more than {limit} bytes",
+            place=str(path),
+            hint="split it into smaller files",
+        )
     return data, status
 
 
 def _not_regular(path: Path) -> InputError:
-    return InputError("not a regular file", place=str(path), hint="only files with content are read")
+    return InputError("not a regular file", place=str(path), hint="give the path of a regular file")
 
 
 def _reason(error: OSError | ValueError) -> str:

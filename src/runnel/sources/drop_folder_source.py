@@ -1,4 +1,4 @@
-"""Files and drop folders as a source: their new and changed documents, every `scan_seconds`."""
+"""The source for files and drop folders: reads new and changed documents every `scan_seconds`."""
 
 from __future__ import annotations
 
@@ -18,28 +18,30 @@ from runnel.sources.feed_reader import FeedReader, SourceDocument, content_diges
 
 
 class DropFolders(Source):
-    """Paths and `file://` URLs of files and folders on this machine, which only the admin may name."""
+    """Paths and `file://` URLs of files and folders on this machine. Only the admin may register them."""
 
     schemes = frozenset({"", "file"})
 
     def check_address(self, address: str, folder: Path, settings: Settings) -> None:
-        """Refuse a URL without a usable path."""
+        """Raise InputError for a URL without a usable path."""
         local_path(address, folder)
 
     def open(self, acquirer: Acquirer) -> DropFolderReader:
-        """A reader of all files and folders."""
+        """Return a reader for all files and folders."""
         return DropFolderReader(self, acquirer, "acquire")
 
 
 class DropFolderReader(FeedReader):
-    """Reads files whose size, time and content are not the known ones."""
+    """Reads files whose size or time, and content, differ from the known state."""
 
     def documents(self, feed: Feed) -> Iterator[tuple[str, bytes]]:
-        """All documents at the address of a feed."""
-        return ((one.state.path, one.data) for one in self.changed(feed, {}) if one.data is not None)
+        """Yield all documents at the address of a feed."""
+        return (
+            (document.state.path, document.data) for document in self.changed(feed, {}) if document.data is not None
+        )
 
     def changed(self, feed: Feed, known: Mapping[str, DocumentState]) -> Iterator[SourceDocument]:
-        """The files that are new or changed; the content of a file whose size and time are known is not read."""
+        """Yield the files that are new or changed. A file with known size and time is not opened."""
         limit = self.acquirer.settings.max_document_bytes
         for file in scan(local_path(feed.address or "", self.acquirer.folder), known, limit=limit):
             if not file.changed or file.problem is not None:
@@ -49,16 +51,16 @@ class DropFolderReader(FeedReader):
                 data = read_file(file.path, limit=limit)
             except InputError:
                 continue
-            if content_digest(data) == file.state.digest:  # otherwise it is changing, and the next round reads it
+            if content_digest(data) == file.state.digest:  # else it is being written; the next round reads it
                 yield SourceDocument(file.state, data)
 
     def is_there(self, name: str) -> bool:
-        """Whether a file is there; one whose name is not UTF-8 is known by the spelling that `scan` gave it."""
+        """Return whether a file exists. A name that is not UTF-8 is given as `scan` spells it, with `\\x` escapes."""
         path = Path(name)
         if "\\x" not in path.name or path.exists():
             return path.exists()
         try:
-            names = [os.fsencode(one.name) for one in path.parent.iterdir()]
+            names = [os.fsencode(entry.name) for entry in path.parent.iterdir()]
         except OSError:
             return False
-        return path.name in {one.decode("utf-8", "backslashreplace") for one in names}
+        return path.name in {entry.decode("utf-8", "backslashreplace") for entry in names}

@@ -1,4 +1,4 @@
-"""Addresses of feeds: what `register feed '…'` names. Whether something is there is known only when it is read."""
+"""Parsing of feed addresses, as in `register feed '…'`. Nothing is opened here."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from runnel.errors import InputError
 
 
 def scheme_of(address: str) -> str:
-    """The scheme of an address in lower case; empty for a path.
+    """Return the scheme of an address in lower case, or an empty string for a path.
 
     >>> scheme_of("HTTPS://muse.example/rss"), scheme_of("drop/news")
     ('https', '')
@@ -19,7 +19,7 @@ def scheme_of(address: str) -> str:
 
 
 def is_web(address: str) -> bool:
-    """Whether an address is one on the web, which is polled.
+    """Return whether an address is an http or https URL, which is polled.
 
     >>> is_web("HTTPS://muse.example/rss"), is_web("drop/news"), is_web("file:///srv/news")
     (True, False, False)
@@ -28,7 +28,7 @@ def is_web(address: str) -> bool:
 
 
 def local_path(address: str, folder: Path) -> Path:
-    """The path that an address names: a path, relative to a folder, or a `file://` URL.
+    """Return the path of an address, which is a path (relative to `folder` or absolute) or a `file://` URL.
 
     >>> local_path("drop/news", Path("/srv/runnel")).as_posix(), local_path("file:///a%20b", Path("/srv")).as_posix()
     ('/srv/runnel/drop/news', '/a b')
@@ -41,7 +41,11 @@ def local_path(address: str, folder: Path) -> Path:
         raise InputError(f"the address is not a URL: {error}", place=address[:80]) from error
     path = unquote(split.path)
     if split.netloc not in ("", "localhost"):
-        raise InputError("a file:// URL must not name another machine", place=address[:80], hint="write file:///path")
+        raise InputError(
+            "a file:// URL must not contain a host other than localhost",
+            place=address[:80],
+            hint="write file:///path",
+        )
     if not path or "\0" in path:
         raise InputError("the file:// URL has no usable path", place=address[:80], hint="write file:///path")
     return folder / path

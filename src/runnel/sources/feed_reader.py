@@ -1,7 +1,7 @@
-"""Reads feeds one after the other: a source provides documents, and each version is read once.
+"""Reads feeds one after the other. A source provides their documents, and each version of a document is read once.
 
-In: the documents of a feed, by name. Out: the items of those that are new or changed. The catalog remembers the state
-of every document, so a document that did not change is not read again, and a problem is reported once.
+In: the documents of a feed, by name. Out: the items of new or changed documents. The catalog records the state of
+every document, so an unchanged document is not read again, and a problem is reported once.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from runnel.sources.feed_address import scheme_of
 
 logger = logging.getLogger("runnel")
 
-_FIRST_LOOK_DONE = ""
-"""The name, which no document has, of the row that says that a feed's address was read once, to the end."""
+_FIRST_READ_DONE = ""
+"""The name of the row which records that a feed's address was read completely once. No document has this name."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceDocument:
-    """A document whose state is not the known one; without `data` only its state is new, or it has a problem."""
+    """A document whose state differs from the known state. Without `data`, only state and problem are recorded."""
 
     state: DocumentState
     data: bytes | None = None
@@ -50,13 +50,13 @@ class FeedReader(SourceReader):
 
     @abstractmethod
     def documents(self, feed: Feed) -> Iterable[tuple[str, bytes]]:
-        """The documents at the address of a feed, each with its name; InputError if the address cannot be read.
+        """Yield (name, content) of the documents at the address of a feed, or raise InputError if it cannot be read.
 
-        Documents that did not change since the last round are skipped.
+        The caller skips documents that did not change since the last round.
         """
 
     def changed(self, feed: Feed, known: Mapping[str, DocumentState]) -> Iterable[SourceDocument]:
-        """Documents that are new or changed since their known state."""
+        """Yield the documents that are new or differ from their known state."""
         try:
             for name, data in self.documents(feed):
                 state = DocumentState(name, len(data), 0, content_digest(data))
@@ -69,11 +69,11 @@ class FeedReader(SourceReader):
             raise InputError(
                 f"the source failed: {type(error).__name__}: {reason}",
                 place=feed.address,
-                hint="check what the address leads to, or correct the plug-in",
+                hint="check the address, or fix the plug-in",
             ) from error
 
     def is_there(self, name: str) -> bool:
-        """Whether a document with a problem can still have it."""
+        """Return whether a document with a recorded problem still exists."""
         return True
 
     def read(self, *, once: bool = False, progressed: Callable[[], None] = lambda: None) -> Acquisition:
@@ -95,54 +95,55 @@ class FeedReader(SourceReader):
             except (StorageFullError, FencedError):
                 raise
             except Exception:
-                logger.exception("the feed %s could not be read", feed.name)  # the others are still read
+                logger.exception("cannot read feed %s", feed.name)  # continue with the other feeds
         return total
 
     def read_feed(self, feed: Feed, progressed: Callable[[], None] = lambda: None) -> Acquisition:
-        """Take the new and changed documents of one feed."""
+        """Accept the items of the new and changed documents of one feed."""
         with self.acquirer.catalog.read() as connection:
-            known = {one.state.path: one for one in source_files.known_files(connection, feed.id)}
-        states = {path: one.state for path, one in known.items()}
-        is_first = _FIRST_LOOK_DONE not in known
-        total, taken = Acquisition(), set[str]()
+            known = {file.state.path: file for file in source_files.known_files(connection, feed.id)}
+        states = {path: file.state for path, file in known.items()}
+        is_first = _FIRST_READ_DONE not in known
+        total, read = Acquisition(), set[str]()
         try:
             for document in self.changed(feed, states):
-                total += self._take(feed, document, is_first)
-                taken.add(document.state.path)
+                total += self._accept(feed, document, is_first)
+                read.add(document.state.path)
                 progressed()
         except InputError as error:
-            return total + self._unreachable(feed, error, known)
-        self._forget_repaired(feed, {path: one for path, one in known.items() if path not in taken})
+            return total + self._report_unreadable(feed, error, known)
+        self._forget_repaired(feed, {path: file for path, file in known.items() if path not in read})
         if is_first:
-            self._remember(feed, DocumentState(_FIRST_LOOK_DONE, 0, 0, ""), None)
+            self._record_state(feed, DocumentState(_FIRST_READ_DONE, 0, 0, ""), None)
         return total
 
-    def _take(self, feed: Feed, document: SourceDocument, is_first: bool) -> Acquisition:
+    def _accept(self, feed: Feed, document: SourceDocument, is_first: bool) -> Acquisition:
         problem, data = document.problem, document.data
-        result, put_aside = Accepted(), 0
+        result, quarantined = Accepted(), 0
         if data is not None:
             try:
-                result, refused = self.acquirer.take_document(feed, data, document.state.path, is_first=is_first)
-                put_aside = len(refused)
-                if refused:
-                    self.acquirer.keep_aside(feed, refused, ITEM, data)
+                result, rejected = self.acquirer.take_document(feed, data, document.state.path, is_first=is_first)
+                quarantined = len(rejected)
+                if rejected:
+                    self.acquirer.quarantine(feed, rejected, ITEM, data)
             except InputError as error:
                 problem = error
         if problem is not None:
-            put_aside = 1
+            quarantined = 1
             content = data if isinstance(problem, BrokenDocumentError) else None
-            self.acquirer.keep_aside(feed, [problem], DOCUMENT, content)
-        # Written after the items: a crash between the two only reads the document again, and the seen-set knows it.
-        self._remember(feed, document.state, problem)
-        return Acquisition(result.accepted, result.unchanged, put_aside)
+            self.acquirer.quarantine(feed, [problem], DOCUMENT, content)
+        # Record the state after the items. After a crash in between, the document is read again, and its items are
+        # known already.
+        self._record_state(feed, document.state, problem)
+        return Acquisition(result.accepted, result.unchanged, quarantined)
 
-    def _remember(self, feed: Feed, state: DocumentState, problem: InputError | None) -> None:
+    def _record_state(self, feed: Feed, state: DocumentState, problem: InputError | None) -> None:
         row = SourceFile(feed.id, state, None if problem is None else str(problem))
         with self.acquirer.catalog.write() as connection:
             source_files.record_file(connection, row)
 
     def _forget_repaired(self, feed: Feed, known: dict[str, SourceFile]) -> None:
-        """Forget the problems of documents that are gone, and of an address that can be read again."""
+        """Delete the recorded problems of documents that no longer exist and of an address that is readable again."""
         repaired = [
             path
             for path, document in known.items()
@@ -152,20 +153,20 @@ class FeedReader(SourceReader):
             with self.acquirer.catalog.write() as connection:
                 source_files.forget_files(connection, feed.id, repaired)
 
-    def _unreachable(self, feed: Feed, error: InputError, known: dict[str, SourceFile]) -> Acquisition:
-        """An address that cannot be read is reported once, and again when the reason changes."""
+    def _report_unreadable(self, feed: Feed, error: InputError, known: dict[str, SourceFile]) -> Acquisition:
+        """Quarantine an address that cannot be read, once, and again if the reason changes."""
         path = feed.address or ""
         if path in known and known[path].problem == str(error):
             return Acquisition()
         if not isinstance(error.__cause__, OSError | None):
-            logger.error("the feed %s could not be read", feed.name, exc_info=error)
-        self.acquirer.keep_aside(feed, [error], DOCUMENT, None)
-        self._remember(feed, DocumentState(path, -1, -1, ""), error)
-        return Acquisition(put_aside=1)
+            logger.error("cannot read feed %s", feed.name, exc_info=error)
+        self.acquirer.quarantine(feed, [error], DOCUMENT, None)
+        self._record_state(feed, DocumentState(path, -1, -1, ""), error)
+        return Acquisition(quarantined=1)
 
 
 def content_digest(data: bytes) -> str:
-    """The digest of a document.
+    """Return the digest of a document.
 
     >>> content_digest(b"")
     'cae66941d9efbd404e4d88758ea67670'

@@ -1,9 +1,8 @@
-"""Lists of feeds as other readers keep them (OPML): read on the way in, written on the way out.
+"""Import and export of feed lists in OPML, the format of feed readers.
 
-In: the bytes of an OPML document. Out: `read_opml` gives its feeds, each with a title, an address and the folders
-that it stands in, and its home page; the problems of the outlines that are no feeds; and what had to be repaired to
-read the document at all. `feed_names` makes names for the feeds that statements can use. `write_opml` is the way
-back.
+In: the bytes of an OPML document. Out: `read_opml` returns its feeds (title, address, folders and home page), the
+problems of outlines that are not valid feeds, and the repairs that were needed to parse the document. `feed_names`
+creates names for the feeds that can be used in statements. `write_opml` creates an OPML document.
 """
 
 from __future__ import annotations
@@ -26,16 +25,16 @@ from runnel.sources.documents.safe_xml import parse_xml
 
 MAX_OPML = 15 << 20
 MAX_FEEDS = 100_000
-_LONGEST_ADDRESS = 8192
-_LONGEST_TITLE = 500
-_LONGEST_HOME = 500
-_LONGEST_NAME = 60
+_MAX_ADDRESS_LENGTH = 8192
+_MAX_TITLE_LENGTH = 500
+_MAX_HOME_LENGTH = 500
+_MAX_NAME_LENGTH = 60
 _OUTLINE = re.compile(
     r"(?P<end></outline\s{0,9}>)"
     r"|<outline\b(?P<attributes>[^<>]{0,9000}(?:[<>][^<>]{0,9000}?){0,20}?)>(?=\s{0,99}(?:<|\Z))",
     re.IGNORECASE,
 )
-"""An outline ends where a tag or the text's end follows: quotes and brackets in its title end nothing."""
+"""An outline tag ends at a `>` before another tag or the end of the text, so its title may contain `>`."""
 
 _OUTLINE_ATTRIBUTE = re.compile(
     r"""(?P<key>[A-Za-z_][\w.-]{0,60})\s{0,9}=\s{0,9}
@@ -43,7 +42,7 @@ _OUTLINE_ATTRIBUTE = re.compile(
     |(?P<bare>[^\s"'<>]{1,9000}))""",
     re.DOTALL | re.VERBOSE,
 )
-"""An attribute's value ends at the quote that another attribute follows, or nothing."""
+"""A value ends at a quote that is followed by another attribute or the end of the tag, so it may contain quotes."""
 
 _ADDRESS = re.compile(r"(?:https?|feed)://[^\s/?#]", re.IGNORECASE)
 _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]")
@@ -51,9 +50,9 @@ _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]")
 
 @dataclass(frozen=True, slots=True)
 class OpmlFeed:
-    """A feed of a list: what it is called there, where it is, the folders around it, outermost first, and its home.
+    """A feed in a list. `folders` are the folders that contain it, outermost first; `home` is its home page.
 
-    `categories` are those that the outline itself names (OPML 2.0), as paths: `/Boston/Weather` or `weather`.
+    `categories` are from the `category` attribute (OPML 2.0), as paths such as `/Boston/Weather` or `weather`.
     """
 
     title: str
@@ -65,7 +64,7 @@ class OpmlFeed:
 
 @dataclass(frozen=True, slots=True)
 class OpmlList:
-    """The feeds of a document, in its order, what was wrong with other outlines, and what was repaired."""
+    """The feeds of a document in order, the problems of other outlines, and descriptions of repairs."""
 
     feeds: tuple[OpmlFeed, ...]
     problems: tuple[InputError, ...] = ()
@@ -79,7 +78,7 @@ class OpmlList:
 
 
 def read_opml(data: bytes, name: str = "opml", *, limit: int = MAX_OPML) -> OpmlList:
-    """The feeds of an OPML document.
+    """Read the feeds of an OPML document, or raise BrokenDocumentError.
 
     >>> outline = b'<outline text="Music"><outline xmlUrl="https://muse.example/rss"/></outline>'
     >>> read_opml(b"<opml><body>" + outline + b"</body></opml>").feeds
@@ -87,7 +86,7 @@ def read_opml(data: bytes, name: str = "opml", *, limit: int = MAX_OPML) -> Opml
     """
     if len(data) > limit:
         raise BrokenDocumentError(
-            f"the list has {len(data)} bytes, more than the {limit} that are taken", place=f"{name}:1"
+            f"the list has {len(data)} bytes; the limit is {limit}", place=f"{name}:1", hint="split it"
         )
     root, repairs = _parse(data, name)
     body = next((child for child in root if split_name(child)[1].lower() == "body"), None)
@@ -95,7 +94,7 @@ def read_opml(data: bytes, name: str = "opml", *, limit: int = MAX_OPML) -> Opml
         raise BrokenDocumentError(
             "this is not an OPML document",
             place=f"{name}:{line_of(root)}",
-            hint="export the list of subscriptions as OPML from your feed reader",
+            hint="export your subscriptions from your feed reader as OPML",
         )
     feeds: dict[str, OpmlFeed] = {}
     problems: list[InputError] = []
@@ -105,7 +104,7 @@ def read_opml(data: bytes, name: str = "opml", *, limit: int = MAX_OPML) -> Opml
             feed = _feed(outline, folders, place)
             if feed.address in feeds:
                 raise InvalidItemError(
-                    f"{feed.address[:200]} stands more than once in the list; the first one was taken", place=place
+                    f"{feed.address[:200]} occurs more than once in the list; only the first one is used", place=place
                 )
             if len(feeds) == MAX_FEEDS:
                 raise BrokenDocumentError(f"the list has more than {MAX_FEEDS} feeds", place=place, hint="split it")
@@ -117,7 +116,7 @@ def read_opml(data: bytes, name: str = "opml", *, limit: int = MAX_OPML) -> Opml
 
 
 def _parse(data: bytes, name: str) -> tuple[etree._Element, list[str]]:
-    """The root of a document, and what was repaired in it: one bad character must not refuse the whole list."""
+    """Parse a document, repairing it if necessary. Return its root and descriptions of the repairs."""
     repairs: list[str] = []
     try:
         text = decode_text(data, name).lstrip("\ufeff")
@@ -129,22 +128,22 @@ def _parse(data: bytes, name: str) -> tuple[etree._Element, list[str]]:
     except BrokenDocumentError as problem:
         if not isinstance(problem.__cause__, etree.XMLSyntaxError):
             raise
-        refusal = problem
+        first_error = problem
     for repair in (repair_xml, _repair_outlines):
         repaired = repair(text)
         if repaired is None:
             continue
         try:
-            return parse_xml(repaired, name), [*repairs, f"{refusal}; this was repaired"]
+            return parse_xml(repaired, name), [*repairs, f"{first_error}; this was repaired"]
         except BrokenDocumentError:
             continue
-    raise refusal
+    raise first_error
 
 
 def _repair_outlines(text: str) -> str | None:
-    """The outlines of a text, written again with their attributes escaped; everything else is left out.
+    """Rebuild a document from its outline tags, with escaped attributes. Return None if it has no outlines.
 
-    Folders that are not closed, or closed too often, are closed where the text ends.
+    Everything else is left out. Unclosed folders are closed at the end, and surplus end tags are ignored.
 
     >>> _repair_outlines('<opml><body><outline text="The "Muse" & b" xmlUrl="https://a.example/"/></body>')
     '<opml><body><outline text="The &quot;Muse&quot; &amp; b" xmlUrl="https://a.example/"/></body></opml>'
@@ -159,10 +158,10 @@ def _repair_outlines(text: str) -> str | None:
             continue
         inner = tag["attributes"].rstrip()
         is_empty = inner.endswith("/")
-        found = _OUTLINE_ATTRIBUTE.finditer(inner.removesuffix("/"))
-        values = {one["key"]: one["bare"] or one["value"] for one in found}
-        written = "".join(f" {key}={_quoted(unescape(value))}" for key, value in values.items())
-        parts.append(f"<outline{written}{'/' if is_empty else ''}>")
+        matches = _OUTLINE_ATTRIBUTE.finditer(inner.removesuffix("/"))
+        values = {match["key"]: match["bare"] or match["value"] for match in matches}
+        attributes = "".join(f" {key}={_quote(unescape(value))}" for key, value in values.items())
+        parts.append(f"<outline{attributes}{'/' if is_empty else ''}>")
         depth += not is_empty
     if len(parts) == 1:
         return None
@@ -171,7 +170,7 @@ def _repair_outlines(text: str) -> str | None:
 
 
 def _outlines(body: etree._Element) -> Iterator[tuple[etree._Element, tuple[str, ...]]]:
-    """The outlines with an address, in document order, each with the titles of the folders around it."""
+    """Yield the outlines of feeds in document order, each with the titles of the folders that contain it."""
     waiting: list[tuple[etree._Element, tuple[str, ...]]] = [(child, ()) for child in reversed(body)]
     while waiting:
         outline, folders = waiting.pop()
@@ -190,22 +189,28 @@ def _feed(outline: etree._Element, folders: tuple[str, ...], place: str) -> Opml
     address = _attribute(outline, "xmlurl") or _attribute(outline, "url")
     title = _title(outline)
     if not address:
-        raise InvalidItemError(f"the outline {title[:60]!r} has no address", place=place, hint="give it an xmlUrl")
-    if len(address) > _LONGEST_ADDRESS or not _ADDRESS.match(address) or not address.isprintable():
         raise InvalidItemError(
-            f"{address[:200]!r} is not an address on the web", place=place, hint="http and https can be polled"
+            f"the outline {title[:60]!r} has no address", place=place, hint="add an xmlUrl attribute"
+        )
+    if len(address) > _MAX_ADDRESS_LENGTH or not _ADDRESS.match(address) or not address.isprintable():
+        raise InvalidItemError(
+            f"{address[:200]!r} is not a valid web address", place=place, hint="use an http or https URL"
         )
     if address[:5].lower() == "feed:":
         address = "http" + address[4:]
     home = _attribute(outline, "htmlurl")
-    if len(home) > _LONGEST_HOME or not re.match(r"https?://[^\s/?#]", home, re.IGNORECASE) or not home.isprintable():
+    if (
+        len(home) > _MAX_HOME_LENGTH
+        or not re.match(r"https?://[^\s/?#]", home, re.IGNORECASE)
+        or not home.isprintable()
+    ):
         home = ""
-    named = (one.strip() for one in _attribute(outline, "category").split(","))
-    return OpmlFeed(title or _host(address), address, folders, home, tuple(one for one in named if one))
+    categories = (category.strip() for category in _attribute(outline, "category").split(","))
+    return OpmlFeed(title or _host(address), address, folders, home, tuple(filter(None, categories)))
 
 
 def _attribute(outline: etree._Element, name: str) -> str:
-    """An attribute, in whichever case it is written."""
+    """Return an attribute of an outline, ignoring the case of its name, or an empty string."""
     for key, value in outline.attrib.items():
         if str(key).lower() == name:
             return str(value).strip()
@@ -214,7 +219,7 @@ def _attribute(outline: etree._Element, name: str) -> str:
 
 def _title(outline: etree._Element) -> str:
     text = _attribute(outline, "title") or _attribute(outline, "text")
-    return " ".join(text.split())[:_LONGEST_TITLE]
+    return " ".join(text.split())[:_MAX_TITLE_LENGTH]
 
 
 def _host(address: str) -> str:
@@ -222,14 +227,14 @@ def _host(address: str) -> str:
 
 
 def write_opml(feeds: Sequence[OpmlFeed], title: str = "Runnel") -> bytes:
-    """An OPML 2.0 document of some feeds, with their folders.
+    """Return an OPML 2.0 document with these feeds and their folders.
 
     >>> read_opml(write_opml([OpmlFeed("Muse", "https://muse.example/rss", ("Music",))])).feeds[0].folders
     ('Music',)
     """
     lines = [
         '<?xml version="1.0" encoding="UTF-8"?>',
-        f'<opml version="2.0"><head><title>{_quoted(title)[1:-1]}</title></head><body>',
+        f'<opml version="2.0"><head><title>{_quote(title)[1:-1]}</title></head><body>',
     ]
     open_folders: tuple[str, ...] = ()
     for feed in feeds:
@@ -237,24 +242,26 @@ def write_opml(feeds: Sequence[OpmlFeed], title: str = "Runnel") -> bytes:
         while shared < min(len(open_folders), len(feed.folders)) and open_folders[shared] == feed.folders[shared]:
             shared += 1
         lines.extend("</outline>" for _ in open_folders[shared:])
-        lines.extend(f"<outline text={_quoted(folder)}>" for folder in feed.folders[shared:])
+        lines.extend(f"<outline text={_quote(folder)}>" for folder in feed.folders[shared:])
         open_folders = feed.folders
-        named = _quoted(feed.title)
-        more = f" htmlUrl={_quoted(feed.home)}" if feed.home else ""
+        title_value = _quote(feed.title)
+        more = f" htmlUrl={_quote(feed.home)}" if feed.home else ""
         if feed.categories:
-            more += f" category={_quoted(','.join(one.replace(',', ' ') for one in feed.categories))}"
-        lines.append(f'<outline type="rss" text={named} title={named} xmlUrl={_quoted(feed.address)}{more}/>')
+            more += f" category={_quote(','.join(category.replace(',', ' ') for category in feed.categories))}"
+        lines.append(
+            f'<outline type="rss" text={title_value} title={title_value} xmlUrl={_quote(feed.address)}{more}/>'
+        )
     lines.extend("</outline>" for _ in open_folders)
     lines.append("</body></opml>\n")
     return "\n".join(lines).encode()
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return quoteattr(_FORBIDDEN.sub("", text).replace("\r", " "), {"\n": " ", "\t": " ", '"': "&quot;"})
 
 
 def feed_names(feeds: Sequence[OpmlFeed], taken: Collection[str] = ()) -> list[str]:
-    """A name for each feed that statements can use: made from its title, and like no other, whatever the case.
+    """Create a name for each feed from its title. Names are valid in statements and unique, ignoring case.
 
     >>> feed_names([OpmlFeed("The Muse: news & tours", "https://muse.example/"), OpmlFeed("7", "https://7.example/")])
     ['TheMuseNewsTours', 'Feed7']
@@ -276,8 +283,8 @@ def feed_names(feeds: Sequence[OpmlFeed], taken: Collection[str] = ()) -> list[s
 
 
 def _stem(title: str) -> str:
-    """The words of a title in one, in the letters that names may have."""
+    """Join the words of a title into a name with ASCII letters and digits only."""
     plain = unicodedata.normalize("NFKD", title).encode("ascii", "ignore").decode()
     words = re.findall(r"[A-Za-z0-9]+", plain.replace("'", ""))
-    stem = "".join(word[:1].upper() + word[1:] for word in words)[:_LONGEST_NAME]
+    stem = "".join(word[:1].upper() + word[1:] for word in words)[:_MAX_NAME_LENGTH]
     return f"Feed{stem}" if stem[:1].isdigit() or stem.lower() in RESERVED else stem

@@ -1,4 +1,4 @@
-"""Sources by address: the entry points of the group `runnel.sources`, built-in and plug-in alike."""
+"""The registry of sources, built-in and plug-in: the entry points of the group `runnel.sources`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ GROUP = "runnel.sources"
 
 @cache
 def installed_sources() -> dict[str, Source]:
-    """All sources that can be loaded, by name; those that come with Runnel first."""
+    """Return all sources that can be loaded, by name, built-in sources first."""
     entries = [entry for name in plugin_names(GROUP) if (entry := find_entry(GROUP, name)) is not None]
     loaded: dict[str, Source] = {}
     for entry in sorted(entries, key=lambda entry: not entry.value.startswith("runnel.")):
@@ -35,7 +35,7 @@ def installed_sources() -> dict[str, Source]:
 
 
 def source_of(address: str) -> Source:
-    """The source that reads an address; InputError if there is none.
+    """Return the source that handles an address, or raise InputError if there is none.
 
     >>> type(source_of("drop/news")).__name__, type(source_of("https://muse.example/rss")).__name__
     ('DropFolders', 'WebFeeds')
@@ -43,21 +43,21 @@ def source_of(address: str) -> Source:
     if not address.strip():
         raise InputError("the address is empty", hint="give the path of a file or folder, or an https:// URL")
     if any(ord(character) < 0x20 for character in address):
-        raise InputError("the address has control characters in it", place=repr(address[:80]))
+        raise InputError("the address contains control characters", place=repr(address[:80]))
     scheme = scheme_of(address)
     for source in installed_sources().values():
         if scheme in source.schemes:
             return source
-    known = sorted({f"{scheme}://" for source in installed_sources().values() for scheme in source.schemes if scheme})
+    schemes = sorted({scheme for source in installed_sources().values() for scheme in source.schemes if scheme})
     raise InputError(
-        f"addresses with {scheme[:20]!r} cannot be read",
+        f"no source handles the scheme {scheme[:20]!r}",
         place=address[:80],
-        hint=f"give a path, or a URL that begins with {', '.join(known)}",
+        hint=f"give a path, or a URL that begins with {', '.join(f'{known}://' for known in schemes)}",
     )
 
 
 def open_readers(acquirer: Acquirer) -> list[SourceReader]:
-    """A reader of each installed source. One that cannot be opened is logged, and only its feeds are not read."""
+    """Open a reader for each installed source. If a source fails to open, log it and skip its feeds."""
     readers = []
     for name, source in installed_sources().items():
         try:
@@ -66,21 +66,21 @@ def open_readers(acquirer: Acquirer) -> list[SourceReader]:
                 raise TypeError(f"open returned {type(reader).__name__}, not a SourceReader")
             readers.append(reader)
         except Exception:  # a plug-in may raise anything
-            logger.exception("the source %r could not be opened; its feeds are not read", name)
+            logger.exception("cannot open the source %r; its feeds are not read", name)
     return readers
 
 
 def has_period(address: str) -> bool:
-    """Whether feeds at an address are read in periods of their own.
+    """Return whether a feed at an address has its own poll period.
 
     >>> has_period("https://muse.example/rss"), has_period("drop/news"), has_period("gopher://muse.example")
     (True, False, False)
     """
-    return any(one.has_period and scheme_of(address) in one.schemes for one in installed_sources().values())
+    return any(source.has_period and scheme_of(address) in source.schemes for source in installed_sources().values())
 
 
 def _load(entry: EntryPoint, others: Mapping[str, Source]) -> Source:
-    """The source of an entry point. Its schemes must be its own: two readers would read the same feeds."""
+    """Load the source of an entry point. Reject it if another source has one of its schemes."""
     source = cast("Source", load_plugin(entry, Source, "source"))
     schemes = getattr(source, "schemes", None)
     if not isinstance(schemes, Set) or not schemes or not all(map(_is_scheme, schemes)):

@@ -158,7 +158,7 @@ def open_storage(url: str) -> Storage:
     scheme = urlsplit(url).scheme
     entry = find_entry("runnel.storages", scheme)
     if entry is None:
-        known = ", ".join(plugin_names("runnel.storages"))
-        raise WorkspaceError(f"no storage plug-in supports {scheme}: URLs", hint=f"known: {known}")
+        schemes = ", ".join(plugin_names("runnel.storages"))
+        raise WorkspaceError(f"no storage plug-in supports {scheme}: URLs", hint=f"supported schemes: {schemes}")
     storage: Storage = entry.load()(url)
     return storage

@@ -1,4 +1,4 @@
-"""The matching step over any DataFrame: a row is an item, its columns are attributes."""
+"""Matching of the rows of a DataFrame: each row is an item, and its columns are the attributes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from runnel.model.item_batch import ItemBatch
 
 
 class MatchablePlan(Protocol):
-    """What `runnel.compile` gives."""
+    """The parts of a compiled plan (see `runnel.compile`) that `match` uses."""
 
     @property
     def folder(self) -> str: ...
@@ -54,45 +54,50 @@ def match(
             hint="leave the clause out of the query, or match a list with plan.match",
         )
     if column in dataframe.columns:
-        raise InputError(f"there is a column {column} already", hint="give another name with column=")
-    only = feed or (next(iter(plan.sources)) if len(plan.sources) == 1 else None)
-    if only is None and "feed" not in dataframe.columns:
-        raise InputError("the plan reads several feeds", hint="give feed=, or a column `feed`")
-    if only is not None and only not in plan.sources:
-        raise InputError(f"the plan does not read {only}", hint=f"it reads {', '.join(plan.sources)}")
+        raise InputError(f"the DataFrame already has a column {column}", hint="choose another name with column=")
+    source = feed or (next(iter(plan.sources)) if len(plan.sources) == 1 else None)
+    if source is None and "feed" not in dataframe.columns:
+        raise InputError(
+            f"the plan reads {len(plan.sources)} source feeds, and the rows do not name theirs",
+            hint="pass feed=, or add a column `feed`",
+        )
+    if source is not None and source not in plan.sources:
+        raise InputError(f"the plan does not read the feed {source}", hint=f"it reads {', '.join(plan.sources)}")
     plan.keep_until_exit()
     schema = StructType([*dataframe.schema.fields, StructField(column, ArrayType(StringType()))])
-    run = _matching(plan.folder, dict(plan.sources), dict(plan.queries), only, column, accepted)
-    return dataframe.mapInArrow(run, schema)
+    match_batches = _match_batches_with(plan.folder, dict(plan.sources), dict(plan.queries), source, column, accepted)
+    return dataframe.mapInArrow(match_batches, schema)
 
 
-def _matching(
+def _match_batches_with(
     folder: str,
     sources: Mapping[str, int],
     queries: Mapping[int, str],
-    only: str | None,
+    source: str | None,
     column: str,
     accepted: datetime | None,
 ) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    def run(batches: Iterator[Any]) -> Iterator[Any]:
+    """Return a function for `mapInArrow` that adds the column with the names of the matched feeds."""
+
+    def match_batches(batches: Iterator[Any]) -> Iterator[Any]:
         matcher = _matcher(folder)
         for batch in batches:
-            rows = [_item(row, only, sources) for row in batch.to_pylist()]
+            rows = [_item_of_row(row, source, sources) for row in batch.to_pylist()]
             items = ItemBatch.of(rows, sources, accepted=moment(accepted or datetime.now(UTC)))
             matches = matcher.match(items)
-            names = [[queries[int(one)] for one in matches.row(row)] for row in range(len(items))]
+            names = [[queries[int(query)] for query in matches.row(row)] for row in range(len(items))]
             fields = [*batch.schema, pa.field(column, pa.list_(pa.string()))]
             arrays = [*batch.columns, pa.array(names, pa.list_(pa.string()))]
             yield pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
-    return run
+    return match_batches
 
 
-def _item(row: dict[str, Any], only: str | None, sources: Mapping[str, int]) -> Item:
-    feed = only or str(row.pop("feed"))
+def _item_of_row(row: dict[str, Any], source: str | None, sources: Mapping[str, int]) -> Item:
+    feed = source or str(row.pop("feed"))
     if feed not in sources:
         raise InvalidItemError(
-            f"a row comes from no feed of the plan: {feed[:60]}", hint=f"known: {', '.join(sources)}"
+            f"a row has the feed {feed[:60]}, which the plan does not read", hint=f"it reads {', '.join(sources)}"
         )
     return Item(feed, str(row.pop("id", "")), attributes_of(row, place="row"))
 

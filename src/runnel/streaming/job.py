@@ -1,8 +1,8 @@
-"""What the reader, the workers and the writer of one run must agree on; it travels as a Spark option.
+"""The parameters of one run, which the item source, the workers and the match sink receive as a Spark option.
 
-Options can be seen: in plans, in Spark's pages and logs. So a catalog's password does not travel in one. A sealed job
-names a file of the root instead, which only this user may read. Only processes beside the driver ask the catalog; a
-worker on another machine needs neither the file nor the catalog.
+Spark shows options in query plans, on its web pages and in its logs. The option therefore does not contain the
+catalog's URL, which may include a password. It refers to a file of the workspace that only this user may read. Only
+processes on the driver's machine use the catalog, so workers on other machines do not need that file.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from runnel.catalog.store.connection import Catalog
 
 FORM = "match/1"
-"""The form of the job and of its offsets: a checkpoint of another form is abandoned."""
+"""The format of the job and of its offsets. A checkpoint with another format is abandoned."""
 
 
 def form_of(slots: int) -> str:
-    """Return the form of a job whose keyed stage has `slots` slots. Their number is part of Spark's checkpoint.
+    """Return the format of a job whose keyed stage has `slots` slots. Spark's checkpoint depends on their number.
 
     >>> form_of(0), form_of(4)
     ('match/1', 'match/1 in 4 slots')
@@ -35,7 +35,7 @@ _SECRET_FILE = "private/catalog-url"  # noqa: S105
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One run: where the root is, which lineage it continues, under which epoch, and how it cuts batches."""
+    """The parameters of one run: its workspace, lineage, epoch and limits."""
 
     catalog: str = field(repr=False)
     catalog_max_bytes: int
@@ -48,29 +48,32 @@ class Job:
     slice_items: int
     parallelism: int
     slots: int = 0
-    """Slots of the keyed stage; 0: there is none."""
+    """Slots of the keyed stage, or 0 if there is no such stage."""
     plan_bytes: int = 4 << 30
-    """Bytes of plans that a worker process may have mapped at once."""
+    """Limit for the bytes of plans that a worker process maps at once."""
 
-    def sealed(self) -> Job:
-        """The same job without the catalog's URL, which is put into a file that only this user may read."""
+    def hide_catalog_url(self) -> Job:
+        """Move the catalog's URL to a file that only this user may read, and return a job that refers to the file.
+
+        The URL of a SQLite file contains no secret and stays.
+        """
         if self.catalog.startswith((_SEALED, "sqlite:")):
             return self
         self.open_storage().replace(_SECRET_FILE, self.catalog.encode())
         return replace(self, catalog=f"{_SEALED}{_SECRET_FILE}")
 
     def dump(self) -> str:
-        """As text, for an option; sealed."""
-        return json.dumps(asdict(self.sealed()))
+        """Return the job as text for a Spark option, with its catalog URL hidden."""
+        return json.dumps(asdict(self.hide_catalog_url()))
 
     @staticmethod
     def load(text: str) -> Job:
-        """From an option's text."""
+        """Parse the text that `dump` returned."""
         return Job(**json.loads(text))
 
     def open_catalog(self) -> Catalog:
-        """The catalog, in this process."""
-        from runnel.catalog.store.connection import Catalog  # most processes of a run never ask it
+        """Open the catalog in this process."""
+        from runnel.catalog.store.connection import Catalog  # most processes of a run do not use the catalog
 
         return Catalog(self._catalog_url(), max_bytes=self.catalog_max_bytes)
 
@@ -80,5 +83,5 @@ class Job:
         return self.open_storage().local(self.catalog.removeprefix(_SEALED)).read_text("utf-8")
 
     def open_storage(self) -> Storage:
-        """The storage, in this process."""
+        """Open the storage in this process."""
         return open_storage(self.storage)

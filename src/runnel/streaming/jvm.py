@@ -1,8 +1,8 @@
-"""The JVM that Spark runs in: how it ended, and how to close or forget it.
+"""The JVM that Spark runs in: detect that it has ended, report why, and close it.
 
-PySpark starts one JVM per process and assumes that it lives as long. The kernel may kill it, since it is the largest
-process of a run; then every call to it fails, with an error that depends on the call. The exit status of the process
-says what happened, so that is what decides here, not the text of an error.
+PySpark starts one JVM per process and assumes that it lives as long as the process. The kernel may kill the JVM,
+which is the largest process of a run. Every call to it then fails, with an error that depends on the call. This
+module therefore determines the cause from the exit status of the JVM, not from the text of an error.
 """
 
 from __future__ import annotations
@@ -21,35 +21,35 @@ from pyspark.sql import SparkSession
 from runnel.errors import SparkLostError
 
 UNANSWERED: Final = (Py4JError, OSError)
-"""Errors that calls raise after their JVM has ended; Py4JJavaError comes from one that is about to end."""
+"""Errors of calls after the JVM has ended. Py4JJavaError, a subclass, comes from a JVM that still responds."""
 
 _EXIT_SECONDS = 10.0
-"""How long a JVM may take to end, after it was asked to or stopped answering."""
+"""How long to wait for the end of a JVM that was shut down or no longer responds."""
 
 _starting: list[subprocess.Popen[bytes]] = []
-_DEEPEST = 20
+_MAX_CAUSES = 20
 _OUT_OF_MEMORY = 52
-"""Exit code of Spark's own handler of uncaught exceptions."""
+"""Exit code with which Spark's handler of uncaught exceptions ends the JVM after an OutOfMemoryError."""
 
 
 def jvm_process() -> subprocess.Popen[bytes] | None:
-    """The JVM that this process started; None if there is none, or if another process started it."""
+    """Return the JVM that this process started, or None if it started none."""
     gateway = SparkContext._gateway
-    # Attributes that a gateway does not have are looked up in the JVM.
+    # Not getattr: a gateway passes the lookup of unknown attributes on to the JVM.
     return None if gateway is None else gateway.__dict__.get("proc")
 
 
 @contextmanager
 def abortable_start() -> Iterator[None]:
-    """Let `abort_start` end a JVM that is started inside; PySpark itself hands its process out only later."""
+    """Enable `abort_start` for a JVM that is started inside, whose process PySpark makes available only later."""
     start = java_gateway.Popen
 
-    def start_and_note(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:
+    def start_and_record(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:
         process: subprocess.Popen[bytes] = start(*arguments, umask=0o077, **options)
         _starting.append(process)
         return process
 
-    java_gateway.Popen = start_and_note
+    java_gateway.Popen = start_and_record
     try:
         yield
     finally:
@@ -58,13 +58,13 @@ def abortable_start() -> Iterator[None]:
 
 
 def abort_start() -> None:
-    """End the JVM that is being started, if there is one: a caller that waits for it receives SparkLostError."""
+    """Kill the JVM that is being started, if any. The caller that waits for it receives SparkLostError."""
     for process in _starting:
         process.kill()
 
 
 def lost_jvm(*, seconds: float = 0.0) -> SparkLostError | None:
-    """How the JVM ended, or None while it runs; waits that many seconds for an end that is under way."""
+    """Return an error that describes how the JVM ended, or None if it still runs after up to `seconds` seconds."""
     process = jvm_process()
     if process is None:
         return None
@@ -75,24 +75,24 @@ def lost_jvm(*, seconds: float = 0.0) -> SparkLostError | None:
 
 @contextmanager
 def noticing_loss() -> Iterator[None]:
-    """Raise SparkLostError in place of whatever calls raise because the JVM has ended."""
+    """Replace errors raised inside by SparkLostError if the JVM has ended or no longer responds."""
     try:
         yield
     except SparkLostError:
         raise
     except Exception as error:
-        is_silent = isinstance(error, UNANSWERED) and not isinstance(error, Py4JJavaError)
-        lost = lost_jvm(seconds=_EXIT_SECONDS if is_silent else 0.0)
-        if lost is None and is_silent and isinstance(error, Py4JError):
-            lost = SparkLostError("Spark's JVM does not answer", hint="look for the cause in logs/spark.log")
+        is_unanswered = isinstance(error, UNANSWERED) and not isinstance(error, Py4JJavaError)
+        lost = lost_jvm(seconds=_EXIT_SECONDS if is_unanswered else 0.0)
+        if lost is None and is_unanswered and isinstance(error, Py4JError):
+            lost = SparkLostError("Spark's JVM does not respond", hint="see logs/spark.log for the cause")
         if lost is None:
             raise
         raise lost from error
 
 
 def _lost(status: int) -> SparkLostError:
-    """The error for an exit status, with the next step as its hint."""
-    # A JVM that ends in order after a signal says so as a shell would.
+    """Return the error for an exit status, with the next step as its hint."""
+    # A JVM that shuts down in order after a signal ends with 128 + the number of the signal, as a shell does.
     number = -status if status < 0 else status - 128 if 128 < status < 160 else 0
     if number == signal.SIGKILL:
         return SparkLostError(
@@ -102,28 +102,28 @@ def _lost(status: int) -> SparkLostError:
     if status == _OUT_OF_MEMORY:
         return SparkLostError("Spark's JVM ran out of heap", hint="raise the setting driver_memory")
     how = f"was ended by signal {number}" if number else f"ended with exit code {status}"
-    return SparkLostError(f"Spark's JVM {how}", hint="look for the cause in logs/spark.log and logs/spark-stderr.log")
+    return SparkLostError(f"Spark's JVM {how}", hint="see logs/spark.log and logs/spark-stderr.log for the cause")
 
 
 def is_slow_start(error: BaseException) -> bool:
-    """Whether Spark gave up waiting for a Python process that it had started: ten seconds, which cannot be set."""
+    """Return whether Spark stopped waiting for a Python process to start, after ten seconds, which cannot be set."""
     return "java.net.SocketTimeoutException" in java_causes(error)
 
 
 def is_disk_full(error: BaseException) -> bool:
-    """Whether the JVM could not write a file of its own; Java has no class for this cause."""
+    """Return whether the JVM could not write because the disk is full. Java has no exception class for this."""
     return any("No space left on device" in message for message in java_causes(error).values())
 
 
 def java_causes(error: BaseException | None) -> dict[str, str]:
-    """The class names and messages of the Java exceptions behind an error of PySpark's, outermost first."""
+    """Return the class names and messages of the Java exceptions that caused a PySpark error, outermost first."""
     causes: dict[str, str] = {}
     captured: Any = error
     java: Any = None
-    while captured is not None and java is None:  # PySpark wraps some of them in exceptions of its own
+    while captured is not None and java is None:  # PySpark wraps some Java exceptions in its own
         java, captured = getattr(captured, "_origin", None), getattr(captured, "_cause", None)
     with suppress(*UNANSWERED):
-        for _ in range(_DEEPEST):
+        for _ in range(_MAX_CAUSES):
             if java is None:
                 break
             causes[str(java.getClass().getName())] = str(java.getMessage())
@@ -131,24 +131,24 @@ def java_causes(error: BaseException | None) -> dict[str, str]:
     return causes
 
 
-def keep_quiet(context: SparkContext) -> None:
-    """Let nothing print a traceback for every connection that breaks when the JVM ends: the loss is reported once."""
+def suppress_connection_tracebacks(context: SparkContext) -> None:
+    """Suppress the traceback of each connection that breaks when the JVM ends, because the loss is reported once."""
     server = getattr(context, "_accumulatorServer", None)
     if server is not None:
         server.handle_error = lambda request, address: None
-    root = logging.getLogger()  # which Py4J uses for this alone
-    if _is_not_about_the_connection not in root.filters:
-        root.addFilter(_is_not_about_the_connection)
+    root = logging.getLogger()  # Py4J logs these tracebacks, and nothing else, with the root logger
+    if _is_no_connection_error not in root.filters:
+        root.addFilter(_is_no_connection_error)
 
 
-def _is_not_about_the_connection(record: logging.LogRecord) -> bool:
+def _is_no_connection_error(record: logging.LogRecord) -> bool:
     return not (record.exc_info and isinstance(record.exc_info[1], Py4JNetworkError))
 
 
-def forget_jvm() -> None:
-    """Make PySpark forget a JVM that has ended, or end it; the next session starts another.
+def discard_jvm() -> None:
+    """End the JVM if it still runs, and remove it from PySpark, so that the next session starts a new one.
 
-    PySpark has no call for this: it keeps the JVM and everything in it until the process ends.
+    PySpark has no call for this: it keeps references to the JVM until the process ends.
     """
     from pyspark.sql.context import SQLContext
 
@@ -175,7 +175,7 @@ def forget_jvm() -> None:
 def _end(process: subprocess.Popen[bytes]) -> None:
     if process.stdin is not None:
         with suppress(OSError):
-            process.stdin.close()  # the gateway in the JVM ends with it
+            process.stdin.close()  # the gateway in the JVM ends at the end of its input
     try:
         process.wait(_EXIT_SECONDS)
     except subprocess.TimeoutExpired:
@@ -184,15 +184,15 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def close_session(session: SparkSession | None, *, with_jvm: bool) -> None:
-    """Stop a session; `with_jvm` also ends the JVM, so that the next session starts with its own settings."""
-    silent = logging.getLogger("py4j")
-    level = silent.level
-    silent.setLevel(logging.CRITICAL)  # it logs every call that fails because the JVM has ended
+    """Stop a session. With `with_jvm`, also end the JVM, so that the next session can have other JVM settings."""
+    py4j_logger = logging.getLogger("py4j")
+    level = py4j_logger.level
+    py4j_logger.setLevel(logging.CRITICAL)  # py4j logs every call that fails because the JVM has ended
     try:
         if session is not None and lost_jvm() is None:
             with suppress(*UNANSWERED):
                 session.stop()
         if with_jvm:
-            forget_jvm()
+            discard_jvm()
     finally:
-        silent.setLevel(level)
+        py4j_logger.setLevel(level)

@@ -1,8 +1,8 @@
 """The match log as a Spark streaming sink.
 
-The matching step has written parts under names that no other attempt uses; the commit makes them exist, in one
-transaction that checks the runner's epoch. A batch that Spark replays finds itself committed and changes nothing.
-Gates are resolved just before (see `resolve_batch`), and what they remember is part of the same transaction.
+The matching step has written parts with names that are unique to its attempt. The commit adds them to the match log,
+in one transaction that checks the runner's epoch. If Spark replays a committed batch, the commit changes nothing.
+Gates are resolved just before the commit (see `resolve_batch`), and their states are stored in the same transaction.
 """
 
 from __future__ import annotations
@@ -35,7 +35,11 @@ FORMAT = "runnel_matches"
 
 @dataclass
 class PartsWritten(WriterCommitMessage):  # type: ignore[misc]
-    """What a task tells the commit: its parts, what they hold, and the claims of each."""
+    """The report of a task to the commit: the parts that it wrote, and the results that go into the catalog.
+
+    `claims` has the encoded claims of each part, `failures` has (sequence, query, reason), `work` the load by
+    partition.
+    """
 
     parts: list[MatchPart] = field(default_factory=list)
     plan: int = 0
@@ -49,7 +53,7 @@ class PartsWritten(WriterCommitMessage):  # type: ignore[misc]
 
 
 class MatchSink(DataSource):  # type: ignore[misc]
-    """The format `runnel_matches`; its option `job` says which root and how."""
+    """The Spark data source `runnel_matches`. Its option `job` is the text of a `Job`."""
 
     @classmethod
     def name(cls) -> str:
@@ -60,32 +64,34 @@ class MatchSink(DataSource):  # type: ignore[misc]
 
 
 class MatchWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
-    """Commits batches."""
+    """Collects the reports of tasks, and commits batches."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
 
     def write(self, iterator: Iterator[Any]) -> PartsWritten:
-        """In a task: what the matching step wrote, and says of it, goes to the commit."""
+        """Collect the descriptions of the parts that this task has written. Runs in a task."""
         written = PartsWritten()
         for batch in iterator:
             for row in batch.to_pylist():
-                told = json.loads(row["part"])
-                written.parts.append(MatchPart(**told["part"]))
-                written.plan = told["plan"]
-                written.matches += told["matches"]
-                written.counters.update(told["counters"])
-                written.observed += told["observed"]
-                written.failures += [tuple(one) for one in told["failures"]]
+                description = json.loads(row["part"])
+                written.parts.append(MatchPart(**description["part"]))
+                written.plan = description["plan"]
+                written.matches += description["matches"]
+                written.counters.update(description["counters"])
+                written.observed += description["observed"]
+                written.failures += [tuple(failure) for failure in description["failures"]]
                 written.claims.append(row["claims"])
-                for number, took in told["work"].items():
-                    written.work.setdefault(int(number), Counter()).update(took)
-                if "learned" in told:
-                    written.operators.append({name: told[name] for name in ("undecided", "learned", "answers")})
+                for partition, load in description["work"].items():
+                    written.work.setdefault(int(partition), Counter()).update(load)
+                if "learned" in description:
+                    written.operators.append(
+                        {name: description[name] for name in ("undecided", "learned", "answers")}
+                    )
         return written
 
     def commit(self, messages: Sequence[PartsWritten | None], batchId: int) -> None:  # noqa: N803
-        """In the driver: the batch becomes a segment, once."""
+        """Add the batch to the match log as a segment, unless this was done before. Runs in the driver."""
         with reporting_failures(self._job.storage):
             self._commit(messages, batchId)
 
@@ -100,41 +106,42 @@ class MatchWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
             return
         parts = [part for message in written for part in message.parts]
         storage = self._job.open_storage()
-        # Spark commits every batch in a process of its own: a connection that is left open is never used again.
+        # Spark commits each batch in a new process, so a connection that stays open would never be used again.
         with closing(self._job.open_catalog()) as catalog:
             resolved = self._resolve(catalog, storage, parts, written)
             segment = self._segment(batch, parts, written, 0 if resolved is None else resolved.added)
             with catalog.write() as connection:
-                kept = parts if resolved is None else resolved.parts
-                # Under the lock: who collects orphans removes none that is named by then.
-                if not all(storage.local(part.path).exists() for part in kept):
-                    raise RunnelError("a part of the batch was removed before it could be committed")
-                if not commit_segment(connection, segment, kept, epoch=self._job.epoch):
+                final_parts = parts if resolved is None else resolved.parts
+                # Check under the write lock: the deletion of orphans needs the lock, too, and spares committed files.
+                for part in final_parts:
+                    if not storage.local(part.path).exists():
+                        raise RunnelError(f"the file {part.path} was deleted before its batch was committed")
+                if not commit_segment(connection, segment, final_parts, epoch=self._job.epoch):
                     return
                 if resolved is not None:
                     resolved.store_states(connection, segment.first_sequence)
                 self._note_operators(connection, segment, written)
                 self._note_work(connection, segment, written)
-                note(connection, merged_observations(one for message in written for one in message.observed))
-                for sequence, query, reason in (one for message in written for one in message.failures):
+                note(connection, merged_observations(sample for message in written for sample in message.observed))
+                for sequence, query, reason in (failure for message in written for failure in message.failures):
                     add_quarantined(
                         connection,
                         Quarantined(EVALUATION, f"item {sequence}", reason, query=query, sequence=sequence),
                     )
 
     def _note_operators(self, connection: Connection, segment: MatchSegment, written: Sequence[PartsWritten]) -> None:
-        told = [one for message in written for one in message.operators]
-        if told:
+        reports = [report for message in written for report in message.operators]
+        if reports:
             from runnel.streaming.note_operators import note_operators
 
-            note_operators(connection, told, (segment.first_sequence, segment.last_sequence))
+            note_operators(connection, reports, (segment.first_sequence, segment.last_sequence))
 
     def _note_work(self, connection: Connection, segment: MatchSegment, written: Sequence[PartsWritten]) -> None:
-        """Note what the parts of the batch's plan took, where it has any."""
+        """Record the load of each partition of the batch's plan, if the plan has partitions."""
         work: dict[int, Counter[str]] = {}
         for message in written:
-            for number, took in message.work.items():
-                work.setdefault(number, Counter()).update(took)
+            for partition, load in message.work.items():
+                work.setdefault(partition, Counter()).update(load)
         if work:
             from runnel.catalog.logs.plan_versions import plan_by_version
 
@@ -145,8 +152,8 @@ class MatchWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
     def _resolve(
         self, catalog: Catalog, storage: Storage, parts: Sequence[MatchPart], written: Sequence[PartsWritten]
     ) -> ResolvedBatch | None:
-        """The batch with its gates resolved, if any of its items reach a gate."""
-        claims = [one for message in written for one in message.claims]
+        """Resolve the gates of the batch, or return None if it has no claims."""
+        claims = [encoded for message in written for encoded in message.claims]
         if not any(claims):
             return None
         from runnel.streaming.resolve_batch import resolve_batch
@@ -158,7 +165,7 @@ class MatchWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
     ) -> MatchSegment:
         from runnel.catalog.logs.match_segments import MatchSegment
 
-        first, last = min(one.first_sequence for one in parts), max(one.last_sequence for one in parts)
+        first, last = min(part.first_sequence for part in parts), max(part.last_sequence for part in parts)
         counters: Counter[str] = Counter()
         for message in written:
             counters.update(message.counters)
@@ -174,4 +181,4 @@ class MatchWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
         )
 
     def abort(self, messages: Sequence[PartsWritten | None], batchId: int) -> None:  # noqa: N803
-        """Parts of a failed attempt are orphans; they are collected later."""
+        """Do nothing: the files of a failed attempt are orphans, which garbage collection deletes later."""

@@ -1,7 +1,7 @@
-"""What workers need to know of operators: a short text in every slice, which names files of the workspace.
+"""Snapshots of the operators for workers: a short text in every slice that refers to files of the workspace.
 
-In: the catalog, in the driver. Out: the text, which workers load. The declarations of operators are in a file that is
-named by its digest and stays the same until an operator is registered or dropped. Secrets are in another file, see
+In: the catalog, in the driver. Out: the text, which workers parse. The declarations of operators are in a file that
+is named after its digest, so a new file is written only when they change. Secrets are in another file, see
 `matching.operators.ask.operator_environment`.
 """
 
@@ -25,21 +25,22 @@ from runnel.storage.file_storage import Storage
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-_LEARNED = f"{FOLDER}/learned"
-_DECLARED = f"{FOLDER}/declared"
-_KEPT = 3
-_SECONDS, _MOST_SECONDS = 15.0, 600.0
-"""How long workers use what was learned before: at first briefly, then longer and longer."""
+_STATISTICS_FOLDER = f"{FOLDER}/learned"
+_DECLARATIONS_FOLDER = f"{FOLDER}/declared"
+_KEPT_STATISTICS_FILES = 3
+_FIRST_REFRESH_SECONDS, _MAX_REFRESH_SECONDS = 15.0, 600.0
+"""How long a file with statistics is used before it is written again. The interval doubles up to the maximum."""
 
 _UNUSED_SECONDS = 86_400.0
-"""Declarations that no batch has used for this long are removed."""
+"""Files with declarations that no batch has used for this long are deleted."""
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorSnapshot:
-    """The files with declarations, known answers and what was learned, and the items that are in the log again.
+    """Paths of the files with declarations, cached answers and statistics, and the items that were logged again.
 
-    `again` has, by the sequence of such an item, the queries for which alone it counts.
+    `share` is the fraction of each operator's budget that one worker may use. `again` maps the sequence of an item
+    that was logged again to the only queries that it is matched with.
     """
 
     declared: str | None = None
@@ -49,89 +50,97 @@ class OperatorSnapshot:
     again: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 
     def dump(self) -> str | None:
-        """The snapshot as text; None where there are neither operators nor such items."""
+        """Return the snapshot as text, or None if there are neither operators nor items that were logged again."""
         return json.dumps(asdict(self)) if self.declared is not None or self.again else None
 
     @staticmethod
     def load(text: str | None) -> OperatorSnapshot:
-        """The snapshot of a text."""
+        """Parse the text that `dump` returned."""
         if not text:
             return OperatorSnapshot()
-        told = json.loads(text)
-        again = {int(sequence): tuple(queries) for sequence, queries in told["again"].items()}
-        return OperatorSnapshot(told["declared"], tuple(told["segments"]), told["learned"], told["share"], again)
+        value = json.loads(text)
+        again = {int(sequence): tuple(queries) for sequence, queries in value["again"].items()}
+        return OperatorSnapshot(value["declared"], tuple(value["segments"]), value["learned"], value["share"], again)
 
 
 def read_declarations(storage: Storage, path: str) -> tuple[OperatorDeclaration, ...]:
-    """The declarations of a snapshot's file."""
+    """Read the declarations of a snapshot. Raise CorruptDataError if the file's digest differs from its name."""
     data = storage.read(path)
-    if path != _declared_path(data):
-        raise CorruptDataError(f"{path} does not have the declarations that it had")
+    if path != _declarations_path(data):
+        raise CorruptDataError(f"{path} is damaged: its digest differs from the one in its name")
     return tuple(map(OperatorDeclaration.from_json, json.loads(data)))
 
 
-def _declared_path(data: bytes) -> str:
-    return f"{_DECLARED}/{hashlib.blake2b(data, digest_size=16).hexdigest()}.json"
+def _declarations_path(data: bytes) -> str:
+    return f"{_DECLARATIONS_FOLDER}/{hashlib.blake2b(data, digest_size=16).hexdigest()}.json"
 
 
 class OperatorSnapshots:
-    """Makes snapshots, in the driver, and writes the files that they name."""
+    """Creates snapshots in the driver, and writes the files that they refer to."""
 
     def __init__(self, storage: Storage, share: float) -> None:
         self._storage = storage
         self._share = share
-        self._declared: str | None = None
-        self._learned: tuple[float, str | None] | None = None
-        self._pause = _SECONDS
+        self._declarations: str | None = None
+        self._statistics: tuple[float, str | None] | None = None
+        """When the last file with statistics was written, and its path."""
+        self._refresh_seconds = _FIRST_REFRESH_SECONDS
 
-    def brief(self, connection: Connection, after: int, upto: int) -> OperatorSnapshot:
-        """The snapshot for the items in (after, upto]."""
+    def create(self, connection: Connection, after: int, upto: int) -> OperatorSnapshot:
+        """Create the snapshot for a batch of the items in (after, upto]."""
         from runnel.catalog.declared.operators import callable_operators
         from runnel.catalog.learned.operator_cache import live_segments
         from runnel.catalog.logs.undecided import supplements_between
 
-        again = {one.sequence: one.queries for one in supplements_between(connection, after, upto)}
+        supplements = supplements_between(connection, after, upto)
+        again = {supplement.sequence: supplement.queries for supplement in supplements}
         declarations = callable_operators(connection)
         if not declarations:
             return OperatorSnapshot(again=again)
-        segments = tuple(one.path for one in live_segments(connection))
+        segments = tuple(segment.path for segment in live_segments(connection))
         declared = self._write_declarations(declarations)
-        return OperatorSnapshot(declared, segments, self._known(connection), self._share, again)
+        return OperatorSnapshot(declared, segments, self._write_statistics(connection), self._share, again)
 
     def _write_declarations(self, declarations: Sequence[OperatorDeclaration]) -> str:
-        """The file with these declarations, which is marked as used now."""
-        data = json.dumps([one.to_json() for one in declarations]).encode()
-        path = _declared_path(data)
+        """Write the declarations to a file unless it exists, mark the file as used now, and return its path.
+
+        If a file is written, delete those that were not used for a day.
+        """
+        data = json.dumps([declaration.to_json() for declaration in declarations]).encode()
+        path = _declarations_path(data)
         file = self._storage.local(path)
-        if path == self._declared and file.exists():
+        if path == self._declarations and file.exists():
             os.utime(file)
             return path
         self._storage.replace(path, data)
-        self._declared = path
+        self._declarations = path
         for other in file.parent.glob("*.json"):
-            with suppress(FileNotFoundError):  # another process removes them, too
+            with suppress(FileNotFoundError):  # another process may delete it at the same time
                 if other.stat().st_mtime < time.time() - _UNUSED_SECONDS:
                     other.unlink()
         return path
 
-    def _known(self, connection: Connection) -> str | None:
-        """The file with what was learned, by which workers choose their order; written again now and then."""
+    def _write_statistics(self, connection: Connection) -> str | None:
+        """Return the path of the file with operator statistics, or None if there are none. Write it if it is due.
+
+        Workers use the statistics to choose the order in which they call operators.
+        """
         from runnel.catalog.learned.operator_statistics import learned_operators
 
-        if self._learned is None or time.monotonic() - self._learned[0] >= self._pause:
-            if self._learned is not None:
-                self._pause = min(2 * self._pause, _MOST_SECONDS)
-            learned = learned_operators(connection)
-            path = f"{_LEARNED}/{uuid.uuid4().hex}.json" if learned else None
+        if self._statistics is None or time.monotonic() - self._statistics[0] >= self._refresh_seconds:
+            if self._statistics is not None:
+                self._refresh_seconds = min(2 * self._refresh_seconds, _MAX_REFRESH_SECONDS)
+            statistics = learned_operators(connection)
+            path = f"{_STATISTICS_FOLDER}/{uuid.uuid4().hex}.json" if statistics else None
             if path is not None:
-                self._storage.write(path, json.dumps(learned.to_json()).encode())
-                self._drop_old(path)
-            self._learned = time.monotonic(), path
-        return self._learned[1]
+                self._storage.write(path, json.dumps(statistics.to_json()).encode())
+                self._delete_old_statistics(path)
+            self._statistics = time.monotonic(), path
+        return self._statistics[1]
 
-    def _drop_old(self, newest: str) -> None:
-        """Remove all but the last few: a worker that finds its file gone does without it."""
+    def _delete_old_statistics(self, newest: str) -> None:
+        """Delete all but the newest files with statistics. A worker can do without the file of its snapshot."""
         folder = self._storage.local(newest).parent
-        old = sorted(folder.glob("*.json"), key=lambda path: path.stat().st_mtime)[:-_KEPT]
-        for path in old:
+        by_age = sorted(folder.glob("*.json"), key=lambda path: path.stat().st_mtime)
+        for path in by_age[:-_KEPT_STATISTICS_FILES]:
             path.unlink(missing_ok=True)

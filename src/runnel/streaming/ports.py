@@ -1,9 +1,8 @@
-"""The ports through which the streaming query reads, matches and commits the items of a batch.
+"""The streaming port: the interface between the streaming query and the two ways in which plans are matched.
 
-How that is done depends on the plan version of the batch. By default every worker has the whole plan. The queries of
-a large plan are distributed over workers; then the version names a folder, its *distribution*, which says how. The
-implementation of a distributed plan is loaded when a version needs it, and never otherwise. `engine.planning.ports`
-has the fourth port, which publishes plans.
+By default every worker loads the whole plan. The queries of a large plan are distributed over workers; then the plan
+version refers to a folder, its *distribution*, which describes how. The implementation for distributed plans is
+imported only when a version needs it. The port that publishes plans is in `engine.planning.ports`.
 """
 
 from __future__ import annotations
@@ -25,22 +24,25 @@ _DISTRIBUTED = "runnel.scaleout.stages.partitioned_stream:PARTITIONED_STREAM"
 
 
 class StreamPort(Protocol):
-    """Reads, matches and commits items with plan versions of one kind.
+    """Reads, matches and commits items with plan versions of one kind, whole or distributed.
 
-    A streaming query keeps the stages that it started with. Batches may be matched with any version meanwhile, so
-    `match_slice` works in the stages of every kind.
+    A streaming query keeps the stages that it started with, while the plan may change between whole and distributed.
+    `match_slice` therefore works in the stages of either kind.
     """
 
     def range_items(self, connection: Any, job: Job, after: int, plan: PublishedPlan) -> int:
-        """Read: the items after a sequence whose matches are written together; 0: one part per slice is enough."""
+        """Reading: return how many items after `after` form a range, whose matches are written together.
+
+        Return 0 if each slice may be a range of its own.
+        """
         ...
 
     def slots(self, plan: PublishedPlan, parallelism: int) -> int:
-        """Match: the slots of a keyed stage that a plan is best matched in; 0: one stage without keys."""
+        """Matching: return the number of slots of the keyed stage for a plan, or 0 if it needs no keyed stage."""
         ...
 
     def match_stream(self, spark: Any, slices: Any, job: Job) -> Any:
-        """Match: the stages of the streaming query, from slices to written parts."""
+        """Matching: return the stages of the streaming query, a DataFrame of match parts made from one of slices."""
         ...
 
     def match_slice(
@@ -48,18 +50,21 @@ class StreamPort(Protocol):
         storage: Storage,
         version: PlanVersion,
         slice_: Slice,
-        found: MatchBuffer,
+        buffer: MatchBuffer,
         snapshot: OperatorSnapshot,
         budget: int,
     ) -> None:
-        """Match: add the matches of one slice to a buffer, with at most `budget` bytes of plans mapped."""
+        """Matching: add the matches of one slice to a buffer, with at most `budget` bytes of plans mapped.
+
+        The budget does not apply to plans that every worker loads as a whole.
+        """
         ...
 
     def note_work(self, connection: Any, plan: PublishedPlan, work: Mapping[int, Counter[str]]) -> None:
-        """Commit: note what the parts of the plan took, in the transaction of their batch."""
+        """Committing: record the load of each partition of a plan, in the transaction that commits the batch."""
         ...
 
 
 def stream_port(distribution: str | None) -> StreamPort:
-    """The port of the plan versions with a distribution, or of those whose plan every worker has."""
+    """Return the port for plan versions with this distribution; None stands for plans that every worker loads."""
     return cast(StreamPort, resolve_name(_WHOLE if distribution is None else _DISTRIBUTED))

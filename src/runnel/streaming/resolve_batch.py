@@ -1,8 +1,8 @@
-"""The gates of a batch, resolved before it is committed: in the driver, one batch after another.
+"""Resolution of the gates of a batch, in the driver, before the batch is committed.
 
 In: the parts that the tasks have written, and their claims. Out: the parts with the matches that passed the gates,
-and the states to store. Nothing is in force before the transaction that commits the batch: a crash leaves files that
-no row names, and a batch that is run again finds the states as they were.
+and the gate states to store. Nothing takes effect before the transaction that commits the batch. After a crash before
+it, the new files are orphans, and a replay of the batch starts from the old states.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from runnel.storage.file_storage import Storage
 
 @dataclass(frozen=True, slots=True)
 class ResolvedBatch:
-    """A batch as it will be committed, provided that the match log still ends at `upto`."""
+    """A batch to be committed if the match log ends at sequence `upto`. `added` counts matches that passed gates."""
 
     parts: tuple[MatchPart, ...]
     added: int
@@ -33,31 +33,35 @@ class ResolvedBatch:
     upto: int
 
     def store_states(self, connection: Connection, first_sequence: int) -> None:
-        """Store the states of gates, in the transaction that has committed the batch's segment."""
+        """Store the gate states, in the transaction that commits the segment of the batch.
+
+        Raise LineageConflictError if the gates were resolved with the states of another position in the match log.
+        """
         if self.upto != first_sequence - 1:
             raise LineageConflictError(
-                f"the items before {first_sequence} were not committed yet when the gates of a batch were resolved"
+                f"gates were resolved when the match log ended at {self.upto}; the batch begins at {first_sequence}"
             )
         gate_states.store_states(connection, self.states)
 
 
 def resolve_batch(
-    catalog: Catalog, storage: Storage, lineage: int, parts: Sequence[MatchPart], sealed: Sequence[bytes | None]
+    catalog: Catalog, storage: Storage, lineage: int, parts: Sequence[MatchPart], encoded: Sequence[bytes | None]
 ) -> ResolvedBatch:
-    """Resolve the claims of a batch, given by part, with the states that precede it.
+    """Resolve the claims of a batch with the gate states before it. `encoded` are the encoded claims of each part.
 
-    A gated feed may have ten thousand readers, so only the claims at gates are held for the whole batch.
+    Ten thousand queries may read a gated feed, so only the claims of the gates themselves are in memory for the whole
+    batch; all others are decoded one part at a time.
     """
     first = min(part.first_sequence for part in parts)
     with catalog.read() as connection:
         upto = match_segments.matched_upto(connection)
         if upto != first - 1:
-            # Committed before a crash, or out of turn: the commit finds out which.
+            # The batch was committed before a crash, or it does not continue the match log. The commit checks which.
             return ResolvedBatch(tuple(parts), 0, (), upto)
-        claims = Claims.of([Claims.opened(one).at_gates() for one in sealed if one])
-        gates = resolve_gates(claims, lambda keys: gate_states.read_states(connection, keys))
+        gate_claims = Claims.of([Claims.opened(claims).at_gates() for claims in encoded if claims])
+        gates = resolve_gates(gate_claims, lambda keys: gate_states.read_states(connection, keys))
     written: list[tuple[MatchPart, int]] = []
-    for part, one in zip(parts, sealed, strict=True):
-        matches = gates.matches(Claims.opened(one)) if one else (NO_NUMBERS, NO_NUMBERS)
+    for part, claims in zip(parts, encoded, strict=True):
+        matches = gates.matches(Claims.opened(claims)) if claims else (NO_NUMBERS, NO_NUMBERS)
         written.append(add_matches(storage, lineage, part, *matches))
     return ResolvedBatch(tuple(part for part, _ in written), sum(added for _, added in written), gates.states, upto)

@@ -1,6 +1,6 @@
-"""The Spark session of a runner: embedded defaults that suit many small micro-batches on few cores.
+"""The Spark session of a runner, with settings that suit many small micro-batches on few cores.
 
-Everything that is not set here can be set in Spark's own way: `spark-defaults.conf` in the folder SPARK_CONF_DIR.
+Other settings of Spark can be set in `spark-defaults.conf` in the folder SPARK_CONF_DIR.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from pyspark.sql import SparkSession
 from runnel.errors import SparkLostError
 from runnel.kernel_cache import kernels_are_kept
 from runnel.private_files import make_private_folder, open_private
-from runnel.streaming.cluster_checks import check_secret, explained, is_local, refuse_silent_master
+from runnel.streaming.cluster_checks import check_secret, explaining_errors, is_local, require_reachable_master
 from runnel.streaming.java import java_version
-from runnel.streaming.jvm import abortable_start, keep_quiet, noticing_loss
+from runnel.streaming.jvm import abortable_start, noticing_loss, suppress_connection_tracebacks
 
 AUTHENTICATION: Final = {
     "spark.authenticate": "true",
@@ -33,14 +33,14 @@ AUTHENTICATION: Final = {
     "spark.network.crypto.authEngineVersion": "2",
     "spark.network.crypto.cipher": "AES/GCM/NoPadding",
 }
-"""Spark's ports answer only to processes that know the secret, and messages are encrypted and cannot be altered.
+"""Settings that make Spark accept connections only from processes that have the secret, and encrypt all messages.
 
-In local mode, on YARN and on Kubernetes, Spark makes up a secret for each session. The secret of a standalone cluster
-comes from `spark-defaults.conf`.
+In local mode, on YARN and on Kubernetes, Spark generates a secret for each session. The secret of a standalone
+cluster comes from `spark-defaults.conf`.
 """
 
-_LONGEST_SOCKET_FOLDER = 61
-"""Spark refuses a longer path of the folder for its sockets: the system allows about 100 characters for a socket."""
+_MAX_SOCKET_FOLDER = 61
+"""The longest path that Spark accepts for the folder of its sockets. The system allows about 100 bytes."""
 
 
 def open_session(
@@ -53,14 +53,14 @@ def open_session(
     executor_cores: int = 0,
     log_format: str = "text",
 ) -> SparkSession:
-    """A Spark session; raises JavaMissingError with the fix where there is no Java, WorkspaceError where there is no
-    cluster, SparkLostError where the JVM ends while it starts.
+    """Open a Spark session.
 
-    Spark's own log goes to `logs/spark.log`, so that a terminal shows only what Runnel says. Its temporary files, and
-    those of its workers on this machine, go to `local_folder`.
+    Raise JavaMissingError if there is no suitable Java, WorkspaceError if the cluster cannot be used, and
+    SparkLostError if the JVM ends while it starts. Spark's own log goes to `logs/spark.log`, not to the terminal. Its
+    temporary files, and those of its workers on this machine, go to `local_folder`.
     """
     java_version()
-    refuse_silent_master(master)
+    require_reachable_master(master)
     make_private_folder(logs)
     # Workers must run this interpreter, not the first python3 on the PATH.
     os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -70,9 +70,10 @@ def open_session(
             f"-Dlog4j2.configurationFile={log4j}",
             f"-Drunnel.log={logs / 'spark.log'}",
             f"-Djava.io.tmpdir={local_folder}",
-            # A driver plans small batches: compiling its code again, fully optimized, costs more than it saves.
+            # A driver plans small batches, so compiling its code a second time, fully optimized, costs more than it
+            # saves.
             "-XX:TieredStopAtLevel=1",
-            "-XX:-UsePerfData",  # files in the system's temporary folder that nothing reads
+            "-XX:-UsePerfData",  # do not create performance data files in the system's temporary folder
         )
         configuration = {
             "spark.master": master,
@@ -83,7 +84,8 @@ def open_session(
             "spark.ui.showConsoleProgress": "false",
             "spark.sql.session.timeZone": "UTC",
             "spark.sql.shuffle.partitions": "2",
-            # A keyed stage has its plans mapped on one executor: wait for it rather than load them elsewhere.
+            # The executor of a shard has its partitions in memory. Waiting for it is cheaper than loading them
+            # elsewhere.
             "spark.locality.wait": "10s",
             "spark.python.daemon.module": "runnel.streaming.worker.daemon",
             "spark.sql.streaming.minBatchesToRetain": "20",
@@ -93,41 +95,42 @@ def open_session(
             **AUTHENTICATION,
         }
         if is_local(master):
-            # Nothing outside this machine has business with an embedded driver.
+            # No other machine needs to connect to an embedded driver.
             configuration |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
             configuration |= _python_sockets(local_folder)
         else:
-            # Executors have folders for temporary files of their own, which may be open to others.
+            # Sockets of executors would be in temporary folders that other users may have access to.
             configuration["spark.python.unix.domain.socket.enabled"] = "false"
             configuration["spark.executor.memory"] = executor_memory
             if executor_cores:
                 configuration["spark.executor.cores"] = str(executor_cores)
-        if "," not in str(local_folder):  # it separates folders there
+        if "," not in str(local_folder):  # Spark reads the setting as a comma-separated list
             configuration["spark.local.dir"] = str(local_folder)
         with (
-            _warming(master),
+            _compiling_kernels(master),
             _stderr_into(logs / "spark-stderr.log"),
             _temporary_files_in(local_folder),
-            explained(master),
+            explaining_errors(master),
             abortable_start(),
             noticing_loss(),
-            _noticing_failed_start(),
+            _detecting_failed_start(),
         ):
             if not is_local(master):
-                # The JVM is started first: it reads the secret itself, so that no command line contains it.
+                # Start the JVM first: it reads the secret from its configuration, so no command line contains it.
                 SparkContext._ensure_initialized(conf=SparkConf().setAll(list(configuration.items())))
                 check_secret(SparkContext._jvm, configuration)
             session = SparkSession.builder.config(map=configuration).getOrCreate()
-        keep_quiet(session.sparkContext)
+        suppress_connection_tracebacks(session.sparkContext)
         return session
 
 
 def _python_sockets(folder: Path) -> dict[str, str]:
-    """Let the JVM and its Python processes talk over sockets in a private folder, which no other user can reach.
+    """Return settings with which the JVM and its Python processes communicate over Unix sockets in a private folder.
 
-    If the path is too long for that, they use TCP with a secret. Then strangers can connect, but not get any further.
+    If the path is too long for sockets, they use TCP with a secret. Other users can then connect, but are rejected
+    without the secret.
     """
-    if len(str(folder)) > _LONGEST_SOCKET_FOLDER:
+    if len(str(folder)) > _MAX_SOCKET_FOLDER:
         return {"spark.python.unix.domain.socket.enabled": "false"}
     return {
         "spark.python.unix.domain.socket.enabled": "true",
@@ -136,7 +139,7 @@ def _python_sockets(folder: Path) -> dict[str, str]:
 
 
 def _java_options(*options: str) -> str:
-    r"""Options of a JVM as one text, in the quotes that Spark takes off again.
+    r"""Join options of a JVM to one text, each in double quotes, which Spark removes.
 
     >>> _java_options("-Da=b c", "-Dd=e")
     '"-Da=b c" "-Dd=e"'
@@ -145,7 +148,7 @@ def _java_options(*options: str) -> str:
 
 
 @contextmanager
-def _noticing_failed_start() -> Iterator[None]:
+def _detecting_failed_start() -> Iterator[None]:
     """Raise SparkLostError if the JVM ended before PySpark could connect to it."""
     try:
         yield
@@ -153,16 +156,16 @@ def _noticing_failed_start() -> Iterator[None]:
         if error.getCondition() != "JAVA_GATEWAY_EXITED":
             raise
         raise SparkLostError(
-            "Spark's JVM ended while it started",
-            hint="logs/spark-stderr.log has the cause; driver_memory may be too large for this machine",
+            "Spark's JVM ended while it was starting",
+            hint="see logs/spark-stderr.log for the cause; if memory is short, lower the setting driver_memory",
         ) from error
 
 
 @contextmanager
-def _warming(master: str) -> Iterator[None]:
-    """Have the kernels compiled while the JVM starts: workers on this machine then find them on the disk.
+def _compiling_kernels(master: str) -> Iterator[None]:
+    """Compile the kernels while the JVM starts, so that workers on this machine load them from the disk.
 
-    Once they are there, this process has no use for them.
+    Do nothing if the compiled kernels are on the disk already, since this process does not use them.
     """
     if not is_local(master) or kernels_are_kept():
         yield
@@ -170,16 +173,16 @@ def _warming(master: str) -> Iterator[None]:
     with ThreadPoolExecutor(1, thread_name_prefix="runnel-warm") as pool:
         from runnel.matching.compile.warm_up import warm_up
 
-        warm = pool.submit(warm_up)
+        compilation = pool.submit(warm_up)
         yield
-        warm.result()
+        compilation.result()
 
 
 def make_active(spark: SparkSession) -> None:
-    """Make a session the active one of this thread.
+    """Make a session the active session of this thread.
 
-    Spark looks for data sources in the active session, which is a matter of threads: a session opened in one thread
-    is not active in another. PySpark has no public call for this.
+    Spark looks up data sources in the active session, which each thread has its own of: a session that was opened in
+    one thread is not active in another. PySpark has no public call for this.
     """
     jvm = spark.sparkContext._jvm
     if jvm is not None:
@@ -188,33 +191,34 @@ def make_active(spark: SparkSession) -> None:
 
 @contextmanager
 def _temporary_files_in(folder: Path) -> Iterator[None]:
-    """Let PySpark, and child processes started inside, make their temporary files in a folder."""
-    usual = tempfile.gettempdir()
-    before = os.environ.get("TMPDIR")
+    """Make PySpark and child processes that are started inside create their temporary files in a folder."""
+    old_folder = tempfile.gettempdir()
+    old_variable = os.environ.get("TMPDIR")
     tempfile.tempdir = os.environ["TMPDIR"] = str(folder)
     try:
         yield
     finally:
-        tempfile.tempdir = usual
-        if before is None:
+        tempfile.tempdir = old_folder
+        if old_variable is None:
             del os.environ["TMPDIR"]
         else:
-            os.environ["TMPDIR"] = before
+            os.environ["TMPDIR"] = old_variable
 
 
 @contextmanager
 def _stderr_into(file: Path) -> Iterator[None]:
-    """Let child processes started inside write their stderr to a file.
+    """Redirect the stderr of child processes that are started inside to a file.
 
-    The JVM keeps the handle it was started with, so its warnings and its workers' do not reach the terminal.
+    The JVM keeps the stderr that it was started with, so its warnings and those of its workers do not appear in the
+    terminal.
     """
     sys.stderr.flush()
-    kept = os.dup(2)
+    original = os.dup(2)
     target = open_private(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     try:
         os.dup2(target, 2)
         yield
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
+        os.dup2(original, 2)
+        os.close(original)
         os.close(target)

@@ -1,8 +1,8 @@
 """A private folder for the temporary files of Spark: shuffles, native libraries, artifacts.
 
-Spark removes them when it ends in order. A kill leaves them behind, and nobody would remove them from the
-system's temporary folder. So every process that opens Spark claims a folder of its own below the workspace, and holds
-a lock on it for as long as it lives. The runner removes those that nobody holds.
+Spark deletes these files when it shuts down in order. A killed process leaves them behind, and in the system's
+temporary folder they would stay. Each process that opens Spark therefore creates its own folder below the workspace
+and holds a lock on it until the process ends. The runner deletes folders that are not locked.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ _LOCK = "lock"
 
 @dataclass(frozen=True, slots=True)
 class SparkFolder:
-    """A claimed folder, which only its user can read."""
+    """A folder that this process has created and locked. Only the user of the process can read it."""
 
     path: Path
     _descriptor: int
 
     def remove(self) -> None:
-        """Remove the folder and all that is in it."""
+        """Delete the folder with its contents, and release the lock."""
         shutil.rmtree(self.path, ignore_errors=True)
         os.close(self._descriptor)
 
 
 def claim_folder(parent: Path) -> SparkFolder:
-    """A new folder below `parent`, locked until it is removed or this process ends.
+    """Create a folder below `parent`, and lock it until it is removed or this process ends.
 
     >>> folder = claim_folder(Path(tempfile.mkdtemp()) / "spark")
     >>> oct(folder.path.stat().st_mode), remove_abandoned(folder.path.parent), folder.path.exists()
@@ -42,17 +42,17 @@ def claim_folder(parent: Path) -> SparkFolder:
     """
     parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     path = Path(tempfile.mkdtemp(prefix=f"{os.getpid()}-", dir=parent))
-    descriptor = _locked(path)
-    if descriptor is None:  # removed as abandoned in the moment before it was locked
+    descriptor = _try_lock(path)
+    if descriptor is None:  # another process has deleted it as abandoned, before it was locked
         return claim_folder(parent)
     return SparkFolder(path, descriptor)
 
 
 def remove_abandoned(parent: Path) -> int:
-    """Remove the folders below `parent` whose process has ended; gives how many."""
+    """Delete the folders below `parent` whose process has ended. Return their number."""
     removed = 0
     for path in parent.glob("*-*"):
-        descriptor = _locked(path)
+        descriptor = _try_lock(path)
         if descriptor is not None:
             shutil.rmtree(path, ignore_errors=True)
             os.close(descriptor)
@@ -60,8 +60,8 @@ def remove_abandoned(parent: Path) -> int:
     return removed
 
 
-def _locked(path: Path) -> int | None:
-    """A descriptor that holds the lock of a folder, or None where another process does or the folder is gone."""
+def _try_lock(path: Path) -> int | None:
+    """Lock a folder and return the descriptor, or None if another process has locked it or it does not exist."""
     try:
         descriptor = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     except OSError:

@@ -1,4 +1,4 @@
-"""The one streaming query, and the checkpoint it goes on from."""
+"""Start the streaming query, and choose the lineage, and thus the checkpoint, that it continues."""
 
 from __future__ import annotations
 
@@ -21,18 +21,21 @@ from runnel.streaming.session import make_active
 
 logger = logging.getLogger("runnel")
 
-_SHARED_LOOK = "50ms"
+_SHARED_CATALOG_POLLING_DELAY = "50ms"
 
 
 def choose_lineage(
     catalog: Catalog, storage: Storage, *, epoch: int, form: str = FORM, force_new: str | None = None
 ) -> Lineage:
-    """The lineage to go on with: the current one, or a new one where its checkpoint cannot be continued."""
+    """Return the current lineage, or start a new one if a run cannot resume from the current checkpoint.
+
+    `force_new` is a reason to start a new lineage in any case.
+    """
     with catalog.write() as connection:
         leases.check(connection, epoch)
         lineage = current_lineage(connection)
         committed = None if lineage is None else last_batch(connection, lineage.id)
-        reason = force_new or _unfit(storage, lineage, form, committed, matched_upto(connection))
+        reason = force_new or _reason_for_new_lineage(storage, lineage, form, committed, matched_upto(connection))
         if lineage is not None and reason is None:
             logger.info("matching continues lineage %d after batch %s", lineage.id, committed)
             return lineage
@@ -41,22 +44,24 @@ def choose_lineage(
         return lineage
 
 
-def _unfit(storage: Storage, lineage: Lineage | None, form: str, committed: int | None, matched: int) -> str | None:
-    """Why a lineage cannot be continued, or None."""
+def _reason_for_new_lineage(
+    storage: Storage, lineage: Lineage | None, form: str, committed: int | None, matched: int
+) -> str | None:
+    """Return why a lineage cannot be continued, or None if it can."""
     if lineage is None:
         return "first run"
     if lineage.job != form:
-        return f"the checkpoint has the form {lineage.job}, this run writes {form}"
+        return f"the checkpoint has the format {lineage.job}, this run needs {form}"
     return reason_not_to_resume(storage.local(checkpoint_path(lineage.id)), committed, matched)
 
 
 def checkpoint_path(lineage: int) -> str:
-    """Where a lineage's checkpoint is, below the root."""
+    """Return the path of a lineage's checkpoint in the workspace."""
     return f"checkpoints/{lineage}"
 
 
 def drop_old_checkpoints(storage: Storage, keep: int) -> None:
-    """Remove the checkpoints of abandoned lineages."""
+    """Delete the checkpoints of all lineages except `keep`."""
     folder = storage.local("checkpoints")
     for old in folder.glob("*"):
         if old.name != str(keep):
@@ -64,7 +69,7 @@ def drop_old_checkpoints(storage: Storage, keep: int) -> None:
 
 
 def start_query(spark: SparkSession, job: Job, port: StreamPort, *, once: bool) -> Any:
-    """Start matching in the stages of a port, until all items of now are matched (`once`) or until stopped."""
+    """Start the streaming query with the stages of a port. With `once`, it ends after the current items."""
     check_cluster(spark, job.catalog, job.storage)
     make_active(spark)
     spark.dataSource.register(item_source.ItemSource)
@@ -72,8 +77,8 @@ def start_query(spark: SparkSession, job: Job, port: StreamPort, *, once: bool) 
     storage = job.open_storage()
     checkpoint = storage.local(checkpoint_path(job.lineage)).as_uri()
     if is_shared(job.catalog):
-        # Spark looks for new items a hundred times a second. Over a network that is a server's load for nothing.
-        spark.conf.set("spark.sql.streaming.pollingDelay", _SHARED_LOOK)
+        # By default Spark polls for new items every 10 ms, which loads a catalog server unnecessarily.
+        spark.conf.set("spark.sql.streaming.pollingDelay", _SHARED_CATALOG_POLLING_DELAY)
     option = job.dump()
     slices = spark.readStream.format(item_source.FORMAT).option("job", option).load()
     stream = (

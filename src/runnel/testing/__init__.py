@@ -1,6 +1,7 @@
-"""Tools for tests, demonstrations and benchmarks: generated news, a memory sink, a fake clock and faulty storage.
+"""Tools for tests, demonstrations and benchmarks, of Runnel itself and of its users.
 
-The generated feeds, items, queries and subscriptions depend only on a seed and on sizes, not on the machine.
+`World` generates feeds, items, queries and subscriptions from a seed, identically on every machine. `MemorySink`,
+`ScriptedSource` and `FakeClock` replace external systems. `CrashingStorage` and `FullStorage` inject storage faults.
 """
 
 from runnel.testing.faulty_storage import CrashingStorage, FullStorage

@@ -1,6 +1,6 @@
-"""Documents as publishers write them: a feed's items of one edition in RSS 2.0, RSS 1.0, Atom, JSON Feed, JSON lines.
+"""Render a feed's items of one edition as a document in RSS 2.0, RSS 1.0, Atom, JSON Feed or JSON lines.
 
-In: a feed and items. Out: the text of a document, newest item first (JSON lines: oldest first).
+In: a feed and items. Out: the text of a document, newest item first, or oldest first in JSON lines.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ EXTENSIONS: dict[Format, str] = {"rss": "rss", "rdf": "rdf", "atom": "atom", "js
 
 
 def render_document(feed: WorldFeed, items: Sequence[WorldItem]) -> str:
-    """The document of a feed with these items, in the feed's format."""
+    """Render a document with these items in the feed's format."""
     return _RENDERERS[feed.format](feed, items)
 
 
@@ -28,7 +28,7 @@ def _rss(feed: WorldFeed, items: Sequence[WorldItem]) -> str:
         f"<item><title>{escape(item.title)}</title><link>{escape(item.link)}</link>"
         f'<guid isPermaLink="false">{escape(item.id)}</guid>'
         f"<description>{escape(_body(item))}</description><dc:creator>{escape(item.author)}</dc:creator>"
-        + "".join(f"<category>{escape(one)}</category>" for one in item.categories)
+        + "".join(f"<category>{escape(category)}</category>" for category in item.categories)
         + f"<pubDate>{format_datetime(item.published)}</pubDate>"
         + (f"<atom:updated>{_iso(item.updated)}</atom:updated>" if item.updated else "")
         + "</item>\n"
@@ -48,7 +48,7 @@ def _rdf(feed: WorldFeed, items: Sequence[WorldItem]) -> str:
     entries = "".join(
         f'<item rdf:about="{escape(item.id)}"><title>{escape(item.title)}</title><link>{escape(item.link)}</link>'
         f"<description>{escape(_body(item))}</description><dc:creator>{escape(item.author)}</dc:creator>"
-        + "".join(f"<dc:subject>{escape(one)}</dc:subject>" for one in item.categories)
+        + "".join(f"<dc:subject>{escape(category)}</dc:subject>" for category in item.categories)
         + f"<dc:date>{_iso(item.published)}</dc:date>"
         + (f"<dcterms:modified>{_iso(item.updated)}</dcterms:modified>" if item.updated else "")
         + "</item>\n"
@@ -68,7 +68,7 @@ def _atom(feed: WorldFeed, items: Sequence[WorldItem]) -> str:
     entries = "".join(
         f"<entry><id>{escape(item.id)}</id><title>{escape(item.title)}</title>"
         f'<link href="{escape(item.link)}"/><author><name>{escape(item.author)}</name></author>'
-        + "".join(f'<category term="{escape(one)}"/>' for one in item.categories)
+        + "".join(f'<category term="{escape(category)}"/>' for category in item.categories)
         + f"<published>{_iso(item.published)}</published><updated>{_iso(item.updated or item.published)}</updated>"
         f'<summary type="{"html" if item.markup else "text"}">{escape(_body(item))}</summary></entry>\n'
         for item in reversed(items)

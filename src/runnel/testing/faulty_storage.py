@@ -1,7 +1,4 @@
-"""Storages that fail on purpose: one kills its processes, one is full.
-
-Tests use them to prove that no match is lost or repeated.
-"""
+"""Storages that inject faults, for testing recovery: one kills the processes, one reports a full disk."""
 
 from __future__ import annotations
 
@@ -17,12 +14,12 @@ from runnel.storage.file_storage import FileStorage, StoredFile
 
 
 class CrashingStorage:
-    """A file storage that kills a process group at a chosen operation.
+    """Files in a folder, like `file:`, but a process group is killed at a certain operation.
 
-    The URL is `crash+file:///folder?at=7&counter=/path&group=123`: at the 7th write, replace, move or delete, process
-    group 123 receives SIGKILL. All processes that use the storage count together, in the file `counter`. With
-    `when=before`, the group is killed before the operation, with `when=after` (the default) after it. With
-    `below=matches/`, only operations on paths that start with `matches/` count.
+    The URL is `crash+file:///folder?at=7&counter=/path&group=123`. At the 7th write, replacement, move or deletion,
+    process group 123 gets SIGKILL. Operations of all processes that use this storage are counted, in the file
+    `counter`. With `when=before`, the group is killed before the operation, with `when=after` (the default) after it.
+    With `below=matches/`, only operations on files in that folder count.
     """
 
     def __init__(self, url: str) -> None:
@@ -37,47 +34,47 @@ class CrashingStorage:
         self._below = options.get("below", "")
 
     def write(self, path: str, data: bytes | memoryview, *, last: bool = True) -> None:
-        """Write as `FileStorage` does. Kill the process group if this is the chosen operation."""
-        fatal = self._count(path)
-        if not (fatal and self._before):
+        """Write a file like `FileStorage.write`, or kill the process group."""
+        is_fatal = self._count(path)
+        if not (is_fatal and self._before):
             self._files.write(path, data, last=last)
-        self._die(fatal)
+        self._die(is_fatal)
 
     def replace(self, path: str, data: bytes | memoryview) -> None:
-        """Replace as `FileStorage` does. Kill the process group if this is the chosen operation."""
-        fatal = self._count(path)
-        if not (fatal and self._before):
+        """Replace a file like `FileStorage.replace`, or kill the process group."""
+        is_fatal = self._count(path)
+        if not (is_fatal and self._before):
             self._files.replace(path, data)
-        self._die(fatal)
+        self._die(is_fatal)
 
     def read(self, path: str) -> bytes:
-        """Read as `FileStorage` does."""
+        """Read a file like `FileStorage.read`."""
         return self._files.read(path)
 
     def local(self, path: str) -> Path:
-        """Return the local path, as `FileStorage` does."""
+        """Return a local path like `FileStorage.local`."""
         return self._files.local(path)
 
     def delete(self, path: str) -> None:
-        """Delete as `FileStorage` does. Kill the process group if this is the chosen operation."""
-        fatal = self._count(path)
-        if not (fatal and self._before):
+        """Delete a file like `FileStorage.delete`, or kill the process group."""
+        is_fatal = self._count(path)
+        if not (is_fatal and self._before):
             self._files.delete(path)
-        self._die(fatal)
+        self._die(is_fatal)
 
     def move(self, path: str, target: str) -> None:
-        """Move as `FileStorage` does. Kill the process group if this is the chosen operation."""
-        fatal = self._count(path)
-        if not (fatal and self._before):
+        """Move a file like `FileStorage.move`, or kill the process group."""
+        is_fatal = self._count(path)
+        if not (is_fatal and self._before):
             self._files.move(path, target)
-        self._die(fatal)
+        self._die(is_fatal)
 
     def files(self, prefix: str) -> Iterator[StoredFile]:
-        """List files as `FileStorage` does."""
+        """List files like `FileStorage.files`."""
         return self._files.files(prefix)
 
     def _count(self, path: str) -> bool:
-        """Append the path to the counter file, and return whether this is the operation at which to kill."""
+        """Append the path to the counter file, which all processes share. Return whether this operation is fatal."""
         if not path.startswith(self._below):
             return False
         with self._counter.open("a+") as file:
@@ -87,14 +84,14 @@ class CrashingStorage:
             file.write(f"{path}\n")
             return number == self._at
 
-    def _die(self, fatal: bool) -> None:
-        if fatal:
+    def _die(self, is_fatal: bool) -> None:
+        if is_fatal:
             os.killpg(self._group, signal.SIGKILL)
             signal.pause()
 
 
 class FullStorage(FileStorage):
-    """A file storage that behaves like a full disk while a flag file exists.
+    """Files in a folder, like `file:`, but writing fails with StorageFullError while a flag file exists.
 
     The URL is `full+file:///folder?flag=/path`.
     """
@@ -104,12 +101,12 @@ class FullStorage(FileStorage):
         self._flag = Path(parse_qs(urlsplit(url).query)["flag"][-1])
 
     def write(self, path: str, data: bytes | memoryview, *, last: bool = True) -> None:
-        """Write as `FileStorage` does. Raise StorageFullError if the flag file exists."""
+        """Write a file like `FileStorage.write`. Raise StorageFullError while the flag file exists."""
         self._refuse()
         super().write(path, data, last=last)
 
     def replace(self, path: str, data: bytes | memoryview) -> None:
-        """Replace as `FileStorage` does. Raise StorageFullError if the flag file exists."""
+        """Replace a file like `FileStorage.replace`. Raise StorageFullError while the flag file exists."""
         self._refuse()
         super().replace(path, data)
 

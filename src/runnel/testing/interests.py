@@ -1,8 +1,7 @@
-"""What the people of a world want to know: conditions that overlap, because interests do.
+"""Generate the interests of a world's readers: conditions that overlap, as they do in reality.
 
-In: a seed and a number of interests. Out: `Interest`s, the most popular first, each a conjunction of clauses in the
-language of statements. Clauses come from a pool in which few are popular: two people who like jazz write the same
-words, alone or with a condition more.
+In: a seed and a number of interests. Out: `Interest`s, most popular first, each a conjunction of clauses in the
+language of statements. Clauses are drawn from a pool with few popular ones, so many conditions share clauses.
 """
 
 from __future__ import annotations
@@ -41,12 +40,12 @@ SIDE_CLAUSES: tuple[tuple[str, str], ...] = (
     ("Maintained", "updated exists"),
     ("Night", "(published.hour < 5 or published.hour >= 22)"),
 )
-"""Conditions that go with any topic, each with an adjective for names."""
+"""Conditions that can be combined with any topic, each with an adjective for names of queries."""
 
 
 @dataclass(frozen=True, slots=True)
 class Interest:
-    """A topic, a subject to name queries after (ASCII letters), and clauses; the first is about the subject."""
+    """A topic, a subject for names of queries (ASCII letters), and clauses. The first clause is about the subject."""
 
     topic: str
     subject: str
@@ -54,12 +53,12 @@ class Interest:
 
     @property
     def condition(self) -> str:
-        """All clauses, as written in a `where`."""
+        """The conjunction of all clauses, as written in a `where`."""
         return " and ".join(self.clauses)
 
 
 def make_interests(seed: int, count: int) -> tuple[Interest, ...]:
-    """`count` interests, the most popular first; some are equal.
+    """Generate `count` interests, most popular first. Some of them are equal.
 
     >>> make_interests(7, 5) == make_interests(7, 5)
     True
@@ -72,7 +71,7 @@ def make_interests(seed: int, count: int) -> tuple[Interest, ...]:
     sides = dice.ranks(len(SIDE_CLAUSES), count, 0.9).tolist()
     length = dice.weighted((4, 4, 3, 1), count).tolist()
     negated = dice.chances(0.3, count).tolist()
-    found = []
+    interests = []
     for index in range(count):
         topic = TOPICS[topics[index]]
         subject, first = _SHAPES[kinds[index]][1](topic, *ranks[index])
@@ -81,26 +80,26 @@ def make_interests(seed: int, count: int) -> tuple[Interest, ...]:
             SIDE_CLAUSES[sides[index]][1],
             f"category = {quote(topic.name)}",
         ]
-        # What many want is said in few words.
-        found.append(Interest(topic.name, subject, (first, *more[: min(length[index], 1 + 8 * index // count)])))
-    return tuple(found)
+        # Popular interests have few clauses.
+        interests.append(Interest(topic.name, subject, (first, *more[: min(length[index], 1 + 8 * index // count)])))
+    return tuple(interests)
 
 
 def _refinement(topic: Topic, first: int, second: int, *, negated: bool) -> str:
-    """A second condition from the topic's most usual words."""
-    one, other = topic.nouns[first], topic.nouns[(first + second + 1) % len(topic.nouns)]
+    """Return a second condition with the topic's most frequent words."""
+    noun, other = topic.nouns[first], topic.nouns[(first + second + 1) % len(topic.nouns)]
     if negated:
-        return f"not title contains {quote(one)}"
-    return f"(description contains {quote(one)} or description contains {quote(other)})"
+        return f"not title contains {quote(noun)}"
+    return f"(description contains {quote(noun)} or description contains {quote(other)})"
 
 
 def _rank(uniform: float, size: int) -> int:
-    """A rank with a popularity that falls like 1 / rank: the inverse of the logarithm's growth."""
+    """Convert a uniform random number to a rank whose probability is about proportional to 1 / rank."""
     return min(size - 1, int((size + 1) ** uniform) - 1)
 
 
 def _camel(text: str) -> str:
-    """Words as one name, without what is no ASCII letter.
+    """Join words to one name in camel case, without characters outside ASCII.
 
     >>> _camel("sold-out Vélodrome")
     'SoldOutVlodrome'
@@ -127,11 +126,11 @@ def _phrase(topic: Topic, first: float, second: float, third: float) -> tuple[st
 
 
 def _either(topic: Topic, first: float, second: float, third: float) -> tuple[str, str]:
-    one = topic.nouns[_rank(first, len(topic.nouns))]
+    noun = topic.nouns[_rank(first, len(topic.nouns))]
     other = topic.nouns[_rank(second, len(topic.nouns))]
-    third_word = places()[_rank(third, len(places()))]
-    choices = dict.fromkeys((one, other, third_word))
-    return _camel(one), "(" + " or ".join(f"title contains {quote(choice)}" for choice in choices) + ")"
+    place = places()[_rank(third, len(places()))]
+    choices = dict.fromkeys((noun, other, place))
+    return _camel(noun), "(" + " or ".join(f"title contains {quote(choice)}" for choice in choices) + ")"
 
 
 def _person(topic: Topic, first: float, second: float, third: float) -> tuple[str, str]:
@@ -156,11 +155,11 @@ def _company(topic: Topic, first: float, second: float, third: float) -> tuple[s
 
 
 def _section(topic: Topic, first: float, second: float, third: float) -> tuple[str, str]:
-    one = topic.sections[_rank(first, len(topic.sections))]
+    section = topic.sections[_rank(first, len(topic.sections))]
     other = TOPICS[int(second * len(TOPICS))].name
     if third < 0.5:
-        return _camel(one), f"category = {quote(one)}"
-    return _camel(one), f"category in ({quote(one)}, {quote(other)})"
+        return _camel(section), f"category = {quote(section)}"
+    return _camel(section), f"category in ({quote(section)}, {quote(other)})"
 
 
 def _rarity(topic: Topic, first: float, second: float, third: float) -> tuple[str, str]:
@@ -185,4 +184,4 @@ _SHAPES = (
     (4, _rarity),
     (1, _unspaced),
 )
-"""How often each kind of first clause is drawn."""
+"""The weight of each kind of first clause."""

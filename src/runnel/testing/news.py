@@ -1,7 +1,7 @@
-"""The items of a world: sentences from a small grammar, stories that many feeds report, and later edits.
+"""Generate the items of a world: sentences from a small grammar, stories that many feeds report, and later edits.
 
-In: feeds and a seed. Out: `WorldItem`s in order of appearance, each with the edition in which it is published. All
-draws are made at once as arrays; only the sentences are put together one by one.
+In: feeds and a seed. Out: `WorldItem`s in order of appearance, each with the edition in which it is published. Random
+numbers are drawn as arrays. Only the sentences are assembled one by one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _EDITED = 0.03
 
 @dataclass(frozen=True, slots=True)
 class WorldItem:
-    """One version of one item. `markup` is the description in HTML, where the feed sends HTML."""
+    """An item version. `markup` is the description in HTML, or None if the document contains plain text."""
 
     feed: str
     id: str
@@ -46,7 +46,7 @@ class WorldItem:
     numbers: tuple[tuple[str, float], ...] = ()
 
     def as_item(self) -> Item:
-        """The same as an item of the model: what its document says, without the forms that only documents have."""
+        """Return the item as a model item, without attributes that only documents produce, such as HTML."""
         attributes: dict[str, tuple[Value, ...]] = {
             "title": (self.title,),
             "description": (self.description,),
@@ -63,7 +63,7 @@ class WorldItem:
 
 @dataclass(frozen=True, slots=True)
 class _Draws:
-    """What was drawn for every original item: one array element, or row, per item."""
+    """The random choices for the original items: one array element, or one row, per item."""
 
     feed: Integers
     topic: Integers
@@ -73,7 +73,7 @@ class _Draws:
 
 
 def make_items(seed: int, feeds: tuple[WorldFeed, ...], count: int, editions: int) -> tuple[WorldItem, ...]:
-    """`count` item versions, some of them edits of earlier ones, in order of edition and time."""
+    """Generate `count` item versions, some of them edits of earlier items, in order of edition and time."""
     edits = int(count * _EDITED) if editions > 1 else 0
     originals = count - edits
     dice = Dice(seed, "items")
@@ -81,12 +81,12 @@ def make_items(seed: int, feeds: tuple[WorldFeed, ...], count: int, editions: in
     order = np.argsort(draws.seconds, kind="stable")
     edition = np.empty(originals, dtype=np.int64)
     edition[order] = np.arange(originals) * editions // max(originals, 1) + 1
-    found = _originals(dice, feeds, draws, edition)
+    items = _make_originals(dice, feeds, draws, edition)
     early = np.flatnonzero(edition < editions)
     chosen = early[dice.shuffled(len(early))[:edits]].tolist()
-    everything = found + [_edited(found[index]) for index in chosen]
-    everything.sort(key=lambda item: (item.edition, item.updated or item.published, item.id))
-    return tuple(everything)
+    versions = items + [_edited(items[index]) for index in chosen]
+    versions.sort(key=lambda item: (item.edition, item.updated or item.published, item.id))
+    return tuple(versions)
 
 
 def _draw(dice: Dice, feeds: tuple[WorldFeed, ...], count: int) -> _Draws:
@@ -95,7 +95,7 @@ def _draw(dice: Dice, feeds: tuple[WorldFeed, ...], count: int) -> _Draws:
     topic = (dice.uniforms(count)[:, None] >= steps[feed][:, :-1]).sum(axis=1)
     seconds = _moments(dice, count)
     words = {name: _slots(dice, name, count) for name in _SIZES}
-    # Breaking stories: a story fixes topic, time and who, where and what; the feeds differ in words.
+    # Breaking news: all items about a story share its topic, time, person, place and subject, but differ in wording.
     breaking = dice.chances(_BREAKING, count)
     stories = max(3, count // 60)
     story = dice.ranks(stories, count, 0.8)
@@ -122,36 +122,36 @@ _SIZES = {
 
 
 def _slots(dice: Dice, name: str, count: int) -> Integers:
-    """A rank of popularity for each sentence of each item; one more, for patterns that name two."""
+    """Draw a rank for each sentence of each item, and one more per item for patterns with two names of a kind."""
     width = _SENTENCES_EACH + 1
     return dice.ranks(_SIZES[name], count * width, 0.9).reshape(count, width)
 
 
 def _moments(dice: Dice, count: int) -> Integers:
-    """Seconds since the start, with quiet nights and weekends."""
+    """Draw seconds since the start, with fewer items at night and on weekends."""
     day, hour = dice.weighted(_DAILY, count), dice.weighted(_HOURLY, count)
     return day * 86400 + hour * 3600 + dice.below(3600, count)
 
 
-def _originals(dice: Dice, feeds: tuple[WorldFeed, ...], draws: _Draws, edition: Integers) -> list[WorldItem]:
+def _make_originals(dice: Dice, feeds: tuple[WorldFeed, ...], draws: _Draws, edition: Integers) -> list[WorldItem]:
     count = len(edition)
     author = dice.ranks(len(people()), count, 0.4).tolist()
     section = dice.ranks(5, count, 0.7).tolist()
     price = (dice.ranks(400, count, 0.5) * 0.25 + 2).tolist()
     rating = (dice.weighted((1, 2, 4, 7, 10, 12, 10, 6, 4), count) / 2 + 1).tolist()
-    seconds, breaking, edits = draws.seconds.tolist(), draws.breaking.tolist(), edition.tolist()
+    seconds, breaking, editions = draws.seconds.tolist(), draws.breaking.tolist(), edition.tolist()
     feed_of, topic_of = draws.feed.tolist(), draws.topic.tolist()
-    found = []
+    items = []
     for index, (title, description, markup) in enumerate(_texts(dice, draws)):
         feed, topic = feeds[feed_of[index]], TOPICS[topic_of[index]]
         categories = (topic.name, topic.sections[section[index]])
         site = feed.link
-        found.append(
+        items.append(
             WorldItem(
                 feed.name,
                 f"{site}#{index + 1}",
                 1,
-                edits[index],
+                editions[index],
                 title,
                 description,
                 markup,
@@ -163,16 +163,16 @@ def _originals(dice: Dice, feeds: tuple[WorldFeed, ...], draws: _Draws, edition:
                 (("price", price[index]), ("rating", rating[index])) if feed.numbered else (),
             )
         )
-    return found
+    return items
 
 
 def _texts(dice: Dice, draws: _Draws) -> Iterator[tuple[str, str, str | None]]:
-    """Title, description, and the description's HTML where it has some, of every item."""
+    """Yield the title, the description, and the description as HTML or None, of every item."""
     count = len(draws.topic)
     headline = dice.below(len(HEADLINES) + 2, count).tolist()
     sentences = dice.below(len(SENTENCES), count * 3).reshape(count, 3).tolist()
     length = dice.weighted((2, 5, 4), count).tolist()
-    flavour = dice.uniforms(count).tolist()
+    variant = dice.uniforms(count).tolist()
     number = (dice.ranks(90, count * _SENTENCES_EACH, 0.8) + 2).reshape(count, _SENTENCES_EACH).tolist()
     words = {name: ranks.tolist() for name, ranks in draws.words.items()}
     for index, topic_index in enumerate(draws.topic.tolist()):
@@ -181,37 +181,37 @@ def _texts(dice: Dice, draws: _Draws) -> Iterator[tuple[str, str, str | None]]:
         patterns = HEADLINES + topic.headlines
         title = _sentence(patterns[headline[index]], topic, row, 0, number[index][0])
         parts = [
-            _sentence(SENTENCES[pattern], topic, row, place + 1 if place else 0, number[index][place + 1])
-            for place, pattern in enumerate(sentences[index][: length[index] + 1])
+            _sentence(SENTENCES[pattern], topic, row, position + 1 if position else 0, number[index][position + 1])
+            for position, pattern in enumerate(sentences[index][: length[index] + 1])
         ]
-        yield _decorated(topic, title, parts, flavour[index], index)
+        yield _decorate(topic, title, parts, variant[index], index)
 
 
-def _sentence(pattern: str, topic: Topic, row: dict[str, list[int]], place: int, number: int) -> str:
+def _sentence(pattern: str, topic: Topic, row: dict[str, list[int]], slot: int, number: int) -> str:
     nouns = topic.nouns
     text = pattern.format(
-        person=people()[row["person"][place]],
-        place=places()[row["place"][place]],
-        place2=places()[row["place"][place + 1]],
-        company=companies()[row["company"][place]],
-        company2=companies()[row["company"][place + 1]],
-        rare=rarities()[row["rare"][place]],
-        noun=nouns[row["noun"][place]],
-        noun2=nouns[row["noun"][place + 1]],
-        adjective=topic.adjectives[row["adjective"][place]],
-        verb=topic.verbs[row["verb"][place]],
+        person=people()[row["person"][slot]],
+        place=places()[row["place"][slot]],
+        place2=places()[row["place"][slot + 1]],
+        company=companies()[row["company"][slot]],
+        company2=companies()[row["company"][slot + 1]],
+        rare=rarities()[row["rare"][slot]],
+        noun=nouns[row["noun"][slot]],
+        noun2=nouns[row["noun"][slot + 1]],
+        adjective=topic.adjectives[row["adjective"][slot]],
+        verb=topic.verbs[row["verb"][slot]],
         number=number,
     )
     return text[0].upper() + text[1:]
 
 
-def _decorated(topic: Topic, title: str, parts: list[str], flavour: float, index: int) -> tuple[str, str, str | None]:
-    """Some texts get an emoji, a phrase without spaces between words, or HTML."""
-    if flavour < 0.03:
+def _decorate(topic: Topic, title: str, parts: list[str], variant: float, index: int) -> tuple[str, str, str | None]:
+    """Add an emoji, a phrase without spaces between words, or HTML to some texts."""
+    if variant < 0.03:
         title = f"{title} {topic.emoji}"
-    elif flavour < 0.06:
+    elif variant < 0.06:
         parts = [*parts, f"{topic.unspaced[index % len(topic.unspaced)]}。"]
-    elif flavour < 0.26:
+    elif variant < 0.26:
         first, *others = parts
         marked = "".join(f"<p>{part}</p>" for part in others)
         picture = f'<img src="https://pictures.example/{index + 1}.jpg" alt="">'
@@ -220,7 +220,7 @@ def _decorated(topic: Topic, title: str, parts: list[str], flavour: float, index
 
 
 def _edited(item: WorldItem) -> WorldItem:
-    """The next version: a changed title, one more sentence, in the edition after the original's."""
+    """Return the next version, with a changed title and one more sentence, in the edition after the original's."""
     more = f"This report about {item.categories[0]} was corrected and extended."
     return replace(
         item,

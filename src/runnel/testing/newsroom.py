@@ -1,6 +1,6 @@
-"""The feeds of a world, and what each of them is about.
+"""Generate the feeds of a world and their topics.
 
-In: a seed and a number of feeds. Out: `WorldFeed`s, general papers and papers of one topic, in five formats.
+In: a seed and a number of feeds. Out: `WorldFeed`s in five formats, some general and some with a main topic.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SHARES = (0.55, 0.2, 0.1)
 
 @dataclass(frozen=True, slots=True)
 class WorldFeed:
-    """A source feed: its name in statements, what it says of itself, its format, its topics (main ones first)."""
+    """A source feed: its name in statements, title, description and format, and its topics, main ones first."""
 
     name: str
     title: str
@@ -34,12 +34,12 @@ class WorldFeed:
 
     @property
     def numbered(self) -> bool:
-        """Whether its items carry a price and a rating: those of JSON lines do."""
+        """Whether the items have a price and a rating, which is the case for feeds in JSON lines."""
         return self.format == "jsonl"
 
 
 def make_feeds(seed: int, count: int) -> tuple[WorldFeed, ...]:
-    """The feeds of a world; every third one is a general paper.
+    """Generate the feeds of a world. Every third feed is general.
 
     >>> [feed.name for feed in make_feeds(7, 3)] == [feed.name for feed in make_feeds(7, 3)]
     True
@@ -60,12 +60,12 @@ def _names(dice: Dice, count: int) -> list[str]:
 
 
 def _feed(index: int, name: str, order: list[int]) -> WorldFeed:
-    topics = [TOPICS[one].name for one in order]
+    topics = [TOPICS[topic].name for topic in order]
     title = "".join(f" {letter}" if letter.isupper() else letter for letter in name).strip()
     if index % _GENERAL_EVERY == 0:
         about = "news of every kind, all day"
     else:
-        # Topics take turns, so that even a small world has a paper for most of them.
+        # Assign main topics in turn, so that even a small world has a feed for most of them.
         main = TOPICS[index % len(TOPICS)].name
         topics.remove(main)
         topics.insert(0, main)
@@ -82,23 +82,23 @@ def _feed(index: int, name: str, order: list[int]) -> WorldFeed:
 
 
 def topic_shares(feeds: tuple[WorldFeed, ...]) -> Floats:
-    """How often each feed (row) writes about each topic (column)."""
-    places = {topic.name: column for column, topic in enumerate(TOPICS)}
+    """Return the fraction of items of each feed (row) about each topic (column)."""
+    columns = {topic.name: column for column, topic in enumerate(TOPICS)}
     shares = np.full((len(feeds), len(TOPICS)), (1 - sum(_SHARES)) / len(TOPICS))
     for row, feed in enumerate(feeds):
         if row % _GENERAL_EVERY == 0:
             shares[row] = 1 / len(TOPICS)
             continue
         for share, topic in zip(_SHARES, feed.topics, strict=False):
-            shares[row, places[topic]] += share
+            shares[row, columns[topic]] += share
     return shares
 
 
 def feeds_by_topic(feeds: tuple[WorldFeed, ...]) -> dict[str, list[WorldFeed]]:
-    """For each topic all feeds, those that write most about it first."""
+    """Return all feeds for each topic, those with the most items about it first."""
     shares = topic_shares(feeds)
-    found = {}
+    ranked = {}
     for column, topic in enumerate(TOPICS):
         order = np.argsort(-shares[:, column], kind="stable").tolist()
-        found[topic.name] = [feeds[row] for row in order]
-    return found
+        ranked[topic.name] = [feeds[row] for row in order]
+    return ranked

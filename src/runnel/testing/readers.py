@@ -1,7 +1,7 @@
-"""The readers of a world: their standing queries and subscriptions, as statements.
+"""Generate the standing queries and subscriptions of a world's readers, as statements.
 
-In: feeds, interests and a seed. Out: `create feed …` and `subscribe …` texts. Every query comes after the queries
-that it reads, so that the statements can be declared in the order given.
+In: feeds, interests and a seed. Out: `create feed …` and `subscribe …` statements. Every query comes after the
+queries that it reads, so the statements can be declared in order.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from runnel.testing.world_words import TOPICS
 
 _SUFFIXES = ("Watch", "Alerts", "News", "Digest", "Radar", "Brief", "Updates", "Wire", "Notes", "Tracker")
 _FILE_KINDS = ("rss", "atom", "json", "jsonl")
-_MOST_FILES = 48
-_BROAD = ("(", "category", "price", "rating", "title")
-_DEEPEST_VIEW = 6
+_MAX_FILES = 48
+_BROAD_PREFIXES = ("(", "category", "price", "rating", "title")
+_MAX_VIEW_DEPTH = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class WorldQuery:
 
 @dataclass(frozen=True, slots=True)
 class WorldSubscription:
-    """Who reads what: a query's name, the kind of output and its target, and the statement."""
+    """A subscription: the name of a query, the kind of output, its target, and the statement."""
 
     feed: str
     kind: str
@@ -43,15 +43,15 @@ class WorldSubscription:
 
 
 def make_queries(seed: int, feeds: tuple[WorldFeed, ...], count: int) -> tuple[WorldQuery, ...]:
-    """`count` queries; the first are the desks, which gather all feeds of a topic for others to read."""
-    desk = _Desk(feeds)
+    """Generate `count` queries. The first are desks: one query per topic on the union of its feeds."""
+    writer = _QueryWriter(feeds)
     for topic in TOPICS[: count // 10]:
-        desk.open_topic(topic.name)
-    rest = count - len(desk.queries)
+        writer.open_topic(topic.name)
+    rest = count - len(writer.queries)
     interests = make_interests(seed, max(1, count // 3))
     dice = Dice(seed, "queries")
     chosen = dice.ranks(len(interests), rest, 0.75).tolist()
-    shapes = dice.weighted((14, 30, 18, 17, 12, 9 if desk.shops else 0), rest).tolist()
+    shapes = dice.weighted((14, 30, 18, 17, 12, 9 if writer.shops else 0), rest).tolist()
     suffixes = dice.ranks(len(_SUFFIXES), rest, 0.6).tolist()
     starts, widths = dice.ranks(8, rest, 0.9).tolist(), (dice.ranks(5, rest, 0.5) + 2).tolist()
     extras = dice.uniforms(rest * 2).reshape(rest, 2).tolist()
@@ -59,20 +59,20 @@ def make_queries(seed: int, feeds: tuple[WorldFeed, ...], count: int) -> tuple[W
         where = _Where(interests[chosen[index]], *extras[index])
         suffix = _SUFFIXES[suffixes[index]]
         match shapes[index]:
-            case 3 if desk.queries:
-                desk.read_topic(where, suffix)
-            case 4 if desk.queries:
-                desk.read_query(where)
+            case 3 if writer.queries:
+                writer.read_topic(where, suffix)
+            case 4 if writer.queries:
+                writer.read_query(where)
             case 5:
-                desk.read_shops(where, suffix)
+                writer.read_shops(where, suffix)
             case shape:
                 width = 1 if shape == 0 else widths[index]
-                desk.read_feeds(where, suffix, starts[index], width, grouped=shape == 2)
-    return tuple(desk.queries)
+                writer.read_feeds(where, suffix, starts[index], width, grouped=shape == 2)
+    return tuple(writer.queries)
 
 
-class _Desk:
-    """Writes queries one after the other, and knows what has been written."""
+class _QueryWriter:
+    """Writes queries that may read queries written before."""
 
     def __init__(self, feeds: tuple[WorldFeed, ...]) -> None:
         self.queries: list[WorldQuery] = []
@@ -83,13 +83,13 @@ class _Desk:
         self._taken = {feed.name.lower(): 1 for feed in feeds}
 
     def open_topic(self, topic: str) -> None:
-        """All feeds of a topic, for others to read."""
+        """Write the desk of a topic, which other queries can read."""
         feeds = [feed.name for feed in self._by_topic[topic][:12]]
         name = f"{topic.capitalize()}Desk"
         self._topics[topic] = self._create(name, " | ".join(feeds), f"category = {quote(topic)}", feeds)
 
     def read_feeds(self, where: _Where, suffix: str, start: int, width: int, *, grouped: bool) -> None:
-        """A union of feeds that write about the topic, with or without variables."""
+        """Write a query on the union of feeds that write about the topic, with variables if `grouped`."""
         ranked = self._by_topic[where.interest.topic]
         start %= len(ranked)
         sources = [feed.name for feed in ranked[start : start + width]]
@@ -99,12 +99,12 @@ class _Desk:
         self._create(where.interest.subject + suffix, source, condition, sources)
 
     def read_topic(self, where: _Where, suffix: str) -> None:
-        """A query on a topic's desk."""
+        """Write a query on the desk of a topic."""
         parent = self._topics.get(where.interest.topic, self.queries[0].name)
         self._create(where.interest.subject + suffix, parent, where.condition(), [parent], depth=2)
 
     def read_shops(self, where: _Where, suffix: str) -> None:
-        """Conditions on numbers, on the feeds that have them."""
+        """Write a query with a condition on numbers, on feeds whose items have them."""
         start = int(where.first * len(self.shops))
         sources = self.shops[start : start + 3]
         clause = NUMBER_CLAUSES[int(where.second * where.second * len(NUMBER_CLAUSES))]
@@ -112,9 +112,9 @@ class _Desk:
         self._create(where.interest.subject + suffix, " | ".join(sources), " and ".join(parts), sources)
 
     def read_query(self, where: _Where) -> None:
-        """A view on another query, or on two: what they find, narrowed."""
+        """Write a query that narrows one or two other queries."""
         index = min(int(len(self.queries) ** where.first), len(self.queries) - 1)
-        while self._depths[index] >= _DEEPEST_VIEW:
+        while self._depths[index] >= _MAX_VIEW_DEPTH:
             index -= 1
         parent = self.queries[index].name
         parents = [parent]
@@ -133,37 +133,37 @@ class _Desk:
         return name
 
     def _name(self, wanted: str) -> str:
-        """The name, or with the next number if it is taken; case does not tell names apart."""
+        """Return the name, or the name with the next number if it is in use. Case is ignored."""
         while True:
             number = self._taken.get(wanted.lower(), 0) + 1
             self._taken[wanted.lower()] = number
             if number == 1:
                 return wanted
-            # The numbered name may be somebody's plain name: ask again.
+            # The numbered name may be in use as well: try again.
             wanted = f"{wanted}{number}"
 
 
 @dataclass(frozen=True, slots=True)
 class _Where:
-    """An interest, and two numbers from 0 to 1 for the small choices of one query."""
+    """An interest, and two random numbers from 0 to 1 for the minor choices of one query."""
 
     interest: Interest
     first: float
     second: float
 
     def side(self) -> tuple[str, str]:
-        """A condition that goes with any topic, and its adjective."""
+        """Return an adjective, and a condition that can be combined with any topic."""
         return SIDE_CLAUSES[int(self.second * self.second * len(SIDE_CLAUSES))]
 
     def condition(self) -> str:
-        """Mostly the interest as it is, so that conditions repeat; sometimes with one clause more."""
+        """Return the interest's condition, so that conditions repeat, or sometimes one with another clause."""
         if self.first < 0.85:
             return self.interest.condition
         return " and ".join(dict.fromkeys((*self.interest.clauses, self.side()[1])))
 
 
 def _grouped(sources: list[str], where: _Where) -> tuple[str, str]:
-    """A group with variables: one feed has a condition of its own, the group has the interest (RoSeS §3.1)."""
+    """Return a group with variables: the interest applies to all feeds, a side condition to one (RoSeS §3.1)."""
     *others, last = sources
     _, side = where.side()
     if where.first < 0.3 and len(others) > 1:
@@ -175,45 +175,46 @@ def _grouped(sources: list[str], where: _Where) -> tuple[str, str]:
 
 
 def make_subscriptions(seed: int, queries: tuple[WorldQuery, ...]) -> tuple[WorldSubscription, ...]:
-    """One subscription for nearly every query: most read the match log, some tens write files.
+    """Generate a subscription for nearly every query. Most only record matches, some tens write files.
 
-    A query without one lives through the views that read it, or is not compiled at all.
+    A query without a subscription is matched only if other queries with subscriptions read it.
     """
     dice = Dice(seed, "subscriptions")
     count = len(queries)
     files = _file_kinds(queries)
-    asleep = dice.chances(0.04, count).tolist()
-    lasting = dice.chances(0.2, count).tolist()
-    found = []
+    is_unsubscribed = dice.chances(0.04, count).tolist()
+    is_limited = dice.chances(0.2, count).tolist()
+    subscriptions = []
     for index, query in enumerate(queries):
         if index in files:
             kind = files[index]
             target = f"{_kebab(query.name)}.{kind}"
-            limit = " for 30 days" if lasting[index] else ""
+            limit = " for 30 days" if is_limited[index] else ""
             statement = f"subscribe to {query.name} output {kind} {quote(target)}{limit};"
-            found.append(WorldSubscription(query.name, kind, target, statement))
-        elif not asleep[index]:
-            found.append(WorldSubscription(query.name, "log", None, f"subscribe to {query.name} output log;"))
-    return tuple(found)
+            subscriptions.append(WorldSubscription(query.name, kind, target, statement))
+        elif not is_unsubscribed[index]:
+            statement = f"subscribe to {query.name} output log;"
+            subscriptions.append(WorldSubscription(query.name, "log", None, statement))
+    return tuple(subscriptions)
 
 
 def _file_kinds(queries: tuple[WorldQuery, ...]) -> dict[int, str]:
-    """Which queries go to a file of which kind: the desks, and others that ask for little and so find much."""
+    """Choose the queries that write files, and the kind of each file: desks and other broad queries."""
     simple = [
         index
         for index, query in enumerate(queries)
-        if " and " not in query.condition and query.condition.startswith(_BROAD)
+        if " and " not in query.condition and query.condition.startswith(_BROAD_PREFIXES)
     ]
-    most = min(_MOST_FILES, (len(queries) + 9) // 10, len(simple))
-    early = simple[: most // 2]
-    later = simple[most // 2 :]
-    step = max(1, len(later) // max(1, most - len(early)))
-    chosen = early + later[::step][: most - len(early)]
-    return {index: _FILE_KINDS[place % len(_FILE_KINDS)] for place, index in enumerate(chosen)}
+    count = min(_MAX_FILES, (len(queries) + 9) // 10, len(simple))
+    early = simple[: count // 2]
+    later = simple[count // 2 :]
+    step = max(1, len(later) // max(1, count - len(early)))
+    chosen = early + later[::step][: count - len(early)]
+    return {query: _FILE_KINDS[position % len(_FILE_KINDS)] for position, query in enumerate(chosen)}
 
 
 def _kebab(name: str) -> str:
-    """A file's name from a query's.
+    """Convert the name of a query to a file name.
 
     >>> _kebab("CitySports2")
     'city-sports2'

@@ -1,4 +1,4 @@
-"""Test doubles: a sink that collects deliveries in memory, a source with prepared items, and a fake clock."""
+"""Replacements for external systems in tests: a sink in memory, a scripted source, and a clock set by the test."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from runnel.sinks.contract import Delivery, LocalSink
 
 
 class MemorySink(LocalSink):
-    """`output memory 'name'`: collects deliveries in this process, by the name of the target.
+    """`output memory 'name'`: keeps deliveries in this process, by target name.
 
     >>> MemorySink.clear(); MemorySink.delivered("inbox")
     []
@@ -27,13 +27,13 @@ class MemorySink(LocalSink):
     _failing: ClassVar[dict[str, str]] = {}
 
     def validate_target(self, target: str | None, folder: Path, allowed: Sequence[Path] = ()) -> str | None:
-        """Return the target. Raise InputError if it is empty."""
+        """Return the target, which can be any name."""
         if not target:
-            raise InputError("this output needs a target", hint="output memory 'inbox'")
+            raise InputError("this output needs a target", hint="write `output memory 'inbox'`")
         return target
 
     def deliver(self, delivery: Delivery) -> str:
-        """Store a delivery, unless one with the same key is already stored."""
+        """Keep a delivery, unless a delivery with the same key was kept before."""
         target = delivery.subscription.target or ""
         if target in self._failing:
             raise DeliveryError(self._failing[target])
@@ -48,25 +48,25 @@ class MemorySink(LocalSink):
     @classmethod
     def item_ids(cls, target: str) -> list[str]:
         """Return the ids of all items that were delivered to a target, in order."""
-        return [one.item.id for delivery in cls.delivered(target) for one in delivery.items]
+        return [matched.item.id for delivery in cls.delivered(target) for matched in delivery.items]
 
     @classmethod
     def fail(cls, target: str, reason: str | None) -> None:
-        """Make all deliveries to a target fail with this reason, or succeed again if the reason is None."""
+        """Make every delivery to a target fail with this reason, or succeed again if it is None."""
         cls._failing.pop(target, None)
         if reason is not None:
             cls._failing[target] = reason
 
     @classmethod
     def clear(cls) -> None:
-        """Delete all stored deliveries, and let all targets succeed again."""
+        """Delete all deliveries and failures."""
         cls._boxes.clear()
         cls._failing.clear()
 
 
 @dataclass
 class FakeClock:
-    """A clock that only moves when `advance` is called: `runnel.connect(path, clock=FakeClock())`.
+    """A clock that changes only when it is advanced: `runnel.connect(path, clock=FakeClock())`.
 
     >>> clock = FakeClock(datetime(2026, 1, 1, tzinfo=UTC)); clock.advance(timedelta(hours=1)); clock.now.hour
     1
@@ -78,13 +78,13 @@ class FakeClock:
         return self.now.timestamp()
 
     def advance(self, by: timedelta) -> None:
-        """Move the clock forward, or back if `by` is negative."""
+        """Advance the clock. A negative time sets it back."""
         self.now += by
 
 
 @dataclass
 class ScriptedSource:
-    """Publishes prepared batches of items into a feed, one batch per call of `step`.
+    """Publishes prepared batches of items into a feed, one per call of `step`.
 
     >>> ScriptedSource("Wire", [[{"id": "1"}], []]).remaining
     2

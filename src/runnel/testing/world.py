@@ -1,7 +1,7 @@
-"""Generated news: feeds, items in editions, standing queries and subscriptions, all from one seed.
+"""Generate a world of news from a seed: feeds, items in editions, standing queries and subscriptions.
 
 In: a seed and sizes. Out: a `World`, its script of declarations, and its documents in a folder. `make demo`, tests
-and benchmarks use such worlds. The same seed and sizes produce the same bytes on every machine.
+and benchmarks use such worlds. The same seed and sizes give the same bytes on every machine.
 """
 
 from __future__ import annotations
@@ -23,10 +23,7 @@ SCRIPT_NAME = "world.runnel"
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """Generated feeds, items, queries and subscriptions.
-
-    Items are published in `editions`, which are numbered from 1. `items` are item versions, by edition and time.
-    """
+    """Generated feeds, items, queries and subscriptions. `items` are item versions in order of edition and time."""
 
     seed: int
     editions: int
@@ -39,27 +36,27 @@ class World:
     def generate(
         cls, seed: int = 7, feeds: int = 40, items: int = 4000, queries: int = 3000, editions: int = EDITIONS
     ) -> World:
-        """Generate the world of a seed with exactly these sizes. About one item in thirty is an edited version.
+        """Generate the world of a seed. Sizes are exact. About one item in thirty is a later version of another.
 
         >>> world = World.generate(feeds=4, items=100, queries=50)
         >>> len(world.feeds), len(world.items), len(world.queries)
         (4, 100, 50)
         """
         if seed < 0 or feeds < 1 or items < 0 or queries < 0 or editions < 1:
-            raise ValueError("a world needs a feed, an edition, and no negative numbers")
-        papers = make_feeds(seed, feeds)
-        asked = make_queries(seed, papers, queries)
+            raise ValueError("a world needs at least one feed and one edition, and no number may be negative")
+        world_feeds = make_feeds(seed, feeds)
+        world_queries = make_queries(seed, world_feeds, queries)
         return cls(
             seed,
             editions,
-            papers,
-            make_items(seed, papers, items, editions),
-            asked,
-            make_subscriptions(seed, asked),
+            world_feeds,
+            make_items(seed, world_feeds, items, editions),
+            world_queries,
+            make_subscriptions(seed, world_queries),
         )
 
     def script(self) -> str:
-        """Return the statements that declare all feeds, queries and subscriptions. Each feed reads a drop folder.
+        """Return all declarations: feeds, queries and subscriptions. Each feed is a drop folder of the workspace.
 
         >>> print(World.generate(feeds=1, items=1, queries=0).script().splitlines()[1])
         register feed 'feeds/CastleChronicle' as CastleChronicle;
@@ -71,21 +68,21 @@ class World:
         return "\n".join(lines) + "\n"
 
     def edition(self, number: int) -> dict[str, list[WorldItem]]:
-        """Return the items of an edition by feed, oldest first. Feeds without items in this edition are omitted."""
-        found: dict[str, list[WorldItem]] = {}
+        """Return the items of an edition (from 1) by feed, oldest first. Feeds without items are left out."""
+        items: dict[str, list[WorldItem]] = {}
         for item in self.items:
             if item.edition == number:
-                found.setdefault(item.feed, []).append(item)
-        return found
+                items.setdefault(item.feed, []).append(item)
+        return items
 
     def model_items(self) -> Iterator[Item]:
-        """Yield all items as `Item` objects, for tests and benchmarks that match without documents."""
+        """Return all items as model items, without rendering documents, for tests and benchmarks of matching."""
         return (item.as_item() for item in self.items)
 
     def write(self, folder: Path) -> list[Path]:
-        """Write the script and the documents of all editions, such as `edition-1/feeds/<Name>/edition-1.rss`.
+        """Write the script and all editions: `edition-1/feeds/<Name>/edition-1.rss` and so on.
 
-        Copying the folder of an edition into a workspace publishes that edition.
+        Copying an edition's folder into a workspace publishes that edition.
         """
         folder.mkdir(parents=True, exist_ok=True)
         written = [_write(folder / SCRIPT_NAME, self.script())]
@@ -94,7 +91,7 @@ class World:
         return written
 
     def write_edition(self, number: int, folder: Path) -> list[Path]:
-        """Write the documents of an edition into drop folders `feeds/<Name>/` of a folder, such as a workspace."""
+        """Write one edition's documents into the drop folders `feeds/<Name>/` of a folder, such as a workspace."""
         written = []
         news = self.edition(number)
         for feed in self.feeds:
@@ -107,7 +104,7 @@ class World:
 
 
 def _write(path: Path, text: str) -> Path:
-    # A runner may be reading the drop folder: a document appears whole, by its rename, or not at all.
+    # A runner may be reading the drop folder, so the document appears atomically, by a rename.
     partial = path.with_name(path.name + ".part")
     partial.write_text(text, encoding="utf-8", newline="\n")
     return partial.replace(path)

@@ -1,6 +1,6 @@
-"""The words of a world: topics with their vocabulary, sentence patterns, and invented people, places and companies.
+"""The vocabulary of a world: topics with their words, sentence patterns, and invented people, places and companies.
 
-In: nothing. Out: constants. Every name is made up; the topical words are plain English, in order of popularity.
+All names are invented. The words of a topic are plain English, in order of popularity.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from runnel.testing.dice import Dice
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A subject that feeds write about and that people are interested in."""
+    """A topic of feeds and interests, with its vocabulary. `unspaced` are phrases without spaces between words."""
 
     name: str
     nouns: tuple[str, ...]
@@ -241,14 +241,14 @@ _BUSINESSES = _words("Works Labs Group Foods Energy Media Partners Systems Motor
 
 @cache
 def invented_words() -> tuple[str, ...]:
-    """Some thousand words that no dictionary has, in a fixed order: names of families, places and projects."""
+    """Return some thousand invented words in a fixed order, for names of families, places and projects."""
     words = [first + middle + last for first, middle, last in product(_ONSETS, _MIDDLES, _ENDINGS)]
     return tuple(words[index] for index in Dice(1, "invented words").shuffled(len(words)).tolist())
 
 
 @cache
 def people(count: int = 600) -> tuple[str, ...]:
-    """Invented people, the best known first.
+    """Return names of invented people, best known first.
 
     >>> len(people()) == len(dict.fromkeys(people()))
     True
@@ -259,18 +259,18 @@ def people(count: int = 600) -> tuple[str, ...]:
 
 @cache
 def places(count: int = 300) -> tuple[str, ...]:
-    """Invented places, the largest first."""
+    """Return names of invented places, largest first."""
     return invented_words()[1000 : 1000 + count]
 
 
 @cache
 def companies(count: int = 300) -> tuple[str, ...]:
-    """Invented companies, the largest first."""
+    """Return names of invented companies, largest first."""
     names = invented_words()[1500 : 1500 + count]
     return tuple(f"{name} {_BUSINESSES[index % len(_BUSINESSES)]}" for index, name in enumerate(names))
 
 
 @cache
 def rarities() -> tuple[str, ...]:
-    """The long tail: words that a headline has now and then (projects, brands, ships)."""
+    """Return rare invented words for the long tail of the vocabulary, such as names of projects, brands and ships."""
     return invented_words()[2000:]

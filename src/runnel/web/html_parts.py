@@ -37,15 +37,15 @@ def panel(content: str) -> str:
     return f'<div class="panel">{content}</div>'
 
 
-def ratio(part: int, whole: int) -> str:
+def ratio(part: int, total: int) -> str:
     """Describe a share in words.
 
     >>> ratio(10, 1490), ratio(0, 5), ratio(9, 10)
     ('1 in 149', 'none', '90%')
     """
-    if part <= 0 or whole <= 0:
+    if part <= 0 or total <= 0:
         return "none"
-    return f"1 in {whole / part:,.0f}" if part * 4 <= whole else f"{part / whole:.0%}"
+    return f"1 in {total / part:,.0f}" if part * 4 <= total else f"{part / total:.0%}"
 
 
 def table(caption: str, heads: Sequence[str], kinds: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -65,9 +65,9 @@ def long_table(heads: Sequence[str], kinds: Sequence[str], rows: Sequence[Sequen
     first = table("", heads, kinds, rows[:_SEEN_ROWS])
     if len(rows) <= _SEEN_ROWS:
         return first
-    others = table("", heads, kinds, rows[_SEEN_ROWS:MOST_ROWS])
+    rest = table("", heads, kinds, rows[_SEEN_ROWS:MOST_ROWS])
     summary = f"<summary>{min(len(rows), MOST_ROWS) - _SEEN_ROWS:,} more</summary>"
-    return f"{first}<details>{summary}{others}{more(len(rows))}</details>"
+    return f"{first}<details>{summary}{rest}{more(len(rows))}</details>"
 
 
 def more(count: int) -> str:

@@ -84,18 +84,18 @@ def plot_timeline(points: Sequence[Point]) -> str:
     return _both(draw, "timeline", "Items accepted and matches found over time", 3.6, 3.8)
 
 
-def _binned(points: Sequence[Point], most: int) -> tuple[Any, Any, Any, float]:
+def _binned(points: Sequence[Point], max_bins: int) -> tuple[Any, Any, Any, float]:
     """Sum the points in at most `most` equal intervals. Return their centers, items, matches, and the width."""
     times = np.asarray(date2num([moment for moment, _, _ in points]), dtype=np.float64)
     start, span = float(times.min()), float(times.max() - times.min())
-    count = min(most, len(points))
+    count = min(max_bins, len(points))
     if span == 0 or count == 1:
         count, span = 1, 0.0
     step = span / (count - 1) if count > 1 else 1 / 24
-    places = np.rint((times - start) / step).astype(np.int64)
+    bins = np.rint((times - start) / step).astype(np.int64)
     items, matches = np.zeros(count), np.zeros(count)
-    np.add.at(items, places, [items for _, items, _ in points])
-    np.add.at(matches, places, [matches for _, _, matches in points])
+    np.add.at(items, bins, [items for _, items, _ in points])
+    np.add.at(matches, bins, [matches for _, _, matches in points])
     return start + np.arange(count) * step, items, matches, step
 
 
@@ -130,20 +130,20 @@ def plot_bars(bars: Sequence[tuple[str, int]], label: str) -> str:
 
     def draw(figure: Figure, narrow: bool) -> None:
         axes = figure.subplots()
-        places = np.arange(len(bars))[::-1]
+        positions = np.arange(len(bars))[::-1]
         lengths = [max(number, 0) for _, number in bars]
         longest = max(10, *lengths)
         colours = [_MUTED] + [_FIRST] * (len(bars) - 1)
-        axes.barh(places, [max(length, 0.5) for length in lengths], height=0.36, color=colours, linewidth=0)
+        axes.barh(positions, [max(length, 0.5) for length in lengths], height=0.36, color=colours, linewidth=0)
         axes.set_xscale("log")
         # Leave space for the number at the end of the longest bar.
         axes.set_xlim(0.5, 2 * float(longest) ** (1.34 if narrow else 1.12))
-        for place, (text, number) in zip(places, bars, strict=True):
+        for position, (text, number) in zip(positions, bars, strict=True):
             axes.annotate(
-                text, (0, place), xycoords=("axes fraction", "data"), xytext=(0, 12), textcoords="offset points"
+                text, (0, position), xycoords=("axes fraction", "data"), xytext=(0, 12), textcoords="offset points"
             )
             axes.annotate(
-                f"{number:,}", (max(number, 0.5), place), xytext=(6, -0.5), textcoords="offset points", va="center"
+                f"{number:,}", (max(number, 0.5), position), xytext=(6, -0.5), textcoords="offset points", va="center"
             )
         axes.set_ylim(-0.5, len(bars) - 0.3)
         axes.yaxis.set_visible(False)

@@ -31,14 +31,14 @@ class RateLimiter:
         """
         with self._lock:
             moment = self._clock()
-            left, noted = self._buckets.get(key) or (float(per_minute), moment)
-            left = min(float(per_minute), left + (moment - noted) * per_minute / _MINUTE)
+            tokens, updated = self._buckets.get(key) or (float(per_minute), moment)
+            tokens = min(float(per_minute), tokens + (moment - updated) * per_minute / _MINUTE)
             wait = 0.0
-            if count <= left:
-                left -= count
+            if count <= tokens:
+                tokens -= count
             else:
-                wait = (min(count, per_minute) - left) * _MINUTE / per_minute
-            self._buckets.put(key, (left, moment))
+                wait = (min(count, per_minute) - tokens) * _MINUTE / per_minute
+            self._buckets.put(key, (tokens, moment))
             return wait
 
 

@@ -201,9 +201,9 @@ def _timeline(points: Sequence[TimelinePoint]) -> str:
     if not points:
         return section("timeline", heading, paragraph("No items have been accepted yet.", "quiet"))
     items, matches = sum(point.items for point in points), sum(point.matches for point in points)
-    words = f"{count(items, 'item')} had {count(matches, 'match', 'matches')}. Times are in UTC."
+    summary = f"{count(items, 'item')} had {count(matches, 'match', 'matches')}. Times are in UTC."
     plot = plot_timeline([(moment(point.time), point.items, point.matches) for point in points])
-    return section("timeline", heading, paragraph(words), panel(plot))
+    return section("timeline", heading, paragraph(summary), panel(plot))
 
 
 def _queries(queries: Sequence[QueryMatches]) -> str:
@@ -211,41 +211,41 @@ def _queries(queries: Sequence[QueryMatches]) -> str:
     ordered = sorted(queries, key=lambda query: (-query.matches, query.name))
     total, busy = sum(query.matches for query in ordered), sum(query.matches > 0 for query in ordered)
     if not total:
-        words = "No query has matched yet." if queries else "There are no queries yet."
-        return section("queries", heading, paragraph(words, "quiet"))
-    most = ordered[: max(1, len(ordered) // 10)]
-    share = sum(query.matches for query in most) / total
-    words = f"{count(len(ordered), 'query', 'queries')} had {count(total, 'match', 'matches')}"
+        summary = "No query has matched yet." if queries else "There are no queries yet."
+        return section("queries", heading, paragraph(summary, "quiet"))
+    top = ordered[: max(1, len(ordered) // 10)]
+    share = sum(query.matches for query in top) / total
+    summary = f"{count(len(ordered), 'query', 'queries')} had {count(total, 'match', 'matches')}"
     if busy < len(ordered):
-        words += f"; {len(ordered) - busy:,} of them have no match yet"
+        summary += f"; {len(ordered) - busy:,} of them have no match yet"
     if busy >= _MIN_RANKS:
-        words += f". The tenth with the most matches has {share:.0%} of all matches"
+        summary += f". The tenth with the most matches has {share:.0%} of all matches"
     rows = [
         (
             text(query.name),
             f"{query.matches:,}",
-            f'<span style="width:{query.matches / most[0].matches:.1%}"></span>',
+            f'<span style="width:{query.matches / top[0].matches:.1%}"></span>',
         )
         for query in ordered[:_TOP]
         if query.matches
     ]
     rows_table = table("Queries with the most matches", ("Query", "Matches", ""), ("", "number", "bar"), rows)
     plot = [panel(plot_ranks([query.matches for query in ordered]))] if busy >= _MIN_RANKS else []
-    return section("queries", heading, paragraph(f"{words}."), *plot, panel(rows_table))
+    return section("queries", heading, paragraph(f"{summary}."), *plot, panel(rows_table))
 
 
 def _sharing(sharing: PlanSharing) -> str:
     heading = "Work saved by sharing conditions"
     if not sharing.queries:
         return section("sharing", heading, paragraph("The plan has no conditions yet.", "quiet"))
-    words = (
+    summary = (
         f"{count(sharing.queries, 'query', 'queries')} needed only "
         f"{count(sharing.distinct_predicates, 'different predicate')}, "
         f"{count(sharing.distinct_clauses, 'clause')} and {count(sharing.distinct_atoms, 'atom')}, "
         "each stored once."
     )
     if not sharing.naive_evaluations:
-        return section("sharing", heading, paragraph(words), paragraph("No items have been matched yet.", "quiet"))
+        return section("sharing", heading, paragraph(summary), paragraph("No items have been matched yet.", "quiet"))
     bars = (
         ("Each query evaluated on each item", sharing.naive_evaluations),
         ("Candidates that the index proposed", sharing.candidates),
@@ -259,7 +259,7 @@ def _sharing(sharing: PlanSharing) -> str:
         "were evaluated."
     )
     plot = plot_bars(bars, "Work compared with evaluating each query on each item, logarithmic axis")
-    return section("sharing", heading, paragraph(f"{words} {saved}"), panel(plot))
+    return section("sharing", heading, paragraph(f"{summary} {saved}"), panel(plot))
 
 
 def _distribution(table: FigureTable) -> str:
@@ -268,22 +268,22 @@ def _distribution(table: FigureTable) -> str:
 
 
 def _operators(used: OperatorsUsed) -> str:
-    words = (
+    summary = (
         f"Operators answered {count(used.calls, 'call')}, and the cache contains "
         f"{count(used.known_answers, 'answer')}."
     )
     if used.unknown:
-        words += (
+        summary += (
             f" Because an operator failed, a query could not be decided for an item {count(used.unknown, 'time')}."
         )
     if used.waiting:
-        words += f" Waiting for a retry: {count(used.waiting, 'item')}."
+        summary += f" Waiting for a retry: {count(used.waiting, 'item')}."
     rows = [
         (f"<bdi>{text(operator.name)}</bdi>", f"{operator.queries:,}", f"{operator.seconds * 1000:,.1f}")
         for operator in sorted(used.operators, key=lambda operator: (-operator.queries, operator.name))
     ]
     shown = long_table(("Operator", "Queries", "Milliseconds per call"), ("", "number", "number"), rows)
-    return section("operators", "Operators", paragraph(words), *([panel(shown)] if rows else []))
+    return section("operators", "Operators", paragraph(summary), *([panel(shown)] if rows else []))
 
 
 def _samples(samples: Sequence[SampleMatch]) -> str:

@@ -24,8 +24,8 @@ async def read_body(request: Request, limit: int) -> bytes:
         raise BodyTooLargeError
     body = bytearray()
     async with asyncio.timeout(_SECONDS):
-        async for piece in request.stream():
-            body += piece
+        async for chunk in request.stream():
+            body += chunk
             if len(body) > limit:
                 raise BodyTooLargeError
     return bytes(body)

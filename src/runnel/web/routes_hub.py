@@ -36,8 +36,8 @@ def add_hub_routes(app: FastAPI, hubs: Hubs, limit: int) -> None:
 
     @app.get("/websub/{callback}")
     async def verify(callback: str, request: Request) -> Response:
-        given = {name: value for name, value in request.query_params.items() if name.startswith("hub.")}
-        challenge = await run_in_threadpool(hubs.verify, callback, given)
+        parameters = {name: value for name, value in request.query_params.items() if name.startswith("hub.")}
+        challenge = await run_in_threadpool(hubs.verify, callback, parameters)
         if challenge is None:
             return PlainTextResponse("no such subscription\n", status_code=404)
         return PlainTextResponse(challenge)
@@ -45,15 +45,14 @@ def add_hub_routes(app: FastAPI, hubs: Hubs, limit: int) -> None:
     @app.post("/websub/{callback}")
     async def receive(callback: str, request: Request) -> Response:
         if not await run_in_threadpool(hubs.expects, callback):
-            return Response(
-                status_code=404
-            )  # check the callback before reading the body, so that strangers cannot send bodies
+            # Check the callback before reading the body, so that strangers cannot send bodies.
+            return Response(status_code=404)
         try:
             async with reading:
                 body = await read_body(request, limit)
         except BodyTooLargeError:
             return PlainTextResponse("the document is too large\n", status_code=413)
         headers = {name.lower(): value for name, value in request.headers.items()}
-        known = await run_in_threadpool(hubs.receive, callback, headers, body)
+        outcome = await run_in_threadpool(hubs.receive, callback, headers, body)
         # WebSub §8: respond with success even if the signature is wrong, so that it cannot be probed.
-        return Response(status_code=404 if known is None else 202)
+        return Response(status_code=404 if outcome is None else 202)

@@ -107,20 +107,20 @@ def read_items(body: bytes, limit: int = sys.maxsize) -> list[dict[str, Any]]:
     except UnicodeDecodeError as error:
         raise InvalidItemError(f"byte {error.start + 1} is not UTF-8", hint="send JSON in UTF-8") from None
     try:
-        whole = json.loads(text, parse_constant=_refuse_constant)
-        items = whole if isinstance(whole, list) else [whole]
-        places = [f"item {number}" for number in range(1, len(items) + 1)]
+        document = json.loads(text, parse_constant=_refuse_constant)
+        items = document if isinstance(document, list) else [document]
+        positions = [f"item {number}" for number in range(1, len(items) + 1)]
     except (ValueError, RecursionError):
         lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
         _refuse_more(len(lines), limit)  # Check the number before parsing the lines.
         items = [_read_line(number, line) for number, line in lines]
-        places = [f"line {number}" for number, _ in lines]
+        positions = [f"line {number}" for number, _ in lines]
     if not items:
         raise InvalidItemError("the request has no items", hint=_HINT)
     _refuse_more(len(items), limit)
-    for place, item in zip(places, items, strict=True):
+    for position, item in zip(positions, items, strict=True):
         if not isinstance(item, dict):
-            raise InvalidItemError("an item must be a JSON object", place=place, hint=_HINT)
+            raise InvalidItemError("an item must be a JSON object", place=position, hint=_HINT)
     return items
 
 
@@ -146,11 +146,11 @@ def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
 
 
-def _too_many(wait: float, per_minute: int, what: str) -> Response:
+def _too_many(wait: float, per_minute: int, subject: str) -> Response:
     seconds = max(1, math.ceil(wait))
     return _error(
         429,
-        f"{what} {per_minute:,} items per minute",
+        f"{subject} {per_minute:,} items per minute",
         f"try again in {seconds} seconds",
         {"Retry-After": str(seconds)},
     )

@@ -75,7 +75,7 @@ def _subscribe(catalog: Catalog, feed: int, owner: int, kind: str = "log", ticke
 def test_admin_exists_and_has_no_quotas(catalog: Catalog) -> None:
     with catalog.read() as connection:
         (operator,) = owners.all_owners(connection)
-    assert (operator.id, operator.name, operator.disabled) == (ADMIN, "operator", False)
+    assert (operator.id, operator.name, operator.disabled) == (ADMIN, "admin", False)
     assert owners.quotas_of(operator, SETTINGS) == Quotas()
 
 
@@ -83,11 +83,18 @@ def test_owners_are_added_once_and_found_by_name(catalog: Catalog) -> None:
     ann = _owner(catalog)
     with catalog.write() as connection:
         assert owners.owner_by_name(connection, "ann") == ann == owners.owner_by_id(connection, ann.id)
-        for name in ("ann", "operator"):
+        for name in ("ann", "admin", "operator"):
             with pytest.raises(InputError, match="already"):
                 owners.add_owner(connection, name)
         with pytest.raises(NotFoundError, match="there is no owner bob"):
             owners.owner_by_name(connection, "bob")
+
+
+def test_admin_is_found_by_the_shown_and_the_stored_name(catalog: Catalog) -> None:
+    with catalog.read() as connection:
+        assert owners.owner_names(connection) == {ADMIN: "admin"}
+        assert owners.owner_by_name(connection, "admin").id == ADMIN
+        assert owners.owner_by_name(connection, "operator") == owners.owner_by_name(connection, "admin")
 
 
 @pytest.mark.parametrize("name", ["", "1a", "a b", "a\n", "a'b", "é", "a" * 65, "../a"])

@@ -1,4 +1,4 @@
-"""The Spark session of an engine, where the caller has one already."""
+"""The Spark session of an engine: sessions of the caller, and other users' workspaces."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from runnel.errors import WorkspaceError
 
 
 @pytest.mark.parametrize(("conf", "warnings"), [({}, 1), ({"spark.authenticate": "true"}, 0)])
-def test_a_session_of_the_caller_that_does_not_authenticate_is_reported_once(
+def test_caller_session_without_authentication_is_reported_once(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -24,18 +24,20 @@ def test_a_session_of_the_caller_that_does_not_authenticate_is_reported_once(
 ) -> None:
     session = SimpleNamespace(conf=conf)
     monkeypatch.setattr(SparkSession, "getActiveSession", lambda: session)
-    with connect(tmp_path / "root") as engine:
+    with connect(tmp_path / "workspace") as engine:
         spark = OwnSpark(engine.workspace)
         assert spark.session() is session
         assert spark.session() is session
-    assert len([record for record in caplog.records if "does not authenticate" in record.message]) == warnings
+    assert (
+        len([record for record in caplog.records if "does not require authentication" in record.message]) == warnings
+    )
 
 
 def test_root_does_not_start_spark_in_the_workspace_of_another_user(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)
-    with connect(tmp_path / "root") as engine:
+    with connect(tmp_path / "workspace") as engine:
         if os.geteuid() == 0:
             os.chown(engine.workspace.folder, 12345, 12345)
         else:

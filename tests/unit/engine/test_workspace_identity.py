@@ -36,7 +36,7 @@ SCRIPT = "register feed Wire; create feed Rock from Wire where title contains 'r
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A workspace with some items and a plan, two hours old."""
+    """Create a workspace with some items and a plan whose files are two hours old."""
     _fill(tmp_path / "news")
     return tmp_path / "news"
 
@@ -65,22 +65,22 @@ def _data(folder: Path) -> set[str]:
     }
 
 
-def _tidy(root: Workspace) -> int:
-    with root.catalog.write() as connection:
+def _run_maintenance(workspace: Workspace) -> int:
+    with workspace.catalog.write() as connection:
         lease = leases.acquire(connection, 60)
-    done = run_maintenance(root, lease.epoch, chores=True)
-    with root.catalog.write() as connection:
+    done = run_maintenance(workspace, lease.epoch, chores=True)
+    with workspace.catalog.write() as connection:
         leases.release(connection, lease)
     return done.removed
 
 
 def _use(folder: Path) -> None:
-    """What every command does first, and then what deletes orphans."""
-    root = open_workspace(folder)
+    """Open the workspace like every command does, and run maintenance, which deletes orphans."""
+    workspace = open_workspace(folder)
     try:
-        _tidy(root)
+        _run_maintenance(workspace)
     finally:
-        root.close()
+        workspace.close()
 
 
 def test_missing_catalog_is_refused_and_not_created(folder: Path) -> None:
@@ -155,17 +155,17 @@ def test_storage_that_is_not_mounted_is_refused(tmp_path: Path) -> None:
     assert "mounted" in (refused.value.hint or "")
 
 
-def test_workspace_from_before_identities_gets_one_when_catalog_and_files_fit(folder: Path) -> None:
+def test_workspace_without_identity_gets_one_if_catalog_and_files_fit(folder: Path) -> None:
     _forget_identity(folder)
-    root = open_workspace(folder)
-    with root.catalog.read() as connection:
+    workspace = open_workspace(folder)
+    with workspace.catalog.read() as connection:
         identity = read_identity(connection)
-    root.close()
+    workspace.close()
     assert identity is not None
     assert identity in (folder / MARKER).read_text()
 
 
-def test_workspace_from_before_identities_with_an_empty_catalog_is_refused(folder: Path, tmp_path: Path) -> None:
+def test_workspace_without_identity_and_with_an_empty_catalog_is_refused(folder: Path, tmp_path: Path) -> None:
     create_workspace(tmp_path / "other").close()
     _forget_identity(tmp_path / "other")
     (folder / MARKER).unlink()
@@ -177,14 +177,14 @@ def test_workspace_from_before_identities_with_an_empty_catalog_is_refused(folde
 
 
 def _forget_identity(folder: Path) -> None:
-    root = open_workspace(folder)
-    with root.catalog.write() as connection:
+    workspace = open_workspace(folder)
+    with workspace.catalog.write() as connection:
         connection.execute(text("delete from counters where name = 'identity'"))
-    root.close()
+    workspace.close()
     (folder / MARKER).unlink()
 
 
-def test_init_beside_the_files_of_a_workspace_is_refused(folder: Path) -> None:
+def test_init_in_a_folder_with_data_files_is_refused(folder: Path) -> None:
     (folder / "runnel.toml").unlink()
     for file in folder.glob("catalog.sqlite*"):
         file.unlink()
@@ -213,7 +213,7 @@ def test_two_workspaces_cannot_share_a_catalog(tmp_path: Path) -> None:
         create_workspace(tmp_path / "two", catalog=url)
 
 
-def test_adopting_is_explicit_and_refuses_what_does_not_fit(folder: Path, tmp_path: Path) -> None:
+def test_adopt_refuses_a_catalog_that_does_not_fit_unless_forced(folder: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     _fill(other)
     foreign = f"sqlite:///{other / 'catalog.sqlite'}"
@@ -229,16 +229,16 @@ def test_adopting_is_explicit_and_refuses_what_does_not_fit(folder: Path, tmp_pa
         open_workspace(folder, catalog=foreign)
     adopt_workspace(folder, catalog=foreign, force=True, new_key=True)
     before = _data(folder)
-    root = open_workspace(folder, catalog=foreign)
-    assert _tidy(root) == 0
-    root.close()
-    assert _data(folder) == before, "even a foreign catalog that was forced in deletes nothing"
+    workspace = open_workspace(folder, catalog=foreign)
+    assert _run_maintenance(workspace) == 0
+    workspace.close()
+    assert _data(folder) == before, "even a foreign catalog that was adopted with --force deletes nothing"
 
 
 def test_restored_workspace_has_an_identity_of_its_own(folder: Path, tmp_path: Path) -> None:
-    root = open_workspace(folder)
-    back_up(root, tmp_path / "backup")
-    root.close()
+    workspace = open_workspace(folder)
+    back_up(workspace, tmp_path / "backup")
+    workspace.close()
     restore(tmp_path / "backup", tmp_path / "again")
     again = open_workspace(tmp_path / "again")
     assert list(again.items.read(0, 10))
@@ -248,9 +248,9 @@ def test_restored_workspace_has_an_identity_of_its_own(folder: Path, tmp_path: P
 
 
 def test_restored_workspace_in_postgresql_opens(folder: Path, tmp_path: Path, postgresql: PostgreSQL) -> None:
-    root = open_workspace(folder)
-    back_up(root, tmp_path / "backup")
-    root.close()
+    workspace = open_workspace(folder)
+    back_up(workspace, tmp_path / "backup")
+    workspace.close()
     url = postgresql.schema()
     restore(tmp_path / "backup", tmp_path / "again", catalog=url)
     again = open_workspace(tmp_path / "again", catalog=url)
@@ -258,10 +258,10 @@ def test_restored_workspace_in_postgresql_opens(folder: Path, tmp_path: Path, po
     again.close()
 
 
-def test_two_processes_that_make_the_same_workspace_give_it_one_identity(
+def test_two_processes_that_create_the_same_workspace_give_it_one_identity(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The worst order: both find no marker, the other's marker is written last and the first one's identity is."""
+    """The worst order: both find no marker, and one process writes the marker last, the other the identity."""
     first, found_none, marked = threading.current_thread(), threading.Event(), threading.Event()
     other = threading.Thread(target=lambda: create_workspace(tmp_path / "news").close())
     new = workspace_identity.new_identity
@@ -300,36 +300,36 @@ def _orphan(folder: Path) -> Path:
     return path
 
 
-def test_orphans_go_to_the_trash_with_a_line_in_the_log_and_leave_it_after_a_day(
+def test_orphans_are_moved_to_the_trash_logged_and_deleted_after_a_day(
     folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    orphan, root = _orphan(folder), open_workspace(folder)
+    orphan, workspace = _orphan(folder), open_workspace(folder)
     before = _data(folder)
     with caplog.at_level(logging.INFO, "runnel"):
-        assert remove_orphans(root.catalog, root.storage, older_than=3_600) == 1
+        assert remove_orphans(workspace.catalog, workspace.storage, older_than=3_600) == 1
     assert _data(folder) == before - {"items/log/orphan.arrow"}
     assert not orphan.exists()
     assert any("items/log/orphan.arrow" in record.getMessage() for record in caplog.records)
     kept = [path for path in (folder / TRASH).rglob("*") if path.is_file()]
     assert [path.read_bytes() for path in kept] == [b"left by a crash"]
-    assert empty_trash(root.storage) == 0
-    assert empty_trash(root.storage, older_than=-1) == 1
+    assert empty_trash(workspace.storage) == 0
+    assert empty_trash(workspace.storage, older_than=-1) == 1
     assert not kept[0].exists()
-    root.close()
+    workspace.close()
 
 
-def test_most_files_are_never_removed(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
-    root = open_workspace(folder)
-    with root.catalog.write() as connection:
+def test_garbage_collection_never_deletes_most_files(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    workspace = open_workspace(folder)
+    with workspace.catalog.write() as connection:
         connection.execute(text("delete from item_segments"))
     before = _data(folder)
-    assert _tidy(root) == 0
+    assert _run_maintenance(workspace) == 0
     assert _data(folder) == before
     assert any("4 of" in record.getMessage() and "kept" in record.getMessage() for record in caplog.records)
-    root.close()
+    workspace.close()
 
 
-def test_older_catalog_removes_no_files_and_doctor_says_so(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_older_catalog_deletes_no_files_and_doctor_reports_it(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     older = (folder / "catalog.sqlite").read_bytes()
     with runnel.connect(folder) as engine:
         _more(engine)
@@ -338,9 +338,9 @@ def test_older_catalog_removes_no_files_and_doctor_says_so(folder: Path, caplog:
     (folder / "catalog.sqlite").write_bytes(older)
     _age(folder)
     before = _data(folder)
-    root = open_workspace(folder)
-    assert _tidy(root) == 0
-    root.close()
+    workspace = open_workspace(folder)
+    assert _run_maintenance(workspace) == 0
+    workspace.close()
     assert _data(folder) == before
     assert any("older than the files" in record.getMessage() for record in caplog.records)
     assert ("history", False) in [(one.check, one.is_well) for one in examine(folder)]
@@ -350,15 +350,15 @@ def test_older_catalog_removes_no_files_and_doctor_says_so(folder: Path, caplog:
 
 def _more(engine: Engine) -> None:
     engine.publish("Wire", [{"id": "later", "title": "rock"}])
-    _tidy(engine.workspace)
+    _run_maintenance(engine.workspace)
 
 
-def test_plans_that_are_no_longer_needed_are_removed_without_counting_as_orphans(folder: Path) -> None:
+def test_unneeded_plans_are_deleted_and_not_counted_as_orphans(folder: Path) -> None:
     with runnel.connect(folder, orphan_seconds=0.0) as engine:
         for number in range(30):
             engine.execute(f"create or replace feed Rock from Wire where title contains 'rock {number}';")
-        root = engine.workspace
-        with root.catalog.write() as connection:
+        workspace = engine.workspace
+        with workspace.catalog.write() as connection:
             connection.execute(
                 text(
                     "insert into match_segments (lineage, batch, first_sequence, last_sequence, plan, items, matches,"
@@ -366,7 +366,7 @@ def test_plans_that_are_no_longer_needed_are_removed_without_counting_as_orphans
                 )
             )
         folders = len({path.split("/")[1] for path in _data(folder) if path.startswith("plans/")})
-        _tidy(root)
+        _run_maintenance(workspace)
         kept = len({path.split("/")[1] for path in _data(folder) if path.startswith("plans/")})
     assert kept < folders / 4
     assert not (folder / TRASH).exists()

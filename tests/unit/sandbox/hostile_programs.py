@@ -1,4 +1,4 @@
-"""Programs of sandboxes that a document has taken over: they may send anything. Named in the arguments."""
+"""Programs of compromised sandboxes, which send anything. The argument `behavior` selects the program."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ KEPT: list[bytes] = []
 
 
 def open_program(behavior: str = "echo") -> Callable[[bytes], bytes]:
-    """The function that answers requests, well or badly."""
+    """Return the function that answers requests with the given behavior."""
     if behavior == "fails to load":
         raise RuntimeError("the program is broken")
     return BEHAVIORS[behavior]
@@ -116,8 +116,8 @@ def raise_error(request: bytes) -> bytes:
 
 
 def try_everything(request: bytes) -> bytes:
-    """What the process can do, as words."""
-    could = []
+    """Try to use files and the network. Return the names of what succeeded, and the module path."""
+    succeeded = []
     attempts: dict[str, Callable[[], object]] = {
         "read": lambda: os.open("/etc/hostname", os.O_RDONLY),
         "write": lambda: os.write(os.open("/tmp/runnel-sandbox-test", os.O_WRONLY | os.O_CREAT), b"x"),
@@ -128,8 +128,8 @@ def try_everything(request: bytes) -> bytes:
             attempt()
         except OSError:
             continue
-        could.append(name)
-    return " ".join([*could, *(f"path={folder}" for folder in sys.path)]).encode()
+        succeeded.append(name)
+    return " ".join([*succeeded, *(f"path={folder}" for folder in sys.path)]).encode()
 
 
 BEHAVIORS: dict[str, Callable[[bytes], bytes]] = {

@@ -1,4 +1,4 @@
-"""Replies of sandboxes that a document has taken over: each is refused or has the agreed form."""
+"""Replies of compromised sandboxes are rejected unless they have the expected form."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from runnel.sandbox.rules_child import ReplyKind as RulesReply
 from runnel.sandbox.stylesheet_child import REPLY
 from runnel.sandbox.stylesheet_child import ReplyKind as StylesheetReply
 
-REFUSALS = (ValueError, LookupError, OverflowError, RecursionError)
-"""What a sandbox takes for a bad reply; a BadReplyError is a ValueError."""
+REPLY_ERRORS = (ValueError, LookupError, OverflowError, RecursionError)
+"""Exceptions that count as a bad reply. BadReplyError is a ValueError."""
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
@@ -35,10 +35,10 @@ def rules_reply(kind: int, value: Any) -> memoryview:
     st.binary(max_size=50)
     | st.builds(lambda kind, value: bytes(rules_reply(kind, value)), st.sampled_from(RulesReply), JSON)
 )
-def test_rules_read_rows_of_the_agreed_form_or_nothing(reply: bytes) -> None:
+def test_replies_for_rules_have_the_expected_form_or_are_rejected(reply: bytes) -> None:
     try:
         kind, value = rules_process._read_reply(memoryview(reply))
-    except REFUSALS:
+    except REPLY_ERRORS:
         return
     match kind:
         case RulesReply.ROWS:
@@ -68,34 +68,34 @@ def test_rules_read_rows_of_the_agreed_form_or_nothing(reply: bytes) -> None:
         [[]] * (MAX_ROWS + 1),
     ],
 )
-def test_rows_of_another_form_are_refused(rows: Any) -> None:
+def test_rows_of_another_form_are_rejected(rows: Any) -> None:
     with pytest.raises(BadReplyError):
         rules_process._read_reply(rules_reply(RulesReply.ROWS, rows))
 
 
-def test_as_many_rows_as_allowed_are_taken() -> None:
+def test_maximum_number_of_rows_is_accepted() -> None:
     assert len(rules_process._read_reply(rules_reply(RulesReply.ROWS, [[]] * MAX_ROWS))[1]) == MAX_ROWS
 
 
 @given(st.binary(max_size=50))
-def test_stylesheets_read_a_known_kind_or_nothing(reply: bytes) -> None:
+def test_replies_for_stylesheets_have_a_known_kind_or_are_rejected(reply: bytes) -> None:
     try:
         outcome = stylesheet_process._read_reply(memoryview(reply))
-    except REFUSALS:
+    except REPLY_ERRORS:
         return
-    assert outcome.became in StylesheetReply
+    assert outcome.kind in StylesheetReply
     assert outcome.data == reply[REPLY.size :]
 
 
 @pytest.mark.parametrize(
     ("cause", "reason"),
     [
-        (EndCause.MEMORY, "they took more than 64 megabytes"),
-        (EndCause.CRASHED, "the solver crashed, perhaps because 64 megabytes are too little"),
-        (EndCause.CPU_TIME, "they took more than 3 seconds"),
+        (EndCause.MEMORY, "they took more than 64 megabytes of memory"),
+        (EndCause.CRASHED, "the solver crashed, possibly because it needs more than 64 megabytes of memory"),
+        (EndCause.CPU_TIME, "they took more than 3 seconds of CPU time"),
     ],
 )
-def test_rules_that_were_stopped_are_refused_with_the_cause(
+def test_stopped_rules_are_reported_with_the_cause(
     monkeypatch: pytest.MonkeyPatch, cause: EndCause, reason: str
 ) -> None:
     def stop(*_arguments: object, **_limits: object) -> None:

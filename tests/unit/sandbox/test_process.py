@@ -1,4 +1,4 @@
-"""Sandboxes: limits hold, reasons are plain, and a child that lies gets nowhere."""
+"""Sandbox processes enforce their limits, report why they ended, and reject bad replies."""
 
 from __future__ import annotations
 
@@ -66,16 +66,16 @@ def is_gone(process: SandboxProcess) -> bool:
 
 
 @pytest.mark.parametrize("size", [0, 1, 100, 5_000_000])
-def test_a_reply_comes_whole_up_to_its_bound(start: Start, size: int) -> None:
+def test_reply_up_to_the_size_limit_is_received(start: Start, size: int) -> None:
     process = start("echo")
     assert ask(process, b"x" * size, max_reply=size) == b"x" * size
     assert ask(process, b"b") == b"b"
     assert (process.served, process.is_usable()) == (2, True)
 
 
-def test_a_reply_one_byte_beyond_its_bound_is_refused(start: Start) -> None:
+def test_reply_beyond_the_size_limit_is_rejected(start: Start) -> None:
     process = start("echo")
-    with pytest.raises(SandboxError, match="it has more than 100 bytes") as caught:
+    with pytest.raises(SandboxError, match="the reply has more than 100 bytes") as caught:
         ask(process, b"x" * 101)
     assert caught.value.cause is EndCause.BAD_REPLY
     assert is_gone(process)
@@ -85,8 +85,8 @@ def test_a_reply_one_byte_beyond_its_bound_is_refused(start: Start) -> None:
     ("behavior", "cause", "reason"),
     [
         ("send garbage", EndCause.BAD_REPLY, "sent a bad reply"),
-        ("send too much", EndCause.BAD_REPLY, "it has more than 100 bytes"),
-        ("send more than it says", EndCause.BAD_REPLY, "it is longer than it says"),
+        ("send too much", EndCause.BAD_REPLY, "the reply has more than 100 bytes"),
+        ("send more than it says", EndCause.BAD_REPLY, "the reply is longer than its header says"),
         ("send half a header", EndCause.ENDED, "ended with code 0"),
         ("send half a frame", EndCause.ENDED, "ended with code 0"),
         ("send nothing", EndCause.ENDED, "ended with code 0"),
@@ -96,9 +96,7 @@ def test_a_reply_one_byte_beyond_its_bound_is_refused(start: Start) -> None:
         ("raise error", EndCause.ENDED, "its process ended with code 1: ValueError: no reply"),
     ],
 )
-def test_a_child_that_misbehaves_is_ended_and_the_reason_is_plain(
-    start: Start, behavior: str, cause: EndCause, reason: str
-) -> None:
+def test_misbehaving_child_is_ended_with_a_reason(start: Start, behavior: str, cause: EndCause, reason: str) -> None:
     process = start(behavior, cpu_seconds=0.5)
     with pytest.raises(SandboxError) as caught:
         ask(process)
@@ -107,7 +105,7 @@ def test_a_child_that_misbehaves_is_ended_and_the_reason_is_plain(
 
 
 @pytest.mark.parametrize("behavior", ["forever", "send a byte now and then", "complain forever"])
-def test_a_child_without_end_meets_the_deadline(start: Start, behavior: str) -> None:
+def test_endless_child_is_ended_at_the_deadline(start: Start, behavior: str) -> None:
     process = start(behavior)
     with pytest.raises(SandboxError, match=r"it took more than 0\.5 seconds$") as caught:
         ask(process, seconds=0.5, max_reply=1_000_000)
@@ -115,14 +113,14 @@ def test_a_child_without_end_meets_the_deadline(start: Start, behavior: str) -> 
     assert is_gone(process)
 
 
-def test_a_child_that_does_not_read_meets_the_deadline(start: Start) -> None:
+def test_child_that_does_not_read_is_ended_at_the_deadline(start: Start) -> None:
     process = start("forever")
     with pytest.raises(SandboxError) as caught:
         ask(process, b"x" * (64 << 20), seconds=0.5)
     assert caught.value.cause in (EndCause.DEADLINE, EndCause.MEMORY)
 
 
-def test_what_the_reader_of_a_reply_refuses_ends_the_child(start: Start) -> None:
+def test_child_is_ended_if_its_reply_is_rejected(start: Start) -> None:
     def refuse(reply: memoryview) -> None:
         raise BadReplyError("it is wrong")
 
@@ -132,7 +130,7 @@ def test_what_the_reader_of_a_reply_refuses_ends_the_child(start: Start) -> None
     assert is_gone(process)
 
 
-def test_a_second_reply_is_never_taken_for_that_of_the_next_request() -> None:
+def test_second_reply_is_not_read_for_the_next_request() -> None:
     program = program_of("send another reply later", can_start_processes=True)
     with SandboxPool(program, 1) as pool:
         for _ in range(3):
@@ -140,13 +138,13 @@ def test_a_second_reply_is_never_taken_for_that_of_the_next_request() -> None:
             time.sleep(0.4)
 
 
-def test_a_program_that_cannot_be_loaded_is_told() -> None:
+def test_error_while_loading_a_program_is_reported() -> None:
     with pytest.raises(SandboxError, match="RuntimeError: the program is broken") as caught:
         SandboxProcess(program_of("fails to load"))
     assert caught.value.cause is EndCause.NOT_STARTED
 
 
-def test_a_child_can_open_nothing_and_imports_only_what_its_program_needs(
+def test_child_cannot_open_files_and_imports_only_its_packages(
     start: Start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -164,7 +162,7 @@ def test_a_child_can_open_nothing_and_imports_only_what_its_program_needs(
     assert Path(f"/proc/{process.pid}/cwd").readlink() == Path("/")
 
 
-def test_limits_are_those_of_the_program(start: Start) -> None:
+def test_resource_limits_are_those_of_the_program(start: Start) -> None:
     process = start("echo")
     limits = Path(f"/proc/{process.pid}/limits").read_text()
     for name, limit in {"open files": "4", "file size": "0", "core file size": "0", "processes": "0"}.items():
@@ -174,7 +172,7 @@ def test_limits_are_those_of_the_program(start: Start) -> None:
     assert int(line.split()[3]) < (MEGABYTES << 20) + (512 << 20)
 
 
-def test_a_pool_replaces_a_child_and_says_how_many_requests_it_served() -> None:
+def test_pool_replaces_a_child_and_reports_its_served_requests() -> None:
     def fail_on_b(reply: memoryview) -> bytes:
         if bytes(reply) == b"b":
             raise BadReplyError("b")
@@ -192,7 +190,7 @@ def test_a_pool_replaces_a_child_and_says_how_many_requests_it_served() -> None:
         assert len(pool.pids()) == 1
 
 
-def test_closing_a_pool_ends_the_children_at_work() -> None:
+def test_closing_a_pool_ends_busy_children() -> None:
     pool = SandboxPool(program_of("forever"), 1)
     errors: list[SandboxError] = []
 
@@ -223,14 +221,14 @@ def test_children_end_with_their_parent() -> None:
     process.close()
 
 
-def test_a_frame_has_four_bytes_of_length() -> None:
-    # The hostile programs above write frames by hand.
+def test_frame_header_has_four_bytes() -> None:
+    # The hostile programs write frames themselves.
     from runnel.sandbox.child_main import LENGTH
 
     assert LENGTH.pack(7) == struct.pack(">I", 7)
 
 
-def test_an_interrupted_request_leaves_its_reply_to_nobody() -> None:
+def test_reply_of_an_interrupted_request_is_discarded() -> None:
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
@@ -247,13 +245,13 @@ def test_an_interrupted_request_leaves_its_reply_to_nobody() -> None:
         signal.signal(signal.SIGALRM, before)
 
 
-def test_a_process_that_keeps_memory_is_replaced_before_others_have_too_little() -> None:
+def test_process_that_keeps_memory_is_replaced() -> None:
     with SandboxPool(program_of("keep memory"), 1) as pool:
         for _ in range(2 * MEGABYTES // 8):
             assert pool.ask(b"", bytes, seconds=60, max_reply=10) == b""
 
 
-def test_no_free_descriptor_is_a_sandbox_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_file_descriptor_raises_sandbox_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_arguments: object) -> None:
         raise OSError(errno.EMFILE, "Too many open files")
 
@@ -263,7 +261,7 @@ def test_no_free_descriptor_is_a_sandbox_error(monkeypatch: pytest.MonkeyPatch) 
     assert caught.value.cause is EndCause.NOT_STARTED
 
 
-def test_a_request_needs_no_free_descriptor(start: Start) -> None:
+def test_request_needs_no_free_file_descriptor(start: Start) -> None:
     process = start("echo")
     first_free = os.dup(process._stderr)
     os.close(first_free)
@@ -277,16 +275,16 @@ def test_a_request_needs_no_free_descriptor(start: Start) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_a_child_at_work_ends_by_itself_when_nobody_is_left_to_end_it(start: Start) -> None:
+def test_busy_child_ends_by_itself_without_a_parent(start: Start) -> None:
     process = start("forever")
-    process._socket.send(REQUEST.pack(1, 0.0) + b"a")  # as if this process had been killed after it
+    process._socket.send(REQUEST.pack(1, 0.0) + b"a")  # as if this process had been killed after sending
     deadline = time.monotonic() + 120
     while process._process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.05)
     assert process._process.poll() == -signal.SIGALRM
 
 
-def test_a_program_has_the_rights_that_it_names(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_program_has_the_permissions_that_it_declares(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("RUNNEL_TOKEN", "hush")
     program = replace(
@@ -316,12 +314,12 @@ def _close(pool: SandboxPool, answers: multiprocessing.Queue[str]) -> None:
     answers.put("closed")
 
 
-def test_a_fork_can_close_a_pool_whose_lock_was_held() -> None:
+def test_forked_process_can_close_a_pool_whose_lock_was_held() -> None:
     context = multiprocessing.get_context("fork")
     answers: multiprocessing.Queue[str] = context.Queue()
     with SandboxPool(program_of("echo"), 1) as pool:
         assert pool.ask(b"before", bytes, seconds=60, max_reply=100) == b"before"
-        with pool._lock:  # as another thread would hold it at that moment
+        with pool._lock:  # as another thread may hold it during the fork
             fork = context.Process(target=_close, args=(pool, answers))
             fork.start()
         try:
@@ -332,7 +330,7 @@ def test_a_fork_can_close_a_pool_whose_lock_was_held() -> None:
         assert pool.ask(b"after", bytes, seconds=60, max_reply=100) == b"after"
 
 
-def test_a_sandbox_starts_without_standard_streams(tmp_path: Path) -> None:
+def test_sandbox_starts_without_standard_streams(tmp_path: Path) -> None:
     script = f"""
 import sys
 from pathlib import Path
@@ -347,5 +345,5 @@ for behavior in ("echo", "whether the socket is inherited"):
     command = f"{sys.executable} {tmp_path / 'script.py'} 0<&- 1>&- 2>&-"
     subprocess.run(["sh", "-c", command], check=True, timeout=300)
     assert (tmp_path / "echo").read_bytes() == b"here"
-    # Here it had the right number from the start, so that it need not be duplicated.
+    # Without standard streams, the descriptor has the right number from the start and is not duplicated.
     assert (tmp_path / "whether the socket is inherited").read_bytes() == b"False"

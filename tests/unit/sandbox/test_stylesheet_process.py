@@ -1,4 +1,4 @@
-"""Stylesheets: what they may do, and how they are stopped. Real child processes throughout."""
+"""Stylesheets in real sandboxes: what they may do, and how they are stopped."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ NODES = b"<a>" + b"<n>1</n>" * 400 + b"</a>"
 
 
 def sheet(*lines: str, template: str | None = None) -> bytes:
-    """A stylesheet whose lines begin at line 2."""
+    """Return a stylesheet whose lines start at line 2."""
     body = [*lines] if template is None else [*lines, f'<xsl:template match="/">{template}</xsl:template>']
     return "\n".join([f'<xsl:stylesheet version="1.0" {SPACES}>', *body, "</xsl:stylesheet>"]).encode()
 
@@ -47,8 +47,8 @@ def nested(inside: str, times: int = 3) -> str:
 
 @pytest.fixture(scope="module")
 def transformer() -> Iterator[StylesheetTransformer]:
-    with StylesheetTransformer(seconds=1.0, megabytes=192, max_output=4 << 20, children=2) as made:
-        yield made
+    with StylesheetTransformer(seconds=1.0, megabytes=192, max_output=4 << 20, children=2) as transformer:
+        yield transformer
 
 
 def still_works(transformer: StylesheetTransformer) -> None:
@@ -56,7 +56,7 @@ def still_works(transformer: StylesheetTransformer) -> None:
 
 
 @pytest.mark.parametrize(
-    ("made", "media_type", "data"),
+    ("stylesheet", "media_type", "data"),
     [
         (GOOD, "text/plain", b"400 nodes"),
         (sheet('<xsl:output method="html"/>', template="<p><br/></p>"), "text/html", b"<p><br></p>\n"),
@@ -78,8 +78,10 @@ def still_works(transformer: StylesheetTransformer) -> None:
         ),
     ],
 )
-def test_methods_of_output(transformer: StylesheetTransformer, made: bytes, media_type: str, data: bytes) -> None:
-    result = transformer.apply(made, NODES, "made.xsl")
+def test_output_methods_and_encodings(
+    transformer: StylesheetTransformer, stylesheet: bytes, media_type: str, data: bytes
+) -> None:
+    result = transformer.apply(stylesheet, NODES, "made.xsl")
     assert result.media_type == f"{media_type}; charset=utf-8"
     assert result.data == data
 
@@ -91,29 +93,32 @@ def test_other_stylesheets_are_not_read(
 ) -> None:
     other = tmp_path / "other.xsl"
     other.write_bytes(sheet(template="LEAK"))
-    made = sheet(f'<xsl:{kind} href="{of.format(path=other)}"/>')
-    for act in (lambda: transformer.check(made, "made.xsl"), lambda: transformer.apply(made, NODES, "made.xsl")):
-        with pytest.raises(StylesheetError, match="complete in itself") as caught:
+    importing = sheet(f'<xsl:{kind} href="{of.format(path=other)}"/>')
+    for act in (
+        lambda: transformer.check(importing, "made.xsl"),
+        lambda: transformer.apply(importing, NODES, "made.xsl"),
+    ):
+        with pytest.raises(StylesheetError, match="must not refer to other files") as caught:
             act()
         assert caught.value.place == "made.xsl:2"
 
 
-def test_the_resolver_refuses_imports_by_itself(tmp_path: Path) -> None:
-    # The check by name comes first; this is the second wall behind it.
+def test_resolver_alone_prevents_imports(tmp_path: Path) -> None:
+    # Usually the check of element names rejects an import first.
     other = tmp_path / "other.xsl"
     other.write_bytes(sheet(template="LEAK"))
     root = stylesheet_child.parse(sheet(f'<xsl:import href="{other}"/>'), "stylesheet")
-    with pytest.raises(stylesheet_child.StylesheetRefusedError, match="cannot be read"):
+    with pytest.raises(stylesheet_child.StylesheetRefusedError, match="must not be read"):
         etree.XSLT(root)
 
 
 @pytest.mark.parametrize("of", ["{path}", "file://{path}", "http://127.0.0.1:9/a.xml", "", "/proc/self/environ"])
-def test_document_reads_nothing(transformer: StylesheetTransformer, tmp_path: Path, of: str) -> None:
+def test_document_function_reads_nothing(transformer: StylesheetTransformer, tmp_path: Path, of: str) -> None:
     other = tmp_path / "other.xml"
     other.write_text("<secret>LEAK</secret>")
-    made = sheet(template=f"<o><xsl:copy-of select=\"document('{of.format(path=other)}')\"/></o>")
-    with pytest.raises(StylesheetError, match="may not read"):
-        transformer.apply(made, NODES, "made.xsl")
+    reading = sheet(template=f"<o><xsl:copy-of select=\"document('{of.format(path=other)}')\"/></o>")
+    with pytest.raises(StylesheetError, match="must not read"):
+        transformer.apply(reading, NODES, "made.xsl")
 
 
 @pytest.mark.parametrize(
@@ -125,15 +130,15 @@ def test_document_reads_nothing(transformer: StylesheetTransformer, tmp_path: Pa
         '<xsl:document href="{path}"><a/></xsl:document>',
     ],
 )
-def test_nothing_is_written(transformer: StylesheetTransformer, tmp_path: Path, element: str) -> None:
+def test_stylesheets_write_no_files(transformer: StylesheetTransformer, tmp_path: Path, element: str) -> None:
     target = tmp_path / "out.xml"
-    with pytest.raises(StylesheetError, match=r"may not write|cannot be used"):
+    with pytest.raises(StylesheetError, match=r"must not write|cannot be used"):
         transformer.apply(sheet(template=element.format(path=target)), NODES, "made.xsl")
     assert not target.exists()
 
 
 @pytest.mark.parametrize(
-    ("made", "document", "words", "place"),
+    ("stylesheet", "document", "words", "place"),
     [
         (b"<a", NODES, "stylesheet is not well-formed", "made.xsl:1"),
         (b"\xff\xfe", NODES, "stylesheet is not well-formed", None),
@@ -145,25 +150,25 @@ def test_nothing_is_written(transformer: StylesheetTransformer, tmp_path: Path, 
         (GOOD, b'<!DOCTYPE a [<!ENTITY b SYSTEM "/etc/passwd">]><a>&b;</a>', "document has a DOCTYPE", None),
         (GOOD, b"<a><b></a>", "document is not well-formed", "made.xsl"),
         (sheet("", '<xsl:template match="[["/>'), NODES, "[[", "made.xsl:3"),
-        (sheet("", template='\n<xsl:value-of select="a[["/>'), NODES, "is no XPath", "made.xsl:4"),
-        (sheet("", template='\n<xsl:value-of select="nothing()"/>'), NODES, "function is not known", "made.xsl:4"),
+        (sheet("", template='\n<xsl:value-of select="a[["/>'), NODES, "is not valid XPath", "made.xsl:4"),
+        (sheet("", template='\n<xsl:value-of select="nothing()"/>'), NODES, "function is unknown", "made.xsl:4"),
         (sheet("", template='\n<xsl:value-of select="$nothing"/>'), NODES, "has not been declared", "made.xsl:4"),
         (sheet("", template="\n<xsl:for-each-group/>"), NODES, "XSLT 1.0", "made.xsl:4"),
         (sheet('<xsl:output method="pdf"/>'), NODES, "xml, html or text", "made.xsl:2"),
         (sheet(template='<xsl:message terminate="yes">no concert</xsl:message>'), NODES, "no concert", None),
     ],
 )
-def test_mistakes_are_explained(
-    transformer: StylesheetTransformer, made: bytes, document: bytes, words: str, place: str | None
+def test_errors_are_explained_with_their_line(
+    transformer: StylesheetTransformer, stylesheet: bytes, document: bytes, words: str, place: str | None
 ) -> None:
     with pytest.raises(StylesheetError) as caught:
-        transformer.apply(made, document, "made.xsl")
+        transformer.apply(stylesheet, document, "made.xsl")
     assert words in str(caught.value)
     assert caught.value.place == (place or caught.value.place)
     still_works(transformer)
 
 
-def test_check_takes_what_apply_takes(transformer: StylesheetTransformer) -> None:
+def test_check_accepts_the_same_stylesheets_as_apply(transformer: StylesheetTransformer) -> None:
     transformer.check(GOOD, "good.xsl")
     with pytest.raises(StylesheetError, match="not a stylesheet"):
         transformer.check(b"<a/>", "bad.xsl")
@@ -179,7 +184,7 @@ DOUBLING = (
 ENDLESS = '<xsl:template match="/" name="e"><xsl:call-template name="e"/></xsl:template>'
 TIME = r"stopped: it took more than [12] seconds"
 STOPPED = rf"{TIME}|stopped: it took too much memory"
-BOMBS = {
+HOSTILE_STYLESHEETS = {
     "triple loop": (sheet(template=nested('<p a="b">some text</p>')), STOPPED),
     "triple count": (
         sheet(template='<xsl:value-of select="count(//n[count(//n[count(//n[count(//n) = 1]) = 1]) = 1])"/>'),
@@ -192,26 +197,31 @@ BOMBS = {
     "doubling": (sheet(DOUBLING), "memory"),
     "text": (sheet('<xsl:output method="text"/>', template=nested("x" * 200)), STOPPED),
     "recursion": (sheet(ENDLESS), "without end"),
-    "output": (sheet('<xsl:output method="text"/>', template=nested("x" * 50, 2)), "result has more than"),
+    "output": (
+        sheet('<xsl:output method="text"/>', template=nested("x" * 50, 2)),
+        "output of the stylesheet has more than",
+    ),
     "messages": (sheet(template=nested(f"<xsl:message>{'x' * 500}</xsl:message>")), STOPPED),
 }
 
 
-@pytest.mark.parametrize("name", BOMBS)
-def test_bombs_are_stopped_and_the_next_call_works(transformer: StylesheetTransformer, name: str) -> None:
-    made, words = BOMBS[name]
+@pytest.mark.parametrize("name", HOSTILE_STYLESHEETS)
+def test_hostile_stylesheets_are_stopped_and_the_next_call_works(
+    transformer: StylesheetTransformer, name: str
+) -> None:
+    stylesheet, words = HOSTILE_STYLESHEETS[name]
     with pytest.raises(StylesheetError, match=words) as caught:
-        transformer.apply(made, NODES, f"{name}.xsl")
+        transformer.apply(stylesheet, NODES, f"{name}.xsl")
     assert str(caught.value.place).startswith(f"{name}.xsl")
     still_works(transformer)
 
 
-def test_processor_time_is_limited_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("runnel.sandbox.stylesheet_process.CLOCK", 1000)
-    with StylesheetTransformer(seconds=0.3, megabytes=192, children=1) as made:
+def test_cpu_time_is_limited_independently_of_wall_clock_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("runnel.sandbox.stylesheet_process.WALL_CLOCK_FACTOR", 1000)
+    with StylesheetTransformer(seconds=0.3, megabytes=192, children=1) as transformer:
         with pytest.raises(StylesheetError, match=r"more than 0\.3 seconds of CPU time"):
-            made.apply(BOMBS["triple count"][0], NODES, "count.xsl")
-        still_works(made)
+            transformer.apply(HOSTILE_STYLESHEETS["triple count"][0], NODES, "count.xsl")
+        still_works(transformer)
 
 
 def _children() -> set[int]:
@@ -220,23 +230,25 @@ def _children() -> set[int]:
 
 def test_one_child_serves_many_documents() -> None:
     others = _children()
-    with StylesheetTransformer(seconds=5.0, megabytes=192, children=1) as made:
-        still_works(made)
+    with StylesheetTransformer(seconds=5.0, megabytes=192, children=1) as transformer:
+        still_works(transformer)
         before = _children() - others
         assert len(before) == 1
         for number in range(100):
-            assert made.apply(GOOD, b"<a>" + b"<n/>" * number + b"</a>", "good.xsl").data == b"%d nodes" % number
+            assert (
+                transformer.apply(GOOD, b"<a>" + b"<n/>" * number + b"</a>", "good.xsl").data == b"%d nodes" % number
+            )
         assert _children() - others == before
     assert not _children() & before
 
 
-def test_children_get_no_secrets_and_no_files(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_children_inherit_no_secrets_and_no_files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RUNNEL_SMTP_PASSWORD", "secret")
     others = _children()
     read, write = os.pipe()
     os.set_inheritable(read, False)
-    with StylesheetTransformer(seconds=5.0, megabytes=192, children=1) as made:
-        still_works(made)
+    with StylesheetTransformer(seconds=5.0, megabytes=192, children=1) as transformer:
+        still_works(transformer)
         (child,) = _children() - others
         assert b"secret" not in Path(f"/proc/{child}/environ").read_bytes()
         opened = {entry.name: str(entry.readlink()) for entry in Path(f"/proc/{child}/fd").iterdir()}
@@ -248,59 +260,62 @@ def test_children_get_no_secrets_and_no_files(monkeypatch: pytest.MonkeyPatch) -
     os.close(write)
 
 
-def test_a_child_that_is_killed_is_replaced_unseen() -> None:
+def test_killed_child_is_replaced_without_an_error() -> None:
     others = _children()
-    with StylesheetTransformer(seconds=5.0, megabytes=192, children=1) as made:
-        still_works(made)
+    with StylesheetTransformer(seconds=5.0, megabytes=192, children=1) as transformer:
+        still_works(transformer)
         (child,) = _children() - others
         os.kill(child, signal.SIGKILL)
-        still_works(made)
+        still_works(transformer)
         (successor,) = _children() - others
         assert successor != child
         assert not Path(f"/proc/{child}").exists()
 
 
-def test_a_child_that_sleeps_meets_the_clock() -> None:
+def test_sleeping_child_is_ended_at_the_wall_clock_limit() -> None:
     others = _children()
-    with StylesheetTransformer(seconds=0.5, megabytes=192, children=1) as made:
-        still_works(made)
+    with StylesheetTransformer(seconds=0.5, megabytes=192, children=1) as transformer:
+        still_works(transformer)
         (child,) = _children() - others
         os.kill(child, signal.SIGSTOP)
         with pytest.raises(StylesheetError, match="more than 1 seconds"):
-            made.apply(GOOD, NODES, "good.xsl")
-        still_works(made)
+            transformer.apply(GOOD, NODES, "good.xsl")
+        still_works(transformer)
 
 
-def test_a_crash_of_the_processor_is_the_failure_of_one_document() -> None:
+def test_crash_of_the_processor_affects_one_document() -> None:
     others = _children()
-    with StylesheetTransformer(seconds=20.0, megabytes=192, children=1) as made, ThreadPoolExecutor(1) as threads:
-        still_works(made)
-        victim = threads.submit(made.apply, BOMBS["triple count"][0], NODES, "long.xsl")
+    with (
+        StylesheetTransformer(seconds=20.0, megabytes=192, children=1) as transformer,
+        ThreadPoolExecutor(1) as threads,
+    ):
+        still_works(transformer)
+        victim = threads.submit(transformer.apply, HOSTILE_STYLESHEETS["triple count"][0], NODES, "long.xsl")
         killed: set[int] = set()
-        # A used child that dies is tried again in a fresh one; only when that dies too has the document failed.
+        # After a crash, the document is tried again in a new child. It fails only if that crashes, too.
         while not victim.done():
             for child in _children() - others - killed:
                 time.sleep(0.5)
                 os.kill(child, signal.SIGSEGV)
                 killed.add(child)
             time.sleep(0.01)
-        with pytest.raises(StylesheetError, match="broke the stylesheet processor"):
+        with pytest.raises(StylesheetError, match="the stylesheet processor crashed"):
             victim.result()
         assert len(killed) == 2
-        still_works(made)
+        still_works(transformer)
 
 
-def test_many_callers_at_once(transformer: StylesheetTransformer) -> None:
-    def one(number: int) -> TransformedDocument | str:
+def test_concurrent_calls_get_their_own_results(transformer: StylesheetTransformer) -> None:
+    def transform(number: int) -> TransformedDocument | str:
         document = b"<a>" + b"<n/>" * number + b"</a>"
         if number % 10 == 7:
             with pytest.raises(StylesheetError, match="memory"):
-                transformer.apply(BOMBS["doubling"][0], document, "bomb.xsl")
+                transformer.apply(HOSTILE_STYLESHEETS["doubling"][0], document, "bomb.xsl")
             return "stopped"
         return transformer.apply(GOOD, document, "good.xsl")
 
     with ThreadPoolExecutor(8) as threads:
-        results = list(threads.map(one, range(40)))
+        results = list(threads.map(transform, range(40)))
     for number, result in enumerate(results):
         expected = (
             "stopped" if number % 10 == 7 else TransformedDocument("text/plain; charset=utf-8", b"%d nodes" % number)
@@ -308,14 +323,14 @@ def test_many_callers_at_once(transformer: StylesheetTransformer) -> None:
         assert result == expected
 
 
-def test_closing_ends_those_at_work_too() -> None:
+def test_closing_ends_busy_sandboxes() -> None:
     others = _children()
-    made = StylesheetTransformer(seconds=60.0, megabytes=192, children=1)
+    transformer = StylesheetTransformer(seconds=60.0, megabytes=192, children=1)
     failures: list[RunnelError] = []
 
     def work() -> None:
         with pytest.raises(RunnelError, match="closed") as caught:
-            made.apply(BOMBS["triple count"][0], NODES, "long.xsl")
+            transformer.apply(HOSTILE_STYLESHEETS["triple count"][0], NODES, "long.xsl")
         failures.append(caught.value)
 
     worker = threading.Thread(target=work)
@@ -323,26 +338,26 @@ def test_closing_ends_those_at_work_too() -> None:
     while not _children() - others:
         time.sleep(0.01)
     time.sleep(0.3)
-    made.close()
+    transformer.close()
     worker.join(30)
     (failure,) = failures
-    assert not isinstance(failure, StylesheetError), "a message must not be given up because the runner stops"
+    assert not isinstance(failure, StylesheetError), "stopping the runner must not make a dead letter of the message"
     assert _children() <= others
     with pytest.raises(RunnelError, match="closed"):
-        made.apply(GOOD, NODES, "good.xsl")
+        transformer.apply(GOOD, NODES, "good.xsl")
 
 
-def test_the_settings_make_a_transformer(tmp_path: Path) -> None:
-    with transformer_of(Settings.load(tmp_path, max_document_bytes=5)) as made:
+def test_transformer_has_the_limits_of_the_settings(tmp_path: Path) -> None:
+    with transformer_of(Settings.load(tmp_path, max_document_bytes=5)) as transformer:
         with pytest.raises(StylesheetError, match="more than 5 bytes"):
-            made.apply(GOOD, NODES, "good.xsl")
-        assert made.apply(sheet(template=""), NODES, "empty.xsl").data == b""
+            transformer.apply(GOOD, NODES, "good.xsl")
+        assert transformer.apply(sheet(template=""), NODES, "empty.xsl").data == b""
 
 
-def test_a_process_that_cannot_start_is_not_the_fault_of_the_stylesheet(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_process_that_cannot_start_is_not_a_stylesheet_error(monkeypatch: pytest.MonkeyPatch) -> None:
     for program in ("/nowhere/python", "/bin/false"):
         monkeypatch.setattr("sys.executable", program)
-        with StylesheetTransformer(seconds=1.0, megabytes=192) as made:
-            with pytest.raises(RunnelError, match="could be started") as caught:
-                made.apply(GOOD, NODES, "good.xsl")
+        with StylesheetTransformer(seconds=1.0, megabytes=192) as transformer:
+            with pytest.raises(RunnelError, match="cannot start") as caught:
+                transformer.apply(GOOD, NODES, "good.xsl")
             assert not isinstance(caught.value, StylesheetError)

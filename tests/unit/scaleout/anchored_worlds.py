@@ -1,8 +1,9 @@
-"""Worlds for routers: queries found by rare words, with common words besides, and for each an item that just matches.
+"""Generated queries and items for testing routers.
 
-Where an item has nothing that its query does not ask for, a condition of a router that asks for a little too much
-loses it. There are few anchors, so that mergers have something to merge. They are long words: rare by FREQUENCIES and
-where these are not known, so that routes are worth asking.
+Queries are found by rare words, have common words in addition, and for each there is an item with exactly the words
+that the query requires. A router whose condition is slightly too strict loses such an item. There are few rare words,
+so that conditions are merged. They are long, so that they count as rare with and without FREQUENCIES, and routes are
+checked.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ def _number(value: int) -> str:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What a query asks for; `least` and `most` are a price, `place` and `year` a graph pattern."""
+class GeneratedQuery:
+    """The condition of a query. `least` and `most` bound a price; `place` and `year` belong to a graph pattern."""
 
     sources: tuple[int, ...]
     anchors: tuple[str, ...] = ()
@@ -49,7 +50,7 @@ class Asked:
     year: int | None = None
 
     def node(self) -> Node:
-        """The query."""
+        """Return the query."""
         reads = tuple(Read(source) for source in self.sources)
         parts = [*self._anchor(), *(Contains(TITLE, (one,)) for one in self.words), *self._price()]
         if self.excluded is not None:
@@ -57,7 +58,7 @@ class Asked:
         return Filter(reads[0] if len(reads) == 1 else Union(reads), And(tuple(parts)))
 
     def item(self, source: int, more: tuple[str, ...] = ()) -> Item:
-        """An item that has what the query asks for, and some words more."""
+        """Return an item that matches the query and has some additional words."""
         words = (*self.anchors[-1:], *self.words, *more)
         values: dict[str, tuple[Value, ...]] = {"title": (" ".join(words),)} if words else {}
         if self.least is not None or self.most is not None:
@@ -86,8 +87,8 @@ class Asked:
         return [] if self.most is None else [Compare(PRICE, "<=", self.most)]
 
 
-def world_of(asked: list[Asked], more: list[tuple[str, ...]] | None = None) -> GeneratedWorld:
-    """The queries, with an item for each and every source of it; behind these items with more words."""
+def world_of(asked: list[GeneratedQuery], more: list[tuple[str, ...]] | None = None) -> GeneratedWorld:
+    """Return the queries, an item for each query and source, and items with more words."""
     items = [one.item(source) for one in asked for source in one.sources]
     items += [one.item(one.sources[0], words) for one, words in zip(asked, more or [], strict=False)]
     return GeneratedWorld({number: one.node() for number, one in enumerate(asked, _FIRST)}, tuple(items))
@@ -99,7 +100,7 @@ _years = st.sampled_from([None, 1, 2])
 
 
 @st.composite
-def _asked(draw: st.DrawFn) -> Asked:
+def _generated_query(draw: st.DrawFn) -> GeneratedQuery:
     words = draw(_words)
     least = float(draw(st.integers(0, 3))) if draw(st.integers(0, 2)) == 0 else None
     most = (least or 0.0) + 1.0 if draw(st.integers(0, 2)) == 0 else None
@@ -109,9 +110,9 @@ def _asked(draw: st.DrawFn) -> Asked:
     count = 2 if draw(st.integers(0, 4)) == 0 else 1 if plain else draw(st.integers(0, 1))
     anchors = tuple(draw(st.lists(st.sampled_from(RARE), min_size=count, max_size=count, unique=True)))
     place, year = (None, None) if plain else (draw(st.sampled_from(_PLACES)), draw(_years))
-    return Asked(draw(_sources), anchors, words, excluded, least, most, place, year)
+    return GeneratedQuery(draw(_sources), anchors, words, excluded, least, most, place, year)
 
 
 anchored_worlds: st.SearchStrategy[GeneratedWorld] = st.builds(
-    world_of, st.lists(_asked(), min_size=4, max_size=16), st.lists(_words, max_size=6)
+    world_of, st.lists(_generated_query(), min_size=4, max_size=16), st.lists(_words, max_size=6)
 )

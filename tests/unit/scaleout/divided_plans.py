@@ -1,6 +1,6 @@
-"""Plans that are divided without any cleverness: queries by turns, and a router that sends every item everywhere.
+"""Partitioned plans with a trivial assignment: queries in turn, and a router that sends every item to all partitions.
 
-What pieces of a plan do can so be tested whatever decides which query goes where.
+They serve to test partitions independently of the choice of partitions.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _folders = itertools.count()
 def divided(
     storage: Storage, plan: Plan, count: int, turn: Callable[[int], int] = lambda query: query
 ) -> PlanVersion:
-    """The version of a plan with its base divided: a query's partition is its turn, counted round."""
+    """Partition the base of a plan, assigning queries to partitions in turn, and return the version."""
     number = next(_folders)
     logical = plan.base.logical
     owners = np.unique(query_of(logical.query_ids))
@@ -52,7 +52,7 @@ def divided(
 
 
 def everywhere(logical: LogicalPlan, count: int) -> LogicalPlan:
-    """A router that sends every item of a source that a plan reads to all partitions."""
+    """Return a router that sends every item of the plan's sources to all partitions."""
     builder = TableBuilder()
     scope = builder.scope(np.unique(logical.scopes.values).tolist())
     for partition in range(count):
@@ -62,7 +62,7 @@ def everywhere(logical: LogicalPlan, count: int) -> LogicalPlan:
 
 
 def pieces_of(storage: Storage, version: PlanVersion) -> list[PartitionPlan]:
-    """The delta, where there is one, and the partitions of a version."""
+    """Load the delta of a version, if it has one, and its partitions."""
     assert version.distribution is not None
     partitioning = read_partitioning(storage, version.distribution)
     delta = delta_plan(storage, version, load_router(storage, version, partitioning.router))
@@ -72,7 +72,7 @@ def pieces_of(storage: Storage, version: PlanVersion) -> list[PartitionPlan]:
 
 @contextmanager
 def closed_routes() -> Iterator[None]:
-    """No route is open, however cheap that would be: the router asks about everything."""
+    """Make the router check every route, even if open routes would be cheaper."""
 
     none = np.empty(0, dtype=np.int64)
 

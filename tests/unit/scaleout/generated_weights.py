@@ -1,4 +1,4 @@
-"""Generated weights of queries: groups of any size, work and bytes that differ, and sources of their own."""
+"""Generated weights of queries, with groups of any size, and different work, bytes and sources."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def weights_of(
     scopes: Rows | None = None,
     group_scopes: Array | None = None,
 ) -> Weights:
-    """Weights of queries that each have one target, which they share with none, and one root for each group."""
+    """Return weights of queries with one target each, which is not shared, and one root per group."""
     count = len(groups)
     found = 0.5 * work
     rows = np.arange(count)
@@ -27,7 +27,7 @@ def weights_of(
         bytes=sizes,
         groups=groups,
         order=np.argsort(np.argsort(groups, kind="stable"), kind="stable"),
-        clumps=rows,
+        units=rows,
         own=work - found,
         shared=Rows(np.arange(count + 1), rows),
         shared_microseconds=found,
@@ -44,7 +44,7 @@ def weights_of(
 
 @st.composite
 def generated_weights(draw: st.DrawFn) -> Weights:
-    """Some hundred queries: mostly alike, or with work that differs a thousandfold."""
+    """Generate weights of some hundred queries: mostly similar, or with work that differs by a factor of thousand."""
     generator = np.random.default_rng(draw(st.integers(0, 2**20)))
     count = draw(st.integers(1, 400))
     wanted = draw(st.integers(1, count))

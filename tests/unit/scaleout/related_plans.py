@@ -1,4 +1,4 @@
-"""Plans whose predicates are often related, and their conditions as expressions: what kin is tested on."""
+"""Generated plans with related predicates, for testing subsumption, and their conditions as expressions."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ STORAGE = FileStorage(Path(_root.name).as_uri())
 
 @dataclass(frozen=True)
 class LaidOut:
-    """A logical plan with what kin needs."""
+    """A logical plan with the layout of its atoms and anchors."""
 
     logical: LogicalPlan
     atoms: AtomLayout
@@ -64,24 +64,24 @@ class LaidOut:
 
 
 def laid_out(definitions: Mapping[int, Node], limits: OptimizerSettings | None = None) -> LaidOut:
-    """The plan of definitions, every one of which is a query."""
+    """Compile definitions, all of which are queries, to a logical plan."""
     logical = optimize([PlanQuery(one) for one in definitions], definitions, settings=limits)
     atoms = lay_out_atoms(logical)
     return LaidOut(logical, atoms, choose_anchors(logical, atoms))
 
 
 def asking(*conditions: Expression, source: int = 1) -> dict[int, Node]:
-    """Queries over one source, from the id 10 on."""
+    """Return queries over one source, numbered from 10 on."""
     return {number: Filter(Read(source), one) for number, one in enumerate(conditions, 10)}
 
 
 def word(*words: str) -> Expression:
-    """The title has these words in a row."""
+    """Return the condition that the title contains a phrase."""
     return Contains(TITLE, words)
 
 
 def clause_expression(logical: LogicalPlan, clause: int) -> Expression:
-    """A clause of the plan."""
+    """Return a clause of the plan as an expression."""
     literals = logical.clauses.row(clause).tolist()
     found = [decode_expression(json.loads(logical.atoms.text(one >> 1))) for one in literals]
     parts = [Not(atom) if literal & 1 else atom for literal, atom in zip(literals, found, strict=True)]
@@ -89,27 +89,27 @@ def clause_expression(logical: LogicalPlan, clause: int) -> Expression:
 
 
 def conjunction(parts: Sequence[Expression]) -> Expression:
-    """All parts hold."""
+    """Return the conjunction of expressions."""
     return parts[0] if len(parts) == 1 else And(tuple(parts)) if parts else TRUE
 
 
 def condition_of(logical: LogicalPlan, predicate: int) -> Expression:
-    """The clauses of a predicate."""
+    """Return the clauses of a predicate as an expression."""
     return conjunction([clause_expression(logical, one) for one in logical.predicates.row(predicate).tolist()])
 
 
 def atom_of(text: str) -> Atom:
-    """An atom by its stored text."""
+    """Decode an atom from its stored text."""
     return cast(Atom, decode_expression(json.loads(text)))
 
 
 def satisfied(condition: Expression, items: Sequence[Item]) -> set[int]:
-    """Which items satisfy a condition, by the reference evaluator."""
+    """Return which items satisfy a condition, according to the reference evaluator."""
     return {place for place, item in enumerate(items) if holds(condition, item.attributes, item.time)}
 
 
 def routed_to(router: LogicalPlan, world: GeneratedWorld) -> list[set[int]]:
-    """The partitions that each item goes to by a router's plan, written, loaded and matched like any other."""
+    """Write, load and match a router's plan, and return the partitions that each item goes to."""
     folder = f"router-{next(_folders)}"
     compile_logical(STORAGE, folder, router)
     found = build_matcher(load(STORAGE, PlanVersion(1, folder))).match(world.batch)
@@ -146,7 +146,7 @@ def _items(draw: st.DrawFn) -> Item:
 
 @st.composite
 def related_worlds(draw: st.DrawFn) -> GeneratedWorld:
-    """Queries that ask much the same: words, phrases, ranges and graph patterns over few values."""
+    """Generate similar queries: words, phrases, ranges and graph patterns over few values."""
     conditions = draw(st.lists(_predicates, min_size=1, max_size=8))
     definitions: dict[int, Node] = {
         number: Filter(Read(draw(st.sampled_from(SOURCES[:2]))), condition)
@@ -159,7 +159,7 @@ all_worlds: st.SearchStrategy[GeneratedWorld] = st.one_of(worlds(), related_worl
 
 
 def divisions(queries: int, count: int) -> st.SearchStrategy[np.ndarray[tuple[int], np.dtype[np.int64]]]:
-    """Partitions of queries, at random."""
+    """Generate random partitions of queries."""
     return st.lists(st.integers(0, count - 1), min_size=queries, max_size=queries).map(
         lambda found: np.array(found, dtype=np.int64)
     )

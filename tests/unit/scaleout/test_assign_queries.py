@@ -1,4 +1,4 @@
-"""Queries over partitions: every query has one, all are loaded alike, and groups stay together where they can."""
+"""Assignments: every query has a partition, loads are balanced, and groups stay together if possible."""
 
 from __future__ import annotations
 
@@ -24,9 +24,7 @@ STRATEGY = st.sampled_from(STRATEGIES)
 
 @GENERATED
 @given(generated_weights(), COUNTS, STRATEGY)
-def test_every_query_has_a_partition_and_all_are_loaded_alike(
-    weights: Weights, count: int, strategy: Strategy
-) -> None:
+def test_every_query_has_a_partition_and_loads_are_balanced(weights: Weights, count: int, strategy: Strategy) -> None:
     partitions = assign_queries(weights, count, strategy)
     assert len(partitions) == len(weights)
     assert partitions.min() >= 0
@@ -35,16 +33,16 @@ def test_every_query_has_a_partition_and_all_are_loaded_alike(
     for amounts in (weights.microseconds, weights.bytes):
         loads = np.bincount(partitions, weights=amounts, minlength=count)
         fair = amounts.sum() / count
-        # Few and uneven queries cannot be divided better than to a query or two.
+        # Few and uneven queries cannot be balanced better than up to one or two queries.
         assert loads.max() <= 1.15 * fair + 2.5 * amounts.max()
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("count", [2, 7, 16])
-def test_many_queries_are_divided_within_the_bound(strategy: Strategy, count: int) -> None:
+def test_loads_of_many_queries_stay_within_the_limit(strategy: Strategy, count: int) -> None:
     generator = np.random.default_rng(7)
     work = np.exp(1.5 * generator.standard_normal(20_000))
-    sizes = np.where(np.arange(20_000) < 4_000, 2_000.0, 150.0)  # one part of the line takes most of the bytes
+    sizes = np.where(np.arange(20_000) < 4_000, 2_000.0, 150.0)  # the first queries take most of the bytes
     weights = weights_of(np.repeat(np.arange(2_000), 10), work, sizes, np.full(2_000, 0.01))
     partitions = assign_queries(weights, count, strategy)
     for amounts in (work, sizes):
@@ -54,9 +52,7 @@ def test_many_queries_are_divided_within_the_bound(strategy: Strategy, count: in
 
 @GENERATED
 @given(generated_weights(), COUNTS)
-def test_a_group_is_divided_only_where_it_is_too_much_for_a_partition_or_none_has_room(
-    weights: Weights, count: int
-) -> None:
+def test_group_is_split_only_if_no_partition_has_room_for_it(weights: Weights, count: int) -> None:
     partitions = assign_queries(weights, count, "grouped")
     amounts = [one * count / one.sum() for one in (weights.microseconds, weights.bytes)]
     loads = np.stack([np.bincount(partitions, weights=one, minlength=count) for one in amounts])
@@ -73,11 +69,11 @@ def test_a_group_is_divided_only_where_it_is_too_much_for_a_partition_or_none_ha
                 for load, amount in zip(loads, amounts, strict=True)
             ]
             rooms.append(max(other + float(amount[own].sum()) for other, amount in zip(others, amounts, strict=True)))
-        assert whole > 1.0 or min(rooms) > 1.0  # brought together, it would be more than a fair share
+        assert whole > 1.0 or min(rooms) > 1.0  # in one partition, it would exceed a fair share
 
 
 @pytest.mark.parametrize("count", [2, 5])
-def test_spread_deals_every_group_out(count: int) -> None:
+def test_spread_distributes_every_group(count: int) -> None:
     groups = np.repeat(np.arange(30), 17)
     weights = weights_of(groups, np.linspace(1.0, 2.0, len(groups)), np.ones(len(groups)), np.full(30, 0.02))
     partitions = assign_queries(weights, count, "spread")
@@ -86,19 +82,19 @@ def test_spread_deals_every_group_out(count: int) -> None:
         assert dealt.max() - dealt.min() <= 1
 
 
-def test_groups_that_fit_stay_whole() -> None:
+def test_groups_that_fit_are_not_split() -> None:
     weights = weights_of(np.repeat(np.arange(50), 20), np.ones(1_000), np.ones(1_000), np.full(50, 0.02))
     partitions = assign_queries(weights, 5, "grouped")
     assert all(len(set(partitions[weights.groups == group].tolist())) == 1 for group in range(50))
     assert np.bincount(partitions).max() <= LIMIT * 200
 
 
-def test_a_group_too_hot_for_a_partition_is_divided_over_as_many_as_it_needs() -> None:
+def test_group_too_large_for_one_partition_is_split_over_as_many_as_needed() -> None:
     groups = np.concatenate([np.zeros(600, dtype=np.int64), np.repeat(np.arange(1, 41), 10)])
     weights = weights_of(groups, np.ones(1_000), np.ones(1_000), np.full(41, 0.1))
     chosen = choose_assignment(weights, 5, "grouped")
     assert 3 <= len(set(chosen.partitions[groups == 0].tolist())) <= 4
-    assert "in several partitions" in chosen.reason
+    assert "split over several partitions" in chosen.reason
     assert np.bincount(chosen.partitions).max() <= 230
 
 
@@ -108,16 +104,16 @@ def test_grouped_makes_no_more_copies_than_spread(weights: Weights, count: int) 
     grouped, spread = (
         weigh_assignment(weights, assign_queries(weights, count, one), count, one) for one in STRATEGIES
     )
-    # Where groups are divided, neither is always less; a partition more or less of one root is the most.
-    cut = _cut(weights, assign_queries(weights, count, "grouped"))
+    # If groups are split, neither strategy is always better; they differ by at most one partition for one root.
+    cut = _split_groups(weights, assign_queries(weights, count, "grouped"))
     assert grouped.weighed.copies <= spread.weighed.copies + cut * count + 1e-9
 
 
-def _cut(weights: Weights, partitions: Array) -> int:
+def _split_groups(weights: Weights, partitions: Array) -> int:
     return sum(len(np.unique(partitions[weights.groups == group])) > 1 for group in range(weights.group_count))
 
 
-def test_groups_of_few_items_are_matched_in_few_copies() -> None:
+def test_groups_that_match_few_items_cause_few_copies() -> None:
     weights = weights_of(np.repeat(np.arange(100), 20), np.ones(2_000), np.ones(2_000), np.full(100, 0.005))
     chosen = choose_assignment(weights, 4)
     grouped, spread = chosen.weighed
@@ -127,8 +123,8 @@ def test_groups_of_few_items_are_matched_in_few_copies() -> None:
     assert "0.47 copies" in chosen.reason
 
 
-def test_one_dear_group_is_dealt_out() -> None:
-    # All work is behind one root that every tenth item satisfies: kept together, one worker would do everything.
+def test_single_expensive_group_is_spread() -> None:
+    # All work belongs to one root that every tenth item satisfies. If grouped, one worker would do everything.
     work = np.concatenate([np.full(20, 30.0), np.full(80, 0.01)])
     groups = np.concatenate([np.zeros(20, dtype=np.int64), np.arange(1, 81)])
     weights = weights_of(groups, work, np.ones(100), np.append(0.1, np.full(80, 1e-4)))
@@ -137,17 +133,17 @@ def test_one_dear_group_is_dealt_out() -> None:
     assert chosen.division.queries.sum() == 100
 
 
-def test_what_is_wanted_is_taken_and_said() -> None:
+def test_wanted_strategy_is_chosen_and_named_in_the_reason() -> None:
     weights = weights_of(np.repeat(np.arange(100), 20), np.ones(2_000), np.ones(2_000), np.full(100, 0.005))
     chosen = choose_assignment(weights, 4, "spread")
     assert (chosen.strategy, chosen.reason.split(":")[0]) == (
         "spread",
-        "related queries are dealt out, as the settings say",
+        "related queries are distributed, as the settings say",
     )
     assert [one.strategy for one in chosen.weighed] == list(STRATEGIES)
 
 
-def test_an_item_is_of_one_source() -> None:
+def test_an_item_has_only_one_source() -> None:
     scopes = Rows.of([[1], [2], [1, 2]], np.int64)
     weights = weights_of(np.arange(3), np.ones(3), np.ones(3), np.array([0.5, 0.5, 0.2]), scopes, np.array([0, 1, 2]))
     apart = weigh_assignment(weights, np.array([0, 1, 2]), 3)
@@ -157,7 +153,7 @@ def test_an_item_is_of_one_source() -> None:
     assert together.weighed.copies == pytest.approx(0.6)
 
 
-def test_what_queries_share_is_paid_in_every_partition_that_has_one() -> None:
+def test_shared_work_counts_in_every_partition_that_does_it() -> None:
     weights = replace(
         weights_of(np.zeros(2, dtype=np.int64), np.array([6.0, 6.0]), np.ones(2), np.array([0.25])),
         own=np.array([1.0, 1.0]),
@@ -169,14 +165,14 @@ def test_what_queries_share_is_paid_in_every_partition_that_has_one() -> None:
     together, apart = (weigh_assignment(weights, np.array(one), 2) for one in ([0, 0], [0, 1]))
     assert together.microseconds.tolist() == pytest.approx([14.0, 0.0])
     assert apart.microseconds.tolist() == pytest.approx([13.0, 13.0])
-    # The router takes an item apart, and looks for a key that one block of items in all has.
+    # The router parses an item, and looks up a key that occurs in one block of items.
     asked = 8.0 + ENTRY / 256
     assert together.weighed.longest == pytest.approx(asked + 14.0 + EMIT * 0.25)
     assert apart.weighed.microseconds == pytest.approx(asked + ENTRY / 256 + 26.0 + EMIT * 0.5)
     assert not len(apart.routes.open_scopes)
 
 
-def test_where_nearly_all_items_go_the_router_does_not_ask() -> None:
+def test_route_that_nearly_all_items_take_is_open() -> None:
     scopes = Rows.of([[1], [2]], np.int64)
     weights = weights_of(
         np.arange(600), np.ones(600), np.ones(600), np.full(600, 0.03), scopes, np.repeat([0, 0, 1], 200)
@@ -191,7 +187,7 @@ def test_where_nearly_all_items_go_the_router_does_not_ask() -> None:
     ]
     assert division.shares.tolist() == pytest.approx([1.0, 0.5 + 0.5 * (1 - 0.97**10)])
     everything = weigh_assignment(weights, np.zeros(600, dtype=np.int64), 1)
-    assert everything.routes.router == pytest.approx(EMIT)  # nothing is asked, so nothing is taken apart
+    assert everything.routes.router == pytest.approx(EMIT)  # no route is checked, so no item is parsed
 
 
 def test_a_graph_is_about_one_topic() -> None:
@@ -204,7 +200,7 @@ def test_a_graph_is_about_one_topic() -> None:
     assert apart.weighed.copies > 2.5 > 1.0 > together.weighed.copies
 
 
-def test_nothing_can_be_divided_into_no_partitions() -> None:
+def test_zero_partitions_are_rejected() -> None:
     weights = weights_of(np.zeros(1, dtype=np.int64), np.ones(1), np.ones(1), np.ones(1))
     with pytest.raises(RunnelError, match="0 partitions"):
         assign_queries(weights, 0, "grouped")
@@ -212,7 +208,7 @@ def test_nothing_can_be_divided_into_no_partitions() -> None:
 
 @GENERATED
 @given(st.integers(1, 300), COUNTS, st.integers(0, 1_000))
-def test_a_line_is_divided_alike_by_both_amounts(size: int, count: int, seed: int) -> None:
+def test_split_balances_both_amounts(size: int, count: int, seed: int) -> None:
     generator = np.random.default_rng(seed)
     first, second = generator.random(size), np.sort(generator.random(size))
     parts = split_evenly(first, second, count)
@@ -220,4 +216,4 @@ def test_a_line_is_divided_alike_by_both_amounts(size: int, count: int, seed: in
         loads = np.bincount(parts, weights=amounts, minlength=count)
         assert loads.max() <= amounts.sum() / count + 3 * amounts.max()
     runs = np.count_nonzero(np.diff(parts)) + 1
-    assert runs <= 4 * count  # few runs: two cuts for each part
+    assert runs <= 4 * count  # few runs, because each part needs two cuts

@@ -1,4 +1,4 @@
-"""Dividing anew: the skew falls, little moves, what is even is left alone, and a second look finds nothing to do."""
+"""Rebalancing reduces the skew, moves few queries, leaves even partitions alone, and is stable afterwards."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from runnel.arrays import Array
 from runnel.errors import RunnelError
-from runnel.scaleout.divide.balance import ENOUGH, Load, query_times, rebalanced, skew
+from runnel.scaleout.divide.balance import UNEVEN_RATIO, Load, query_times, rebalanced, skew
 from runnel.scaleout.partitioning import Assignment
 
 GENERATED = settings(deadline=None, derandomize=True, max_examples=80)
@@ -27,7 +27,7 @@ def _loads(times: Array) -> list[Load]:
 
 @st.composite
 def worlds(draw: st.DrawFn) -> tuple[Assignment, Array]:
-    """An assignment, and what each of its queries really takes."""
+    """Generate an assignment, and the actual time of each query."""
     generator = np.random.default_rng(draw(st.integers(0, 2**20)))
     count, partitions = draw(st.integers(2, 300)), draw(st.integers(2, 8))
     groups = generator.integers(0, draw(st.integers(1, 60)), count)
@@ -39,13 +39,13 @@ def worlds(draw: st.DrawFn) -> tuple[Assignment, Array]:
 
 @GENERATED
 @given(worlds())
-def test_the_skew_falls_and_a_second_look_ends_it(world: tuple[Assignment, Array]) -> None:
+def test_rebalancing_reduces_the_skew_and_then_stops(world: tuple[Assignment, Array]) -> None:
     assignment, spent = world
     count = int(assignment.partitions.max()) + 1
     times = np.bincount(assignment.partitions, weights=spent, minlength=count)
     before = skew(_loads(times))
     moved = rebalanced(assignment, _loads(times))
-    if before <= ENOUGH:
+    if before <= UNEVEN_RATIO:
         assert moved is None
         return
     rounds = 0
@@ -59,24 +59,24 @@ def test_the_skew_falls_and_a_second_look_ends_it(world: tuple[Assignment, Array
         before = after
         assignment = Assignment(assignment.query_ids, moved, assignment.groups, spent)
         moved = rebalanced(assignment, _loads(times))
-    assert rounds <= 2  # what is expected of queries was right but for a factor, so one look is mostly enough
+    assert rounds <= 2  # expected costs are right up to a factor, so one round is mostly enough
 
 
-def test_what_is_even_is_left_alone() -> None:
+def test_even_partitions_are_not_changed() -> None:
     assignment = _assignment(np.arange(100) % 4, np.arange(100) // 10)
     assert rebalanced(assignment, _loads(np.array([30.0, 31, 29, 40]) * SECOND)) is None
 
 
-def test_too_little_says_nothing() -> None:
+def test_nothing_is_moved_before_enough_was_measured() -> None:
     assignment = _assignment(np.arange(100) % 4, np.arange(100))
     times = np.array([9.0, 0.1, 0.1, 0.1])
     assert rebalanced(assignment, _loads(times * SECOND)) is None
-    assert rebalanced(assignment, _loads(times * SECOND), least_microseconds=SECOND) is not None
+    assert rebalanced(assignment, _loads(times * SECOND), min_microseconds=SECOND) is not None
     assert rebalanced(assignment, []) is None
 
 
 @pytest.mark.parametrize(("size", "several"), [(10, 3), (30, 1)])
-def test_as_few_groups_move_as_are_enough(size: int, several: int) -> None:
+def test_no_more_groups_move_than_necessary(size: int, several: int) -> None:
     # Partition 0 has a hundred queries and much more time than the others; 11.25 seconds are too many there.
     partitions = np.concatenate([np.zeros(100, dtype=np.int64), np.repeat([1, 2, 3], 50)])
     groups = np.concatenate([np.arange(100) // size, 10 + np.arange(150) // 10])
@@ -88,7 +88,7 @@ def test_as_few_groups_move_as_are_enough(size: int, several: int) -> None:
     assert all(len(np.unique(moved[groups == group])) == 1 for group in range(25) if np.any(groups == group))
 
 
-def test_a_group_hotter_than_a_fair_share_is_divided() -> None:
+def test_group_above_the_fair_share_is_split() -> None:
     partitions = np.concatenate([np.zeros(100, dtype=np.int64), np.repeat([1, 2, 3], 10)])
     groups = np.concatenate([np.zeros(100, dtype=np.int64), 1 + np.arange(30)])
     times = np.array([90.0, 4, 4, 2]) * SECOND
@@ -99,7 +99,7 @@ def test_a_group_hotter_than_a_fair_share_is_divided() -> None:
     assert len(np.unique(moved[groups == 0])) == 4
 
 
-def test_a_group_that_must_stay_whole_is_moved_whole_or_not_at_all() -> None:
+def test_indivisible_group_moves_as_a_whole_or_not_at_all() -> None:
     partitions = np.concatenate([np.zeros(100, dtype=np.int64), np.repeat([1, 2, 3], 10)])
     groups = np.concatenate([np.full(100, -1), 1 + np.arange(30)])
     times = np.array([90.0, 4, 4, 2]) * SECOND
@@ -111,12 +111,12 @@ def test_a_group_that_must_stay_whole_is_moved_whole_or_not_at_all() -> None:
     assert all(len(np.unique(moved[groups == group])) == 1 for group in (-1, -2))
 
 
-def test_a_single_query_cannot_be_divided() -> None:
+def test_single_hot_query_is_not_moved() -> None:
     partitions = np.array([0, 1, 2, 3])
     assert rebalanced(_assignment(partitions, partitions), _loads(np.array([90.0, 4, 4, 2]) * SECOND)) is None
 
 
-def test_measured_matches_say_which_of_a_hot_partition_is_hot() -> None:
+def test_measured_matches_identify_the_expensive_queries() -> None:
     partitions = np.concatenate([np.zeros(40, dtype=np.int64), np.ones(40, dtype=np.int64)])
     groups = np.concatenate([np.arange(40), 40 + np.arange(40)])
     matches = np.zeros(80)
@@ -127,7 +127,7 @@ def test_measured_matches_say_which_of_a_hot_partition_is_hot() -> None:
     assert np.count_nonzero(moved != partitions) < 10
 
 
-def test_few_partitions_are_touched() -> None:
+def test_few_partitions_change() -> None:
     partitions = np.repeat(np.arange(16), 20)
     times = np.full(16, 10.0)
     times[3], times[9] = 21.0, 1.0
@@ -137,21 +137,21 @@ def test_few_partitions_are_touched() -> None:
     assert touched == {3, 9}
 
 
-def test_partitions_without_loads_did_nothing_and_are_filled() -> None:
+def test_partition_without_a_recorded_load_counts_as_idle() -> None:
     assignment = _assignment(np.zeros(100, dtype=np.int64), np.arange(100) // 5)
     moved = rebalanced(assignment, [Load(0, 9, 9, 30 * SECOND), Load(2, 0, 0, 0.0)])
     assert moved is not None
     assert np.bincount(moved, minlength=3).min() > 0
 
 
-def test_a_partition_that_cannot_be_is_refused() -> None:
+def test_negative_partition_number_is_rejected() -> None:
     with pytest.raises(RunnelError, match="no partition -1"):
         rebalanced(_assignment(np.zeros(2, dtype=np.int64), np.arange(2)), [Load(-1, 1, 1, 1.0)])
 
 
 @pytest.mark.parametrize("crowded", [True, False])
-def test_those_who_must_stay_together_are_never_parted(crowded: bool) -> None:
-    """Neither where the other partition has no room for so many queries, nor where some of them cost nothing."""
+def test_indivisible_groups_are_never_split(crowded: bool) -> None:
+    """Not even if the other partition has no room for all of them, or if some of them cost nothing."""
     if crowded:
         groups = np.array([-1] * 15 + [-2] * 15 + list(range(3, 63)))
         partitions = np.array([0] * 30 + [1] * 35 + [2] * 15 + [3] * 10)
@@ -167,7 +167,7 @@ def test_those_who_must_stay_together_are_never_parted(crowded: bool) -> None:
         assert len(np.unique(given[groups == group])) == 1
 
 
-def test_what_is_no_number_is_nothing() -> None:
+def test_non_finite_times_count_as_zero() -> None:
     groups, partitions = np.arange(4), np.array([0, 0, 1, 1])
     assignment = Assignment(np.arange(1, 5), partitions, groups, np.array([np.nan, 1.0, np.inf, 1.0]))
     loads = [Load(0, 1, 1, float("nan")), Load(1, 1, 1, 5e6)]

@@ -1,4 +1,4 @@
-"""Covers: every predicate has a condition that holds wherever it does, however few there may be."""
+"""Covers: every predicate implies its condition, for any limit of the number of conditions."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def cover_of(plan: LaidOut, most: int | None = None, publications: list[list[Tri
 
 
 def conditions_of(plan: LaidOut, cover: Cover) -> list[Expression]:
-    """The conditions of a cover, added clauses among them."""
+    """Return the conditions of a cover, including added clauses, as expressions."""
     clauses = len(plan.logical.clauses)
     return [
         conjunction(
@@ -56,7 +56,7 @@ def conditions_of(plan: LaidOut, cover: Cover) -> list[Expression]:
 
 
 def by_query(plan: LaidOut, cover: Cover) -> list[Expression]:
-    """The condition of every query, by its id; each has one predicate."""
+    """Return the condition of every query by its ID. Each query has one predicate."""
     found = conditions_of(plan, cover)
     pairs = [
         (query, found[int(cover.of_predicates[predicate])])
@@ -68,7 +68,7 @@ def by_query(plan: LaidOut, cover: Cover) -> list[Expression]:
 
 @settings(max_examples=50, deadline=None, derandomize=True)
 @given(all_worlds, st.one_of(st.none(), st.integers(0, 12)))
-def test_a_condition_holds_wherever_its_predicates_do(world: GeneratedWorld, most: int | None) -> None:
+def test_every_predicate_implies_its_condition(world: GeneratedWorld, most: int | None) -> None:
     plan = laid_out(world.definitions)
     cover = cover_of(plan, most)
     found = conditions_of(plan, cover)
@@ -82,7 +82,7 @@ def test_a_condition_holds_wherever_its_predicates_do(world: GeneratedWorld, mos
 
 @settings(max_examples=25, deadline=None, derandomize=True)
 @given(all_worlds)
-def test_without_a_limit_conditions_are_those_of_roots(world: GeneratedWorld) -> None:
+def test_without_a_limit_the_conditions_are_the_roots(world: GeneratedWorld) -> None:
     plan = laid_out(world.definitions)
     cover = cover_of(plan)
     rows = list(plan.logical.predicates.lists())
@@ -90,11 +90,11 @@ def test_without_a_limit_conditions_are_those_of_roots(world: GeneratedWorld) ->
     assert not np.any(cover.merged)
     assert len({tuple(row) for row in found}) == len(found)
     for predicate, condition in enumerate(cover.of_predicates.tolist()):
-        assert found[condition] == sorted(rows[int(cover.kin.roots[predicate])])
+        assert found[condition] == sorted(rows[int(cover.subsuming_roots.roots[predicate])])
     assert cover.counters["mergers"] == cover.counters["above_most"] == cover.counters["false_per_million"] == 0
 
 
-def test_filters_with_one_anchor_keep_what_they_have_in_common() -> None:
+def test_filters_with_the_same_anchor_are_merged_to_their_common_clauses() -> None:
     rare, long = word("extraordinarily"), word("incomprehensibly")
     plan = laid_out(
         asking(
@@ -109,7 +109,7 @@ def test_filters_with_one_anchor_keep_what_they_have_in_common() -> None:
     assert apart.counters["conditions"] == 5
     cover = cover_of(plan, 4)
     found = by_query(plan, cover)
-    # The first two have two words in common, so that they let fewer items through in vain.
+    # The first two have two words in common, so merging them lets the fewest additional items through.
     assert {found[0], found[1]} <= {And((rare, ROCK)), And((ROCK, rare))}
     assert found[0] == found[1]
     assert found[2] != found[3]
@@ -122,7 +122,7 @@ def test_filters_with_one_anchor_keep_what_they_have_in_common() -> None:
     assert fewer.counters["above_most"] == 0
 
 
-def test_what_cannot_be_merged_stays_as_one_clause_and_is_counted() -> None:
+def test_conditions_that_cannot_be_merged_are_reduced_to_one_clause_and_counted() -> None:
     plan = laid_out(asking(*(And((word(f"word{number}"), ROCK)) for number in range(6)), Compare(PRICE, ">", 1.0)))
     cover = cover_of(plan, 2)
     assert by_query(plan, cover)[:2] == [word("word0"), word("word1")]
@@ -148,12 +148,12 @@ def number(value: int) -> str:
 
 
 def pattern(place: str, bound: int, *more: Edge) -> Graph:
-    """Something at a place, from a year on."""
+    """Return a graph pattern for a place, from a year on."""
     edges = (Edge(Variable("p"), "<urn:at>", place), Edge(Variable("p"), "<urn:year>", Variable("y")), *more)
     return Graph(edges, Comparison(Variable("y"), "=", number(bound))).canonical()
 
 
-def test_graph_patterns_become_their_edges() -> None:
+def test_graph_patterns_are_merged_by_their_edges() -> None:
     same = [pattern("<urn:paris>", bound) for bound in range(3)]
     other = pattern("<urn:paris>", 9, Edge(Variable("p"), "<urn:by>", "<urn:ann>"))
     far = pattern("<urn:oslo>", 1)
@@ -172,7 +172,7 @@ def test_graph_patterns_become_their_edges() -> None:
     assert fewer[4] == far
 
 
-def test_merged_graph_patterns_keep_other_clauses_that_all_have() -> None:
+def test_merged_graph_patterns_keep_common_other_clauses() -> None:
     graphs = [pattern("<urn:paris>", bound) for bound in range(2)]
     plan = laid_out(asking(And((graphs[0], ROCK, JAZZ)), And((graphs[1], ROCK, LIVE))))
     found = by_query(plan, cover_of(plan, 1))
@@ -181,7 +181,7 @@ def test_merged_graph_patterns_keep_other_clauses_that_all_have() -> None:
     assert set(map(repr, found[0].parts)) == {repr(ROCK), repr(Graph(graphs[0].edges).canonical())}
 
 
-def test_known_publications_say_what_is_merged() -> None:
+def test_sampled_publications_decide_which_patterns_are_merged() -> None:
     patterns = [pattern("<urn:paris>", bound) for bound in range(4)] + [pattern("<urn:oslo>", 1)]
     plan = laid_out(asking(*patterns))
     paris: list[Triple] = [("<urn:x>", "<urn:at>", "<urn:paris>"), ("<urn:x>", "<urn:year>", number(2))]
@@ -196,7 +196,7 @@ def test_known_publications_say_what_is_merged() -> None:
     assert cover.counters["false_positives"] == 1
 
 
-def test_mergers_of_mergers_stand_for_all_their_patterns() -> None:
+def test_merger_of_mergers_covers_all_their_patterns() -> None:
     edges = [Edge("<urn:a>", f"<urn:{name}>", "<urn:b>") for name in "pqrstuv"]
     graphs = [Graph(tuple(edges[:size])) for size in range(2, 8)]
     mergers = GraphMergers(graphs)
@@ -209,6 +209,6 @@ def test_mergers_of_mergers_stand_for_all_their_patterns() -> None:
 
 
 @pytest.mark.parametrize("most", [None, 1])
-def test_nothing_asked_needs_no_conditions(most: int | None) -> None:
+def test_empty_plan_has_no_conditions(most: int | None) -> None:
     cover = cover_of(laid_out({}), most)
     assert len(cover.conditions) == len(cover.of_predicates) == cover.counters["conditions"] == 0

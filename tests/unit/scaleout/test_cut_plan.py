@@ -1,4 +1,4 @@
-"""Plans cut in parts: together they match as the whole does, and each has what its queries need and no more."""
+"""Cut plans: together they match like the whole plan, and each contains exactly what its queries need."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def unsynced() -> Iterator[None]:
 
 
 def parts_of(logical: LogicalPlan, data: st.DataObject) -> list[LogicalPlan]:
-    """The plan in parts by chance; a query and its ways are in one."""
+    """Cut a plan into random parts. A query and its disjuncts are in the same part."""
     owners = query_of(logical.query_ids)
     count = data.draw(st.integers(1, 4))
     dealt = {one: data.draw(st.integers(0, count - 1)) for one in np.unique(owners).tolist()}
@@ -75,7 +75,7 @@ def parts_of(logical: LogicalPlan, data: st.DataObject) -> list[LogicalPlan]:
 
 
 def check_dense(part: LogicalPlan) -> None:
-    """Whatever a part has is used in it."""
+    """Check that everything in a part is used."""
     assert set(part.target_predicates.tolist()) == set(range(len(part.predicates)))
     assert set(part.target_scopes.tolist()) == set(range(len(part.scopes)))
     assert set(part.predicates.values.tolist()) == set(range(len(part.clauses)))
@@ -94,7 +94,7 @@ def check_dense(part: LogicalPlan) -> None:
 
 
 def same(one: LogicalPlan, other: LogicalPlan) -> bool:
-    """Whether two plans have the same arrays."""
+    """Return whether two plans have the same arrays."""
     left, right = one.arrays(), other.arrays()
     return left.keys() == right.keys() and all(
         left[name].dtype == right[name].dtype and np.array_equal(left[name], right[name]) for name in left
@@ -113,7 +113,7 @@ def loaded(logical: LogicalPlan) -> Plan:
 
 @CASES
 @given(worlds(), st.sampled_from([None, TINY]), st.data())
-def test_parts_match_together_as_the_whole(
+def test_parts_together_match_like_the_whole_plan(
     world: GeneratedWorld, limits: OptimizerSettings | None, data: st.DataObject
 ) -> None:
     whole = optimize(all_queries(world, 2), world.definitions, settings=limits)
@@ -125,12 +125,12 @@ def test_parts_match_together_as_the_whole(
 
 @CASES
 @given(worlds(), st.sampled_from([None, TINY]))
-def test_cutting_nothing_off_changes_nothing(world: GeneratedWorld, limits: OptimizerSettings | None) -> None:
+def test_cut_with_all_queries_returns_the_same_plan(world: GeneratedWorld, limits: OptimizerSettings | None) -> None:
     whole = optimize(all_queries(world), world.definitions, settings=limits)
     once = cut_plan(whole, everything(whole))
     check_dense(once)
     assert same(cut_plan(once, everything(once)), once)
-    # What no query uses is gone; all else is as it was.
+    # Parts that no query uses are dropped, and the rest is unchanged.
     assert once.targets.values.tolist() == whole.targets.values.tolist()
     used = np.unique(np.concatenate([whole.clauses.values, *_literals(whole)]) >> 1)
     assert set(once.atoms.texts()) <= {whole.atoms.text(one) for one in used.tolist()}
@@ -143,7 +143,7 @@ def _literals(logical: LogicalPlan) -> Iterator[Array]:
 
 @FEW
 @given(st.one_of(worlds(), graph_worlds()), st.data())
-def test_parts_are_plans_for_every_matcher(world: GeneratedWorld, data: st.DataObject) -> None:
+def test_every_matcher_can_match_parts(world: GeneratedWorld, data: st.DataObject) -> None:
     queries = all_queries(world, 2)
     parts = parts_of(optimize(queries, world.definitions), data)
     matches = [build_matcher(loaded(part)).match(world.batch) for part in parts]
@@ -153,8 +153,8 @@ def test_parts_are_plans_for_every_matcher(world: GeneratedWorld, data: st.DataO
 
 @FEW
 @given(gated_worlds(), st.data())
-def test_gates_hold_for_readers_in_other_parts(world: GatedWorld, data: st.DataObject) -> None:
-    # Some feeds are only read: they are no queries, and have ways alone.
+def test_gates_apply_to_readers_in_other_parts(world: GatedWorld, data: st.DataObject) -> None:
+    # Some feeds are only read by others. They are not queries, but have disjuncts.
     feeds = data.draw(st.lists(st.sampled_from(sorted(world.since)), min_size=1, unique=True))
     chosen = replace(world, since={feed: world.since[feed] for feed in sorted(feeds)})
     whole = optimize([PlanQuery(*one) for one in chosen.since.items()], world.definitions)
@@ -167,13 +167,13 @@ def test_gates_hold_for_readers_in_other_parts(world: GatedWorld, data: st.DataO
         assert gates.items() <= known.items()
     plans = [loaded(part) for part in parts if len(part.query_ids)]
     got = _resolved(plans, chosen)
-    # A feed that is read and not asked for counts from the start, whatever it would have asked.
+    # A feed that is only read by others counts items from the start.
     wanted = replace(world, since=chosen.since).expected()
     assert got == {sequence: found & chosen.since.keys() for sequence, found in wanted.items()}
 
 
 def _resolved(plans: Sequence[Plan], world: GatedWorld) -> dict[int, set[int]]:
-    """What items match once the claims of all parts are resolved together."""
+    """Return the matches after resolving the claims of all parts together."""
     workers = [(build_matcher(plan), GateKeeper(plan)) for plan in plans]
     seen: dict[bytes, GateState] = {}
     found: dict[int, set[int]] = {}
@@ -193,7 +193,7 @@ def _resolved(plans: Sequence[Plan], world: GatedWorld) -> dict[int, set[int]]:
 
 @FEW
 @given(operator_worlds((0, 3)), st.data())
-def test_operators_go_with_their_queries(world: OperatorWorld, data: st.DataObject) -> None:
+def test_parts_contain_the_operators_of_their_queries(world: OperatorWorld, data: st.DataObject) -> None:
     queries = sorted(world.definitions)
     whole = optimize([PlanQuery(one) for one in queries], world.definitions)
     parts = parts_of(whole, data)
@@ -219,7 +219,7 @@ def test_variables_of_graphs_are_bound_in_parts(
 
 
 def by_hand() -> LogicalPlan:
-    """Queries with gates, operators and graphs that name atoms which nothing else asks for."""
+    """Return queries with gates, operators and graph patterns whose atoms are used only for bindings."""
     definitions: dict[int, Node] = {
         10: Gated(Read(1), Distinct((Attribute("title"),), timedelta(days=1))),
         11: Gated(Read(10), Distinct((Attribute("price"),), timedelta(days=1))),
@@ -243,7 +243,7 @@ def by_hand() -> LogicalPlan:
     )
 
 
-def test_what_only_a_name_asks_for_is_kept_and_the_rest_is_not() -> None:
+def test_atoms_used_only_for_bindings_are_kept() -> None:
     whole = by_hand()
     last = cut_plan(whole, query_of(whole.query_ids) == 13)
     assert list(last.atoms.texts()) == ["h"]
@@ -258,10 +258,10 @@ def test_what_only_a_name_asks_for_is_kept_and_the_rest_is_not() -> None:
         TermLiteral("t", False, ("x",)),
         TermLiteral("u", True),
     )
-    # The reader's way leads through the second gate, and that is behind the first one.
+    # The disjunct of the reader passes the second gate, which depends on the first.
     assert [gate.feed for gate in reader.gates.gates()] == [10, 11]
     assert query_of(reader.gates.disjuncts).tolist() == [12]
     assert GateTable.stored(reader.gates.arrays()).gates() == reader.gates.gates()
     assert visible(reader.query_ids).tolist() == visible(whole.query_ids[query_of(whole.query_ids) == 12]).tolist()
-    with pytest.raises(RunnelError, match="2 choices for the"):
+    with pytest.raises(RunnelError, match="the mask has 2 entries"):
         cut_plan(whole, np.array([True, False]))

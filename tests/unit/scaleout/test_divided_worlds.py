@@ -1,4 +1,4 @@
-"""Divided plans on worlds in which a router has something to lose: they find what the reference evaluator finds."""
+"""Partitioned plans match like the reference evaluator, on items that match as narrowly as possible."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.partitioned_matcher import PartitionedMatcher
 from tests.scan_matcher import ScanMatcher
 from tests.unit.optimizer.generated_worlds import SOURCES, GeneratedWorld
-from tests.unit.scaleout.anchored_worlds import FREQUENCIES, Asked, anchored_worlds, world_of
+from tests.unit.scaleout.anchored_worlds import FREQUENCIES, GeneratedQuery, anchored_worlds, world_of
 from tests.unit.scaleout.divided_plans import closed_routes
 from tests.unit.scaleout.related_plans import divisions
 
@@ -37,7 +37,7 @@ STORAGE = FileStorage(Path(_root.name).as_uri())
 
 @pytest.fixture(scope="module", autouse=True)
 def unsynced() -> Iterator[None]:
-    """Plans that live for a moment need not survive a power cut."""
+    """Skip fsync for temporary plans."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("runnel.storage.file_storage.os.fsync", lambda handle: None)
         yield
@@ -45,7 +45,7 @@ def unsynced() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Division:
-    """How a plan is to be divided: by a strategy, or as given."""
+    """How to partition a plan: by a strategy, or with a given assignment."""
 
     count: int
     most: int
@@ -65,7 +65,7 @@ def found_by(matches: Matches) -> list[list[int]]:
 
 
 def matcher_of(world: GeneratedWorld, queries: list[PlanQuery], division: Division) -> PartitionedMatcher:
-    """A matcher of the queries, divided."""
+    """Return a matcher of the partitioned queries."""
     base = f"base-{next(_folders)}"
     compile_base(STORAGE, base, queries, world.definitions, frequencies=FREQUENCIES)
     plan = load(STORAGE, PlanVersion(1, base))
@@ -85,7 +85,7 @@ def matcher_of(world: GeneratedWorld, queries: list[PlanQuery], division: Divisi
 
 
 def check(world: GeneratedWorld, data: st.DataObject) -> None:
-    """Divide a world at random, and compare what is found."""
+    """Partition generated queries at random, and compare the matches with the evaluator."""
     sources = SOURCES[:1] if data.draw(st.integers(0, 4)) == 0 else ()
     queries = [PlanQuery(one) for one in (*sources, *world.definitions)]
     wanted = found_by(ScanMatcher(queries, world.definitions).match(world.batch))
@@ -101,26 +101,28 @@ def check(world: GeneratedWorld, data: st.DataObject) -> None:
 
 @settings(max_examples=25, deadline=None, derandomize=True)
 @given(anchored_worlds, st.data())
-def test_a_divided_plan_finds_what_the_evaluator_finds(world: GeneratedWorld, data: st.DataObject) -> None:
+def test_partitioned_plan_matches_like_the_evaluator(world: GeneratedWorld, data: st.DataObject) -> None:
     check(world, data)
 
 
 def _everything(rows: Rows, groups: Array, count: int) -> Rows:
-    """For every group of rows the values that one of them has: what a merger must not ask for."""
+    """Return for every group of rows the union of their values, which is too strict for a merger."""
     width = int(rows.values.max(initial=0)) + 1
     pairs = np.unique(np.repeat(groups.astype(np.int64), rows.lengths) * width + rows.values)
     return Rows(offsets_of(np.bincount(pairs // width, minlength=count)), pairs % width)
 
 
-def test_a_merger_that_asks_for_too_much_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_strict_merger_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cover_predicates, "intersected", _everything)
     generated = settings(max_examples=20, deadline=None, derandomize=True, phases=[Phase.generate])
     with pytest.raises(AssertionError):
         generated(given(anchored_worlds, st.data())(check))()
 
 
-def test_closed_routes_are_asked_and_send_little_in_vain() -> None:
-    asked = [Asked((1,), (anchor,), (word,)) for anchor in list(FREQUENCIES)[:3] for word in ("red", "big", "old")]
+def test_closed_routes_send_few_items_unnecessarily() -> None:
+    asked = [
+        GeneratedQuery((1,), (anchor,), (word,)) for anchor in list(FREQUENCIES)[:3] for word in ("red", "big", "old")
+    ]
     world = world_of(asked)
     queries = [PlanQuery(one) for one in world.definitions]
     with closed_routes():

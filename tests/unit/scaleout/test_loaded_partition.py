@@ -1,4 +1,4 @@
-"""Pieces of a plan say together what the plan says: matches, claims at gates, what operators decide, and bindings."""
+"""Partitions and delta together give the results of the whole plan: matches, claims, decisions and bindings."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ def with_delta(
 Told = tuple[set[tuple[int, int]], set[tuple[object, ...]], set[Gate]]
 
 
-def told(pieces: list[LoadedPlan], items: ItemBatch) -> Told:
-    """What matches without gates, by row; what is claimed; and the gates that claims are about."""
+def matches_and_claims(pieces: list[LoadedPlan], items: ItemBatch) -> Told:
+    """Return the matches without gates by row, the claims, and the gates of the claims."""
     kept, claimed, gates = set(), [], set()
     for piece in pieces:
         matches, claims = piece.matcher.match(items), Claims.of([])
@@ -81,14 +81,14 @@ def told(pieces: list[LoadedPlan], items: ItemBatch) -> Told:
             kept |= {(row, query) for query in matches.row(row).tolist()}
         claimed += [tuple(one.values()) for one in claims.rows.to_pylist()]
         gates |= set(claims.gates)
-    assert len(claimed) == len(set(claimed)), "two pieces claim the same"
+    assert len(claimed) == len(set(claimed)), "two partitions make the same claim"
     return kept, set(claimed), gates
 
 
 @given(gated_worlds(), st.integers(1, 3), st.data())
 @settings(max_examples=16, deadline=None, derandomize=True)
-def test_pieces_claim_what_the_plan_claims(world: GatedWorld, count: int, data: st.DataObject) -> None:
-    """The delta has feeds that were added or redefined, and reads distinct feeds of the base; some are removed."""
+def test_partitions_make_the_claims_of_the_whole_plan(world: GatedWorld, count: int, data: st.DataObject) -> None:
+    """The delta adds and redefines feeds, and reads `distinct` feeds of the base; some feeds are removed."""
     feeds = sorted(world.definitions)
     in_base = set(feeds[: data.draw(st.integers(1, len(feeds)))])
     changed = data.draw(st.sampled_from(sorted(in_base)))
@@ -108,12 +108,14 @@ def test_pieces_claim_what_the_plan_claims(world: GatedWorld, count: int, data: 
     pieces = [LoadedPlan.of(one) for one in pieces_of(STORAGE, divided(STORAGE, plan, count))]
     whole = [LoadedPlan.of(plan)]
     for batch in world.batches():
-        assert told(pieces, batch) == told(whole, batch)
+        assert matches_and_claims(pieces, batch) == matches_and_claims(whole, batch)
 
 
 @given(operator_worlds((0, 3)), st.integers(1, 3), st.data())
 @settings(max_examples=12, deadline=None, derandomize=True)
-def test_operators_decide_pieces_as_the_plan(world: OperatorWorld, count: int, data: st.DataObject) -> None:
+def test_operators_decide_partitions_like_the_whole_plan(
+    world: OperatorWorld, count: int, data: st.DataObject
+) -> None:
     queries = sorted(world.definitions)
     early = data.draw(st.lists(st.sampled_from(queries), unique=True))
     base = base_of([PlanQuery(one) for one in early], world.definitions)
@@ -135,7 +137,7 @@ def graph_item(number: int, year: int) -> Item:
     return Item("One", str(number), {"title": ("rock",), "graph": (graph,)}, sequence=number)
 
 
-def test_a_distinct_feed_of_the_base_that_a_delta_reads_keeps_its_bindings() -> None:
+def test_distinct_feed_read_by_a_delta_keeps_its_bindings() -> None:
     asked = Graph((Edge(Variable("p"), "<urn:year>", Variable("y")),))
     definitions: dict[int, Node] = {10: Gated(Filter(Read(1), asked), Distinct((TITLE,), timedelta(days=1)))}
     base = base_of([PlanQuery(10, 3)], definitions)
@@ -144,19 +146,19 @@ def test_a_distinct_feed_of_the_base_that_a_delta_reads_keeps_its_bindings() -> 
     items = ItemBatch.of([graph_item(7, 2003), graph_item(8, 2004)], {"One": 1})
     pieces = [LoadedPlan.of(one) for one in pieces_of(STORAGE, divided(STORAGE, plan, 2))]
     whole = LoadedPlan.of(plan)
-    assert told(pieces, items) == told([whole], items)
+    assert matches_and_claims(pieces, items) == matches_and_claims([whole], items)
     bound: dict[int, dict[int, Bindings]] = {}
     for piece in pieces:
         for row, of_row in piece.binder.bind(items, piece.matcher.match(items)).items():
             bound.setdefault(row, {}).update(of_row)
     assert bound == whole.binder.bind(items, whole.matcher.match(items))
     assert [sorted(of_row) for of_row in bound.values()] == [[10], [10]]
-    # The delta was compiled as if the feed began with the log; the base knows better, and all pieces say the same.
-    _, _, gates = told(pieces, items)
+    # The delta was compiled as if the feed started with the log. The base knows its start, and all parts agree on it.
+    _, _, gates = matches_and_claims(pieces, items)
     assert [(gate.feed, gate.since) for gate in gates] == [(10, 3)]
 
 
-def test_removing_a_query_of_the_delta_or_of_the_base_takes_it_from_its_piece() -> None:
+def test_removed_query_no_longer_matches_in_its_partition_or_delta() -> None:
     definitions: dict[int, Node] = {10 + n: Filter(Read(1), Compare(TITLE, "=", "rock")) for n in range(6)}
     base = base_of([PlanQuery(one) for one in (10, 11, 12, 13)], definitions)
     plan = with_delta(base, [PlanQuery(one) for one in (13, 14, 15)], definitions, {12}, (10, 14))
@@ -164,9 +166,9 @@ def test_removing_a_query_of_the_delta_or_of_the_base_takes_it_from_its_piece() 
     version = divided(STORAGE, plan, 2)
     delta, even, odd = (LoadedPlan.of(one) for one in pieces_of(STORAGE, version))
     assert [one.matcher.match(items).queries.tolist() for one in (delta, even, odd)] == [[13, 15], [], [11]]
-    assert even.plan.version.base != odd.plan.version.base, "what is kept by version would be mixed up"
+    assert even.plan.version.base != odd.plan.version.base, "caches by version would mix up the partitions"
     assert even.plan.tombstones.tolist() == [10, 12, 13, 14, 15]
-    # A partition has the number of some query as its id in the router: to remove that query must not close it.
+    # The ID of a partition in the router may equal that of a query. Removing the query must not close the partition.
     router = load_router(STORAGE, replace(version, removed=(1, 2)), router_folder(version))
     assert not router.removed(router.base).any()
 
@@ -176,14 +178,14 @@ def router_folder(version: PlanVersion) -> str:
     return read_partitioning(STORAGE, version.distribution).router
 
 
-def test_folders_that_are_no_pieces_are_refused() -> None:
+def test_folder_that_is_no_partition_is_rejected() -> None:
     definitions: dict[int, Node] = {10: Read(1), 11: Read(2)}
     base = base_of([PlanQuery(10)], definitions)
     plan = with_delta(base, [PlanQuery(11)], definitions, set())
     version = divided(STORAGE, plan, 1)
     assert version.delta is not None
     for load_it in (load_partition, load_router):
-        with pytest.raises(CorruptDataError, match="is not a piece of a partitioning"):
+        with pytest.raises(CorruptDataError, match="is neither a partition nor a router"):
             load_it(STORAGE, version, version.delta)
         with pytest.raises(CorruptDataError, match="cannot be read"):
             load_it(STORAGE, version, "nowhere")

@@ -1,4 +1,4 @@
-"""Making a partitioning: every query in one piece, routers that miss nothing, and folders that are used again."""
+"""Creating a partitioning: each query in one partition, a router that misses nothing, and reused folders."""
 
 from __future__ import annotations
 
@@ -94,8 +94,8 @@ def matched(plan: Plan, found: Partitioning, items: ItemBatch) -> list[list[int]
 
 @CASES
 @given(gated_worlds(), st.integers(1, 3), st.data())
-def test_ways_through_gates_are_routed(world: GatedWorld, count: int, data: st.DataObject) -> None:
-    """What matchers say of ways is compared before anything is settled; the delta reads feeds of the base."""
+def test_disjuncts_with_gates_are_routed(world: GatedWorld, count: int, data: st.DataObject) -> None:
+    """Compare disjuncts before gates are resolved. The delta reads feeds of the base."""
     feeds = sorted(world.definitions)
     early = feeds[: data.draw(st.integers(1, len(feeds)))]
     base = base_of([PlanQuery(one, world.since[one]) for one in early], world.definitions)
@@ -113,7 +113,7 @@ def test_ways_through_gates_are_routed(world: GatedWorld, count: int, data: st.D
 
 @CASES
 @given(operator_worlds(), st.integers(1, 3))
-def test_ways_that_operators_decide_are_routed(world: OperatorWorld, count: int) -> None:
+def test_disjuncts_with_operators_are_routed(world: OperatorWorld, count: int) -> None:
     plan = base_of([PlanQuery(one) for one in world.definitions], world.definitions)
     costs = {"flag": 0.0, "count": 3.0, "pair": 900.0}
     found = made(plan, count, operator_milliseconds=costs)
@@ -121,7 +121,7 @@ def test_ways_that_operators_decide_are_routed(world: OperatorWorld, count: int)
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_every_query_is_in_the_piece_that_the_assignment_names(strategy: str) -> None:
+def test_every_query_is_in_its_assigned_partition(strategy: str) -> None:
     plan = words_plan(30)
     found = made(plan, 4, strategy=strategy)
     assert read_partitioning(STORAGE, found.folder) == found
@@ -137,13 +137,13 @@ def test_every_query_is_in_the_piece_that_the_assignment_names(strategy: str) ->
     assert found.strategy == strategy
     assert {one.strategy for one in found.weighed} == set(STRATEGIES)
     assert found.counters["queries"] == 30
-    # Of two queries about a word, one asks for more: it is below the other.
+    # Of two queries for a word, one has another condition and is subsumed by the other.
     assert found.counters["roots"] == found.counters["conditions"] == 15
     assert found.counters["mergers"] == found.counters["reused"] == 0
     assert made(plan, 4, strategy=strategy, most_conditions=5).counters["above_most"] <= 10
 
 
-def test_partitions_that_stay_the_same_keep_their_folders() -> None:
+def test_unchanged_partitions_keep_their_folders() -> None:
     plan = words_plan(12)
     first = made(plan, 4, partitions=np.arange(12) % 4)
     moved = np.arange(12) % 4
@@ -154,7 +154,7 @@ def test_partitions_that_stay_the_same_keep_their_folders() -> None:
     assert second.router not in first.pieces
     assert (second.counters["reused"], second.strategy) == (2, first.strategy)
     assert [one.queries for one in second.partitions] == [2, 4, 3, 3]
-    # A partition may have another number than before; and an empty one is not given away twice.
+    # A partition may get another number, and an empty partition is reused only once.
     gone = made(plan, 6, partitions=np.array([4, 5, 3, 2] * 3), before=first)
     assert [one.queries for one in gone.partitions] == [0, 0, 3, 3, 3, 3]
     assert gone.counters["reused"] == 4
@@ -168,7 +168,7 @@ def test_partitions_that_stay_the_same_keep_their_folders() -> None:
         made(plan, 4, before=first)
 
 
-def test_more_partitions_than_queries_and_no_queries_at_all() -> None:
+def test_there_may_be_fewer_queries_than_partitions() -> None:
     few = made(words_plan(2), 5)
     assert sum(one.queries for one in few.partitions) == 2
     assert len(few.partitions) == 5
@@ -177,7 +177,7 @@ def test_more_partitions_than_queries_and_no_queries_at_all() -> None:
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_queries_that_nothing_satisfies_can_be_divided(strategy: Strategy) -> None:
+def test_unsatisfiable_queries_can_be_partitioned(strategy: Strategy) -> None:
     rock = Contains(Attribute("title"), ("rock",))
     never: dict[int, Node] = {number: Filter(Read(1), And((rock, Not(rock)))) for number in (10, 11, 12)}
     found = made(base_of([PlanQuery(one) for one in never], never), 2, strategy=strategy)
@@ -185,18 +185,18 @@ def test_queries_that_nothing_satisfies_can_be_divided(strategy: Strategy) -> No
     assert all(one.share == 0.0 for one in found.partitions)
 
 
-def test_an_assignment_that_does_not_fit_is_refused() -> None:
+def test_invalid_assignment_is_rejected() -> None:
     plan = words_plan(3)
     with pytest.raises(RunnelError, match="cannot be divided into 0 partitions"):
         made(plan, 0)
-    with pytest.raises(RunnelError, match="an assignment of 2 queries does not fit a plan of 3"):
+    with pytest.raises(RunnelError, match="the assignment has 2 queries, the plan has 3"):
         made(plan, 2, partitions=np.zeros(2, dtype=np.int64))
     for wrong in (-1, 2):
-        with pytest.raises(RunnelError, match="a partition that is not one of the 2"):
+        with pytest.raises(RunnelError, match="refers to a partition outside of 0 to 1"):
             made(plan, 2, partitions=np.array([0, 1, wrong]))
 
 
-def test_a_matcher_that_the_settings_choose_is_that_of_the_pieces() -> None:
+def test_partitions_use_the_matcher_of_the_settings() -> None:
     plan = words_plan(4)
     found = made(plan, 2, matcher="tree")
     pieces = [load_partition(STORAGE, plan.version, one.folder) for one in found.partitions]
@@ -210,7 +210,7 @@ def test_a_matcher_that_the_settings_choose_is_that_of_the_pieces() -> None:
     ]
 
 
-def test_nothing_is_a_partitioning_before_all_of_it_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_manifest_is_written_last(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = words_plan(4)
     write, written = FileStorage.write, []
 

@@ -1,4 +1,4 @@
-"""Matching in partitions: what is routed, united and counted, and what is refused."""
+"""Matching in partitions: routing, merging of results, counters, and rejected partitionings."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def unsynced() -> Iterator[None]:
 
 
 def words_plan(count: int) -> Plan:
-    """A plan with a query for each of some words, the first with the id 10."""
+    """Return a plan with one query per word, numbered from 10 on."""
     definitions: dict[int, Node] = {10 + n: Filter(Read(1), Contains(TITLE, (f"word{n}",))) for n in range(count)}
     folder = f"base-{next(_folders)}"
     compile_base(STORAGE, folder, [PlanQuery(feed) for feed in definitions], definitions)
@@ -58,7 +58,7 @@ def words_plan(count: int) -> Plan:
 
 
 def made(plan: Plan, partitions: list[int]) -> tuple[PlanVersion, Partitioning]:
-    """The version of a plan divided as is said, query by query."""
+    """Partition a plan with a given assignment of its queries, and return the version."""
     found = make_partitioning(
         STORAGE,
         plan.base.logical,
@@ -86,8 +86,8 @@ _ids = st.sampled_from(
 
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(st.integers(0, 4), st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2), _ids), max_size=20))
-def test_answers_of_pieces_are_united(count: int, told: list[tuple[int, int, int]]) -> None:
-    """A query belongs to one piece; a piece was asked about some of the items, and some queries failed there."""
+def test_matches_of_partitions_are_merged(count: int, told: list[tuple[int, int, int]]) -> None:
+    """Each query is in one partition. A partition receives some of the items, and some queries fail there."""
     piece_of = {query: piece for _, piece, query in told}
     pairs = {(row, query) for row, _, query in told if row < count}
     failures = sorted((row, query) for row, query in pairs if query in (7, disjunct_id(3, 1)))
@@ -106,15 +106,15 @@ def test_answers_of_pieces_are_united(count: int, told: list[tuple[int, int, int
 
 @settings(max_examples=50, deadline=None, derandomize=True)
 @given(st.lists(st.booleans(), max_size=40))
-def test_choices_travel_as_bits(chosen: list[bool]) -> None:
+def test_bitmaps_encode_and_decode_choices(chosen: list[bool]) -> None:
     data = packed(np.array(chosen, dtype=np.bool_))
     assert len(data) == (len(chosen) + 7) // 8
     assert unpacked(data, len(chosen)).tolist() == chosen
-    with pytest.raises(CorruptDataError, match="cannot say which"):
+    with pytest.raises(CorruptDataError, match="a bitmap of"):
         unpacked(data + b"\0", len(chosen))
 
 
-def test_items_go_only_where_somebody_may_want_them_and_copies_are_counted() -> None:
+def test_items_go_only_to_partitions_with_a_query_for_them() -> None:
     plan = words_plan(4)
     version, _ = made(plan, [0, 0, 1, 2])
     matcher = PartitionedMatcher(STORAGE, version)
@@ -131,7 +131,7 @@ def test_items_go_only_where_somebody_may_want_them_and_copies_are_counted() -> 
     assert rows(matcher.match(titled())) == []
 
 
-def test_partitions_are_loaded_when_they_are_needed_and_within_the_budget() -> None:
+def test_partitions_are_loaded_on_demand_within_the_budget() -> None:
     version, partitioning = made(words_plan(6), [0, 1, 2, 0, 1, 2])
     sizes = [one.bytes for one in partitioning.partitions]
     matcher = PartitionedMatcher(STORAGE, version, budget_bytes=partitioning.router_bytes + 2 * max(sizes))
@@ -140,7 +140,7 @@ def test_partitions_are_loaded_when_they_are_needed_and_within_the_budget() -> N
     for _ in range(3):
         assert rows(matcher.match(titled("word0 word4", "word5"))) == [[10, 14], [15]]
     counters = matcher.counters
-    # Partition 1 was there; each turn those that are there come first, so one is loaded and one goes.
+    # Partition 1 is cached. Cached partitions come first in each batch, so one is loaded and one evicted.
     assert (counters["loads"], counters["reloads"], counters["evictions"]) == (5, 2, 3)
     assert counters["peak_bytes"] <= 2 * max(sizes)
     whole = PartitionedMatcher(STORAGE, version)
@@ -149,9 +149,9 @@ def test_partitions_are_loaded_when_they_are_needed_and_within_the_budget() -> N
     assert (whole.counters["loads"], whole.counters["reloads"], whole.counters["evictions"]) == (3, 0, 0)
 
 
-def test_where_the_router_fails_the_partition_says_what_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_partition_reports_failures_of_the_router(monkeypatch: pytest.MonkeyPatch) -> None:
     definitions: dict[int, Node] = {
-        10: Filter(Read(1), Compare(TITLE, ">=", "red")),  # the order of texts is known to the evaluator only
+        10: Filter(Read(1), Compare(TITLE, ">=", "red")),  # only the evaluator compares the order of texts
         11: Filter(Read(1), Contains(TITLE, ("word0",))),
     }
     folder = f"base-{next(_folders)}"
@@ -172,14 +172,14 @@ def test_where_the_router_fails_the_partition_says_what_failed(monkeypatch: pyte
     assert matches.failures == build_matcher(plan).match(items).failures
 
 
-def test_what_is_no_partitioning_of_the_version_is_refused() -> None:
+def test_invalid_partitioning_is_rejected() -> None:
     plan, other = words_plan(2), words_plan(3)
     version, found = made(plan, [0, 1])
     with pytest.raises(RunnelError, match="version 1 of the plan is not partitioned"):
         PartitionedMatcher(STORAGE, plan.version)
     with pytest.raises(CorruptDataError, match=f"does not divide {other.version.base}"):
         PartitionedMatcher(STORAGE, replace(other.version, distribution=found.folder))
-    with pytest.raises(CorruptDataError, match="names a partition that is not there"):
+    with pytest.raises(CorruptDataError, match="refers to a partition that does not exist"):
         Router(load_router(STORAGE, version, found.router), 1)
     with pytest.raises(CorruptDataError, match="cannot be read"):
         PartitionedMatcher(STORAGE, replace(version, distribution="nowhere"))

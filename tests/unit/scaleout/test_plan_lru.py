@@ -1,4 +1,4 @@
-"""Plans are held within a budget: the least recently used goes first, and what goes is mapped no more."""
+"""The cache keeps plans within its budget, evicts the least recently used, and unmaps evicted plans."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from runnel.storage.file_storage import FileStorage
 
 @dataclass
 class Loaded:
-    """Something that maps so many bytes."""
+    """A loaded plan that maps a number of bytes."""
 
     bytes: int
 
@@ -44,7 +44,9 @@ class Loaded:
     st.lists(st.integers(0, 5), max_size=30),
     st.one_of(st.none(), st.integers(0, 120)),
 )
-def test_what_is_held_is_the_latest_that_fits(sizes: list[int], asked: list[int], budget: int | None) -> None:
+def test_cache_keeps_the_most_recently_used_plans_that_fit(
+    sizes: list[int], asked: list[int], budget: int | None
+) -> None:
     held = PlanLru[int, Loaded](budget)
     model: OrderedDict[int, int] = OrderedDict()
     loads = reloads = 0
@@ -62,7 +64,7 @@ def test_what_is_held_is_the_latest_that_fits(sizes: list[int], asked: list[int]
             model[key] = size
 
         def load(size: int = size, model: OrderedDict[int, int] = model) -> Loaded:
-            # Room was made before: what is mapped while this is being loaded fits too, unless it is alone too large.
+            # Plans are evicted before loading, so the new plan fits, unless it is larger than the budget.
             assert budget is None or held.counters.held_bytes + size <= max(budget, size)
             return Loaded(size)
 
@@ -76,7 +78,7 @@ def test_what_is_held_is_the_latest_that_fits(sizes: list[int], asked: list[int]
         assert counters.peak_bytes <= max([budget, *sizes])
 
 
-def test_a_plan_that_cannot_be_loaded_is_not_held_and_one_that_lies_about_its_size_pushes_others_out() -> None:
+def test_failed_load_is_not_cached_and_larger_than_announced_plan_evicts_others() -> None:
     held = PlanLru[str, Loaded](100)
     held.get("a", 60, lambda: Loaded(60))
 
@@ -90,7 +92,7 @@ def test_a_plan_that_cannot_be_loaded_is_not_held_and_one_that_lies_about_its_si
     assert (held.is_held("a"), held.is_held("c"), held.counters.held_bytes) == (False, True, 90)
 
 
-def test_a_new_edition_takes_the_place_of_the_old_one_and_is_no_load() -> None:
+def test_new_edition_replaces_the_old_one_and_counts_as_renewal() -> None:
     held = PlanLru[str, Loaded](100)
     first = held.get("a", 60, lambda: Loaded(60), edition=1)
     assert held.get("a", 60, lambda: Loaded(60), edition=1) is first
@@ -100,10 +102,10 @@ def test_a_new_edition_takes_the_place_of_the_old_one_and_is_no_load() -> None:
     assert (counters.held_bytes, counters.peak_bytes, len(held)) == (70, 70, 1)
     held.get("b", 60, lambda: Loaded(60), edition=2)
     held.get("a", 60, lambda: Loaded(60), edition=3)
-    assert (counters.loads, counters.renewals, counters.reloads) == (3, 1, 1), "what had to go is loaded again"
+    assert (counters.loads, counters.renewals, counters.reloads) == (3, 1, 1), "an evicted plan is loaded again"
 
 
-def test_a_scan_over_more_than_fits_reloads_only_what_does_not_fit() -> None:
+def test_matching_cached_plans_first_avoids_reloads() -> None:
     def reloads(in_order: bool) -> int:
         held = PlanLru[int, Loaded](40)
         for _ in range(5):
@@ -115,7 +117,7 @@ def test_a_scan_over_more_than_fits_reloads_only_what_does_not_fit() -> None:
 
 
 @pytest.mark.parametrize("name", plugin_names(GROUP))
-def test_an_evicted_plan_is_mapped_no_more(name: str, tmp_path: Path) -> None:
+def test_evicted_plan_is_unmapped(name: str, tmp_path: Path) -> None:
     storage, title = FileStorage(tmp_path.as_uri()), Attribute("title")
     definitions: dict[int, Node] = {
         10 + n: Filter(Read(1), And((Contains(title, (f"w{n % 97}",)), Compare(Attribute("price"), "<", float(n)))))
@@ -136,7 +138,7 @@ def test_an_evicted_plan_is_mapped_no_more(name: str, tmp_path: Path) -> None:
         return {Path(line.split()[-1]).parent.name for line in lines if str(tmp_path) in line}
 
     gc.collect()
-    gc.disable()  # nothing else may tidy up in time
+    gc.disable()  # only the cache itself may collect garbage
     try:
         assert [matched(number) for number in (0, 1, 2, 0)] == [6] * 4
         assert mapped() == {"piece-2", "piece-0"}

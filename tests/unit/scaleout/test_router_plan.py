@@ -1,4 +1,4 @@
-"""Routers: an item goes to every partition that has a query for it, and without mergers to no other."""
+"""Routers send an item to every partition with a query for it, and without mergers to no other."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ROCK, JAZZ, LIVE = word("rock"), word("jazz"), word("live")
 
 @pytest.fixture(scope="module", autouse=True)
 def unsynced() -> Iterator[None]:
-    """Plans that live for a moment need not survive a power cut."""
+    """Skip fsync for temporary plans."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("runnel.storage.file_storage.os.fsync", lambda handle: None)
         yield
@@ -58,7 +58,7 @@ def router_of(
 
 
 def wanted(world: GeneratedWorld, logical: LogicalPlan, partitions: Array) -> list[set[int]]:
-    """By item, the partitions that have a query which the reference evaluator says it matches."""
+    """Return for each item the partitions with a query that matches it, according to the reference evaluator."""
     queries = [PlanQuery(one) for one in world.definitions]
     division = dict(zip(logical.query_ids.tolist(), partitions.tolist(), strict=True))
     found = ScanMatcher(queries, world.definitions).match(world.batch)
@@ -67,7 +67,9 @@ def wanted(world: GeneratedWorld, logical: LogicalPlan, partitions: Array) -> li
 
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(all_worlds, st.data(), st.one_of(st.none(), st.integers(0, 12)))
-def test_items_go_wherever_a_query_wants_them(world: GeneratedWorld, data: st.DataObject, most: int | None) -> None:
+def test_items_go_to_every_partition_with_a_matching_query(
+    world: GeneratedWorld, data: st.DataObject, most: int | None
+) -> None:
     plan = laid_out(world.definitions)
     count = data.draw(st.integers(1, 3))
     partitions = data.draw(divisions(len(plan.logical.query_ids), count))
@@ -77,11 +79,11 @@ def test_items_go_wherever_a_query_wants_them(world: GeneratedWorld, data: st.Da
     for some, others in zip(asked, found, strict=True):
         assert some <= others
     if most is None and np.all(plan.logical.predicate_formulas == EXACT):
-        assert asked == found  # a router without mergers sends nothing in vain
+        assert asked == found  # a router without mergers sends no item unnecessarily
 
 
 def members(router: LogicalPlan) -> list[tuple[int, list[int], list[int]]]:
-    """The targets of a router: literals of all clauses of the predicate, its sources, and its partitions."""
+    """Return the targets of a router: the literals of all clauses, the sources, and the partitions."""
     return sorted(
         (
             int(router.clauses.lengths[router.predicates.row(int(predicate))].sum()),
@@ -94,7 +96,7 @@ def members(router: LogicalPlan) -> list[tuple[int, list[int], list[int]]]:
     )
 
 
-def test_one_clause_conditions_of_a_partition_become_one_clause() -> None:
+def test_conditions_of_one_clause_are_united() -> None:
     plan = laid_out(asking(*(word(f"word{number}") for number in range(40)), And((ROCK, JAZZ))))
     partitions = np.arange(41) % 2
     router = router_of(plan, partitions, 2)
@@ -102,7 +104,7 @@ def test_one_clause_conditions_of_a_partition_become_one_clause() -> None:
     assert len(router.predicates) == 3
 
 
-def test_long_clauses_are_divided() -> None:
+def test_united_clauses_have_a_maximum_length() -> None:
     plan = laid_out(asking(*(word(f"word{number}") for number in range(2500))))
     router = router_of(plan, np.zeros(2500, dtype=np.int64), 1)
     assert sorted(router.clauses.lengths.tolist()) == [452, 1024, 1024]
@@ -116,14 +118,14 @@ def test_ranges_and_exclusions_are_not_united() -> None:
     assert [size for size, _, _ in members(router_of(plan, np.zeros(4, dtype=np.int64), 1))] == [1, 1, 2]
 
 
-def test_a_root_stands_for_its_kin_in_its_partition_alone() -> None:
+def test_root_covers_other_queries_only_in_its_own_partition() -> None:
     plan = laid_out(asking(ROCK, And((ROCK, JAZZ)), And((ROCK, LIVE))))
     assert members(router_of(plan, np.array([0, 0, 1]), 2)) == [(1, [1], [0]), (2, [1], [1])]
-    # Where there may not be more conditions, the root stands for them everywhere.
+    # If the limit of conditions is reached, the root covers them in all partitions.
     assert members(router_of(plan, np.array([0, 0, 1]), 2, most=1)) == [(1, [1], [0, 1])]
 
 
-def test_wider_scopes_and_partitions_that_get_everything_need_no_more() -> None:
+def test_redundant_routes_are_dropped() -> None:
     both = Union((Read(1), Read(2)))
     asked: dict[int, Node] = {
         10: Filter(Read(1), And((ROCK, JAZZ))),
@@ -137,7 +139,7 @@ def test_wider_scopes_and_partitions_that_get_everything_need_no_more() -> None:
     assert router.query_ids.tolist() == [1, 2, 3]
 
 
-def test_scopes_are_known_by_what_they_contain() -> None:
+def test_containing_scopes_are_found() -> None:
     scopes = Rows.of([range(100_000), [0], [1, 2], [1], [2, 1], [100_000], []], np.int64)
     found = list(_wider_scopes(scopes).lists())
     assert found == [[0], [0, 1], [0, 2], [0, 2, 3, 4], [0, 2, 4], [5], list(range(7))]
@@ -151,11 +153,11 @@ def test_many_scopes_of_many_sources_take_little_memory(wide: int) -> None:
     used = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert used < 20_000_000
-    # What two scopes have needs a table, and that would be too large: each is known to contain itself.
+    # The table of shared sources would be too large, so each scope contains only itself.
     assert [len(row) for row in found.lists()] == [1] + [2] * 998 if wide == 1 else [1] * 1_000
 
 
-def test_equal_scopes_do_not_hide_one_another() -> None:
+def test_equal_scopes_keep_their_routes() -> None:
     plan = laid_out({10: Filter(Read(1), And((ROCK, JAZZ)))})
     logical = plan.logical
     scopes = type(logical.scopes).of([[1], [1]], np.int64)
@@ -179,20 +181,20 @@ def test_every_query_needs_a_partition(partitions: list[int]) -> None:
         router_of(plan, np.array(partitions), 2)
 
 
-def test_a_router_of_nothing_has_its_partitions() -> None:
+def test_router_of_an_empty_plan_has_all_partitions() -> None:
     router = router_of(laid_out({}), np.empty(0, dtype=np.int64), 2)
     assert router.query_ids.tolist() == [1, 2]
     assert len(router.targets) == 0
 
 
-def test_an_open_route_is_taken_by_all_items_of_its_scope_and_asks_nothing() -> None:
+def test_all_items_of_a_scope_take_an_open_route() -> None:
     other = Filter(Read(2), LIVE)
     plan = laid_out({**asking(ROCK, JAZZ, And((LIVE, Not(ROCK)))), 90: other})
     partitions = np.array([0, 0, 1, 0])
     scope = next(number for number, sources in enumerate(plan.logical.scopes.lists()) if sources == [1])
     router = router_of(plan, partitions, 2, opened=(np.array([0]), np.array([scope])))
     assert (0, [1], [0]) in members(router)
-    assert len(members(router)) == 3, "what partition 0 asked of that source before is asked no more"
+    assert len(members(router)) == 3, "the other conditions of partition 0 for that source are dropped"
     items = (("One", "nothing"), ("One", "live"), ("Two", "nothing"), ("Two", "live"))
     world = GeneratedWorld({}, tuple(Item(feed, title, {"title": (title,)}) for feed, title in items))
     assert routed_to(router, world) == [{0}, {0, 1}, set(), {0}]

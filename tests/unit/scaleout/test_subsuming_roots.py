@@ -1,4 +1,4 @@
-"""Kin: a root holds wherever what lies below it does, by the reference evaluator and by subsumption."""
+"""Every predicate implies its root, according to the reference evaluator and to subsumption."""
 
 from __future__ import annotations
 
@@ -40,31 +40,31 @@ ROCK, JAZZ, LIVE = word("rock"), word("jazz"), word("live")
 
 
 def roots(*conditions: Expression, widest: float = 1.0) -> dict[int, int]:
-    """By condition, counted from 0, that of its root."""
+    """Return for each condition, numbered from 0, the condition of its root."""
     plan = laid_out(asking(*conditions))
-    kin = find_subsuming_roots(plan.logical, plan.atoms, plan.anchors, widest=widest)
+    subsuming = find_subsuming_roots(plan.logical, plan.atoms, plan.anchors, widest=widest)
     predicates = {
         int(query): int(predicate)
         for predicate, queries in zip(plan.logical.target_predicates, plan.logical.targets.lists(), strict=True)
         for query in queries
     }
     asked = {predicate: query for query, predicate in sorted(predicates.items(), reverse=True)}
-    return {query: asked[int(kin.roots[predicate])] for query, predicate in sorted(predicates.items())}
+    return {query: asked[int(subsuming.roots[predicate])] for query, predicate in sorted(predicates.items())}
 
 
-def kin_of(world: GeneratedWorld, widest: float) -> tuple[SubsumingRoots, list[Expression]]:
+def subsuming_roots_of(world: GeneratedWorld, widest: float) -> tuple[SubsumingRoots, list[Expression]]:
     plan = laid_out(world.definitions, TINY if len(world.definitions) % 2 else None)
-    kin = find_subsuming_roots(plan.logical, plan.atoms, plan.anchors, widest=widest)
-    return kin, [condition_of(plan.logical, one) for one in range(len(plan.logical.predicates))]
+    subsuming = find_subsuming_roots(plan.logical, plan.atoms, plan.anchors, widest=widest)
+    return subsuming, [condition_of(plan.logical, one) for one in range(len(plan.logical.predicates))]
 
 
 @CASES
 @given(all_worlds)
-def test_a_root_holds_wherever_its_kin_do(world: GeneratedWorld) -> None:
+def test_every_predicate_implies_its_root(world: GeneratedWorld) -> None:
     for widest in (0.5, 1.0):
-        kin, conditions = kin_of(world, widest)
-        assert np.array_equal(kin.roots[kin.roots], kin.roots)
-        for predicate, root in enumerate(kin.roots.tolist()):
+        subsuming, conditions = subsuming_roots_of(world, widest)
+        assert np.array_equal(subsuming.roots[subsuming.roots], subsuming.roots)
+        for predicate, root in enumerate(subsuming.roots.tolist()):
             held = satisfied(conditions[predicate], world.items)
             assert held <= satisfied(conditions[root], world.items)
 
@@ -75,49 +75,49 @@ def _has_graph(condition: Expression) -> bool:
 
 @CASES
 @given(all_worlds)
-def test_every_root_subsumes_by_the_definition(world: GeneratedWorld) -> None:
-    kin, conditions = kin_of(world, 1.0)
-    for predicate, root in enumerate(kin.roots.tolist()):
+def test_every_root_subsumes_its_predicates_by_definition(world: GeneratedWorld) -> None:
+    subsuming, conditions = subsuming_roots_of(world, 1.0)
+    for predicate, root in enumerate(subsuming.roots.tolist()):
         if not _has_graph(conditions[predicate]):
             assert subsumes(conditions[root], conditions[predicate])
 
 
 @CASES
 @given(related_worlds())
-def test_nothing_is_a_root_that_others_subsume(world: GeneratedWorld) -> None:
-    kin, conditions = kin_of(world, 1.0)
+def test_roots_are_not_subsumed_by_others(world: GeneratedWorld) -> None:
+    subsuming, conditions = subsuming_roots_of(world, 1.0)
     plain = [one for one, condition in enumerate(conditions) if not _has_graph(condition)]
-    found = [one for one in plain if kin.roots[one] == one]
+    found = [one for one in plain if subsuming.roots[one] == one]
     for narrow in found:
         wider = [one for one in found if one != narrow and subsumes(conditions[one], conditions[narrow])]
         assert not wider, (conditions[narrow], conditions[wider[0]])
 
 
-def test_fewer_clauses_and_more_literals_are_wider() -> None:
+def test_fewer_clauses_or_more_literals_are_more_general() -> None:
     assert roots(And((ROCK, JAZZ)), ROCK, Or((ROCK, LIVE)), LIVE) == {0: 2, 1: 2, 2: 2, 3: 2}
     assert roots(And((ROCK, JAZZ)), LIVE) == {0: 0, 1: 1}
     assert roots(And((ROCK, Not(JAZZ))), Not(JAZZ)) == {0: 1, 1: 1}
 
 
-def test_every_clause_counts_and_not_the_rarest_alone() -> None:
-    # The masks of an entry tell of its three rarest clauses; the fourth, which others ask for too, is compared.
+def test_all_clauses_are_compared() -> None:
+    # The masks of an entry cover its three rarest clauses. The fourth is compared in full.
     rare = tuple(word(one) for one in ("aaa", "bbb", "ccc"))
     others = [And((LIVE, word(f"other{number}"))) for number in range(4)]
     found = roots(And((*rare, LIVE)), And((*rare, JAZZ)), *others)
     assert found == {number: number for number in range(6)}
 
 
-def test_phrases_ranges_and_lists_lie_below_what_they_need() -> None:
+def test_phrases_ranges_and_lists_are_subsumed_by_what_they_imply() -> None:
     assert roots(word("rock", "live"), LIVE) == {0: 1, 1: 1}
     above, least, between = Compare(PRICE, ">", 5.0), Compare(PRICE, ">=", 5.0), Between(PRICE, 5.0, 9.0)
     assert roots(above, least, between) == {0: 1, 1: 1, 2: 1}
-    assert roots(above, between) == {0: 0, 1: 1}  # the between has 5 itself
+    assert roots(above, between) == {0: 0, 1: 1}  # between includes 5
     assert roots(In(PRICE, (6.0, 7.0)), Compare(PRICE, "=", 6.0), above) == {0: 2, 1: 2, 2: 2}
     assert roots(Not(least), Not(above)) == {0: 1, 1: 1}
     assert roots(Not(above), Compare(PRICE, "<=", 5.0)) == {0: 0, 1: 1}  # an item may have two prices
 
 
-def test_graph_patterns_lie_below_those_that_contain_them() -> None:
+def test_graph_patterns_are_subsumed_by_those_that_contain_them() -> None:
     year = Edge(Variable("p"), "<urn:year>", Variable("y"))
     number = f'"2003"^^<{XSD}integer>'
     by = Edge(Variable("p"), "<urn:by>", "<urn:a>")
@@ -131,7 +131,7 @@ def test_graph_patterns_lie_below_those_that_contain_them() -> None:
     assert roots(Not(wide), Not(recent)) == {0: 1, 1: 1}
 
 
-def test_long_trees_of_containment_are_told_up_to_their_root() -> None:
+def test_deep_containment_trees_include_their_root() -> None:
     bounds = [f'"{bound}"^^<{XSD}integer>' for bound in range(40)]
     year = (Edge("<urn:a>", "<urn:year>", Variable("y")),)
     graphs = [Graph(year, Comparison(Variable("y"), ">", bound)).canonical() for bound in bounds]
@@ -139,12 +139,12 @@ def test_long_trees_of_containment_are_told_up_to_their_root() -> None:
     assert set(narrow.tolist()) == set(range(39))
     assert {39} == {wide[narrow == one][-1] for one in range(39)}
     assert set(roots(*graphs).values()) == {0}
-    parents = np.arange(-1, 39)  # one below the other: those in the middle are left out, the root is not
+    parents = np.arange(-1, 39)  # a chain: ancestors in the middle are left out, but not the root
     narrow, wide = ancestors(parents, np.arange(40))
     assert wide[narrow == 39].tolist() == [*range(38, 27, -1), 0]
 
 
-def test_what_nearly_all_items_satisfy_takes_nothing_in() -> None:
+def test_predicate_of_nearly_all_items_is_no_root_of_others() -> None:
     asked: dict[int, Node] = {10: Read(1), 11: Filter(Read(1), ROCK), 12: Filter(Read(1), And((ROCK, Not(JAZZ))))}
     plan = laid_out(asked)
     everything = int(np.flatnonzero(plan.logical.predicates.lengths == 0)[0])
@@ -154,52 +154,52 @@ def test_what_nearly_all_items_satisfy_takes_nothing_in() -> None:
     assert roots(Not(JAZZ), And((ROCK, Not(JAZZ))), widest=0.5) == {0: 0, 1: 1}
 
 
-def test_inexact_predicates_are_known_by_their_clauses() -> None:
+def test_inexact_predicates_are_compared_by_their_clauses() -> None:
     many = Or(tuple(And((word(f"a{n}"), word(f"b{n}"), Or((ROCK, word(f"c{n}"))))) for n in range(4)))
     plan = laid_out(asking(And((ROCK, many)), ROCK, And((ROCK, JAZZ, many))), TINY)
     assert plan.logical.counts["inexact_predicates"] >= 1
-    kin = find_subsuming_roots(plan.logical, plan.atoms, plan.anchors)
+    subsuming = find_subsuming_roots(plan.logical, plan.atoms, plan.anchors)
     conditions = [condition_of(plan.logical, one) for one in range(len(plan.logical.predicates))]
-    assert all(subsumes(conditions[root], conditions[one]) for one, root in enumerate(kin.roots.tolist()))
-    assert kin.counters["roots"] == 1
+    assert all(subsumes(conditions[root], conditions[one]) for one, root in enumerate(subsuming.roots.tolist()))
+    assert subsuming.counters["roots"] == 1
 
 
-def test_counters_say_what_was_found() -> None:
+def test_counters_of_the_search() -> None:
     plan = laid_out(asking(ROCK, And((ROCK, JAZZ)), LIVE, Compare(PRICE, ">", 1.0)))
-    kin = find_subsuming_roots(plan.logical, plan.atoms, plan.anchors)
-    assert kin.counters["predicates"] == 4
-    assert kin.counters["roots"] == 3
-    assert kin.counters["given_up"] == 0
-    assert kin.counters["looked_at"] > 0
+    subsuming = find_subsuming_roots(plan.logical, plan.atoms, plan.anchors)
+    assert subsuming.counters["predicates"] == 4
+    assert subsuming.counters["roots"] == 3
+    assert subsuming.counters["given_up"] == 0
+    assert subsuming.counters["looked_at"] > 0
 
 
 @pytest.mark.parametrize(
     ("parents", "found"),
     [
         ([NOBODY, 0, 1, 2], [0, 0, 0, 0]),
-        ([1, 2, 3, 1], [1, 1, 1, 1]),  # a circle, and what leads to it
+        ([1, 2, 3, 1], [1, 1, 1, 1]),  # a cycle, and a node that leads to it
         ([3, NOBODY, 1, 0], [0, 1, 1, 0]),
         ([], []),
     ],
 )
-def test_chains_end_and_circles_have_one_root(parents: list[int], found: list[int]) -> None:
+def test_cycles_of_parents_have_one_root(parents: list[int], found: list[int]) -> None:
     assert follow(np.array(parents, dtype=np.int64)).tolist() == found
 
 
-def test_long_clauses_are_compared_within_a_budget() -> None:
+def test_comparison_of_long_clauses_is_limited() -> None:
     words = [word(f"word{number}") for number in range(200)]
     nearly = [Or(tuple(words[:at] + words[at + 1 :])) for at in range(150)]
     plan = laid_out(asking(*nearly))
-    kin = find_subsuming_roots(plan.logical, plan.atoms, plan.anchors, widest=1.0)
-    assert kin.counters["given_up"] > 100
-    assert kin.roots.tolist() == list(range(150))
-    assert kin.counters["looked_at"] < 150 * 150
-    # What is found in time is found, in long clauses as in short ones.
+    subsuming = find_subsuming_roots(plan.logical, plan.atoms, plan.anchors, widest=1.0)
+    assert subsuming.counters["given_up"] > 100
+    assert subsuming.roots.tolist() == list(range(150))
+    assert subsuming.counters["looked_at"] < 150 * 150
+    # Within the limit, roots are found in long clauses, too.
     assert roots(Or(tuple(words)), *nearly[:20]) == dict.fromkeys(range(21), 0)
     assert roots(Or(tuple(words[:-1])), *(Or(tuple(words[at:])) for at in (1, 5, 9))) == {0: 0, 1: 1, 2: 1, 3: 1}
 
 
-def test_literals_need_no_order() -> None:
+def test_literals_may_be_unsorted() -> None:
     words = [word(f"word{number}") for number in range(30)]
     plan = laid_out(asking(Or(tuple(words[:20])), Or(tuple(words)), words[7]))
     clauses = plan.logical.clauses
@@ -211,7 +211,7 @@ def test_literals_need_no_order() -> None:
 
 
 def _chains(edges: int) -> list[Graph]:
-    """Patterns of variables in a row, over all ways to label their edges with one of two labels."""
+    """Return chains of variables with all combinations of two labels on their edges."""
     nodes = [Variable(f"x{number}") for number in range(edges + 1)]
     return [
         Graph(tuple(Edge(nodes[place], f"<urn:p{way >> place & 1}>", nodes[place + 1]) for place in range(edges)))
@@ -219,7 +219,7 @@ def _chains(edges: int) -> list[Graph]:
     ]
 
 
-def test_patterns_that_resemble_one_another_too_much_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_search_among_too_similar_patterns_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     chains = _chains(6)
     wide = chains[:4] + _chains(2)
     counters: dict[str, int] = {}
@@ -236,13 +236,13 @@ def test_patterns_that_resemble_one_another_too_much_are_given_up(monkeypatch: p
     assert len(found) < len(exact)
 
 
-def test_the_work_of_one_pattern_may_be_that_of_others_before_it() -> None:
+def test_unused_work_is_available_to_later_patterns() -> None:
     chains = _chains(6)
     index = ContainmentIndex(each=10, spare=2_000)
     for number, graph in enumerate(chains):
         index.insert(number, graph)
     assert 0 < index.given_up < 64
-    assert index.work < 2_000 + 64 * 10 + 200  # nobody goes far beyond
+    assert index.work < 2_000 + 64 * 10 + 200  # no pattern exceeds the limit by much
     free = ContainmentIndex()
     for number, graph in enumerate(chains):
         free.insert(number, graph)
@@ -251,7 +251,7 @@ def test_the_work_of_one_pattern_may_be_that_of_others_before_it() -> None:
     assert set(free.roots()) <= set(index.roots())
 
 
-def test_no_predicates_have_no_kin() -> None:
+def test_empty_plan_has_no_roots() -> None:
     plan = laid_out({})
     assert len(find_subsuming_roots(plan.logical, plan.atoms, plan.anchors).roots) == 0
     plan = laid_out(asking(TRUE))

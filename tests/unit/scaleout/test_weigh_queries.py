@@ -1,4 +1,4 @@
-"""What queries cost: more for what more items satisfy, once for what is shared, and together for dear operators."""
+"""Costs of queries: more for frequent conditions, once for shared work, and together for expensive operators."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ def _weights(
 def _weighed(
     logical: LogicalPlan, matches: Array | None = None, milliseconds: Mapping[str, float] | None = None
 ) -> Weights:
-    """Weights, where the router asks for what predicates are found by."""
+    """Return weights for a router whose conditions are the anchors of the predicates."""
     atoms = lay_out_atoms(logical, SHARES)
     anchors = choose_anchors(logical, atoms)
     clauses, conditions = np.unique(anchors.clauses, return_inverse=True)
-    shares = np.minimum(1.0, np.append(anchors.clause_shares, 1.0)[clauses])  # -1: asked of all
+    shares = np.minimum(1.0, np.append(anchors.clause_shares, 1.0)[clauses])  # -1: checked for all items
     return weigh_queries(
         logical, atoms, anchors, conditions, shares, matches=matches, operator_milliseconds=milliseconds
     )
@@ -64,16 +64,16 @@ def _asks(*words: str, source: int = 1) -> Node:
     return Filter(Read(source), conditions[0] if len(words) == 1 else And(conditions))
 
 
-def test_what_more_items_satisfy_costs_more() -> None:
+def test_more_frequent_conditions_cost_more() -> None:
     weights = _weights({10: _asks("lute"), 11: _asks("opera"), 12: _asks("all")})
     assert weights.owners.tolist() == [10, 11, 12]
     assert np.all(np.diff(weights.microseconds) > 0)
     assert weights.own.tolist() == pytest.approx([EMIT * share for share in (0.001, 0.01, 0.9)])
-    assert weights.shared_microseconds.max() == pytest.approx(ENTRY / 256)  # a block of items walks it once
+    assert weights.shared_microseconds.max() == pytest.approx(ENTRY / 256)  # a block of items scans the entry once
     assert np.all(weights.bytes > 50)
 
 
-def test_measured_matches_count_where_they_are_known() -> None:
+def test_measured_matches_replace_estimates() -> None:
     definitions = {10: _asks("lute"), 11: _asks("opera")}
     weights = _weights(definitions, matches=np.array([np.nan, 0.75]))
     assert weights.own.tolist() == pytest.approx([EMIT * 0.001, EMIT * 0.75])
@@ -89,7 +89,7 @@ def test_equal_queries_share_their_target() -> None:
     assert apart.weighed.copies == pytest.approx(2 * together.weighed.copies)
 
 
-def test_a_group_is_a_condition_and_its_sources() -> None:
+def test_group_consists_of_a_condition_and_its_sources() -> None:
     weights = _weights(
         {
             10: _asks("opera", "rock"),
@@ -100,11 +100,11 @@ def test_a_group_is_a_condition_and_its_sources() -> None:
         }
     )
     groups = weights.groups.tolist()
-    assert groups[0] == groups[1] == groups[4]  # of several targets, that which most items satisfy decides
+    assert groups[0] == groups[1] == groups[4]  # the target that most items satisfy decides
     assert len({groups[0], groups[2], groups[3]}) == 3
     assert weights.group_count == 3
     line = weights.groups[np.argsort(weights.order)]
-    assert np.count_nonzero(np.diff(line)) == 2  # every group is one run of the line
+    assert np.count_nonzero(np.diff(line)) == 2  # every group is one run of the order
     assert weights.shared.row(4).size == 2
     only = weigh_assignment(weights, np.array([1, 1, 1, 1, 0]), 2)
     assert only.shares[0] == pytest.approx((0.01 + 0.001) / 2)
@@ -114,10 +114,10 @@ def test_an_item_of_another_source_costs_a_query_nothing() -> None:
     one = _weights({10: _asks("opera")})
     of_two = _weights({10: _asks("opera"), 11: _asks("opera", source=2)})
     assert of_two.own[0] == pytest.approx(one.own[0] / 2)
-    assert of_two.root_shares.tolist() == [0.01, 0.01]  # of the items of their source
+    assert of_two.root_shares.tolist() == [0.01, 0.01]  # as a fraction of the items of their source
 
 
-def test_what_only_the_evaluator_knows_is_dear() -> None:
+def test_conditions_that_need_the_evaluator_are_expensive() -> None:
     slow = Filter(Read(1), And((Contains(TITLE, ("opera",)), RegularExpression(TITLE, "op.*a"))))
     weights = _weights({10: slow, 11: _asks("opera", "rock")})
     assert weights.microseconds[0] > 100 * weights.microseconds[1]
@@ -125,39 +125,39 @@ def test_what_only_the_evaluator_knows_is_dear() -> None:
 
 
 def _calls(operator: str, word: str, most: float) -> Node:
-    """A query that asks an operator about items with a word."""
+    """Return a query that calls an operator for items with a word."""
     call = Call(operator, (Literally("i"), Variable("x")), 1, (1,))
     return Filter(Read(1), And((Contains(TITLE, (word,)), call, Constraint(Variable("x"), "<", Literally(most)))))
 
 
-def test_those_who_ask_a_dear_question_are_one_group() -> None:
+def test_queries_with_the_same_expensive_question_are_one_group() -> None:
     words = ("rock", "jazz", "opera", "lute")
     definitions: dict[int, Node] = {10 + place: _calls("count", word, place) for place, word in enumerate(words)}
     definitions |= {20 + place: _asks(word) for place, word in enumerate(words)}
     dear = _weights(definitions, milliseconds={"count": 40.0})
     assert len(set(dear.groups[:4].tolist())) == 1
     assert dear.group_count == 5
-    # One question, whatever its answer is compared with, is asked of all items that any of them comes to.
+    # The same question, with any comparisons, is evaluated for all items that pass the filters of one of the queries.
     asked = 1 - 0.8 * 0.8 * 0.99 * 0.999
     assert dear.shared_microseconds[-1] == pytest.approx(40_000 * asked)
     assert dear.microseconds[:4].sum() == pytest.approx(40_000 * asked, rel=0.01)
     partitions = assign_queries(dear, 2, "grouped")
-    assert len(set(partitions[:4].tolist())) == 1  # though it is more than a fair share: each part would ask again
+    assert len(set(partitions[:4].tolist())) == 1  # although it exceeds a fair share: each part would repeat the call
     assert np.all(dear.marked_groups[:4] < 0)
     assert np.all(dear.marked_groups[4:] >= 0)
     spread = weigh_assignment(dear, np.arange(8) % 2, 2)
     assert weigh_assignment(dear, partitions, 2).weighed.microseconds < 0.6 * spread.weighed.microseconds
-    # Few of the items that come to an operator match in the end: it is asked of all of them nevertheless.
+    # Few of the items match in the end, but the operator is called for all that pass the filters.
     measured = StreamKnowledge(matched=(np.array(sorted(definitions)), np.full(8, 0.01)))
     again = _weights(definitions, milliseconds={"count": 40.0}, known=measured)
     assert again.shared_microseconds[-1] == pytest.approx(40_000 * asked)
     assert np.array_equal(again.marked_groups, dear.marked_groups)
     cheap = _weights(definitions, milliseconds={"count": 1e-7})
     assert cheap.group_count == 4
-    assert len(np.unique(cheap.clumps)) == 8
+    assert len(np.unique(cheap.units)) == 8
 
 
-def test_a_term_that_is_none_is_refused() -> None:
+def test_invalid_operator_term_is_rejected() -> None:
     definitions = {10: _calls("count", "rock", 3.0)}
     logical = optimize([PlanQuery(10)], definitions)
     for text in ("[", '["constraint", "<", ["?", "x"], ["?", "y"]]', '["term"]'):
@@ -177,7 +177,7 @@ def _pattern(*edges: tuple[str, str, str]) -> Node:
     return Filter(Read(1), Graph(made).canonical())
 
 
-def test_graph_patterns_with_an_edge_in_common_lie_together() -> None:
+def test_graph_patterns_with_a_common_edge_are_adjacent() -> None:
     weights = _weights(
         {
             10: _pattern(("a", "p", "?x"), ("?x", "q", "b")),

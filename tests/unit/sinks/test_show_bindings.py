@@ -18,7 +18,7 @@ from lxml import etree
 from tests.unit.sinks.conftest import SENT, Deliver
 
 from runnel.delivery.shape_messages import apply_stylesheet
-from runnel.engine.open_delivery import _entries
+from runnel.engine.open_delivery import _read_entries
 from runnel.model.bindings import Bindings, bounded
 from runnel.model.item import Item
 from runnel.model.subscription import Subscription
@@ -211,7 +211,7 @@ def test_stylesheets_receive_bindings_and_their_output_keeps_them(delivery: Deli
       </xsl:template></xsl:stylesheet>"""
     transformer = StylesheetTransformer(seconds=5, megabytes=512)
     try:
-        shaped = apply_stylesheet(bound(delivery, PEOPLE), transformer, sheet, _entries)
+        shaped = apply_stylesheet(bound(delivery, PEOPLE), transformer, sheet, _read_entries)
     finally:
         transformer.close()
     [one] = shaped.items

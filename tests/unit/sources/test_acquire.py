@@ -1,4 +1,4 @@
-"""Acquisition: first looks that are cut short, files that change under the hand, names that are no text."""
+"""Acquisition from drop folders: interrupted first scans, files that change during a scan, and invalid file names."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from tests.integration.in_process import read_files
 
 from runnel.engine import Engine, connect
-from runnel.engine.open_delivery import _entries
+from runnel.engine.open_delivery import _read_entries
 from runnel.errors import BrokenDocumentError, InputError, StorageFullError
 from runnel.sources import document_child, drop_folder, drop_folder_source
 from runnel.sources.documents import decode, decode_json
@@ -33,16 +33,16 @@ def drop(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def engine(tmp_path: Path, drop: Path) -> Iterator[Engine]:
-    with connect(tmp_path / "root", first_fetch_items=3) as opened:
-        opened.execute(f"register feed '{drop}' as Wire;")
-        yield opened
+    with connect(tmp_path / "workspace", first_fetch_items=3) as engine:
+        engine.execute(f"register feed '{drop}' as Wire;")
+        yield engine
 
 
 def _accepted(engine: Engine) -> int:
     return engine.workspace.items.last_sequence()
 
 
-def test_every_document_of_the_first_look_is_cut_and_later_ones_are_not(engine: Engine, drop: Path) -> None:
+def test_only_documents_of_the_first_scan_are_limited_to_their_newest_items(engine: Engine, drop: Path) -> None:
     (drop / "a.xml").write_text(_document("a", 10))
     (drop / "b.xml").write_text(_document("b", 10))
     read_files(engine)
@@ -52,7 +52,7 @@ def test_every_document_of_the_first_look_is_cut_and_later_ones_are_not(engine: 
     assert _accepted(engine) == 16
 
 
-def test_a_first_look_that_is_cut_short_goes_on_as_one(
+def test_interrupted_first_scan_is_continued_as_first_scan(
     engine: Engine, drop: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in "abc":
@@ -61,7 +61,7 @@ def test_a_first_look_that_is_cut_short_goes_on_as_one(
 
     def fail_later(path: Path, *, limit: int) -> bytes:
         if next(turns, False):
-            raise StorageFullError("no room")
+            raise StorageFullError("no space left")
         return read(path, limit=limit)
 
     monkeypatch.setattr(drop_folder_source, "read_file", fail_later)
@@ -71,7 +71,7 @@ def test_a_first_look_that_is_cut_short_goes_on_as_one(
     assert _accepted(engine) == 9
 
 
-def test_a_file_that_changes_after_the_look_is_left_for_the_next(
+def test_file_that_changes_during_a_scan_is_read_in_the_next_one(
     engine: Engine, drop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     secret = tmp_path / "secret.xml"
@@ -89,24 +89,24 @@ def test_a_file_that_changes_after_the_look_is_left_for_the_next(
         read_files(engine)
     assert _accepted(engine) == 0
     read_files(engine)
-    assert _accepted(engine) == 0, "a link out of the folder is not followed"
+    assert _accepted(engine) == 0, "a symbolic link that leads out of the folder is not followed"
     assert "not followed" in engine.show("quarantine").lines[0]
 
 
-def test_a_name_that_is_no_text_hurts_nobody_else(engine: Engine, drop: Path) -> None:
+def test_file_name_that_is_not_utf_8_does_not_affect_other_files(engine: Engine, drop: Path) -> None:
     (drop / "z.xml").write_text(_document("z", 1))
     with open(os.fsencode(drop) + b"/\xff.xml", "w") as file:  # noqa: PTH123
         file.write(_document("odd", 1))
     for _ in range(4):
         read_files(engine)
     assert _accepted(engine) == 1
-    assert len(engine.show("quarantine").lines) == 1, "and is told once"
+    assert len(engine.show("quarantine").lines) == 1, "it is reported once"
     os.unlink(os.fsencode(drop) + b"/\xff.xml")  # noqa: PTH108
     read_files(engine)
-    assert engine.status().failing_sources == [], "what is gone is a problem no more"
+    assert engine.status().failing_sources == [], "a deleted file is no longer a problem"
 
 
-def test_a_feed_that_cannot_be_read_hurts_no_other(
+def test_feed_that_cannot_be_read_does_not_affect_others(
     engine: Engine, drop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = tmp_path / "other"
@@ -114,40 +114,40 @@ def test_a_feed_that_cannot_be_read_hurts_no_other(
     (drop / "a.xml").write_text(_document("a", 1))
     (other / "b.xml").write_text(_document("b", 1))
     engine.execute(f"register feed '{other}' as Other;")
-    take = FeedReader.read_feed
+    read_feed = FeedReader.read_feed
 
     def fail_on_wire(reader, feed, *rest):  # type: ignore[no-untyped-def]
         if feed.name == "Wire":
-            raise ValueError("unforeseen")
-        return take(reader, feed, *rest)
+            raise ValueError("unexpected")
+        return read_feed(reader, feed, *rest)
 
     monkeypatch.setattr(FeedReader, "read_feed", fail_on_wire)
     read_files(engine)
     assert _accepted(engine) == 1
 
 
-def test_a_file_that_could_not_be_read_for_a_moment_is_read_at_the_next_look(
+def test_temporarily_unreadable_file_is_read_in_the_next_scan(
     engine: Engine, drop: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (drop / "a.xml").write_text(_document("a", 2))
-    with monkeypatch.context() as trouble:
+    with monkeypatch.context() as patched:
 
         def fail(*_: object, **__: object) -> bytes:
-            raise InputError("cannot be read: Stale file handle")
+            raise InputError("cannot read the file: Stale file handle")
 
-        trouble.setattr(drop_folder_source, "read_file", fail)
+        patched.setattr(drop_folder_source, "read_file", fail)
         read_files(engine)
     assert _accepted(engine) == 0
     read_files(engine)
     assert _accepted(engine) == 2
 
 
-# --- no way around the sandbox --------------------------------------------------------------------------------------
+# --- all documents are read in the sandbox -----------------------------------------------------------------------
 
 
 @pytest.fixture
-def nothing_is_decoded_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever decodes a document in this process fails; the sandboxes have modules of their own."""
+def fail_if_decoded_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make decoding in this process fail. The sandboxes load their own modules."""
 
     def fail(*_: object, **__: object) -> None:
         raise AssertionError("a document was decoded outside the sandbox")
@@ -159,8 +159,8 @@ def nothing_is_decoded_here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decode_json, "_DECODER", None)
 
 
-@pytest.mark.usefixtures("nothing_is_decoded_here")
-def test_documents_of_all_ways_in_are_read_in_the_sandbox(engine: Engine, drop: Path) -> None:
+@pytest.mark.usefixtures("fail_if_decoded_here")
+def test_documents_from_all_inputs_are_read_in_the_sandbox(engine: Engine, drop: Path) -> None:
     engine.execute("register feed Mine;")
     (drop / "a.xml").write_text(_document("a", 2))
     (drop / "b.jsonl").write_text('{"id": 1}')
@@ -168,22 +168,22 @@ def test_documents_of_all_ways_in_are_read_in_the_sandbox(engine: Engine, drop: 
     assert engine.publish_document("Mine", b'{"id": 1}', name="a.jsonl")[0].accepted == 1
     assert engine.publish_document("Mine", _document("a", 1).encode(), name="a.xml")[0].accepted == 1
     assert engine.publish_document("Mine", b"<urn:a> <urn:b> 1 .", name="a.ttl")[0].accepted == 1
-    assert len(_entries(_document("a", 2).encode(), "made by a stylesheet")) == 2
+    assert len(_read_entries(_document("a", 2).encode(), "made by a stylesheet")) == 2
 
 
-def test_a_hostile_document_is_refused_whichever_way_it_comes(engine: Engine, drop: Path) -> None:
+def test_hostile_document_is_rejected_from_all_inputs(engine: Engine, drop: Path) -> None:
     engine.execute("register feed Mine;")
     lines = b'{"id":1}\n' * 200_000
     (drop / "a.jsonl").write_bytes(lines)
     result = read_files(engine)
-    assert (result.accepted, result.put_aside) == (0, 1)
+    assert (result.accepted, result.quarantined) == (0, 1)
     with pytest.raises(BrokenDocumentError, match="the document has more than 100000 items"):
         engine.publish_document("Mine", lines, name="a.jsonl")
     with pytest.raises(BrokenDocumentError, match="the document has more than 100000 items"):
         engine.test_document(lines, feed="Mine")
 
 
-def test_the_most_items_of_a_document_can_be_set(tmp_path: Path) -> None:
+def test_maximum_of_items_per_document_can_be_set(tmp_path: Path) -> None:
     with connect(tmp_path / "small", max_document_items=2) as engine:
         engine.execute("register feed Mine;")
         assert engine.publish_document("Mine", b'{"id":1}\n{"id":2}', name="a.jsonl")[0].accepted == 2

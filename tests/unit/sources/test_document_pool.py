@@ -1,4 +1,4 @@
-"""Documents read in sandboxes: the same items as here, and a sandbox that ends takes one document with it."""
+"""Documents read in sandboxes: the results equal those of reading in this process, and errors affect one document."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def feed_of(items: int, note: str = "") -> bytes:
 
 @pytest.fixture
 def pool() -> Iterator[DocumentPool]:
-    with DocumentPool(workers=2) as made:
-        yield made
+    with DocumentPool(workers=2) as pool:
+        yield pool
 
 
 @pytest.mark.parametrize(
@@ -57,17 +57,21 @@ def pool() -> Iterator[DocumentPool]:
         (b'{"version": "https://jsonfeed.org/version/1.1", "feed_url": "u", "items": [{"id": "1"}, 7]}', SOURCE),
     ],
 )  # fmt: skip
-def test_the_answer_is_that_of_reading_here(pool: DocumentPool, data: bytes, source: DocumentSource) -> None:
-    there, here = pool.read(data, source), read_document(data, source)
-    assert [str(problem) for problem in there.problems] == [str(problem) for problem in here.problems]
-    assert [type(problem) for problem in there.problems] == [type(problem) for problem in here.problems]
-    there.problems.clear()
-    here.problems.clear()
-    assert there == here
-    assert [repr(item) for item in there.items] == [repr(item) for item in here.items], "also their types"
+def test_result_equals_that_of_reading_in_this_process(
+    pool: DocumentPool, data: bytes, source: DocumentSource
+) -> None:
+    actual, expected = pool.read(data, source), read_document(data, source)
+    assert [str(problem) for problem in actual.problems] == [str(problem) for problem in expected.problems]
+    assert [type(problem) for problem in actual.problems] == [type(problem) for problem in expected.problems]
+    actual.problems.clear()
+    expected.problems.clear()
+    assert actual == expected
+    assert [repr(item) for item in actual.items] == [repr(item) for item in expected.items], (
+        "the types are also equal"
+    )
 
 
-def test_a_refusal_comes_back_whole(pool: DocumentPool) -> None:
+def test_error_is_returned_with_place_and_hint(pool: DocumentPool) -> None:
     with pytest.raises(BrokenDocumentError, match="HTML page") as caught:
         pool.read(b"<html><body/></html>", SOURCE)
     assert (caught.value.place, "alternate" in (caught.value.hint or "")) == ("a.xml:1", True)
@@ -77,20 +81,20 @@ def test_a_refusal_comes_back_whole(pool: DocumentPool) -> None:
     assert [problem.place for problem in problems] == ["a.xml:1 (entry 1)"]
 
 
-def test_even_the_smallest_document_is_read_in_a_sandbox(pool: DocumentPool) -> None:
+def test_smallest_document_is_also_read_in_a_sandbox(pool: DocumentPool) -> None:
     pool.read(b'{"id": 1}', SOURCE)
     assert len(pool.sandboxes.pids()) == 1
 
 
-def test_processes_are_used_again_by_many_threads(pool: DocumentPool) -> None:
+def test_sandboxes_are_reused_by_many_threads(pool: DocumentPool) -> None:
     with ThreadPoolExecutor(8) as threads:
-        found = list(threads.map(lambda size: len(pool.read(feed_of(size), SOURCE).items), range(1, 41)))
-    assert found == list(range(1, 41))
+        counts = list(threads.map(lambda size: len(pool.read(feed_of(size), SOURCE).items), range(1, 41)))
+    assert counts == list(range(1, 41))
     assert 1 <= len(pool.sandboxes.pids()) <= 2
 
 
 def _kill_busy_readers(pool: DocumentPool, times: int) -> threading.Thread:
-    """Kill a reader as soon as it reads a document, `times` times."""
+    """Kill a sandbox as soon as it reads a document, `times` times."""
 
     def kill() -> None:
         killed: set[int] = set()
@@ -105,13 +109,13 @@ def _kill_busy_readers(pool: DocumentPool, times: int) -> threading.Thread:
     return killer
 
 
-def test_a_document_is_read_again_if_its_reader_was_killed_once(pool: DocumentPool) -> None:
+def test_document_is_read_again_if_its_sandbox_was_killed_once(pool: DocumentPool) -> None:
     killer = _kill_busy_readers(pool, 1)
     assert len(pool.read(feed_of(60_000), DocumentSource("large.xml", "F")).items) == 60_000
     killer.join()
 
 
-def test_a_process_that_is_killed_over_a_document_takes_only_that_one(pool: DocumentPool) -> None:
+def test_document_is_rejected_if_its_sandbox_was_killed_twice(pool: DocumentPool) -> None:
     killer = _kill_busy_readers(pool, 2)
     with pytest.raises(BrokenDocumentError, match="its process was ended by signal 9"):
         pool.read(feed_of(60_000), DocumentSource("large.xml", "F"))
@@ -119,14 +123,14 @@ def test_a_process_that_is_killed_over_a_document_takes_only_that_one(pool: Docu
     assert len(pool.read(feed_of(2), SOURCE).items) == 2
 
 
-def test_sandboxes_of_a_reader_end_with_it() -> None:
+def test_nested_sandboxes_end_with_their_sandbox() -> None:
     with DocumentPool(workers=1, seconds=60) as pool:
         pool.read(b"<urn:a> <urn:b> 1 .", DocumentSource("a.ttl", "F", form=RdfForm.TURTLE))
         (reader,) = pool.sandboxes.pids()
         nested = [int(pid) for pid in Path(f"/proc/{reader}/task/{reader}/children").read_text().split()]
         assert nested
         for pid in nested:
-            os.kill(pid, signal.SIGSTOP)  # one that neither answers nor notices that its reader is gone
+            os.kill(pid, signal.SIGSTOP)  # a stopped process neither responds nor notices that its parent ended
     deadline = time.monotonic() + 60
     while any(Path(f"/proc/{pid}").exists() and _state(pid) != "Z" for pid in nested):
         assert time.monotonic() < deadline
@@ -150,11 +154,11 @@ def _state(pid: int) -> str:
          + b"</description></item><item><guid>2</guid></item></channel></rss>", "a.xml"),
     ],
 )  # fmt: skip
-def test_one_odd_item_does_not_cost_the_others(pool: DocumentPool, data: bytes, name: str) -> None:
+def test_strange_item_does_not_affect_other_items(pool: DocumentPool, data: bytes, name: str) -> None:
     assert "2" in [item.id for item in pool.read(data, DocumentSource(name, "F")).items]
 
 
-def test_a_process_that_died_while_idle_is_replaced_without_loss(pool: DocumentPool) -> None:
+def test_sandbox_that_died_while_idle_is_replaced(pool: DocumentPool) -> None:
     pool.read(feed_of(1), SOURCE)
     (victim,) = pool.sandboxes.pids()
     os.kill(victim, signal.SIGKILL)
@@ -163,7 +167,7 @@ def test_a_process_that_died_while_idle_is_replaced_without_loss(pool: DocumentP
     assert victim not in pool.sandboxes.pids()
 
 
-def test_a_document_that_takes_too_long_is_given_up() -> None:
+def test_document_that_takes_too_long_is_rejected() -> None:
     with DocumentPool(workers=1, seconds=0.05) as pool:
         with pytest.raises(BrokenDocumentError, match=r"it took more than 0\.05 seconds") as caught:
             pool.read(feed_of(60_000), DocumentSource("large.xml", "F"))
@@ -171,14 +175,14 @@ def test_a_document_that_takes_too_long_is_given_up() -> None:
         assert pool.sandboxes.pids() == []
 
 
-def test_a_document_that_takes_too_much_cpu_time_is_given_up() -> None:
+def test_document_that_takes_too_much_cpu_time_is_rejected() -> None:
     with DocumentPool(workers=1, cpu_seconds=0.05) as pool:
         with pytest.raises(BrokenDocumentError, match=r"0\.05 seconds of CPU time"):
             pool.read(feed_of(60_000), DocumentSource("large.xml", "F"))
         assert len(pool.read(feed_of(1), SOURCE).items) == 1
 
 
-def test_a_document_that_takes_too_much_memory_is_given_up() -> None:
+def test_document_that_takes_too_much_memory_is_rejected() -> None:
     lists = b'{"id": 1, "x": [' + b"[]," * 1_000_000 + b"0]}"
     with DocumentPool(workers=1, megabytes=64) as pool:
         with pytest.raises(BrokenDocumentError, match="it took more than 64 MB of memory"):
@@ -186,7 +190,7 @@ def test_a_document_that_takes_too_much_memory_is_given_up() -> None:
         assert len(pool.read(feed_of(1), SOURCE).items) == 1
 
 
-def test_a_loop_goes_on_while_a_document_is_read(pool: DocumentPool) -> None:
+def test_event_loop_continues_while_a_document_is_read(pool: DocumentPool) -> None:
     async def both() -> tuple[int, int]:
         reading = asyncio.create_task(pool.in_thread(pool.read, feed_of(5_000), SOURCE))
         turns = 0
@@ -200,7 +204,7 @@ def test_a_loop_goes_on_while_a_document_is_read(pool: DocumentPool) -> None:
     assert turns > 5
 
 
-def test_nothing_is_read_after_the_end() -> None:
+def test_closed_pool_reads_nothing() -> None:
     pool = DocumentPool(workers=1)
     pool.read(feed_of(1), SOURCE)
     (process,) = pool.sandboxes.pids()
@@ -212,12 +216,12 @@ def test_nothing_is_read_after_the_end() -> None:
 
 
 def _read_in_fork(answers: multiprocessing.Queue[tuple[int, list[int]]]) -> None:
-    # The threads of an event loop's reads do not survive a fork either.
+    # The threads that read for an event loop do not survive a fork either.
     read = len(asyncio.run(document_pool().in_thread(document_pool().read, feed_of(2), SOURCE)).items)
     answers.put((read, document_pool().sandboxes.pids()))
 
 
-def test_a_fork_has_sandboxes_of_its_own() -> None:
+def test_forked_process_has_its_own_sandboxes() -> None:
     asyncio.run(document_pool().in_thread(document_pool().read, feed_of(1), SOURCE))
     before = document_pool().sandboxes.pids()
     context = multiprocessing.get_context("fork")
@@ -232,13 +236,13 @@ def test_a_fork_has_sandboxes_of_its_own() -> None:
     assert len(document_pool().read(feed_of(3), SOURCE).items) == 3
 
 
-def test_readers_import_nothing_from_the_current_folder(tmp_path: Path) -> None:
-    # A file of an attacker, named as a module of the standard library that is loaded late.
-    marker = tmp_path / "was-here"
+def test_sandboxes_import_nothing_from_the_current_folder(tmp_path: Path) -> None:
+    # Files of an attacker, with the names of modules that are imported late.
+    marker = tmp_path / "was-expected"
     for name in ("json", "lxml", "html", "sitecustomize", "usercustomize", "feedparser"):
         (tmp_path / f"{name}.py").write_text(f"open({str(marker)!r}, 'w').close()\nraise ImportError\n")
     program = (
-        "import sys; sys.path[:] = [one for one in sys.path if one]\n"
+        "import sys; sys.path[:] = [path for path in sys.path if path]\n"
         "from runnel.sources.document_pool import DocumentPool\n"
         "from runnel.sources.document_child import DocumentSource\n"
         "import os, sys; os.chdir(sys.argv[1]); sys.path.insert(0, ''); os.environ['PYTHONPATH'] = sys.argv[1]\n"
@@ -252,7 +256,7 @@ def test_readers_import_nothing_from_the_current_folder(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, env=environment, check=True
     )
-    identifier, told = done.stdout.split("\n")[:2]
+    identifier, environment_and_folder = done.stdout.split("\n")[:2]
     assert identifier == "1"
-    assert told == "LC_ALL=C.UTF-8 XML_CATALOG_FILES=  /"
+    assert environment_and_folder == "LC_ALL=C.UTF-8 XML_CATALOG_FILES=  /"
     assert not marker.exists()

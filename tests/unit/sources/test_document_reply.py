@@ -1,4 +1,4 @@
-"""Replies of the document readers' sandbox: what it sends comes back, and what it should not send is refused."""
+"""Replies of document sandboxes: valid replies are decoded unchanged, and invalid ones are rejected."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as some
+from hypothesis import strategies as st
 
 from runnel.errors import BrokenDocumentError, InputError, InvalidItemError
 from runnel.model.graph import read_ntriples
@@ -27,12 +27,12 @@ HEAD: dict[str, Any] = {
     "ttl": 0.0, "skip_hours": [], "skip_days": [], "links": [],
 }  # fmt: skip
 VALUES = (
-    some.floats(allow_nan=False, allow_infinity=False)
-    | some.booleans()
-    | some.datetimes(timezones=some.just(UTC)).map(lambda moment: moment.replace(fold=0))
-    | some.text(some.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1)
+    st.floats(allow_nan=False, allow_infinity=False)
+    | st.booleans()
+    | st.datetimes(timezones=st.just(UTC)).map(lambda moment: moment.replace(fold=0))
+    | st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1)
 )
-NAMES = some.text(some.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1, max_size=20)
+NAMES = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1, max_size=20)
 
 
 def record(tag: bytes, data: bytes) -> bytes:
@@ -56,32 +56,32 @@ def feed_of(items: list[Item], problems: list[InputError] | None = None) -> Adap
 
 @settings(deadline=None)
 @given(
-    some.dictionaries(
-        NAMES, some.dictionaries(NAMES, some.lists(VALUES, min_size=1, max_size=3).map(tuple), max_size=3), max_size=3
+    st.dictionaries(
+        NAMES, st.dictionaries(NAMES, st.lists(VALUES, min_size=1, max_size=3).map(tuple), max_size=3), max_size=3
     )
 )
-def test_items_come_back_with_their_types(attributes: dict[str, dict[str, tuple[Any, ...]]]) -> None:
+def test_items_are_decoded_with_their_types(attributes: dict[str, dict[str, tuple[Any, ...]]]) -> None:
     items = [Item("News", identifier, values) for identifier, values in attributes.items()]
     assert repr(read(pack_reply(feed_of(items)))) == repr(feed_of(items))
 
 
-def test_graphs_and_problems_come_back() -> None:
+def test_graphs_and_problems_are_decoded() -> None:
     items = [Item("News", "1", {"graph": (read_ntriples('<urn:a> <urn:b> "é" .'),)})]
     problems = [InvalidItemError("m", place="p", hint="h"), BrokenDocumentError("m"), InputError("m", place="\ud800")]
-    back = read(pack_reply(feed_of(items, problems)))
-    assert isinstance(back, AdaptedFeed)
-    assert repr(back.items) == repr(items)
-    assert [(type(one), str(one)) for one in back.problems] == [
+    decoded = read(pack_reply(feed_of(items, problems)))
+    assert isinstance(decoded, AdaptedFeed)
+    assert repr(decoded.items) == repr(items)
+    assert [(type(problem), str(problem)) for problem in decoded.problems] == [
         (InvalidItemError, "p: m (h)"),
         (BrokenDocumentError, "m"),
         (InputError, "?: m"),
     ]
 
 
-def test_the_feed_of_an_item_is_never_that_of_the_reply() -> None:
-    back = read(pack_reply(feed_of([Item("Somebody's", "1", {})])))
-    assert isinstance(back, AdaptedFeed)
-    assert [item.feed for item in back.items] == ["News"]
+def test_reply_cannot_choose_the_feed_of_an_item() -> None:
+    decoded = read(pack_reply(feed_of([Item("Other", "1", {})])))
+    assert isinstance(decoded, AdaptedFeed)
+    assert [item.feed for item in decoded.items] == ["News"]
 
 
 @pytest.mark.parametrize(
@@ -143,12 +143,12 @@ def test_the_feed_of_an_item_is_never_that_of_the_reply() -> None:
         record(b"R", b"{}"),
     ],
 )  # fmt: skip
-def test_what_is_never_sent_is_refused(data: bytes) -> None:
+def test_invalid_reply_is_rejected(data: bytes) -> None:
     with pytest.raises((BadReplyError, ValueError, OverflowError, RecursionError)):
         read(data)
 
 
-def test_counts_are_bounded_and_the_bound_itself_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_counts_are_accepted_up_to_their_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     items = b"".join(record(b"I", str(number).encode()) for number in range(3))
     assert len(read(head() + items, 3).items) == 3  # type: ignore[union-attr]
     with pytest.raises(BadReplyError, match="too many items"):
@@ -162,28 +162,28 @@ def test_counts_are_bounded_and_the_bound_itself_is_taken(monkeypatch: pytest.Mo
         read(head() + values)
     monkeypatch.setattr(document_reply, "MAX_ATTRIBUTES", 1)
     names = b"".join(record(b"A", bytes([97 + number])) + record(b"S", b"x") for number in range(3))
-    with pytest.raises(BadReplyError, match="too many attributes"):
+    with pytest.raises(BadReplyError, match="too many different attribute names"):
         read(head() + record(b"I", b"1") + names)
 
 
 @settings(deadline=None, max_examples=300)
-@given(some.data())
-def test_a_reply_that_was_tampered_with_is_refused_or_sound(data: some.DataObject) -> None:
+@given(st.data())
+def test_modified_reply_is_rejected_or_still_valid(data: st.DataObject) -> None:
     now = datetime(2026, 11, 15, tzinfo=UTC)
     items = [Item("News", "1", {"title": ("a", 2.5, True, now)}), Item("News", "2", {})]
     sent = bytearray(pack_reply(feed_of(items, [InvalidItemError("m")])))
-    for _ in range(data.draw(some.integers(1, 4))):
-        position = data.draw(some.integers(0, len(sent) - 1))
-        sent[position : position + data.draw(some.integers(0, 3))] = data.draw(some.binary(max_size=3))
+    for _ in range(data.draw(st.integers(1, 4))):
+        position = data.draw(st.integers(0, len(sent) - 1))
+        sent[position : position + data.draw(st.integers(0, 3))] = data.draw(st.binary(max_size=3))
     try:
-        back = read(bytes(sent))
+        decoded = read(bytes(sent))
     except (ValueError, OverflowError, RecursionError):
         return
-    assert isinstance(back, AdaptedFeed | InputError)
+    assert isinstance(decoded, AdaptedFeed | InputError)
 
 
 @settings(deadline=None)
-@given(some.binary(max_size=200))
-def test_garbage_is_refused(data: bytes) -> None:
-    with pytest.raises(ValueError):  # noqa: PT011 - whatever is wrong with it
+@given(st.binary(max_size=200))
+def test_arbitrary_bytes_are_rejected(data: bytes) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 - the error depends on the bytes
         read(data)

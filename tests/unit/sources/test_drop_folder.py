@@ -1,4 +1,4 @@
-"""Addresses, files and drop folders."""
+"""Addresses of files and drop folders, and scans for new and changed documents."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from runnel.sources.registry import source_of
 from runnel.sources.web_feeds.poller import WebFeeds
 
 
-def states(found: list[ChangedFile]) -> dict[str, DocumentState]:
-    return {file.state.path: file.state for file in found}
+def states(files: list[ChangedFile]) -> dict[str, DocumentState]:
+    return {file.state.path: file.state for file in files}
 
 
-def names(found: list[ChangedFile]) -> list[str]:
-    return [file.path.name for file in found]
+def names(files: list[ChangedFile]) -> list[str]:
+    return [file.path.name for file in files]
 
 
-def test_addresses(tmp_path: Path) -> None:
+def test_addresses_are_resolved_to_paths_and_sources(tmp_path: Path) -> None:
     assert local_path("a/b.xml", tmp_path) == tmp_path / "a/b.xml"
     assert local_path("/x/y", tmp_path) == Path("/x/y")
     assert local_path("file:///x/y%20z", tmp_path) == Path("/x/y z")
@@ -39,12 +39,12 @@ def test_addresses(tmp_path: Path) -> None:
     "text",
     ["", "  ", "a\0b", "a\nb", "file://", "file://host/x", "file:///x%00y", "ftp://a/b", "http://", "http://[x/"],
 )
-def test_addresses_refused(text: str, tmp_path: Path) -> None:
+def test_invalid_addresses_are_rejected(text: str, tmp_path: Path) -> None:
     with pytest.raises(InputError):
         source_of(text).check_address(text, tmp_path, Settings.load(tmp_path))
 
 
-def test_a_drop_folder_gives_its_documents_by_name(tmp_path: Path) -> None:
+def test_drop_folder_documents_are_found_in_order_of_name(tmp_path: Path) -> None:
     for name in (
         "b.xml",
         "a.json",
@@ -60,13 +60,13 @@ def test_a_drop_folder_gives_its_documents_by_name(tmp_path: Path) -> None:
         (tmp_path / name).write_text(name)
     (tmp_path / "folder.xml").mkdir()
     (tmp_path / "folder.xml" / "inner.xml").write_text("x")
-    found = scan(tmp_path, {})
-    assert names(found) == ["a.json", "b.xml", "c.JSONL", "g.rss", "h.atom", "i.rdf"]
-    assert all(file.changed and file.problem is None for file in found)
-    assert read_file(found[0].path) == b"a.json"
+    files = scan(tmp_path, {})
+    assert names(files) == ["a.json", "b.xml", "c.JSONL", "g.rss", "h.atom", "i.rdf"]
+    assert all(file.changed and file.problem is None for file in files)
+    assert read_file(files[0].path) == b"a.json"
 
 
-def test_only_changes_are_found_again(tmp_path: Path) -> None:
+def test_later_scans_find_only_changes(tmp_path: Path) -> None:
     file = tmp_path / "a.xml"
     file.write_text("one")
     address = tmp_path
@@ -81,11 +81,11 @@ def test_only_changes_are_found_again(tmp_path: Path) -> None:
     assert changed.changed
 
 
-def test_a_single_file_needs_no_suffix(tmp_path: Path) -> None:
+def test_single_file_needs_no_suffix(tmp_path: Path) -> None:
     file = tmp_path / "feed"
     file.write_text("x")
     assert names(scan(file, {})) == ["feed"]
-    with pytest.raises(InputError, match="no file or folder"):
+    with pytest.raises(InputError, match="cannot open the file or folder"):
         scan(tmp_path / "gone", {})
 
 
@@ -98,19 +98,19 @@ def test_links_out_of_the_folder_are_not_followed(tmp_path: Path) -> None:
     (drop / "real.xml").write_text("x")
     (drop / "in.xml").symlink_to("real.xml")
     (drop / "dangling.xml").symlink_to("nothing")
-    found = {file.path.name: file for file in scan(drop, {})}
-    assert sorted(found) == ["in.xml", "out.xml", "real.xml"]
-    assert "link" in str(found["out.xml"].problem)
-    assert scan(drop, states(list(found.values()))) == []
+    files = {file.path.name: file for file in scan(drop, {})}
+    assert sorted(files) == ["in.xml", "out.xml", "real.xml"]
+    assert "link" in str(files["out.xml"].problem)
+    assert scan(drop, states(list(files.values()))) == []
 
 
-def test_pipes_devices_and_large_files_are_problems_told_once(tmp_path: Path) -> None:
+def test_pipes_devices_and_large_files_are_problems_reported_once(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.xml")
     (tmp_path / "large.xml").write_bytes(b"x" * 100)
-    found = scan(tmp_path, {}, limit=50)
-    assert names(found) == ["large.xml", "pipe.xml"]
-    assert all(file.problem is not None for file in found)
-    assert scan(tmp_path, states(found), limit=50) == []
+    files = scan(tmp_path, {}, limit=50)
+    assert names(files) == ["large.xml", "pipe.xml"]
+    assert all(file.problem is not None for file in files)
+    assert scan(tmp_path, states(files), limit=50) == []
     for path in (tmp_path / "pipe.xml", Path("/dev/zero"), tmp_path, tmp_path / "gone"):
         with pytest.raises(InputError):
             read_file(path)
@@ -119,20 +119,22 @@ def test_pipes_devices_and_large_files_are_problems_told_once(tmp_path: Path) ->
     assert len(read_file(tmp_path / "large.xml", limit=100)) == 100
 
 
-def test_vanishing_and_unreadable_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_disappearing_files_are_skipped_and_unreadable_ones_are_problems(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("a.xml", "b.xml", "c.xml"):
         (tmp_path / name).write_text(name)
     original = folder_module._read
 
-    def unlucky(path: Path, limit: int) -> tuple[bytes, os.stat_result]:
+    def fail(path: Path, limit: int) -> tuple[bytes, os.stat_result]:
         if path.name == "a.xml":
             raise FileNotFoundError(2, "gone")
         if path.name == "b.xml":
             raise PermissionError(13, "Permission denied")
         return original(path, limit)
 
-    monkeypatch.setattr(folder_module, "_read", unlucky)
-    found = scan(tmp_path, {})
-    assert names(found) == ["b.xml", "c.xml"]
-    assert "Permission denied" in str(found[0].problem)
-    assert found[1].problem is None
+    monkeypatch.setattr(folder_module, "_read", fail)
+    files = scan(tmp_path, {})
+    assert names(files) == ["b.xml", "c.xml"]
+    assert "Permission denied" in str(files[0].problem)
+    assert files[1].problem is None

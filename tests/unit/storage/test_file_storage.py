@@ -41,7 +41,7 @@ def test_a_failed_replacement_leaves_the_old_file(tmp_path: Path, monkeypatch: p
 
 
 def test_error_for_unknown_scheme_lists_known_schemes() -> None:
-    with pytest.raises(WorkspaceError, match=r"known: .*file"):
+    with pytest.raises(WorkspaceError, match=r"supported schemes: .*file"):
         open_storage("gopher://x")
 
 

@@ -1,4 +1,4 @@
-"""Which checkpoints are gone on with, and which are abandoned, whatever is in them."""
+"""Which checkpoints a run resumes from, and which it abandons, even if they contain garbage."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from runnel.streaming.checkpoint import reason_not_to_resume
 from runnel.streaming.streaming_query import checkpoint_path, choose_lineage
 
 
-def _plan(folder: Path, batch: int, sequence: int) -> None:
+def _write_planned_batch(folder: Path, batch: int, sequence: int) -> None:
     (folder / "offsets").mkdir(parents=True, exist_ok=True)
     notes = json.dumps({"batchWatermarkMs": 0, "conf": {}})
     offset = json.dumps({"sequence": sequence, "plan": 1})
@@ -29,30 +29,34 @@ def _plan(folder: Path, batch: int, sequence: int) -> None:
     (folder / "metadata").write_text('{"id":"a7ccaf10"}')
 
 
-def _finish(folder: Path, batch: int) -> None:
+def _write_finished_batch(folder: Path, batch: int) -> None:
     (folder / "commits").mkdir(parents=True, exist_ok=True)
     (folder / "commits" / str(batch)).write_text('v1\n{"nextBatchWatermarkMs":0}')
 
 
-def _sound(folder: Path, batches: int, *, finished: int) -> Path:
-    """A checkpoint of batches of ten items each."""
+def _write_checkpoint(folder: Path, batches: int, *, finished: int) -> Path:
+    """Write a checkpoint with batches of ten items each, of which the first `finished` are finished."""
     for batch in range(batches):
-        _plan(folder, batch, 10 * (batch + 1))
+        _write_planned_batch(folder, batch, 10 * (batch + 1))
     for batch in range(finished):
-        _finish(folder, batch)
+        _write_finished_batch(folder, batch)
     return folder
 
 
-def test_a_checkpoint_is_continued_wherever_a_runner_may_have_died(tmp_path: Path) -> None:
+def test_checkpoint_is_resumed_wherever_the_runner_died(tmp_path: Path) -> None:
     assert reason_not_to_resume(tmp_path / "none", None, 0) is None, "a lineage that has just begun"
-    assert reason_not_to_resume(_sound(tmp_path / "a", 1, finished=0), None, 0) is None, (
+    assert reason_not_to_resume(_write_checkpoint(tmp_path / "a", 1, finished=0), None, 0) is None, (
         "died before the first commit"
     )
-    assert reason_not_to_resume(_sound(tmp_path / "b", 3, finished=2), 1, 20) is None, "died with a batch planned"
-    assert reason_not_to_resume(_sound(tmp_path / "c", 3, finished=2), 2, 30) is None, (
-        "died before Spark knew of the commit"
+    assert reason_not_to_resume(_write_checkpoint(tmp_path / "b", 3, finished=2), 1, 20) is None, (
+        "died with a batch planned"
     )
-    assert reason_not_to_resume(_sound(tmp_path / "d", 3, finished=3), 2, 30) is None, "died between batches"
+    assert reason_not_to_resume(_write_checkpoint(tmp_path / "c", 3, finished=2), 2, 30) is None, (
+        "died after the commit, before Spark recorded it"
+    )
+    assert reason_not_to_resume(_write_checkpoint(tmp_path / "d", 3, finished=3), 2, 30) is None, (
+        "died between batches"
+    )
 
 
 @pytest.mark.parametrize(
@@ -60,24 +64,24 @@ def test_a_checkpoint_is_continued_wherever_a_runner_may_have_died(tmp_path: Pat
     [
         (0, 0, 2, 30, "missing"),
         (2, 2, 2, 30, "behind"),
-        (3, 3, 1, 20, "does not"),
-        (3, 3, None, 0, "does not"),
-        (3, 3, 2, 31, "ends at 30"),
-        (3, 2, 1, 30, "ends at 20"),
-        (1, 0, None, 10, "next batch ends at 10"),
+        (3, 3, 1, 20, "not in the match log"),
+        (3, 3, None, 0, "not in the match log"),
+        (3, 3, 2, 31, "ends at item 30"),
+        (3, 2, 1, 30, "ends at item 20"),
+        (1, 0, None, 10, "next batch of the checkpoint ends at item 10"),
     ],
 )
-def test_a_checkpoint_that_does_not_continue_the_match_log_is_abandoned(
+def test_checkpoint_that_disagrees_with_the_match_log_is_abandoned(
     tmp_path: Path, batches: int, finished: int, committed: int | None, matched: int, words: str
 ) -> None:
-    reason = reason_not_to_resume(_sound(tmp_path / "x", batches, finished=finished), committed, matched)
+    reason = reason_not_to_resume(_write_checkpoint(tmp_path / "x", batches, finished=finished), committed, matched)
     assert reason is not None
     assert words in reason
 
 
 @settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    place=st.sampled_from(["offsets/2", "offsets/1", "commits/2", "metadata"]),
+    file=st.sampled_from(["offsets/2", "offsets/1", "commits/2", "metadata"]),
     garbage=st.one_of(
         st.binary(max_size=60),
         st.sampled_from(
@@ -85,31 +89,31 @@ def test_a_checkpoint_that_does_not_continue_the_match_log_is_abandoned(
         ),
     ),
 )
-def test_garbage_is_abandoned_and_never_raises(tmp_path: Path, place: str, garbage: bytes) -> None:
+def test_damaged_checkpoint_is_abandoned_and_raises_no_error(tmp_path: Path, file: str, garbage: bytes) -> None:
     shutil.rmtree(tmp_path / "x", ignore_errors=True)
-    folder = _sound(tmp_path / "x", 3, finished=3)
-    (folder / place).write_bytes(garbage)
-    if place == "commits/2" and garbage.startswith(b"v1\n{"):
+    folder = _write_checkpoint(tmp_path / "x", 3, finished=3)
+    (folder / file).write_bytes(garbage)
+    if file == "commits/2" and garbage.startswith(b"v1\n{"):
         return  # Spark can read this
     assert reason_not_to_resume(folder, 2, 30) == "the checkpoint cannot be read"
 
 
 @pytest.fixture
 def catalog(tmp_path: Path) -> Iterator[Catalog]:
-    made = Catalog(f"sqlite:///{tmp_path / 'catalog.sqlite'}")
-    made.migrate()
-    yield made
-    made.close()
+    catalog = Catalog(f"sqlite:///{tmp_path / 'catalog.sqlite'}")
+    catalog.migrate()
+    yield catalog
+    catalog.close()
 
 
-def test_a_lineage_of_another_form_is_abandoned(catalog: Catalog, tmp_path: Path) -> None:
+def test_lineage_with_another_checkpoint_format_is_abandoned(catalog: Catalog, tmp_path: Path) -> None:
     storage = FileStorage(tmp_path.as_uri())
     with catalog.write() as connection:
         lease = leases.acquire(connection, 60)
         old = match_segments.start_lineage(connection, "match/0", reason="first run")
         segment = MatchSegment(old.id, 0, 1, 10, 1, 10, 0)
         match_segments.commit_segment(connection, segment, [MatchPart("p", 1, 10, 1)], epoch=lease.epoch)
-    _sound(storage.local(checkpoint_path(old.id)), 1, finished=1)
+    _write_checkpoint(storage.local(checkpoint_path(old.id)), 1, finished=1)
     fresh = choose_lineage(catalog, storage, epoch=lease.epoch)
     assert (fresh.id > old.id, fresh.after_sequence) == (True, 10)
-    assert choose_lineage(catalog, storage, epoch=lease.epoch) == fresh, "which is then gone on with"
+    assert choose_lineage(catalog, storage, epoch=lease.epoch) == fresh, "a second start continues the new lineage"

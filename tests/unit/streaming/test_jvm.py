@@ -1,4 +1,4 @@
-"""How a JVM ended is read from its exit status; errors of calls to it are replaced only where it has ended."""
+"""The exit status of the JVM determines the error; errors of calls are replaced only if the JVM has ended."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from runnel.streaming.jvm import lost_jvm, noticing_loss
 
 
 @contextmanager
-def _process(monkeypatch: pytest.MonkeyPatch, program: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A process in the place of the JVM."""
+def _replaced_jvm(monkeypatch: pytest.MonkeyPatch, program: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a Python program that takes the place of the JVM."""
     with subprocess.Popen([sys.executable, "-c", program]) as process:
         monkeypatch.setattr(SparkContext, "_gateway", SimpleNamespace(proc=process))
         try:
@@ -39,15 +39,17 @@ def _process(monkeypatch: pytest.MonkeyPatch, program: str) -> Iterator[subproce
         ("raise SystemExit(1)", "Spark's JVM ended with exit code 1"),
     ],
 )
-def test_the_exit_status_says_what_happened(monkeypatch: pytest.MonkeyPatch, program: str, message: str) -> None:
-    with _process(monkeypatch, program):
+def test_exit_status_of_the_jvm_determines_the_error(
+    monkeypatch: pytest.MonkeyPatch, program: str, message: str
+) -> None:
+    with _replaced_jvm(monkeypatch, program):
         lost = lost_jvm(seconds=60)
     assert lost is not None
     assert (lost.message, exit_code(lost), bool(lost.hint)) == (message, 7, True)
 
 
-def test_errors_of_a_jvm_that_runs_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    with _process(monkeypatch, "input()") as process:
+def test_errors_are_replaced_only_after_the_jvm_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    with _replaced_jvm(monkeypatch, "input()") as process:
         assert lost_jvm() is None
         with pytest.raises(ValueError, match="no such thing"), noticing_loss():
             raise ValueError("no such thing")
@@ -58,17 +60,15 @@ def test_errors_of_a_jvm_that_runs_are_left_alone(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("error", [Py4JError("no answer"), Py4JNetworkError("reset"), ConnectionRefusedError()])
-def test_the_end_of_the_process_is_waited_for_when_it_stops_answering(
-    monkeypatch: pytest.MonkeyPatch, error: Exception
-) -> None:
+def test_unanswered_call_waits_for_the_end_of_the_jvm(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     with (
-        _process(monkeypatch, "import os, time; time.sleep(0.2); os.kill(os.getpid(), 9)"),
+        _replaced_jvm(monkeypatch, "import os, time; time.sleep(0.2); os.kill(os.getpid(), 9)"),
         pytest.raises(SparkLostError, match="killed by signal 9"),
         noticing_loss(),
     ):
         raise error
 
 
-def test_without_a_jvm_nothing_is_lost() -> None:
+def test_errors_are_not_replaced_without_a_jvm() -> None:
     with pytest.raises(ConnectionRefusedError), noticing_loss():
         raise ConnectionRefusedError

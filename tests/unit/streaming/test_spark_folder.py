@@ -1,4 +1,4 @@
-"""Private folders of processes that use Spark: only those of processes that ended are removed."""
+"""Private folders of processes that use Spark, which are deleted after their process has ended."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ sys.stdin.read()
 """
 
 
-def test_only_folders_of_processes_that_ended_are_removed(tmp_path: Path) -> None:
+def test_only_folders_of_ended_processes_are_deleted(tmp_path: Path) -> None:
     parent = tmp_path / "spark"
     command = [sys.executable, "-c", _CLAIM, str(parent)]
     with (
@@ -42,11 +42,11 @@ def test_only_folders_of_processes_that_ended_are_removed(tmp_path: Path) -> Non
     assert list(parent.iterdir()) == []
 
 
-def test_only_the_user_can_read_a_folder(tmp_path: Path) -> None:
+def test_only_the_user_of_the_process_can_read_a_folder(tmp_path: Path) -> None:
     folder = claim_folder(tmp_path / "spark")
     assert stat.S_IMODE(folder.path.stat().st_mode) == stat.S_IMODE(folder.path.parent.stat().st_mode) == 0o700
     folder.remove()
 
 
-def test_nothing_is_removed_where_nothing_was_claimed(tmp_path: Path) -> None:
+def test_deleting_abandoned_folders_ignores_a_missing_parent(tmp_path: Path) -> None:
     assert remove_abandoned(tmp_path / "spark") == 0

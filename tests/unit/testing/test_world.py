@@ -1,4 +1,4 @@
-"""A world is the same everywhere, its documents are what publishers write, and its interests overlap."""
+"""Generated worlds: identical on every machine, with well-formed documents and overlapping interests."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from runnel.testing.world import World
 from runnel.testing.world_words import TOPICS, companies, invented_words, people, places
 
 DIGEST = "a8d6b3fb0e6590d856ed1681336dfd5d2e9e2b64eda659124edb94c325e0dc98"
-"""Of the small world below; it changes only on purpose, because benchmarks compare one version with the next."""
+"""The digest of the small world below. Change it only on purpose, because benchmarks compare versions of Runnel."""
 
 
 @pytest.fixture(scope="module")
@@ -39,19 +39,19 @@ def world() -> World:
 
 
 def digest(world: World) -> str:
-    found = hashlib.sha256(world.script().encode())
+    sha256 = hashlib.sha256(world.script().encode())
     for item in world.items:
-        found.update(repr(item).encode())
+        sha256.update(repr(item).encode())
     for feed in world.feeds:
-        found.update(repr(feed).encode())
-    return found.hexdigest()
+        sha256.update(repr(feed).encode())
+    return sha256.hexdigest()
 
 
-def test_a_small_world_has_the_known_digest(world: World) -> None:
+def test_small_world_has_the_expected_digest(world: World) -> None:
     assert digest(world) == DIGEST
 
 
-def test_a_world_does_not_depend_on_the_hash_seed_of_the_process(world: World) -> None:
+def test_world_does_not_depend_on_the_hash_seed_of_the_process(world: World) -> None:
     program = (
         "import hashlib; from runnel.testing.world import World\n"
         "world = World.generate(seed=3, feeds=12, items=600, queries=400)\n"
@@ -63,7 +63,7 @@ def test_a_world_does_not_depend_on_the_hash_seed_of_the_process(world: World) -
     assert result.stdout.decode().strip() == expected
 
 
-def test_another_seed_gives_another_world(world: World) -> None:
+def test_different_seeds_give_different_worlds(world: World) -> None:
     assert World.generate(seed=4, feeds=12, items=600, queries=400).script() != world.script()
 
 
@@ -89,12 +89,12 @@ def test_sizes_are_exact_and_names_unique(seed: int, feeds: int, items: int, que
 
 
 @pytest.mark.parametrize("sizes", [{"feeds": 0}, {"seed": -1}, {"items": -1}, {"queries": -1}, {"editions": 0}])
-def test_impossible_sizes_are_refused(sizes: dict[str, int]) -> None:
+def test_invalid_sizes_are_refused(sizes: dict[str, int]) -> None:
     with pytest.raises(ValueError, match="a world needs"):
         World.generate(**sizes)
 
 
-def test_items_are_those_of_a_busy_week(world: World) -> None:
+def test_items_have_realistic_times_texts_and_numbers(world: World) -> None:
     assert [item.edition for item in world.items] == sorted(item.edition for item in world.items)
     keys = [(item.feed, item.id, item.version) for item in world.items]
     assert len(dict.fromkeys(keys)) == len(keys)
@@ -112,7 +112,7 @@ def test_items_are_those_of_a_busy_week(world: World) -> None:
     assert all(bool(item.numbers) == (item.feed in numbered) for item in world.items)
 
 
-def test_an_edit_has_the_id_of_an_earlier_item_and_other_text(world: World) -> None:
+def test_edit_has_the_id_of_an_earlier_item_and_another_title(world: World) -> None:
     originals = {(item.feed, item.id): item for item in world.items if item.version == 1}
     edits = [item for item in world.items if item.version == 2]
     assert len(edits) == 18
@@ -124,7 +124,7 @@ def test_an_edit_has_the_id_of_an_earlier_item_and_other_text(world: World) -> N
         assert edit.updated > original.published
 
 
-def test_words_are_used_as_often_as_their_rank_says(world: World) -> None:
+def test_popular_words_are_more_frequent_than_rare_words(world: World) -> None:
     counts = Counter(word for item in world.items for word in re.findall(r"\w+", item.description))
     for topic in TOPICS:
         assert counts[topic.nouns[0]] > counts[topic.nouns[-1]]
@@ -154,7 +154,7 @@ def test_interests_overlap(world: World) -> None:
         assert form in statements
 
 
-def test_subscriptions_are_for_the_log_and_for_some_files(world: World) -> None:
+def test_most_subscriptions_use_the_log_and_some_write_files(world: World) -> None:
     kinds = Counter(subscription.kind for subscription in world.subscriptions)
     assert set(kinds) == {"log", "rss", "atom", "json", "jsonl"}
     assert kinds["log"] > 0.8 * len(world.queries)
@@ -163,7 +163,7 @@ def test_subscriptions_are_for_the_log_and_for_some_files(world: World) -> None:
     assert all(re.fullmatch(r"[a-z0-9-]+\.(rss|atom|json|jsonl)", target) for target in targets)
 
 
-def test_the_script_is_declared_in_its_order_and_finds_matches(world: World) -> None:
+def test_script_can_be_declared_in_order_and_matches_items(world: World) -> None:
     ids: dict[str, int] = {}
     nodes: dict[int, Node] = {}
     subscribed = 0
@@ -180,17 +180,17 @@ def test_the_script_is_declared_in_its_order_and_finds_matches(world: World) -> 
                 subscribed += 1
     assert len(ids) == len(world.feeds) + len(world.queries)
     assert subscribed == len(world.subscriptions)
-    found = Counter(
+    matches = Counter(
         query
         for item in list(world.model_items())[::12]
         for query, node in nodes.items()
         if accepts(node, ids[item.feed], item.attributes, nodes)
     )
-    assert sum(found.values()) > 50
-    assert len(found) > 40
+    assert sum(matches.values()) > 50
+    assert len(matches) > 40
 
 
-def test_documents_are_well_formed_and_have_their_editions_items(world: World, tmp_path: Path) -> None:
+def test_documents_are_well_formed_and_contain_the_items_of_their_edition(world: World, tmp_path: Path) -> None:
     written = world.write(tmp_path)
     assert written[0].read_text(encoding="utf-8") == world.script()
     assert {path.suffix for path in written[1:]} == {".rss", ".rdf", ".atom", ".json", ".jsonl"}
@@ -213,10 +213,10 @@ def _ids(path: Path) -> list[str]:
         case ".json":
             return [entry["id"] for entry in json.loads(data)["items"]]
         case suffix:
-            return [str(found) for found in _path(etree.fromstring(data), _ID_PATHS[suffix])]
+            return [str(value) for value in _evaluate_xpath(etree.fromstring(data), _ID_PATHS[suffix])]
 
 
-def _path(document: Any, path: str) -> list[Any]:
+def _evaluate_xpath(document: Any, path: str) -> list[Any]:
     return list(document.xpath(path))
 
 
@@ -227,7 +227,7 @@ _ID_PATHS = {
 }
 
 
-def test_what_is_read_from_a_document_is_what_the_model_item_says(world: World) -> None:
+def test_items_read_from_documents_equal_the_model_items(world: World) -> None:
     news = world.edition(2)
     for feed in world.feeds:
         adapted = adapt(decode(render_document(feed, news[feed.name]).encode(), feed.name), feed.name)
@@ -240,7 +240,7 @@ def test_what_is_read_from_a_document_is_what_the_model_item_says(world: World) 
             assert str(read["description"][0]).split() == str(expected["description"][0]).split()
 
 
-def test_an_edition_can_be_written_into_a_root_again(world: World, tmp_path: Path) -> None:
+def test_edition_can_be_written_again_into_the_same_folder(world: World, tmp_path: Path) -> None:
     first = {path: path.read_bytes() for path in world.write_edition(1, tmp_path)}
     assert first == {path: path.read_bytes() for path in world.write_edition(1, tmp_path)}
     assert all(path.parts[-3] == "feeds" for path in first)
@@ -252,7 +252,7 @@ def test_invented_names_are_distinct() -> None:
         assert len(set(names)) == len(names) >= 300
 
 
-def test_dice_draw_what_they_promise() -> None:
+def test_dice_follow_their_distributions_and_depend_on_the_purpose() -> None:
     dice = Dice(1, "test")
     below = dice.below(5, 1000).tolist()
     assert (min(below), max(below)) == (0, 4)

@@ -256,14 +256,18 @@ def want_consents(connection: Connection, wanted: Iterable[WantedConsent]) -> se
     """
     unconfirmed: set[Key] = set()
     for consent in {candidate.key: candidate for candidate in wanted}.values():
-        known = consent_of(connection, *consent.key)
-        if known is None:
+        existing = consent_of(connection, *consent.key)
+        if existing is None:
             connection.execute(insert(schema.consents).values(_new_row(consent, now(connection))))
-        elif known.state is ConsentState.PENDING and consent.is_exempt:
-            confirm_consent(connection, known, EXEMPT)
-        elif known.state is ConsentState.PENDING and known.not_before is None and known.expires <= now(connection):
-            ask_again(connection, known, consent.lifetime)
-        if not consent.is_exempt and (known is None or not known.is_confirmed):
+        elif existing.state is ConsentState.PENDING and consent.is_exempt:
+            confirm_consent(connection, existing, EXEMPT)
+        elif (
+            existing.state is ConsentState.PENDING
+            and existing.not_before is None
+            and existing.expires <= now(connection)
+        ):
+            ask_again(connection, existing, consent.lifetime)
+        if not consent.is_exempt and (existing is None or not existing.is_confirmed):
             unconfirmed.add(consent.key)
     return unconfirmed
 

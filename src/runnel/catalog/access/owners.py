@@ -25,6 +25,9 @@ OWNER_DISABLED = "the owner is disabled"
 reason.
 """
 
+ADMIN_NAME = "admin"
+"""The name by which the admin is shown and found. Catalogs store `operator`, by which it is found as well."""
+
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}\Z")
 _o, _f, _s = schema.owners.c, schema.feeds.c, schema.subscriptions.c
 
@@ -94,7 +97,7 @@ def all_owners(connection: Connection) -> list[Owner]:
 
 def owner_names(connection: Connection) -> dict[int, str]:
     """Return the names of owners by id."""
-    return {row.id: row.name for row in connection.execute(select(_o.id, _o.name))}
+    return {row.id: _shown_name(row) for row in connection.execute(select(_o.id, _o.name))}
 
 
 def disable_owner(connection: Connection, owner: Owner, disabled: bool) -> None:
@@ -130,22 +133,22 @@ def set_quotas(connection: Connection, owner: Owner, quotas: Quotas) -> None:
 
 def quotas_of(owner: Owner, settings: Settings) -> Quotas:
     """Return the effective quotas of an owner. The admin has none unless they were set."""
-    given = owner.quotas
+    own = owner.quotas
     if owner.id == ADMIN:
-        return given
+        return own
     return Quotas(
-        settings.owner_queries if given.queries is None else given.queries,
-        settings.owner_subscriptions if given.subscriptions is None else given.subscriptions,
-        settings.owner_bytes if given.bytes is None else given.bytes,
+        settings.owner_queries if own.queries is None else own.queries,
+        settings.owner_subscriptions if own.subscriptions is None else own.subscriptions,
+        settings.owner_bytes if own.bytes is None else own.bytes,
     )
 
 
 def usage_of(connection: Connection, owner: int) -> OwnerUsage:
     """Return the current usage of an owner. Bytes of dropped feeds still count."""
     queries = select(func.count()).where(_f.owner == owner, _f.dropped.is_(None))
-    held = select(func.count()).where(_s.owner == owner, _s.ended.is_(None), _s.kind != INTERNAL)
+    subscriptions = select(func.count()).where(_s.owner == owner, _s.ended.is_(None), _s.kind != INTERNAL)
     size = select(func.coalesce(func.sum(_f.bytes), 0)).where(_f.owner == owner)
-    counts = [int(connection.execute(query).scalar_one()) for query in (queries, held, size)]
+    counts = [int(connection.execute(query).scalar_one()) for query in (queries, subscriptions, size)]
     return OwnerUsage(*counts)
 
 
@@ -160,20 +163,20 @@ class QuotaAllowance:
 
     def take(self, what: str) -> None:
         """Count one more of `queries` or `subscriptions`. Raise QuotaExceededError if that exceeds the quota."""
-        have, most = self._counts()[what]
-        if most is not None and have >= most:
+        have, quota = self._counts()[what]
+        if quota is not None and have >= quota:
             noun = "feeds" if what == "queries" else what
             raise QuotaExceededError(
-                f"the quota of {most:,} {noun} is used up",
+                f"the quota of {quota:,} {noun} is used up",
                 hint=f"drop {noun} that you no longer need, or ask the admin to raise the quota",
             )
-        self._counts()[what] = (have + 1, most)
+        self._counts()[what] = (have + 1, quota)
 
     def give_back(self, what: str) -> None:
         """Count one less, because a feed was dropped or a subscription ended."""
         if self._known is not None:
-            have, most = self._known[what]
-            self._known[what] = (have - 1, most)
+            have, quota = self._known[what]
+            self._known[what] = (have - 1, quota)
 
     def _counts(self) -> dict[str, tuple[int, int | None]]:
         if self._known is None:
@@ -218,9 +221,15 @@ def has_byte_quota(connection: Connection, feed: int, settings: Settings) -> boo
 
 def _owner_named(connection: Connection, name: str) -> Owner | None:
     row = connection.execute(select(schema.owners).where(_o.name == name)).one_or_none()
+    if row is None and name == ADMIN_NAME:
+        return owner_by_id(connection, ADMIN)
     return None if row is None else _owner(row)
+
+
+def _shown_name(row: Any) -> str:
+    return ADMIN_NAME if row.id == ADMIN else str(row.name)
 
 
 def _owner(row: Any) -> Owner:
     quotas = Quotas(row.max_queries, row.max_subscriptions, row.max_bytes)
-    return Owner(row.id, row.name, row.created, row.disabled is not None, quotas)
+    return Owner(row.id, _shown_name(row), row.created, row.disabled is not None, quotas)

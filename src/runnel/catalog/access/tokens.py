@@ -69,8 +69,8 @@ def new_token(connection: Connection, owner: int, label: str) -> tuple[Token, st
         .values(owner=owner, label=label, hash=_hasher.hash(secret), created=now(connection))
         .returning(schema.tokens)
     )
-    made = _token(result.one())
-    return made, f"{_PREFIX}{made.id}_{secret}"
+    created = _token(result.one())
+    return created, f"{_PREFIX}{created.id}_{secret}"
 
 
 def tokens_of(connection: Connection, owner: int | None = None) -> list[Token]:
@@ -111,13 +111,13 @@ def verify_token(connection: Connection, token: str) -> VerifiedToken:
         raise _refusal()
     query = select(schema.tokens, _o.disabled.label("owner_disabled")).join(schema.owners, _o.id == _t.owner)
     row = connection.execute(query.where(_t.id == int(form[1]))).one_or_none()
-    kept = row.hash if row is not None else _HASH_OF_NOTHING
-    fresh = not _is_remembered(token, kept, now(connection))
-    right = not fresh or _holds(kept, form[2])
-    if row is None or not right or row.revoked is not None or row.owner_disabled is not None:
+    stored_hash = row.hash if row is not None else _HASH_OF_NOTHING
+    fresh = not _is_remembered(token, stored_hash, now(connection))
+    is_right = not fresh or _holds(stored_hash, form[2])
+    if row is None or not is_right or row.revoked is not None or row.owner_disabled is not None:
         raise _refusal()
     if fresh:
-        _remember(token, kept, now(connection))
+        _remember(token, stored_hash, now(connection))
     return VerifiedToken(row.id, row.owner, fresh)
 
 
@@ -154,9 +154,9 @@ def ticket_digest(ticket: str) -> bytes:
     return blake2b(ticket.encode("utf-8", "surrogatepass"), digest_size=32, person=b"runnel ticket").digest()
 
 
-def _holds(kept: str, secret: str) -> bool:
+def _holds(stored_hash: str, secret: str) -> bool:
     try:
-        return _hasher.verify(kept, secret)
+        return _hasher.verify(stored_hash, secret)
     except (VerificationError, InvalidHashError):
         return False
 
@@ -165,15 +165,19 @@ def _digest(token: str) -> bytes:
     return blake2b(token.encode("utf-8", "surrogatepass"), key=_process_key, digest_size=32).digest()
 
 
-def _is_remembered(token: str, kept: str, at: int) -> bool:
+def _is_remembered(token: str, stored_hash: str, moment: int) -> bool:
     remembered = _valid.get(_digest(token))
-    return remembered is not None and remembered[0] == kept and at - _REMEMBERED_MICROSECONDS <= remembered[1] <= at
+    return (
+        remembered is not None
+        and remembered[0] == stored_hash
+        and moment - _REMEMBERED_MICROSECONDS <= remembered[1] <= moment
+    )
 
 
-def _remember(token: str, kept: str, at: int) -> None:
+def _remember(token: str, stored_hash: str, moment: int) -> None:
     if len(_valid) >= _MOST_REMEMBERED:
         _valid.clear()
-    _valid[_digest(token)] = (kept, at)
+    _valid[_digest(token)] = (stored_hash, moment)
 
 
 def _token(row: Any) -> Token:

@@ -85,8 +85,8 @@ def expand(connection: Connection, nodes: Mapping[int, Node], plan: int | None =
     groups = {group for node in nodes.values() for group in groups_of(node)}
     if not groups:
         return dict(nodes)
-    known = _live(connection) if plan is None else _in_plan(connection, plan)
-    meaning = _unions(groups, known)
+    feeds = _live(connection) if plan is None else _in_plan(connection, plan)
+    meaning = _unions(groups, feeds)
     return {feed: expand_groups(node, meaning.__getitem__) for feed, node in nodes.items()}
 
 
@@ -104,8 +104,8 @@ def expand_as_views(
     return views | {feed: expand_groups(node, lambda group: Read(group_view(group))) for feed, node in nodes.items()}
 
 
-def _unions(groups: Iterable[ReadAll], known: Sequence[SourceFeed]) -> dict[ReadAll, Node]:
-    return {group: Union(tuple(Read(feed.id) for feed in known if feed.is_in(group))) for group in groups}
+def _unions(groups: Iterable[ReadAll], feeds: Sequence[SourceFeed]) -> dict[ReadAll, Node]:
+    return {group: Union(tuple(Read(feed.id) for feed in feeds if feed.is_in(group))) for group in groups}
 
 
 def _live(connection: Connection) -> list[SourceFeed]:

@@ -291,10 +291,10 @@ def set_since(connection: Connection, since: Mapping[int, int | None]) -> None:
 
 def _closure(connection: Connection, feeds: Iterable[int], step: Any) -> set[int]:
     closure = set(feeds)
-    fresh = set(closure)
-    while fresh:
-        fresh = step(connection, fresh) - closure
-        closure |= fresh
+    added = set(closure)
+    while added:
+        added = step(connection, added) - closure
+        closure |= added
     return closure
 
 

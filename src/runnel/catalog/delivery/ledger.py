@@ -88,12 +88,12 @@ def set_cursor(connection: Connection, subscription: int, sequence: int) -> None
         connection.execute(insert(schema.cursors).values(subscription=subscription, sequence=sequence))
 
 
-def move_cursors(connection: Connection, places: Mapping[int, int]) -> None:
+def move_cursors(connection: Connection, sequences: Mapping[int, int]) -> None:
     """Move the existing cursors of subscriptions."""
-    if places:
+    if sequences:
         connection.execute(
             update(schema.cursors).where(_c.subscription == bindparam("of")).values(sequence=bindparam("to")),
-            [{"of": subscription, "to": sequence} for subscription, sequence in places.items()],
+            [{"of": subscription, "to": sequence} for subscription, sequence in sequences.items()],
         )
 
 
@@ -329,10 +329,10 @@ def bury_unkept(connection: Connection, upto: int) -> None:
 
     Only messages of subscriptions to which nothing is sent can be that old.
     """
-    held = select(_s.id).where(_s.disabled.is_not(None) | is_unconfirmed())
+    held_subscriptions = select(_s.id).where(_s.disabled.is_not(None) | is_unconfirmed())
     connection.execute(
         update(schema.messages)
-        .where(_OPEN, _m.first_sequence <= upto, _m.subscription.in_(held))
+        .where(_OPEN, _m.first_sequence <= upto, _m.subscription.in_(held_subscriptions))
         .values(
             state=MessageState.DEAD.value,
             outcome="not sent: the items were deleted while the subscription was disabled or unconfirmed",

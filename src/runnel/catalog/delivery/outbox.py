@@ -59,10 +59,10 @@ def _sharing(
     silent: Collection[str],
     limit: int | None,
 ) -> Iterable[Any]:
-    own = exists().where(_c.subscription == _s.id)
+    has_cursor = exists().where(_c.subscription == _s.id)
     # Literals, not parameters: databases do not use a partial index if its condition is compared with a parameter.
     sends = (_s.kind != literal(kind, literal_execute=True) for kind in sorted(silent))
-    query = query.where(*_SENDS, _s.period.is_(None), *sends, ~own).limit(limit)
+    query = query.where(*_SENDS, _s.period.is_(None), *sends, ~has_cursor).limit(limit)
     if feeds is None or len(feeds) > _FEW_FEEDS:
         return connection.execute(query).all()
     return [

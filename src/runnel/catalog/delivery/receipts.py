@@ -111,16 +111,16 @@ def needed_after(connection: Connection) -> int:
     """Return the sequence after which delivery or a repeated batch still needs items and matches."""
     last_start = match_segments.last_segment_start(connection)
     is_held = _s.disabled.is_not(None) | is_unconfirmed()
-    held = exists().where(_s.id == _m.subscription, is_held, _s.ended.is_(None))
+    is_of_held = exists().where(_s.id == _m.subscription, is_held, _s.ended.is_(None))
     first_open = connection.execute(
-        select(func.min(_m.first_sequence)).where(_m.state == MessageState.OPEN.value, ~held)
+        select(func.min(_m.first_sequence)).where(_m.state == MessageState.OPEN.value, ~is_of_held)
     ).scalar()
     shared = connection.execute(select(_c.sequence).where(_c.subscription == _SHARED)).scalar_one_or_none()
     live = exists().where(_s.id == _c.subscription, _s.ended.is_(None), ~is_held)
     lowest = connection.execute(select(func.min(_c.sequence)).where(live)).scalar()
-    without = ~exists().where(_c.subscription == _s.id)
+    lacks_cursor = ~exists().where(_c.subscription == _s.id)
     collecting = connection.execute(
-        select(func.min(_s.since)).where(_s.ended.is_(None), ~is_held, _s.period.is_not(None), without)
+        select(func.min(_s.since)).where(_s.ended.is_(None), ~is_held, _s.period.is_not(None), lacks_cursor)
     ).scalar()
     needs = [
         (last_start or 1) - 1,
@@ -133,5 +133,5 @@ def needed_after(connection: Connection) -> int:
 
 def lift_cursors(connection: Connection, upto: int) -> None:
     """Move the cursors of subscriptions to which nothing is sent up to the oldest kept items."""
-    held = exists().where(_s.id == _c.subscription, _s.disabled.is_not(None) | is_unconfirmed())
-    connection.execute(update(schema.cursors).where(_c.sequence < upto, held).values(sequence=upto))
+    is_of_held = exists().where(_s.id == _c.subscription, _s.disabled.is_not(None) | is_unconfirmed())
+    connection.execute(update(schema.cursors).where(_c.sequence < upto, is_of_held).values(sequence=upto))

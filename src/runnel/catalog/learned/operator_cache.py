@@ -59,11 +59,11 @@ def retire_segments(connection: Connection, segments: Sequence[LiveSegment]) -> 
     """Remove files from the cache. Return how many were in it. The files stay for some time for
     concurrent readers.
     """
-    moment, gone = now(connection), 0
+    moment, retired = now(connection), 0
     for chunk in chunks([segment.id for segment in segments]):
         statement = update(schema.operator_cache).where(_c.id.in_(chunk), _c.retired.is_(None))
-        gone += connection.execute(statement.values(retired=moment)).rowcount
-    return gone
+        retired += connection.execute(statement.values(retired=moment)).rowcount
+    return retired
 
 
 def retired_paths(connection: Connection, before: int, *, limit: int) -> list[str]:

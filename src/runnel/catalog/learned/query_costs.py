@@ -48,23 +48,25 @@ def learn(connection: Connection, costs: Costs, sampled: int) -> None:
     if not costs.items:
         return
     moment = now(connection)
-    fresh = _as_declared(costs, sampled, _declared(connection, costs.queries))
+    sampled_costs = _as_declared(costs, sampled, _declared(connection, costs.queries))
     known = {cost.query: cost for cost in known_costs(connection)}
     rows = [
         KnownCost(
             query,
-            known_cost.cost.then(fresh, fresh.queries.get(query), days=(moment - known_cost.noted) / _DAY),
+            known_cost.cost.then(
+                sampled_costs, sampled_costs.queries.get(query), days=(moment - known_cost.noted) / _DAY
+            ),
             moment,
             known_cost.told,
         )
         for query, known_cost in known.items()
     ]
-    new = [query for query in fresh.queries if query not in known]
-    rows += [KnownCost(query, QueryCost(fresh.items, fresh.queries[query]), moment) for query in new]
+    new = [query for query in sampled_costs.queries if query not in known]
+    rows += [KnownCost(query, QueryCost(sampled_costs.items, sampled_costs.queries[query]), moment) for query in new]
     connection.execute(delete(schema.costs))
-    kept = nlargest(_MOST_QUERIES, rows, key=lambda cost: cost.cost.milliseconds)
-    if kept:
-        connection.execute(insert(schema.costs), [_row(cost) for cost in kept])
+    largest = nlargest(_MOST_QUERIES, rows, key=lambda cost: cost.cost.milliseconds)
+    if largest:
+        connection.execute(insert(schema.costs), [_row(cost) for cost in largest])
 
 
 def known_costs(connection: Connection) -> list[KnownCost]:
@@ -86,10 +88,10 @@ def newly_slow(connection: Connection, milliseconds: float) -> list[KnownCost]:
     better = [
         cost for cost in known if cost.told is not None and cost.cost.milliseconds < _RESET_RATIO * milliseconds
     ]
-    for several, told in ((slow, now(connection)), (better, None)):
-        if several:
-            queries = [cost.query for cost in several]
-            connection.execute(update(schema.costs).where(_c.query.in_(queries)).values(told=told))
+    for costs, reported in ((slow, now(connection)), (better, None)):
+        if costs:
+            queries = [cost.query for cost in costs]
+            connection.execute(update(schema.costs).where(_c.query.in_(queries)).values(told=reported))
     return slow
 
 
@@ -106,8 +108,8 @@ def _declared(connection: Connection, queries: Iterable[int]) -> dict[int, int]:
 
 def _as_declared(costs: Costs, sampled: int, declared: dict[int, int]) -> Costs:
     """Omit the costs of queries that were dropped or replaced since the sample."""
-    kept = {query: cost for query, cost in costs.queries.items() if sampled >= declared.get(query, sampled + 1)}
-    return Costs(costs.items, kept)
+    current = {query: cost for query, cost in costs.queries.items() if sampled >= declared.get(query, sampled + 1)}
+    return Costs(costs.items, current)
 
 
 def _row(known: KnownCost) -> dict[str, Any]:

@@ -82,19 +82,20 @@ def commit_segment(connection: Connection, segment: MatchSegment, parts: Sequenc
     """
     leases.check(connection, epoch)
     _check_layers(segment, parts)
-    there = connection.execute(_FIND, {"of": segment.lineage, "number": segment.batch}).one_or_none()
-    if there is not None:
-        if (there.first_sequence, there.last_sequence) == (segment.first_sequence, segment.last_sequence):
+    committed = connection.execute(_FIND, {"of": segment.lineage, "number": segment.batch}).one_or_none()
+    if committed is not None:
+        if (committed.first_sequence, committed.last_sequence) == (segment.first_sequence, segment.last_sequence):
             return False  # Spark replays a batch that was committed before a crash
         raise LineageConflictError(
-            f"batch {segment.batch} of lineage {segment.lineage} was {there.first_sequence}-{there.last_sequence},"
-            f" not {segment.first_sequence}-{segment.last_sequence}"
+            f"batch {segment.batch} of lineage {segment.lineage} is already committed with the sequences"
+            f" {committed.first_sequence}-{committed.last_sequence}, not"
+            f" {segment.first_sequence}-{segment.last_sequence}"
         )
     last = matched_upto(connection)
     if segment.first_sequence != last + 1:
         raise LineageConflictError(
-            f"batch {segment.batch} of lineage {segment.lineage} begins at {segment.first_sequence},"
-            f" the log ends at {last}"
+            f"batch {segment.batch} of lineage {segment.lineage} begins at sequence {segment.first_sequence}, but the"
+            f" match log ends at {last}"
         )
     moment = now(connection)
     row = {
@@ -126,12 +127,13 @@ def _check_layers(segment: MatchSegment, parts: Sequence[MatchPart]) -> None:
     for (first, last), (other, until) in pairwise(ranges):
         if other != last + 1:
             raise LineageConflictError(
-                f"batch {segment.batch} of lineage {segment.lineage} has parts {first}-{last} and {other}-{until}"
+                f"the parts {first}-{last} and {other}-{until} of batch {segment.batch} of lineage {segment.lineage}"
+                " overlap or leave a gap"
             )
     if ranges and (ranges[0][0], ranges[-1][1]) != (segment.first_sequence, segment.last_sequence):
         raise LineageConflictError(
-            f"batch {segment.batch} of lineage {segment.lineage} is {segment.first_sequence}-{segment.last_sequence},"
-            f" its parts are {ranges[0][0]}-{ranges[-1][1]}"
+            f"batch {segment.batch} of lineage {segment.lineage} has the sequences"
+            f" {segment.first_sequence}-{segment.last_sequence}, but its parts have {ranges[0][0]}-{ranges[-1][1]}"
         )
 
 

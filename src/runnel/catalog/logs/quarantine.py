@@ -33,17 +33,17 @@ class Quarantined:
     created: int = 0
 
 
-def add_quarantined(connection: Connection, thing: Quarantined) -> None:
+def add_quarantined(connection: Connection, entry: Quarantined) -> None:
     """Add an entry."""
     connection.execute(
         insert(schema.quarantine).values(
-            kind=thing.kind,
-            feed=thing.feed,
-            query=thing.query,
-            sequence=thing.sequence,
-            place=thing.place,
-            reason=thing.reason[:2000],
-            path=thing.path,
+            kind=entry.kind,
+            feed=entry.feed,
+            query=entry.query,
+            sequence=entry.sequence,
+            place=entry.place,
+            reason=entry.reason[:2000],
+            path=entry.path,
             created=now(connection),
         )
     )

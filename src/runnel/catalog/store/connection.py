@@ -218,7 +218,7 @@ def _opened_for_lock(path: str) -> IO[bytes]:
 
 def _declaring_timeout() -> CatalogUnavailableError:
     return CatalogUnavailableError(
-        "timed out while another process was declaring feeds or subscriptions",
+        "timed out while another process or thread was declaring feeds or subscriptions",
         hint="nothing was changed; try again",
     )
 

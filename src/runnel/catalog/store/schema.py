@@ -46,8 +46,8 @@ def _key(name: str, kind: _Type) -> Column[Any]:
 
 
 def _required(name: str, kind: _Type, *more: Any, default: int | None = None, unique: bool = False) -> Column[Any]:
-    given = None if default is None else text(str(default))
-    return Column(name, kind, *more, nullable=False, server_default=given, unique=unique or None)
+    server_default = None if default is None else text(str(default))
+    return Column(name, kind, *more, nullable=False, server_default=server_default, unique=unique or None)
 
 
 def _optional(name: str, kind: _Type) -> Column[Any]:

@@ -43,12 +43,12 @@ def follow_clock(connection: Connection) -> int:
     checks whenever it renews its lease.
     """
     current = now(connection)
-    seen = connection.execute(select(_c.value).where(_c.name == _WALL)).scalar_one_or_none()
-    if seen is None:
+    last = connection.execute(select(_c.value).where(_c.name == _WALL)).scalar_one_or_none()
+    if last is None:
         connection.execute(insert(schema.counters).values(name=_WALL, value=current))
         return 0
     connection.execute(update(schema.counters).where(_c.name == _WALL).values(value=current))
-    back = int(seen) - current
+    back = int(last) - current
     if back <= _TOLERANCE:
         return 0
     for waiting in _set_back(current, back):

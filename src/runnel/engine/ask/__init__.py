@@ -1,4 +1,4 @@
-"""Questions about a workspace: show, explain, why, status, usage.
+"""Read-only requests to a workspace: show, explain, why, status and usage.
 
-They only read, except that `slow_queries` records which slow queries it has reported.
+Only `slow_queries` writes: it records sampled costs and which slow queries it has reported.
 """

@@ -1,4 +1,4 @@
-"""Answers to `explain`: how a feed is matched, what that shares with others, and what it costs."""
+"""The `explain` statement: describe how a feed is matched, what it shares with other feeds, and what it costs."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Explanation(Answer):
-    """The answer to `explain`: how a feed is matched, and which work it shares with other feeds.
+    """The answer to `explain`: how a feed is matched, and what it shares with other feeds.
 
-    `state` says which plan is explained. `pictures` maps paths of written drawings to the names of their source
-    feeds.
+    `state` names the plan that is explained. `pictures` maps the path of each SVG file with a filter tree to the
+    names of the sources that the tree serves.
     """
 
     feed: str
@@ -54,16 +54,16 @@ class Explanation(Answer):
     pictures: Mapping[str, str] = field(default_factory=dict)
 
     def render(self) -> Rendering:
-        """The parts of the explanation, one after the other."""
+        """Render the parts of the explanation in order."""
         lines = (
             self.statement,
             self.state,
             *(line for step in self.steps for line in step.lines()),
             *self.query.lines(),
-            *([self.measured.told()] if self.measured else ()),
+            *([self.measured.describe()] if self.measured else ()),
             *(self.operators.lines() if self.operators else ()),
             *(self.placement.lines() if self.placement else ()),
-            *(f"drawn: {path} ({sources})" for path, sources in self.pictures.items()),
+            *(f"filter tree: {path} ({sources})" for path, sources in self.pictures.items()),
         )
         data = {
             "feed": self.feed,
@@ -80,14 +80,14 @@ class Explanation(Answer):
 
 
 def explain_feed(workspace: Workspace, name: str, actor: Actor, *, steps: bool = False) -> Explanation:
-    """How a feed is matched: its part of the shared plan, what finds it there, and what it shares with others.
+    """Explain how a feed is matched: its part of the shared plan, the index entries that select it, and sharing.
 
-    A feed that nobody subscribes to is in no plan. It is compiled alone, to show how it would be matched. For owners
-    all feeds are compiled alone, because sharing in the plan reveals the queries of others. With `steps` the feed's
-    plan is shown after each pass of the optimizer, compiled alone for everybody.
+    A feed without a subscription is in no plan. It is compiled alone, to show how it would be matched. For owners,
+    every feed is compiled alone, because the shared plan would reveal the queries of other owners. With `steps`, the
+    answer contains the feed's plan after each pass of the optimizer, always compiled alone.
     """
-    with _planned(workspace, name, actor) as planned:
-        # Imported here, as the compiler of kernels takes a second to load.
+    with _planned_feed(workspace, name, actor) as planned:
+        # Imported here, because the kernel compiler takes a second to load.
         from runnel.matching.explain.explain_query import explain_query
 
         return Explanation(
@@ -96,15 +96,18 @@ def explain_feed(workspace: Workspace, name: str, actor: Actor, *, steps: bool =
             planned.is_live,
             planned.state,
             explain_query(planned.feed.id, planned.plan, planned.names),
-            tuple(_passes(planned)) if steps else (),
-            _measured(workspace, planned),
-            _operators(workspace, planned, actor),
-            _placement(workspace, planned),
+            tuple(_plan_steps(planned)) if steps else (),
+            _measured_cost(workspace, planned),
+            _explain_operators(workspace, planned, actor),
+            _explain_placement(workspace, planned),
         )
 
 
-def _operators(workspace: Workspace, planned: _Planned, actor: Actor) -> ExplainedOperators | None:
-    """How operators decide a feed, where any do. Owners see declared costs: the learned ones count others' calls."""
+def _explain_operators(workspace: Workspace, planned: _PlannedFeed, actor: Actor) -> ExplainedOperators | None:
+    """Explain how operators decide a feed, or return None if it uses none.
+
+    Owners see declared costs only, because learned costs include the calls for other owners.
+    """
     if not len(planned.plan.operators):
         return None
     from runnel.matching.explain.explain_operators import explain_operators
@@ -117,17 +120,17 @@ def _operators(workspace: Workspace, planned: _Planned, actor: Actor) -> Explain
 
 @dataclass(frozen=True, slots=True)
 class PlanStep:
-    """The plan of a feed after a pass of the optimizer; no lines where the pass has changed nothing."""
+    """The plan of a feed after a pass of the optimizer. `plan` is empty if the pass changed nothing."""
 
     name: str
     plan: list[str]
 
     def lines(self) -> list[str]:
-        """As text."""
-        return wrapped([f"after {self.name}:", *(f"  {line}" for line in self.plan or ("the same",))])
+        """Return the plan as lines of text."""
+        return wrapped([f"after {self.name}:", *(f"  {line}" for line in self.plan or ("unchanged",))])
 
 
-def _passes(planned: _Planned) -> list[PlanStep]:
+def _plan_steps(planned: _PlannedFeed) -> list[PlanStep]:
     steps: list[Step] = []
     optimize([PlanQuery(planned.feed.id)], planned.definitions, steps=steps)
     plans = [[], *(step.lines(planned.names) for step in steps)]
@@ -139,16 +142,16 @@ def _passes(planned: _Planned) -> list[PlanStep]:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredCost:
-    """What a query costs, as sampled items showed it; the cost of what queries share is divided among them."""
+    """The sampled cost of a query. The cost of work that queries share is divided among them."""
 
     milliseconds: float
     sampled: float
     part: str
 
-    def told(self) -> str:
-        """As text.
+    def describe(self) -> str:
+        """Return the cost as text.
 
-        >>> MeasuredCost(0.25, 40.0, "title contains 'rock'").told()
+        >>> MeasuredCost(0.25, 40.0, "title contains 'rock'").describe()
         "measured: 0.250 ms per 1,000 items (40 sampled), mostly for: title contains 'rock'"
         """
         mostly = self.part or "being evaluated for every item"
@@ -156,18 +159,18 @@ class MeasuredCost:
         return f"measured: {cost}, mostly for: {mostly}"
 
 
-def _measured(workspace: Workspace, planned: _Planned) -> MeasuredCost | None:
-    """What a feed of the shared plan was measured to cost; None where it is not among the most expensive ones."""
+def _measured_cost(workspace: Workspace, planned: _PlannedFeed) -> MeasuredCost | None:
+    """Return the sampled cost of a feed of the shared plan, or None if no cost of it is recorded."""
     if planned.row is None:
         return None
     with workspace.catalog.read() as connection:
-        known = {one.query: one.cost for one in known_costs(connection)}
-    found = known.get(planned.feed.id)
-    return None if found is None else MeasuredCost(found.milliseconds, found.items, found.cost.part)
+        costs = {known.query: known.cost for known in known_costs(connection)}
+    cost = costs.get(planned.feed.id)
+    return None if cost is None else MeasuredCost(cost.milliseconds, cost.items, cost.cost.part)
 
 
-def _placement(workspace: Workspace, planned: _Planned) -> QueryPlacement | None:
-    """Where a feed is, where the shared plan is distributed over workers."""
+def _explain_placement(workspace: Workspace, planned: _PlannedFeed) -> QueryPlacement | None:
+    """Return where the feed is placed if the shared plan is distributed over workers, otherwise None."""
     if planned.row is None:
         return None
     port = plan_port(planned.row.distribution)
@@ -175,27 +178,27 @@ def _placement(workspace: Workspace, planned: _Planned) -> QueryPlacement | None
 
 
 def picture_feed(workspace: Workspace, name: str, actor: Actor) -> dict[str, str]:
-    """The filter trees that match a feed, as SVG pictures by the names of the sources.
+    """Draw the filter trees that match a feed, and return them as SVG by the names of the sources.
 
-    Sources with the same predicates share a picture. What an actor may not know of others is in no picture.
+    Sources with the same predicates share a picture. For an owner, pictures contain no queries of other owners.
     """
     from runnel.matching.compile.build_matcher import matcher_name
     from runnel.matching.explain.explain_query import draw_query
 
-    with _planned(workspace, name, actor) as planned:
-        drawn = draw_query(planned.feed.id, planned.plan, planned.names)
+    with _planned_feed(workspace, name, actor) as planned:
+        pictures = draw_query(planned.feed.id, planned.plan, planned.names)
         matcher = matcher_name(planned.plan)
-    if not drawn:
+    if not pictures:
         hint = "it reads no source, or its sources have too many predicates"
         if matcher != "tree":
-            hint = f'it is matched by {matcher}; the setting `matcher = "tree"` matches by filter trees'
-        raise NotFoundError(f"there is no filter tree of {name} to draw", hint=hint)
-    return drawn
+            hint = f'it is matched by the matcher {matcher}; the setting `matcher = "tree"` uses filter trees'
+        raise NotFoundError(f"{name} has no filter tree to draw", hint=hint)
+    return pictures
 
 
 @dataclass(frozen=True, slots=True)
-class _Planned:
-    """A feed in a plan: the shared one, or one of its own."""
+class _PlannedFeed:
+    """A feed in a plan: in the shared plan, or compiled alone."""
 
     feed: Feed
     is_live: bool
@@ -204,11 +207,11 @@ class _Planned:
     plan: Plan
     state: str
     row: PlanRow | None = None
-    """The version, where the plan is the shared one."""
+    """The plan version if the plan is the shared one, otherwise None."""
 
 
 @contextmanager
-def _planned(workspace: Workspace, name: str, actor: Actor) -> Iterator[_Planned]:
+def _planned_feed(workspace: Workspace, name: str, actor: Actor) -> Iterator[_PlannedFeed]:
     with workspace.catalog.read() as connection:
         feed = feed_named(connection, name, actor)
         current = plan_versions.current_plan(connection)
@@ -217,8 +220,8 @@ def _planned(workspace: Workspace, name: str, actor: Actor) -> Iterator[_Planned
         definitions = feeds.definitions(connection, [feed.id], with_paused=True)
     if actor.is_admin and is_live and not feed.paused and current is not None:
         plan = load(workspace.storage, PlanVersion.of(current))
-        yield _Planned(feed, is_live, names, definitions, plan, f"plan version {current.version}", current)
+        yield _PlannedFeed(feed, is_live, names, definitions, plan, f"plan version {current.version}", current)
         return
-    state = f"{feed_state(feed, is_live, actor)}; compiled alone it would be:"
+    state = f"{feed_state(feed, is_live, actor)}; compiled alone, the feed would be matched like this:"
     with TemporaryPlan([PlanQuery(feed.id)], definitions, matcher=workspace.settings.matcher) as alone:
-        yield _Planned(feed, is_live, names, definitions, alone, state)
+        yield _PlannedFeed(feed, is_live, names, definitions, alone, state)

@@ -1,8 +1,8 @@
-"""Which queries match much, which nothing at all, and which cost most.
+"""Query usage: list the busiest queries, those without a match, and the most expensive ones.
 
-Matches are counted in the newest part of the match log, costs are sampled (see `slow_queries`). A query that never
-matches is often a misspelt one, and one that matches nearly everything is rarely what somebody meant. Every answer is
-for an actor: the operator sees all queries, an owner only those of their own.
+Matches are counted in the newest part of the match log. Costs are sampled (see `slow_queries`). A query that never
+matches is often misspelled, and a query that matches nearly everything is probably too broad. The admin sees all
+queries, an owner only their own.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from runnel.engine.workspace import Workspace
 from runnel.errors import InputError
 
 ITEMS = 100_000
-"""How many of the newest items are read by default."""
+"""Default number of newest items whose matches are counted."""
 
 SHOWN = 20
-"""How many queries of each list are shown by default."""
+"""Default number of queries per list."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueryUsage(Answer):
-    """The number of items with sequences in (`after`, `upto`] that each query matched, highest numbers first.
+    """Queries with the number of items in (after, upto] that they matched, highest numbers first.
 
-    `whole` is true if no older items are retained. `newer` is the number of queries that were declared after the last
-    matched item. `idle` are queries without a subscription, `slow` the most expensive queries. Text and JSON contain
-    the lists named in `shown`, with up to `limit` entries each.
+    `whole` means that no older item is retained. `newer` is the number of queries with which no item has been matched
+    yet, `idle` are queries without a subscription, and `slow` are the most expensive queries. Text and JSON contain
+    the lists named in `shown`, each with at most `limit` queries.
     """
 
     after: int
@@ -52,23 +52,23 @@ class QueryUsage(Answer):
 
     @property
     def never(self) -> tuple[str, ...]:
-        """The names of the queries that matched no item."""
+        """The names of queries without a match, sorted."""
         return tuple(sorted(name for name, count in self.counts if not count))
 
     @property
     def busiest(self) -> tuple[tuple[str, int], ...]:
-        """The names of the queries that matched items, with the number of items, highest numbers first."""
+        """Queries with at least one match and their numbers of matches, highest first."""
         return tuple((name, count) for name, count in self.counts if count)
 
     def range(self) -> str:
-        """Return a sentence that says which items were counted."""
+        """Describe which items were counted."""
         if self.upto == self.after:
-            return "no item was matched yet"
-        kept = "all that is kept" if self.whole else "older ones were not looked at"
-        return f"looked at the items {self.after + 1:,} to {self.upto:,}; {kept}"
+            return "no retained item has been matched"
+        older = "no older item is retained" if self.whole else "older items were not counted"
+        return f"matches in items {self.after + 1:,} to {self.upto:,}; {older}"
 
     def render(self) -> Rendering:
-        """The lists that are shown, as far as the limit goes."""
+        """Render the lists named in `shown`, each up to the limit."""
         limit = self.limit
         lines = [self.range()] if self.shown & {"busiest", "never"} else []
         data: dict[str, Any] = {"after": self.after, "upto": self.upto, "whole": self.whole, "newer": self.newer}
@@ -76,12 +76,12 @@ class QueryUsage(Answer):
             busiest = self.busiest
             data["busiest"] = [{"feed": name, "matches": count} for name, count in busiest[:limit]]
             data["matched_something"] = len(busiest)
-            lines.append(f"{len(busiest):,} matched something, the most frequent first:")
+            lines.append(f"{len(busiest):,} with matches, most matches first:")
             lines += [f"  {count:>10,}  {name}" for name, count in busiest[:limit]] + _more(len(busiest), limit)
         if "never" in self.shown:
             data["never"] = list(self.never[:limit])
             data["matched_nothing"] = len(self.never)
-            lines += _list_names("matched nothing", self.never, limit)
+            lines += _list_names("without a match", self.never, limit)
         if "slow" in self.shown:
             data["slow"] = [asdict(query) for query in self.slow[:limit]]
             lines += self._slow_lines(limit)
@@ -89,16 +89,16 @@ class QueryUsage(Answer):
             data["idle"] = list(self.idle[:limit])
             lines += _list_names("without a subscription, so not matched", self.idle, limit)
         if self.newer:
-            lines.append(f"{self.newer:,} more are new: no item was matched since they were declared")
+            lines.append(f"{self.newer:,} more are new: no item has been matched with them yet")
         count = len(self.counts) + self.newer + (len(self.idle) if "idle" in self.shown else 0)
         return Rendering(f"{count:,} queries", data, tuple(lines))
 
     def _slow_lines(self, limit: int) -> list[str]:
         if not self.slow:
-            return ["what queries cost is not known yet: some items must be matched and a minute must pass"]
-        lines = ["milliseconds for 1,000 items, the dearest first, and the part of each that costs most:"]
-        for one in self.slow[:limit]:
-            lines += [one.line(), *([f"                  {one.hint}"] if one.is_slow else [])]
+            return ["no costs of these queries are known yet: the runner samples costs about once per minute"]
+        lines = ["milliseconds per 1,000 items, most expensive first, with the most expensive condition of each:"]
+        for query in self.slow[:limit]:
+            lines += [query.line(), *([f"                  {query.hint}"] if query.is_slow else [])]
         return lines + _more(len(self.slow), limit)
 
 
@@ -111,34 +111,38 @@ def _more(count: int, limit: int) -> list[str]:
 
 
 def read_usage(workspace: Workspace, actor: Actor, items: int = ITEMS, tag: str | None = None) -> QueryUsage:
-    """How often the actor's queries, or those with a tag, matched among so many of the newest items; their costs."""
+    """Count the matches of the actor's queries in the newest `items` items, and read the queries' costs.
+
+    If `tag` is given, include only queries with this tag.
+    """
     if items < 1:
-        raise InputError(f"{items} is no number of items to look at", hint="give 1 or more")
+        raise InputError(f"the number of items must be at least 1, not {items}", hint="pass a positive number")
     with workspace.catalog.read() as connection:
         tagged = None if tag is None else select_for(connection, actor, Selection(tag=tag)).keys()
         since = feeds.since_of(connection)
         owners = feeds.feed_owners(connection, since)
         names = names_for(connection, actor)
-        upto, kept = match_segments.matched_upto(connection), retained_upto(connection)
-    after = min(upto, max(kept, upto - items))
-    mine = sorted(one for one in since if actor.is_admin or owners[one] == actor.owner)
+        upto, deleted_upto = match_segments.matched_upto(connection), retained_upto(connection)
+    after = min(upto, max(deleted_upto, upto - items))
+    selected = sorted(query for query in since if actor.is_admin or owners[query] == actor.owner)
     if tagged is not None:
-        mine = [one for one in mine if one in tagged]
-    idle = sorted(names[one] for one in (tagged or ()) if one not in since)
-    old = [one for one in mine if since[one] < upto]
-    counts = _count(workspace, np.array(old, dtype=np.int64), after, upto)
-    named = [(names[one], count) for one, count in zip(old, counts.tolist(), strict=True)]
-    ranked = tuple(sorted(named, key=lambda one: (-one[1], one[0])))
+        selected = [query for query in selected if query in tagged]
+    idle = sorted(names[query] for query in (tagged or ()) if query not in since)
+    matched = [query for query in selected if since[query] < upto]
+    counts = _count_matches(workspace, np.array(matched, dtype=np.int64), after, upto)
+    named = [(names[query], count) for query, count in zip(matched, counts.tolist(), strict=True)]
+    ranked = tuple(sorted(named, key=lambda pair: (-pair[1], pair[0])))
     slow = read_slow_queries(workspace, actor, tagged)
-    return QueryUsage(after, upto, after <= kept, ranked, len(mine) - len(old), tuple(idle), slow)
+    newer = len(selected) - len(matched)
+    return QueryUsage(after, upto, after <= deleted_upto, ranked, newer, tuple(idle), slow)
 
 
-def _count(workspace: Workspace, queries: Array, after: int, upto: int) -> Array:
-    """How many items of a range each query matched; the queries ascend."""
+def _count_matches(workspace: Workspace, queries: Array, after: int, upto: int) -> Array:
+    """Return the number of items in (after, upto] that each query matched. `queries` must be sorted."""
     counts = np.zeros(len(queries), dtype=np.int64)
     if not len(queries) or after >= upto:
         return counts
     for rows in workspace.matches.read(after, upto):
-        places = np.minimum(np.searchsorted(queries, rows.queries), len(queries) - 1)
-        counts += np.bincount(places[queries[places] == rows.queries], minlength=len(queries))
+        positions = np.minimum(np.searchsorted(queries, rows.queries), len(queries) - 1)
+        counts += np.bincount(positions[queries[positions] == rows.queries], minlength=len(queries))
     return counts

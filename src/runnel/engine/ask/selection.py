@@ -1,6 +1,6 @@
-"""A selection of queries: one owner's, those with a tag, or some by name; only what an actor may see.
+"""Selection of queries by owner, tag or name, limited to the queries that an actor may see.
 
-In: what somebody asks for. Out: the queries that are meant, by id.
+In: a selection. Out: the selected queries by id.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from runnel.model.feed import FeedKind
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What is asked for; several together mean the queries for which all of it is true."""
+    """Criteria for queries. A query must meet all that are given."""
 
     owner: str | None = None
     tag: str | None = None
@@ -29,31 +29,30 @@ class Selection:
 
 
 def select_for(connection: Connection, actor: Actor, selection: Selection) -> dict[int, QueryRow]:
-    """The queries that an actor means. Without any wish: all of one's own, to the operator all there are.
+    """Return the selected queries by id. Without criteria, return all queries of the owner, or of all for the admin.
 
-    NotFound where nothing is meant: a test of nothing would seem to have gone well.
+    Raise NotFoundError if no query is selected, because a test of no queries would seem to succeed.
     """
-    asked = _owner(connection, actor, selection.owner)
+    owner = _selected_owner(connection, actor, selection.owner)
     tag = None if selection.tag is None else fold_tag(selection.tag)
     if selection.queries:
-        found = _named(connection, asked or actor, selection.queries)
+        selected = _queries_by_name(connection, owner or actor, selection.queries)
         if tag is not None:
-            tagged = tags.tags_of(connection, found)
-            found = {one: row for one, row in found.items() if tag in tagged.get(one, ())}
-        if asked is not None:
-            found = {one: row for one, row in found.items() if row.owner == asked.owner}
+            tagged = tags.tags_of(connection, selected)
+            selected = {query: row for query, row in selected.items() if tag in tagged.get(query, ())}
+        if owner is not None:
+            selected = {query: row for query, row in selected.items() if row.owner == owner.owner}
     else:
-        whose = asked or actor
-        everybody = actor.is_admin and asked is None
-        rows = tags.live_queries(connection, owner=None if everybody else whose.owner, tag=tag)
-        found = {row.id: row for row in rows}
-    if not found:
-        raise _nothing(connection, asked or actor, selection, tag)
-    return found
+        is_for_all_owners = actor.is_admin and owner is None
+        owner_id = None if is_for_all_owners else (owner or actor).owner
+        selected = {row.id: row for row in tags.live_queries(connection, owner=owner_id, tag=tag)}
+    if not selected:
+        raise _no_query_error(connection, owner or actor, selection, tag)
+    return selected
 
 
-def _owner(connection: Connection, actor: Actor, name: str | None) -> Actor | None:
-    """The owner whose queries are asked for; others' are the operator's to see."""
+def _selected_owner(connection: Connection, actor: Actor, name: str | None) -> Actor | None:
+    """Return the owner with this name. Raise NotAllowedError unless the actor is that owner or the admin."""
     if name is None:
         return None
     if not actor.is_admin and name != actor.name:
@@ -62,23 +61,29 @@ def _owner(connection: Connection, actor: Actor, name: str | None) -> Actor | No
     return Actor(owner.id, owner.name)
 
 
-def _named(connection: Connection, actor: Actor, names: tuple[str, ...]) -> dict[int, QueryRow]:
-    found: dict[int, QueryRow] = {}
+def _queries_by_name(connection: Connection, actor: Actor, names: tuple[str, ...]) -> dict[int, QueryRow]:
+    rows: dict[int, QueryRow] = {}
     for name in names:
         feed = feed_named(connection, name, actor)
         if feed.kind is not FeedKind.VIRTUAL:
-            raise InputError(f"{name} is a source feed: it has no query", hint="name a feed that `create feed` made")
-        found[feed.id] = QueryRow(feed.id, feed.name, feed.owner, feed.paused)
-    return found
+            raise InputError(
+                f"{name} is a source feed and has no query", hint="name a feed that was declared with `create feed`"
+            )
+        rows[feed.id] = QueryRow(feed.id, feed.name, feed.owner, feed.paused)
+    return rows
 
 
-def _nothing(connection: Connection, actor: Actor, selection: Selection, tag: str | None) -> NotFoundError:
-    whose = f" of {selection.owner}" if selection.owner else ""
+def _no_query_error(connection: Connection, actor: Actor, selection: Selection, tag: str | None) -> NotFoundError:
+    of_owner = f" of {selection.owner}" if selection.owner else ""
     if tag is None:
-        return NotFoundError(f"there is no query{whose}", hint="`create feed … from … where …` declares one")
-    known = tags.known_tags(connection, None if actor.is_admin and not selection.owner else actor.owner)
-    named = " among those that are named" if selection.queries else ""
-    near = did_you_mean(tag, known)
+        if selection.queries:
+            return NotFoundError(
+                f"none of the named queries belongs to {selection.owner}", hint="leave out the owner or the names"
+            )
+        return NotFoundError(f"there is no query{of_owner}", hint="declare one with `create feed … from … where …`")
+    known_tags = tags.known_tags(connection, None if actor.is_admin and not selection.owner else actor.owner)
+    among_named = " among the named ones" if selection.queries else ""
     return NotFoundError(
-        f"no query{whose}{named} is tagged {tag}", hint=near or "`create feed Name tagged tag from …` gives tags"
+        f"no query{of_owner}{among_named} has the tag {tag}",
+        hint=did_you_mean(tag, known_tags) or "declare tags with `create feed Name tagged tag from …`",
     )

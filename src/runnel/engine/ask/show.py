@@ -1,6 +1,6 @@
-"""Answers to `show`: what there is, from the catalog and the logs. Nothing here changes anything.
+"""The `show` statements for feeds, subscriptions and the quarantine. They only read.
 
-Every answer is for an actor: what the actor may not see is neither shown nor counted (`engine.actors`).
+Each function answers for an actor: things that the actor may not see are neither shown nor counted (`engine.actors`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from runnel.model.feed import Feed, FeedKind
 
 
 def show_feeds(workspace: Workspace, actor: Actor) -> Listing[shown.Feed]:
-    """All feeds that the actor may read."""
+    """List the feeds that the actor may read."""
     with workspace.catalog.read() as connection:
         declared = readable_feeds(connection, actor)
         live = matched_since(connection, actor)
@@ -41,15 +41,15 @@ def show_feeds(workspace: Workspace, actor: Actor) -> Listing[shown.Feed]:
 
 
 def show_feed(workspace: Workspace, name: str, actor: Actor) -> shown.FeedDetails:
-    """One feed: its statement, what it reads, who reads it and who subscribes."""
+    """Describe one feed: its statement, the feeds that it reads, the feeds that read it, and its subscriptions."""
     with workspace.catalog.read() as connection:
         feed = feed_named(connection, name, actor)
         names = names_for(connection, actor)
         definitions = feeds.own_definitions(connection, [feed.id], with_paused=True)
         read = {source for node in definitions.values() for source in sources_of(node)}
         tagged = tags_of(connection, [feed.id]).get(feed.id, ())
-        using = feeds.direct_readers(connection, [feed.id]) | feeds.materialised_from(connection, [feed.id])
-        held = tuple(
+        readers = feeds.direct_readers(connection, [feed.id]) | feeds.materialised_from(connection, [feed.id])
+        own_subscriptions = tuple(
             subscription.id
             for subscription in subscriptions.live_subscriptions(connection, feed.id)
             if not subscription.is_internal and actor.holds(subscription)
@@ -59,40 +59,40 @@ def show_feed(workspace: Workspace, name: str, actor: Actor) -> shown.FeedDetail
         polled = polls.poll_states(connection, [feed.id]) if actor.sees_all_of(feed) else []
     return shown.FeedDetails(
         _feed_row(feed, is_live, owner, tagged, actor),
-        _named(names, read | {feed.origin or 0}),
-        _named(names, using),
-        held,
+        _visible_names(names, read | {feed.origin or 0}),
+        _visible_names(names, readers),
+        own_subscriptions,
         feed_state(feed, is_live, actor),
         _poll_row(polled[0]) if polled else {},
     )
 
 
 def _poll_row(state: PollState) -> dict[str, Any]:
-    """What is known of a web feed's polls; `address` is where it is now, after permanent redirects."""
+    """Describe the polls of a web feed; `address` is its current URL, after permanent redirects."""
     return {
         "address": state.address,
-        "last asked": _moment(state.checked),
+        "last asked": _format_time(state.checked),
         "answered": state.status,
-        "asked next": "never: the feed is gone" if state.stopped else _moment(state.due),
+        "asked next": "never: the feed is gone" if state.stopped else _format_time(state.due),
         "problem": state.problem,
         "polls in which items were probably missed": state.memory.saturated or None,
     }
 
 
-def _moment(microseconds: int | None) -> str | None:
+def _format_time(microseconds: int | None) -> str | None:
     return None if microseconds is None else moment_of(microseconds).isoformat(sep=" ", timespec="seconds")
 
 
-def _named(names: Mapping[int, str], ids: set[int]) -> tuple[str, ...]:
+def _visible_names(names: Mapping[int, str], ids: set[int]) -> tuple[str, ...]:
     return tuple(sorted(names[feed] for feed in ids if feed in names))
 
 
 def feed_state(feed: Feed, is_live: bool, actor: Actor) -> str:
-    """Whether a feed is matched, or why not, as far as an actor may know."""
+    """Describe whether a feed is matched, or why not, without revealing other owners' subscriptions."""
     if feed.paused:
         return "paused"
     if feed.kind is FeedKind.SOURCE:
-        return "source feed" if feed.origin is None else "materialised feed"
+        return "source feed" if feed.origin is None else "materialized feed"
     if is_live:
         return "matched"
     return f"not matched: {'nobody subscribes' if actor.sees_all_of(feed) else 'you do not subscribe'} to it"
@@ -117,45 +117,45 @@ def _feed_row(feed: Feed, is_live: bool, owner: str, tags: Sequence[str], actor:
 
 
 def show_subscriptions(workspace: Workspace, actor: Actor) -> Listing[shown.Subscription]:
-    """The actor's subscriptions, or to the admin everybody's, with the number of messages."""
+    """List the actor's subscriptions, or all if the actor is the admin, with their numbers of messages."""
     with workspace.catalog.read() as connection:
         owner = None if actor.is_admin else actor.owner
         names = names_for(connection, actor)
         owners = owner_names(connection)
-        asked, moment = consents.consents_by_key(connection, owner), now(connection)
+        consent_of, moment = consents.consents_by_key(connection, owner), now(connection)
         rows = tuple(
             shown.Subscription(
-                held.id,
-                names[held.feed],
-                held.kind,
-                held.target,
-                held.every,
-                held.expires,
-                held.paused,
-                held.disabled,
-                _confirmation(asked.get(consents.key_of(held)), moment),
-                owners[held.owner],
-                ledger.next_number(connection, held.id) - 1,
-                held.owner == actor.owner,
+                subscription.id,
+                names[subscription.feed],
+                subscription.kind,
+                subscription.target,
+                subscription.every,
+                subscription.expires,
+                subscription.paused,
+                subscription.disabled,
+                _describe_confirmation(consent_of.get(consents.key_of(subscription)), moment),
+                owners[subscription.owner],
+                ledger.next_number(connection, subscription.id) - 1,
+                subscription.owner == actor.owner,
             )
-            for held in subscriptions.live_subscriptions(connection, owner=owner)
-            if not held.is_internal
+            for subscription in subscriptions.live_subscriptions(connection, owner=owner)
+            if not subscription.is_internal
         )
     return Listing(f"{len(rows)} subscriptions", "subscriptions", rows)
 
 
-def _confirmation(consent: Consent | None, moment: int) -> str | None:
-    """What a subscription waits for; None if its target confirmed, or need not."""
+def _describe_confirmation(consent: Consent | None, moment: int) -> str | None:
+    """Describe the pending confirmation of a target, or return None if it is confirmed or not required."""
     return None if consent is None or consent.is_confirmed else consents.describe_consent(consent, moment)
 
 
-def _reason_for(one: quarantine.Quarantined, actor: Actor) -> str:
-    """Why something was quarantined."""
-    return operator_reason(one.reason, actor) if one.kind == quarantine.OPERATOR else one.reason
+def _reason_for(thing: quarantine.Quarantined, actor: Actor) -> str:
+    """Return the reason of a quarantine entry, as far as the actor may see it."""
+    return operator_reason(thing.reason, actor) if thing.kind == quarantine.OPERATOR else thing.reason
 
 
 def show_quarantine(workspace: Workspace, actor: Actor) -> Listing[shown.Quarantined]:
-    """The quarantine, newest first: of the actor's own feeds, or on the way to the actor's own queries."""
+    """List the quarantine, newest first: entries of the actor's own feeds and queries, or all for the admin."""
     with workspace.catalog.read() as connection:
         things = quarantine.quarantined_things(connection, owner=None if actor.is_admin else actor.owner)
         names = names_for(connection, actor)
@@ -172,4 +172,4 @@ def show_quarantine(workspace: Workspace, actor: Actor) -> Listing[shown.Quarant
         )
         for thing in things
     )
-    return Listing(f"{len(rows)} put aside", "quarantine", rows)
+    return Listing(f"{len(rows)} quarantined", "quarantine", rows)

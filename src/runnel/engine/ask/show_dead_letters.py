@@ -1,4 +1,4 @@
-"""Dead letters: messages that no endpoint took, shown to those whose subscriptions they belong to."""
+"""List and explain dead letters, each visible to the owner of its subscription and to the admin."""
 
 from __future__ import annotations
 
@@ -15,16 +15,18 @@ _SHOWN = 1000
 
 
 def show_dead_letters(workspace: Workspace, actor: Actor) -> Listing[DeadLetter]:
-    """The actor's dead letters, or to the admin everybody's, newest first."""
+    """List the actor's dead letters, or all if the actor is the admin, newest first."""
     with workspace.catalog.read() as connection:
         letters = dead_letters(connection, _SHOWN, owner=None if actor.is_admin else actor.owner)
     return Listing(f"{len(letters)} dead letters", "letters", tuple(letters))
 
 
 def explain_message(workspace: Workspace, key: str, actor: Actor) -> MessageDetails:
-    """What is in a message, and every attempt to deliver it that failed."""
+    """Describe a message: its items, its state, and the failed attempts to deliver it."""
     with workspace.catalog.read() as connection:
         owner = subscriptions.owner_of_message(connection, key)
         if owner is None or not (actor.is_admin or owner == actor.owner):
-            raise NotFoundError(f"there is no message {key}", hint="`show dead letters` lists those that nobody took")
+            raise NotFoundError(
+                f"there is no message {key}", hint="`show dead letters` lists messages that were given up"
+            )
         return MessageDetails(key, explain_dead_letter(connection, key, match_reader_of(workspace)))

@@ -1,6 +1,6 @@
-"""What `show` answers: feeds, subscriptions, the quarantine, operators, prefixes, owners and messages.
+"""The rows that `show` returns: feeds, subscriptions, quarantined things, operators, prefixes, owners and messages.
 
-In: values that were read from the catalog. Out: text for people, and JSON.
+In: values that were read from the catalog. Out: lines of text, and JSON.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _WIDTH = 76
 
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """A declared feed. `is_matched` is true if it is in the plan, because it has direct or indirect subscriptions."""
+    """A declared feed. `is_matched` means that items are matched with it, because someone subscribes to it."""
 
     id: int
     name: str
@@ -39,11 +39,11 @@ class Feed:
     is_own: bool = True
 
     def lines(self) -> list[str]:
-        """The statement. The owner of another's feed stands in a comment, so that the lines are still a script."""
+        """Return the statement. If the feed belongs to another owner, a comment names the owner."""
         return [self.statement if self.is_own else f"{self.statement}  -- of {self.owner}"]
 
     def to_json(self) -> dict[str, Any]:
-        """As a JSON object."""
+        """Return the value as a JSON object."""
         described = {"title": self.title, "home": self.home, "open": self.is_open}
         return {
             "id": self.id,
@@ -61,9 +61,9 @@ class Feed:
 
 @dataclass(frozen=True, slots=True)
 class FeedDetails(Answer):
-    """The answer to `show feed`: a feed, the feeds that it reads, the feeds that read it, and its subscriptions.
+    """The answer to `show feed`: the feeds that it reads, the feeds that read it, and its subscriptions.
 
-    `poll` contains labels and values that describe the polling of a web feed.
+    `poll` describes the polls of a web feed; its keys are the labels that are printed.
     """
 
     feed: Feed
@@ -74,8 +74,12 @@ class FeedDetails(Answer):
     poll: Mapping[str, Any] = field(default_factory=dict)
 
     def render(self) -> Rendering:
-        """The feed, and what is around it."""
-        around = {"reads": list(self.reads), "read_by": list(self.read_by), "subscriptions": list(self.subscriptions)}
+        """Render the feed with its neighbors and subscriptions."""
+        related = {
+            "reads": list(self.reads),
+            "read_by": list(self.read_by),
+            "subscriptions": list(self.subscriptions),
+        }
         polled = {"poll": dict(self.poll)} if self.poll else {}
         lines = (
             self.feed.statement,
@@ -85,15 +89,12 @@ class FeedDetails(Answer):
             self.state,
             *(f"{name}: {value}" for name, value in self.poll.items() if value not in (None, "")),
         )
-        return Rendering(f"feed {self.feed.name}", {**self.feed.to_json(), **around, **polled}, lines)
+        return Rendering(f"feed {self.feed.name}", {**self.feed.to_json(), **related, **polled}, lines)
 
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """A subscription, and its number of messages.
-
-    `disabled` is the reason why it was disabled, `confirmation` the state of the target's confirmation, if needed.
-    """
+    """A subscription and its number of messages. `disabled` and `confirmation` give reasons why none is sent."""
 
     id: int
     feed: str
@@ -109,7 +110,7 @@ class Subscription:
     is_own: bool = True
 
     def lines(self) -> list[str]:
-        """For a terminal."""
+        """Return lines for a terminal."""
         parts = [f"{self.id:>6}", self.feed, self.kind, self.target or "-"]
         parts += [f"every {render_duration(self.every)}"] if self.every else []
         parts += [f"until {self.expires.isoformat()[:16]}"] if self.expires else []
@@ -120,7 +121,7 @@ class Subscription:
         return ["  ".join([*parts, f"messages: {self.messages}"])]
 
     def to_json(self) -> dict[str, Any]:
-        """As a JSON object."""
+        """Return the value as a JSON object."""
         return {
             "subscription": self.id,
             "feed": self.feed,
@@ -138,7 +139,10 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class Quarantined:
-    """A document, item or evaluation in quarantine. `kept` is the path of the file with its content, if any."""
+    """A document, item or evaluation that failed and waits for inspection.
+
+    `place` identifies it, for example by a file name or an item id. `kept` is the path of the file with its bytes.
+    """
 
     id: int
     kind: str
@@ -150,11 +154,11 @@ class Quarantined:
     time: datetime
 
     def lines(self) -> list[str]:
-        """For a terminal."""
+        """Return lines for a terminal."""
         return [f"{self.kind} {self.place}: {self.reason}"]
 
     def to_json(self) -> dict[str, Any]:
-        """As a JSON object."""
+        """Return the value as a JSON object."""
         return {
             "id": self.id,
             "kind": self.kind,
@@ -169,7 +173,7 @@ class Quarantined:
 
 @dataclass(frozen=True, slots=True)
 class Prefix:
-    """A prefix for graph patterns. `is_registered` is false for the predefined prefixes."""
+    """A prefix for graph patterns. `is_registered` is false for a built-in prefix."""
 
     prefix: str
     iri: str
@@ -177,19 +181,19 @@ class Prefix:
     statement: str
 
     def lines(self) -> list[str]:
-        """The statement, or a comment, so that the lines of a list are a script."""
+        """Return the statement of a registered prefix, or a comment, so that the lines of a list form a script."""
         if self.is_registered:
             return [self.statement]
-        return [f"-- {self.prefix}: <{self.iri}> is known from the start"]
+        return [f"-- {self.prefix}: <{self.iri}> is built in"]
 
     def to_json(self) -> dict[str, Any]:
-        """As a JSON object."""
+        """Return the value as a JSON object."""
         return {"prefix": self.prefix, "iri": self.iri, "registered": self.is_registered}
 
 
 @dataclass(frozen=True, slots=True)
 class LearnedCalls:
-    """What recent calls of an operator have shown: seconds per call, and the shares that failed and were cached."""
+    """Figures of an operator's recent calls: seconds per call, and the fractions that failed and that were cached."""
 
     seconds: float
     failed: float
@@ -215,11 +219,11 @@ class Operator:
     configuration: Mapping[str, str] | None = None
 
     def lines(self) -> list[str]:
-        """The signature and a description, on several lines."""
+        """Return the signature and a description, on several lines."""
         return [*wrap(self.signature, _WIDTH, subsequent_indent="    "), *self.description()]
 
     def description(self) -> list[str]:
-        """Return lines that describe the operator, without its signature."""
+        """Describe the operator, without its signature."""
         parts = [] if self.source is None else [f"from {self.source}"]
         parts += [f"release {self.release}"] if self.release else []
         parts += [
@@ -230,14 +234,14 @@ class Operator:
         ]
         parts += [f"reading {', '.join(self.reads)}"] if self.reads else []
         if self.learned is not None:
-            took = render_short_time(timedelta(seconds=float(f"{self.learned.seconds:.3g}")))
-            shares = f"{self.learned.failed:.0%} failed, {self.learned.known:.0%} known already"
-            parts.append(f"of late {took} a call, {shares}")
+            duration = render_short_time(timedelta(seconds=float(f"{self.learned.seconds:.3g}")))
+            fractions = f"{self.learned.failed:.0%} failed, {self.learned.known:.0%} answered from the cache"
+            parts.append(f"recently {duration} per call, {fractions}")
         parts.append("1 query uses it" if self.queries == 1 else f"{self.queries:,} queries use it")
         return _indented("; ".join(parts))
 
     def to_json(self) -> dict[str, Any]:
-        """As a JSON object."""
+        """Return the value as a JSON object."""
         learned = self.learned
         private = (
             {} if self.source is None else {"source": self.source, "configuration": dict(self.configuration or {})}
@@ -263,21 +267,21 @@ class Operator:
 
 @dataclass(frozen=True, slots=True)
 class OperatorDetails(Answer):
-    """The answer to `show operator`: an operator, and the queries that use it. Only the admin gets its statement."""
+    """The answer to `show operator`: the operator, the queries that use it, and for the admin its statement."""
 
     operator: Operator
     used_by: tuple[str, ...]
     statement: str | None = None
 
     def render(self) -> Rendering:
-        """The operator, and the names of the queries that use it."""
-        shown = {} if self.statement is None else {"statement": self.statement}
+        """Render the operator and the names of the queries that use it."""
+        statement = {} if self.statement is None else {"statement": self.statement}
         lines = (
             self.statement or self.operator.signature,
             *self.operator.description(),
             *_indented(f"used by {listed('feed', self.used_by)}" if self.used_by else "used by: -"),
         )
-        data = {**self.operator.to_json(), "used_by": list(self.used_by), **shown}
+        data = {**self.operator.to_json(), "used_by": list(self.used_by), **statement}
         return Rendering(f"operator {self.operator.name}", data, lines)
 
 
@@ -290,13 +294,13 @@ def _indented(text: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """How many or how much an owner has, and the most that is allowed. None is no limit."""
+    """The number that an owner uses (`have`) and the highest number allowed (`most`), or None if unlimited."""
 
     have: int
     most: int | None
 
     def describe(self, noun: str) -> str:
-        """The quota in words.
+        """Return the quota as text.
 
         >>> Quota(3, None).describe("feeds"), Quota(3, 1000).describe("feeds")
         ('3 feeds', '3 of 1,000 feeds')
@@ -316,7 +320,7 @@ class Owner:
     bytes: Quota
 
     def lines(self) -> list[str]:
-        """For a terminal."""
+        """Return lines for a terminal."""
         counts = (
             self.queries.describe("feeds"),
             self.subscriptions.describe("subscriptions"),
@@ -325,7 +329,7 @@ class Owner:
         return ["  ".join((self.name, *counts, *(("disabled",) if self.is_disabled else ())))]
 
     def to_json(self) -> dict[str, Any]:
-        """As a JSON object."""
+        """Return the value as a JSON object."""
         quotas = {"queries": self.queries, "subscriptions": self.subscriptions, "bytes": self.bytes}
         counts = {name: {"have": quota.have, "most": quota.most} for name, quota in quotas.items()}
         return {"owner": self.name, "id": self.id, "disabled": self.is_disabled, **counts}
@@ -338,7 +342,7 @@ class OwnerDetails(Answer):
     owner: Owner
 
     def render(self) -> Rendering:
-        """The quotas and what is used of them."""
+        """Render the quotas and their use."""
         return Rendering(f"quotas of {self.owner.name}", self.owner.to_json(), tuple(self.owner.lines()))
 
 
@@ -354,12 +358,12 @@ class Token:
     revoked: datetime | None
 
     def lines(self) -> list[str]:
-        """For a terminal."""
+        """Return lines for a terminal."""
         state = f"revoked {_minute(self.revoked)}" if self.revoked else f"used {_minute(self.used) or 'never'}"
         return [f"{self.id:>6}  {self.owner}  {self.label}  {state}"]
 
     def to_json(self) -> dict[str, Any]:
-        """As a JSON object."""
+        """Return the value as a JSON object."""
         return {
             "id": self.id,
             "owner": self.owner,
@@ -382,5 +386,5 @@ class MessageDetails(Answer):
     history: DeliveryHistory
 
     def render(self) -> Rendering:
-        """The history of the message."""
+        """Render the history of the message."""
         return Rendering(f"message {self.key}", self.history.to_json(), tuple(self.history.lines()))

@@ -1,8 +1,7 @@
-"""Slow queries: what costs most, which part of it, and how to make it cheaper.
+"""Slow queries: sample their costs, list them with hints, and log a warning when a query becomes slow.
 
-In: the plan and the newest items, some of which are looked at closely. Out: what queries cost
-(`catalog.learned.query_costs`), a list for an actor, who sees only what is theirs, and a line in the journal when a
-query becomes slow.
+In: the plan and a sample of the newest items. Out: the sampled cost of each query (`catalog.learned.query_costs`), a
+list of the most expensive queries that an actor may see, and warnings in the application log.
 """
 
 from __future__ import annotations
@@ -27,34 +26,38 @@ from runnel.plan.store import PlanVersion, load
 
 logger = logging.getLogger("runnel")
 
-_NEWEST = 4_096
-_SAMPLES = 8
-"""Items that are looked at closely each time, and out of how many: some milliseconds each."""
+_NEWEST_ITEMS = 4_096
+"""The number of newest items from which samples are drawn."""
 
-_NARROW = "add a word or a value that few items have: `and title contains '…'`; it is then tried on those alone"
+_SAMPLES = 8
+"""The number of items that one call of `sample_costs` samples. Each takes a few milliseconds."""
+
+_ADD_SELECTIVE = "add a condition that few items satisfy, such as `and title contains '…'`"
+_EVALUATED = "on every item that satisfies the query's other conditions"
 
 HINTS: Final[dict[str, str]] = {
-    "RegularExpression": f"a regular expression is tried on every item that the rest lets through: {_NARROW}",
+    "RegularExpression": f"the regular expression is evaluated {_EVALUATED}: {_ADD_SELECTIVE}",
     "Similar": "leave frequent words out of the text that is compared, or raise `at least`",
-    "ContainsPattern": f"begin the pattern with more letters, or {_NARROW}",
-    "ContainsStems": f"stems are made of every item that the rest lets through: {_NARROW}",
-    "InNetwork": f"addresses are read in every item that the rest lets through: {_NARROW}",
-    "References": f"links are looked for in every item that the rest lets through: {_NARROW}",
-    "Extends": f"links are looked for in every item that the rest lets through: {_NARROW}",
-    "Shares": f"links are looked for in every item that the rest lets through: {_NARROW}",
-    "Formula": "the condition is too large for the index: divide it into several feeds and read those",
-    "Walk": "it is found by something that many items have: add a word or a value that few have",
+    "ContainsPattern": f"begin the pattern with more letters, or {_ADD_SELECTIVE}",
+    "ContainsStems": f"words are stemmed {_EVALUATED}: {_ADD_SELECTIVE}",
+    "InNetwork": f"addresses are parsed {_EVALUATED}: {_ADD_SELECTIVE}",
+    "References": f"links are extracted {_EVALUATED}: {_ADD_SELECTIVE}",
+    "Extends": f"links are extracted {_EVALUATED}: {_ADD_SELECTIVE}",
+    "Shares": f"links are extracted {_EVALUATED}: {_ADD_SELECTIVE}",
+    "Formula": "the condition is too large for the index: split it into several feeds, and read those feeds",
+    "Walk": "the indexed condition of this query holds for many items: add a word or value that few items contain",
 }
-"""What to do about each kind of cost."""
+"""The hint for each kind of cost."""
 
-EVERY_ITEM = "nothing in it must be there, so every item is looked at: add a word or a value that an item must have"
+EVERY_ITEM = "the query requires no word or value, so it is evaluated on every item: add one that items must contain"
 
 
 @dataclass(frozen=True, slots=True)
 class SlowQuery:
-    """A query with its cost: milliseconds for a thousand items, its dearest part, and a hint.
+    """A query, its cost in milliseconds per thousand items, its most expensive condition, and a hint.
 
-    `is_slow` says that it takes longer than the setting slow_query_milliseconds; `sampled` how many items showed it.
+    `is_slow` means that the cost reaches the setting `slow_query_milliseconds`. `sampled` is the number of sampled
+    items, in which older samples weigh less.
     """
 
     query: str
@@ -66,32 +69,35 @@ class SlowQuery:
     sampled: float
 
     def line(self) -> str:
-        """For a person, without the hint."""
-        mark = "slow" if self.is_slow else "    "
-        return (
-            f"{self.milliseconds:>10.3f}  {mark}  {self.query}  ({self.owner})  {self.part or 'asked of every item'}"
-        )
+        """Return a line for a terminal, without the hint."""
+        label = "slow" if self.is_slow else "    "
+        part = self.part or "evaluated for every item"
+        return f"{self.milliseconds:>10.3f}  {label}  {self.query}  ({self.owner})  {part}"
 
 
 def read_slow_queries(
     workspace: Workspace, actor: Actor, among: Collection[int] | None = None
 ) -> tuple[SlowQuery, ...]:
-    """The queries that cost most, of those that are the actor's own (to the operator: all), the dearest first."""
+    """Return the actor's own queries, or all if the actor is the admin, most expensive first.
+
+    If `among` is given, return only queries with these ids.
+    """
     limit = workspace.settings.slow_query_milliseconds
     with workspace.catalog.read() as connection:
-        known = query_costs.known_costs(connection)
-        owner_of = feeds.feed_owners(connection, [one.query for one in known])
+        costs = query_costs.known_costs(connection)
+        owner_of = feeds.feed_owners(connection, [cost.query for cost in costs])
         names, owner_names = feeds.feed_names(connection), owners.owner_names(connection)
     return tuple(
-        _described(one, names[one.query], owner_names[owner_of[one.query]], one.is_slow(limit))
-        for one in known
-        if (actor.is_admin or owner_of[one.query] == actor.owner) and (among is None or one.query in among)
+        _describe(cost, names[cost.query], owner_names[owner_of[cost.query]], cost.is_slow(limit))
+        for cost in costs
+        if (actor.is_admin or owner_of[cost.query] == actor.owner) and (among is None or cost.query in among)
     )
 
 
 def sample_costs(workspace: Workspace, epoch: int) -> None:
-    """Look closely at some of the items that were matched last, and learn what they cost each query."""
-    from runnel.matching.costs.sample_costs import CostSampler  # compiles loops: not for commands that end at once
+    """Measure what matching a sample of the newest items costs each query, and record the costs."""
+    # Imported here because it compiles kernels, for which short commands should not wait.
+    from runnel.matching.costs.sample_costs import CostSampler
 
     with workspace.catalog.read() as connection:
         moment, plan, upto = (
@@ -102,38 +108,38 @@ def sample_costs(workspace: Workspace, epoch: int) -> None:
     if plan is None:
         return
     sampler = CostSampler(load(workspace.storage, PlanVersion.of(plan)))
-    newest = list(workspace.items.read(max(0, upto - _NEWEST), upto))
-    chances = (scattered(upto + turn) for turn in range(_SAMPLES))
-    found = merged_costs([sampler.sample(newest[chance % len(newest)], chance >> 16) for chance in chances if newest])
+    newest = list(workspace.items.read(max(0, upto - _NEWEST_ITEMS), upto))
+    numbers = (scattered(upto + sample) for sample in range(_SAMPLES))
+    costs = merged_costs([sampler.sample(newest[number % len(newest)], number >> 16) for number in numbers if newest])
     with workspace.catalog.write() as connection:
         leases.check(connection, epoch)
-        query_costs.learn(connection, found, moment)
+        query_costs.learn(connection, costs, moment)
 
 
 def log_slow_queries(workspace: Workspace, epoch: int) -> int:
-    """Write a line into the journal for every query that has become slow; gives how many. Each is told of once."""
+    """Log a warning for each query that has become slow since the last call, and return their number."""
     limit = workspace.settings.slow_query_milliseconds
     with workspace.catalog.write() as connection:
         leases.check(connection, epoch)
-        found = query_costs.newly_slow(connection, limit)
-        if not found:
+        costs = query_costs.newly_slow(connection, limit)
+        if not costs:
             return 0
-        owner_of = feeds.feed_owners(connection, [one.query for one in found])
+        owner_of = feeds.feed_owners(connection, [cost.query for cost in costs])
         names, owner_names = feeds.feed_names(connection), owners.owner_names(connection)
-    for one in found:
-        told = _described(one, names[one.query], owner_names[owner_of[one.query]], True)
+    for cost in costs:
+        slow = _describe(cost, names[cost.query], owner_names[owner_of[cost.query]], True)
         logger.warning(
-            "the query %s takes about %.1f ms for 1,000 items, mostly for: %s; %s",
-            told.query,
-            told.milliseconds,
-            told.part or "being evaluated for every item",
-            told.hint,
-            extra={"feed": told.query, "owner": told.owner},
+            "query %s takes about %.1f ms per 1,000 items, mostly for: %s; hint: %s",
+            slow.query,
+            slow.milliseconds,
+            slow.part or "being evaluated for every item",
+            slow.hint,
+            extra={"feed": slow.query, "owner": slow.owner},
         )
-    return len(found)
+    return len(costs)
 
 
-def _described(one: KnownCost, name: str, owner: str, is_slow: bool) -> SlowQuery:
-    _, kind, part = one.cost.cost
-    hint = EVERY_ITEM if kind == "Walk" and not part else HINTS.get(kind, _NARROW)
-    return SlowQuery(name, owner, one.cost.milliseconds, part, hint, is_slow, one.cost.items)
+def _describe(known: KnownCost, name: str, owner: str, is_slow: bool) -> SlowQuery:
+    _, kind, part = known.cost.cost
+    hint = EVERY_ITEM if kind == "Walk" and not part else HINTS.get(kind, _ADD_SELECTIVE)
+    return SlowQuery(name, owner, known.cost.milliseconds, part, hint, is_slow, known.cost.items)

@@ -1,4 +1,4 @@
-"""Status: how a workspace is, at a glance, and what needs a person."""
+"""The status of a workspace: counts, lag, plan and runner, and the problems that need attention."""
 
 from __future__ import annotations
 
@@ -25,13 +25,16 @@ from runnel.engine.workspace import Workspace
 from runnel.model.feed import FeedKind
 
 _SHOWN = 5
-_LITTLE_ROOM = 1 << 30
+_LOW_DISK_BYTES = 1 << 30
 _WIDTH = 80
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """The state of a workspace: counts, lag, plan, runner, and problems that someone has to fix."""
+    """The state of a workspace: counts, lag, plan and runner, and the problems that need attention.
+
+    `put_aside` is the number of quarantined documents, items and evaluations; `room_bytes` is the free disk space.
+    """
 
     workspace: str
     sources: int
@@ -55,10 +58,10 @@ class Status:
     room_bytes: int
     operators: OperatorFigures
     distribution: PlanFigures
-    """How the queries of the plan are distributed over workers."""
+    """The distribution of the plan's queries over workers."""
 
     def to_json(self) -> dict[str, Any]:
-        """As a JSON value."""
+        """Return the status as a JSON object."""
         value = asdict(self)
         del value["distribution"]
         return value | self.distribution.to_json()
@@ -67,7 +70,7 @@ class Status:
         return "\n".join(self.lines())
 
     def lines(self) -> list[str]:
-        """For a terminal: what is always there, then what needs a person."""
+        """Return lines for a terminal: first the lines that are always present, then the problems."""
         messages = ", ".join(f"{count:,} {state}" for state, count in sorted(self.messages.items())) or "none"
         plan = f"version {self.plan_version}, {self.plan_queries:,} queries" if self.plan_version else "none yet"
         virtual = f"{self.virtual_feeds:,} virtual ({self.matched_feeds:,} matched)"
@@ -81,79 +84,80 @@ class Status:
             *_wrapped("partitions", self.distribution.lines()),
             f"runner         {self.runner}",
             f"messages       {messages}",
-            f"put aside      {self.put_aside:,}",
-            *self._polling(),
-            *self._operators(),
-            *self._little_room(),
-            *_some("failing", [_failing_line(one) for one in self.failing_sources], "runnel show quarantine"),
-            *_some(
+            f"quarantined    {self.put_aside:,}",
+            *self._poll_lines(),
+            *self._operator_lines(),
+            *self._disk_lines(),
+            *_first_lines(
+                "failing", [_failing_line(source) for source in self.failing_sources], "runnel status --json"
+            ),
+            *_first_lines(
                 "dead",
-                [f"{one['message']}: {one['reason']}" for one in self.dead_letters],
+                [f"{letter['message']}: {letter['reason']}" for letter in self.dead_letters],
                 "runnel dead-letters list",
             ),
-            *_some(
-                "disabled",
-                [f"subscription {one['subscription']}: {one['reason']}" for one in self.disabled_subscriptions],
-                "runnel show subscriptions",
+            *_first_lines("disabled", _subscription_lines(self.disabled_subscriptions), "runnel show subscriptions"),
+            *self._resume_lines(),
+            *_first_lines(
+                "unconfirmed", _subscription_lines(self.unconfirmed_subscriptions), "runnel show subscriptions"
             ),
-            *self._resuming(),
-            *_some(
-                "unconfirmed",
-                [f"subscription {one['subscription']}: {one['reason']}" for one in self.unconfirmed_subscriptions],
-                "runnel show subscriptions",
-            ),
-            *self._confirming(),
+            *self._confirm_lines(),
         ]
 
-    def _resuming(self) -> list[str]:
+    def _resume_lines(self) -> list[str]:
         if not self.disabled_subscriptions:
             return []
         number = self.disabled_subscriptions[0]["subscription"]
-        return [f"{'':<15}after the repair, `resume subscription {number};` sends the messages that wait"]
+        return [f"{'':<15}after the repair, `resume subscription {number};` sends the waiting messages"]
 
-    def _confirming(self) -> list[str]:
+    def _confirm_lines(self) -> list[str]:
         if not self.unconfirmed_subscriptions:
             return []
         number = self.unconfirmed_subscriptions[0]["subscription"]
-        return [f"{'':<15}`send subscription {number} now;` asks again, `confirm subscription {number};` confirms it"]
+        send = f"`send subscription {number} now;` requests confirmation again"
+        return [f"{'':<15}{send}, `confirm subscription {number};` confirms"]
 
-    def _polling(self) -> list[str]:
-        told = self.polls
-        if not told["feeds"]:
+    def _poll_lines(self) -> list[str]:
+        counts = self.polls
+        if not counts["feeds"]:
             return []
         return [
-            f"web feeds      {told['feeds']:,}, {told['due']:,} due, {told['failing']:,} failing, "
-            f"{told['stopped']:,} stopped"
+            f"web feeds      {counts['feeds']:,}, {counts['due']:,} due, {counts['failing']:,} failing, "
+            f"{counts['stopped']:,} stopped"
         ]
 
-    def _operators(self) -> list[str]:
-        told = self.operators
-        if not told.are_used:
+    def _operator_lines(self) -> list[str]:
+        figures = self.operators
+        if not figures.are_used:
             return []
-        some = [f"{told.registered:,}, {told.calls:,} calls, {told.known_answers:,} known answers"]
-        some += [f"{told.unknown:,} left undecided"] if told.unknown else []
-        some += [f"{told.waiting:,} items wait for another try"] if told.waiting else []
-        return [f"operators      {', '.join(some)}"]
+        parts = [f"{figures.registered:,}, {figures.calls:,} calls, {figures.known_answers:,} cached answers"]
+        parts += [f"{figures.unknown:,} left undecided"] if figures.unknown else []
+        parts += [f"{figures.waiting:,} items wait for a retry"] if figures.waiting else []
+        return [f"operators      {', '.join(parts)}"]
 
-    def _little_room(self) -> list[str]:
-        return [f"room           {self.room_bytes >> 20} MiB left"] if self.room_bytes < _LITTLE_ROOM else []
+    def _disk_lines(self) -> list[str]:
+        return [f"free disk      {self.room_bytes >> 20} MiB"] if self.room_bytes < _LOW_DISK_BYTES else []
 
 
-def _failing_line(one: Mapping[str, str]) -> str:
-    since = f" (since {one['since']})" if one.get("since") else ""
-    after = f"; next try {one['next_try']}" if one.get("next_try") else ""
-    return f"{one['feed']}: {one['problem']}{since}{after}"
+def _failing_line(source: Mapping[str, str]) -> str:
+    since = f" (since {source['since']})" if source.get("since") else ""
+    next_try = f"; next try {source['next_try']}" if source.get("next_try") else ""
+    return f"{source['feed']}: {source['problem']}{since}{next_try}"
+
+
+def _subscription_lines(rows: list[dict[str, str]]) -> list[str]:
+    return [f"subscription {row['subscription']}: {row['reason']}" for row in rows]
 
 
 def _wrapped(label: str, facts: list[str]) -> list[str]:
-    """Long lines under a label, none wider than a screen; what is cut off stands below, further in."""
+    """Wrap the lines under a label at the screen width, with continuation lines indented further."""
     return [
         line
-        for place, fact in enumerate(facts)
+        for index, fact in enumerate(facts)
         for line in textwrap.wrap(
             fact,
             _WIDTH,
-            initial_indent=f"{'' if place else label:<15}",
+            initial_indent=f"{'' if index else label:<15}",
             subsequent_indent=" " * 19,
             break_long_words=False,
             break_on_hyphens=False,
@@ -161,15 +165,15 @@ def _wrapped(label: str, facts: list[str]) -> list[str]:
     ]
 
 
-def _some(label: str, lines: list[str], command: str) -> list[str]:
-    """The first few lines under a label, and the command that lists all."""
+def _first_lines(label: str, lines: list[str], command: str) -> list[str]:
+    """Return the first few lines under a label, and the command that lists all."""
     more = [f"{'':<15}and {len(lines) - _SHOWN:,} more; `{command}` lists all"] if len(lines) > _SHOWN else []
     return [*(f"{label:<15}{line}" for line in lines[:_SHOWN]), *more]
 
 
 def read_status(workspace: Workspace) -> Status:
-    """The status of a workspace, from one view of its catalog."""
-    room = os.statvfs(workspace.folder)
+    """Read the status of a workspace from one snapshot of its catalog."""
+    disk = os.statvfs(workspace.folder)
     with workspace.catalog.read() as connection:
         declared = feeds.live_feeds(connection)
         accepted, matched = last_sequence(connection), match_segments.matched_upto(connection)
@@ -186,12 +190,13 @@ def read_status(workspace: Workspace) -> Status:
             matches=match_segments.match_count(connection),
             plan_version=plan.version if plan else None,
             plan_queries=plan.queries if plan else 0,
-            runner=_runner(leases.state(connection)),
+            runner=_describe_runner(leases.state(connection)),
             messages=receipts.message_counts(connection),
             put_aside=quarantine.quarantined_count(connection),
-            failing_sources=_failing(connection, {feed.id: feed.name for feed in declared}),
+            failing_sources=_failing_sources(connection, {feed.id: feed.name for feed in declared}),
             dead_letters=[
-                {"message": one.key, "reason": one.reason} for one in delivery_health.newest_dead(connection, 100)
+                {"message": letter.key, "reason": letter.reason}
+                for letter in delivery_health.newest_dead(connection, 100)
             ],
             disabled_subscriptions=[
                 {"subscription": str(number), "reason": reason}
@@ -202,14 +207,14 @@ def read_status(workspace: Workspace) -> Status:
                 for number, reason in consents.unconfirmed_subscriptions(connection, 100)
             ],
             polls=asdict(polls.poll_counts(connection)),
-            room_bytes=room.f_bavail * room.f_frsize,
+            room_bytes=disk.f_bavail * disk.f_frsize,
             operators=operator_figures(connection),
             distribution=read_figures(workspace, connection, plan),
         )
 
 
-def _failing(connection: Connection, names: Mapping[int, str]) -> list[dict[str, str]]:
-    """Files and web feeds that cannot be read."""
+def _failing_sources(connection: Connection, names: Mapping[int, str]) -> list[dict[str, str]]:
+    """List the files and web feeds that cannot be read."""
     files = [
         {"feed": names[file.feed], "problem": file.problem}
         for file in source_files.known_files(connection)
@@ -217,23 +222,23 @@ def _failing(connection: Connection, names: Mapping[int, str]) -> list[dict[str,
     ]
     web = [
         {
-            "feed": one.name,
-            "problem": one.problem,
-            "since": _moment(one.since),
-            "next_try": "never: the feed is gone" if one.stopped else _moment(one.next_try),
+            "feed": feed.name,
+            "problem": feed.problem,
+            "since": _format_time(feed.since),
+            "next_try": "never: the feed is gone" if feed.stopped else _format_time(feed.next_try),
         }
-        for one in polls.failing(connection)
+        for feed in polls.failing(connection)
     ]
     return files + web
 
 
-def _moment(microseconds: int | None) -> str:
+def _format_time(microseconds: int | None) -> str:
     if microseconds is None:
         return ""
     return datetime.fromtimestamp(microseconds / 1e6, UTC).isoformat(sep=" ", timespec="minutes")
 
 
-def _runner(state: leases.LeaseState | None) -> str:
+def _describe_runner(state: leases.LeaseState | None) -> str:
     if state is None or not state.alive:
         return "none"
     holder = json.loads(state.holder)

@@ -1,4 +1,4 @@
-"""The vital signs of a workspace: the few figures that say whether it keeps up, read in one cheap look."""
+"""The figures of a workspace that the metrics endpoint exports, read in one inexpensive catalog transaction."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ from runnel.engine.workspace import Workspace
 
 @dataclass(frozen=True, slots=True)
 class OperatorFigures:
-    """What operators have done in a workspace so far.
+    """Totals of the operators of a workspace.
 
-    `calls` were answered, by operators or from known answers; `unknown` counts how often a query was left undecided
-    for an item, and `waiting` the items that are tried again.
+    `calls` counts answered calls, including those answered from the cache. `unknown` counts the pairs of item and
+    query that were left undecided, and `waiting` the items that wait for a retry. `known_answers` and `known_bytes`
+    measure the cache.
     """
 
     registered: int
@@ -37,13 +38,13 @@ class OperatorFigures:
 
     @property
     def are_used(self) -> bool:
-        """Whether there is anything to say."""
+        """Whether operators are registered, were called, or have waiting items."""
         return bool(self.registered or self.calls or self.waiting)
 
 
 @dataclass(frozen=True, slots=True)
 class Vitals:
-    """What an operator watches; None where there is nothing to say yet."""
+    """The figures of a workspace. A figure is None until it has a value."""
 
     accepted: int
     matched: int
@@ -62,16 +63,16 @@ class Vitals:
     room_bytes: int
     operators: OperatorFigures
     distribution: Mapping[str, float | None]
-    """How the plan is distributed over workers, by the names of metrics."""
+    """Figures of the plan's distribution over workers, by metric name."""
 
 
 def read_vitals(workspace: Workspace) -> Vitals:
-    """The vital signs of a workspace, from one view of its catalog."""
+    """Read the figures of a workspace from one snapshot of its catalog."""
     with workspace.catalog.read() as connection:
         accepted, matched = last_sequence(connection), match_segments.matched_upto(connection)
         plan, lease = plan_versions.current_plan(connection), leases.state(connection)
-        waiting = open_work(connection)
-        committed = waiting.batch_committed
+        work = open_work(connection)
+        committed = work.batch_committed
         return Vitals(
             accepted=accepted,
             matched=matched,
@@ -79,33 +80,33 @@ def read_vitals(workspace: Workspace) -> Vitals:
             plan_version=plan.version if plan else None,
             plan_queries=plan.queries if plan else 0,
             batch_seconds=None if committed is None else max(0.0, (now(connection) - committed) / 1e6),
-            messages_open=waiting.messages_open,
-            messages_dead=waiting.messages_dead,
-            subscriptions_disabled=waiting.subscriptions_disabled,
+            messages_open=work.messages_open,
+            messages_dead=work.messages_dead,
+            subscriptions_disabled=work.subscriptions_disabled,
             subscriptions_unconfirmed=unconfirmed_count(connection),
-            feeds_failing=waiting.feeds_failing,
-            feeds_stopped=waiting.feeds_stopped,
-            quarantine_last=waiting.quarantine_last,
+            feeds_failing=work.feeds_failing,
+            feeds_stopped=work.feeds_stopped,
+            quarantine_last=work.quarantine_last,
             lease_epoch=lease.epoch if lease else 0,
-            room_bytes=_room(workspace),
+            room_bytes=_free_bytes(workspace),
             operators=operator_figures(connection),
             distribution={} if plan is None else plan_port(plan.distribution).gauges(connection, plan),
         )
 
 
 def operator_figures(connection: Connection) -> OperatorFigures:
-    """The figures of operators: totals, and counts of what is short-lived or merged."""
-    known = operator_cache.cache_totals(connection)
+    """Read the totals of the operators."""
+    cache = operator_cache.cache_totals(connection)
     return OperatorFigures(
         registered=len(operators.live_operators(connection)),
         calls=counters.read_counter(connection, counters.OPERATOR_CALLS),
         unknown=counters.read_counter(connection, counters.OPERATOR_UNKNOWN),
         waiting=undecided.undecided_count(connection),
-        known_answers=known.answers,
-        known_bytes=known.bytes,
+        known_answers=cache.answers,
+        known_bytes=cache.bytes,
     )
 
 
-def _room(workspace: Workspace) -> int:
+def _free_bytes(workspace: Workspace) -> int:
     status = os.statvfs(workspace.folder)
     return status.f_bavail * status.f_frsize

@@ -1,6 +1,6 @@
-"""Answers to `why`: the evaluation of an accepted item, what the match log has of it, and what still waits.
+"""The `why` statement: evaluate a query again on an accepted item, and compare with the match log.
 
-Operators are asked again, in this process; what the variables were bound to is told as it was recorded.
+Operators are called again, in this process. Bindings are shown as the match log recorded them.
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ from runnel.sinks.show_bindings import bindings_json
 class Why(Answer):
     """The answer to `why`: whether an item is in a feed, and which conditions decide it.
 
-    `holds` is the result of evaluating the query again. `recorded` says whether the match log contains the match; it
-    is None if the item was not matched yet. `undecided` is set while operators are retried for the item. `failures`
-    are the operator calls that failed during this evaluation.
+    `holds` is the result of evaluating the query again. `recorded` is whether the match log contains the match, or
+    None if the item has not been matched yet. `undecided` is a text if operators have not answered yet. `failures`
+    lists the operators that failed. `searched` is the number of earlier items on which gates were evaluated, if these
+    were not all.
     """
 
     item: str
@@ -55,7 +56,7 @@ class Why(Answer):
     undecided: str | None = None
 
     def render(self) -> Rendering:
-        """The conditions one by one, and what was recorded."""
+        """Render one line per condition, and the recorded match."""
         data = {
             "item": self.item,
             "source": self.source,
@@ -75,7 +76,7 @@ class Why(Answer):
             f"{self.source} item {self.item}, version {self.version}{f': {self.title}' if self.title else ''}",
             *self.trace,
             *self.failures,
-            *([f"gates were evaluated on the {self.searched:,} items before it"] if self.searched else ()),
+            *([f"gates were evaluated only on the {self.searched:,} items before it"] if self.searched else ()),
             self.undecided or states[self.recorded],
             *(f"  where {', '.join(f'?{name} = {value}' for name, value in row.items())}" for row in self.bindings),
         )
@@ -83,17 +84,22 @@ class Why(Answer):
 
 
 def explain_match(workspace: Workspace, item_id: str, name: str, actor: Actor) -> Why:
-    """Why an item is, or is not, in a feed: evaluated again, on the archived item, with the query as it was."""
+    """Explain why an item is, or is not, in a feed.
+
+    The query is evaluated again on the stored item, in the revision with which the item was matched.
+    """
     with workspace.catalog.read() as connection:
         feed = feed_named(connection, name, actor)
         names = names_for(connection, actor)
         current = feeds.definitions(connection, [feed.id], with_paused=True)
         read = {feed.id, *(source for node in current.values() for source in reads(node))}
-        found = [one for one in item_segments.newest_sequences(connection, item_key(item_id)) if one[0] in names]
-        near = [one for one in found if one[0] in read] or found
-        if not near:
-            raise NotFoundError(f"no item {item_id} was accepted", hint="ids are those that the publisher gave")
-        source, sequence = near[-1]
+        newest = [pair for pair in item_segments.newest_sequences(connection, item_key(item_id)) if pair[0] in names]
+        candidates = [pair for pair in newest if pair[0] in read] or newest
+        if not candidates:
+            raise NotFoundError(
+                f"there is no accepted item {item_id}", hint="use the id that the publisher gave the item"
+            )
+        source, sequence = candidates[-1]
         is_seen = sees_matches(connection, feed, sequence, actor)
         version = match_segments.plan_of_sequence(connection, sequence)
         if version is None:
@@ -101,17 +107,17 @@ def explain_match(workspace: Workspace, item_id: str, name: str, actor: Actor) -
         else:
             definitions = feeds.definitions_at(connection, feed.id, version)
     item = item_at(workspace, sequence, names)
-    again = _sequences_of(workspace, sequence)
-    # What the match log has of a feed before the owner subscribed to it was recorded for others.
-    recorded = None if version is None else is_seen and any(_recorded(workspace, one, feed.id) for one in again)
+    sequences = _sequences_of(workspace, sequence)
+    # Matches from before the owner subscribed to the feed were recorded for other owners.
+    recorded = None if version is None else is_seen and _is_recorded(workspace, sequences, feed.id)
     gates = find_stops(workspace, feed.id, definitions, sequence, names, actor)
     with answering(workspace, item, definitions) as (answers, reasons):
-        trace = _traced(feed.id, source, item, definitions, names, gates, answers)
+        trace = _trace(feed.id, source, item, definitions, names, gates, answers)
         if recorded and gates.stops and not trace.holds:
-            # The match log decides: a new history of the gate began after the earlier items.
+            # The match log decides: the gate's history was restarted after the earlier items.
             gates = replace(gates, stops={})
-            trace = _traced(feed.id, source, item, definitions, names, gates, answers)
-    # What an operator says of itself may speak of servers and files that are not everybody's.
+            trace = _trace(feed.id, source, item, definitions, names, gates, answers)
+    # An operator's error text may contain server names and paths that only the admin may see.
     failures = (f"{name} failed: {reason}" for name, reason in reasons.items() if actor.is_admin)
     return Why(
         item=item_id,
@@ -125,37 +131,37 @@ def explain_match(workspace: Workspace, item_id: str, name: str, actor: Actor) -
         trace=tuple(trace.lines()),
         highlights=tuple(trace.highlights()),
         stopped_by=_stopped_by(gates, names),
-        bindings=tuple(_bound(workspace, again, feed.id)) if recorded else (),
+        bindings=tuple(_recorded_bindings(workspace, sequences, feed.id)) if recorded else (),
         title=item.first("title"),
         failures=tuple(failures),
         searched=None if gates.whole else MOST_ITEMS,
-        undecided=_still(workspace, again, feed.id, actor) if is_seen else None,
+        undecided=_describe_undecided(workspace, sequences, feed.id, actor) if is_seen else None,
     )
 
 
 def _sequences_of(workspace: Workspace, sequence: int) -> list[int]:
-    """The sequences under which the same version of an item is in the log: operators may have been asked again."""
+    """Return all sequences of an item version. It has several if it was matched again to call operators again."""
     with workspace.catalog.read() as connection:
         return [sequence, *undecided.later_sequences(connection, sequence)]
 
 
-def _still(workspace: Workspace, sequences: Sequence[int], feed: int, actor: Actor) -> str | None:
-    """That operators have not decided yet, and to the admin why."""
+def _describe_undecided(workspace: Workspace, sequences: Sequence[int], feed: int, actor: Actor) -> str | None:
+    """Return a text, for the admin with the reason, if operators have not decided the match yet."""
     with workspace.catalog.read() as connection:
         reason = undecided.waits_for(connection, sequences, feed)
     if reason is None:
         return None
-    return "not decided yet, operators are asked again later" + (f": {reason}" if actor.is_admin else "")
+    return "not decided yet; operators will be called again" + (f": {reason}" if actor.is_admin else "")
 
 
-def _bound(workspace: Workspace, sequences: Sequence[int], feed: int) -> list[dict[str, Any]]:
-    """What the variables were bound to when the item matched, as many as were kept."""
-    found = workspace.matches.bindings(feed, sequences).values()
-    return [row for one in found for row in bindings_json(one).get("bindings", ())]
+def _recorded_bindings(workspace: Workspace, sequences: Sequence[int], feed: int) -> list[dict[str, Any]]:
+    """Return the bindings that the match log recorded."""
+    recorded = workspace.matches.bindings(feed, sequences).values()
+    return [row for bindings in recorded for row in bindings_json(bindings).get("bindings", ())]
 
 
 def _stopped_by(gates: GateStops, names: Mapping[int, str]) -> dict[str, Any]:
-    """The feeds whose gates stop the item, each with the earlier item that caused it, if the asker may read it."""
+    """Return the feeds whose gates stop the item, each with the earlier item that caused it, or None if hidden."""
     causes = {feed: gates.earlier.get(stop.earlier or 0) for feed, stop in gates.stops.items()}
     return {
         names.get(feed, f"#{feed}"): {"source": item.feed, "item": item.id, "sequence": item.sequence}
@@ -165,7 +171,7 @@ def _stopped_by(gates: GateStops, names: Mapping[int, str]) -> dict[str, Any]:
     }
 
 
-def _traced(
+def _trace(
     feed: int,
     source: int,
     item: Item,
@@ -174,7 +180,7 @@ def _traced(
     gates: GateStops,
     answers: Answers,
 ) -> Trace:
-    stopped = {feed: _cause(stop, gates.earlier) for feed, stop in gates.stops.items()}
+    stopped = {feed: _describe_cause(stop, gates.earlier) for feed, stop in gates.stops.items()}
     return trace_node(
         Read(feed),
         source,
@@ -184,12 +190,12 @@ def _traced(
         item.time,
         stopped=stopped,
         answers=answers,
-        search=_search(item, definitions),
+        search=_pattern_search(item, definitions),
     )
 
 
-def _search(item: Item, definitions: Mapping[int, Node]) -> PatternSearch | None:
-    """The search of matching, so that its decisions are explained; None where no pattern reads the item."""
+def _pattern_search(item: Item, definitions: Mapping[int, Node]) -> PatternSearch | None:
+    """Return the same pattern search that matching uses, or None if no pattern reads the item."""
     every = (leaf for node in definitions.values() for one in conditions_of(node) for leaf in leaves(one))
     if not any(isinstance(leaf, ItemPattern) and pattern_values(leaf, item.attributes) for leaf in every):
         return None
@@ -198,23 +204,27 @@ def _search(item: Item, definitions: Mapping[int, Node]) -> PatternSearch | None
     return FamilySearch(item.attributes)
 
 
-def _cause(stop: Stop, earlier: Mapping[int, Item]) -> str:
+def _describe_cause(stop: Stop, earlier: Mapping[int, Item]) -> str:
     if stop.earlier is None:
         return ""
     item = earlier.get(stop.earlier)
     if item is None:
-        return "an item of a feed that is not yours to read"
+        return "an item of a feed that you may not read"
     when = "" if item.time is None else f", accepted {item.time.isoformat(sep=' ', timespec='seconds')}"
     return f"{item.feed} item {item.id}{when}"
 
 
 def item_at(workspace: Workspace, sequence: int, names: dict[int, str]) -> Item:
-    """The accepted item of a sequence."""
+    """Return the accepted item with a sequence, or raise NotFoundError."""
     for batch in workspace.items.get([sequence]):
         for item in batch.items(names):
             return item
-    raise NotFoundError(f"the item with sequence {sequence} is not in the log")
+    raise NotFoundError(f"the item with sequence {sequence} is not in the item log")
 
 
-def _recorded(workspace: Workspace, sequence: int, feed: int) -> bool:
-    return any(len(rows.of_queries([feed])[0]) for rows in workspace.matches.read(sequence - 1, sequence))
+def _is_recorded(workspace: Workspace, sequences: Sequence[int], feed: int) -> bool:
+    return any(
+        len(rows.of_queries([feed])[0])
+        for sequence in sequences
+        for rows in workspace.matches.read(sequence - 1, sequence)
+    )

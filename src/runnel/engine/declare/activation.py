@@ -1,7 +1,7 @@
-"""Which queries are matched: those that somebody subscribes to, directly or through views. The rest cost nothing.
+"""Determine which queries must be matched: those with a direct subscription, and the views that they read.
 
-RoSeS §4.1 compiles only publications with subscriptions. A change touches few feeds, so only those and what they
-read are looked at. What a script has declared and not written yet is looked at as if it were written.
+Queries without a subscription are not compiled and cost nothing (RoSeS §4.1). A change affects few feeds, so only
+those and the feeds that they read are checked. Pending rows of a script are treated as if they were written.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from runnel.model.feed import FeedKind
 
 @dataclass(frozen=True, slots=True)
 class Activation:
-    """What a change means for the plan: queries to compile (new or redefined) and queries to take out.
+    """The effect of a change on the plan: queries to compile because they are new or redefined, and to remove.
 
-    `fresh` are those that were not matched before.
+    `fresh` are the queries that were not matched before.
     """
 
     compile: frozenset[int]
@@ -29,28 +29,28 @@ class Activation:
     fresh: frozenset[int] = frozenset()
 
     def write(self, connection: Connection, but: Set[int] = frozenset()) -> None:
-        """Mark feeds in the catalog as matched from now on, or as not matched; all `but` those that are marked."""
+        """Mark feeds in the catalog as matched from now on, or as not matched. Skip fresh feeds that are in `but`."""
         since = dict.fromkeys(self.fresh - but, last_sequence(connection))
         feeds.set_since(connection, {**since, **dict.fromkeys(self.remove)})
 
 
 def find_activation(connection: Connection, pending: Pending) -> Activation:
-    """The effects of a change; nothing is written."""
+    """Determine the effect of a change on the plan, without writing anything."""
     region = pending.all_sources(pending.touched | pending.changed)
-    before = feeds.since_of(connection, region - pending.feeds.keys())
-    needed = _needed(connection, region, pending)
-    fresh = needed - before.keys()
-    gone = before.keys() - needed
+    matched_before = feeds.since_of(connection, region - pending.feeds.keys())
+    needed = _needed_feeds(connection, region, pending)
+    fresh = needed - matched_before.keys()
+    removed = matched_before.keys() - needed
     changed = feeds.all_readers(connection, pending.changed) if pending.changed else set()
-    live = set(feeds.since_of(connection, changed)) - gone
-    return Activation(frozenset(fresh | live), frozenset(gone), frozenset(fresh))
+    live = set(feeds.since_of(connection, changed)) - removed
+    return Activation(frozenset(fresh | live), frozenset(removed), frozenset(fresh))
 
 
-def _needed(connection: Connection, region: set[int], pending: Pending) -> set[int]:
-    """The feeds of a region that must be matched. Readers outside the region stand as they are.
+def _needed_feeds(connection: Connection, region: set[int], pending: Pending) -> set[int]:
+    """Return the feeds of a region that must be matched. Readers outside the region do not change.
 
-    A source feed is matched as it is only for a direct subscription; a view also for its readers' sake. So who reads
-    a source is not asked: very many do.
+    A source feed is matched as a query only for a direct subscription, a view also for its readers. So the readers of
+    source feeds, which may be many, are not read.
     """
     kinds = pending.live_kinds(region)
     views = {feed for feed, kind in kinds.items() if kind is FeedKind.VIRTUAL}

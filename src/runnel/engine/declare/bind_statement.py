@@ -1,6 +1,6 @@
-"""Binding a `create feed` statement to what its names mean.
+"""Bind a `create feed` statement to the feeds, operators and prefixes that its names denote.
 
-In: the statement and the names. Out: the node, the canonical text and the stored form, in one call.
+In: the statement and the names. Out: the query node, the canonical text and the stored form.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ from runnel.model.operator import OperatorDeclaration
 
 
 class Names(Protocol):
-    """What names mean to an actor."""
+    """Lookup of names on behalf of an actor."""
 
     def feed_id(self, name: str) -> int | None:
-        """The id of a feed."""
+        """Return the id of a feed, or None."""
 
     def names(self) -> Sequence[str]:
-        """All names of feeds, to help after an error."""
+        """Return all names of feeds, for error hints."""
 
     def operator(self, name: str) -> OperatorDeclaration | None:
-        """The registration of an operator."""
+        """Return the registration of an operator, or None."""
 
     def operator_names(self) -> Sequence[str]:
-        """All names of operators."""
+        """Return all names of operators, for error hints."""
 
     def prefixes(self) -> Mapping[str, str]:
-        """The prefixes that graph patterns may use."""
+        """Return the IRIs of the prefixes that graph patterns can use."""
 
 
 @dataclass(frozen=True, slots=True)
 class BoundQuery:
-    """The query of a statement, bound, and the names that this depends on.
+    """A bound query, and the names on which it depends with the values that they had.
 
-    A script is applied more than once (see `commit_change`). While its names mean the same, its queries need not be
-    bound again, least of all under the write lock.
+    A script is applied more than once (see `commit_change`). As long as these names have the same values, its queries
+    need not be bound again, which matters most under the write lock.
     """
 
     node: Node
@@ -54,17 +54,17 @@ class BoundQuery:
     prefixes: Mapping[str, str] | None
 
     def is_current(self, names: Names) -> bool:
-        """Whether all names still mean the same."""
+        """Return whether all names still have the same values."""
         return (
             all(names.feed_id(name) == feed for name, feed in self.feeds.items())
-            and all(names.operator(name) == one for name, one in self.operators.items())
+            and all(names.operator(name) == operator for name, operator in self.operators.items())
             and (self.prefixes is None or self.prefixes == names.prefixes())
         )
 
 
 @dataclass
 class _Lookups:
-    """Looks names up, and notes what was found."""
+    """Looks up names, and records the results."""
 
     names: Names
     feeds: dict[str, int | None] = field(default_factory=dict)
@@ -85,16 +85,16 @@ class _Lookups:
 
 
 def bind(statement: CreateFeed, names: Names, owner: int) -> BoundQuery:
-    """Bind the query of a statement to what its names mean now; groups of feeds are those of the owner."""
+    """Bind the query of a statement to the current values of its names. Groups of feeds contain feeds of `owner`."""
     for clause in statement.query.joins:
         raise StatementError(
             "a workspace cannot run joins yet",
             span=clause.span,
             hint="`runnel.compile` evaluates joins on items that a program gives it",
         )
-    found = _Lookups(names)
-    query = expand_prefixes(statement.query, found.prefixes)
-    node = bind_query(query, found.feed_id, names.names, found.operator, names.operator_names, owner)
+    lookups = _Lookups(names)
+    query = expand_prefixes(statement.query, lookups.prefixes)
+    node = bind_query(query, lookups.feed_id, names.names, lookups.operator, names.operator_names, owner)
     # Stored without `or replace`: a declaration describes the feed, not how it was changed.
     text = print_statement(CreateFeed(statement.name, query, tags=statement.tags))
-    return BoundQuery(node, text, encode_feed(node), found.feeds, found.operators, found.used_prefixes)
+    return BoundQuery(node, text, encode_feed(node), lookups.feeds, lookups.operators, lookups.used_prefixes)

@@ -1,4 +1,4 @@
-"""The targets of owners' subscriptions confirmed by a statement, and asked to confirm once more."""
+"""Statements on the consent of targets: confirm a subscription, or send its target another confirmation request."""
 
 from __future__ import annotations
 
@@ -19,11 +19,13 @@ from runnel.sinks.registry import find_sink
 
 
 def confirm(scope: DeclarationScope, statement: Confirm) -> Confirmed:
-    """`confirm subscription 12 'code'`; the admin may confirm without the code, also after a refusal."""
-    found = scope.subscription(statement.subscription, statement.span)
-    consent = _consent(scope, found)
+    """Apply `confirm subscription 12 'code'`. The admin can confirm without the code, even after a refusal."""
+    subscription = scope.subscription(statement.subscription, statement.span)
+    consent = _consent(scope, subscription)
     if consent is None or consent.is_confirmed:
-        return Confirmed(f"subscription {found.id} needs no confirmation", found.id, found.target)
+        return Confirmed(
+            f"subscription {subscription.id} needs no confirmation", subscription.id, subscription.target
+        )
     if statement.code is not None:
         _check_code(scope, consent, statement.code, statement.span)
         outcome = "the code was entered"
@@ -34,22 +36,23 @@ def confirm(scope: DeclarationScope, statement: Confirm) -> Confirmed:
         raise StatementError(
             "only the admin can confirm a subscription without its code",
             span=statement.span,
-            hint=f"enter the code that {found.target} got: `confirm subscription {found.id} 'code';`",
+            hint=f"enter the code that {subscription.target} received: "
+            f"`confirm subscription {subscription.id} 'code';`",
         )
     consents.confirm_consent(scope.connection, consent, outcome)
-    done = f"subscription {found.id} is confirmed: messages are sent to {found.target}"
-    return Confirmed(done, found.id, found.target)
+    done = f"subscription {subscription.id} is confirmed: messages are sent to {subscription.target}"
+    return Confirmed(done, subscription.id, subscription.target)
 
 
 def _forget_refusal(scope: DeclarationScope, consent: Consent) -> None:
-    """Take back a refusal. Other owners have to ask again, and what matches until the answer waits for it."""
+    """Delete a refusal. Other owners' consents become pending again, and their matches wait for the confirmation."""
     sink = find_sink(consent.kind)
     if not isinstance(sink, ConfirmingSink):
         return
     pending = consents.forget_refusal(scope.connection, consent, sink.refuser)
-    for one in subscriptions.live_subscriptions(scope.connection) if pending else ():
-        if consents.key_of(one) in pending:
-            subscriptions.keep_place(scope.connection, one)
+    for subscription in subscriptions.live_subscriptions(scope.connection) if pending else ():
+        if consents.key_of(subscription) in pending:
+            subscriptions.keep_place(scope.connection, subscription)
 
 
 def _check_code(scope: DeclarationScope, consent: Consent, code: str, span: Span) -> None:
@@ -59,15 +62,17 @@ def _check_code(scope: DeclarationScope, consent: Consent, code: str, span: Span
         )
     secret = find_secret(scope.connection, consents.CONFIRMATION)
     if secret is None or not consents.is_challenge(secret, consent, code):
-        raise StatementError("this is not the code of the subscription", span=span, hint="copy the whole code")
+        raise StatementError(
+            "the code does not belong to this subscription", span=span, hint="copy the whole code from the request"
+        )
     if consent.expires <= now(scope.connection):
         raise StatementError(
-            "the code is no longer valid", span=span, hint="`send subscription N now;` sends another request"
+            "the code has expired", span=span, hint="`send subscription N now;` sends another request"
         )
 
 
-def ask_again(scope: DeclarationScope, subscription: Subscription, span: Span) -> MessagesDone | None:
-    """Send the target of a subscription another request to confirm; None if it need not confirm."""
+def request_again(scope: DeclarationScope, subscription: Subscription, span: Span) -> MessagesDone | None:
+    """Schedule another confirmation request to a target. Return None if it has confirmed or need not confirm."""
     consent = _consent(scope, subscription)
     if consent is None or consent.is_confirmed:
         return None
@@ -82,12 +87,12 @@ def ask_again(scope: DeclarationScope, subscription: Subscription, span: Span) -
     sent = consents.unanswered_requests(scope.connection, consent.owner, consent.kind, consent.recipient)
     if isinstance(sink, ConfirmingSink) and sink.answers_later and sent >= UNANSWERED:
         raise StatementError(
-            f"{target} did not answer {sent} requests to confirm, and gets no more",
+            f"{target} did not answer {sent} confirmation requests, which is the limit",
             span=span,
             hint=f"the admin can confirm it: `confirm subscription {subscription.id};`",
         )
     consents.ask_again(scope.connection, consent, scope.workspace.settings.confirmation_days * consents.DAY)
-    return MessagesDone(f"{target} is asked to confirm again", 0, subscription.id)
+    return MessagesDone(f"another confirmation request is sent to {target}", 0, subscription.id)
 
 
 def _consent(scope: DeclarationScope, subscription: Subscription) -> Consent | None:

@@ -1,6 +1,6 @@
 """Register, drop and show operators. They run code, so only the admin registers and drops them, without a token.
 
-In: statements, and an open transaction. Out: registrations in the catalog, and queries bound to what operators are.
+In: statements, and an open transaction. Out: registrations in the catalog, and queries bound to them.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from runnel.model.learned.operator_statistics import OperatorStatistics, operato
 from runnel.model.operator import Budget, OperatorDeclaration, Parameter
 
 Registrations = Mapping[RegisterOperator, OperatorDeclaration]
-"""What statements register, before it has a version."""
+"""The operators that statements register, before they have a version."""
 
 DropFeeds = Callable[[set[int]], tuple[list[str], list[int]]]
-"""Drops feeds with what depends on them; gives their names, and the numbers of subscriptions that ended."""
+"""Drops feeds, and returns their names and the numbers of the subscriptions that ended."""
 
 _T = TypeVar("_T")
 
@@ -44,17 +44,17 @@ _T = TypeVar("_T")
 
 
 def load_registrations(workspace: Workspace, actor: Actor, statements: Iterable[Statement]) -> Registrations:
-    """What the `register operator` statements of a script declare: each is loaded once, before any transaction."""
-    found: dict[RegisterOperator, OperatorDeclaration] = {}
+    """Load the operator of each `register operator` statement once, before any transaction begins."""
+    registrations: dict[RegisterOperator, OperatorDeclaration] = {}
     for statement in statements:
         if isinstance(statement, RegisterOperator):
             _require_admin(actor, statement.name.span)
-            found[statement] = _load(workspace, statement)
-    return found
+            registrations[statement] = _load(workspace, statement)
+    return registrations
 
 
 def _require_admin(actor: Actor, span: Span) -> None:
-    """A token lets its holder declare what is matched, never which code runs here."""
+    """Raise StatementError unless the actor is the admin without a token: no token may let its holder run code."""
     if not actor.is_local_admin:
         raise StatementError(
             "operators run code, so only the admin, without a token, can register or drop them",
@@ -64,76 +64,77 @@ def _require_admin(actor: Actor, span: Span) -> None:
 
 
 def _load(workspace: Workspace, statement: RegisterOperator) -> OperatorDeclaration:
-    known = OperatorDeclaration(statement.name.text, 0, statement.source, configuration=statement.configuration)
-    known = replace(
-        known,
-        time_limit=_first(statement.time_limit, None, known.time_limit),
-        concurrency=_first(statement.concurrency, None, known.concurrency),
+    defaults = OperatorDeclaration(statement.name.text, 0, statement.source, configuration=statement.configuration)
+    defaults = replace(
+        defaults,
+        time_limit=_choose(statement.time_limit, None, defaults.time_limit),
+        concurrency=_choose(statement.concurrency, None, defaults.concurrency),
     )
-    says = _says(workspace, statement, known)
-    _refuse_other_parameters(statement, says)
+    own = _read_signature(workspace, statement, defaults)
+    _refuse_other_parameters(statement, own)
     return replace(
-        known,
-        parameters=_first(statement.parameters, says.parameters, ()),
-        release=_first(statement.release, None, known.release),
-        cost=_first(statement.cost, says.cost, known.cost),
-        pure=_first(statement.pure, says.pure, known.pure),
-        reads=_first(statement.reads, says.reads, known.reads),
-        batch=_first(statement.batch, says.batch, known.batch),
+        defaults,
+        parameters=_choose(statement.parameters, own.parameters, ()),
+        release=_choose(statement.release, None, defaults.release),
+        cost=_choose(statement.cost, own.cost, defaults.cost),
+        pure=_choose(statement.pure, own.pure, defaults.pure),
+        reads=_choose(statement.reads, own.reads, defaults.reads),
+        batch=_choose(statement.batch, own.batch, defaults.batch),
         budget=Budget(statement.calls, statement.seconds),
-        on_error=_first(statement.on_error, None, known.on_error),
-        retry_for=_first(statement.retry_for, None, known.retry_for),
+        on_error=_choose(statement.on_error, None, defaults.on_error),
+        retry_for=_choose(statement.retry_for, None, defaults.retry_for),
     )
 
 
-def _says(workspace: Workspace, statement: RegisterOperator, known: OperatorDeclaration) -> Signature:
-    """The signature of the operator. It is made with its configuration and closed again; nothing is asked."""
+def _read_signature(workspace: Workspace, statement: RegisterOperator, declared: OperatorDeclaration) -> Signature:
+    """Create the operator with its configuration, read its signature, and close it, without evaluating anything."""
     environment = OperatorEnvironment.of(workspace.settings, workspace.storage)
+    context = environment.context(declared)
     try:
-        return describe_operator(known.source, environment.context(known), environment.modules, environment.megabytes)
+        return describe_operator(declared.source, context, environment.modules, environment.megabytes)
     except InputError as error:
         hint = error.hint
         if ":" in statement.source and "not allowed" in error.message:
-            hint = f"{hint}; the setting operator_modules says which are"
+            hint = f"{hint}; the setting operator_modules lists the allowed modules"
         elif hint is None and statement.configuration:
-            hint = f"look at what `with (…)` says; files that it names lie in {environment.folder}"
+            hint = f"check the configuration in `with (…)`; files that it names must be in {environment.folder}"
         message = f"{error.place}: {error.message}" if error.place else error.message
         raise StatementError(message, hint=hint, span=statement.source_span) from error
 
 
-def _first(said: _T | None, by_itself: _T | None, otherwise: _T) -> _T:
-    return said if said is not None else by_itself if by_itself is not None else otherwise
+def _choose(declared: _T | None, own: _T | None, default: _T) -> _T:
+    """Return the value of the statement, else the value of the operator itself, else the default."""
+    return declared if declared is not None else own if own is not None else default
 
 
-def _refuse_other_parameters(statement: RegisterOperator, says: Signature) -> None:
-    """An operator that names its parameters cannot be registered with quite others.
+def _refuse_other_parameters(statement: RegisterOperator, own: Signature) -> None:
+    """Raise StatementError if the declared parameters do not match those of the operator itself.
 
-    Names are free, attributes may be added for it to look at, and of several results the last left out where its
-    configuration leaves them out too.
+    Parameter names can differ, attributes can be added, and the last of several results can be left out.
     """
-    if statement.parameters is None or not says.parameters:
+    if statement.parameters is None or not own.parameters:
         return
-    constants, results = _types(statement.parameters)
-    own_constants, own_results = _types(says.parameters)
-    shortened = results == own_results[: len(results)] and bool(results) == bool(own_results)
-    if constants != own_constants or not shortened:
+    inputs, results = _types(statement.parameters)
+    own_inputs, own_results = _types(own.parameters)
+    is_prefix = results == own_results[: len(results)] and bool(results) == bool(own_results)
+    if inputs != own_inputs or not is_prefix:
         raise StatementError(
-            f"{statement.source} has other parameters",
+            f"the parameters do not match those of {statement.source}",
             span=statement.name.span,
-            hint=f"it takes {print_parameters(says.parameters)}; leave the parameters out to use these",
+            hint=f"it takes {print_parameters(own.parameters)}; leave the parameters out to use these",
         )
 
 
 def _types(parameters: tuple[Parameter, ...]) -> tuple[list[str], list[str]]:
-    """The types of what is given to an operator, attributes left out, and of its results."""
-    constants: list[str] = [one.type for one in parameters if one.role == "input"]
-    return constants, [one.type for one in parameters if one.role == "result"]
+    """Return the types of the inputs, without attributes, and the types of the results."""
+    inputs: list[str] = [parameter.type for parameter in parameters if parameter.role == "input"]
+    return inputs, [parameter.type for parameter in parameters if parameter.role == "result"]
 
 
 def register(scope: DeclarationScope, statement: RegisterOperator) -> OperatorDone:
-    """Register an operator; the queries that used an earlier registration use this one from now on.
+    """Register an operator. Queries that use an earlier registration with the same name use this one from now on.
 
-    They keep their subscriptions and go on where they are, as with `create or replace feed`.
+    Like with `create or replace feed`, their subscriptions continue.
     """
     _require_admin(scope.actor, statement.name.span)
     registered = operators.register_operator(scope.connection, scope.registrations[statement])
@@ -141,26 +142,27 @@ def register(scope: DeclarationScope, statement: RegisterOperator) -> OperatorDo
     users = operators.users_of(scope.connection, registered.name)
     if users:
         nodes = operators.current_nodes(scope.connection, users)
-        operators.replace_nodes(scope.connection, _bound_again(scope, statement.name, nodes))
-        scope.forget_all()
+        operators.replace_nodes(scope.connection, _bind_again(scope, statement.name, nodes))
+        scope.forget_feeds()
         scope.pending.redefined |= users
-    name, version, bound = registered.name, registered.version, scope.shown(users)
-    again = f" again; {listed('feed', bound)} {'uses' if len(bound) == 1 else 'use'} it as it is now" if bound else ""
+    name, version, bound = registered.name, registered.version, scope.visible_names(users)
+    verb = "uses" if len(bound) == 1 else "use"
+    again = f" again; {listed('feed', bound)} now {verb} the new registration" if bound else ""
     return OperatorDone(f"registered operator {name}{again}", name, version, signature(registered), bound)
 
 
-def _bound_again(scope: DeclarationScope, name: Name, nodes: Mapping[int, Node]) -> dict[int, Node]:
+def _bind_again(scope: DeclarationScope, name: Name, nodes: Mapping[int, Node]) -> dict[int, Node]:
     bound: dict[int, Node] = {}
-    unfit: dict[int, StatementError] = {}
+    errors: dict[int, StatementError] = {}
     for feed, node in nodes.items():
         try:
             bound[feed] = bind_node(node, scope.operator, scope.operator_names)
         except StatementError as error:
-            unfit[feed] = error
-    if unfit:
-        first = next(iter(unfit.values()))
+            errors[feed] = error
+    if errors:
+        first = next(iter(errors.values()))
         raise StillNeededError(
-            f"{listed('feed', scope.shown(unfit))} could not use {name.text} any more: {first.message}",
+            f"{listed('feed', scope.visible_names(errors))} could no longer use {name.text}: {first.message}",
             span=name.span,
             hint="register it under another name, or drop or replace the feeds first",
         )
@@ -168,16 +170,16 @@ def _bound_again(scope: DeclarationScope, name: Name, nodes: Mapping[int, Node])
 
 
 def drop(scope: DeclarationScope, statement: DropOperator, drop_feeds: DropFeeds) -> OperatorDone:
-    """Drop an operator; with `cascade` the queries that use it, and what depends on them, too."""
+    """Drop an operator. With `cascade`, also drop the queries that use it, and everything that depends on them."""
     _require_admin(scope.actor, statement.name.span)
     name = statement.name.text
     if scope.operator(name) is None:
-        near = did_you_mean(name, scope.operator_names()) or "`show operators` lists what there is"
+        near = did_you_mean(name, scope.operator_names()) or "`show operators` lists all operators"
         raise UnknownNameError(f"there is no operator {name}", span=statement.name.span, hint=near)
     users = operators.users_of(scope.connection, name)
     if users and not statement.cascade:
         raise StillNeededError(
-            f"{name} is still needed by {listed('feed', scope.shown(users))}",
+            f"{name} is still needed by {listed('feed', scope.visible_names(users))}",
             span=statement.name.span,
             hint=f"`{print_statement(replace(statement, cascade=True))[:-1]}` drops them too",
         )
@@ -193,7 +195,7 @@ def drop(scope: DeclarationScope, statement: DropOperator, drop_feeds: DropFeeds
 
 
 def show_operators(workspace: Workspace, actor: Actor) -> Listing[Operator]:
-    """All operators that can be used, each with what is known of it and how many of one's queries use it."""
+    """List all operators, each with its learned figures and the number of the actor's queries that use it."""
     with workspace.catalog.read() as connection:
         live = operators.live_operators(connection)
         uses = operators.use_counts(connection, None if actor.is_admin else {actor.owner})
@@ -203,21 +205,21 @@ def show_operators(workspace: Workspace, actor: Actor) -> Listing[Operator]:
 
 
 def show_operator(workspace: Workspace, name: str, actor: Actor) -> OperatorDetails:
-    """One operator: its registration, and the queries that use it, of those that the actor may read."""
+    """Describe one operator: its registration, and the queries that use it among those that the actor may read."""
     with workspace.catalog.read() as connection:
-        found = operators.operator_named(connection, name)
-        if found is None:
+        declared = operators.operator_named(connection, name)
+        if declared is None:
             near = did_you_mean(name, operators.live_operators(connection))
-            raise NotFoundError(f"there is no operator {name}", hint=near or "`show operators` lists what there is")
+            raise NotFoundError(f"there is no operator {name}", hint=near or "`show operators` lists all operators")
         names = names_for(connection, actor)
-        using = sorted(names[feed] for feed in operators.users_of(connection, name) if feed in names)
+        users = sorted(names[feed] for feed in operators.users_of(connection, name) if feed in names)
         learned = _learned_for(connection, actor)
-    statement = print_statement(statement_of(found)) if actor.is_admin else None
-    return OperatorDetails(_row(found, actor, len(using), learned), tuple(using), statement)
+    statement = print_statement(statement_of(declared)) if actor.is_admin else None
+    return OperatorDetails(_row(declared, actor, len(users), learned), tuple(users), statement)
 
 
 def statement_of(declaration: OperatorDeclaration) -> RegisterOperator:
-    """The statement that registers an operator as it is: everything is said, whether it was or not."""
+    """Return the statement that registers an operator, with all options, including those left at their defaults."""
     return RegisterOperator(
         Name(declaration.name),
         declaration.source,
@@ -238,7 +240,7 @@ def statement_of(declaration: OperatorDeclaration) -> RegisterOperator:
 
 
 def _row(declared: OperatorDeclaration, actor: Actor, queries: int, learned: OperatorStatistics) -> Operator:
-    """An operator as it is shown. Where its code is and how it is configured is shown to the admin only."""
+    """Return an operator as it is shown. Only the admin sees its source and its configuration."""
     return Operator(
         declared.name,
         declared.version,
@@ -250,29 +252,29 @@ def _row(declared: OperatorDeclaration, actor: Actor, queries: int, learned: Ope
         declared.reads,
         declared.release,
         queries,
-        _learned(declared, learned),
+        _recent_calls(declared, learned),
         declared.source if actor.is_admin else None,
         dict(declared.configuration) if actor.is_admin else None,
     )
 
 
 def _learned_for(connection: Connection, actor: Actor) -> OperatorStatistics:
-    """Statistics of calls. Owners get none: the calls that others' subscriptions cause are counted there too."""
+    """Return the statistics of calls. Owners get none, because the statistics include calls for other owners."""
     return learned_operators(connection) if actor.is_admin else OperatorStatistics()
 
 
-def _learned(declared: OperatorDeclaration, learned: OperatorStatistics) -> LearnedCalls | None:
-    """What recent calls have shown; None if there were none."""
+def _recent_calls(declared: OperatorDeclaration, learned: OperatorStatistics) -> LearnedCalls | None:
+    """Return the figures of recent calls, or None if there were none."""
     use = learned.operators.get(operator_key(declared.name, declared.version))
-    asked = 0.0 if use is None else use.calls + use.hits
-    if use is None or not asked:
+    total = 0.0 if use is None else use.calls + use.hits
+    if use is None or not total:
         return None
     return LearnedCalls(
         round(use.seconds / use.calls, 9) if use.calls else 0.0,
         round(use.failures / use.calls, 4) if use.calls else 0.0,
-        round(use.hits / asked, 4),
+        round(use.hits / total, 4),
     )
 
 
-def _policy(one: OperatorDeclaration) -> str:
-    return f"retry for {render_duration(one.retry_for)}" if one.on_error == "retry" else "unknown"
+def _policy(declared: OperatorDeclaration) -> str:
+    return f"retry for {render_duration(declared.retry_for)}" if declared.on_error == "retry" else "unknown"

@@ -1,6 +1,6 @@
 """Register, drop and show prefixes. They apply to all owners, so only the admin changes them, without a token.
 
-In: statements, and an open transaction. Out: what names stand for in graph patterns from now on.
+In: statements, and an open transaction. Out: the prefixes of graph patterns in later statements.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from runnel.language.syntax.statements import DropPrefix, Name, RegisterPrefix
 
 
 def change_prefixes(scope: DeclarationScope, statement: RegisterPrefix | DropPrefix) -> PrefixDone:
-    """Register or drop a prefix. Queries that were made before keep the IRIs that they have."""
+    """Register or drop a prefix. Existing queries keep their IRIs."""
     name = statement.name.text
     if not scope.actor.is_local_admin:
         raise StatementError(
@@ -29,29 +29,29 @@ def change_prefixes(scope: DeclarationScope, statement: RegisterPrefix | DropPre
     match statement:
         case RegisterPrefix(_, iri):
             before = register_prefix(scope.connection, name, iri)
-            again = f", no more for {before}" if before not in (None, iri) else ""
-            return PrefixDone(f"registered prefix {name} for {iri}{again}", name, iri)
+            replaced = f", which replaces {before}" if before not in (None, iri) else ""
+            return PrefixDone(f"registered prefix {name} for {iri}{replaced}", name, iri)
         case DropPrefix():
             if drop_prefix(scope.connection, name) is None:
-                raise _nothing_to_drop(scope, statement.name)
+                raise _not_registered_error(scope, statement.name)
             return PrefixDone(f"dropped prefix {name}", name)
 
 
-def _nothing_to_drop(scope: DeclarationScope, name: Name) -> StatementError:
+def _not_registered_error(scope: DeclarationScope, name: Name) -> StatementError:
     if name.text in PREDEFINED_PREFIXES:
-        return StatementError(f"the prefix {name.text} is known from the start and stays", span=name.span)
+        return StatementError(f"the prefix {name.text} is built in and cannot be dropped", span=name.span)
     near = did_you_mean(name.text, all_prefixes(scope.connection))
-    hint = near or "`show prefixes` lists what there is"
+    hint = near or "`show prefixes` lists all prefixes"
     return UnknownNameError(f"there is no prefix {name.text}", span=name.span, hint=hint)
 
 
 def show_prefixes(workspace: Workspace) -> Listing[Prefix]:
-    """All prefixes: those that were registered, then those that are known from the start."""
+    """List all prefixes, registered ones before built-in ones."""
     with workspace.catalog.read() as connection:
         registered = all_prefixes(connection)
     rows = tuple(
-        Prefix(name, iri, known is registered, print_statement(RegisterPrefix(Name(name), iri)))
-        for known in (registered, PREDEFINED_PREFIXES)
-        for name, iri in known.items()
+        Prefix(name, iri, prefixes is registered, print_statement(RegisterPrefix(Name(name), iri)))
+        for prefixes in (registered, PREDEFINED_PREFIXES)
+        for name, iri in prefixes.items()
     )
     return Listing(f"{len(rows)} prefixes", "prefixes", rows)

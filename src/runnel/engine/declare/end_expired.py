@@ -1,4 +1,4 @@
-"""Expiry: subscriptions whose time is over end, and what only they needed is matched no more."""
+"""End expired subscriptions, and stop matching the queries that only they needed."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from runnel.sinks.registry import silent_kinds
 
 
 def end_expired(workspace: Workspace) -> int:
-    """End what has expired and has got all it was to get; gives how many subscriptions ended."""
+    """End the expired subscriptions for which everything has been delivered, and return their number."""
     with workspace.catalog.read() as connection:
         expired = subscriptions.expired_subscriptions(connection)
     if not expired:
         return 0
-    last = {one.id: _last_sequence(workspace, one) for one in expired}
+    last = {subscription.id: _last_sequence(workspace, subscription) for subscription in expired}
     with workspace.catalog.read() as connection:
-        if not any(_has_all(connection, one, last[one.id]) for one in expired):
-            return 0  # as long as something is still to be sent; nobody else's declaration is disturbed
+        if not any(_is_complete(connection, subscription, last[subscription.id]) for subscription in expired):
+            return 0  # messages are still to be sent; do not make other declarations wait
 
-    def end(connection: Connection, *, ahead: bool, numbers: Mapping[str, int]) -> tuple[int, Pending]:
+    def end(connection: Connection, *, is_read_only: bool, numbers: Mapping[str, int]) -> tuple[int, Pending]:
         ended = [
-            one
-            for one in subscriptions.expired_subscriptions(connection)
-            if one.id in last and _has_all(connection, one, last[one.id])
+            subscription
+            for subscription in subscriptions.expired_subscriptions(connection)
+            if subscription.id in last and _is_complete(connection, subscription, last[subscription.id])
         ]
-        if ended and ahead:
+        if ended and is_read_only:
             raise NeedsLockError
-        for one in ended:
-            subscriptions.end_subscription(connection, one.id)
-            ledger.drop_cursor(connection, one.id)
-        return len(ended), Pending(connection, touched={one.feed for one in ended})
+        for subscription in ended:
+            subscriptions.end_subscription(connection, subscription.id)
+            ledger.drop_cursor(connection, subscription.id)
+        return len(ended), Pending(connection, touched={subscription.feed for subscription in ended})
 
     return commit_change(workspace, end)
 
@@ -49,15 +49,15 @@ def _last_sequence(workspace: Workspace, subscription: Subscription) -> int:
     return 0 if expires is None else workspace.items.sequence_before(int(expires.timestamp() * 1e6))
 
 
-def _has_all(connection: Connection, subscription: Subscription, last: int) -> bool:
-    """Whether all that was accepted before the expiry is matched, recorded as messages, and sent.
+def _is_complete(connection: Connection, subscription: Subscription, last: int) -> bool:
+    """Return whether all items up to the sequence `last` are matched, and their messages are created and sent.
 
-    Nothing is sent to a subscription that is disabled or was not confirmed, so there is nothing to wait for.
+    Return True if the subscription is disabled or not confirmed, because nothing is sent to it.
     """
     if subscription.disabled is not None or unconfirmed_among(connection, [subscription.id]):
         return True
     if subscription.kind in silent_kinds():
         return match_segments.matched_upto(connection) >= last
-    own = ledger.cursor(connection, subscription.id)
-    reached = own if own is not None else ledger.cursor(connection, ledger.SHARED) or 0
-    return reached >= last and not ledger.has_open(connection, subscription.id)
+    own_cursor = ledger.cursor(connection, subscription.id)
+    cursor = own_cursor if own_cursor is not None else ledger.cursor(connection, ledger.SHARED) or 0
+    return cursor >= last and not ledger.has_open(connection, subscription.id)

@@ -1,6 +1,6 @@
 """Read, check and store the stylesheets of a script before its transaction begins, so that none blocks the catalog.
 
-In: the names in statements. Out: the paths in the workspace's storage where their content is kept permanently.
+In: the file names in statements. Out: the paths in the workspace's storage under which copies are stored.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from runnel.sandbox.stylesheet_process import StylesheetTransformer
 
 
 def keep_stylesheets(workspace: Workspace, statements: Iterable[Statement]) -> dict[str, str]:
-    """The stylesheets that statements name, each with the path under which it is kept from now on."""
+    """Store copies of the stylesheets that statements name, and return the path of each copy by name."""
     named: dict[str, Span] = {}
     for statement in statements:
         match statement:
@@ -43,7 +43,7 @@ def _keep(workspace: Workspace, name: str, span: Span, transformer: StylesheetTr
     try:
         workspace.storage.write(path, data)
     except FileExistsError:
-        # Kept before. Whoever wrote into it since did so by hand: what was declared is what counts. And a young file
-        # is not taken for one that nobody needs any more.
+        # The copy exists already. Write it again, in case someone edited it by hand, and because garbage collection
+        # spares young files, which protects the copy until its row is committed.
         workspace.storage.replace(path, data)
     return path

@@ -1,4 +1,4 @@
-"""Places: errors raised while a statement is applied learn where that statement stands in its script."""
+"""Add the position of a statement in its script to the errors that it raises."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from runnel.errors import NotAllowedError, NotFoundError, Span, StatementError
 
 @contextmanager
 def locate_errors(text: str, span: Span, done: str | None = None) -> Iterator[None]:
-    """Gives errors raised inside their place in the script, and says what was `done` before.
+    """Add the span and the script to errors that are raised inside. `done` is added to the hint.
 
     >>> with locate_errors("drop feed A;", Span(1, 1, 5)):
     ...     raise NotFoundError("there is no feed A")

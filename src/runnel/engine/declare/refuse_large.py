@@ -1,7 +1,7 @@
-"""Limits on the size of queries: what one owner declares must not take long to compile for everybody.
+"""Limits on the size of owners' queries, because every query makes compiling the shared plan take longer.
 
-In: a query as parsed. Out: its size, or a refusal. The size is counted, not timed, so a query that is accepted once
-is always accepted. Limits are for owners; like quotas they do not bind the admin.
+In: a parsed query. Out: its size, or a StatementError. Sizes are counts, not times, so the same query is always
+accepted or always refused. The limits do not apply to the admin.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from runnel.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class QuerySize:
-    """How many feeds and conditions a query names, and how many constants: entries of lists, words, graph edges."""
+    """The number of feeds and conditions in a query, and of constants: list entries, words and graph edges."""
 
     conditions: int
     constants: int
@@ -42,7 +42,7 @@ class QuerySize:
 
 
 class SizeLimits:
-    """Measures the queries of one script, and refuses what is too large for its actor."""
+    """Counts the sizes of the queries in one script, and refuses queries and scripts that exceed the limits."""
 
     def __init__(self, settings: Settings, actor: Actor) -> None:
         self._settings = settings
@@ -51,7 +51,7 @@ class SizeLimits:
         self._changes = 0
 
     def check(self, query: QueryText, span: Span) -> None:
-        """Count one more query; raises a StatementError where it, or the script so far, is too large."""
+        """Count a query. Raise StatementError if it, or the script so far, is too large."""
         if not self._is_limited:
             return
         size = size_of(query)
@@ -70,18 +70,18 @@ class SizeLimits:
             )
 
     def count_change(self) -> None:
-        """Count one more declaration that changes or ends something; it is written under the write lock."""
+        """Count a declaration that changes existing rows, for which the write lock is held longer."""
         self._changes += 1
-        most = self._settings.owner_script_changes
-        if self._is_limited and self._changes > most:
+        limit = self._settings.owner_script_changes
+        if self._is_limited and self._changes > limit:
             raise StatementError(
-                f"a script may have at most {most:,} declarations that replace, drop, pause or end something",
+                f"a script can contain at most {limit:,} declarations that change, drop, pause or end something",
                 hint="declare them in several scripts, or ask the admin to raise owner_script_changes",
             )
 
 
 def size_of(query: QueryText) -> QuerySize:
-    """The size of a query as it was written.
+    """Return the size of a query as it was written.
 
     >>> from runnel.language.grammar.parser import parse
     >>> [parsed] = parse("create feed Q from A | B where n in (1, 2, 3) and title contains 'rock music'")
@@ -91,35 +91,35 @@ def size_of(query: QueryText) -> QuerySize:
     conditions = sum(not isinstance(term, GroupTerm) for term in each_term(query.source))
     constants = 0
     for condition in query.conditions:
-        for part in leaves(condition.expression):
+        for leaf in leaves(condition.expression):
             conditions += 1
-            constants += _constants(part)
+            constants += _count_constants(leaf)
     return QuerySize(conditions, constants)
 
 
-def _refuse(count: int, most: int, what: str, setting: str, span: Span) -> None:
-    if count > most:
+def _refuse(count: int, limit: int, noun: str, setting: str, span: Span) -> None:
+    if count > limit:
         raise StatementError(
-            f"a query may have at most {most:,} {what}, this one has {count:,}",
+            f"a query can have at most {limit:,} {noun}, this one has {count:,}",
             span=span,
             hint=f"split it into several feeds and read their union, or ask the admin to raise {setting}",
         )
 
 
-def _constants(part: Expression) -> int:
-    match part:
+def _count_constants(leaf: Expression) -> int:
+    match leaf:
         case In():
-            return len(part.constants)
+            return len(leaf.constants)
         case Contains() | ContainsStems() | Similar():
-            return len(part.words)
+            return len(leaf.words)
         case ContainsPattern():
-            return len(part.patterns)
+            return len(leaf.patterns)
         case InNetwork():
-            return len(part.networks)
+            return len(leaf.networks)
         case Shares():
-            return len(part.links)
+            return len(leaf.links)
         case ItemPattern():
-            return part.size
+            return leaf.size
         case Call() | Constraint() | CallTerm():
             return 1
         case _:

@@ -1,8 +1,8 @@
-"""One open transaction as an actor sees it: names, quotas, and what a script has declared and not written yet.
+"""The state of a script that is being declared: its actor, names and quotas, and its rows that are not written yet.
 
-Statements look names up here, note what they touch, and add new feeds and subscriptions under the ids that they will
-have. Lookups see these next to the catalog, and in the end all of them are written at once. As long as a script
-only adds things, none of this needs the catalog's write lock.
+Statements look up names here, record which feeds they affect, and add new feeds and subscriptions with their future
+ids. Lookups return these pending rows in addition to the catalog's. In the end, all pending rows are written
+together. A script that only adds things needs the catalog's write lock only for that.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ from runnel.model.feed import Feed, FeedKind
 from runnel.model.operator import OperatorDeclaration
 from runnel.model.subscription import Subscription
 
-_MANY = 100
-"""Names from which on all targets are read at once, rather than asked for one by one."""
+_BULK_NAMES = 100
+"""With more names than this, the targets of all subscriptions are read in one statement."""
 
 
 class NeedsLockError(Exception):
-    """A statement that changes what is there cannot be applied in a transaction that only reads."""
+    """A statement that changes existing rows cannot be applied in a read-only transaction."""
 
 
 @dataclass
 class Pending:
-    """A change to the catalog as one transaction sees it: rows that are to be added, and the feeds that it concerns.
+    """A change that is not committed yet: the rows to be added, and the ids of the feeds that it affects.
 
-    `touched` are feeds whose subscriptions or readers change, `redefined` those that get another query, are paused or
-    are resumed, and `regrouped` queries that read a group of feeds which has other members now.
+    `touched` are feeds whose subscriptions or readers change. `redefined` are feeds that get another query, are
+    paused or are resumed. `regrouped` are queries that read a group of feeds whose members change.
     """
 
     connection: Connection
@@ -58,40 +58,40 @@ class Pending:
     subscriptions: list[NewSubscription] = field(default_factory=list)
     definitions: dict[int, Node] = field(default_factory=dict)
     numbers: dict[str, int] = field(default_factory=dict)
-    """The first id of new rows by table; given, where the same change was applied before with these ids."""
+    """The first id of new rows by table. It is preset if the change was applied before and must get the same ids."""
     added: set[int] = field(default_factory=set)
-    """All new feeds, written or not."""
+    """The ids of all new feeds, written or not."""
     _next: dict[str, int] = field(default_factory=dict)
     _written: set[str] = field(default_factory=set)
 
     def feed_id(self) -> int:
-        """The id that the next new feed has."""
+        """Return the id of the next new feed."""
         return self._start("feeds") + len(self.feeds)
 
     def subscription_id(self) -> int:
-        """The number that the next new subscription has."""
+        """Return the number of the next new subscription."""
         return self._start("subscriptions") + len(self.subscriptions)
 
     def _start(self, table: str) -> int:
         if table not in self._next:
-            following = next_number(self.connection, table)
-            self._next[table] = self.numbers.get(table, following) if table not in self._written else following
+            next_id = next_number(self.connection, table)
+            self._next[table] = self.numbers.get(table, next_id) if table not in self._written else next_id
             self.numbers.setdefault(table, self._next[table])
         return self._next[table]
 
     def add_feed(self, new: NewFeed) -> None:
-        """One more feed."""
+        """Add a pending feed."""
         self.feeds[new.id] = new
         self.added.add(new.id)
         if new.node is not None:
             self.definitions[new.id] = new.node
 
     def fits(self, connection: Connection) -> bool:
-        """Whether the ids that were given are still those that are next in a catalog."""
+        """Return whether the ids of the pending rows are still the next free ids in the catalog."""
         return all(next_number(connection, table) == first for table, first in self._next.items())
 
     def write(self, connection: Connection, sequence: int, matched: Set[int] = frozenset()) -> None:
-        """Write all of it; the feeds among `matched` are matched after a sequence, where subscriptions start too."""
+        """Write all pending rows. Subscriptions and the matching of feeds in `matched` start after `sequence`."""
         add_feeds(connection, list(self.feeds.values()), sequence, matched)
         add_subscriptions(connection, self.subscriptions, sequence)
         self.feeds.clear()
@@ -101,53 +101,52 @@ class Pending:
 
     @property
     def changed(self) -> set[int]:
-        """The queries that are defined differently now."""
+        """The ids of the queries whose definition changes."""
         return self.redefined | (self.regrouped - self.dropped)
 
     def source_feeds(self) -> list[SourceFeed]:
-        """The new feeds that groups of feeds have."""
+        """Return the new source feeds that can be members of groups of feeds."""
         return [
-            SourceFeed(one.id, one.owner, frozenset(one.tags))
-            for one in self.feeds.values()
-            if one.kind is FeedKind.SOURCE and one.origin is None
+            SourceFeed(feed.id, feed.owner, frozenset(feed.tags))
+            for feed in self.feeds.values()
+            if feed.kind is FeedKind.SOURCE and feed.origin is None
         ]
 
-    # --- lookups that see both ------------------------------------------------------------------------------------
+    # --- lookups in the pending rows and in the catalog -------------------------------------------------------------
 
-    def all_sources(self, some: Iterable[int]) -> set[int]:
-        """These feeds and all that they read, directly or through others."""
-        found = set(some)
-        # What is new may read what is old, never the other way round.
-        waiting = [one for one in found if one in self.definitions]
+    def all_sources(self, ids: Iterable[int]) -> set[int]:
+        """Return these feeds and all feeds that they read, directly or indirectly."""
+        sources = set(ids)
+        # A pending feed can read a feed of the catalog, but not the reverse.
+        waiting = [feed for feed in sources if feed in self.definitions]
         while waiting:
             for source in reads(self.definitions[waiting.pop()]):
-                if source not in found:
-                    found.add(source)
+                if source not in sources:
+                    sources.add(source)
                     if source in self.definitions:
                         waiting.append(source)
-        return found | feeds.all_sources(self.connection, found - self.feeds.keys())
+        return sources | feeds.all_sources(self.connection, sources - self.feeds.keys())
 
-    def live_kinds(self, some: Set[int]) -> dict[int, FeedKind]:
-        """The kinds of those of the feeds that are not dropped."""
-        new = {one: self.feeds[one].kind for one in some & self.feeds.keys()}
-        return feeds.live_kinds(self.connection, some - self.feeds.keys()) | new
+    def live_kinds(self, ids: Set[int]) -> dict[int, FeedKind]:
+        """Return the kinds of these feeds, without dropped feeds."""
+        new = {feed: self.feeds[feed].kind for feed in ids & self.feeds.keys()}
+        return feeds.live_kinds(self.connection, ids - self.feeds.keys()) | new
 
-    def reader_pairs(self, some: Set[int]) -> list[tuple[int, int]]:
-        """The pairs (reader, feed) of these feeds and those that read them directly."""
-        new = [(reader, source) for reader, node in self.definitions.items() for source in set(reads(node)) & some]
-        return new + feeds.reader_pairs(self.connection, some - self.feeds.keys())
+    def reader_pairs(self, ids: Set[int]) -> list[tuple[int, int]]:
+        """Return the pairs (reader, feed) of these feeds and the feeds that read them directly."""
+        new = [(reader, source) for reader, node in self.definitions.items() for source in set(reads(node)) & ids]
+        return new + feeds.reader_pairs(self.connection, ids - self.feeds.keys())
 
-    def subscribed_among(self, some: Set[int]) -> set[int]:
-        """Those of the feeds that somebody subscribes to directly."""
-        new = {one.feed for one in self.subscriptions} & some
-        return new | subscriptions.subscribed_among(self.connection, some - self.feeds.keys())
+    def subscribed_among(self, ids: Set[int]) -> set[int]:
+        """Return those of these feeds that have a direct subscription."""
+        new = {subscription.feed for subscription in self.subscriptions} & ids
+        return new | subscriptions.subscribed_among(self.connection, ids - self.feeds.keys())
 
 
 class DeclarationScope:
-    """What a script's declarations share: the actor, the quotas, and what the plan must be told at the end.
+    """The state that the declarations of a script share: the actor, the quotas, and the pending change.
 
-    New feeds and subscriptions are `pending` until all of them are written together. `ahead` is a scope on a
-    connection that only reads: what needs more raises NeedsLock.
+    If `is_read_only` is set, the connection only reads, and a statement that must write raises NeedsLockError.
     """
 
     def __init__(
@@ -159,10 +158,10 @@ class DeclarationScope:
         *,
         registrations: Mapping[RegisterOperator, OperatorDeclaration] = MappingProxyType({}),
         names: Iterable[str] = (),
-        ahead: bool = False,
+        is_read_only: bool = False,
         numbers: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
-        """`names` are looked up at once, which is faster than one by one; `numbers` are the ids of new rows."""
+        """Look up all `names` in one statement, which is faster; `numbers` are the first ids of new rows by table."""
         self.workspace = workspace
         self.connection = connection
         self.actor = actor
@@ -171,15 +170,15 @@ class DeclarationScope:
         check_actor(connection, actor)
         self.allowance = QuotaAllowance(connection, actor.owner, workspace.settings)
         self.pending = Pending(connection, numbers=dict(numbers))
-        self._ahead = ahead
-        # Nobody else can accept or declare anything while this transaction is open, so these may be kept; and whoever
-        # prepares a change ahead of one looks again later.
+        self._is_read_only = is_read_only
+        # These values can be cached: no other transaction writes while this one holds the write lock, and a change
+        # that was prepared in a read-only transaction is checked again before it is committed.
         self.sequence = last_sequence(connection)
         self._owner: Owner | None = None
-        wanted = set(names)
-        known = feeds.feeds_by_names(connection, wanted, actor.owner) if wanted else {}
-        self._feeds: dict[str, Feed | None] = {name: known.get(name) for name in wanted}
-        self._is_large = len(wanted) > _MANY
+        looked_up = set(names)
+        existing = feeds.feeds_by_names(connection, looked_up, actor.owner) if looked_up else {}
+        self._feeds: dict[str, Feed | None] = {name: existing.get(name) for name in looked_up}
+        self._is_large = len(looked_up) > _BULK_NAMES
         self._targets: dict[str, int] | None = None
         self._wanted: set[Key] = set()
         self._unanswered: int | None = None
@@ -187,70 +186,70 @@ class DeclarationScope:
         self._prefixes: dict[str, str] | None = None
 
     def refuse_disabled(self, span: Span) -> None:
-        """Nothing of a disabled owner is served, so nothing that is to be served can begin for one."""
+        """Raise StatementError if the owner is disabled: nothing is delivered to a disabled owner."""
         if self._owner is None:
             self._owner = owner_by_id(self.connection, self.actor.owner)
         if self._owner.disabled:
             raise StatementError(
-                f"the owner {self.actor.name} is disabled: nothing would be sent",
+                f"the owner {self.actor.name} is disabled and cannot subscribe or materialize feeds",
                 span=span,
-                hint=f"`runnel owner disable {self.actor.name} --undo` takes that back",
+                hint=f"the admin can enable the owner with `runnel owner disable {self.actor.name} --undo`",
             )
 
-    def settle(self) -> None:
-        """Write what is pending, so that what follows finds it in the catalog."""
-        if self._ahead:
+    def write_pending(self) -> None:
+        """Write the pending rows, so that the following statements can find and change them in the catalog."""
+        if self._is_read_only:
             raise NeedsLockError
         self.pending.write(self.connection, self.sequence)
         self._targets = None
 
     # --- feeds ---------------------------------------------------------------------------------------------------
 
-    def known(self, name: str) -> Feed | None:
-        """The live feed that a name means to the actor."""
+    def find_or_none(self, name: str) -> Feed | None:
+        """Return the live feed that a name denotes for the actor, or None."""
         if name not in self._feeds:
             self._feeds[name] = feeds.feed_by_name(self.connection, name, self.actor.owner)
         return self._feeds[name]
 
     def feed_id(self, name: str) -> int | None:
-        """The id of the live feed that a name means to the actor."""
-        found = self.known(name)
-        return None if found is None else found.id
+        """Return the id of the live feed that a name denotes for the actor, or None."""
+        feed = self.find_or_none(name)
+        return None if feed is None else feed.id
 
     def find(self, name: Name) -> Feed:
-        """As `known`; raises UnknownName with a near name."""
-        found = self.known(name.text)
-        if found is None:
+        """Return the live feed that a name denotes for the actor, or raise UnknownNameError with a similar name."""
+        feed = self.find_or_none(name.text)
+        if feed is None:
             near = did_you_mean(name.text, self.names())
-            hint = near or "`show feeds` lists what there is"
+            hint = near or "`show feeds` lists all feeds"
             raise UnknownNameError(f"there is no feed {name.text}", span=name.span, hint=hint)
-        return found
+        return feed
 
     def find_own(self, name: Name) -> Feed:
-        """As `find`, for a statement that changes the feed."""
-        found = self.find(name)
-        if found.owner != self.actor.owner:
+        """Return the feed like `find`, and raise StatementError if the actor does not own it."""
+        feed = self.find(name)
+        if feed.owner != self.actor.owner:
             raise StatementError(
                 f"{name.text} belongs to the admin; you can read it but not change it",
                 span=name.span,
                 hint="register a feed of your own",
             )
-        return found
+        return feed
 
-    def own(self, name: str) -> Feed | None:
-        """The actor's own live feed of a name, if there is one."""
-        found = self.known(name)
-        return found if found is not None and found.owner == self.actor.owner else None
+    def own_or_none(self, name: str) -> Feed | None:
+        """Return the actor's own live feed with a name, or None."""
+        feed = self.find_or_none(name)
+        return feed if feed is not None and feed.owner == self.actor.owner else None
 
-    def refuse_taken(self, name: Name) -> None:
-        """A name that the actor has given already cannot be given again; the operator's names can."""
-        existing = self.own(name.text)
+    def refuse_duplicate(self, name: Name) -> None:
+        """Raise DuplicateNameError if the actor owns a feed with this name. Owners may reuse names of the admin."""
+        existing = self.own_or_none(name.text)
         if existing is not None:
             hint = "use `create or replace feed` to change it" if existing.kind is FeedKind.VIRTUAL else None
-            raise DuplicateNameError(f"there is a feed {name.text} already", span=name.span, hint=hint)
+            raise DuplicateNameError(f"a feed {name.text} already exists", span=name.span, hint=hint)
 
     def add(self, new: NewFeed) -> None:
-        """Add a feed, which is written later; the statements that follow know it."""
+        """Add a pending feed. The following statements can refer to it."""
         self.pending.add_feed(new)
         self._feeds[new.name] = Feed(
             new.id,
@@ -267,50 +266,50 @@ class DeclarationScope:
             open_items=new.open_items,
         )
 
-    def forget(self, name: str) -> None:
-        """A name means something else now, or nothing."""
+    def forget_feed(self, name: str) -> None:
+        """Clear a name from the cache, because its feed was changed or dropped."""
         self._feeds.pop(name, None)
 
-    def forget_all(self) -> None:
-        """Many feeds are something else now."""
+    def forget_feeds(self) -> None:
+        """Clear the cache of names, because many feeds were changed."""
         self._feeds.clear()
 
     def names(self) -> list[str]:
-        """The names that mean a feed to the actor; many, so only to help after an error."""
-        new = {one.name for one in self.pending.feeds.values()}
+        """Return all feed names that the actor can use. There may be many, so call it only for error hints."""
+        new = {feed.name for feed in self.pending.feeds.values()}
         return sorted(new.union(feeds.live_names(self.connection, self.actor.owner)))
 
-    def shown(self, ids: Iterable[int]) -> list[str]:
-        """Feeds by the names under which the actor knows them, in order."""
+    def visible_names(self, ids: Iterable[int]) -> list[str]:
+        """Return the names of those of these feeds that the actor can see, sorted."""
         names = names_for(self.connection, self.actor)
-        return sorted(names[one] for one in ids if one in names)
+        return sorted(names[feed] for feed in ids if feed in names)
 
     def regroup(self, feed: SourceFeed) -> None:
-        """A source feed comes into the groups of feeds that have it, or leaves them: their readers change."""
+        """Record that the queries which read a group with this source feed change, because it joins or leaves."""
         self.pending.regrouped |= group_readers(self.connection, feed)
 
     # --- prefixes and operators ----------------------------------------------------------------------------------
 
     def prefixes(self) -> dict[str, str]:
-        """What names stand for in graph patterns."""
+        """Return the IRIs of the prefixes for graph patterns."""
         if self._prefixes is None:
             self._prefixes = all_prefixes(self.connection)
         return self._prefixes
 
     def forget_prefixes(self) -> None:
-        """What prefixes there are has changed."""
+        """Clear the cache of prefixes, because they were changed."""
         self._prefixes = None
 
     def operator(self, name: str) -> OperatorDeclaration | None:
-        """The live registration of an operator's name."""
+        """Return the live registration of an operator, or None."""
         return self._live_operators().get(name)
 
     def operator_names(self) -> list[str]:
-        """The names of all operators."""
+        """Return the names of all operators."""
         return list(self._live_operators())
 
     def forget_operators(self) -> None:
-        """What operators there are has changed."""
+        """Clear the cache of operators, because they were changed."""
         self._operators = None
 
     def _live_operators(self) -> dict[str, OperatorDeclaration]:
@@ -321,40 +320,40 @@ class DeclarationScope:
     # --- subscriptions -------------------------------------------------------------------------------------------
 
     def subscription(self, number: int, span: Span) -> Subscription:
-        """A live subscription of the actor (to the operator: of anybody) by its number."""
-        found = subscriptions.subscription_by_number(self.connection, number)
-        if found is None or not self.actor.holds(found):
+        """Return a live subscription of the actor, or of anyone if the actor is the admin, by its number."""
+        subscription = subscriptions.subscription_by_number(self.connection, number)
+        if subscription is None or not self.actor.holds(subscription):
             raise UnknownNameError(
-                f"there is no subscription {number}", span=span, hint="`show subscriptions` lists them"
+                f"there is no subscription {number}", span=span, hint="`show subscriptions` lists your subscriptions"
             )
-        return found
+        return subscription
 
     def target_holder(self, target: str) -> int | None:
-        """The number of a live subscription with this target."""
+        """Return the number of a live subscription with this target, or None."""
         if self._targets is None:
-            self._targets = {one.target: one.id for one in self.pending.subscriptions if one.target is not None}
+            self._targets = {new.target: new.id for new in self.pending.subscriptions if new.target is not None}
             if self._is_large:
                 self._targets |= subscriptions.live_targets(self.connection)
-        held = self._targets.get(target)
-        if held is None and not self._is_large:
-            held = subscriptions.subscription_to_target(self.connection, target)
-        return held
+        number = self._targets.get(target)
+        if number is None and not self._is_large:
+            number = subscriptions.subscription_to_target(self.connection, target)
+        return number
 
     def subscribe(self, new: NewSubscription) -> None:
-        """One more subscription, which is written later."""
+        """Add a pending subscription."""
         self.pending.subscriptions.append(new)
         self.pending.touched.add(new.feed)
         if self._targets is not None and new.target is not None:
             self._targets[new.target] = new.id
 
     def want_consent(self, wanted: WantedConsent, limit: int) -> bool:
-        """Note that a target has to confirm; False if too many targets of the owner wait for that."""
+        """Record that a target must confirm. Return False if too many targets of the owner have not confirmed yet."""
         if self.is_confirmed(wanted) or wanted.key in self._wanted:
             return True
         if self._unanswered is None:
             self._unanswered = pending_count(self.connection, wanted.owner)
-        known = consent_of(self.connection, *wanted.key)
-        if known is None or known.expires <= now(self.connection):
+        consent = consent_of(self.connection, *wanted.key)
+        if consent is None or consent.expires <= now(self.connection):
             if self._unanswered >= limit:
                 return False
             self._unanswered += 1
@@ -362,21 +361,21 @@ class DeclarationScope:
         return True
 
     def is_confirmed(self, wanted: WantedConsent) -> bool:
-        """Whether messages can be sent to a target at once."""
+        """Return whether messages can be sent to a target without waiting for a confirmation."""
         if wanted.is_exempt:
             return True
-        known = consent_of(self.connection, *wanted.key)
-        return known is not None and known.is_confirmed
+        consent = consent_of(self.connection, *wanted.key)
+        return consent is not None and consent.is_confirmed
 
     def end(self, ended: Iterable[Subscription]) -> list[int]:
-        """End subscriptions; gives the numbers of those that somebody made."""
+        """End subscriptions, and return the numbers of those that are not internal."""
         numbers = []
-        for one in ended:
-            subscriptions.end_subscription(self.connection, one.id)
-            ledger.drop_cursor(self.connection, one.id)
-            self.pending.touched.add(one.feed)
-            if not one.is_internal:
-                numbers.append(one.id)
-                if one.owner == self.actor.owner:
+        for subscription in ended:
+            subscriptions.end_subscription(self.connection, subscription.id)
+            ledger.drop_cursor(self.connection, subscription.id)
+            self.pending.touched.add(subscription.feed)
+            if not subscription.is_internal:
+                numbers.append(subscription.id)
+                if subscription.owner == self.actor.owner:
                     self.allowance.give_back("subscriptions")
         return numbers

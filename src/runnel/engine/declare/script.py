@@ -1,8 +1,8 @@
-"""Scripts of declarations: one transaction each, all or nothing, ending with a new plan version.
+"""Apply the declarations of a script in one transaction, and commit them together with a new plan version.
 
-A script is compiled before its transaction writes anything, while others go on writing: see `commit_change`. Its
-statements are applied one by one to the catalog as one transaction sees it. New things are kept in the scope until
-they can be written together; a statement that changes or looks for something that exists has them written first.
+The plan is compiled before the transaction writes anything, while other writers continue: see `commit_change`. The
+statements are applied in order. New feeds and subscriptions stay pending in the scope until they can be written
+together. A statement that changes existing rows causes the pending rows to be written first.
 """
 
 from __future__ import annotations
@@ -34,28 +34,28 @@ from runnel.language.binding.bind_query import find_cycle
 from runnel.language.gc_paused import gc_paused
 from runnel.language.grammar.parser import parse
 from runnel.language.printing import print_statement
-from runnel.language.syntax import statements as said
+from runnel.language.syntax import statements as syntax
 from runnel.model.feed import Feed, FeedKind
-from runnel.model.subscription import INTERNAL
+from runnel.model.subscription import INTERNAL, Subscription
 from runnel.sources.registry import source_of
 
 LARGE = 200
-"""Declarations from which on Python's garbage collector is paused."""
+"""Number of declarations from which Python's cyclic garbage collector is paused."""
 
-_MANY = 20
-"""Declarations from which on all names are looked up at once."""
+_BULK_DECLARATIONS = 20
+"""Number of declarations from which all names are looked up in one statement."""
 
-Numbered = tuple[int, said.Parsed]
-"""A statement, and its place in the script."""
+Numbered = tuple[int, syntax.Parsed]
+"""The index of a statement in the script, and the parsed statement."""
 
 
 BoundQueries = dict[int, BoundQuery]
-"""By the identity of the statement: hashing a large query takes as long as binding it."""
+"""Bound queries by the `id()` of the statement object, because hashing a large query takes as long as binding it."""
 
 
 def declare(workspace: Workspace, actor: Actor, declarations: Sequence[Numbered], text: str) -> dict[int, Answer]:
-    """Apply the declarations of a script; return their answers by the statements' places in the script."""
-    statements = [one.statement for _, one in declarations]
+    """Apply the declarations of a script, and return their answers by the index of the statement."""
+    statements = [parsed.statement for _, parsed in declarations]
     with locate_errors(text, declarations[0][1].span):
         registrations = load_registrations(workspace, actor, statements)
         sheets = keep_stylesheets(workspace, statements)
@@ -65,7 +65,7 @@ def declare(workspace: Workspace, actor: Actor, declarations: Sequence[Numbered]
 
 
 class _Script:
-    """The declarations of one script, on their way into the catalog."""
+    """The declarations of one script while they are being committed."""
 
     def __init__(
         self,
@@ -85,61 +85,61 @@ class _Script:
         self._bound: BoundQueries = {}
 
     def apply(
-        self, connection: Connection, *, ahead: bool, numbers: Mapping[str, int]
+        self, connection: Connection, *, is_read_only: bool, numbers: Mapping[str, int]
     ) -> tuple[dict[int, Answer], Pending]:
-        """Apply the declarations one by one."""
+        """Apply the declarations in order."""
         scope = DeclarationScope(
             self._workspace,
             connection,
             self._actor,
             self._sheets,
             registrations=self._registrations,
-            names=set(_names(self._declarations)) if len(self._declarations) >= _MANY else (),
-            ahead=ahead,
+            names=set(_names(self._declarations)) if len(self._declarations) >= _BULK_DECLARATIONS else (),
+            is_read_only=is_read_only,
             numbers=numbers,
         )
         declarer = Declarer(scope, self._bound)
         answers: dict[int, Answer] = {}
-        for number, one in self._declarations:
-            with locate_errors(self._text, one.span):
+        for index, parsed in self._declarations:
+            with locate_errors(self._text, parsed.span):
                 try:
-                    answers[number] = declarer.apply(one.statement)  # type: ignore[arg-type]
+                    answers[index] = declarer.apply(parsed.statement)  # type: ignore[arg-type]
                 except NeedsLockError:
-                    self._bind_rest(declarer, number)
+                    self._bind_rest(declarer, index)
                     raise
         return answers, scope.pending
 
     def before_commit(self, connection: Connection) -> None:
-        """Check that the actor may still declare, and keep the stylesheets again that were tidied away meanwhile."""
+        """Check that the actor may still declare. Store stylesheets again if garbage collection deleted them."""
         check_actor(connection, self._actor)
         if not all(self._workspace.storage.local(path).exists() for path in self._sheets.values()):
-            self._sheets |= keep_stylesheets(self._workspace, [one.statement for _, one in self._declarations])
+            self._sheets |= keep_stylesheets(self._workspace, [parsed.statement for _, parsed in self._declarations])
 
     def _bind_rest(self, declarer: Declarer, after: int) -> None:
-        """Bind queries while no lock is held, as far as what they read is known already."""
-        for number, one in self._declarations:
-            if number > after and isinstance(one.statement, said.CreateFeed):
+        """Bind the queries after an index while no lock is held, as far as the feeds that they read exist already."""
+        for index, parsed in self._declarations:
+            if index > after and isinstance(parsed.statement, syntax.CreateFeed):
                 try:
-                    declarer.bind(one.statement)
+                    declarer.bind(parsed.statement)
                 except RunnelError:
-                    continue  # it is bound again under the lock, where the statements before it have been applied
+                    continue  # it is bound under the lock, after the statements before it have been applied
 
 
 def _names(declarations: Sequence[Numbered]) -> Iterator[str]:
-    """The names of feeds that a script gives or speaks of."""
-    for _, one in declarations:
-        match one.statement:
-            case said.CreateFeed(name, query):
+    """Yield the names of feeds that a script declares or reads."""
+    for _, parsed in declarations:
+        match parsed.statement:
+            case syntax.CreateFeed(name, query):
                 yield name.text
                 yield from (
-                    term.feed.text for term in said.each_term(query.source) if isinstance(term, said.FeedTerm)
+                    term.feed.text for term in syntax.each_term(query.source) if isinstance(term, syntax.FeedTerm)
                 )
-            case said.RegisterFeed(name) | said.Subscribe(name):
+            case syntax.RegisterFeed(name) | syntax.Subscribe(name):
                 yield name.text
 
 
 class Declarer:
-    """Applies declarations in one open transaction; its scope remembers what they touched."""
+    """Applies declarations in one open transaction. Its scope collects the pending change."""
 
     def __init__(self, scope: DeclarationScope, bound: BoundQueries | None = None) -> None:
         self.scope = scope
@@ -148,50 +148,50 @@ class Declarer:
         self._limits = SizeLimits(scope.workspace.settings, scope.actor)
         self._origins: dict[int, int] | None = None
 
-    def apply(self, statement: said.Declaration) -> Answer:
-        """Apply one declaration; raises a StatementError that knows its place."""
+    def apply(self, statement: syntax.Declaration) -> Answer:
+        """Apply one declaration. Raise StatementError, usually with a span, if it is refused."""
         match statement:
-            case said.RegisterFeed():
+            case syntax.RegisterFeed():
                 return self._register(statement)
-            case said.CreateFeed():
+            case syntax.CreateFeed():
                 return self._create(statement)
-            case said.Subscribe():
+            case syntax.Subscribe():
                 return subscribe.subscribe(self.scope, statement)
-            case said.MaterializeFeed():
-                return self._materialise(statement)
+            case syntax.MaterializeFeed():
+                return self._materialize(statement)
         self._limits.count_change()
-        self.scope.settle()
+        self.scope.write_pending()
         match statement:
-            case said.RegisterOperator():
+            case syntax.RegisterOperator():
                 return declare_operators.register(self.scope, statement)
-            case said.DropOperator():
+            case syntax.DropOperator():
                 return declare_operators.drop(self.scope, statement, self._drop_all)
-            case said.RegisterPrefix() | said.DropPrefix():
+            case syntax.RegisterPrefix() | syntax.DropPrefix():
                 self.scope.forget_prefixes()
                 return declare_prefixes.change_prefixes(self.scope, statement)
-            case said.TagFeed():
+            case syntax.TagFeed():
                 return self._tag(statement)
-            case said.Drop():
+            case syntax.Drop():
                 return self._drop(statement)
-            case said.Pause(_, None):
+            case syntax.Pause(_, None):
                 return subscribe.pause(self.scope, statement)
-            case said.Pause():
+            case syntax.Pause():
                 return self._pause(statement)
-            case said.Unsubscribe():
+            case syntax.Unsubscribe():
                 return subscribe.unsubscribe(self.scope, statement)
-            case said.Renew():
+            case syntax.Renew():
                 return subscribe.renew(self.scope, statement)
-            case said.RotateKey():
+            case syntax.RotateKey():
                 return subscribe.rotate(self.scope, statement)
-            case said.Replay():
+            case syntax.Replay():
                 return subscribe.replay(self.scope, statement)
-            case said.SendNow():
+            case syntax.SendNow():
                 return subscribe.send_now(self.scope, statement)
-            case said.Confirm():
+            case syntax.Confirm():
                 return confirm_targets.confirm(self.scope, statement)
 
-    def _register(self, statement: said.RegisterFeed) -> FeedDone:
-        self.scope.refuse_taken(statement.name)
+    def _register(self, statement: syntax.RegisterFeed) -> FeedDone:
+        self.scope.refuse_duplicate(statement.name)
         if statement.address is not None:
             self._check_address(statement, statement.address)
         self.scope.allowance.take("queries")
@@ -213,10 +213,10 @@ class Declarer:
             )
         )
         self.scope.regroup(SourceFeed(feed, owner, frozenset(statement.tags)))
-        how = ", open for everybody" if statement.open_items is not None else ""
-        return FeedDone(f"registered feed {name}{how}", name, feed)
+        access = ", open to everyone" if statement.open_items is not None else ""
+        return FeedDone(f"registered feed {name}{access}", name, feed)
 
-    def _check_address(self, statement: said.RegisterFeed, text: str) -> None:
+    def _check_address(self, statement: syntax.RegisterFeed, text: str) -> None:
         workspace = self.scope.workspace
         try:
             source = source_of(text)
@@ -228,7 +228,7 @@ class Declarer:
             raise StatementError(error.message, hint=error.hint, span=statement.address_span) from error
         except Exception as error:  # a plug-in may raise anything
             raise StatementError(
-                f"the source of this address could not check it: {reason_of(error)}",
+                f"the source plug-in failed to check this address: {reason_of(error)}",
                 hint=f"{type(source).__qualname__}.check_address must return or raise InputError",
                 span=statement.address_span,
             ) from error
@@ -242,13 +242,13 @@ class Declarer:
             raise StatementError(
                 "feeds at addresses of this kind, such as files and folders, have no period",
                 span=statement.address_span,
-                hint="leave `every` out: they are read every few seconds (setting scan_seconds)",
+                hint="leave out `every`: they are scanned at the interval of the setting scan_seconds",
             )
 
-    def _materialise(self, statement: said.MaterializeFeed) -> FeedDone:
+    def _materialize(self, statement: syntax.MaterializeFeed) -> FeedDone:
         scope = self.scope
         self._origins = None
-        scope.refuse_taken(statement.name)
+        scope.refuse_duplicate(statement.name)
         origin = scope.find(statement.origin)
         scope.refuse_disabled(statement.name.span)
         scope.allowance.take("queries")
@@ -258,14 +258,14 @@ class Declarer:
         scope.add(NewFeed(feed, name, FeedKind.SOURCE, text, owner=owner, origin=origin.id, sheet=sheet))
         number = scope.pending.subscription_id()
         scope.subscribe(NewSubscription(number, origin.id, INTERNAL, str(feed), owner=owner, sheet=sheet))
-        return FeedDone(f"registered feed {name}, made from {origin.name}", name, feed, origin.name, sheet)
+        return FeedDone(f"registered feed {name}, materialized from {origin.name}", name, feed, origin.name, sheet)
 
-    def _create(self, statement: said.CreateFeed) -> FeedDone:
+    def _create(self, statement: syntax.CreateFeed) -> FeedDone:
         name = statement.name.text
         self._limits.check(statement.query, statement.name.span)
-        existing = self.scope.own(name)
+        existing = self.scope.own_or_none(name)
         if existing is not None and (not statement.replace or existing.kind is FeedKind.SOURCE):
-            self.scope.refuse_taken(statement.name)
+            self.scope.refuse_duplicate(statement.name)
         bound = self.bind(statement)
         if existing is not None:
             self._replace(existing, statement, bound)
@@ -286,41 +286,41 @@ class Declarer:
         )
         return FeedDone(f"created feed {name}", name, feed)
 
-    def _replace(self, feed: Feed, statement: said.CreateFeed, bound: BoundQuery) -> None:
-        """Give an own virtual feed another query."""
+    def _replace(self, feed: Feed, statement: syntax.CreateFeed, bound: BoundQuery) -> None:
+        """Replace the query of one of the actor's virtual feeds."""
         self._limits.count_change()
-        self.scope.settle()
+        self.scope.write_pending()
         self._refuse_cycle(statement, feed, bound.node)
         feeds.replace_feed(self._connection, feed, bound.text, bound.node, bound.encoded)
         tags.set_tags(self._connection, feed.id, statement.tags)
-        self.scope.forget(feed.name)
+        self.scope.forget_feed(feed.name)
         self.scope.pending.redefined.add(feed.id)
         self.scope.pending.touched |= feeds.all_sources(self._connection, [feed.id])
 
-    def bind(self, statement: said.CreateFeed) -> BoundQuery:
-        """The query of a statement, bound to what names mean now."""
+    def bind(self, statement: syntax.CreateFeed) -> BoundQuery:
+        """Return the query of a statement, bound to the current values of its names."""
         bound = self._bound.get(id(statement))
         if bound is None or not bound.is_current(self.scope):
             bound = self._bound[id(statement)] = bind(statement, self.scope, self.scope.actor.owner)
         return bound
 
-    def _refuse_cycle(self, statement: said.CreateFeed, feed: Feed, node: Node) -> None:
+    def _refuse_cycle(self, statement: syntax.CreateFeed, feed: Feed, node: Node) -> None:
         self.scope.pending.touched |= feeds.all_sources(self._connection, [feed.id])
-        # A materialized feed reads its origin as a view does, only later.
+        # A materialized feed reads its origin like a view does, only later.
         if self._origins is None:
             self._origins = feeds.origins(self._connection)
-        made_from: dict[int, Node] = {one: Read(origin) for one, origin in self._origins.items()}
-        below = feeds.all_sources(self._connection, {*reads(node), *self._origins.values()})
-        if feed.id not in below:
-            return  # nearly always, and without decoding anybody's query
-        definitions = feeds.own_definitions(self._connection, below, with_paused=True)
-        path = find_cycle(feed.id, node, definitions | made_from)
+        materialized: dict[int, Node] = {made: Read(origin) for made, origin in self._origins.items()}
+        sources = feeds.all_sources(self._connection, {*reads(node), *self._origins.values()})
+        if feed.id not in sources:
+            return  # the usual case, which needs no decoding of queries
+        definitions = feeds.own_definitions(self._connection, sources, with_paused=True)
+        path = find_cycle(feed.id, node, definitions | materialized)
         if path is not None:
             names = feeds.feed_names(self._connection)
-            shown = ", which reads ".join(names[one] for one in path)
-            raise CyclicFeedsError(f"{feed.name} would read itself: it reads {shown}", span=statement.name.span)
+            cycle = ", which reads ".join(names[step] for step in path)
+            raise CyclicFeedsError(f"{feed.name} would read itself: it reads {cycle}", span=statement.name.span)
 
-    def _tag(self, statement: said.TagFeed) -> FeedDone:
+    def _tag(self, statement: syntax.TagFeed) -> FeedDone:
         scope = self.scope
         feed = scope.find_own(statement.name)
         before = source_feed(self._connection, feed.id)
@@ -331,29 +331,28 @@ class Declarer:
                 hint="change the tags of a virtual feed with `create or replace feed Name tagged …`",
             )
         (declared,) = parse(feed.statement)
-        if isinstance(declared.statement, said.RegisterFeed):
+        if isinstance(declared.statement, syntax.RegisterFeed):
             text = print_statement(replace(declared.statement, tags=statement.tags))
             feeds.set_statement(self._connection, feed, text)
         tags.set_tags(self._connection, feed.id, statement.tags)
-        scope.forget(feed.name)
+        scope.forget_feed(feed.name)
         scope.regroup(before)
         scope.regroup(SourceFeed(feed.id, feed.owner, frozenset(statement.tags)))
         tagged = f"tagged {', '.join(statement.tags)}" if statement.tags else "without tags"
         return FeedDone(f"feed {feed.name} is {tagged}", feed.name, tags=list(statement.tags))
 
-    def _drop(self, statement: said.Drop) -> Dropped:
+    def _drop(self, statement: syntax.Drop) -> Dropped:
         scope = self.scope
         feed = scope.find_own(statement.name)
         doomed = feeds.all_dependents(self._connection, [feed.id])
-        held = [one for each in doomed for one in subscriptions.live_subscriptions(self._connection, each)]
-        people_hold = sorted(one.id for one in held if not one.is_internal)
-        readers = scope.shown(doomed - {feed.id})
-        if (readers or people_hold) and not statement.cascade:
-            needs = [
-                listed(noun, things) for noun, things in (("feed", readers), ("subscription", people_hold)) if things
-            ]
+        subscribed = self._subscriptions_to(doomed)
+        numbers = sorted(subscription.id for subscription in subscribed if not subscription.is_internal)
+        readers = scope.visible_names(doomed - {feed.id})
+        if (readers or numbers) and not statement.cascade:
+            dependents = (("feed", readers), ("subscription", numbers))
+            users = [listed(noun, things) for noun, things in dependents if things]
             raise StillNeededError(
-                f"{feed.name} is still needed by {' and '.join(needs)}",
+                f"{feed.name} is still needed by {' and '.join(users)}",
                 span=statement.name.span,
                 hint=f"`drop feed {feed.name} cascade` drops them too",
             )
@@ -362,39 +361,45 @@ class Declarer:
         return Dropped(f"dropped {listed('feed', dropped)}{also}", ended, dropped)
 
     def _drop_all(self, doomed: set[int]) -> tuple[list[str], list[int]]:
-        """Drop feeds on which no others depend, and end their subscriptions; gives the names and the numbers."""
+        """Drop feeds with no other dependents, and end their subscriptions. Return the names and the numbers."""
         scope = self.scope
         self._origins = None
-        held = [one for each in doomed for one in subscriptions.live_subscriptions(self._connection, each)]
-        # What the doomed feeds read may be needed no more; ask before the edges are gone.
+        subscribed = self._subscriptions_to(doomed)
+        # The sources of the dropped feeds may no longer be needed. Read them before the feeds are dropped.
         scope.pending.touched |= feeds.all_sources(self._connection, doomed)
-        serving = subscriptions.internal_subscriptions(self._connection, doomed)
-        ended = sorted(scope.end({one.id: one for one in (*held, *serving)}.values()))
-        dropped = scope.shown(doomed)
+        internal = subscriptions.internal_subscriptions(self._connection, doomed)
+        by_number = {subscription.id: subscription for subscription in (*subscribed, *internal)}
+        ended = sorted(scope.end(by_number.values()))
+        dropped = scope.visible_names(doomed)
         owners = feeds.feed_owners(self._connection, doomed)
         names = feeds.feed_names(self._connection)
-        for one in doomed:
-            scope.forget(names[one])
-            source = source_feed(self._connection, one)
+        for feed in doomed:
+            scope.forget_feed(names[feed])
+            source = source_feed(self._connection, feed)
             if source is not None:
                 scope.regroup(source)
-            feeds.drop_feed(self._connection, one)
-            if owners[one] == scope.actor.owner:
+            feeds.drop_feed(self._connection, feed)
+            if owners[feed] == scope.actor.owner:
                 scope.allowance.give_back("queries")
         tags.forget_tags(self._connection, doomed)
         scope.pending.dropped |= doomed
         return dropped, ended
 
-    def _pause(self, statement: said.Pause) -> FeedDone:
+    def _subscriptions_to(self, ids: set[int]) -> list[Subscription]:
+        return [
+            subscription for feed in ids for subscription in subscriptions.live_subscriptions(self._connection, feed)
+        ]
+
+    def _pause(self, statement: syntax.Pause) -> FeedDone:
         if statement.feed is None:
             raise StatementError("expected `feed NAME` or `subscription N`", span=statement.span)
         feed = self.scope.find_own(statement.feed)
         feeds.pause_feed(self._connection, feed, statement.paused)
-        self.scope.forget(feed.name)
+        self.scope.forget_feed(feed.name)
         if feed.kind is FeedKind.VIRTUAL:
             self.scope.pending.redefined.add(feed.id)
-        for serving in subscriptions.internal_subscriptions(self._connection, [feed.id]):
-            subscriptions.keep_place(self._connection, serving)
-            subscriptions.pause_subscription(self._connection, serving.id, statement.paused)
+        for internal in subscriptions.internal_subscriptions(self._connection, [feed.id]):
+            subscriptions.keep_place(self._connection, internal)
+            subscriptions.pause_subscription(self._connection, internal.id, statement.paused)
         verb = "paused" if statement.paused else "resumed"
         return FeedDone(f"{verb} feed {feed.name}", feed.name, paused=statement.paused)

@@ -1,4 +1,4 @@
-"""Subscriptions declared, renewed and ended, in one open transaction."""
+"""Apply the statements on subscriptions in one open transaction: subscribe, renew, send, pause, unsubscribe."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from runnel.catalog.declared.subscriptions import moment_of
 from runnel.catalog.delivery import ledger
 from runnel.catalog.store.connection import now
 from runnel.delivery.confirmer import is_exempt
-from runnel.delivery.dead_letters import replay as open_again
+from runnel.delivery.dead_letters import replay as replay_letters
 from runnel.delivery.settle_attempts import reason_of
 from runnel.engine.answers import Dropped, MessagesDone, Renewed, Subscribed, SubscriptionDone, listed
-from runnel.engine.declare.confirm_targets import ask_again
+from runnel.engine.declare.confirm_targets import request_again
 from runnel.engine.declare.scope import DeclarationScope
 from runnel.engine.workspace import Workspace
 from runnel.errors import (
@@ -37,7 +37,7 @@ from runnel.sinks.registry import find_sink, installed_sinks, open_sink
 
 
 def subscribe(scope: DeclarationScope, statement: Subscribe) -> Subscribed:
-    """`subscribe to Feed …`: only the answer holds the ticket, and the signing key if messages are signed."""
+    """Apply `subscribe to Feed …`. Only the answer contains the ticket, and the signing key if there is one."""
     feed = scope.find(statement.feed)
     scope.refuse_disabled(statement.feed.span)
     sink = _sink(scope, statement)
@@ -63,7 +63,7 @@ def subscribe(scope: DeclarationScope, statement: Subscribe) -> Subscribed:
             digest,
             None if statement.sheet is None else scope.sheets[statement.sheet],
             since,
-            # It gets what the others have had already, or gets it later than they do.
+            # The subscription starts at an earlier item, or its messages are sent later than those of the others.
             has_cursor=statement.back is not None or statement.every is not None,
             key=key,
             consent=consent,
@@ -77,24 +77,24 @@ def subscribe(scope: DeclarationScope, statement: Subscribe) -> Subscribed:
         statement.kind,
         target,
         ticket,
-        shows_ticket=_reaches_people(scope.actor.owner, sink),
+        shows_ticket=_needs_renewal(scope.actor.owner, sink),
         key=None if key is None else signing_keys.key_text(key),
         is_waiting=consent is not None and not scope.is_confirmed(consent),
     )
 
 
 def default_lifetime(workspace: Workspace, owner: int, kind: str) -> timedelta | None:
-    """How long a subscription without `for` lasts. Local outputs of the admin last until they are ended."""
+    """Return the lifetime of a subscription without `for`, or None for the admin's local outputs, which never end."""
     days = workspace.settings.subscription_days
-    return timedelta(days=days) if days and _reaches_people(owner, open_sink(kind)) else None
+    return timedelta(days=days) if days and _needs_renewal(owner, open_sink(kind)) else None
 
 
-def _reaches_people(owner: int, sink: Sink) -> bool:
+def _needs_renewal(owner: int, sink: Sink) -> bool:
     return owner != ADMIN or isinstance(sink, RemoteSink)
 
 
 def _sink(scope: DeclarationScope, statement: Subscribe) -> Sink:
-    """The sink of a subscription, if the actor may use it."""
+    """Return the sink of a subscription. Raise StatementError if the actor may not use it."""
     spans = statement.spans
     if not scope.actor.is_admin:
         sink = find_sink(statement.kind)
@@ -102,14 +102,16 @@ def _sink(scope: DeclarationScope, statement: Subscribe) -> Sink:
             raise StatementError(
                 f"output {statement.kind} is for the admin only",
                 span=spans.kind,
-                hint=f"you may use: {', '.join(one.kind for one in installed_sinks() if one.is_for_owners)}",
+                hint=f"you may use: {', '.join(sink.kind for sink in installed_sinks() if sink.is_for_owners)}",
             )
     try:
         sink = open_sink(statement.kind)
     except InputError as error:
         raise StatementError(error.message, hint=error.hint, span=spans.kind) from error
     if statement.sheet is not None and not sink.sends_messages:
-        raise StatementError(f"output {statement.kind} sends no messages to apply a stylesheet to", span=spans.sheet)
+        raise StatementError(
+            f"output {statement.kind} sends no messages, so it cannot apply a stylesheet", span=spans.sheet
+        )
     return sink
 
 
@@ -118,21 +120,21 @@ def _target(scope: DeclarationScope, statement: Subscribe, sink: Sink) -> str | 
     try:
         target = sink.validate_target(statement.target, scope.workspace.folder, settings.out_folders)
         if target is not None and isinstance(sink, RemoteSink) and target.startswith(("http://", "https://")):
-            # An address stays what it is. The HTTP client checks at each attempt where a name leads.
+            # Only the URL itself is checked here. The HTTP client checks at each attempt to which IP it resolves.
             check_url(target, settings.allowed_addresses)
     except InputError as error:
         raise StatementError(error.message, hint=error.hint, span=spans.target) from error
     except Exception as error:  # a plug-in may raise anything
         raise StatementError(
-            f"the output {sink.kind!r} could not check the target: {reason_of(error)}",
+            f"the output plug-in {sink.kind!r} failed to check the target: {reason_of(error)}",
             hint=f"{type(sink).__qualname__}.validate_target must return the target or raise InputError",
             span=spans.target,
         ) from error
     if target is not None and sink.owns_target:
-        taken = scope.target_holder(target)
-        if taken is not None:
+        holder = scope.target_holder(target)
+        if holder is not None:
             raise DuplicateNameError(
-                f"subscription {taken} writes into {target} already",
+                f"subscription {holder} already writes into {target}",
                 span=spans.target,
                 hint="choose another file, or end that subscription first",
             )
@@ -140,7 +142,7 @@ def _target(scope: DeclarationScope, statement: Subscribe, sink: Sink) -> str | 
 
 
 def _wanted_consent(scope: DeclarationScope, statement: Subscribe, sink: Sink, target: str) -> WantedConsent | None:
-    """The consent that an owner's subscription needs; refused where it cannot be asked for."""
+    """Return the consent that a subscription needs, or None. Raise StatementError if it cannot be requested."""
     settings, span = scope.workspace.settings, statement.spans.target
     if scope.actor.is_admin or not isinstance(sink, ConfirmingSink):
         return None
@@ -161,7 +163,7 @@ def _wanted_consent(scope: DeclarationScope, statement: Subscribe, sink: Sink, t
     limit = settings.owner_pending_confirmations
     if not scope.want_consent(wanted, limit):
         raise StatementError(
-            f"at most {limit} targets of an owner may wait for confirmation",
+            f"at most {limit} targets of an owner can wait for confirmation",
             span=span,
             hint=f"wait until one confirms or its request expires (after {settings.confirmation_days} days)",
         )
@@ -169,103 +171,112 @@ def _wanted_consent(scope: DeclarationScope, statement: Subscribe, sink: Sink, t
 
 
 def unsubscribe(scope: DeclarationScope, statement: Unsubscribe) -> Dropped:
-    """`unsubscribe …`, by number, by ticket, or all of one's own to a feed."""
-    numbers = scope.end(_matching(scope, statement))
+    """Apply `unsubscribe …`, by number, by ticket, or all subscriptions of the actor to a feed."""
+    numbers = scope.end(_selected(scope, statement))
     return Dropped(f"ended {listed('subscription', numbers)}", numbers)
 
 
-def _matching(scope: DeclarationScope, statement: Unsubscribe) -> list[Subscription]:
+def _selected(scope: DeclarationScope, statement: Unsubscribe) -> list[Subscription]:
     if statement.ticket is not None:
         return [_by_ticket(scope, statement.ticket, statement.span)]
     if statement.number is not None:
-        return [_made_by_somebody(scope, statement.number, statement.span)]
+        return [_by_number(scope, statement.number, statement.span)]
     if statement.feed is None:
-        raise InvalidConditionError("unsubscribe from what?", span=statement.span)
-    feed = scope.find(statement.feed)
-    found = [
-        one
-        for one in subscriptions.live_subscriptions(scope.connection, feed.id, owner=scope.actor.owner)
-        if not one.is_internal and statement.kind in (None, one.kind) and statement.target in (None, one.target)
-    ]
-    if not found:
-        raise UnknownNameError(
-            f"there is no such subscription to {feed.name}",
-            span=statement.feed.span,
-            hint="`show subscriptions` lists them",
+        raise InvalidConditionError(
+            "unsubscribe expects a feed, a subscription number or a ticket", span=statement.span
         )
-    return found
+    feed = scope.find(statement.feed)
+    selected = [
+        subscription
+        for subscription in subscriptions.live_subscriptions(scope.connection, feed.id, owner=scope.actor.owner)
+        if not subscription.is_internal
+        and statement.kind in (None, subscription.kind)
+        and statement.target in (None, subscription.target)
+    ]
+    if not selected:
+        raise UnknownNameError(
+            f"you have no such subscription to {feed.name}",
+            span=statement.feed.span,
+            hint="`show subscriptions` lists your subscriptions",
+        )
+    return selected
 
 
 def _by_ticket(scope: DeclarationScope, ticket: str, span: Span) -> Subscription:
-    """Whoever has the ticket may; nothing is said of whose subscription it is."""
-    found = subscriptions.subscription_by_ticket(scope.connection, ticket_digest(ticket))
-    if found is None:
+    """Return the subscription of a ticket. Anyone with the ticket may use it, so the owner is not checked."""
+    subscription = subscriptions.subscription_by_ticket(scope.connection, ticket_digest(ticket))
+    if subscription is None:
         raise UnknownNameError(
-            "no subscription has this ticket",
+            "no live subscription has this ticket",
             span=span,
-            hint="it was not copied whole, or the subscription has ended",
+            hint="the ticket may be incomplete, or the subscription may have ended",
         )
-    return found
+    return subscription
 
 
-def _made_by_somebody(scope: DeclarationScope, number: int, span: Span) -> Subscription:
-    found = scope.subscription(number, span)
-    if found.is_internal:
-        names = scope.shown([int(found.target or 0)])
+def _by_number(scope: DeclarationScope, number: int, span: Span) -> Subscription:
+    """Return a subscription by number. Raise StatementError if it is internal."""
+    subscription = scope.subscription(number, span)
+    if subscription.is_internal:
+        names = scope.visible_names([int(subscription.target or 0)])
         raise StatementError(
-            f"subscription {number} serves {listed('feed', names)}",
+            f"subscription {number} belongs to the materialized {listed('feed', names)}",
             span=span,
             hint=f"`drop feed {names[0] if names else '…'}` ends it",
         )
-    return found
+    return subscription
 
 
 def renew(scope: DeclarationScope, statement: Renew) -> Renewed:
-    """`renew …`: the subscription lasts for as long as is said, or as a new one would, from now on."""
+    """Apply `renew …`: the subscription lasts for the given or the default lifetime from now on."""
     if statement.ticket is not None:
-        found = _by_ticket(scope, statement.ticket, statement.span)
+        subscription = _by_ticket(scope, statement.ticket, statement.span)
     else:
-        found = _made_by_somebody(scope, statement.number or 0, statement.span)
-    if found.expires is not None and found.expires <= moment_of(now(scope.connection)):
+        subscription = _by_number(scope, statement.number or 0, statement.span)
+    if subscription.expires is not None and subscription.expires <= moment_of(now(scope.connection)):
         raise StatementError(
-            f"subscription {found.id} ended on {found.expires.date()}", span=statement.span, hint="subscribe again"
+            f"subscription {subscription.id} expired on {subscription.expires.date()}",
+            span=statement.span,
+            hint="subscribe again",
         )
-    lifetime = statement.lifetime or default_lifetime(scope.workspace, found.owner, found.kind)
-    expires = subscriptions.renew_subscription(scope.connection, found.id, lifetime)
-    shown = None if expires is None else moment_of(expires).isoformat()
-    until = "it is ended" if shown is None else shown[:16]
-    return Renewed(f"subscription {found.id} lasts until {until}", found.id, shown)
+    lifetime = statement.lifetime or default_lifetime(scope.workspace, subscription.owner, subscription.kind)
+    expires = subscriptions.renew_subscription(scope.connection, subscription.id, lifetime)
+    expires_text = None if expires is None else moment_of(expires).isoformat()
+    until = "it is ended" if expires_text is None else expires_text[:16]
+    return Renewed(f"subscription {subscription.id} lasts until {until}", subscription.id, expires_text)
 
 
 def rotate(scope: DeclarationScope, statement: RotateKey) -> SubscriptionDone:
-    """`rotate key of subscription 12`."""
-    found = scope.subscription(statement.subscription, statement.span)
-    sink = find_sink(found.kind)
+    """Apply `rotate key of subscription 12`."""
+    subscription = scope.subscription(statement.subscription, statement.span)
+    sink = find_sink(subscription.kind)
     if sink is None or not sink.is_signed:
-        signed = [one.kind for one in installed_sinks() if one.is_signed]
+        signed = [sink.kind for sink in installed_sinks() if sink.is_signed]
         raise StatementError(
-            f"messages of subscription {found.id} are not signed",
+            f"messages of subscription {subscription.id} are not signed",
             span=statement.span,
             hint=f"outputs with signing keys: {', '.join(signed)}",
         )
-    key = signing_keys.rotate_key(scope.connection, found.id)
+    key = signing_keys.rotate_key(scope.connection, subscription.id)
     hours = int(signing_keys.OVERLAP.total_seconds() // 3600)
-    lines = (f"signing key: {key}  (shown only now; the old one signs as well for {hours} hours)",)
-    return SubscriptionDone(f"new key of subscription {found.id}", found.id, key=key, details=lines)
+    lines = (f"signing key: {key}  (shown only now; messages are also signed with the old key for {hours} hours)",)
+    return SubscriptionDone(f"new key of subscription {subscription.id}", subscription.id, key=key, details=lines)
 
 
 def replay(scope: DeclarationScope, statement: Replay) -> MessagesDone:
-    """`replay message 'key'` or `replay subscription 12`."""
+    """Apply `replay message 'key'` or `replay subscription 12`."""
     if statement.message is not None:
         owner = subscriptions.owner_of_message(scope.connection, statement.message)
         if owner is None or not (scope.actor.is_admin or owner == scope.actor.owner):
             raise UnknownNameError(
-                f"there is no message {statement.message}", span=statement.span, hint="`show dead letters` lists them"
+                f"there is no message {statement.message}",
+                span=statement.span,
+                hint="`show dead letters` lists messages that were given up",
             )
-        count = open_again(scope.connection, statement.message)
+        count = replay_letters(scope.connection, statement.message)
     else:
-        found = scope.subscription(statement.subscription or 0, statement.span)
-        count = open_again(scope.connection, found.id)
+        subscription = scope.subscription(statement.subscription or 0, statement.span)
+        count = replay_letters(scope.connection, subscription.id)
     if not count:
         raise UnknownNameError("there is no dead letter to send again", span=statement.span)
     noun = "message is" if count == 1 else "messages are"
@@ -273,53 +284,55 @@ def replay(scope: DeclarationScope, statement: Replay) -> MessagesDone:
 
 
 def send_now(scope: DeclarationScope, statement: SendNow) -> MessagesDone:
-    """`send subscription 12 now` also resumes a disabled subscription, or asks its target to confirm once more.
+    """Apply `send subscription 12 now` or `send all now`.
 
-    `send all now` does neither.
+    The first also enables a disabled subscription, or requests confirmation again if its target has not confirmed.
     """
     if statement.subscription is None:
         owner = None if scope.actor.is_admin else scope.actor.owner
-        held = subscriptions.live_subscriptions(scope.connection, owner=owner)
-        count = ledger.send_now(scope.connection, [one.id for one in held if one.disabled is None])
-        return MessagesDone(_sent_now(count), count, disabled=[one.id for one in held if one.disabled is not None])
-    found = scope.subscription(statement.subscription, statement.span)
-    if found.paused:
+        live = subscriptions.live_subscriptions(scope.connection, owner=owner)
+        enabled = [subscription.id for subscription in live if subscription.disabled is None]
+        disabled = [subscription.id for subscription in live if subscription.disabled is not None]
+        count = ledger.send_now(scope.connection, enabled)
+        return MessagesDone(_sent_now(count), count, disabled=disabled)
+    subscription = scope.subscription(statement.subscription, statement.span)
+    if subscription.paused:
         raise StatementError(
-            f"subscription {found.id} is paused",
+            f"subscription {subscription.id} is paused",
             span=statement.span,
-            hint=f"resume it first: `resume subscription {found.id};`",
+            hint=f"resume it first: `resume subscription {subscription.id};`",
         )
-    asked = ask_again(scope, found, statement.span)
-    if asked is not None:
-        return asked
-    count = _enable(scope, found, statement.span)
-    return MessagesDone(_sent_now(count), count, found.id)
+    requested = request_again(scope, subscription, statement.span)
+    if requested is not None:
+        return requested
+    count = _enable(scope, subscription, statement.span)
+    return MessagesDone(_sent_now(count), count, subscription.id)
 
 
 def _sent_now(count: int) -> str:
     if not count:
-        return "no message waits for another attempt"
+        return "no message is waiting for a retry"
     return "1 message is sent now" if count == 1 else f"{count:,} messages are sent now"
 
 
-def _enable(scope: DeclarationScope, found: Subscription, span: Span) -> int:
-    """Enable a subscription and make its messages due now; returns how many waited for another attempt."""
-    if found.disabled == OWNER_DISABLED:
+def _enable(scope: DeclarationScope, subscription: Subscription, span: Span) -> int:
+    """Enable a subscription, make its messages due now, and return how many were waiting for a retry."""
+    if subscription.disabled == OWNER_DISABLED:
         raise StatementError(
-            OWNER_DISABLED, span=span, hint="the admin enables an owner with `runnel owner disable NAME --undo`"
+            OWNER_DISABLED, span=span, hint="the admin can enable an owner with `runnel owner disable NAME --undo`"
         )
-    if found.disabled is None:
-        return ledger.send_now(scope.connection, [found.id])
-    return subscriptions.enable_subscription(scope.connection, found.id)
+    if subscription.disabled is None:
+        return ledger.send_now(scope.connection, [subscription.id])
+    return subscriptions.enable_subscription(scope.connection, subscription.id)
 
 
 def pause(scope: DeclarationScope, statement: Pause) -> SubscriptionDone:
-    """`pause subscription 12` and `resume subscription 12`; resuming also takes back that it was disabled."""
+    """Apply `pause subscription 12` or `resume subscription 12`. Resuming also enables a disabled subscription."""
     verb = "paused" if statement.paused else "resumed"
-    found = scope.subscription(statement.subscription or 0, statement.span)
+    subscription = scope.subscription(statement.subscription or 0, statement.span)
     if statement.paused:
-        subscriptions.keep_place(scope.connection, found)
-    elif found.disabled is not None:
-        _enable(scope, found, statement.span)
-    subscriptions.pause_subscription(scope.connection, found.id, statement.paused)
-    return SubscriptionDone(f"{verb} subscription {found.id}", found.id, paused=statement.paused)
+        subscriptions.keep_place(scope.connection, subscription)
+    elif subscription.disabled is not None:
+        _enable(scope, subscription, statement.span)
+    subscriptions.pause_subscription(scope.connection, subscription.id, statement.paused)
+    return SubscriptionDone(f"{verb} subscription {subscription.id}", subscription.id, paused=statement.paused)

@@ -1,1 +1,1 @@
-"""Planning: from what is declared to the plan version that is matched, whole or distributed over workers."""
+"""Planning: compile the declared queries into plan versions, and distribute large plans over workers."""

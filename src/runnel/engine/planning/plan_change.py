@@ -1,10 +1,10 @@
-"""From what is declared to what is matched: the plan version that a transaction ends with.
+"""Compile a change of the declarations into a new plan version.
 
-A small change writes a delta next to the current base; when the delta has grown, everything becomes a new base. Where
-queries are only removed, no file is written: the new version names them. Three steps: `read_change` reads from the
-catalog what is to be compiled, `compile_plan` compiles and writes it without the catalog, `publish_draft` makes the
-result current. Only the last step needs the catalog's write lock; `commit_change` checks that the catalog has not
-changed in between.
+A small change writes a delta next to the current base. A larger change writes a new base. A change that only removes
+a few queries writes no file: the new version's row lists the removed queries. There are three steps: `read_change`
+reads the queries to compile from the catalog, `compile_plan` compiles and writes them without using the catalog, and
+`publish_change` makes the result the current plan. Only the last step needs the catalog's write lock. `commit_change`
+checks that the catalog has not changed in between.
 """
 
 from __future__ import annotations
@@ -39,21 +39,23 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("runnel")
 
-_DELTA_AT_LEAST = 500
-_DELTA_SHARE = 0.1
+_MIN_DELTA_QUERIES = 500
+"""A delta may always have this many queries."""
+_DELTA_FRACTION = 0.1
+"""A larger delta may have up to this fraction of the base's queries and bytes."""
 _DELTA_BYTES = 1 << 20
-"""Size up to which a delta is always compiled again with the next change; about 0.2 s of CPU."""
-_NAMED_AT_MOST = 256
-"""Removed queries that a version names itself. Every version's row repeats them, and every slice of a batch."""
+"""A delta may always have this size. It is compiled again with each change, which takes about 0.2 s of CPU time."""
+_MAX_NAMED_REMOVALS = 256
+"""The maximum number of removed queries in a version's row, because every later row and every slice repeats them."""
 _NONE = np.empty(0, dtype=np.int64)
 
 
 @dataclass(frozen=True)
 class PlanChange:
-    """What is to be compiled: queries with their definitions, and the base's queries that count no more.
+    """The queries to compile with their definitions, and the queries of the base that are removed (`dead`).
 
-    Without a `current` plan, or where more is new than old, the queries are all that there are. Those that are
-    `fresh` count after `sequence`, unless the log has grown until they are published.
+    If `current` is None, `queries` are all queries, and a base is compiled from scratch. Queries in `fresh` start
+    after `sequence`, or after the last sequence at the time when they are published.
     """
 
     queries: tuple[PlanQuery, ...]
@@ -66,21 +68,21 @@ class PlanChange:
     dead: frozenset[int] = frozenset()
     is_small: bool = True
     delta: PlanPart | None = None
-    """The delta as it is, where all that changes is what the base does not have any more."""
+    """The current delta, if the change only removes queries of the base and needs no compilation."""
     removed: frozenset[int] | None = None
-    """Where nothing is to be written at all: what the new version has less than its folders."""
+    """If no file is to be written: the queries that the new version's row lists as removed."""
 
 
 @dataclass(frozen=True)
 class CompiledChange:
-    """A compiled change, which `publish_draft` makes current. Where nothing was compiled it has no part."""
+    """A compiled change, which `publish_change` makes current. `part` is None if nothing was compiled."""
 
     change: PlanChange
     laid_out: LaidOut | None = None
     part: UnfinishedPart | None = None
 
     def finish(self) -> PlanManifest:
-        """Write the rest of the part, whose queries count from where they did when the change was read."""
+        """Write the rest of the part. Queries keep the start sequences that they had when the change was read."""
         if self.laid_out is None or self.part is None:
             raise RunnelError("the change has no compiled plan")
         return self.part.finish(self.laid_out.logical)
@@ -88,10 +90,10 @@ class CompiledChange:
 
 @dataclass(frozen=True)
 class Uncommitted:
-    """Declarations of a transaction that the catalog does not have yet.
+    """Declarations that are not committed to the catalog yet.
 
-    `definitions` are the nodes of new and redefined virtual feeds, None for those that read nothing any more;
-    `new` are the feeds that the catalog does not have at all, and `dropped` those that go.
+    `definitions` are the nodes of new and redefined virtual feeds, or None for feeds that no longer read anything.
+    `new` are feeds that do not exist in the catalog, and `dropped` are feeds that are dropped.
     """
 
     definitions: Mapping[int, Node | None] = field(default_factory=dict)
@@ -105,22 +107,22 @@ def read_change(
     activation: Activation,
     uncommitted: Uncommitted,
 ) -> PlanChange | None:
-    """Read from the committed catalog what a change has to compile; None if nothing."""
+    """Read the queries that a change must compile from the catalog, or return None if the plan does not change."""
     removed = {*activation.remove, *uncommitted.dropped}
     current = plan_versions.current_plan(connection)
     if not activation.compile and (not removed or current is None):
         return None
     reader = _Reader(connection, uncommitted, activation)
     if current is None:
-        return reader.everything()
+        return reader.read_all()
     try:
         loaded = load(workspace.storage, PlanVersion.of(current))
     except CorruptDataError as error:
-        logger.warning("the plan cannot be read, and all queries are compiled again: %s", error)
-        return reader.everything()
-    fewer = None if activation.compile else reader.named(loaded, current, removed)
-    if fewer is not None:
-        return fewer
+        logger.warning("the plan cannot be read, so all queries are compiled again: %s", error)
+        return reader.read_all()
+    removal = None if activation.compile else reader.remove_by_name(loaded, current, removed)
+    if removal is not None:
+        return removal
     in_base = visible(loaded.base.queries.query_ids)
     in_delta = set(_in_delta(loaded).tolist())
     added = (in_delta.difference(current.removed) | activation.compile) - removed
@@ -130,94 +132,92 @@ def read_change(
     is_small = _is_small(len(added) + len(dead), len(in_base), factor)
     is_small = is_small and not _is_heavy(loaded, factor)
     if not is_small and len(added) > len(in_base):
-        return reader.everything()  # more is new than old: merging would save nothing
+        return reader.read_all()  # most queries are new, so merging with the base would save nothing
     if is_small and loaded.delta is not None and added == in_delta and not activation.compile:
-        return reader.fewer(loaded.delta, current, dead, total)
-    return reader.some(added, current, dead, total, is_small)
+        return reader.keep_delta(loaded.delta, current, dead, total)
+    return reader.read_added(added, current, dead, total, is_small)
 
 
 def read_everything(connection: Connection) -> PlanChange:
-    """All queries as they are declared, to compile a base from their definitions."""
-    return _Reader(connection, Uncommitted(), Activation(frozenset(), frozenset())).everything()
+    """Read the definitions of all declared queries, to compile a base from scratch."""
+    return _Reader(connection, Uncommitted(), Activation(frozenset(), frozenset())).read_all()
 
 
 class _Reader:
-    """Reads queries and definitions: those of the catalog, with the uncommitted changes on top."""
+    """Reads queries and definitions from the catalog, overridden by uncommitted changes."""
 
     def __init__(self, connection: Connection, uncommitted: Uncommitted, activation: Activation) -> None:
         self._connection = connection
         self._uncommitted = uncommitted
         self._fresh = activation.fresh
-        self._gone = activation.remove | uncommitted.dropped
+        self._removed = activation.remove | uncommitted.dropped
 
     @cached_property
     def _sequence(self) -> int:
         return last_sequence(self._connection)
 
-    def everything(self) -> PlanChange:
-        """All that is matched."""
+    def read_all(self) -> PlanChange:
+        """Read all matched queries."""
         changed = self._uncommitted.definitions
         nodes = {**feeds.planned_definitions(self._connection), **changed}
         definitions = {
             feed: node for feed, node in nodes.items() if node is not None and feed not in self._uncommitted.dropped
         }
         since = feeds.since_of(self._connection)
-        queries = self._queries({feed: since[feed] for feed in since.keys() - self._gone}, self._fresh)
+        queries = self._queries({feed: since[feed] for feed in since.keys() - self._removed}, self._fresh)
         words = word_frequencies(self._connection)
         return PlanChange(queries, definitions, words, self._fresh, self._sequence, len(queries))
 
-    def named(self, loaded: Plan, current: PlanRow, removed: set[int]) -> PlanChange | None:
-        """The folders as they are, and a version that names what it has less; None where that would be too much.
+    def remove_by_name(self, loaded: Plan, current: PlanRow, removed: set[int]) -> PlanChange | None:
+        """Return a change that keeps all files and lists the removed queries in the version's row.
 
-        What this costs depends on what is removed, not on what there is.
+        Return None if that would be too many. The cost depends on the number of removed queries only.
         """
         in_base, in_delta = visible(loaded.base.queries.query_ids), _in_delta(loaded)
         of_base, of_delta = _among(removed, in_base), _among(removed, in_delta)
-        gone = of_base | of_delta | {*current.removed}
-        if len(gone) > _NAMED_AT_MOST:
+        named = of_base | of_delta | {*current.removed}
+        if len(named) > _MAX_NAMED_REMOVALS:
             return None
         dead = loaded.delta.tombstones if loaded.delta else _NONE
         lost = of_delta | (of_base - _among(of_base, dead))
         total = current.queries - len(lost.difference(current.removed))
-        added = len(in_delta) - len(_among(gone, in_delta))
+        added = len(in_delta) - len(_among(named, in_delta))
+        # Added queries plus dead queries of the base, where dead = in_base - (total - added).
         changes = len(in_base) + 2 * added - total
         if not _is_small(changes, len(in_base), plan_port(current.distribution).delta_factor):
-            return None  # of the base, all are dead that are neither added nor among the total
-        nothing = frozenset[int]()
-        return PlanChange(
-            (), {}, {}, nothing, 0, total, current, removed=frozenset(gone)
-        )  # nothing begins: no sequence
+            return None
+        no_queries = frozenset[int]()
+        return PlanChange((), {}, {}, no_queries, 0, total, current, removed=frozenset(named))
 
-    def fewer(self, delta: PlanPart, current: PlanRow, dead: set[int], total: int) -> PlanChange:
-        """The delta as it is, and less of the base: nothing is to be compiled."""
-        gone = frozenset(dead)
-        return PlanChange((), {}, {}, frozenset(), self._sequence, total, current, gone, delta=delta)
+    def keep_delta(self, delta: PlanPart, current: PlanRow, dead: set[int], total: int) -> PlanChange:
+        """Return a change that keeps the delta's queries and adds tombstones, so nothing must be compiled."""
+        return PlanChange((), {}, {}, frozenset(), self._sequence, total, current, frozenset(dead), delta=delta)
 
-    def some(self, added: set[int], current: PlanRow, dead: set[int], total: int, is_small: bool) -> PlanChange:
-        """What was added to a base, and what was taken from it."""
+    def read_added(self, added: set[int], current: PlanRow, dead: set[int], total: int, is_small: bool) -> PlanChange:
+        """Read the queries that were added to the base, next to those that were removed from it (`dead`)."""
         nodes = self._definitions(added)
         since = feeds.since_of(self._connection, added - self._uncommitted.new)
         queries = self._queries(since, self._fresh & added)
         words = word_frequencies(self._connection)
-        gone = frozenset(dead)
-        return PlanChange(queries, nodes, words, self._fresh, self._sequence, total, current, gone, is_small)
+        tombstones = frozenset(dead)
+        return PlanChange(queries, nodes, words, self._fresh, self._sequence, total, current, tombstones, is_small)
 
-    def _definitions(self, wanted: set[int]) -> dict[int, Node]:
-        """The nodes of virtual feeds and of all that these read, directly or through others."""
+    def _definitions(self, ids: set[int]) -> dict[int, Node]:
+        """Return the nodes of virtual feeds, and of all feeds that they read, directly or indirectly."""
         changed = self._uncommitted.definitions
-        found: dict[int, Node] = {}
+        definitions: dict[int, Node] = {}
         seen: set[int] = set()
-        waiting = wanted
+        waiting = ids
         while waiting:
             seen |= waiting
-            known = waiting - changed.keys()
+            unchanged = waiting - changed.keys()
             nodes = {feed: changed[feed] for feed in waiting & changed.keys()}
-            step = {**feeds.planned_definitions(self._connection, known - self._uncommitted.new), **nodes}
-            fresh = {feed: node for feed, node in step.items() if node is not None}
-            found |= fresh
-            seen |= fresh.keys()
-            waiting = {source for node in fresh.values() for source in reads(node)} - seen
-        return found
+            step = {**feeds.planned_definitions(self._connection, unchanged - self._uncommitted.new), **nodes}
+            present = {feed: node for feed, node in step.items() if node is not None}
+            definitions |= present
+            seen |= present.keys()
+            waiting = {source for node in present.values() for source in reads(node)} - seen
+        return definitions
 
     def _queries(self, since: Mapping[int, int], fresh: Iterable[int]) -> tuple[PlanQuery, ...]:
         starts = {**since, **dict.fromkeys(fresh, self._sequence)}
@@ -225,7 +225,7 @@ class _Reader:
 
 
 def compile_plan(workspace: Workspace, change: PlanChange) -> CompiledChange:
-    """Compile a change, and write as much of it as does not depend on the log's end. The catalog is not asked."""
+    """Compile a change, and write the files that do not depend on the last sequence. The catalog is not used."""
     from runnel.matching.compile.compile_plan import LaidOut, lay_out
     from runnel.optimizer.merge_plans import merge_plans
     from runnel.optimizer.optimize import optimize
@@ -251,36 +251,38 @@ def compile_plan(workspace: Workspace, change: PlanChange) -> CompiledChange:
     return CompiledChange(change, laid_out, laid_out.start_base(workspace.storage, new_folder()))
 
 
-def publish_draft(workspace: Workspace, connection: Connection, draft: CompiledChange) -> int:
-    """Make a compiled change the current plan, in the transaction that declares it; gives the version."""
-    change, laid_out, part = draft.change, draft.laid_out, draft.part
+def publish_change(workspace: Workspace, connection: Connection, compiled: CompiledChange) -> int:
+    """Make a compiled change the current plan, in the transaction that declares it, and return the version."""
+    change, laid_out, part = compiled.change, compiled.laid_out, compiled.part
     if laid_out is None or part is None:
         if change.current is None or change.removed is None:
             raise RunnelError("the change has no compiled plan, and does not only remove queries")
-        return _publish_beside(connection, change.current, change.current.delta, change.total, change.removed)
+        return _publish_with_same_base(connection, change.current, change.current.delta, change.total, change.removed)
     if change.fresh and last_sequence(connection) != change.sequence:
         laid_out = laid_out.starting_after(last_sequence(connection), change.fresh)
     manifest = part.finish(laid_out.logical)
     if part.kind == "base" or change.current is None:
         port = wanted_port(workspace.settings, manifest)
-        made = port.distribute_at_once(workspace, connection, part.folder, change.total)
-        return publish_base(connection, part.folder, change.total, made)
-    # The next change begins with this delta, which was just written and need not be read.
+        distribution = port.distribute_at_once(workspace, connection, part.folder, change.total)
+        return publish_base(connection, part.folder, change.total, distribution)
+    # The next change starts from this delta. Cache it, so that it need not be read again.
     keep_part(workspace.storage, PlanPart(manifest, laid_out.logical, laid_out.layout.every(), part.tombstones))
-    return _publish_beside(connection, change.current, part.folder, change.total)
+    return _publish_with_same_base(connection, change.current, part.folder, change.total)
 
 
-def publish_base(connection: Connection, base: str, queries: int, made: Distribution | None) -> int:
-    """Make a base that is written the current plan, with its distribution where it has one."""
-    if made is None:
+def publish_base(connection: Connection, base: str, queries: int, distribution: Distribution | None) -> int:
+    """Make a written base the current plan, with its distribution if it has one, and return the version."""
+    if distribution is None:
         return plan_versions.publish_plan(connection, base, None, queries)
-    return plan_versions.publish_plan(connection, base, None, queries, distribution=made.folder, pieces=made.pieces)
+    return plan_versions.publish_plan(
+        connection, base, None, queries, distribution=distribution.folder, pieces=distribution.pieces
+    )
 
 
-def _publish_beside(
+def _publish_with_same_base(
     connection: Connection, current: PlanRow, delta: str | None, queries: int, removed: Iterable[int] = ()
 ) -> int:
-    """Publish a version with the base of the current one, which stays distributed as it is."""
+    """Publish a version with the base and the distribution of the current version."""
     return plan_versions.publish_plan(
         connection,
         current.base,
@@ -293,34 +295,34 @@ def _publish_beside(
 
 
 def has_grown(plan: Plan) -> bool:
-    """Whether so much was added to a plan's base, or taken from it, that a new base is due."""
+    """Return whether so many queries were added to or removed from a plan's base that a new base is due."""
     in_base = visible(plan.base.queries.query_ids)
     dead = _among(set(plan.tombstones.tolist()), in_base)
     return not _is_small(len(_in_delta(plan)) + len(dead), len(in_base))
 
 
 def _is_small(changes: int, in_base: int, factor: int = 1) -> bool:
-    """Whether changes can be a delta, of at most `factor` times the usual size."""
-    return changes <= factor * max(_DELTA_AT_LEAST, _DELTA_SHARE * in_base)
+    """Return whether a number of changes fits into a delta of at most `factor` times the usual size."""
+    return changes <= factor * max(_MIN_DELTA_QUERIES, _DELTA_FRACTION * in_base)
 
 
 def _is_heavy(plan: Plan, factor: int) -> bool:
-    """Whether few queries of a delta are so large that compiling them with every change would hold up all others."""
+    """Return whether a delta has so many bytes that compiling it again with every change would take too long."""
     if plan.delta is None:
         return False
-    most = max(_DELTA_BYTES, _DELTA_SHARE * plan.base.manifest.size)
-    return plan.delta.manifest.size > factor * most
+    limit = max(_DELTA_BYTES, _DELTA_FRACTION * plan.base.manifest.size)
+    return plan.delta.manifest.size > factor * limit
 
 
 def _in_delta(plan: Plan) -> Array:
-    """The queries of a plan's delta, where it has one."""
+    """Return the ids of the queries in a plan's delta, or an empty array if it has none."""
     return visible(plan.delta.queries.query_ids) if plan.delta else _NONE
 
 
-def _among(wanted: set[int], ids: Array) -> set[int]:
-    """Those of some ids that are among very many, which ascend."""
-    few = np.array(sorted(wanted), dtype=np.int64)
-    places = np.searchsorted(ids, few)
-    inside = places < len(ids)
-    inside[inside] = ids[places[inside]] == few[inside]
-    return set(few[inside].tolist())
+def _among(candidates: set[int], ids: Array) -> set[int]:
+    """Return the candidates that are in the sorted array `ids`, by binary search."""
+    wanted = np.array(sorted(candidates), dtype=np.int64)
+    positions = np.searchsorted(ids, wanted)
+    is_present = positions < len(ids)
+    is_present[is_present] = ids[positions[is_present]] == wanted[is_present]
+    return set(wanted[is_present].tolist())

@@ -1,9 +1,9 @@
-"""The port through which plans are published, and asked how their queries are distributed over workers.
+"""The interface between the engine and the distribution of plans over workers.
 
-By default every worker has the whole plan. The queries of a plan that does not fit, or whose settings say so, are
-distributed; then the plan version names a folder, its *distribution*. The implementation of that is loaded when the
-settings want it or a version has it, and never otherwise. `streaming.ports` has the ports that read, match and
-commit.
+By default, every worker loads the whole plan. If a plan does not fit into memory, or if the settings require it, its
+queries are distributed, and the plan version names a folder, its *distribution*. The implementation is loaded only if
+the settings require it or a version has a distribution. `streaming.ports` has the ports for reading, matching and
+committing.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from runnel.settings import Settings
 from runnel.storage.file_storage import Storage
 
 Proceed = Callable[[], None]
-"""Called between the steps of long work; it may raise to end the work."""
+"""Called between the steps of long work. It may raise an exception to abort the work."""
 
 _DISTRIBUTED = "runnel.scaleout.planning.partitioned_plan:PARTITIONED_PLAN"
 
 GAUGES = {
-    "runnel_partitions": "Partitions that the queries are divided into; 1: every worker has all.",
-    "runnel_partition_skew": "What the longest partition takes, as a multiple of the mean.",
-    "runnel_partition_copies": "How often an item of the newest batches was given to a partition.",
-    "runnel_partition_loads": "How often plans of partitions were loaded lately.",
+    "runnel_partitions": "Number of partitions of the plan; 1 if every worker has all queries.",
+    "runnel_partition_skew": "Matching time of the slowest partition, as a multiple of the mean.",
+    "runnel_partition_copies": "Mean number of partitions to which an item of the newest batches was routed.",
+    "runnel_partition_loads": "Number of times that plans of partitions were loaded recently.",
 }
-"""The metrics of a distribution, and what they mean."""
+"""The metrics of a distribution, and their help texts."""
 
 _WHOLE_GAUGES = {
     "runnel_partitions": 1.0,
@@ -46,24 +46,24 @@ _WHOLE_GAUGES = {
 
 
 class Distribution(Protocol):
-    """How the queries of a base are distributed, written to a folder next to it."""
+    """The distribution of a base's queries over partitions, written to a folder of its own."""
 
     @property
     def folder(self) -> str: ...
 
     @property
     def pieces(self) -> tuple[str, ...]:
-        """The plan folders that it names."""
+        """The plan folders that the distribution references."""
         ...
 
     def is_complete(self, storage: Storage) -> bool:
-        """Whether its folder and all its pieces exist."""
+        """Return whether the folder of the distribution and all plan folders that it references exist."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class FigureTable:
-    """Figures as a table of numbers, with facts above it."""
+    """A table of numbers with a title and sentences above it."""
 
     title: str
     facts: tuple[str, ...]
@@ -72,26 +72,26 @@ class FigureTable:
 
 
 class PlanFigures(Protocol):
-    """How the queries of a plan version are distributed, to be shown."""
+    """A description of how the queries of a plan version are distributed."""
 
     def lines(self) -> list[str]:
-        """For a terminal."""
+        """Return lines for a terminal."""
         ...
 
     def to_json(self) -> dict[str, Any]:
-        """Fields of a JSON value; those of all kinds of plans have the same names."""
+        """Return fields of a JSON object. All kinds of plans use the same names."""
         ...
 
     def table(self) -> FigureTable | None:
-        """For the report; None where there is nothing to compare."""
+        """Return a table for the report, or None if the plan is not distributed."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class WholePlanFigures:
-    """A plan that is not distributed, and why; or one of which that cannot be read, and what is damaged.
+    """A plan that is not distributed, with the reason, or a plan whose distribution is damaged.
 
-    There is no reason where there is no plan.
+    `reason` is None if there is no plan.
     """
 
     reason: str | None = None
@@ -100,7 +100,9 @@ class WholePlanFigures:
     def lines(self) -> list[str]:
         if self.reason is None:
             return []
-        return [f"damaged: {self.reason}", "`runnel doctor` says more"] if self.damaged else [f"none: {self.reason}"]
+        return (
+            [f"damaged: {self.reason}", "`runnel doctor` shows details"] if self.damaged else [f"none: {self.reason}"]
+        )
 
     def to_json(self) -> dict[str, Any]:
         return {"partitions": None, "undivided": None if self.reason is None else asdict(self)}
@@ -110,7 +112,7 @@ class WholePlanFigures:
 
 
 class QueryPlacement(Protocol):
-    """Where a query of a distributed plan is, to be shown by `explain`."""
+    """The partition of a query in a distributed plan, as `explain` shows it."""
 
     def lines(self) -> Sequence[str]: ...
 
@@ -118,57 +120,60 @@ class QueryPlacement(Protocol):
 
 
 class PlanPort:
-    """The port of plans that every worker has whole. Ports of distributed plans override what they do in addition."""
+    """The port for plans that every worker loads whole. The port for distributed plans overrides its methods."""
 
     delta_factor = 1
-    """How many times larger than usual a delta may become before a declaration has to compile a new base."""
+    """The factor by which a delta may exceed the usual size before a declaration must compile a new base."""
 
     def distribute_at_once(
         self, workspace: Workspace, connection: Connection, base: str, queries: int
     ) -> Distribution | None:
-        """Distribute a new base in the transaction that publishes it; None: not at all, or later."""
+        """Distribute a new base in the transaction that publishes it. Return None if it is not distributed now."""
         return None
 
     def distribute(self, workspace: Workspace, base: str, *, proceed: Proceed) -> Distribution | None:
-        """Distribute a new base as the settings want, however long that takes."""
+        """Distribute a new base as the settings require, which may take minutes."""
         return None
 
     def ensure(self, workspace: Workspace, epoch: int, *, proceed: Proceed) -> str | None:
-        """Publish the current plan as the settings want it distributed; gives a line for the log if that was due."""
+        """Publish the current plan with the distribution that the settings require, if it has another one.
+
+        Return a line for the log if a version was published, otherwise None.
+        """
         return None
 
     def rebalance(self, workspace: Workspace, epoch: int, *, proceed: Proceed) -> str | None:
-        """Distribute the current plan again if workers are loaded unevenly; gives a line for the log if so."""
+        """Distribute the current plan again if the load is uneven. Return a line for the log if so, else None."""
         return None
 
     def repair(self, workspace: Workspace, epoch: int, plans: Iterable[PlanRow]) -> bool:
-        """Whether one of these versions was damaged; the current one is distributed again."""
+        """Distribute the current plan again if one of these versions is damaged. Return whether one is damaged."""
         return False
 
     def figures(self, workspace: Workspace, connection: Connection, plan: PlanRow) -> PlanFigures:
-        """How the queries of a version are distributed."""
-        why = why_whole(workspace.settings, read_manifest(workspace.storage, plan.base))
-        return WholePlanFigures(f"every worker has all queries ({why})")
+        """Describe how the queries of a version are distributed."""
+        reason = why_whole(workspace.settings, read_manifest(workspace.storage, plan.base))
+        return WholePlanFigures(f"every worker has all queries ({reason})")
 
     def gauges(self, connection: Connection, plan: PlanRow) -> Mapping[str, float | None]:
-        """The values of `GAUGES`; None where nothing was measured."""
+        """Return the values of `GAUGES`, or None for a metric that was not measured yet."""
         return _WHOLE_GAUGES
 
     def describe(self, plan: PlanRow) -> str:
-        """In few words, for lines that count queries: empty, or ` in 8 partitions`."""
+        """Return a suffix for log lines that count queries: empty, or ` in 8 partitions`."""
         return ""
 
     def explain(
         self, workspace: Workspace, row: PlanRow, plan: Plan, query: int, names: Mapping[int, str]
     ) -> QueryPlacement | None:
-        """Where a query is; None where every worker has it."""
+        """Return the placement of a query, or None if every worker has it."""
         return None
 
     def verify(self, storage: Storage, plan: PlanRow) -> None:
-        """Read all files of the distribution of a version; CorruptDataError where one is damaged."""
+        """Read all files of a version's distribution. Raise CorruptDataError if one is damaged."""
 
     def files(self, distribution: str) -> Sequence[str]:
-        """The files in the folder of a distribution."""
+        """Return the names of the files in the folder of a distribution."""
         return ()
 
 
@@ -176,24 +181,24 @@ _WHOLE = PlanPort()
 
 
 def plan_port(distribution: str | None) -> PlanPort:
-    """The port of the plan versions with a distribution, or of those whose plan every worker has."""
+    """Return the port for plan versions with a distribution, or for whole plans if `distribution` is None."""
     return _WHOLE if distribution is None else cast(PlanPort, resolve_name(_DISTRIBUTED))
 
 
 def wanted_port(settings: Settings, base: PlanManifest) -> PlanPort:
-    """The port of the plans that the settings want of a base."""
+    """Return the port that the settings require for a base."""
     return _WHOLE if why_whole(settings, base) is not None else cast(PlanPort, resolve_name(_DISTRIBUTED))
 
 
 def _port_of(workspace: Workspace, plan: PlanRow) -> PlanPort:
-    """The port of a version, or the one that the settings want for a version that is not distributed yet."""
+    """Return the port of a version, or the port that the settings require if it is not distributed yet."""
     if plan.distribution is not None:
         return plan_port(plan.distribution)
     return wanted_port(workspace.settings, read_manifest(workspace.storage, plan.base))
 
 
 def why_whole(settings: Settings, base: PlanManifest) -> str | None:
-    """Why every worker has all queries of a base; None where they have to be distributed."""
+    """Return why every worker has all queries of a base, or None if they must be distributed."""
     return reason_for_whole_plan(
         queries=base.counts.get("queries", 0),
         plan_bytes=base.size,
@@ -203,7 +208,7 @@ def why_whole(settings: Settings, base: PlanManifest) -> str | None:
 
 
 def reason_for_whole_plan(*, queries: int, plan_bytes: int, budget_bytes: int, wanted: int) -> str | None:
-    """Why a plan stays whole; None where it does not. `wanted` is the number of partitions in the settings, or 0.
+    """Return why a plan is not distributed, or None if it must be. `wanted` is the setting `partitions`.
 
     >>> reason_for_whole_plan(queries=9, plan_bytes=900, budget_bytes=4 << 30, wanted=0)
     'the plan takes 900 bytes and a worker may map 4.0 GiB'
@@ -223,7 +228,7 @@ def reason_for_whole_plan(*, queries: int, plan_bytes: int, budget_bytes: int, w
 
 
 def byte_count(count: float) -> str:
-    """A number of bytes as people read it.
+    """Format a number of bytes with a unit.
 
     >>> byte_count(900), byte_count(5 << 20), byte_count(3 << 29)
     ('900 bytes', '5.0 MiB', '1.5 GiB')
@@ -235,7 +240,7 @@ def byte_count(count: float) -> str:
 
 
 def read_figures(workspace: Workspace, connection: Connection, plan: PlanRow | None) -> PlanFigures:
-    """How the queries of a version are distributed, or will be."""
+    """Describe how the queries of a version are distributed, or will be distributed."""
     if plan is None:
         return WholePlanFigures()
     try:
@@ -245,10 +250,11 @@ def read_figures(workspace: Workspace, connection: Connection, plan: PlanRow | N
 
 
 def ensure_distribution(workspace: Workspace, epoch: int, *, proceed: Proceed = lambda: None) -> str | None:
-    """Publish the current plan as the settings want it distributed; gives a line for the log if that was due.
+    """Publish the current plan with the distribution that the settings require, if it has another one.
 
-    The new version has the same base, and the delta and the removals of the one that is current by then. So nobody
-    waits for it. Finding that nothing is due reads two small files.
+    Return a line for the log if a version was published, otherwise None. The new version has the same base, and the
+    delta and removals of the version that is current at that time, so declarations need not wait for it. If nothing
+    is to be done, only two small files are read.
     """
     with workspace.catalog.read() as connection:
         current = plan_versions.current_plan(connection)
@@ -256,16 +262,16 @@ def ensure_distribution(workspace: Workspace, epoch: int, *, proceed: Proceed = 
 
 
 def rebalance_plan(workspace: Workspace, epoch: int, *, proceed: Proceed = lambda: None) -> str | None:
-    """Distribute the current plan again if workers are loaded unevenly; gives a line for the log if so."""
+    """Distribute the current plan again if the load is uneven. Return a line for the log if so, otherwise None."""
     with workspace.catalog.read() as connection:
         current = plan_versions.current_plan(connection)
     return None if current is None else plan_port(current.distribution).rebalance(workspace, epoch, proceed=proceed)
 
 
 def repair_distributions(workspace: Workspace, epoch: int) -> bool:
-    """Whether the distribution of a version was damaged that a batch may still want; it must be planned again.
+    """Distribute the current plan again if a version that a batch may still use has a damaged distribution.
 
-    A base has all queries, so nothing is lost with a distribution, and the current plan gets a new one.
+    Return whether one was damaged. The base contains all queries, so no query is lost with a distribution.
     """
     with workspace.catalog.read() as connection:
         plans = plan_versions.distributed_plans(connection, since=match_segments.last_plan(connection))

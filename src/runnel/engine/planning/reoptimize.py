@@ -1,9 +1,9 @@
-"""Compiling the plan again while running, once what was learned of the stream promises enough (RoSeS §8).
+"""Compile the plan again during a run if learned word frequencies promise a large enough gain (RoSeS §8).
 
-The new base holds the same queries, so a batch may use either; each names its version, and so does a replay of it.
-The plan is compiled without holding up anybody, and published only if nothing else was published meanwhile. Where
-the queries are distributed over workers it is also compiled when much was added, and the new base is distributed
-before anybody has to map it.
+The new base contains the same queries, so a batch can use either version. Each batch records its plan version and is
+replayed with it. Compiling blocks no other writer, and the result is published only if no other version was published
+in the meantime. A distributed plan is also compiled again when many queries were added; the new base is distributed
+before workers map it.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from runnel.plan.store import is_written, new_folder
 logger = logging.getLogger("runnel")
 
 ENOUGH = 0.2
-"""The part of the walk that must be saved for a plan to be compiled again."""
+"""The fraction of index entries per item that compiling again must save."""
 
-_WORTH_IT = 20.0
-"""Entries for one item below which there is nothing to save."""
+_MIN_SAVED_ENTRIES = 20.0
+"""The number of index entries per item that compiling again must save."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReoptimizationReport:
-    """What came of it: the entries expected for one item before and after, and the version, if one was published."""
+    """The index entries expected per item before (`now`) and after (`then`), and the version if one was published."""
 
     now: float
     then: float
@@ -46,37 +46,38 @@ def reoptimize(
     epoch: int,
     *,
     enough: float = ENOUGH,
-    worth_it: float = _WORTH_IT,
+    worth_it: float = _MIN_SAVED_ENTRIES,
     proceed: Proceed = lambda: None,
 ) -> ReoptimizationReport | None:
-    """Compile the current plan again if that gains enough; None where there is no plan or nothing was learned.
+    """Compile the current plan again if that saves the fraction `enough` and at least `worth_it` entries per item.
 
-    `proceed` is called between the steps of distributing it, and may raise to end it.
+    Return None if there is no plan, or if no frequencies were learned and the plan is not distributed. `proceed` is
+    called between the steps of distributing the plan, and may raise an exception to abort.
     """
     with workspace.catalog.read() as connection:
         current = plan_versions.current_plan(connection)
-        known = word_frequencies(connection)
-    if current is None or not (known or current.distribution):
+        frequencies = word_frequencies(connection)
+    if current is None or not (frequencies or current.distribution):
         return None
     from runnel.matching.compile.compile_plan import compile_merged
     from runnel.matching.compile.gain import gain_of_compiling
 
     plan = plan_store.load(workspace.storage, plan_store.PlanVersion.of(current))
-    gain = gain_of_compiling(plan, known)
-    pays = bool(known) and gain.share >= enough and gain.now - gain.then >= worth_it
+    gain = gain_of_compiling(plan, frequencies)
+    is_worthwhile = bool(frequencies) and gain.share >= enough and gain.now - gain.then >= worth_it
     is_due = current.distribution is not None and has_grown(plan)
-    if not (pays or is_due):
+    if not (is_worthwhile or is_due):
         return ReoptimizationReport(gain.now, gain.then)
-    made = compile_merged(
-        workspace.storage, new_folder(), plan, frequencies=known, matcher=workspace.settings.matcher
+    base = compile_merged(
+        workspace.storage, new_folder(), plan, frequencies=frequencies, matcher=workspace.settings.matcher
     )
-    return ReoptimizationReport(gain.now, gain.then, _publish(workspace, epoch, current, made, proceed))
+    return ReoptimizationReport(gain.now, gain.then, _publish(workspace, epoch, current, base, proceed))
 
 
 def recompile_unusable(workspace: Workspace, epoch: int, *, proceed: Proceed = lambda: None) -> int | None:
     """Compile all queries again if the plan is damaged, has an older format, or is for another matcher.
 
-    Gives the version that was published.
+    Return the version that was published, or None.
     """
     with workspace.catalog.read() as connection:
         current = plan_versions.current_plan(connection)
@@ -92,13 +93,15 @@ def _is_usable(workspace: Workspace, current: PlanRow) -> bool:
         plan = plan_store.load(workspace.storage, plan_store.PlanVersion.of(current))
         return matcher_name(plan) == workspace.settings.matcher
     except CorruptDataError as error:
-        logger.warning("the plan cannot be read, and all queries are compiled again: %s", error)
+        logger.warning("the plan cannot be read, so all queries are compiled again: %s", error)
         return False
 
 
 def recompile(workspace: Workspace, epoch: int, current: PlanRow, *, proceed: Proceed = lambda: None) -> int | None:
-    """Compile all queries from their definitions, in place of the current version; gives the version, or None where
-    another one was published in the meantime."""
+    """Compile all queries from their definitions, and publish them in place of the current version.
+
+    Return the new version, or None if another version was published in the meantime.
+    """
     with workspace.catalog.read() as connection:
         change = read_everything(connection)
     compiled = compile_plan(workspace, change)
@@ -106,16 +109,19 @@ def recompile(workspace: Workspace, epoch: int, current: PlanRow, *, proceed: Pr
 
 
 def _publish(workspace: Workspace, epoch: int, current: PlanRow, base: PlanManifest, proceed: Proceed) -> int | None:
-    """Make a base with the same queries current; None where another version was published in the meantime, or the
-    folders were collected as orphans because compiling took so long. The next turn tries again."""
-    made = wanted_port(workspace.settings, base).distribute(workspace, base.folder, proceed=proceed)
+    """Publish a base with the same queries as the current version, and return the new version.
+
+    Return None if another version was published in the meantime, or if garbage collection deleted the new folders
+    because compiling took too long. The next run of the loop tries again.
+    """
+    distribution = wanted_port(workspace.settings, base).distribute(workspace, base.folder, proceed=proceed)
     with workspace.catalog.write() as connection:
         leases.check(connection, epoch)
         newest = plan_versions.current_plan(connection)
         if newest is None or newest.version != current.version:
             return None
         if not is_written(workspace.storage, base.folder) or not (
-            made is None or made.is_complete(workspace.storage)
+            distribution is None or distribution.is_complete(workspace.storage)
         ):
             return None
-        return publish_base(connection, base.folder, current.queries, made)
+        return publish_base(connection, base.folder, current.queries, distribution)

@@ -1,1 +1,1 @@
-"""The runner: the one process that acquires, matches and delivers for a workspace."""
+"""The runner: the single process that acquires, matches and delivers for a workspace."""

@@ -46,7 +46,7 @@ FIELDS: Final = (
     "hint",
     "logger",
 )
-"""The fields that a record may have besides its text; the same names in every line, so that they can be searched."""
+"""The fields that a record may have in addition to its text. All lines use the same names, so they are searchable."""
 
 _FILE_BYTES = 10 << 20
 _FILES_KEPT = 5
@@ -57,7 +57,7 @@ _SECRETS: Final = (
     (re.compile(r"\bwhsec_[A-Za-z0-9+/=_-]+"), "whsec_***"),
     (re.compile(r"\brunnel_(?P<number>\d+)_[A-Za-z0-9_-]+"), r"runnel_\g<number>_***"),
     (
-        # A path that ends in such a word, before a colon and a blank, is an address with a message about it.
+        # In `https://host/secret: message`, the word is the end of a path before a message, not the name of a secret.
         re.compile(
             rf"(?P<before>(?<![A-Za-z])(?!(?<=/){_NAMED}['\"]?:\s){_NAMED}\b['\"]?\s*[=:]\s*)['\"]?[^\s'\",;]+", re.I
         ),
@@ -67,18 +67,18 @@ _SECRETS: Final = (
 
 
 def scrub(text: str) -> str:
-    """A text without the secrets that addresses, tokens and keys may carry.
+    """Replace passwords, tokens and keys in a text by `***`.
 
     >>> scrub("postgresql://runnel:s3cret@db.example/runnel is away")
     'postgresql://runnel:***@db.example/runnel is away'
     """
-    for pattern, shown in _SECRETS:
-        text = pattern.sub(shown, text)
+    for pattern, replacement in _SECRETS:
+        text = pattern.sub(replacement, text)
     return text
 
 
 class TextLines(logging.Formatter):
-    """A line for a person: when, how serious, what, and the fields."""
+    """Formats a record as text: time, level, message and fields."""
 
     def format(self, record: logging.LogRecord) -> str:
         fields = " ".join(f"{name}={value}" for name, value in _fields(record).items())
@@ -87,18 +87,18 @@ class TextLines(logging.Formatter):
 
 
 class JsonLines(logging.Formatter):
-    """A JSON object for a machine: always one line."""
+    """Formats a record as a JSON object in one line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        told: dict[str, object] = {
+        values: dict[str, object] = {
             "time": _time(record),
             "level": record.levelname.lower(),
             "event": _message(record),
         }
-        told.update(_fields(record))
+        values.update(_fields(record))
         if record.exc_info is not None:
-            told["trace"] = self.formatException(record.exc_info)
-        scrubbed = {name: scrub(value) if isinstance(value, str) else value for name, value in told.items()}
+            values["trace"] = self.formatException(record.exc_info)
+        scrubbed = {name: scrub(value) if isinstance(value, str) else value for name, value in values.items()}
         return json.dumps(scrubbed, ensure_ascii=False)
 
 
@@ -130,28 +130,28 @@ def configure_logging(settings: Settings, folder: Path, *, stream: TextIO | None
 
 
 def log_to_stderr_as_json() -> None:
-    """Send the log to standard error alone, as JSON: for errors that come before the settings are known."""
+    """Send the log only to standard error, as JSON, for errors that occur before the settings are read."""
     _install("json", None)
 
 
 def is_json_log() -> bool:
-    """Whether the log of this process is written as JSON."""
+    """Return whether the log of this process is written as JSON."""
     return any(isinstance(handler.formatter, JsonLines) for handler in _installed)
 
 
 def _install(form: str, stream: TextIO | None, *files: logging.Handler) -> None:
     stop_logging()
-    ours, root = logging.getLogger("runnel"), logging.getLogger()
-    before = (root.level, ours.level, ours.propagate, sys.excepthook, threading.excepthook)
+    own, root = logging.getLogger("runnel"), logging.getLogger()
+    before = (root.level, own.level, own.propagate, sys.excepthook, threading.excepthook)
     terminal = logging.StreamHandler(stream or sys.stderr)
     terminal.setLevel(logging.INFO if form == "json" else logging.WARNING)
     _installed[:] = [*files, terminal]
     for handler in _installed:
         handler.setFormatter(JsonLines() if form == "json" else TextLines())
-        ours.addHandler(handler)
+        own.addHandler(handler)
         root.addHandler(handler)
-    ours.setLevel(logging.INFO)
-    ours.propagate = False
+    own.setLevel(logging.INFO)
+    own.propagate = False
     # Messages of libraries, and Python's own warnings, go to the log instead of standard error.
     root.setLevel(logging.WARNING)
     logging.getLogger("py4j").setLevel(logging.ERROR)
@@ -162,7 +162,7 @@ def _install(form: str, stream: TextIO | None, *files: logging.Handler) -> None:
     )
 
     def restore() -> None:
-        level, ours.level, ours.propagate, sys.excepthook, threading.excepthook = before
+        level, own.level, own.propagate, sys.excepthook, threading.excepthook = before
         root.setLevel(level)
         logging.captureWarnings(False)
 
@@ -170,7 +170,7 @@ def _install(form: str, stream: TextIO | None, *files: logging.Handler) -> None:
 
 
 def stop_logging() -> None:
-    """Undo what was configured."""
+    """Remove the handlers and hooks that were installed, and restore the previous ones."""
     for handler in _installed:
         logging.getLogger("runnel").removeHandler(handler)
         logging.getLogger().removeHandler(handler)
@@ -188,7 +188,7 @@ def _log_uncaught(kind: type[BaseException], error: BaseException, trace: Traceb
 
 
 def _message(record: logging.LogRecord) -> str:
-    # What a record speaks of may come from outside: a line stays a line.
+    # A message may quote text from outside. Replace line breaks and other control characters.
     return "".join(character if character.isprintable() else "�" for character in record.getMessage())
 
 

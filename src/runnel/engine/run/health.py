@@ -1,4 +1,4 @@
-"""How a runner is, said to those who watch it: does it live, is it ready, and if not, why."""
+"""The health of a runner for monitoring: whether it is live and ready, and the reasons if not."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """`live`: the loops and matching make progress. `ready`: items are matched as they come.
+    """`live`: the loops and matching make progress. `ready`: items are matched as they arrive.
 
-    `reasons` say what is wrong.
+    `reasons` describe the problems.
     """
 
     live: bool
     ready: bool
     reasons: tuple[str, ...] = ()
     counts: Mapping[str, float] = field(default_factory=dict)
-    """What this run did so far, by name: items accepted, messages delivered, turns that failed."""
+    """Counts of this run by name, such as `items accepted`, `messages delivered` and `turns failed`."""
 
 
 class Watched(Protocol):
-    """Something whose health can be asked at any time, from any thread."""
+    """An object whose health can be read at any time, from any thread."""
 
     def health(self) -> Health:
-        """How it is now."""
+        """Return the current health."""
 
 
 class Companion(Protocol):
-    """Something that lives beside a run: started when the run has its lease, closed when it ends."""
+    """A service alongside a run, such as the web server: started after the run has its lease, closed at its end."""
 
     def start(self, run: Watched) -> None:
-        """Begin; `run` can be asked how it is."""
+        """Start the service. `run` reports the health of the run."""
 
     def close(self) -> None:
-        """End; whatever is under way is finished or dropped within seconds."""
+        """Stop the service. Finish or abort its work within seconds."""

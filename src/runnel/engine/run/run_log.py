@@ -1,7 +1,7 @@
-"""The events of a run as lines of the application log: its start and end, batches, plan versions, deliveries.
+"""Write the events of a run to the application log: its start and end, batches, plan versions and deliveries.
 
-A line sums up what happened since the one before it, so that a busy run does not fill the log: at most one line of
-each kind per call of `note_progress`, which the runner makes once per second.
+Each line summarizes the events since the previous line of its kind, so that a busy run does not fill the log. The
+runner calls `note_progress` once per second, and each call writes at most one line per kind.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ logger = logging.getLogger("runnel")
 
 
 class RunLog:
-    """The lines of one run."""
+    """Writes the log lines of one run."""
 
-    def __init__(self, workspace: Workspace, pulse: RunState) -> None:
+    def __init__(self, workspace: Workspace, run_state: RunState) -> None:
         self._workspace = workspace
-        self._pulse = pulse
+        self._run_state = run_state
         self._matched = 0
         self._plan: int | None = None
         self._delivered = 0
 
     def note_start(self, lease: Lease, matched: int) -> None:
-        """Log who runs what, and from where."""
+        """Log the version, workspace, Spark master and start position of the run."""
         master = self._workspace.settings.master
         logger.info(
             "Runnel %s starts on workspace %s with Spark master %s, after item %d",
@@ -51,7 +51,7 @@ class RunLog:
         self._matched = matched
 
     def note_progress(self) -> None:
-        """Log what happened since the last call."""
+        """Log new plan versions, batches and deliveries since the last call."""
         with self._workspace.catalog.read() as connection:
             segments = match_segments.match_segments(connection, self._matched)
             plan = plan_versions.current_plan(connection)
@@ -93,7 +93,7 @@ class RunLog:
         )
 
     def _seconds(self, segment: MatchSegment) -> float:
-        """How long a batch took: from the moment when Spark planned it to its commit; 0 where that is not known."""
+        """Return the seconds from Spark's planning of a batch to its commit, or 0 if that is not known."""
         planned = self._workspace.storage.local(f"{checkpoint_path(segment.lineage)}/offsets/{segment.batch}")
         try:
             return max(0.0, segment.committed / 1e6 - planned.stat().st_mtime)
@@ -101,14 +101,14 @@ class RunLog:
             return 0.0
 
     def note_deliveries(self) -> None:
-        """Log how many messages were delivered since the last call, if any were."""
-        delivered = self._pulse.counted("messages delivered")
+        """Log the number of messages delivered since the last call, unless it is 0."""
+        delivered = self._run_state.total("messages delivered")
         if delivered > self._delivered:
             count, self._delivered = delivered - self._delivered, delivered
             logger.info("delivered %d message%s", count, "" if count == 1 else "s", extra={"messages": count})
 
     def note_end(self, reason: BaseException | str, lag: int | None) -> None:
-        """Log why the run ends, and what is left."""
+        """Log why the run ends, and how many items are left."""
         waiting = "an unknown number of items waits" if lag is None else f"{lag} items wait for the next run"
         if isinstance(reason, str):
             logger.info("the run ends: %s; %s", reason, waiting, extra={"items": lag})

@@ -1,6 +1,6 @@
-"""The state of a run: what holds it up, what it counted, and when each of its parts last made progress.
+"""The state of a run: which parts are paused and why, its counters, and when each part last made progress.
 
-Many threads write here and some read; every change is one assignment or goes through the lock.
+Several threads read and write the state. Every change is a single assignment or is made under the lock.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 from runnel.engine.run.health import Health
 
 _SLACK_SECONDS = 120.0
-"""By how many seconds a turn of a runner loop may be late; a loop with a longer period may be late by that."""
+"""The seconds by which a turn of a runner loop may be overdue. For a loop with a longer period, the period counts."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Position:
-    """How far matching has come, since when it is there, and how many items wait for it."""
+    """A progress mark of matching, the time since when it has not changed, and the number of waiting items."""
 
     mark: Hashable
     since: float
@@ -28,7 +28,7 @@ class _Position:
 
 @dataclass(frozen=True, slots=True)
 class _Turn:
-    """When a runner loop is due to make progress, and by how many seconds it may be overdue."""
+    """The time at which a runner loop is due to make progress, and the seconds by which it may be overdue."""
 
     due: float
     slack: float
@@ -46,61 +46,61 @@ class RunState:
         self._position: _Position | None = None
         self._lock = threading.Lock()
         self._counts: dict[str, float] = {}
-        self._held_up: dict[str, str] = {}
+        self._paused: dict[str, str] = {}
         self._turns: dict[str, _Turn] = {}
         self._is_stuck = False
         self.state = "starting"
 
-    def count(self, what: str, number: float = 1) -> None:
-        """Count something that this run did."""
+    def count(self, name: str, number: float = 1) -> None:
+        """Add to a counter of this run."""
         with self._lock:
-            self._counts[what] = self._counts.get(what, 0) + number
+            self._counts[name] = self._counts.get(name, 0) + number
 
-    def counted(self, what: str) -> int:
-        """How much of something this run did."""
-        return int(self._counts.get(what, 0))
+    def total(self, name: str) -> int:
+        """Return the value of a counter of this run."""
+        return int(self._counts.get(name, 0))
 
-    def turned(self, part: str, *, period: float = 0.0, rests: float = 0.0) -> None:
-        """A runner loop with a period begins a turn, or ends one and rests for `rests` seconds before the next."""
+    def note_turn(self, part: str, *, period: float = 0.0, rests: float = 0.0) -> None:
+        """Record that a runner loop begins a turn, or that its next turn begins in `rests` seconds."""
         self._turns[part] = _Turn(self._now() + rests, max(_SLACK_SECONDS, period))
 
-    def progressed(self, part: str) -> None:
-        """A part made progress within a long turn; only runner loops are watched."""
+    def note_progress(self, part: str) -> None:
+        """Record that a runner loop made progress within a long turn. Other parts are ignored."""
         turn = self._turns.get(part)
         if turn is not None:
             self._turns[part] = replace(turn, due=self._now())
 
-    def ended(self, part: str) -> None:
-        """A runner loop has ended as it should, and is not watched any more."""
+    def end_loop(self, part: str) -> None:
+        """Record that a runner loop has ended regularly, so that it is no longer watched."""
         self._turns.pop(part, None)
 
-    def hold_up(self, part: str, reason: str) -> bool:
-        """A part cannot go on for a reason; True if that is new."""
+    def pause_part(self, part: str, reason: str) -> bool:
+        """Record that a part is paused, with the reason. Return whether it was not paused before."""
         with self._lock:
-            fresh = part not in self._held_up
-            self._held_up[part] = reason
-            return fresh
+            is_new = part not in self._paused
+            self._paused[part] = reason
+            return is_new
 
-    def release(self, part: str) -> bool:
-        """A part goes on; True if it was held up."""
+    def resume_part(self, part: str) -> bool:
+        """Record that a part continues. Return whether it was paused."""
         with self._lock:
-            was_held_up = self._held_up.pop(part, None) is not None
-        if was_held_up and part not in self._turns:
+            was_paused = self._paused.pop(part, None) is not None
+        if was_paused and part not in self._turns:
             self._position = None
-        return was_held_up
+        return was_paused
 
     def start_matching(self) -> None:
-        """A query starts, so that the time without progress is counted from now on."""
+        """Record that a streaming query starts, so that the time without progress is measured from now on."""
         self._position = None
 
     def note_matching(self, mark: Hashable, waiting: int) -> bool:
-        """Note how far matching has come and how many items wait; True if it has just been found to be stuck.
+        """Record a progress mark of matching and the number of waiting items.
 
-        `mark` is any value that changes with each progress.
+        Return True the first time that matching is found to be stuck. `mark` is any value that changes with progress.
         """
         before, now = self._position, self._now()
-        rests = waiting == 0 or self._matching_is_held_up()
-        if before is None or rests or before.mark != mark:
+        is_idle = waiting == 0 or self._matching_is_paused()
+        if before is None or is_idle or before.mark != mark:
             self._position = _Position(mark, now, waiting)
             self._is_stuck = False
             return False
@@ -108,36 +108,36 @@ class RunState:
         was_stuck, self._is_stuck = self._is_stuck, self._stall(waiting) is not None
         return self._is_stuck and not was_stuck
 
-    def _matching_is_held_up(self) -> bool:
-        """Whether something else than a runner loop is held up: loops go on without matching, and it without them."""
+    def _matching_is_paused(self) -> bool:
+        """Return whether a part other than a runner loop is paused. Matching does not depend on the loops."""
         with self._lock:
-            return any(part not in self._turns for part in self._held_up)
+            return any(part not in self._turns for part in self._paused)
 
     def _stall(self, waiting: int) -> str | None:
-        """Why matching is stuck, or None if it is not: while it is held up for a known reason, it is not stuck."""
+        """Return a text if matching is stuck, or None. While it is paused for a known reason, it is not stuck."""
         position = self._position
-        if position is None or not waiting or self._matching_is_held_up():
+        if position is None or not waiting or self._matching_is_paused():
             return None
         seconds = self._now() - position.since
         if seconds <= self._stall_seconds:
             return None
         return f"matching is stuck: {waiting} items wait, and there was no progress for {seconds:.0f} seconds"
 
-    def told_state(self) -> str:
-        """The state in a few words, and what holds the run up, if anything does.
+    def describe_state(self) -> str:
+        """Return the state in a few words, with the reason if a part is paused or stuck.
 
-        >>> pulse = RunState()
-        >>> pulse.hold_up("matching", "no room left"), pulse.told_state()
-        (True, 'paused: no room left')
+        >>> run_state = RunState()
+        >>> run_state.pause_part("matching", "the disk is full"), run_state.describe_state()
+        (True, 'paused: the disk is full')
         """
         with self._lock:
-            held_up = next(iter(self._held_up.values()), None)
-        if held_up:
-            return f"paused: {held_up}"
+            reason = next(iter(self._paused.values()), None)
+        if reason:
+            return f"paused: {reason}"
         return self._stall(0 if self._position is None else self._position.waiting) or self.state
 
     def health(self, *, matching: bool, lag: int | None, lag_limit: int) -> Health:
-        """How the run is: `matching` says whether the query is active, `lag` is None if the catalog is away."""
+        """Return the health of the run. `matching`: the query is active. `lag` is None without a catalog."""
         now = self._now()
         stuck = [
             f"{name} is stuck: its turn is overdue by {now - turn.due:.0f} seconds"
@@ -148,12 +148,12 @@ class RunState:
         if stall is not None:
             stuck.append(stall)
         with self._lock:
-            held_up = [f"{part} is held up: {reason}" for part, reason in self._held_up.items()]
+            paused = [f"{part} is paused: {reason}" for part, reason in self._paused.items()]
             counts: Mapping[str, float] = dict(self._counts)
-        waits = [] if matching else [f"matching is not under way: {self.state}"]
+        not_ready = [] if matching else [f"matching is not running: {self.state}"]
         if lag is None:
-            waits.append("the catalog does not answer")
+            not_ready.append("the catalog is unavailable")
         elif lag >= lag_limit:
-            waits.append(f"{lag} items wait for matching")
-        reasons = (*stuck, *held_up, *waits)
+            not_ready.append(f"{lag} items wait for matching")
+        reasons = (*stuck, *paused, *not_ready)
         return Health(live=not stuck, ready=not reasons, reasons=reasons, counts=counts)

@@ -1,1 +1,1 @@
-"""Matching outside the stream: previews, trials, and the operators that they ask."""
+"""Matching outside the stream: previews, tests, and the operators that they call."""

@@ -1,7 +1,7 @@
-"""One pass over items for every trial: preview, test, and the back-fill of a subscription that starts in the past.
+"""Match items once for a preview, for a test, or for the past items of a new subscription.
 
-In: a trial matcher, and items of the log or of the caller. Out: how often each query matched, which items matched,
-and the first or the newest of them with their bindings. Nothing is written.
+In: a trial matcher, and items of the log or of the caller. Out: the number of matches per query, the items that
+matched, and the first or the newest of them with their bindings. Nothing is written.
 """
 
 from __future__ import annotations
@@ -26,17 +26,18 @@ from runnel.model.item_batch import ItemBatch
 from runnel.model.match import Failure
 
 SHOWN = 20
-"""How many items a trial shows by default."""
+"""Default number of items in the answer of a trial."""
 
-_MOST_FAILURES = 20
+_MAX_FAILURES = 20
 
 
 @dataclass(frozen=True, slots=True)
 class TrialMatches:
     """The matches of a trial.
 
-    `counts` has the number of matches by query, `sequences` all items that any query matched, and `kept` those that
-    are shown: by sequence, the queries that match with their bindings. `failures` are the first ones, by sequence.
+    `counts` is the number of matches per query, and `sequences` are the items that any query matched. `kept` contains
+    the items to show: by sequence, the matching queries with their bindings. `failures` are the first failures, each
+    with its sequence.
     """
 
     counts: Mapping[int, int]
@@ -56,8 +57,8 @@ def collect_matches(
 ) -> TrialMatches:
     """Match batches in the order of the log, and keep the newest (or first) `limit` matching items (None: all).
 
-    Items up to the sequence `after` are matched only so that gates know them. Items under a `repeated` sequence were
-    asked about under an earlier one, and are not counted again.
+    Items up to the sequence `after` are matched only to build up the state of gates. Sequences in `repeated` are
+    later copies of an item for calling operators again, and are not counted.
     """
     counts: Counter[int] = Counter()
     sequences = [np.empty(0, dtype=np.int64)]
@@ -77,8 +78,8 @@ def collect_matches(
         for row in rows.tolist():
             bound = {query: bindings.get((row, query), NO_BINDINGS) for query in matches.row(row).tolist()}
             kept.append((int(batch.sequences[row]), bound))
-        room = _MOST_FAILURES - len(failures)
-        failures += [(int(batch.sequences[failure.row]), failure) for failure in matches.failures[:room]]
+        remaining = _MAX_FAILURES - len(failures)
+        failures += [(int(batch.sequences[failure.row]), failure) for failure in matches.failures[:remaining]]
     return TrialMatches(counts, np.concatenate(sequences), dict(kept), failures)
 
 
@@ -91,7 +92,7 @@ def collect_from_log(
     limit: int | None,
     start: int | None = None,
 ) -> TrialMatches:
-    """Match the items in (after, upto] of the item log; gates also know those after `start`, if it is given."""
+    """Match the items in (after, upto] of the item log. If `start` is given, gates also count items after it."""
     with workspace.catalog.read() as connection:
         repeated = [supplement.sequence for supplement in supplements_between(connection, after, upto)]
     batches = workspace.items.read(after if start is None else start, upto)
@@ -100,7 +101,7 @@ def collect_from_log(
 
 @dataclass(frozen=True, slots=True)
 class PastItems:
-    """The items in (after, upto] of the log, as an actor may read them: `names` has the feeds, by id."""
+    """The items in (after, upto] of the log, as an actor may read them. `names` are the actor's feeds by id."""
 
     workspace: Workspace
     actor: Actor
@@ -110,7 +111,7 @@ class PastItems:
 
     @staticmethod
     def of(workspace: Workspace, actor: Actor, back: timedelta) -> PastItems:
-        """The items that were accepted during the last `back`."""
+        """Return the items that were accepted during the last `back`."""
         with workspace.catalog.read() as connection:
             begin = now(connection) - int(back.total_seconds() * 1e6)
             upto = last_sequence(connection)
@@ -118,12 +119,12 @@ class PastItems:
         return PastItems(workspace, actor, workspace.items.sequence_before(begin), upto, names)
 
     def count(self) -> int:
-        """How many there are; an owner does not learn how many items other owners get."""
+        """Return the number of items. For an owner, items of other owners are not counted."""
         if self.actor.is_admin:
             return self.upto - self.after
         return self.workspace.items.count(self.names.keys(), self.after, self.upto)
 
     def newest_first(self, sequences: Iterable[int]) -> list[Item]:
-        """The items with these sequences, which ascend, the newest first."""
+        """Return the items with these sequences, which must be ascending, newest first."""
         ascending = [item for batch in self.workspace.items.get(list(sequences)) for item in batch.items(self.names)]
         return ascending[::-1]

@@ -1,7 +1,7 @@
-"""Gates on the past: how far back their answers reach, and for `why` which gates stop an item.
+"""Evaluate gates again on past items: how far back they depend on items, and which gates stop an item.
 
-In: the definitions of feeds, and an item. Out: the sequence to begin at, and the stops with the items that caused
-them.
+In: the definitions of feeds, and an item. Out: the sequence from which items are needed, and the gates that stop the
+item with the earlier items that caused it.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from runnel.model.item import Item
 from runnel.plan.logical_plan import PlanQuery
 
 MOST_ITEMS = 100_000
-"""How many items before an item are matched again to find the gates that stop it."""
+"""The maximum number of earlier items that are matched again to find the gates that stop an item."""
 
 
 @dataclass(frozen=True, slots=True)
 class GateStops:
     """The feeds whose gates stop an item.
 
-    `earlier` has the items that caused it, by sequence, as far as the asker may read them. If not `whole`, only the
-    last MOST_ITEMS before the item were matched again.
+    `earlier` contains the items that caused it, by sequence, as far as the actor may read them. If `whole` is false,
+    only the last MOST_ITEMS before the item were matched again.
     """
 
     stops: Mapping[int, Stop]
@@ -40,14 +40,14 @@ class GateStops:
 
 
 def gates_in(definitions: Mapping[int, Node]) -> dict[int, Gated]:
-    """The feeds that have gates."""
+    """Return the feeds that have gates."""
     return {feed: node for feed, node in definitions.items() if isinstance(node, Gated)}
 
 
 def first_sequence_needed(workspace: Workspace, definitions: Mapping[int, Node], sequence: int) -> int:
-    """The last sequence that has no effect on what gates decide from this one on.
+    """Return the last sequence before `sequence` that cannot affect the gates' decisions from `sequence` on.
 
-    A gated feed may read another, so how far back they reach adds up. Items that were retired have no effect either.
+    A gated feed may read another gated feed, so their lookbacks are added. Deleted items have no effect.
     """
     lookback = sum((node.rule.lookback for node in gates_in(definitions).values()), timedelta())
     accepted = next(
@@ -66,9 +66,9 @@ def find_stops(
     names: dict[int, str],
     actor: Actor,
 ) -> GateStops:
-    """The gates of a feed, and of those that it reads, that stop an item, and the items that caused it.
+    """Find the gates of a feed, and of the feeds that it reads, that stop an item.
 
-    A feed that is matched only for others has the history that it would have if nobody subscribed to it.
+    A feed that is matched only because of other owners' subscriptions is evaluated as if it had no subscription.
     """
     gates = gates_in(definitions)
     if not gates:
@@ -76,19 +76,19 @@ def find_stops(
     start = first_sequence_needed(workspace, definitions, sequence)
     begin = max(start, sequence - MOST_ITEMS)
     with workspace.catalog.read() as connection:
-        known_to_actor = matched_since(connection, actor, {feed, *gates})
-        since = feeds.since_of(connection, known_to_actor)
-    queries = [PlanQuery(one, since.get(one, 0)) for one in sorted({feed, *gates})]
+        visibly_matched = matched_since(connection, actor, {feed, *gates})
+        since = feeds.since_of(connection, visibly_matched)
+    queries = [PlanQuery(query, since.get(query, 0)) for query in sorted({feed, *gates})]
     with open_matcher(workspace, queries, definitions) as matcher:
         for batch in workspace.items.read(begin, sequence):
             matcher.match(batch)
     stops = {gate: stop for (gate, at), stop in matcher.stopped.items() if at == sequence}
     causes = sorted({stop.earlier for stop in stops.values() if stop.earlier is not None})
-    known = set(names.values())
+    readable = set(names.values())
     earlier = {
         item.sequence or 0: item
         for batch in workspace.items.get(causes)
         for item in batch.items(names)
-        if item.feed in known
+        if item.feed in readable
     }
     return GateStops(stops, earlier, begin == start)

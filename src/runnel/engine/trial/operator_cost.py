@@ -1,7 +1,7 @@
-"""Estimate what a trial would cost before any operator is asked.
+"""Estimate the cost of calling operators in a trial, before any operator is called.
 
-In: a query and a range of the log. Out: for about how many items operators would be asked, and how long that would
-take according to learned costs. Only filters are matched for it, on the newest items of the range.
+In: a query and a range of the log. Out: the estimated number of items and calls, and their duration according to
+learned costs. For the estimate, only filters are evaluated, on the newest items of the range.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ _SAMPLED_ITEMS = 5_000
 
 @dataclass(frozen=True, slots=True)
 class OperatorCost:
-    """For how many items operators would be asked, with how many calls, and how many seconds these would take."""
+    """The number of items for which operators would be called, the number of calls, and their seconds in total."""
 
     items: int
     calls: int
     seconds: float
 
-    def told(self) -> str:
-        """The cost as text.
+    def describe(self) -> str:
+        """Return the cost as text.
 
-        >>> OperatorCost(120, 130, 5.2).told()
-        'operators are asked about 120 items, in some 130 calls: about 5.2 s'
+        >>> OperatorCost(120, 130, 5.2).describe()
+        'operators are called for about 120 items, about 130 calls in 5.2 s'
         """
-        time = f"{self.seconds:.2g} s" if self.seconds < 120 else f"{self.seconds / 60:.0f} minutes"
-        return f"operators are asked about {self.items:,} items, in some {self.calls:,} calls: about {time}"
+        duration = f"{self.seconds:.2g} s" if self.seconds < 120 else f"{self.seconds / 60:.0f} minutes"
+        return f"operators are called for about {self.items:,} items, about {self.calls:,} calls in {duration}"
 
 
 def estimate_cost(
     workspace: Workspace, query: int, definitions: Mapping[int, Node], after: int, upto: int
 ) -> OperatorCost | None:
-    """What asking operators about the items in (after, upto] would cost; None where none are asked."""
+    """Estimate the cost of calling operators for the items in (after, upto], or return None if none is called."""
     if not any(has_calls(condition) for node in definitions.values() for condition in conditions_of(node)):
         return None
     begin = max(after, upto - _SAMPLED_ITEMS)
@@ -58,7 +58,7 @@ def estimate_cost(
 
 
 def _sampled_cost(workspace: Workspace, plan: Plan, after: int, upto: int) -> OperatorCost:
-    # Imported here, because the compiler of kernels takes a second to load.
+    # Imported here, because the kernel compiler takes a second to load.
     from runnel.matching.compile.build_matcher import build_matcher
     from runnel.matching.operators.decide.disjuncts import OperatorDisjuncts
     from runnel.matching.operators.decide.operators_in_process import order_problem_of
@@ -75,7 +75,7 @@ def _sampled_cost(workspace: Workspace, plan: Plan, after: int, upto: int) -> Op
     if not undecided:
         return OperatorCost(0, 0, 0.0)
     with workspace.catalog.read() as connection:
-        declared = {(one.name, one.version): one for one in callable_operators(connection)}
+        declared = {(operator.name, operator.version): operator for operator in callable_operators(connection)}
         learned = learned_operators(connection)
     problem = order_problem_of(OperatorDisjuncts.of(plan.operators), declared, learned)
     offsets = offsets_of([len(disjuncts) for disjuncts in undecided])

@@ -1,6 +1,6 @@
-"""Operators of a workspace, asked in this process: for previews, trials and `why`. Nothing is recorded.
+"""Call the operators of a workspace in this process, for previews, tests and `why`. Nothing is recorded.
 
-In: a workspace. Out: matchers that decide as a worker would, and the answers of operators about a single item.
+In: a workspace. Out: matchers that call operators like a worker does, and the answers of operators for a single item.
 """
 
 from __future__ import annotations
@@ -28,61 +28,60 @@ if TYPE_CHECKING:
     from runnel.matching.operators.decide.operators_in_process import DecidingMatcher, Operators
 
 
-_ALL = 1_000
-"""Registrations of a name that `why` may need: an item is matched with the query as it was."""
+_MAX_VERSIONS = 1_000
+"""Number of past registrations per operator that are available, because `why` evaluates old revisions of queries."""
 
 
 class OperatorSession:
-    """The operators of a workspace, asked in this process."""
+    """The operators of a workspace, started in this process. `reasons` are the failures by operator name."""
 
     def __init__(self, workspace: Workspace) -> None:
-        # Imported here, as the compiler of kernels takes a second to load.
+        # Imported here, because the kernel compiler takes a second to load.
         from runnel.matching.operators.ask.operator_environment import OperatorEnvironment
         from runnel.matching.operators.decide.operators_in_process import Operators
 
         with workspace.catalog.read() as connection:
-            declarations = callable_operators(connection, versions=_ALL)
-            segments = [one.path for one in live_segments(connection)]
+            declarations = callable_operators(connection, versions=_MAX_VERSIONS)
+            segments = [segment.path for segment in live_segments(connection)]
             self._learned: OperatorStatistics = learned_operators(connection)
         self._operators: Operators = Operators(
             workspace.storage, OperatorEnvironment.of(workspace.settings, workspace.storage)
         )
         self._operators.use(declarations, segments)
         self.reasons: dict[str, str] = {}
-        """Why operators gave no answer, by name."""
 
     def matcher(self, plan: Plan, matcher: Matcher) -> DecidingMatcher:
-        """The matcher of a plan, with operators that decide its disjuncts."""
+        """Return a matcher that calls operators to decide the disjuncts of a plan."""
         from runnel.matching.operators.decide.operators_in_process import DecidingMatcher
 
         return DecidingMatcher(matcher, self._operators.new_decider(plan, self._learned))
 
     def answers(self, attributes: Attributes) -> Answers:
-        """The answers of operators about one item; each call is asked once."""
+        """Return a function that calls operators for one item, and calls each only once."""
         from runnel.matching.operators.decide.questions import question_of
         from runnel.matching.operators.plugins.contract import Failed
 
-        known: dict[Call, Rows | None] = {}
+        cached: dict[Call, Rows | None] = {}
 
         def answer(call: Call) -> Rows | None:
             question = call.question
-            if question not in known:
-                (said,) = self._operators.caller.ask([question_of(call, attributes)])
-                if isinstance(said, Failed):
-                    self.reasons[call.operator] = said.reason
-                known[question] = None if isinstance(said, Failed) else said
-            return known[question]
+            if question not in cached:
+                (response,) = self._operators.caller.ask([question_of(call, attributes)])
+                if isinstance(response, Failed):
+                    self.reasons[call.operator] = response.reason
+                cached[question] = None if isinstance(response, Failed) else response
+            return cached[question]
 
         return answer
 
     def close(self) -> None:
-        """End all processes of operators."""
+        """End the processes of all operators."""
         self._operators.close()
 
 
 @contextmanager
 def open_operator_session(workspace: Workspace) -> Iterator[OperatorSession]:
-    """A session that is closed at the end of the block."""
+    """Open a session, and close it at the end of the block."""
     session = OperatorSession(workspace)
     try:
         yield session
@@ -94,8 +93,11 @@ def open_operator_session(workspace: Workspace) -> Iterator[OperatorSession]:
 def answering(
     workspace: Workspace, item: Item, definitions: Mapping[int, Node]
 ) -> Iterator[tuple[Answers, Mapping[str, str]]]:
-    """The answers of operators about one item, and why some have none; without a call in a query none is asked."""
-    if not any(has_calls(one) for node in definitions.values() for one in conditions_of(node)):
+    """Yield a function that calls operators for one item, and the failures by operator name.
+
+    If no definition uses an operator, no session is opened.
+    """
+    if not any(has_calls(condition) for node in definitions.values() for condition in conditions_of(node)):
         yield unanswered, {}
         return
     with open_operator_session(workspace) as session:

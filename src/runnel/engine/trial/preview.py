@@ -1,6 +1,6 @@
-"""Preview: a trial of one query, declared or not, on the items of the past. Nothing is written.
+"""Preview: match one query, declared or not, with past items. Nothing is written.
 
-Up to `preview_items` items are matched in this process, more as a Spark batch over the same slices.
+Up to `preview_items` items are matched in this process. More items are matched by a Spark job.
 """
 
 from __future__ import annotations
@@ -37,15 +37,14 @@ Tell = Callable[[str], None]
 
 DEFAULT_SPAN = timedelta(days=7)
 _PREVIEWED = 1 << 40
-"""The id of a query that is not declared: no feed has it."""
+"""The id of a query that is not declared. No feed has this id."""
 
 
 @dataclass(frozen=True, slots=True)
 class PreviewResult(Answer):
-    """The matches of a query among past items.
+    """The past items that a query would have matched: their number, and the newest of them.
 
-    `looked_at` is the number of past items that the actor may read, `matched` the number of matches among them, and
-    `newest` are the newest matches.
+    `looked_at` is the number of items in that time that the actor may read.
     """
 
     name: str
@@ -53,15 +52,15 @@ class PreviewResult(Answer):
     matched: int
     newest: tuple[Item, ...]
     bindings: Mapping[int, Bindings] = field(default_factory=dict)
-    """The bindings of the newest items by sequence, where the query has variables."""
+    """The bindings of the newest items by sequence, if the query has variables."""
     used_spark: bool = False
     gates: tuple[str, ...] = ()
-    """The clauses of gates, which knew only the items of that time."""
+    """The clauses of gates. They were evaluated on the items of that time only."""
     cost: OperatorCost | None = None
-    """What asking operators was expected to cost."""
+    """The estimated cost of calling operators, or None if none is called."""
 
     def render(self) -> Rendering:
-        """As the answer to a statement."""
+        """Render the counts and the newest items."""
         shown = [
             {"feed": item.feed, "id": item.id, "version": item.version, "title": item.first("title")}
             | bindings_json(self._bound(item))
@@ -71,13 +70,13 @@ class PreviewResult(Answer):
         for item in self.newest:
             lines += (f"{item.feed}  {item.first('title') or item.id}", *binding_lines(self._bound(item)))
         data = {"feed": self.name, "looked_at": self.looked_at, "matched": self.matched, "newest": shown}
-        alone = "".join(f"; `{clause}` was applied to these items only" for clause in self.gates)
+        gate_notes = "".join(f"; `{clause}` was applied to these items only" for clause in self.gates)
         if self.cost is not None:
             data["operators"] = asdict(self.cost)
-            lines = (*lines, self.cost.told())
+            lines = (*lines, self.cost.describe())
         return Rendering(
             f"{self.name} would have matched {self.matched} of the {self.looked_at} items accepted in that time"
-            + alone,
+            + gate_notes,
             data,
             lines,
         )
@@ -86,8 +85,8 @@ class PreviewResult(Answer):
         return self.bindings.get(item.sequence or 0, NO_BINDINGS)
 
 
-def _silently(text: str) -> None:
-    """Tell nobody."""
+def _discard(text: str) -> None:
+    """Discard a text."""
 
 
 def preview_query(
@@ -96,11 +95,14 @@ def preview_query(
     back: timedelta | None,
     spark: Callable[[], Any],
     actor: Actor,
-    tell: Tell = _silently,
+    tell: Tell = _discard,
 ) -> PreviewResult:
-    """Preview a `create feed` statement without declaring it; `tell` is told the cost before operators are asked."""
+    """Preview a `create feed` statement without declaring it.
+
+    If the query uses operators, `tell` is called with a description of the cost before they are called.
+    """
     with workspace.catalog.read() as connection:
-        scope = DeclarationScope(workspace, connection, actor, {}, ahead=True)
+        scope = DeclarationScope(workspace, connection, actor, {}, is_read_only=True)
         node = expand(connection, {_PREVIEWED: bind(query, scope, actor.owner).node})[_PREVIEWED]
         nodes = feeds.definitions(connection, set(reads(node)), with_paused=True)
     return _preview(workspace, query.name.text, _PREVIEWED, {**nodes, _PREVIEWED: node}, back, spark, actor, tell)
@@ -112,9 +114,9 @@ def preview_feed(
     back: timedelta | None,
     spark: Callable[[], Any],
     actor: Actor,
-    tell: Tell = _silently,
+    tell: Tell = _discard,
 ) -> PreviewResult:
-    """Preview a declared feed; `tell` is told the cost before operators are asked."""
+    """Preview a declared feed. `tell` is called as by `preview_query`."""
     with workspace.catalog.read() as connection:
         feed = feed_named(connection, name, actor)
         nodes = feeds.definitions(connection, [feed.id], with_paused=True)
@@ -132,16 +134,16 @@ def _preview(
     tell: Tell,
 ) -> PreviewResult:
     past = PastItems.of(workspace, actor, back or DEFAULT_SPAN)
-    cost = _cost(workspace, query, nodes, past)
+    cost = _affordable_cost(workspace, query, nodes, past)
     if cost is not None:
-        tell(cost.told())
+        tell(cost.describe())
     is_small = past.upto - past.after <= workspace.settings.preview_items
-    sequences = None if is_small else _with_spark(workspace, query, nodes, past, spark())
+    sequences = None if is_small else _match_with_spark(workspace, query, nodes, past, spark())
     with open_matcher(workspace, [PlanQuery(query)], nodes) as matcher:
         if sequences is None:
             matches = collect_from_log(workspace, matcher, past.after, past.upto, limit=SHOWN)
             sequences = matches.sequences
-        else:  # Spark gives sequences alone; the newest of them are bound here
+        else:  # the Spark job returns only sequences; compute the bindings of the newest here
             matches = collect_matches(matcher, workspace.items.get(sequences[-SHOWN:].tolist()), limit=None)
     return PreviewResult(
         name,
@@ -155,19 +157,21 @@ def _preview(
     )
 
 
-def _cost(workspace: Workspace, query: int, nodes: Mapping[int, Node], past: PastItems) -> OperatorCost | None:
-    """What asking operators would cost; too much is refused."""
+def _affordable_cost(
+    workspace: Workspace, query: int, nodes: Mapping[int, Node], past: PastItems
+) -> OperatorCost | None:
+    """Estimate the cost of operators, or return None if none is called. Raise TooExpensiveError if it is too high."""
     cost = estimate_cost(workspace, query, nodes, past.after, past.upto)
-    most = workspace.settings.preview_operator_seconds
-    if cost is not None and cost.seconds > most:
+    limit = workspace.settings.preview_operator_seconds
+    if cost is not None and cost.seconds > limit:
         raise TooExpensiveError(
-            f"this preview would take longer than {most:g} seconds: {cost.told()}",
+            f"this preview would take longer than {limit:g} seconds: {cost.describe()}",
             hint="preview a shorter time (`over last 1 hours`), or raise the setting preview_operator_seconds",
         )
     return cost
 
 
-def _with_spark(
+def _match_with_spark(
     workspace: Workspace, query: int, nodes: Mapping[int, Node], past: PastItems, spark: Any
 ) -> npt.NDArray[np.int64]:
     from runnel.streaming.jvm import noticing_loss
@@ -180,20 +184,22 @@ def _with_spark(
     try:
         slices = workspace.items.slices(past.after, past.upto, rows=workspace.settings.slice_items)
         with noticing_loss():
-            return match_past(spark, workspace.storage.url, slices, folder, _brief(workspace, spark, past))
+            return match_past(
+                spark, workspace.storage.url, slices, folder, _operator_snapshot(workspace, spark, past)
+            )
     finally:
         for file in (*manifest.files, "manifest.json"):
             workspace.storage.delete(f"{folder}/{file}")
 
 
-def _brief(workspace: Workspace, spark: Any, past: PastItems) -> str | None:
-    """What workers need to know of operators, and which items are in the log again."""
+def _operator_snapshot(workspace: Workspace, spark: Any, past: PastItems) -> str | None:
+    """Return the serialized operator declarations and supplements that workers need."""
     from runnel.matching.operators.ask.operator_environment import OperatorEnvironment
     from runnel.streaming.operator_snapshot import OperatorSnapshots
 
     share = 1.0 / spark.sparkContext.defaultParallelism
     with workspace.catalog.read() as connection:
-        brief = OperatorSnapshots(workspace.storage, share).brief(connection, past.after, past.upto)
-    if brief.declared is not None:
+        snapshot = OperatorSnapshots(workspace.storage, share).create(connection, past.after, past.upto)
+    if snapshot.declared is not None:
         OperatorEnvironment.of(workspace.settings).keep(workspace.storage)
-    return brief.dump()
+    return snapshot.dump()

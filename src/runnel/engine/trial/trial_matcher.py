@@ -1,6 +1,6 @@
-"""Matching outside the stream: compile queries for the moment and match batches as a run would, gates included.
+"""Matching outside the stream: compile queries temporarily, and match batches like a run does, including gates.
 
-In: queries, or a selection of declared ones. Out: a matcher of batches that also binds the variables of its matches.
+In: queries, or a selection of declared queries. Out: a matcher of batches that also binds the variables of matches.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class TrialMatcher:
-    """The matcher of one plan for a trial: batches in the order of the log, and the bindings of the last batch."""
+    """Matches batches with one plan, in the order of the log, and binds the variables of the last batch's matches."""
 
     def __init__(
         self,
@@ -43,9 +43,9 @@ class TrialMatcher:
         deciding: DecidingMatcher | None = None,
         stopped: Mapping[tuple[int, int], Stop] | None = None,
     ) -> None:
-        """`deciding` is the matcher below `matcher` that asks operators, if any does.
+        """Create a matcher. `deciding` is the matcher inside `matcher` that calls operators, if there is one.
 
-        `stopped` has the items that gates have stopped so far, by feed and sequence.
+        `stopped` contains the items that gates have stopped so far, by feed and sequence.
         """
         self.stopped = {} if stopped is None else stopped
         self._matcher = matcher
@@ -60,13 +60,13 @@ class TrialMatcher:
         return PatternBinder(self._plan)
 
     def match(self, items: ItemBatch) -> Matches:
-        """The queries that each item of the batch matches."""
+        """Return the queries that each item of the batch matches."""
         matches = self._matcher.match(items)
         self._last = items, matches
         return matches
 
     def bindings(self, rows: npt.NDArray[np.int64]) -> dict[tuple[int, int], Bindings]:
-        """By row and query, the bindings of the last batch's matches in these rows."""
+        """Return the bindings of the last batch's matches in these rows, by row and query."""
         if self._last is None or not len(rows):
             return {}
         items, matches = self._last
@@ -89,18 +89,18 @@ class TrialMatcher:
 
 
 class JoinedMatcher:
-    """Trial matchers of different queries as one."""
+    """Combines trial matchers of different queries."""
 
     def __init__(self, matchers: Sequence[TrialMatcher]) -> None:
         self._matchers = matchers
 
     def match(self, items: ItemBatch) -> Matches:
-        """The queries that each item of the batch matches."""
-        answers = [matcher.match(items) for matcher in self._matchers]
-        return answers[0] if len(answers) == 1 else _joined(answers, len(items))
+        """Return the queries that each item of the batch matches."""
+        results = [matcher.match(items) for matcher in self._matchers]
+        return results[0] if len(results) == 1 else _join(results, len(items))
 
     def bindings(self, rows: npt.NDArray[np.int64]) -> dict[tuple[int, int], Bindings]:
-        """By row and query, the bindings of the last batch's matches in these rows."""
+        """Return the bindings of the last batch's matches in these rows, by row and query."""
         return {key: bound for matcher in self._matchers for key, bound in matcher.bindings(rows).items()}
 
 
@@ -108,7 +108,7 @@ class JoinedMatcher:
 def open_matcher(
     workspace: Workspace, queries: Iterable[PlanQuery], definitions: Mapping[int, Node]
 ) -> Iterator[TrialMatcher]:
-    """Compile queries and match with all that they say: operators are asked in this process, gates remember keys."""
+    """Compile queries temporarily. Operators are called in this process, and gates keep their state."""
     from runnel.matching.compile.build_matcher import build_matcher
     from runnel.matching.gates.ordered_matcher import OrderedMatcher
 
@@ -126,50 +126,49 @@ def open_matcher(
 
 @contextmanager
 def open_declared(workspace: Workspace, queries: Collection[int], items: int) -> Iterator[JoinedMatcher]:
-    """A matcher of declared queries, subscribed to or not, for about `items` items.
+    """Open a matcher of declared queries, with or without subscriptions, for about `items` items.
 
-    Where that is faster, queries are selected from the running plan; the others are compiled for the moment. Paused
-    queries match too, and every item counts, however early it was accepted. A gate knows only the items that it is
-    given here.
+    If that is faster, queries are selected from the current plan, and only the others are compiled. Paused queries
+    match too, and so do items from before a query was declared. Gates count only the items that are matched here.
     """
     from runnel.matching.compile import select_queries
     from runnel.matching.compile.build_matcher import build_matcher
 
     with workspace.catalog.read() as connection:
         current = plan_versions.current_plan(connection)
-        running = _running(connection, queries)
+        planned = _planned(connection, queries)
     matchers: list[TrialMatcher] = []
-    if current is None or select_queries.compiling_pays(len(running), current.queries, items):
-        running = set()
+    if current is None or select_queries.compiling_pays(len(planned), current.queries, items):
+        planned = set()
     else:
         plan = load(workspace.storage, PlanVersion.of(current))
-        running -= select_queries.gated_queries(plan)
-        if running:
-            selected = select_queries.select_queries(plan, running, from_start=True)
+        planned -= select_queries.gated_queries(plan)
+        if planned:
+            selected = select_queries.select_queries(plan, planned, from_start=True)
             matchers.append(TrialMatcher(selected, build_matcher(selected)))
-    alone = sorted(set(queries) - running)
+    others = sorted(set(queries) - planned)
     with ExitStack() as stack:
-        if alone:
+        if others:
             with workspace.catalog.read() as connection:
-                definitions = feeds.definitions(connection, alone, with_paused=True)
-            matchers.append(stack.enter_context(open_matcher(workspace, map(PlanQuery, alone), definitions)))
+                definitions = feeds.definitions(connection, others, with_paused=True)
+            matchers.append(stack.enter_context(open_matcher(workspace, map(PlanQuery, others), definitions)))
         yield JoinedMatcher(matchers)
 
 
-def _running(connection: Connection, queries: Collection[int]) -> set[int]:
-    """The queries that the running plan has as they were declared: nothing that they read is paused."""
+def _planned(connection: Connection, queries: Collection[int]) -> set[int]:
+    """Return the queries that the current plan contains as declared: neither they nor their sources are paused."""
     live = set(feeds.since_of(connection, queries))
-    held = tags.held_queries(connection)
-    return live - feeds.all_readers(connection, held) if held else live
+    paused = tags.held_queries(connection)
+    return live - feeds.all_readers(connection, paused) if paused else live
 
 
-def _joined(answers: Sequence[Matches], count: int) -> Matches:
-    """Answers about the same items as one; no query is in two of them."""
-    rows = np.concatenate([np.repeat(np.arange(count), np.diff(answer.offsets)) for answer in answers])
-    queries = np.concatenate([answer.queries for answer in answers])
+def _join(results: Sequence[Matches], count: int) -> Matches:
+    """Merge the matches of different queries with the same items."""
+    rows = np.concatenate([np.repeat(np.arange(count), np.diff(result.offsets)) for result in results])
+    queries = np.concatenate([result.queries for result in results])
     order = np.lexsort((queries, rows))
     failures = sorted(
-        (failure for answer in answers for failure in answer.failures),
+        (failure for result in results for failure in result.failures),
         key=lambda failure: (failure.row, failure.query),
     )
     return Matches(offsets_of(np.bincount(rows, minlength=count)), queries[order], tuple(failures))

@@ -1,6 +1,6 @@
-"""Test: a trial of declared queries, subscribed to or not, on items of the caller or of the past. Nothing is written.
+"""Test: match declared queries, with or without subscriptions, with the caller's items or with past items.
 
-In: a selection of queries, and items. Out: for each item the queries that match it.
+In: a selection of queries, and items. Out: the queries that match each item. Nothing is written.
 """
 
 from __future__ import annotations
@@ -30,12 +30,13 @@ from runnel.model.item_batch import ItemBatch
 from runnel.sinks.show_bindings import binding_lines, bindings_json
 
 _BATCH_ITEMS = 2_000
-_MOST_ASKING = 20
+_MAX_OPERATOR_QUERIES = 20
+"""The maximum number of queries with operators in a test of past items."""
 
 
 @dataclass(frozen=True, slots=True)
 class TriedItem:
-    """An item, the names of the queries that match it, in order, and the bindings of those that have some."""
+    """An item, the names of the queries that match it, and their bindings by name if they have variables."""
 
     item: Item
     queries: tuple[str, ...]
@@ -44,11 +45,11 @@ class TriedItem:
 
 @dataclass(frozen=True, slots=True)
 class TrialResult(Answer):
-    """The result of `Engine.test`: the number of items, the number of matches per query, and some of the items.
+    """The result of a test: the number of items (`looked_at`), the matches per query, and some of the items.
 
-    `items` are the first of the given items or, if past items were matched, the newest with a match. `more` is the
-    number of omitted items. `failures` are queries that could not be evaluated on an item, `refused` the errors of
-    invalid items.
+    `items` are the caller's items in their order, or the newest past items that any query matched; `more` is the
+    number of items that are not shown. `failures` describe queries that could not be evaluated on an item, and
+    `refused` describes invalid items of the caller.
     """
 
     looked_at: int
@@ -59,22 +60,22 @@ class TrialResult(Answer):
     refused: tuple[str, ...] = ()
 
     def render(self) -> Rendering:
-        """As the answer to a command."""
+        """Render the items with their queries, and the number of matches per query."""
         matched = [name for name, count in self.counts if count]
         never = [name for name, count in self.counts if not count]
         rows: list[dict[str, Any]] = [
             {
-                "feed": one.item.feed,
-                "id": one.item.id,
-                "title": one.item.first("title"),
-                "queries": list(one.queries),
+                "feed": tried.item.feed,
+                "id": tried.item.id,
+                "title": tried.item.first("title"),
+                "queries": list(tried.queries),
             }
             | (
-                {"bindings": {name: bindings_json(bound) for name, bound in one.bindings.items()}}
-                if one.bindings
+                {"bindings": {name: bindings_json(bound) for name, bound in tried.bindings.items()}}
+                if tried.bindings
                 else {}
             )
-            for one in self.items
+            for tried in self.items
         ]
         data: dict[str, Any] = {
             "looked_at": self.looked_at,
@@ -86,17 +87,18 @@ class TrialResult(Answer):
             "refused": list(self.refused),
         }
         lines = []
-        for one in self.items:
-            lines.append(f"{one.item.first('title') or one.item.id}: {', '.join(one.queries) or '-'}")
-            for name, bound in one.bindings.items():
+        for tried in self.items:
+            lines.append(f"{tried.item.first('title') or tried.item.id}: {', '.join(tried.queries) or '-'}")
+            for name, bound in tried.bindings.items():
                 lines += [f"  {name}:", *(f"  {line}" for line in binding_lines(bound))]
         lines += [f"and {self.more:,} more items"] if self.more else []
         lines += [f"{count:>8,}  {name}" for name, count in self.counts[:SHOWN] if count]
-        lines += [f"matched nothing: {', '.join(never[:SHOWN])}{' …' if len(never) > SHOWN else ''}"] if never else []
-        lines += [f"failed: {one}" for one in self.failures] + [f"refused: {one}" for one in self.refused]
+        lines += [f"without a match: {', '.join(never[:SHOWN])}{' …' if len(never) > SHOWN else ''}"] if never else []
+        lines += [f"failed: {failure}" for failure in self.failures]
+        lines += [f"refused: {problem}" for problem in self.refused]
         queries = "1 query" if len(self.counts) == 1 else f"{len(self.counts):,} queries"
         items = "1 item" if self.looked_at == 1 else f"{self.looked_at:,} items"
-        return Rendering(f"{len(matched):,} of {queries} matched something in {items}", data, tuple(lines))
+        return Rendering(f"{len(matched):,} of {queries} matched at least one of {items}", data, tuple(lines))
 
 
 def try_items(
@@ -107,11 +109,11 @@ def try_items(
     items: Iterable[Mapping[str, Any]],
     limit: int,
 ) -> TrialResult:
-    """Match the selected queries with items given as mappings, as if they came into a source feed now."""
+    """Match the selected queries with items given as mappings, as if they arrived in a source feed now."""
     from runnel.sources.documents.adapt import item_of_object
 
     source = source_for(workspace, actor, selection, feed)
-    adapted = [item_of_object(one, source.name, f"item {number}") for number, one in enumerate(items, 1)]
+    adapted = [item_of_object(item, source.name, f"item {number}") for number, item in enumerate(items, 1)]
     return try_adapted(workspace, actor, selection, source, adapted, limit)
 
 
@@ -124,7 +126,7 @@ def try_adapted(
     limit: int,
     refused: Sequence[InputError] = (),
 ) -> TrialResult:
-    """As `try_items`, for items that were read already."""
+    """Match the selected queries with items of a source feed, as if they arrived now."""
     with workspace.catalog.read() as connection:
         accepted = moment_of(now(connection))
     ids = {source.name: source.id}
@@ -132,7 +134,7 @@ def try_adapted(
         ItemBatch.of(items[start : start + _BATCH_ITEMS], ids, first_sequence=start + 1, accepted=accepted)
         for start in range(0, len(items), _BATCH_ITEMS)
     )
-    names = _chosen(workspace, actor, selection)
+    names = _selected_names(workspace, actor, selection)
     with open_declared(workspace, names, len(items)) as matcher:
         matches = collect_matches(matcher, batches, limit=limit, newest=False)
     shown = [(item, number) for number, item in enumerate(items[:limit], 1)]
@@ -143,7 +145,7 @@ def try_adapted(
 def try_past(workspace: Workspace, actor: Actor, selection: Selection, back: timedelta, limit: int) -> TrialResult:
     """Match the selected queries with the items that were accepted during the last `back`."""
     past = PastItems.of(workspace, actor, back)
-    names = _chosen(workspace, actor, selection)
+    names = _selected_names(workspace, actor, selection)
     _refuse_costly(workspace, names, past)
     with open_declared(workspace, names, past.upto - past.after) as matcher:
         matches = collect_from_log(workspace, matcher, past.after, past.upto, limit=limit)
@@ -160,89 +162,91 @@ def _result(
     more: int,
     refused: tuple[str, ...] = (),
 ) -> TrialResult:
-    """The result with the names that the actor knows; `shown` are the items to show, with their sequences."""
+    """Build the result with the names that the actor can see. `shown` are the items to show, with their sequences."""
     counts = [(name, matches.counts.get(query, 0)) for query, name in names.items()]
     failures = [
-        f"{names.get(failure.query, 'a feed that is read')} on item {sequence}: "
+        f"{names.get(failure.query, 'a feed that a query reads')} on item {sequence}: "
         + (operator_reason(failure.reason, actor) if failure.by_operator else failure.reason)
         for sequence, failure in matches.failures
     ]
     return TrialResult(
         looked_at,
         tuple(sorted(counts, key=lambda count: (-count[1], count[0]))),
-        tuple(_tried(item, matches.kept.get(sequence, {}), names) for item, sequence in shown),
+        tuple(_tried_item(item, matches.kept.get(sequence, {}), names) for item, sequence in shown),
         more,
         tuple(failures),
         refused,
     )
 
 
-def _tried(item: Item, queries: Mapping[int, Bindings], names: Mapping[int, str]) -> TriedItem:
-    bound = {names[query]: one for query, one in queries.items() if not one.is_empty}
-    return TriedItem(item, tuple(names[one] for one in queries), bound)
+def _tried_item(item: Item, queries: Mapping[int, Bindings], names: Mapping[int, str]) -> TriedItem:
+    bound = {names[query]: bindings for query, bindings in queries.items() if not bindings.is_empty}
+    return TriedItem(item, tuple(names[query] for query in queries), bound)
 
 
-def _chosen(workspace: Workspace, actor: Actor, selection: Selection) -> dict[int, str]:
-    """The selected queries, with the names by which the actor knows them."""
+def _selected_names(workspace: Workspace, actor: Actor, selection: Selection) -> dict[int, str]:
+    """Return the ids of the selected queries, with the names that the actor sees."""
     with workspace.catalog.read() as connection:
         check_actor(connection, actor)
-        chosen = select_for(connection, actor, selection)
+        selected = select_for(connection, actor, selection)
         names = names_for(connection, actor)
-    return {one: names[one] for one in chosen}
+    return {query: names[query] for query in selected}
 
 
 def _refuse_costly(workspace: Workspace, names: Mapping[int, str], past: PastItems) -> None:
-    """Refuse a test for which operators would be asked for longer than for a preview.
+    """Raise TooExpensiveError if the operators of a test would take longer than `preview_operator_seconds`.
 
-    The cost of each query is estimated alone, and the estimates are added: queries that share calls cost less.
+    The costs of the queries are estimated separately and added, although queries that share calls cost less.
     """
     if past.upto <= past.after:
         return
-    most = workspace.settings.preview_operator_seconds
+    limit = workspace.settings.preview_operator_seconds
     seconds = 0.0
-    for query, nodes in _asking(workspace, names).items():
+    for query, nodes in _operator_queries(workspace, names).items():
         cost = estimate_cost(workspace, query, nodes, past.after, past.upto)
         own_seconds = 0.0 if cost is None else cost.seconds
         seconds += own_seconds
-        if seconds > most:
-            expensive = names[query] if own_seconds > most else "these queries"
+        if seconds > limit:
+            expensive = names[query] if own_seconds > limit else "these queries"
             raise TooExpensiveError(
-                f"for {expensive} operators would be asked for longer than the {most:g} seconds of a test",
-                hint="take fewer days or fewer queries, or raise the setting preview_operator_seconds",
+                f"the operators of {expensive} would take longer than the limit of {limit:g} seconds",
+                hint="test fewer days or fewer queries, or raise the setting preview_operator_seconds",
             )
 
 
-def _asking(workspace: Workspace, chosen: Mapping[int, str]) -> dict[int, Mapping[int, Node]]:
-    """Those of the chosen queries that ask operators, also through what they read; each with all it reads."""
+def _operator_queries(workspace: Workspace, selected: Mapping[int, str]) -> dict[int, Mapping[int, Node]]:
+    """Return the selected queries that use operators, directly or indirectly, with the definitions that they read."""
     with workspace.catalog.read() as connection:
-        nodes = feeds.definitions(connection, chosen, with_paused=True)
-        asking = [feed for feed, node in nodes.items() if any(map(has_calls, conditions_of(node)))]
-        found = sorted(feeds.all_readers(connection, asking) & chosen.keys()) if asking else []
-        if len(found) > _MOST_ASKING:
+        nodes = feeds.definitions(connection, selected, with_paused=True)
+        callers = [feed for feed, node in nodes.items() if any(map(has_calls, conditions_of(node)))]
+        queries = sorted(feeds.all_readers(connection, callers) & selected.keys()) if callers else []
+        if len(queries) > _MAX_OPERATOR_QUERIES:
             raise TooExpensiveError(
-                f"{len(found)} of these queries ask operators; a test of the past takes at most {_MOST_ASKING} such",
+                f"{len(queries)} of these queries use operators; a test of past items can have at most"
+                f" {_MAX_OPERATOR_QUERIES} of them",
                 hint="name fewer queries, or choose a tag",
             )
-        return {one: feeds.definitions(connection, [one], with_paused=True) for one in found}
+        return {query: feeds.definitions(connection, [query], with_paused=True) for query in queries}
 
 
 def source_for(workspace: Workspace, actor: Actor, selection: Selection, name: str | None) -> Feed:
-    """The source feed that items of the caller come from: the named one, or the only one that the queries read."""
+    """Return the source feed of the caller's items: the named feed, or the only source that the queries read."""
     with workspace.catalog.read() as connection:
         check_actor(connection, actor)
         if name is None:
-            chosen = select_for(connection, actor, selection)
-            kinds = feeds.live_kinds(connection, feeds.all_sources(connection, chosen))
-            sources = [one for one, kind in kinds.items() if kind is FeedKind.SOURCE]
+            selected = select_for(connection, actor, selection)
+            kinds = feeds.live_kinds(connection, feeds.all_sources(connection, selected))
+            sources = [source for source, kind in kinds.items() if kind is FeedKind.SOURCE]
             names = names_for(connection, actor)
             if len(sources) != 1:
-                known = ", ".join(sorted(names[one] for one in sources if one in names)[:5])
+                readable = ", ".join(sorted(names[source] for source in sources if source in names)[:5])
                 raise InputError(
-                    "from which source feed do the items come?", hint=f"these are read: {known}" if known else None
+                    f"the source feed of the items must be named: the queries read {len(sources)} source feeds",
+                    hint=f"name one of: {readable}" if readable else None,
                 )
-            found = feeds.feed_by_id(connection, sources[0])
+            feed = feeds.feed_by_id(connection, sources[0])
         else:
-            found = feed_named(connection, name, actor)
-    if found is None or found.kind is not FeedKind.SOURCE:
-        raise InputError(f"{name} is a virtual feed", hint="say from which source feed the items come")
-    return found
+            feed = feed_named(connection, name, actor)
+    if feed is None or feed.kind is not FeedKind.SOURCE:
+        raise InputError(f"{name} is a virtual feed", hint="name the source feed from which the items come")
+    return feed

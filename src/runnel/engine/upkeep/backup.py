@@ -114,9 +114,9 @@ def back_up(
 def _number(workspace: Workspace) -> int:
     """Return the number of a workspace, and assign it if no message or backup has done so."""
     with workspace.catalog.read() as connection:
-        known = known_number(connection)
-    if known is not None:
-        return known
+        number = known_number(connection)
+    if number is not None:
+        return number
     with workspace.catalog.write() as connection:
         return workspace_number(connection)
 
@@ -166,38 +166,42 @@ def _attempt(
 ) -> tuple[Manifest, int]:
     """Copy one snapshot of the catalog and the files that it references. Return also the number of copied files."""
     snapshot = uuid.uuid4().hex
-    place = target / "snapshots" / snapshot
+    snapshot_folder = target / "snapshots" / snapshot
     with workspace.catalog.read() as connection:
-        tables = copy_out(connection, place / "catalog")
-        named = sorted(_named_files(workspace, connection))
+        tables = copy_out(connection, snapshot_folder / "catalog")
+        paths = sorted(_named_files(workspace, connection))
         ids = identities(connection)
         last = last_sequence(connection)
-        made = datetime.fromtimestamp(now(connection) / 1e6, UTC)
+        created = datetime.fromtimestamp(now(connection) / 1e6, UTC)
     for relative in _folder_files(workspace.folder):
-        _copy(workspace.folder / relative, place / "folder" / relative, link=False)
+        _copy(workspace.folder / relative, snapshot_folder / "folder" / relative, link=False)
     for relative in _operator_files(workspace.storage):
-        _copy(workspace.storage.local(f"{OPERATORS}/{relative}"), place / OPERATORS / relative, link=False)
+        _copy(workspace.storage.local(f"{OPERATORS}/{relative}"), snapshot_folder / OPERATORS / relative, link=False)
     # Digests of a manifest that may have been modified must not be copied into the new, signed one.
-    known = before.files if before is not None and before.is_signed_by(workspace.key.read()) else {}
+    known_digests = before.files if before is not None and before.is_signed_by(workspace.key.read()) else {}
     files: dict[str, Digest] = {}
     copied = 0
-    for done, path in enumerate(named):
-        report(done, len(named))
-        kept = target / "files" / path
-        if path in known and kept.exists():
-            files[path] = known[path]  # the file never changes, and its digest was computed when it was copied
+    for done, path in enumerate(paths):
+        report(done, len(paths))
+        copy = target / "files" / path
+        if path in known_digests and copy.exists():
+            files[path] = known_digests[
+                path
+            ]  # the file never changes, and its digest was computed when it was copied
             continue
         if workspace.storage.local(path).exists():
             check_file(workspace.storage, path)  # a damaged file must not silently replace a good copy
-        files[path] = _copy(workspace.storage.local(path), kept, link=link)
+        files[path] = _copy(workspace.storage.local(path), copy, link=link)
         copied += 1
-    report(len(named), len(named))
+    report(len(paths), len(paths))
     own = {
-        path.relative_to(place).as_posix(): file_digest(path) for path in sorted(place.rglob("*")) if path.is_file()
+        path.relative_to(snapshot_folder).as_posix(): file_digest(path)
+        for path in sorted(snapshot_folder.rglob("*"))
+        if path.is_file()
     }
     manifest = Manifest(
         FORMAT,
-        made.isoformat(),
+        created.isoformat(),
         number,
         migrations.HISTORY.version,
         migrations.HISTORY.fingerprint,
@@ -254,10 +258,10 @@ def _operator_files(storage: Storage) -> Iterator[str]:
     As for operators, a link counts as the file to which it points, unless that is outside the folder.
     """
     folder = storage.local(OPERATORS)
-    made = [storage.local(folder) for folder in (ANSWERS, _LEARNED, _DECLARED)]
+    generated = [storage.local(folder) for folder in (ANSWERS, _LEARNED, _DECLARED)]
     for path in sorted(folder.rglob("*")):
-        is_ours = any(path.is_relative_to(folder) for folder in made)
-        if not is_ours and path.is_file() and path.resolve().is_relative_to(folder.resolve()):
+        is_generated = any(path.is_relative_to(folder) for folder in generated)
+        if not is_generated and path.is_file() and path.resolve().is_relative_to(folder.resolve()):
             yield path.relative_to(folder).as_posix()
 
 

@@ -32,16 +32,18 @@ def _tables() -> list[Table]:
 
 
 def _copy_table(connection: Connection, source: Table, path: Path) -> int:
-    shape = pa.schema([(held.name, _arrow_type(held.type)) for held in source.columns])
+    arrow_schema = pa.schema([(each.name, _arrow_type(each.type)) for each in source.columns])
     rows = 0
     with (
         open(path, "xb", opener=open_private) as file,
-        pq.ParquetWriter(file, shape, compression="zstd") as writer,
+        pq.ParquetWriter(file, arrow_schema, compression="zstd") as writer,
     ):
         result = connection.execute(select(source), execution_options={"yield_per": _ROWS})
         for chunk in result.partitions():
-            arrays = [pa.array([row[place] for row in chunk], type=kind) for place, kind in enumerate(shape.types)]
-            writer.write_table(pa.Table.from_arrays(arrays, schema=shape))
+            arrays = [
+                pa.array([row[index] for row in chunk], type=kind) for index, kind in enumerate(arrow_schema.types)
+            ]
+            writer.write_table(pa.Table.from_arrays(arrays, schema=arrow_schema))
             rows += len(chunk)
     return rows
 
@@ -67,9 +69,9 @@ def identities(connection: Connection) -> dict[str, int]:
         )
     ).all()
     last: dict[str, int] = {}
-    for name, held in result:
+    for name, column_name in result:
         query = text("select pg_sequence_last_value(pg_get_serial_sequence(:t, :c)::regclass)")
-        last[name] = int(connection.execute(query, {"t": name, "c": held}).scalar() or 0)
+        last[name] = int(connection.execute(query, {"t": name, "c": column_name}).scalar() or 0)
     return last
 
 
@@ -96,7 +98,7 @@ def _fill(connection: Connection, path: Path) -> int:
     if name not in schema.metadata.tables:
         raise CorruptDataError(f"{path.name} is not a table of a catalog")
     file = pq.ParquetFile(path)
-    target = table(name, *(column(held) for held in file.schema_arrow.names))
+    target = table(name, *(column(column_name) for column_name in file.schema_arrow.names))
     connection.execute(target.delete())  # delete the initial rows of a new catalog
     rows = 0
     for batch in _batches(file):

@@ -111,9 +111,9 @@ class _Turn:
                 silent=silent_kinds(),
             )
         )
-        most = settings.operator_cache_bytes
+        limit = settings.operator_cache_bytes
         compacted += self._count(
-            cache_steps(workspace.catalog, workspace.storage, epoch=self._epoch, most_bytes=most)
+            cache_steps(workspace.catalog, workspace.storage, epoch=self._epoch, most_bytes=limit)
         )
         merged = self._repeat(_merge_rows)
         if self._repeat(stream_statistics.learn):
@@ -194,14 +194,16 @@ class _Turn:
         if not days:
             return 0
         with self._write() as connection:
-            gone = item_segments.retain_items(connection, _ago(connection, days), receipts.needed_after(connection))
-            if gone:
+            deleted = item_segments.retain_items(
+                connection, _ago(connection, days), receipts.needed_after(connection)
+            )
+            if deleted:
                 upto = item_segments.retained_upto(connection)
-                gone += match_segments.retain_matches(connection, upto)
-                gone += undecided.forget_supplements(connection, upto)
+                deleted += match_segments.retain_matches(connection, upto)
+                deleted += undecided.forget_supplements(connection, upto)
                 receipts.lift_cursors(connection, upto)
                 ledger.bury_unkept(connection, upto)
-            return gone
+            return deleted
 
     def _limit_quarantine(self) -> int:
         """Limit the quarantine in bytes and in age."""
@@ -218,18 +220,18 @@ class _Turn:
         def drop(connection: Connection) -> int:
             surplus = quarantine.quarantined_bytes(connection) - settings.keep_quarantine_bytes
             paths = quarantine.drop_oldest_quarantined(connection, surplus, _ROWS) if surplus > 0 else []
-            gone.extend(paths)
+            paths_to_delete.extend(paths)
             return len(paths)
 
         def forget(connection: Connection) -> int:
             before = _ago(connection, settings.keep_items_days)
             count = quarantine.quarantined_count(connection)
-            gone.extend(quarantine.forget_quarantined(connection, before, _ROWS))
+            paths_to_delete.extend(quarantine.forget_quarantined(connection, before, _ROWS))
             return count - quarantine.quarantined_count(connection)
 
-        gone: list[str] = []
+        paths_to_delete: list[str] = []
         done = self._repeat(drop) + (self._repeat(forget) if settings.keep_items_days else 0)
-        for path in gone:  # after the rows: after a crash in between, the files are orphans
+        for path in paths_to_delete:  # after the rows: after a crash in between, the files are orphans
             storage.delete(path)
         return done
 
@@ -249,9 +251,9 @@ class _Turn:
                 done = 0
                 for first in range(0, len(expired), _ROWS):
                     with self._write() as connection:
-                        gone = item_segments.forget_seen(connection, expired[first : first + _ROWS], day)
-                    done += gone
-                    yield gone
+                        deleted = item_segments.forget_seen(connection, expired[first : first + _ROWS], day)
+                    done += deleted
+                    yield deleted
 
         return self._count(steps())
 
@@ -260,15 +262,17 @@ class _Turn:
         settings, storage = self._workspace.settings, self._workspace.storage
         with self._write() as connection:
             old = now(connection) - int(settings.orphan_seconds * 1e6)
-            named = plan_versions.plan_folders(connection)
-            gone = plan_versions.forget_plans(connection, before=match_segments.last_plan(connection), created=old)
-            kept = plan_versions.plan_folders(connection)
+            folders_before = plan_versions.plan_folders(connection)
+            deleted = plan_versions.forget_plans(connection, before=match_segments.last_plan(connection), created=old)
+            folders_after = plan_versions.plan_folders(connection)
             if settings.keep_items_days:
                 match_segments.forget_lineages(connection, _ago(connection, settings.keep_items_days))
-        for folder in sorted(named - kept):  # after the rows: after a crash in between, the folders are orphans
+        for folder in sorted(
+            folders_before - folders_after
+        ):  # after the rows: after a crash in between, the folders are orphans
             for file in list(storage.files(folder)):
                 storage.delete(file.path)
-        return gone
+        return deleted
 
     def _delete_stylesheets(self) -> int:
         """Delete stored copies of stylesheets that are no longer applied. Users' own files stay.
@@ -288,24 +292,24 @@ class _Turn:
         if not unused:
             return 0
         with self._write() as connection:
-            gone = unused - stylesheets.stylesheets_in_use(connection)
-            for path in gone:
+            deletable = unused - stylesheets.stylesheets_in_use(connection)
+            for path in deletable:
                 storage.delete(path)
-        return len(gone)
+        return len(deletable)
 
     def _forget_files(self) -> None:
         """Delete the records of source files that no longer exist, unless all files of a feed are missing: its folder
         may only be unmounted.
         """
         with self._workspace.catalog.read() as connection:
-            known = source_files.known_files(connection)
+            files = source_files.known_files(connection)
         by_feed: dict[int, list[str]] = {}
-        for file in known:
+        for file in files:
             if file.state.digest and Path(file.state.path).is_absolute():
                 by_feed.setdefault(file.feed, []).append(file.state.path)
-        gone = {feed: [path for path in paths if not Path(path).exists()] for feed, paths in by_feed.items()}
+        missing = {feed: [path for path in paths if not Path(path).exists()] for feed, paths in by_feed.items()}
         with self._write() as connection:
-            for feed, paths in gone.items():
+            for feed, paths in missing.items():
                 if len(paths) < len(by_feed[feed]):
                     source_files.forget_files(connection, feed, paths)
             source_files.forget_files_of_dropped(connection, now(connection))

@@ -99,15 +99,17 @@ def restore(
         _stage_snapshot(source / "snapshots" / manifest.snapshot, snapshot, manifest)
         settings = settings_for(_settings_text(snapshot), catalog, storage)
         rights = _refuse_rights(settings, accept_settings)
-        kept = open_storage(storage or folder.as_uri())
-        key_file = KeyFile(kept)
-        if kept.local(KEY_FILE).exists():  # replacing the key would destroy the secrets of another workspace
+        target_storage = open_storage(storage or folder.as_uri())
+        key_file = KeyFile(target_storage)
+        if target_storage.local(
+            KEY_FILE
+        ).exists():  # replacing the key would destroy the secrets of another workspace
             raise WorkspaceError(f"the storage already contains {KEY_FILE}", hint="restore into an empty storage")
         opened = Catalog(catalog or f"sqlite:///{folder / 'catalog.sqlite'}", clock=clock, key=key_file.read)
         try:
             _refuse_used(opened)
-            _copy_files(source / "files", kept, manifest, staging, report)
-            _write_operators(snapshot / OPERATORS, kept)
+            _copy_files(source / "files", target_storage, manifest, staging, report)
+            _write_operators(snapshot / OPERATORS, target_storage)
             rows = copy_in(opened, snapshot / "catalog", version=manifest.catalog_version, ids=manifest.identities)
             if rows != manifest.tables:
                 raise CorruptDataError(
@@ -116,7 +118,7 @@ def restore(
             with opened.write() as connection:
                 make_ready(connection)
             lost = restore_key(opened, key_file, key)
-            mark_restored(opened, kept)
+            mark_restored(opened, target_storage)
         finally:
             opened.close()
         _write_sheets(snapshot / "folder", folder)
@@ -254,19 +256,19 @@ def settings_for(text: str, catalog: str, storage: str) -> str:
     >>> settings_for('storage = "file:///old"\\nlag_limit = 5\\n', "", "")
     'lag_limit = 5\\n'
     """
-    kept = re.sub(r"^[ \t]*(catalog|storage)[ \t]*=.*\n?", "", text, flags=re.MULTILINE)
+    lines = re.sub(r"^[ \t]*(catalog|storage)[ \t]*=.*\n?", "", text, flags=re.MULTILINE)
     if catalog:
-        kept += f"\n# The password, where there is one, comes from RUNNEL_CATALOG.\ncatalog = {_quoted(catalog)}\n"
+        lines += f"\n# The password, where there is one, comes from RUNNEL_CATALOG.\ncatalog = {_quoted(catalog)}\n"
     if storage:
-        kept += f"storage = {json.dumps(storage)}\n"
+        lines += f"storage = {json.dumps(storage)}\n"
     try:
-        if {"catalog", "storage"} & tomllib.loads(kept).keys() - ({"catalog"} if catalog else set()) - (
+        if {"catalog", "storage"} & tomllib.loads(lines).keys() - ({"catalog"} if catalog else set()) - (
             {"storage"} if storage else set()
         ):
             raise CorruptDataError(f"{FILE} in the backup must set catalog and storage as plain keys", hint=HINT)
     except tomllib.TOMLDecodeError as error:
         raise CorruptDataError(f"{FILE} in the backup is not valid: {error}", hint=HINT) from error
-    return kept
+    return lines
 
 
 def _quoted(url: str) -> str:

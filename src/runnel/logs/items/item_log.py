@@ -129,9 +129,9 @@ class ItemLog:
             if print_ != last_print:
                 newest[key] = (version + 1, print_)
                 fresh.append(_Fresh(key, Item(item.feed, item.id, item.attributes, version + 1), print_))
-        kept = {key: print_ for key, print_ in recalled.items() if key not in newest}
+        to_remember = {key: print_ for key, print_ in recalled.items() if key not in newest}
         shown = tuple(key for key, seen in known.items() if seen.day < today)
-        return _Comparison(tuple(fresh), kept, tuple(keys), known, shown)
+        return _Comparison(tuple(fresh), to_remember, tuple(keys), known, shown)
 
     def _touch(self, feed: int, shown: Sequence[bytes]) -> None:
         """Record, once a day, that a source still shows known items, so that the seen-set keeps them."""
@@ -187,8 +187,8 @@ class ItemLog:
 
     def count(self, feeds: Collection[int], after: int, upto: int) -> int:
         """Count the items with sequences in (after, upto] from these source feeds."""
-        wanted = np.fromiter(feeds, dtype=np.int64, count=len(feeds))
-        return sum(int(np.isin(of, wanted).sum()) for of in self._each(after, upto, read_feeds))
+        feed_ids = np.fromiter(feeds, dtype=np.int64, count=len(feeds))
+        return sum(int(np.isin(of, feed_ids).sum()) for of in self._each(after, upto, read_feeds))
 
     def _each(self, after: int, upto: int, read_slice: Callable[[Storage, Slice], _T]) -> Iterator[_T]:
         """Yield the result of `read_slice` for each slice of (after, upto], in order."""
@@ -240,26 +240,28 @@ class ItemLog:
 
     def get(self, sequences: Sequence[int]) -> Iterator[ItemBatch]:
         """Read the items of these ascending sequences, in batches. Raise NotFoundError if one of them was deleted."""
-        wanted = np.asarray(sequences, dtype=np.int64)
-        while len(wanted):
+        remaining = np.asarray(sequences, dtype=np.int64)
+        while len(remaining):
             with self._catalog.read() as connection:
-                manifest.check_kept(connection, int(wanted[0]))
-                segments = manifest.segments_between(connection, int(wanted[0]) - 1, int(wanted[-1]), limit=_SEGMENTS)
+                manifest.check_kept(connection, int(remaining[0]))
+                segments = manifest.segments_between(
+                    connection, int(remaining[0]) - 1, int(remaining[-1]), limit=_SEGMENTS
+                )
             if not segments:
                 return
             read_upto = segments[-1].last_sequence
             for item_slice in (
                 item_slice for segment in segments for item_slice in _slices_of(segment, 0, read_upto, _SEGMENT_ITEMS)
             ):
-                low, high = np.searchsorted(wanted, [item_slice.first_sequence, item_slice.last_sequence + 1])
+                low, high = np.searchsorted(remaining, [item_slice.first_sequence, item_slice.last_sequence + 1])
                 if low == high or item_slice.tier == Tier.LOST:
                     continue
                 batch = self._read_live(item_slice, read_items)
                 if batch is None:
                     read_upto = item_slice.first_sequence - 1
                     break
-                yield ItemBatch(batch.records.take(pa.array(wanted[low:high] - item_slice.first_sequence)))
-            wanted = wanted[np.searchsorted(wanted, read_upto + 1) :]
+                yield ItemBatch(batch.records.take(pa.array(remaining[low:high] - item_slice.first_sequence)))
+            remaining = remaining[np.searchsorted(remaining, read_upto + 1) :]
 
 
 def _slices_of(segment: ItemSegment, after: int, upto: int, rows: int) -> Iterator[Slice]:

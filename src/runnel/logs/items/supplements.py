@@ -65,8 +65,8 @@ def _write(catalog: Catalog, storage: Storage, waiting: Sequence[Undecided]) -> 
 def _commit(catalog: Catalog, storage: Storage, file: SealedFile, waiting: Sequence[Undecided], epoch: int) -> bool:
     with catalog.write() as connection:
         leases.check(connection, epoch)
-        taken = undecided.still_undecided(connection, [item.id for item in waiting])
-        if len(taken) < len(waiting) or not storage.local(file.path).exists():
+        still_waiting = undecided.still_undecided(connection, [item.id for item in waiting])
+        if len(still_waiting) < len(waiting) or not storage.local(file.path).exists():
             return False
         first, accepted = take_sequences(connection, len(waiting))
         sequences = (first, first + len(waiting) - 1)

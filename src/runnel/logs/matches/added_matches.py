@@ -45,12 +45,12 @@ def with_matches(rows: MatchRows, sequences: Numbers, queries: Numbers) -> Match
     >>> both.sequences.tolist(), both.offsets.tolist(), both.queries.tolist()
     ([4, 5, 6], [0, 3, 4, 5], [1, 3, 9, 7, 1])
     """
-    own = np.repeat(rows.sequences, np.diff(rows.offsets))
-    pairs = np.stack([np.concatenate([own, sequences]), np.concatenate([rows.queries, queries])])
+    row_sequences = np.repeat(rows.sequences, np.diff(rows.offsets))
+    pairs = np.stack([np.concatenate([row_sequences, sequences]), np.concatenate([rows.queries, queries])])
     pairs = pairs[:, np.lexsort((pairs[1], pairs[0]))]
-    fresh = np.ones(pairs.shape[1], dtype=bool)
-    fresh[1:] = np.any(pairs[:, 1:] != pairs[:, :-1], axis=0)
-    pairs = pairs[:, fresh]
+    is_first = np.ones(pairs.shape[1], dtype=bool)
+    is_first[1:] = np.any(pairs[:, 1:] != pairs[:, :-1], axis=0)
+    pairs = pairs[:, is_first]
     items, counts = np.unique(pairs[0], return_counts=True)
     offsets = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts)])
     return MatchRows(items, offsets, pairs[1], _bindings_of(rows, items))
@@ -60,7 +60,7 @@ def _bindings_of(rows: MatchRows, sequences: Numbers) -> Any:
     """Return the bindings of the rows for these items. Not all of the items have rows."""
     if rows.bindings is None:
         return None
-    places = np.searchsorted(rows.sequences, sequences)
-    inside = places < len(rows.sequences)
-    inside[inside] = rows.sequences[places[inside]] == sequences[inside]
-    return rows.bindings.take(pa.array(places, mask=~inside))
+    indexes = np.searchsorted(rows.sequences, sequences)
+    inside = indexes < len(rows.sequences)
+    inside[inside] = rows.sequences[indexes[inside]] == sequences[inside]
+    return rows.bindings.take(pa.array(indexes, mask=~inside))

@@ -57,8 +57,8 @@ def _merge(catalog: Catalog, storage: Storage, run: MergeRun[KeptPart], epoch: i
     by_query = _index(storage, run, rows, path, indexed)
     with catalog.write() as connection:
         leases.check(connection, epoch)
-        there = all(storage.local(path).exists() for path in (part.path, by_query) if path)
-        if not there or not match_segments.replace_parts(connection, run.files, part, run.level, by_query):
+        files_exist = all(storage.local(path).exists() for path in (part.path, by_query) if path)
+        if not files_exist or not match_segments.replace_parts(connection, run.files, part, run.level, by_query):
             raise RunnelError(
                 f"another process has merged the matches of items {part.first_sequence}-{part.last_sequence}",
                 hint="the runner repeats this step later",

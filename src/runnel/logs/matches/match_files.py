@@ -81,14 +81,14 @@ class MatchRows:
 
     def matched(self) -> MatchRows:
         """Return the rows of items with a match, without the rows that only have bindings."""
-        kept = np.flatnonzero(np.diff(self.offsets))
-        if len(kept) == len(self.sequences):
+        matched_rows = np.flatnonzero(np.diff(self.offsets))
+        if len(matched_rows) == len(self.sequences):
             return self
         return MatchRows(
-            self.sequences[kept],
-            np.append(self.offsets[kept], self.offsets[-1]),
+            self.sequences[matched_rows],
+            np.append(self.offsets[matched_rows], self.offsets[-1]),
             self.queries,
-            None if self.bindings is None else self.bindings.take(pa.array(kept)),
+            None if self.bindings is None else self.bindings.take(pa.array(matched_rows)),
         )
 
     def bindings_of(self, wanted: Mapping[int, Collection[int]]) -> dict[tuple[int, int], Bindings]:

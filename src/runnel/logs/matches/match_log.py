@@ -75,12 +75,12 @@ class MatchLog:
 
         Merged files have an index for queries that are read by query. For other queries, the matches are scanned.
         """
-        wanted = np.unique(np.fromiter(queries, dtype=np.int64, count=len(queries)))
-        if not len(wanted):
+        ids = np.unique(np.fromiter(queries, dtype=np.int64, count=len(queries)))
+        if not len(ids):
             return {}
 
         def matches_of(layers: Layers, behind: int) -> dict[int, Ids]:
-            several = [self._of_part(part, wanted, behind, upto) for part in layers]
+            several = [self._of_part(part, ids, behind, upto) for part in layers]
             return several[0] if len(several) == 1 else _united(several)
 
         parts_by_query: dict[int, list[Ids]] = {}
@@ -99,14 +99,14 @@ class MatchLog:
         ids = list(self._each(after, upto, queries_of))
         return np.unique(np.concatenate(ids)) if ids else np.empty(0, dtype=np.int64)
 
-    def by_query(self, after: int, upto: int, most: int) -> QuerySequences | None:
+    def by_query(self, after: int, upto: int, limit: int) -> QuerySequences | None:
         """Return all matches in (after, upto] by query, or None if there are more than `most`."""
         from runnel.logs.matches.query_sequences import matched_queries, sequences_by_query
 
         rows: list[SteppedRows] = []
         for part_rows in self._each(after, upto, lambda layers, _: self._read_steps(layers)):
             rows += part_rows
-            if sum(len(stepped.steps.steps) for stepped in rows) > most:
+            if sum(len(stepped.steps.steps) for stepped in rows) > limit:
                 return None
         return sequences_by_query(rows, matched_queries(rows, after, upto), after, upto)
 
@@ -171,13 +171,13 @@ class MatchLog:
 
     def _of_part(self, part: KeptPart, wanted: Ids, after: int, upto: int) -> dict[int, Ids]:
         sequences: dict[int, Ids] = {}
-        rest = wanted
+        uncovered = wanted
         index = self._index(part)
         if index is not None:
             covered = index.covers(wanted)
             sequences = index.of_queries(wanted[covered], after, upto)
-            rest = wanted[~covered]
-        return sequences | self._scan(part, rest, after, upto) if len(rest) else sequences
+            uncovered = wanted[~covered]
+        return sequences | self._scan(part, uncovered, after, upto) if len(uncovered) else sequences
 
     def _index(self, part: KeptPart) -> QueryIndex | None:
         """Return the index of a file, or None if it cannot be read; the matches are then scanned."""
@@ -202,8 +202,8 @@ class MatchLog:
         position = after
         while position < upto:
             with self._catalog.read() as connection:
-                kept = kept_after(connection, after and position)
-                position = max(position, kept)
+                first_kept = kept_after(connection, after and position)
+                position = max(position, first_kept)
                 parts = manifest.match_parts(connection, position, upto, limit=_PARTS)
             if not parts:
                 return

@@ -32,9 +32,9 @@ def _count_leaps(offsets: Any, queries: Any) -> int:
     count = 0
     for row in range(len(offsets) - 1):
         last = 0
-        for place in range(offsets[row], offsets[row + 1]):
-            count += queries[place] - last >= LEAP
-            last = queries[place]
+        for index in range(offsets[row], offsets[row + 1]):
+            count += queries[index] - last >= LEAP
+            last = queries[index]
     return count
 
 
@@ -44,12 +44,12 @@ def _write_steps(offsets: Any, queries: Any, steps: Any, leap_offsets: Any, leap
     for row in range(len(offsets) - 1):
         leap_offsets[row] = leap
         last = 0
-        for place in range(offsets[row], offsets[row + 1]):
-            step = queries[place] - last
-            last = queries[place]
+        for index in range(offsets[row], offsets[row + 1]):
+            step = queries[index] - last
+            last = queries[index]
             if step >= LEAP:
                 leaps[leap] = step
                 leap += 1
                 step = LEAP
-            steps[place] = step
+            steps[index] = step
     leap_offsets[len(offsets) - 1] = leap

@@ -53,18 +53,18 @@ class QueryIndex:
 
     def covers(self, queries: Ids) -> npt.NDArray[np.bool_]:
         """Return which of these ascending queries the index covers."""
-        places = np.searchsorted(self._queries, queries)
-        inside = places < len(self._queries)
-        inside[inside] = self._queries[places[inside]] == queries[inside]
+        indexes = np.searchsorted(self._queries, queries)
+        inside = indexes < len(self._queries)
+        inside[inside] = self._queries[indexes[inside]] == queries[inside]
         return inside
 
     def of_queries(self, queries: Ids, after: int, upto: int) -> dict[int, Ids]:
         """Return the sequences in (after, upto] of covered queries, for queries that have any."""
-        places = np.searchsorted(self._queries, queries)
+        indexes = np.searchsorted(self._queries, queries)
         by_query: dict[int, Ids] = {}
-        filled = self._offsets[places] < self._offsets[places + 1]
-        for query, place in zip(queries[filled].tolist(), places[filled].tolist(), strict=True):
-            sequences = self._sequences[self._offsets[place] : self._offsets[place + 1]]
+        filled = self._offsets[indexes] < self._offsets[indexes + 1]
+        for query, index in zip(queries[filled].tolist(), indexes[filled].tolist(), strict=True):
+            sequences = self._sequences[self._offsets[index] : self._offsets[index + 1]]
             low, high = np.searchsorted(sequences, [after + 1, upto + 1])
             if low < high:
                 by_query[query] = sequences[low:high]

@@ -125,10 +125,10 @@ def _in_order(result: QuerySequences) -> QuerySequences:
     owners = np.repeat(np.arange(len(result.queries)), np.diff(result.offsets))
     order = np.lexsort((result.sequences, owners))
     sequences = result.sequences[order]
-    fresh = np.ones(len(sequences), dtype=bool)
-    fresh[1:] = (sequences[1:] != sequences[:-1]) | (owners[1:] != owners[:-1])
-    counts = np.bincount(owners[fresh], minlength=len(result.queries))
-    return QuerySequences(result.queries, np.concatenate([[0], np.cumsum(counts)]), sequences[fresh])
+    is_first = np.ones(len(sequences), dtype=bool)
+    is_first[1:] = (sequences[1:] != sequences[:-1]) | (owners[1:] != owners[:-1])
+    counts = np.bincount(owners[is_first], minlength=len(result.queries))
+    return QuerySequences(result.queries, np.concatenate([[0], np.cumsum(counts)]), sequences[is_first])
 
 
 def _arrays(rows: SteppedRows) -> tuple[Any, Any, Any, Any, Any]:

@@ -1,5 +1,6 @@
-"""Operators: predicates that cost. Undecided pairs of item and disjunct in; decisions and bindings out.
+"""Operators: plug-in predicates that are expensive to evaluate.
 
-`decide` says which disjuncts hold, `orders` which call comes next, `ask` makes the call, `plugins` runs the operator,
-`builtin` has the operators that come with Runnel.
+In: pairs of an item and a disjunct that the other conditions have not decided. Out: decisions and bindings. `decide`
+evaluates the disjuncts, `orders` chooses the next call, `ask` makes the calls, `plugins` runs the operators, and
+`builtin` contains the operators that come with Runnel.
 """

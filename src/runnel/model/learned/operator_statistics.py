@@ -80,7 +80,7 @@ class OperatorStatistics:
         """Combine observations of the same time."""
         return merged((self, other))
 
-    def then(self, fresh: OperatorStatistics, *, days: float = 0.0) -> OperatorStatistics:
+    def then(self, newer: OperatorStatistics, *, days: float = 0.0) -> OperatorStatistics:
         """Add observations made `days` later. Older observations lose weight by the number of new ones.
 
         >>> known = OperatorStatistics(tests={b"1" * 16: ObservedShare(2_000, 1_000)})
@@ -89,14 +89,14 @@ class OperatorStatistics:
         """
         age = 0.5 ** (max(0.0, days) / HALF_LIFE_DAYS)
         operators = {
-            name: use.times(age * _left(fresh.operators.get(name, OperatorUse()).calls))
+            name: use.times(age * _left(newer.operators.get(name, OperatorUse()).calls))
             for name, use in self.operators.items()
         }
         tests = {}
         for test, (asked, held) in self.tests.items():
-            left = age * _left(fresh.tests.get(test, _NOT_ASKED).asked)
+            left = age * _left(newer.tests.get(test, _NOT_ASKED).asked)
             tests[test] = ObservedShare(asked * left, held * left)
-        return OperatorStatistics(operators, tests).merge(fresh)
+        return OperatorStatistics(operators, tests).merge(newer)
 
     def bounded(self, *, tests: int = MOST_TESTS, operators: int = MOST_OPERATORS) -> OperatorStatistics:
         """Return only the most frequently evaluated tests and the most frequently called operators."""
@@ -176,11 +176,11 @@ def _short(number: float) -> float:
 def _digest(text: str) -> bytes:
     digest = bytes.fromhex(text)
     if len(digest) != TEST_BYTES:
-        raise ValueError("no digest")
+        raise ValueError("not a digest")
     return digest
 
 
 def _weight(number: object) -> float:
     if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number) or number < 0:
-        raise ValueError("no weight")
+        raise ValueError("not a weight")
     return float(number)

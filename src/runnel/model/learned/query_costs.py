@@ -52,11 +52,11 @@ class Costs:
         """Combine both."""
         return merged_costs((self, other))
 
-    def bounded(self, most: int) -> Costs:
+    def bounded(self, limit: int) -> Costs:
         """Keep only the most expensive queries."""
-        if len(self.queries) <= most:
+        if len(self.queries) <= limit:
             return self
-        return Costs(self.items, dict(nlargest(most, self.queries.items(), key=lambda entry: entry[1].nanoseconds)))
+        return Costs(self.items, dict(nlargest(limit, self.queries.items(), key=lambda entry: entry[1].nanoseconds)))
 
     def to_json(self) -> dict[str, Any]:
         """Return a short JSON value, which is empty if nothing was sampled."""
@@ -124,5 +124,5 @@ class QueryCost:
 
 def _weight(number: object) -> float:
     if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number) or number < 0:
-        raise ValueError("no weight")
+        raise ValueError("not a weight")
     return float(number)

@@ -56,10 +56,10 @@ class StreamSample:
 
     def decayed(self, *, items: float = 0.0, days: float = 0.0) -> StreamSample:
         """Return the observations after `items` further sampled items and `days` days."""
-        left = 0.5 ** (max(0.0, items) / HALF_LIFE_ITEMS + max(0.0, days) / HALF_LIFE_DAYS)
-        words = {word: held * left for word, held in self.words.items()}
-        atoms = {atom: ObservedShare(share.asked * left, share.held * left) for atom, share in self.atoms.items()}
-        return StreamSample(self.items * left, words, atoms, self.floor * left)
+        weight = 0.5 ** (max(0.0, items) / HALF_LIFE_ITEMS + max(0.0, days) / HALF_LIFE_DAYS)
+        words = {word: held * weight for word, held in self.words.items()}
+        atoms = {atom: ObservedShare(share.asked * weight, share.held * weight) for atom, share in self.atoms.items()}
+        return StreamSample(self.items * weight, words, atoms, self.floor * weight)
 
     def bounded(self, *, words: int, atoms: int) -> StreamSample:
         """Keep the most frequent words and the most frequently checked atoms, and raise the floor accordingly.
@@ -173,7 +173,7 @@ def _short(number: float) -> float:
 
 def _weight(number: object) -> float:
     if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number) or number < 0:
-        raise ValueError("no weight")
+        raise ValueError("not a weight")
     return float(number)
 
 

@@ -1,7 +1,8 @@
-"""Containment and merging: patterns that come and go in, the few that every publication is asked about out.
+"""Containment and merging of graph patterns, so that few patterns have to be checked for every publication.
 
-A pattern contains another if it holds of every graph that the other holds of (`definition`). Of such patterns only
-the root is asked about every publication (`containment_index`); roots that are often matched together become one
-merger (`merge_roots`, `publication_summaries`). `root_index` matches in two stages: roots and mergers, then what lies
-below those that hold.
+A pattern contains another if it holds for every graph for which the other holds (`definition`). Patterns form trees,
+in which each pattern contains those below it. Only the roots are checked for every publication (`containment_index`).
+Roots that often match together are replaced by a *merger* that contains them (`merge_roots`,
+`publication_summaries`). `root_index` matches in two stages: first roots and mergers, then the patterns below those
+that hold.
 """

@@ -1,6 +1,6 @@
-"""Demands on terms as kernels see them: terms by number in, whether one meets or implies a demand out.
+"""Kernels that compare terms, given by numbers, and decide whether one demand implies another.
 
-The same rules as `algebra.graphs.rdf_terms.compare_known` and `definition.implies`, over arrays.
+The rules are those of `algebra.graphs.rdf_terms.compare_known` and `definition.implies`, applied to arrays.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from runnel.arrays import Array
 from runnel.kernel import Number, step
 
 ANY_SORT = 9
-"""The sort of a value that meets every demand."""
+"""The sort of a placeholder that meets every demand."""
 
 EQUAL, DIFFERENT, LESS, AT_MOST, MORE, AT_LEAST = range(6)
-"""The relations, by their place in RELATIONS."""
+"""The relations, by their index in RELATIONS."""
 
 YES, NO, UNKNOWN = 1, 0, -1
 """The three values of a comparison; UNKNOWN is SPARQL's error."""
@@ -23,7 +23,7 @@ _TAGGED, _OTHER, _TEXT = int(Sort.TAGGED), int(Sort.OTHER), int(Sort.TEXT)
 
 @step
 def text_order(left: Number, right: Number, begins: Array, texts: Array) -> Number:
-    """-1, 0 or 1: the order of two terms that are compared by their texts; UTF-8 has the order of letters."""
+    """Return -1, 0 or 1: the order of two terms that are compared by their texts, byte by byte in UTF-8."""
     first, first_end = begins[left], begins[left + 1]
     second, second_end = begins[right], begins[right + 1]
     while first < first_end and second < second_end:
@@ -38,7 +38,7 @@ def text_order(left: Number, right: Number, begins: Array, texts: Array) -> Numb
 
 @step
 def is_same(left: Number, right: Number, sorts: Array, keys: Array, begins: Array, texts: Array) -> Number:
-    """Whether two terms stand for the same."""
+    """Return whether two terms have the same value."""
     if sorts[left] != sorts[right]:
         return False
     if sorts[left] > _TEXT:
@@ -50,7 +50,7 @@ def is_same(left: Number, right: Number, sorts: Array, keys: Array, begins: Arra
 def in_order(
     left: Number, relation: Number, right: Number, sorts: Array, keys: Array, begins: Array, texts: Array
 ) -> Number:
-    """Whether two terms of one sort that has an order stand in <, <=, > or >=."""
+    """Return whether two terms of the same ordered sort are in the relation <, <=, > or >=."""
     if sorts[left] == _TEXT:
         first: Number = float(text_order(left, right, begins, texts))
         second: Number = 0.0
@@ -69,7 +69,7 @@ def in_order(
 def compare(
     left: Number, relation: Number, right: Number, sorts: Array, keys: Array, begins: Array, texts: Array
 ) -> Number:
-    """Whether two terms stand in a relation: YES, NO or UNKNOWN (`algebra.graphs.rdf_terms.compare_known`)."""
+    """Compare two terms: return YES, NO or UNKNOWN (see `algebra.graphs.rdf_terms.compare_known`)."""
     first, second = sorts[left], sorts[right]
     if first == ANY_SORT or second == ANY_SORT:
         return YES
@@ -94,7 +94,7 @@ def demand_implies(
     begins: Array,
     texts: Array,
 ) -> Number:
-    """Whether every term that stands in a relation to `term` stands in the asked one to `bound`."""
+    """Return whether every term in a relation to `term` is also in the relation `asked` to `bound`."""
     if relation == asked and term == bound:
         return True
     if relation == EQUAL:

@@ -1,9 +1,9 @@
-"""The index of containment (§4.2, §4.4): subscriptions in, trees whose roots contain all that lies below out.
+"""An index of subscriptions by containment (§4.2, §4.4): trees in which each pattern contains those below it.
 
-A new pattern that a root contains comes below it; otherwise it becomes a root, and the roots that it contains come
-below it. Where a root goes, what lay below it is placed anew; where another goes, what lay below it comes below its
-parent. Mergers (§4.3) are roots that nobody subscribed to; they stay right when a member goes, and are made anew
-when a quarter has gone.
+A new pattern is put below a root that contains it. Otherwise it becomes a root, and the roots that it contains are
+put below it. If a root is removed, its children are placed again; if another pattern is removed, its children move to
+its parent. Mergers (§4.3) are roots without a subscription. A merger stays correct if a member is removed, and is
+computed again after a quarter of its members was removed.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ class ContainmentIndex:
     >>> index.roots()
     [7]
 
-    With `each`, placing a pattern may take so much work (about a listed pattern or an edge that is looked at), and
-    what others left of theirs, `spare` among it. What is not placed by then becomes a root, though others may contain
-    it, and is counted: `given_up`.
+    `each` limits the work for placing a pattern, in units of about one listed pattern or edge that is checked. Work
+    that earlier patterns did not use is available to later ones, starting with `spare`. A pattern that is not placed
+    within the limit becomes a root, even if others contain it, and is counted in `given_up`.
     """
 
     def __init__(self, *, each: int | None = None, spare: int = 0) -> None:
@@ -69,9 +69,10 @@ class ContainmentIndex:
         self._listed: Array = np.zeros(64, bool)
         self._stamp = 0
         self._stale = 0
-        self._gone: list[int] = []
+        """Listed patterns that are not roots."""
+        self._removed: list[int] = []
         self._patterns: dict[int, int] = {}
-        self._lost: dict[int, int] = {}
+        self._removed_members: dict[int, int] = {}
         self._generation = self.store.generation
         self._found: Array = np.zeros(64, np.int64)
 
@@ -82,16 +83,16 @@ class ContainmentIndex:
         return subscription in self._patterns
 
     def insert(self, subscription: int, graph: Graph) -> None:
-        """Take in a subscription; its number is new, and its pattern has an edge."""
+        """Add a subscription under a new number. Its pattern must have an edge."""
         if subscription in self._patterns:
-            raise ValueError(f"subscription {subscription} is there already")
+            raise ValueError(f"subscription {subscription} is already in the index")
         pattern = self._add(graph)
         self._patterns[subscription] = pattern
         self.owners[pattern] = subscription
-        self._settle(pattern)
+        self._insert_into_trees(pattern)
 
     def remove(self, subscription: int) -> None:
-        """Take out a subscription (§4.4)."""
+        """Remove a subscription (§4.4)."""
         pattern = self._patterns.pop(subscription)
         parent, children = self.trees.parent(pattern), self.trees.children(pattern)
         for child in children:
@@ -106,34 +107,34 @@ class ContainmentIndex:
         self._forget(pattern)
         if parent == NONE:
             for child in children:
-                self._settle(child)
+                self._insert_into_trees(child)
         elif self.kinds[parent] == MERGER:
-            self._mend(parent)
+            self._repair_merger(parent)
 
     def roots(self) -> list[int]:
-        """The subscriptions that are roots, ascending."""
+        """Return the subscriptions that are roots, in ascending order."""
         return sorted(self.owners[np.flatnonzero(self.kinds == ROOT)].tolist())
 
     def mergers(self) -> list[int]:
-        """The numbers of the patterns that stand for others."""
-        return [int(one) for one in np.flatnonzero(self.kinds == MERGER)]
+        """Return the numbers of the mergers."""
+        return [int(pattern) for pattern in np.flatnonzero(self.kinds == MERGER)]
 
     def below(self, subscription: int) -> list[int]:
-        """The subscriptions that lie below one, on whatever level, ascending."""
+        """Return the subscriptions below another, on any level, in ascending order."""
         return self.subscriptions_below(self._patterns[subscription])
 
     def subscriptions_below(self, pattern: int) -> list[int]:
-        """The subscriptions that lie below a root or merger by its number: what a back end is given (§4.2)."""
-        found: list[int] = []
-        waiting = self.trees.children(pattern)
-        while waiting:
-            one = waiting.pop()
-            found.append(int(self.owners[one]))
-            waiting += self.trees.children(one)
-        return sorted(found)
+        """Return the subscriptions below a root or merger, given by its number: the part of a back end (§4.2)."""
+        subscriptions: list[int] = []
+        pending = self.trees.children(pattern)
+        while pending:
+            node = pending.pop()
+            subscriptions.append(int(self.owners[node]))
+            pending += self.trees.children(node)
+        return sorted(subscriptions)
 
     def merge(self, graph: Graph) -> int:
-        """Put all roots that a new merger contains below it; how many roots are fewer."""
+        """Add a merger, and put all roots that it contains below it. Return by how many the roots decreased."""
         merger = self._add(graph)
         before = self.root_count
         members = self._place(merger, above=False) or []
@@ -141,36 +142,36 @@ class ContainmentIndex:
             self._stale += 1
             self._forget(merger)
             return 0
-        self._lost[merger] = 0
+        self._removed_members[merger] = 0
         self.kinds[merger] = MERGER
         self.root_count += 1
-        for one in members:
-            self._put_below(one, merger)
+        for member in members:
+            self._put_below(member, merger)
         return before - self.root_count
 
     @property
     def counters(self) -> tuple[int, int]:
-        """How many listed patterns were looked at while inserting and matching, and how many of them were laid."""
-        both = (self.access.lists.counts, self.edges.lists.counts)
-        return sum(int(one[LOOKED]) for one in both), sum(int(one[CHECKED]) for one in both)
+        """The number of listed patterns that were read while inserting and matching, and how many were checked."""
+        counts = (self.access.lists.counts, self.edges.lists.counts)
+        return sum(int(count[LOOKED]) for count in counts), sum(int(count[CHECKED]) for count in counts)
 
     @property
     def work(self) -> int:
-        """What looking at listed patterns has taken so far."""
+        """The total work for checking listed patterns so far."""
         return int(self.access.lists.counts[WORK]) + int(self.edges.lists.counts[WORK])
 
     @property
     def size(self) -> int:
-        """How many bytes the arrays take."""
+        """The size of the arrays in bytes."""
         own = (self.kinds, self.marks, self.owners, self._listed, self._found, *self.trees.links)
-        return self.store.size + self.access.size + self.edges.size + sum(one.nbytes for one in own)
+        return self.store.size + self.access.size + self.edges.size + sum(array.nbytes for array in own)
 
     def found(self) -> Array:
-        """Room for the numbers of all patterns, for kernels to write into."""
+        """Return the array to which kernels write the numbers of patterns; it has room for all."""
         return self._found
 
     def seek(self, targets: Array, begin: int, end: int, frozen: int) -> int:
-        """How many roots and mergers can be laid into edges (see `seek_roots`); their numbers are in `found()`."""
+        """Return how many roots and mergers map into edges (see `seek_roots`). Their numbers are in `found()`."""
         lists, stamp = self.access.lists, self._next_stamp()
         held, kinds, marks = self.store.held, self.kinds, self.marks
         return int(seek_roots(held, lists, kinds, marks, stamp, targets, begin, end, frozen, ENDLESS, self._found))
@@ -192,8 +193,8 @@ class ContainmentIndex:
         self.owners[pattern] = _NOBODY
         return pattern
 
-    def _settle(self, pattern: int) -> None:
-        """Place a pattern that lies nowhere, with all below it."""
+    def _insert_into_trees(self, pattern: int) -> None:
+        """Insert a pattern that has no parent, with its subtree."""
         contained = self._place(pattern, above=True)
         if contained is None:
             self.kinds[pattern] = BELOW
@@ -201,11 +202,14 @@ class ContainmentIndex:
             return
         self.kinds[pattern] = ROOT
         self.root_count += 1
-        for one in contained:
-            self._put_below(one, pattern)
+        for contained_root in contained:
+            self._put_below(contained_root, pattern)
 
     def _place(self, pattern: int, *, above: bool) -> list[int] | None:
-        """None where a pattern has a container, if one is sought; otherwise what it contains, and it is listed."""
+        """Find the place of a pattern. Return None if `above` is set and a root or merger contains it.
+
+        Otherwise list the pattern, and return the roots and mergers that it contains.
+        """
         listed = bool(self._listed[pattern])
         self._make_room(pattern)
         self._stamp += 2
@@ -225,7 +229,7 @@ class ContainmentIndex:
             self._found,
         )
         if self._each is not None:
-            # A search may go a little beyond: whoever comes next has less.
+            # A search may slightly exceed the limit. The next pattern has less work available then.
             self._spare = most - (self.work - before)
             self.given_up += count >= 0 and self._spare < 0
         if count < 0:
@@ -235,33 +239,33 @@ class ContainmentIndex:
         return self._found[:count].tolist() if count else []
 
     def _put_below(self, pattern: int, parent: int) -> None:
-        """Put a root below another one; of a merger, what lies below it."""
+        """Put a root below another one. Of a merger, put its children there and remove the merger."""
         if self.kinds[pattern] == MERGER:
-            for child in self._drop(pattern):
+            for child in self._remove_merger(pattern):
                 self.trees.attach(child, parent)
         else:
             self._unroot(pattern, BELOW)
             self.trees.attach(pattern, parent)
 
-    def _drop(self, merger: int) -> list[int]:
-        """Take out a merger; the answer is what lay directly below it, and now lies nowhere."""
+    def _remove_merger(self, merger: int) -> list[int]:
+        """Remove a merger, and return its children, which have no parent then."""
         children = self.trees.children(merger)
         for child in children:
             self.trees.detach(child)
-        del self._lost[merger]
+        del self._removed_members[merger]
         self._unroot(merger, OUTSIDE)
         self._forget(merger)
         return children
 
-    def _mend(self, merger: int) -> None:
-        """A member of a merger has gone. The merger still contains the others, but may say too little."""
-        self._lost[merger] += 1
+    def _repair_merger(self, merger: int) -> None:
+        """Compute a merger again if many members were removed: it still contains the others, but is too general."""
+        self._removed_members[merger] += 1
         members = int(self.trees.counts[merger])
-        if members > 1 and 4 * self._lost[merger] <= members:
+        if members > 1 and 4 * self._removed_members[merger] <= members:
             return
-        children = self._drop(merger)
+        children = self._remove_merger(merger)
         for child in children:
-            self._root(child, ROOT)
+            self._make_root(child, ROOT)
         if len(children) > 1:
             graph = self.intersection(children)
             if graph is not None and self.merge(graph):
@@ -269,17 +273,17 @@ class ContainmentIndex:
         for child in children:
             self._unroot(child, OUTSIDE)
         for child in children:
-            self._settle(child)
+            self._insert_into_trees(child)
 
     def intersection(self, patterns: Iterable[int]) -> Graph | None:
-        """What patterns have in common, or None."""
+        """Return the intersection of patterns, or None if they have nothing in common."""
         first, *others = patterns
-        found: Graph | None = self.store.graph(first)
+        common: Graph | None = self.store.graph(first)
         for pattern in others:
-            found = None if found is None else intersect_patterns(found, self.store.graph(pattern))
-        return found
+            common = None if common is None else intersect_patterns(common, self.store.graph(pattern))
+        return common
 
-    def _root(self, pattern: int, kind: int) -> None:
+    def _make_root(self, pattern: int, kind: int) -> None:
         self.kinds[pattern] = kind
         self.root_count += 1
         if self._listed[pattern]:
@@ -294,7 +298,7 @@ class ContainmentIndex:
         self.edges.make_room(8 * int(self.store.held.places[pattern, 1]))
 
     def _unroot(self, pattern: int, kind: int) -> None:
-        """A root becomes something else. It stays listed until many have: it may come back."""
+        """Turn a root into another kind. It stays listed until many are stale, because it may become a root again."""
         self.kinds[pattern] = kind
         self.root_count -= 1
         self._stale += 1
@@ -302,24 +306,24 @@ class ContainmentIndex:
             self._relist()
 
     def _relist(self) -> None:
-        """List the roots anew, and no others."""
+        """Clear the lists, and list only the current roots and mergers."""
         self._listed[:] = False
         self._stale = 0
         self.access.clear()
         self.edges.clear()
-        gone, self._gone = self._gone, []
-        for pattern in gone:
+        removed, self._removed = self._removed, []
+        for pattern in removed:
             self.store.forget(pattern)
         self._generation = self.store.generation
         self.root_count = 0
         for root in np.flatnonzero((self.kinds == ROOT) | (self.kinds == MERGER)):
-            self._root(int(root), int(self.kinds[root]))
+            self._make_root(int(root), int(self.kinds[root]))
 
     def _forget(self, pattern: int) -> None:
-        """Give a pattern's number free, once nothing lists it."""
+        """Remove a pattern from the store as soon as it is no longer listed."""
         self.owners[pattern] = _NOBODY
         if self._listed[pattern]:
-            self._gone.append(pattern)
+            self._removed.append(pattern)
             return
         self.store.forget(pattern)
         if self.store.generation != self._generation:

@@ -1,7 +1,7 @@
-"""Containment trees: patterns by number in, who lies below whom out.
+"""Containment trees of patterns, which are identified by numbers.
 
-Below a root lies what it contains; below a merger what was merged. Links are arrays, so that kernels can go through
-them.
+A root contains the patterns below it, and a merger those that it was made of. The links are arrays, so that kernels
+can traverse them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NONE = -1
 
 
 class TreeLinks(NamedTuple):
-    """For every pattern its parent, the first below it, and the next and previous below the same, or NONE."""
+    """For every pattern its parent, its first child, and its next and previous sibling, or NONE."""
 
     parents: Array
     firsts: Array
@@ -29,36 +29,36 @@ class TreeLinks(NamedTuple):
 
 
 class ContainmentTrees:
-    """Who lies below whom."""
+    """The parent and the children of each pattern."""
 
     def __init__(self) -> None:
         self.counts: Array = np.zeros(64, np.int32)
         self.links = TreeLinks(*(np.full(64, NONE, np.int32) for _ in TreeLinks._fields))
 
     def make_room(self, count: int) -> None:
-        """Let numbers below a count have links."""
+        """Make room for the links of numbers below `count`."""
         old = len(self.links.parents)
         if count > old:
             self.counts = grown(self.counts, count)
-            self.links = TreeLinks(*(grown(one, count) for one in self.links))
-            for one in self.links:
-                one[old:] = NONE
+            self.links = TreeLinks(*(grown(array, count) for array in self.links))
+            for array in self.links:
+                array[old:] = NONE
 
     def parent(self, pattern: int) -> int:
-        """What a pattern lies below, or NONE."""
+        """Return the parent of a pattern, or NONE."""
         return int(self.links.parents[pattern])
 
     def children(self, pattern: int) -> list[int]:
-        """What lies directly below a pattern."""
-        found: list[int] = []
-        one = int(self.links.firsts[pattern])
-        while one != NONE:
-            found.append(one)
-            one = int(self.links.nexts[one])
-        return found
+        """Return the children of a pattern."""
+        children: list[int] = []
+        child = int(self.links.firsts[pattern])
+        while child != NONE:
+            children.append(child)
+            child = int(self.links.nexts[child])
+        return children
 
     def attach(self, pattern: int, parent: int) -> None:
-        """Put a pattern that lies nowhere below another."""
+        """Make a pattern without a parent a child of another."""
         links = self.links
         first = links.firsts[parent]
         links.parents[pattern], links.nexts[pattern], links.befores[pattern] = parent, first, NONE
@@ -68,7 +68,7 @@ class ContainmentTrees:
         self.counts[parent] += 1
 
     def detach(self, pattern: int) -> None:
-        """Take a pattern, with all below it, from where it lies."""
+        """Remove a pattern, with its subtree, from its parent."""
         links = self.links
         parent, following, before = links.parents[pattern], links.nexts[pattern], links.befores[pattern]
         if parent == NONE:
@@ -87,26 +87,27 @@ class ContainmentTrees:
 def seek_below(
     held: StoredPatterns, links: TreeLinks, roots: Array, targets: Array, found: Array, hits: Array
 ) -> Number:
-    """Find what holds of a publication below roots; `hits` gets how many, by root. The answer: how many were asked.
+    """Find the patterns below roots that hold for a publication, and return the number of patterns that were checked.
 
-    Numbers go to `found`, end to end; of those that are not decided within the steps as -1 - number. What lies below
-    one that does not hold is not looked at.
+    Write the numbers of the patterns to `found`, one root after the other, and their count by root to `hits`. A
+    pattern that is undecided after the maximum number of steps is written as -1 - number. Patterns below one that
+    does not hold are skipped.
     """
     size, checked = 0, 0
-    for place in range(len(roots)):
-        root, before = roots[place], size
-        one = links.firsts[root]
-        while one != NONE:
+    for index in range(len(roots)):
+        root, before = roots[index], size
+        node = links.firsts[root]
+        while node != NONE:
             checked += 1
-            answer = find_homomorphism(held, one, targets, 0, len(targets), NOBODY, MOST)
+            answer = find_homomorphism(held, node, targets, 0, len(targets), NOBODY, MOST)
             if answer != NO:
-                found[size] = one if answer == YES else -1 - one
+                found[size] = node if answer == YES else -1 - node
                 size += 1
-            if answer != NO and links.firsts[one] != NONE:
-                one = links.firsts[one]
+            if answer != NO and links.firsts[node] != NONE:
+                node = links.firsts[node]
                 continue
-            while one != root and links.nexts[one] == NONE:
-                one = links.parents[one]
-            one = NONE if one == root else links.nexts[one]
-        hits[place] = size - before
+            while node != root and links.nexts[node] == NONE:
+                node = links.parents[node]
+            node = NONE if node == root else links.nexts[node]
+        hits[index] = size - before
     return checked

@@ -1,10 +1,10 @@
-"""Containment between patterns as a definition: patterns in, whether one surely holds wherever the other does out.
+"""The definition of containment: whether one graph pattern holds for every graph for which another holds.
 
-Slow, short, and what the kernels are checked against. A pattern contains another if its edges can be laid into
-those of the other, whose variables count as terms of their own (a homomorphism with consistent variables), and if
-what the other demands of its nodes implies what the first demands. The paper's own rule (§4.2) looks at nodes one
-by one, and at no constraint: it takes patterns for contained that are not. Containment here is sound and
-incomplete: conjuncts other than a variable against a term imply only themselves.
+This implementation is slow and short; the kernels are tested against it. A pattern contains another if there is a
+homomorphism from its edges to those of the other, whose variables count as terms, and if the demands of the other
+pattern on its nodes imply those of the first. The paper's own rule (§4.2) considers each node separately and ignores
+constraints, so it accepts patterns that are not contained. The rule here is sound but incomplete: conjuncts other
+than comparisons of a variable with a term imply only themselves.
 """
 
 from __future__ import annotations
@@ -20,73 +20,73 @@ from runnel.algebra.graphs.rdf_terms import Sort, compare_known, compare_terms, 
 from runnel.algebra.nodes.calls import Relation, Variable
 
 TURNED: dict[Relation, Relation] = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-"""The relation seen from the other side."""
+"""The relation with its sides exchanged."""
 
 Laid = Mapping[str, Node]
-"""What each variable is laid on: a term, or a variable of the other pattern."""
+"""A homomorphism: maps each variable to a term, or to a variable of the other pattern."""
 
 Demand = tuple[Relation, str]
-"""A relation to a term that what a variable stands for must have."""
+"""A condition on a variable: a relation to a term."""
 
 
 @dataclass(frozen=True)
 class Demands:
-    """A filter as a conjunction: what it asks of each variable by itself, and all other conjuncts."""
+    """A filter as a conjunction: the demands on single variables, and all other conjuncts."""
 
     of_variables: dict[str, list[Demand]]
     others: list[GraphFilter]
 
 
-def demands_of(one: GraphFilter | None) -> Demands:
-    """The conjuncts of a filter, with those that two of them imply together.
+def demands_of(condition: GraphFilter | None) -> Demands:
+    """Split a filter into conjuncts, and add demands that follow from two of them together.
 
     >>> both = AllOf((Comparison(Variable("x"), ">=", '"a"'), Comparison('"a"', "!=", Variable("x"))))
     >>> demands_of(both).of_variables
     {'x': [('>=', '"a"'), ('!=', '"a"'), ('>', '"a"')]}
     """
-    found = Demands({}, [])
-    for part in _conjuncts(one):
+    result = Demands({}, [])
+    for part in _conjuncts(condition):
         if isinstance(part, Comparison) and isinstance(part.left, Variable) and isinstance(part.right, str):
-            found.of_variables.setdefault(part.left.name, []).append((part.relation, part.right))
+            result.of_variables.setdefault(part.left.name, []).append((part.relation, part.right))
         elif isinstance(part, Comparison) and isinstance(part.right, Variable) and isinstance(part.left, str):
-            found.of_variables.setdefault(part.right.name, []).append((TURNED[part.relation], part.left))
+            result.of_variables.setdefault(part.right.name, []).append((TURNED[part.relation], part.left))
         else:
-            found.others.append(part)
-    for name, demands in found.of_variables.items():
+            result.others.append(part)
+    for name, demands in result.of_variables.items():
         if len(demands) > 1:
-            found.of_variables[name] = _completed(demands)
-    return found
+            result.of_variables[name] = _complete(demands)
+    return result
 
 
-def _conjuncts(one: GraphFilter | None) -> Iterator[GraphFilter]:
-    match one:
+def _conjuncts(condition: GraphFilter | None) -> Iterator[GraphFilter]:
+    match condition:
         case AllOf(parts):
             for part in parts:
                 yield from _conjuncts(part)
         case None:
             pass
         case _:
-            yield one
+            yield condition
 
 
-def _completed(demands: list[Demand]) -> list[Demand]:
-    """Demands, each once, and what pairs of them say: then one alone implies whatever all of them do."""
-    found = dict.fromkeys(demands)
+def _complete(demands: list[Demand]) -> list[Demand]:
+    """Return distinct demands with those that follow from pairs, so that a single demand implies what all imply."""
+    completed = dict.fromkeys(demands)
     for relation, term in demands:
         for other, bound in demands:
             if other in ("<=", "!=") and compare_terms(term, "=", bound):
                 match relation, other:
                     case ">=", "<=":
-                        found["=", term] = None
+                        completed["=", term] = None
                     case ">=", "!=":
-                        found[">", term] = None
+                        completed[">", term] = None
                     case "<=", "!=":
-                        found["<", term] = None
-    return list(found)
+                        completed["<", term] = None
+    return list(completed)
 
 
 def implies(given: Demand, asked: Demand) -> bool:
-    """Whether every term that meets one demand meets another, by SPARQL's rules for errors.
+    """Return whether every term that meets the demand `given` meets `asked`, by SPARQL's rules for errors.
 
     >>> implies((">", '"b"'), (">=", '"a"')), implies(("!=", "<urn:a>"), ("!=", '"a"'))
     (True, False)
@@ -99,11 +99,11 @@ def implies(given: Demand, asked: Demand) -> bool:
         case "=":
             return compare_known(left, other, right) is True
         case "!=":
-            # From a literal of an unknown type only what is no literal, or has a language, differs for sure.
+            # From a literal of an unknown type, only a non-literal or a literal with a language surely differs.
             same = compare_known(left, "=", right) is True
             return other == "!=" and (same or (left.sort == Sort.OTHER and right.sort > Sort.TAGGED))
     if left.sort != right.sort or left.sort < Sort.TEXT:
-        # An order says what sort a term has: one of another sort is different, if that can be told.
+        # An order determines the sort of a term. A term of another known sort is different.
         return other == "!=" and left.sort >= Sort.TEXT and right.sort != Sort.OTHER
     strict = relation in ("<", ">")
     match other:
@@ -124,7 +124,7 @@ def _strict(relation: Relation) -> Relation:
 
 
 def contains(first: Graph, second: Graph) -> bool:
-    """Whether the first pattern surely holds of every graph that the second holds of.
+    """Return whether the first pattern surely holds for every graph for which the second holds.
 
     >>> from runnel.algebra.graphs.edges import Edge
     >>> year = Edge(Variable("p"), "<urn:year>", Variable("y"))
@@ -134,34 +134,34 @@ def contains(first: Graph, second: Graph) -> bool:
     """
     own, theirs = demands_of(first.filter), demands_of(second.filter)
     targets = IndexedTriples[Node](edge.nodes for edge in second.edges)
-    return any(fits(own, theirs, laid) for laid in targets.solutions(first.edges, sys.maxsize))
+    return any(fits(own, theirs, mapping) for mapping in targets.solutions(first.edges, sys.maxsize))
 
 
-def fits(own: Demands, theirs: Demands, laid: Laid) -> bool:
-    """Whether all that a pattern demands is met where its variables are laid."""
-    met = (is_met(one, laid[name], theirs) for name, demands in own.of_variables.items() for one in demands)
-    return all(met) and all(mapped(one, laid) in theirs.others for one in own.others)
+def fits(own: Demands, theirs: Demands, mapping: Laid) -> bool:
+    """Return whether all demands of a pattern are met under a mapping of its variables."""
+    met = (is_met(demand, mapping[name], theirs) for name, demands in own.of_variables.items() for demand in demands)
+    return all(met) and all(mapped(conjunct, mapping) in theirs.others for conjunct in own.others)
 
 
 def is_met(asked: Demand, onto: Node, theirs: Demands) -> bool:
-    """Whether a node of the other pattern surely meets a demand."""
+    """Return whether a node of the other pattern surely meets a demand."""
     if isinstance(onto, str):
         return compare_terms(onto, *asked) is True
     return any(implies(given, asked) for given in theirs.of_variables.get(onto.name, ()))
 
 
-def mapped(one: GraphFilter, laid: Laid) -> GraphFilter:
-    """A conjunct with its variables replaced by what they are laid on."""
-    match one:
+def mapped(conjunct: GraphFilter, mapping: Laid) -> GraphFilter:
+    """Replace the variables of a conjunct by the nodes that they are mapped to."""
+    match conjunct:
         case Comparison(left, relation, right):
-            return Comparison(_onto(left, laid), relation, _onto(right, laid))
+            return Comparison(_map_node(left, mapping), relation, _map_node(right, mapping))
         case AllOf(parts):
-            return AllOf(tuple(mapped(part, laid) for part in parts))
+            return AllOf(tuple(mapped(part, mapping) for part in parts))
         case AnyOf(parts):
-            return AnyOf(tuple(mapped(part, laid) for part in parts))
+            return AnyOf(tuple(mapped(part, mapping) for part in parts))
         case Complement(part) | Certain(part):
-            return type(one)(mapped(part, laid))
+            return type(conjunct)(mapped(part, mapping))
 
 
-def _onto(node: Node, laid: Laid) -> Node:
-    return laid[node.name] if isinstance(node, Variable) else node
+def _map_node(node: Node, mapping: Laid) -> Node:
+    return mapping[node.name] if isinstance(node, Variable) else node

@@ -1,9 +1,9 @@
-"""Patterns listed under the edges that they have: a hash table of lists, and the kernels that go through it.
+"""Posting lists of patterns by their edges: a hash table of lists, and the kernels that search them.
 
-A key is an edge in which some nodes are left out; a pattern listed under a key is a candidate, whatever the hash,
-because everyone who finds it checks it. *Access lists* have a pattern under one edge of its own, its variables left
-out: whoever has the pattern's edges finds it there. *Edge lists* have it under all its edges with nodes left
-out: whoever is laid into it finds it under each edge of their own.
+A key is an edge without some of its nodes. A pattern listed under a key is only a candidate, because every search
+checks it, so hash collisions do no harm. *Access lists* contain a pattern under one of its edges, without the
+variables of that edge. They serve to find the patterns that map into given edges. *Edge lists* contain a pattern
+under all of its edges, with nodes left out. They serve to find the patterns into which a given pattern maps.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from runnel.scaleout.containment.compare_demands import NO, YES
 from runnel.scaleout.containment.homomorphism import MOST, NOBODY, StoredPatterns, count_homomorphisms
 
 OUTSIDE, ROOT, MERGER, BELOW = 0, 1, 2, 3
-"""What a pattern is: none, a root of its own, a root that stands for others, or below a root."""
+"""Kinds of patterns: not in the index, a root, a merger, or below a root."""
 
 _ALL = 7
 LISTED = (0, 6, 5, 3)
@@ -26,23 +26,24 @@ LISTED = (0, 6, 5, 3)
 
 POSTINGS, KEYS, _MASKS = 0, 1, 2
 LOOKED, CHECKED, WORK = 3, 4, 5
-"""Where `counts` has its numbers; of listed patterns: how many were looked at, how many laid, what that took."""
+"""Indexes in `counts`. The last three count the listed patterns read and checked, and the work for that."""
 
 ENDLESS = 1 << 62
-"""As much work as it takes."""
+"""No limit for the work."""
 
-_LAYING = 16
-"""What it takes to lay a pattern, beside the edges that are looked at for it."""
+_CHECK_COST = 16
+"""The work for checking a pattern, in addition to the edges that are tried."""
 
 _FIRST, _SECOND, _THIRD = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F), np.uint64(0x165667B19E3779F9)
 _ONE, _SHIFT, _EMPTY = np.uint64(1), np.uint64(29), np.uint64(0)
 
 
 class Lists(NamedTuple):
-    """Keys in an open hash table, each with its first posting and their count; a posting is a pattern and the next.
+    """An open hash table of keys, each with its first posting and the number of postings.
 
-    `counts` has how many postings and keys there are, which ways to leave nodes out occur, and three counters.
-    Searches mark what they have looked at with a stamp of their own.
+    A posting consists of a pattern and the next posting. `counts` contains the number of postings and keys, the masks
+    of left-out nodes that occur, and three counters. Each search marks the patterns that it has read with its own
+    stamp.
     """
 
     keys: Array
@@ -54,7 +55,7 @@ class Lists(NamedTuple):
 
     @staticmethod
     def empty(keys: int = 64, postings: int = 64) -> Lists:
-        """Lists with room for keys (half as many as slots, a power of two) and postings."""
+        """Create empty lists with `keys` slots, a power of two, and room for postings."""
         return Lists(
             np.zeros(keys, np.uint64),
             np.zeros(keys, np.int32),
@@ -67,7 +68,7 @@ class Lists(NamedTuple):
 
 @step
 def _key(edges: Array, row: Number, mask: Number) -> Number:
-    """The key of an edge without the nodes whose bits are set; never the mark of an empty slot."""
+    """Return the key of an edge without the nodes whose bits are set. It differs from the mark of an empty slot."""
     hashed = np.uint64(mask + 1)
     for column in range(3):
         node = np.uint64(0) if mask & (1 << column) else np.uint64(edges[row, column] + 1)
@@ -79,7 +80,7 @@ def _key(edges: Array, row: Number, mask: Number) -> Number:
 
 @step
 def _slot(keys: Array, key: Number) -> Number:
-    """The slot of a key, or the empty one where it would be."""
+    """Return the slot of a key, or the empty slot where it would be inserted."""
     last = np.uint64(len(keys) - 1)
     slot = (key >> _SHIFT) & last
     while keys[slot] != key and keys[slot] != _EMPTY:
@@ -115,7 +116,7 @@ def _put(
 
 @step
 def _mask(edges: Array, row: Number) -> Number:
-    """The bits of an edge's variables."""
+    """Return the bits of an edge's variables."""
     mask = 0
     for column in range(3):
         if edges[row, column] < 0:
@@ -125,17 +126,17 @@ def _mask(edges: Array, row: Number) -> Number:
 
 @step
 def list_access(held: StoredPatterns, lists: Lists, pattern: Number) -> None:
-    """List a pattern under its edge with the most terms, and among several under the one that leads to the fewest."""
+    """List a pattern under its edge with the most terms. Of several, choose the one with the shortest list."""
     own = held.edges
     first, count = held.places[pattern, 0], held.places[pattern, 1]
     best, best_terms, best_length = np.uint64(0), -1, 0
     best_mask = 0
-    for place in range(first, first + count):
-        mask = _mask(own, place)
+    for row in range(first, first + count):
+        mask = _mask(own, row)
         terms = 3 - (mask & 1) - ((mask >> 1) & 1) - ((mask >> 2) & 1)
         if terms < best_terms:
             continue
-        key = _key(own, place, mask)
+        key = _key(own, row, mask)
         slot = _slot(lists.keys, key)
         length = lists.lengths[slot] if lists.keys[slot] == key else 0
         if terms > best_terms or length < best_length:
@@ -146,20 +147,20 @@ def list_access(held: StoredPatterns, lists: Lists, pattern: Number) -> None:
 
 @step
 def list_edges(held: StoredPatterns, lists: Lists, pattern: Number) -> None:
-    """List a pattern under all its edges: whole where they have no variables, and with one term each."""
+    """List a pattern under all its edges: under the whole edge if it has no variables, and under each single term."""
     own = held.edges
     first, count = held.places[pattern, 0], held.places[pattern, 1]
     keys, heads, lengths, patterns, nexts, counts = lists
-    for place in range(first, first + count):
-        variables = _mask(own, place)
+    for row in range(first, first + count):
+        variables = _mask(own, row)
         for mask in LISTED:
             if mask & variables == variables:
-                _put(keys, heads, lengths, patterns, nexts, counts, _key(own, place, mask), pattern)
+                _put(keys, heads, lengths, patterns, nexts, counts, _key(own, row, mask), pattern)
 
 
 @kernel
 def widen(lists: Lists, wider: Lists) -> None:
-    """Put the keys into a table with more slots; the postings are copied already."""
+    """Insert the keys into a table with more slots. The postings have been copied before."""
     for old in range(len(lists.keys)):
         if lists.keys[old] != _EMPTY:
             slot = _slot(wider.keys, lists.keys[old])
@@ -182,21 +183,21 @@ def seek_roots(
     most: Number,
     found: Array,
 ) -> Number:
-    """How many roots and mergers can be laid into edges `begin` to `end`; their numbers are written into `found`.
+    """Return how many roots and mergers map into the edges `begin` to `end`, and write their numbers to `found`.
 
-    Where the edges are a publication's, frozen is NOBODY, and what is not decided within the steps is written as
-    -1 - number. Where they are those of a frozen pattern, one that contains it is enough (the paper's `contained`,
-    §4.2): a root if there is one, or else mergers, of which all are found. The search ends after `most` work.
+    If the edges belong to a publication, `frozen` is NOBODY, and undecided patterns are written as -1 - number. If
+    they belong to a frozen pattern, the search ends with the first root that contains it (the paper's `contained`,
+    §4.2); without such a root, all mergers that contain it are found. The search ends after `most` work.
     """
     keys, heads, patterns, nexts, counts = lists.keys, lists.heads, lists.patterns, lists.nexts, lists.counts
     last = counts[WORK] + most
     size = 0
-    for place in range(begin, end):
-        variables = _mask(targets, place)
+    for row in range(begin, end):
+        variables = _mask(targets, row)
         for mask in range(_ALL + 1):
             if not counts[_MASKS] & (1 << mask) or mask & variables != variables:
                 continue
-            key = _key(targets, place, mask)
+            key = _key(targets, row, mask)
             slot = _slot(keys, key)
             posting = heads[slot] if keys[slot] == key else -1
             while posting >= 0:
@@ -211,7 +212,7 @@ def seek_roots(
                 marks[pattern] = stamp
                 counts[CHECKED] += 1
                 answer, tried = count_homomorphisms(held, pattern, targets, begin, end, frozen, MOST)
-                counts[WORK] += _LAYING + tried
+                counts[WORK] += _CHECK_COST + tried
                 if answer == NO or (answer != YES and frozen != NOBODY):
                     continue
                 if frozen != NOBODY and kinds[pattern] == ROOT:
@@ -233,20 +234,21 @@ def seek_contained(
     most: Number,
     found: Array,
 ) -> Number:
-    """How many roots and mergers a pattern contains, as far as `most` work tells; their numbers go to `found`.
+    """Return how many roots and mergers a pattern contains, and write their numbers to `found`.
 
-    Whatever a pattern contains has all its edges without variables, and the terms of the others. So it is enough to
-    go through what is listed under the rarest of these; under nothing if there are only variables.
+    A contained pattern has all edges of the pattern without variables, and the terms of all others. So it is enough
+    to search the shortest list of these keys, or all patterns if there are only variables. The search ends after
+    `most` work.
     """
     own = held.edges
     first, count = held.places[pattern, 0], held.places[pattern, 1]
     best, fewest = -1, np.int64(1) << 40
-    for place in range(first, first + count):
-        variables = _mask(own, place)
+    for row in range(first, first + count):
+        variables = _mask(own, row)
         for mask in LISTED:
             if mask & variables != variables:
                 continue
-            key = _key(own, place, mask)
+            key = _key(own, row, mask)
             slot = _slot(lists.keys, key)
             if lists.keys[slot] != key:
                 return 0
@@ -272,7 +274,7 @@ def seek_contained(
         begin = held.places[other, 0]
         end = begin + held.places[other, 1]
         answer, tried = count_homomorphisms(held, pattern, own, begin, end, other, MOST)
-        counts[WORK] += _LAYING + tried
+        counts[WORK] += _CHECK_COST + tried
         if answer == YES:
             found[size] = other
             size += 1
@@ -281,7 +283,7 @@ def seek_contained(
 
 @kernel
 def list_pattern(held: StoredPatterns, access: Lists, edges: Lists, pattern: Number) -> None:
-    """List a pattern in both kinds of lists."""
+    """List a pattern in the access lists and in the edge lists."""
     list_access(held, access, pattern)
     list_edges(held, edges, pattern)
 
@@ -300,11 +302,11 @@ def place_pattern(
     most: Number,
     found: Array,
 ) -> Number:
-    """Find where a pattern that lies nowhere belongs: -1 where `found` begins with its container, if that is wanted.
+    """Find the row of a pattern without a parent. If `above` is set and a pattern contains it, return -1.
 
-    Otherwise it becomes a root, listed unless it is so already, and the answer is how many roots and mergers it
-    contains. One call does all, because handing over the arrays takes longer than the search. After `most` work it
-    becomes a root with what was found until then.
+    In that case `found` starts with the container. Otherwise list the pattern, unless it is `listed`, and return the
+    number of roots and mergers that it contains. After `most` work, use what was found until then. All of this is one
+    kernel, because passing the arrays takes longer than the search.
     """
     begin = held.places[pattern, 0]
     end = begin + held.places[pattern, 1]

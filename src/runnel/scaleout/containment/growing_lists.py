@@ -1,4 +1,4 @@
-"""Lists of patterns under keys, with room for more (see `edge_postings`)."""
+"""Growing posting lists of patterns (see `edge_postings`)."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from runnel.scaleout.containment.pattern_store import grown
 
 
 class GrowingLists:
-    """A `Lists` that is exchanged for a wider one before it is full."""
+    """A `Lists` that is replaced by a larger one before it is full."""
 
     def __init__(self) -> None:
         self.lists = Lists.empty()
-        self._sure = 0  # how many more there is room for without looking
+        self._room = 0  # postings that can surely be added without growing
 
     @property
     def size(self) -> int:
-        """How many bytes the arrays take."""
+        """The size of the arrays in bytes."""
         return sum(array.nbytes for array in self.lists)
 
     def make_room(self, more: int) -> None:
-        """Let so many postings, each under a key of its own, be added; at most half of the slots are taken."""
-        self._sure -= more
-        if self._sure >= 0:
+        """Make room for `more` postings, each under a new key. At most half of the slots are used."""
+        self._room -= more
+        if self._room >= 0:
             return
         lists = self.lists
         postings = int(lists.counts[POSTINGS]) + more
@@ -36,12 +36,12 @@ class GrowingLists:
             self.lists = lists._replace(keys=empty.keys, heads=empty.heads, lengths=empty.lengths)
             widen(lists, self.lists)
         left = len(self.lists.patterns) - postings
-        self._sure = min(left, slots // 2 - int(lists.counts[KEYS]) - more)
+        self._room = min(left, slots // 2 - int(lists.counts[KEYS]) - more)
 
     def clear(self) -> None:
-        """Take out all postings and keys; counters and stamps go on."""
+        """Remove all postings and keys, but keep the counters."""
         lists = self.lists
         lists.keys[:] = 0
         lists.lengths[:] = 0
         lists.counts[:3] = 0
-        self._sure = 0
+        self._room = 0

@@ -1,9 +1,9 @@
-"""Laying a pattern into the edges of a publication, or of another pattern whose variables are frozen.
+"""Find homomorphisms from a pattern into the edges of a publication, or of another, *frozen* pattern.
 
-In: patterns by number (`StoredPatterns`), and edges in numbers: terms are 0 or more, the variables of a frozen
-pattern negative. Out: whether there is a laying that meets all demands. The search tries edges in an order that
-`take_in` has chosen, looks among sorted edges only where the label and subject can be, and ends after a number of
-steps at the latest.
+In: patterns by number (`StoredPatterns`), and encoded edges, in which terms are not negative, and variables of a
+frozen pattern are negative. Out: whether a homomorphism exists that meets all demands. The search maps edges in the
+order that `take_in` has chosen, restricts the sorted target edges by label and subject, and ends after a maximum
+number of steps.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from runnel.matching.graphs.patterns.pattern_table import Code
 from runnel.scaleout.containment.compare_demands import NO, UNKNOWN, YES, compare, demand_implies
 
 EDGES, PLACES, STEPS = 4, 7, 3
-"""Numbers that an edge takes (with its place in the search), a pattern's row, and a step of a conjunct."""
+"""Columns of an edge (including its position in the search), of a pattern's row, and of a step of a conjunct."""
 
 MOST = 200_000
-"""Edges that are looked at for one pattern on one publication or frozen pattern."""
+"""Limit for the edges that are tried for one pattern on one publication or frozen pattern."""
 
 NOBODY = -1
-"""Instead of a frozen pattern: the edges are a publication's."""
+"""In index of a frozen pattern: the edges belong to a publication."""
 
 STEPS_EXHAUSTED = -1
-"""The answer of a search that came to its end before it knew."""
+"""The result of a search that reached the limit."""
 
 _FREE = np.int32(-(2**31))
 _AND, _NOT, _CERTAIN = int(Code.AND), int(Code.NOT), int(Code.CERTAIN)
@@ -36,11 +36,11 @@ _AND, _NOT, _CERTAIN = int(Code.AND), int(Code.NOT), int(Code.CERTAIN)
 class StoredPatterns(NamedTuple):
     """All patterns in arrays.
 
-    A row of `places` has where a pattern's edges, constraints and conjuncts begin, each followed by their count,
-    and how many variables it has. Edges are subject, label, object, sorted by (label, subject, object), and in the
-    fourth column which edge the search takes as its first, second and so on. Constraints are variable (0 is the
-    first), relation and term. A conjunct is its length and steps in postfix order. A term's text, if it is compared
-    by one, begins at `begins`, where that of the one before ends.
+    A row of `places` contains the start and the number of a pattern's edges, constraints and conjuncts, and the
+    number of its variables. Edges are subject, label and object, sorted by (label, subject, object). Their fourth
+    column is the order of the search: row i has the index of the edge that is mapped as the i-th. Constraints are a
+    variable (from 0), a relation and a term. A conjunct is its length, followed by steps in postfix order. The text
+    of term i, if it is compared by text, is at `begins[i]` to `begins[i + 1]`.
     """
 
     sorts: Array
@@ -55,30 +55,30 @@ class StoredPatterns(NamedTuple):
 
 @kernel
 def take_in(places: Array, edges: Array, constraints: Array, steps: Array, pattern: Number, numbers: Array) -> None:
-    """Write a pattern: its row of `places`, its edges, constraints and steps, all end to end in `numbers`."""
+    """Write a pattern: its row of `places`, its edges, constraints and steps, which are concatenated in `numbers`."""
     for column in range(PLACES):
         places[pattern, column] = numbers[column]
-    place = PLACES
+    index = PLACES
     for row in range(numbers[0], numbers[0] + numbers[1]):
         for column in range(3):
-            edges[row, column] = numbers[place + column]
-        place += 3
+            edges[row, column] = numbers[index + column]
+        index += 3
     for row in range(numbers[2], numbers[2] + numbers[3]):
         for column in range(3):
-            constraints[row, column] = numbers[place + column]
-        place += 3
+            constraints[row, column] = numbers[index + column]
+        index += 3
     for row in range(numbers[4], numbers[4] + numbers[5]):
-        steps[row] = numbers[place]
-        place += 1
+        steps[row] = numbers[index]
+        index += 1
     _arrange(edges, numbers[0], numbers[0] + numbers[1], numbers[6])
 
 
 @step
 def _arrange(edges: Array, begin: Number, stop: Number, variables: Number) -> None:
-    """Sort a pattern's edges and choose the order of the search: next comes the edge of which most is bound."""
-    for place in range(begin + 1, stop):
-        subject, label, object_ = edges[place, 0], edges[place, 1], edges[place, 2]
-        hole = place
+    """Sort a pattern's edges, and choose the order of the search: the edge with the most bound nodes comes next."""
+    for index in range(begin + 1, stop):
+        subject, label, object_ = edges[index, 0], edges[index, 1], edges[index, 2]
+        hole = index
         while hole > begin and (
             edges[hole - 1, 1] > label
             or (
@@ -92,19 +92,19 @@ def _arrange(edges: Array, begin: Number, stop: Number, variables: Number) -> No
         edges[hole, 0], edges[hole, 1], edges[hole, 2] = subject, label, object_
     bound = np.zeros(variables, np.bool_)
     taken = np.zeros(stop - begin, np.bool_)
-    for turn in range(stop - begin):
+    for rank in range(stop - begin):
         best, most = 0, -1
-        for place in range(stop - begin):
-            if not taken[place]:
+        for index in range(stop - begin):
+            if not taken[index]:
                 score = 0
                 for column in range(3):
-                    node = edges[begin + place, column]
+                    node = edges[begin + index, column]
                     if node >= 0 or bound[-1 - node]:
                         score += 3 if column == 0 else 2
                 if score > most:
-                    best, most = place, score
+                    best, most = index, score
         taken[best] = True
-        edges[begin + turn, 3] = best
+        edges[begin + rank, 3] = best
         for column in range(3):
             node = edges[begin + best, column]
             if node < 0:
@@ -113,7 +113,7 @@ def _arrange(edges: Array, begin: Number, stop: Number, variables: Number) -> No
 
 @step
 def _first_at(targets: Array, begin: Number, end: Number, column: Number, least: Number) -> Number:
-    """The first edge of a sorted range whose node in a column is at least a number."""
+    """Return the first edge of a sorted range whose node in a column is at least `least`."""
     while begin < end:
         middle = (begin + end) >> 1
         if targets[middle, column] < least:
@@ -125,14 +125,14 @@ def _first_at(targets: Array, begin: Number, end: Number, column: Number, least:
 
 @step
 def _meets(held: StoredPatterns, pattern: Number, variable: Number, onto: Number, frozen: Number) -> Number:
-    """Whether what a variable is laid on meets all constraints on it."""
+    """Return whether the node that a variable is mapped to meets all constraints on the variable."""
     places, constraints = held.places, held.constraints
     sorts, keys, begins, texts = held.sorts, held.keys, held.begins, held.texts
     first, count = places[pattern, 2], places[pattern, 3]
-    for place in range(first, first + count):
-        if constraints[place, 0] != variable:
+    for index in range(first, first + count):
+        if constraints[index, 0] != variable:
             continue
-        relation, term = constraints[place, 1], constraints[place, 2]
+        relation, term = constraints[index, 1], constraints[index, 2]
         if onto >= 0:
             if compare(onto, relation, term, sorts, keys, begins, texts) != YES:
                 return False
@@ -156,8 +156,8 @@ def _node(node: Number, bound: Array) -> Number:
 
 
 @step
-def _is_among(held: StoredPatterns, place: Number, length: Number, bound: Array, frozen: Number) -> Number:
-    """Whether a conjunct, with its variables replaced by what they are laid on, is one of a frozen pattern."""
+def _is_among(held: StoredPatterns, index: Number, length: Number, bound: Array, frozen: Number) -> Number:
+    """Return whether a conjunct, with its variables mapped, is a conjunct of a frozen pattern."""
     steps = held.steps
     other = held.places[frozen, 4]
     end = other + held.places[frozen, 5]
@@ -165,10 +165,10 @@ def _is_among(held: StoredPatterns, place: Number, length: Number, bound: Array,
         same = steps[other] == length
         offset = 0
         while same and offset < length:
-            code = steps[place + offset]
+            code = steps[index + offset]
             same = code == steps[other + 1 + offset]
             for column in range(1, STEPS):
-                mine, theirs = steps[place + offset + column], steps[other + 1 + offset + column]
+                mine, theirs = steps[index + offset + column], steps[other + 1 + offset + column]
                 if code < _AND:
                     mine = _node(mine, bound)
                 same = same and mine == theirs
@@ -180,11 +180,11 @@ def _is_among(held: StoredPatterns, place: Number, length: Number, bound: Array,
 
 
 @step
-def _holds(held: StoredPatterns, place: Number, length: Number, bound: Array) -> Number:
-    """Whether a conjunct holds of a publication, in three values."""
+def _holds(held: StoredPatterns, index: Number, length: Number, bound: Array) -> Number:
+    """Return whether a conjunct holds for a publication, evaluated in three-valued logic."""
     stack = np.empty(length // STEPS + 1, np.int8)
     top = 0
-    for offset in range(place, place + length, STEPS):
+    for offset in range(index, index + length, STEPS):
         code = held.steps[offset]
         if code == _NOT:
             if stack[top - 1] != UNKNOWN:
@@ -194,14 +194,14 @@ def _holds(held: StoredPatterns, place: Number, length: Number, bound: Array) ->
         elif code >= _AND:
             parts = held.steps[offset + 1]
             decisive = NO if code == _AND else YES
-            found = YES - decisive
-            for one in range(top - parts, top):
-                if stack[one] == decisive:
-                    found = decisive
-                elif stack[one] == UNKNOWN and found != decisive:
-                    found = UNKNOWN
+            result = YES - decisive
+            for operand in range(top - parts, top):
+                if stack[operand] == decisive:
+                    result = decisive
+                elif stack[operand] == UNKNOWN and result != decisive:
+                    result = UNKNOWN
             top -= parts - 1
-            stack[top - 1] = found
+            stack[top - 1] = result
         else:
             left, right = _node(held.steps[offset + 1], bound), _node(held.steps[offset + 2], bound)
             stack[top] = compare(left, code, right, held.sorts, held.keys, held.begins, held.texts)
@@ -211,17 +211,17 @@ def _holds(held: StoredPatterns, place: Number, length: Number, bound: Array) ->
 
 @step
 def _rest_holds(held: StoredPatterns, pattern: Number, bound: Array, frozen: Number) -> Number:
-    """Whether all conjuncts that are no constraints hold where the variables are laid."""
-    place = held.places[pattern, 4]
-    end = place + held.places[pattern, 5]
-    while place < end:
-        length = held.steps[place]
+    """Return whether all conjuncts other than constraints hold under the mapping."""
+    index = held.places[pattern, 4]
+    end = index + held.places[pattern, 5]
+    while index < end:
+        length = held.steps[index]
         if frozen == NOBODY:
-            if not _holds(held, place + 1, length, bound):
+            if not _holds(held, index + 1, length, bound):
                 return False
-        elif not _is_among(held, place + 1, length, bound, frozen):
+        elif not _is_among(held, index + 1, length, bound, frozen):
             return False
-        place += 1 + length
+        index += 1 + length
     return True
 
 
@@ -229,7 +229,7 @@ def _rest_holds(held: StoredPatterns, pattern: Number, bound: Array, frozen: Num
 def _range(
     edges: Array, row: Number, targets: Array, begin: Number, end: Number, bound: Array
 ) -> tuple[Number, Number]:
-    """Where an edge can lie, by its label and subject as far as they are known."""
+    """Return the range of target edges for an edge, restricted by its label and subject if they are bound."""
     label = _node(edges[row, 1], bound)
     if label == _FREE:
         return begin, end
@@ -245,18 +245,18 @@ def _range(
 
 
 @step
-def _release(edges: Array, row: Number, fresh: Number, bound: Array) -> None:
+def _release(edges: Array, row: Number, new_bits: Number, bound: Array) -> None:
     for column in range(3):
-        if fresh & (1 << column):
+        if new_bits & (1 << column):
             bound[-1 - edges[row, column]] = _FREE
 
 
 @step
-def _fits(edges: Array, row: Number, targets: Array, place: Number, bound: Array) -> Number:
-    """Whether an edge can lie on a target, but for constraints and for variables that it has twice."""
+def _fits(edges: Array, row: Number, targets: Array, index: Number, bound: Array) -> Number:
+    """Return whether an edge fits on a target, without checking constraints and variables that occur twice."""
     for column in range(3):
         node = edges[row, column]
-        onto = targets[place, column]
+        onto = targets[index, column]
         if node < 0:
             node = bound[-1 - node]
         if node != onto and node != _FREE:
@@ -270,32 +270,32 @@ def _bind(
     pattern: Number,
     row: Number,
     targets: Array,
-    place: Number,
+    index: Number,
     bound: Array,
     frozen: Number,
 ) -> Number:
-    """Bind what an edge has unbound to what it fits on: bits for these nodes, or -1 with nothing changed."""
+    """Bind the unbound nodes of an edge to a target. Return a bit for each of them, or -1 if that is not possible."""
     edges = held.edges
-    fresh = 0
+    new_bits = 0
     for column in range(3):
-        node, onto = edges[row, column], targets[place, column]
+        node, onto = edges[row, column], targets[index, column]
         if node >= 0 or bound[-1 - node] == onto:
             continue
         if bound[-1 - node] != _FREE or not _meets(held, pattern, -1 - node, onto, frozen):
-            _release(edges, row, fresh, bound)
+            _release(edges, row, new_bits, bound)
             return -1
         bound[-1 - node] = onto
-        fresh |= 1 << column
-    return fresh
+        new_bits |= 1 << column
+    return new_bits
 
 
 @step
 def find_homomorphism(
     held: StoredPatterns, pattern: Number, targets: Array, begin: Number, end: Number, frozen: Number, most: Number
 ) -> Number:
-    """Whether a pattern can be laid into edges `begin` to `end`: YES, NO, or TIRED after too many steps.
+    """Return whether a pattern maps into the edges `begin` to `end`: YES, NO, or STEPS_EXHAUSTED at the limit.
 
-    The edges are those of the pattern `frozen`, or a publication's where that is NOBODY.
+    The edges are those of the pattern `frozen`, or of a publication if that is NOBODY.
     """
     return count_homomorphisms(held, pattern, targets, begin, end, frozen, most)[0]
 
@@ -304,11 +304,11 @@ def find_homomorphism(
 def count_homomorphisms(
     held: StoredPatterns, pattern: Number, targets: Array, begin: Number, end: Number, frozen: Number, most: Number
 ) -> tuple[Number, Number]:
-    """The answer of `find_homomorphism`, and how many edges were looked at for it."""
+    """Return the result of `find_homomorphism`, and the number of edges that were tried."""
     edges = held.edges
     first, count = held.places[pattern, 0], held.places[pattern, 1]
     bound = np.full(held.places[pattern, 6] + 1, _FREE, np.int32)
-    levels = np.empty((count + 1, 3), np.int64)  # the next target, the end of the range, what was bound
+    levels = np.empty((count + 1, 3), np.int64)  # the next target, the end of the range, and the nodes bound
     depth, tried = 0, 0
     entering = True
     if count == 0:
@@ -323,22 +323,22 @@ def count_homomorphisms(
         row = first + edges[first + depth, 3]
         if entering:
             levels[depth, 0], levels[depth, 1] = _range(edges, row, targets, begin, end, bound)
-        place, stop = levels[depth, 0], levels[depth, 1]
-        fresh = -1
-        while place < stop and fresh < 0:
-            if _fits(edges, row, targets, place, bound):
-                fresh = _bind(held, pattern, row, targets, place, bound, frozen)
-            place += 1
+        index, stop = levels[depth, 0], levels[depth, 1]
+        new_bits = -1
+        while index < stop and new_bits < 0:
+            if _fits(edges, row, targets, index, bound):
+                new_bits = _bind(held, pattern, row, targets, index, bound, frozen)
+            index += 1
             tried += 1
         if tried > most:
             return STEPS_EXHAUSTED, tried
-        if fresh >= 0:
-            levels[depth, 0], levels[depth, 2] = place, fresh
+        if new_bits >= 0:
+            levels[depth, 0], levels[depth, 2] = index, new_bits
             depth += 1
             entering = True
             continue
         entering = False
-        # What bound nothing new cannot do better on another edge.
+        # An edge that bound nothing new gives the same result on any other target, so skip it.
         depth -= 1
         while depth >= 0 and levels[depth, 2] == 0:
             depth -= 1

@@ -1,7 +1,8 @@
-"""The merger of two patterns: what is common to both (§4.3), as a pattern that contains each of them.
+"""Intersect two graph patterns (§4.3): return a merger, a pattern that contains both.
 
-The paper's merger is the intersecting subgraph. Here variables stay consistent: an edge is kept if it can be laid
-into the other pattern together with those kept before. Of what the filters demand, that is kept which both imply.
+The paper's merger is the intersecting subgraph. Here variables stay consistent: an edge is kept if it can be mapped
+into the other pattern together with the edges kept before. Of the demands of the filters, those that both imply are
+kept.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from runnel.scaleout.containment.definition import (
 
 
 def intersect_patterns(first: Graph, second: Graph) -> Graph | None:
-    """A pattern that contains both, with edges of the first; None where no edge is common.
+    """Return a pattern that contains both, with edges of the first, or None if they have no edge in common.
 
     >>> from runnel.algebra.graphs.graph_solutions import matches_graph
     >>> year = Edge(Variable("p"), "<urn:year>", Variable("y"))
@@ -37,68 +38,72 @@ def intersect_patterns(first: Graph, second: Graph) -> Graph | None:
     targets: dict[Node, list[Edge]] = {}
     for target in second.edges:
         targets.setdefault(target.label, []).append(target)
-    laid: Laid = {}
+    mapping: Laid = {}
     kept: list[Edge] = []
-    for edge in sorted(first.edges, key=_variables):
+    for edge in sorted(first.edges, key=_count_variables):
         candidates = targets.get(edge.label, ()) if isinstance(edge.label, str) else second.edges
-        best = _best(edge, candidates, laid, own, theirs)
-        if best is not None:
-            laid = best
+        extended = _best_mapping(edge, candidates, mapping, own, theirs)
+        if extended is not None:
+            mapping = extended
             kept.append(edge)
     if not kept:
         return None
-    parts = list(_common(laid, own, theirs))
-    whole = None if not parts else parts[0] if len(parts) == 1 else AllOf(tuple(parts))
-    return Graph(tuple(edge for edge in first.edges if edge in kept), whole)
+    parts = list(_common_conjuncts(mapping, own, theirs))
+    conjunction = None if not parts else parts[0] if len(parts) == 1 else AllOf(tuple(parts))
+    return Graph(tuple(edge for edge in first.edges if edge in kept), conjunction)
 
 
-def _variables(edge: Edge) -> int:
+def _count_variables(edge: Edge) -> int:
     return sum(isinstance(node, Variable) for node in edge.nodes)
 
 
-def _best(
-    edge: Edge, targets: tuple[Edge, ...] | list[Edge], laid: Laid, own: Demands, theirs: Demands
+def _best_mapping(
+    edge: Edge, targets: tuple[Edge, ...] | list[Edge], mapping: Laid, own: Demands, theirs: Demands
 ) -> Laid | None:
-    """The way to lay an edge that keeps most of what is demanded."""
+    """Extend a mapping by an edge so that most demands are kept, or return None if the edge fits on no target."""
     best: Laid | None = None
-    most = -1
+    best_score = -1
     for target in targets:
-        found = lay_edge(edge, target.nodes, laid)
-        if found is None:
+        extended = lay_edge(edge, target.nodes, mapping)
+        if extended is None:
             continue
-        if len(found) == len(laid):
-            return found
+        if len(extended) == len(mapping):
+            return extended
         score = 0
-        for name in found.keys() - laid.keys():
-            score += 1 + 4 * len(_demands_of_both(name, found[name], own, theirs)) if name in own.of_variables else 1
-        if score > most:
-            best, most = found, score
+        for name in extended.keys() - mapping.keys():
+            kept_demands = _common_demands(name, extended[name], own, theirs) if name in own.of_variables else []
+            score += 1 + 4 * len(kept_demands)
+        if score > best_score:
+            best, best_score = extended, score
     return best
 
 
-def _common(laid: Laid, own: Demands, theirs: Demands) -> Iterator[GraphFilter]:
-    """What both filters say of the variables that are left."""
-    for name, onto in laid.items():
-        for relation, term in _demands_of_both(name, onto, own, theirs):
+def _common_conjuncts(mapping: Laid, own: Demands, theirs: Demands) -> Iterator[GraphFilter]:
+    """Yield the conjuncts that both filters imply for the mapped variables."""
+    for name, onto in mapping.items():
+        for relation, term in _common_demands(name, onto, own, theirs):
             yield Comparison(Variable(name), relation, term)
-    for one in own.others:
-        named = (
-            node.name for part in comparisons(one) for node in (part.left, part.right) if isinstance(node, Variable)
+    for conjunct in own.others:
+        names = (
+            node.name
+            for part in comparisons(conjunct)
+            for node in (part.left, part.right)
+            if isinstance(node, Variable)
         )
-        if all(name in laid for name in named) and mapped(one, laid) in theirs.others:
-            yield one
+        if all(name in mapping for name in names) and mapped(conjunct, mapping) in theirs.others:
+            yield conjunct
 
 
-def _demands_of_both(name: str, onto: Node, own: Demands, theirs: Demands) -> list[Demand]:
-    """What a variable and the node it is laid on both must meet, without what follows from the rest."""
+def _common_demands(name: str, onto: Node, own: Demands, theirs: Demands) -> list[Demand]:
+    """Return the demands that both a variable and the node it is mapped to meet, without those implied by others."""
     mine = own.of_variables.get(name, [])
-    found = dict.fromkeys(one for one in mine if is_met(one, onto, theirs))
+    common = dict.fromkeys(demand for demand in mine if is_met(demand, onto, theirs))
     if isinstance(onto, Variable):
         others = theirs.of_variables.get(onto.name, ())
-        found.update(dict.fromkeys(one for one in others if any(implies(given, one) for given in mine)))
+        common.update(dict.fromkeys(demand for demand in others if any(implies(given, demand) for given in mine)))
     kept: list[Demand] = []
-    for one in found:
-        if not any(implies(given, one) for given in kept):
-            kept = [given for given in kept if not implies(one, given)]
-            kept.append(one)
+    for demand in common:
+        if not any(implies(given, demand) for given in kept):
+            kept = [given for given in kept if not implies(demand, given)]
+            kept.append(demand)
     return kept

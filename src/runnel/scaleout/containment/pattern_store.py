@@ -1,8 +1,7 @@
-"""Patterns that come and go, in arrays that grow: what the kernels of containment work on.
+"""A mutable store of graph patterns in growing arrays, on which the kernels of containment work.
 
-In: patterns. Out: numbers for them, and the arrays that kernels read (`StoredPatterns`). Unlike a plan's
-`PatternTable`, which is made once, a store takes one pattern after another and forgets others; numbers are used
-again.
+In: patterns. Out: a number for each pattern, and the arrays that kernels read (`StoredPatterns`). Unlike a plan's
+`PatternTable`, which is built once, patterns can be added and removed one by one, and numbers are reused.
 """
 
 from __future__ import annotations
@@ -24,13 +23,11 @@ from runnel.scaleout.containment.definition import demands_of
 from runnel.scaleout.containment.homomorphism import EDGES, PLACES, STEPS, StoredPatterns, take_in
 
 ANY = "\x00any"
-"""Instead of a term: a value that differs from graph to graph, and meets every demand (see
-`publication_summaries`).
-"""
+"""A placeholder for values that differ between graphs. It meets every demand (see `publication_summaries`)."""
 
 
 class Encoded(NamedTuple):
-    """A pattern in numbers: nodes of its edges, constraints and conjuncts, each end to end; how many variables."""
+    """An encoded pattern: its edges, constraints and conjuncts as flat lists, and the number of its variables."""
 
     edges: list[int]
     constraints: list[int]
@@ -63,17 +60,17 @@ class PatternStore:
 
     @property
     def room(self) -> int:
-        """How many patterns the arrays have room for; all numbers are below."""
+        """The number of patterns that the arrays have room for. All pattern numbers are below it."""
         return len(self.held.places)
 
     @property
     def size(self) -> int:
-        """How many bytes the arrays take."""
+        """The size of the arrays in bytes."""
         return sum(array.nbytes for array in self.held)
 
     def add(self, graph: Graph) -> int:
-        """The number of a new pattern."""
-        edges, constraints, steps, variables = self._encoded(graph)
+        """Add a pattern, and return its number."""
+        edges, constraints, steps, variables = self._encode(graph)
         pattern = self._free.pop() if self._free else self._count
         if pattern == self._count:
             self._count += 1
@@ -81,14 +78,14 @@ class PatternStore:
         first, second, third = self._ends
         self._ends = [first + sizes[0], second + sizes[1], third + sizes[2]]
         self._make_room(pattern)
-        place = [first, sizes[0], second, sizes[1], third, sizes[2], variables]
+        row = [first, sizes[0], second, sizes[1], third, sizes[2], variables]
         held = self.held
-        numbers = np.array([*place, *edges, *constraints, *steps], np.int64)
+        numbers = np.array([*row, *edges, *constraints, *steps], np.int64)
         take_in(held.places, held.edges, held.constraints, held.steps, pattern, numbers)
         return pattern
 
     def forget(self, pattern: int) -> None:
-        """Give a pattern's number free. Room for its parts comes back when half of all is unused."""
+        """Remove a pattern, whose number can then be reused. Compact the arrays when half of them is unused."""
         self._free.append(pattern)
         self._garbage += int(self.held.places[pattern, 1])
         self.held.places[pattern] = 0
@@ -96,7 +93,7 @@ class PatternStore:
             self._compact()
 
     def triples(self, triples: Iterable[Triple]) -> Array:
-        """The edges of a publication in numbers, sorted as `lay` asks; valid until the next call or pattern."""
+        """Encode the edges of a publication, sorted as the search requires. Valid until the next call or `add`."""
         numbers = self._numbers
         local: dict[str, int] = {}
         count = len(self._texts)
@@ -112,44 +109,44 @@ class PatternStore:
         return np.ascontiguousarray(edges[np.lexsort((edges[:, 2], edges[:, 0], edges[:, 1]))])
 
     def graph(self, pattern: int) -> Graph:
-        """A pattern as it was, but for the names of its variables and the order of its edges."""
+        """Decode a pattern. The names of its variables and the order of its edges may differ from the original."""
         first_edge, edges, first, constraints, begin, steps, _ = self.held.places[pattern].tolist()
         rows = self.held.edges[first_edge : first_edge + edges, :3].tolist()
         parts: list[GraphFilter] = [
             Comparison(self._node(-1 - variable), RELATIONS[relation], self._node(term))
             for variable, relation, term in self.held.constraints[first : first + constraints].tolist()
         ]
-        place = begin
-        while place < begin + steps:
-            length = int(self.held.steps[place])
-            parts.append(self._decoded(self.held.steps[place + 1 : place + 1 + length].tolist()))
-            place += 1 + length
-        whole = None if not parts else parts[0] if len(parts) == 1 else AllOf(tuple(parts))
-        return Graph(tuple(Edge(*(self._node(node) for node in row)) for row in rows), whole)
+        index = begin
+        while index < begin + steps:
+            length = int(self.held.steps[index])
+            parts.append(self._decode(self.held.steps[index + 1 : index + 1 + length].tolist()))
+            index += 1 + length
+        conjunction = None if not parts else parts[0] if len(parts) == 1 else AllOf(tuple(parts))
+        return Graph(tuple(Edge(*(self._node(node) for node in row)) for row in rows), conjunction)
 
     def _node(self, node: int) -> Node:
         return self._texts[node] if node >= 0 else Variable(str(-node))
 
-    def _decoded(self, steps: list[int]) -> GraphFilter:
+    def _decode(self, steps: list[int]) -> GraphFilter:
         stack: list[GraphFilter] = []
-        place = 0
-        while place < len(steps):
-            match steps[place]:
+        index = 0
+        while index < len(steps):
+            match steps[index]:
                 case Code.NOT:
                     stack.append(Complement(stack.pop()))
                 case Code.CERTAIN:
                     stack.append(Certain(stack.pop()))
                 case Code.AND | Code.OR as code:
-                    parts = tuple(stack[-steps[place + 1] :])
+                    parts = tuple(stack[-steps[index + 1] :])
                     del stack[-len(parts) :]
                     stack.append(AllOf(parts) if code == Code.AND else AnyOf(parts))
                 case relation:
-                    left, right = self._node(steps[place + 1]), self._node(steps[place + 2])
+                    left, right = self._node(steps[index + 1]), self._node(steps[index + 2])
                     stack.append(Comparison(left, RELATIONS[relation], right))
-            place += STEPS
+            index += STEPS
         return stack[0]
 
-    def _encoded(self, graph: Graph) -> Encoded:
+    def _encode(self, graph: Graph) -> Encoded:
         numbers, variables = self._numbers, dict[str, int]()
         before = len(numbers)
         edges: list[int] = []
@@ -168,16 +165,16 @@ class PatternStore:
                 for relation, term in asked:
                     number = numbers.setdefault(term, len(numbers))
                     constraints += (-1 - variables[name], RELATIONS.index(relation), number)
-            for one in demands.others:
-                conjunct = self._steps(one, variables)
+            for condition in demands.others:
+                conjunct = self._steps(condition, variables)
                 steps += [len(conjunct), *conjunct]
         if len(numbers) > before:
-            self._learn(before)
+            self._add_terms(before)
         return Encoded(edges, constraints, steps, len(variables))
 
-    def _steps(self, one: GraphFilter, variables: dict[str, int]) -> list[int]:
-        """A conjunct in postfix order, each step with two numbers: nodes, or how many parts are joined."""
-        match one:
+    def _steps(self, condition: GraphFilter, variables: dict[str, int]) -> list[int]:
+        """Encode a conjunct in postfix order. Each step has two operands: nodes, or the number of joined parts."""
+        match condition:
             case Comparison(left, relation, right):
                 return [RELATIONS.index(relation), self._number(left, variables), self._number(right, variables)]
             case Complement(part):
@@ -186,33 +183,38 @@ class PatternStore:
                 return [*self._steps(part, variables), Code.CERTAIN, 0, 0]
             case AllOf(parts) | AnyOf(parts):
                 inner = [step for part in parts for step in self._steps(part, variables)]
-                return [*inner, Code.AND if isinstance(one, AllOf) else Code.OR, len(parts), 0]
+                return [*inner, Code.AND if isinstance(condition, AllOf) else Code.OR, len(parts), 0]
 
     def _number(self, node: Node, variables: dict[str, int]) -> int:
         return (
             variables[node.name] if isinstance(node, Variable) else self._numbers.setdefault(node, len(self._numbers))
         )
 
-    def _learn(self, before: int) -> None:
-        """Take in the terms from a number on."""
+    def _add_terms(self, before: int) -> None:
+        """Store the terms with numbers from `before` on."""
         new = list(self._numbers)[before:] if before == 0 else _last(self._numbers, len(self._numbers) - before)
         self._text_end = self._write_terms(new, before, self._text_end)
         self._texts += new
 
     def _write_terms(self, terms: Iterable[str], first: int, begin: int) -> int:
-        """Write what terms stand for from a number on; behind all that is known they last until the next ones."""
-        found = [(term, known_term(term) if term != ANY else None) for term in terms]
-        texts = [encode_text(one.key) if one is not None and isinstance(one.key, str) else b"" for _, one in found]
+        """Write the values of terms, numbered from `first` on. Return the end of their texts.
+
+        Terms of a publication are written after all stored terms, and are overwritten by the next ones.
+        """
+        values = [(term, known_term(term) if term != ANY else None) for term in terms]
+        texts = [
+            encode_text(value.key) if value is not None and isinstance(value.key, str) else b"" for _, value in values
+        ]
         self.held = self.held._replace(
-            sorts=grown(self.held.sorts, first + len(found)),
-            keys=grown(self.held.keys, first + len(found)),
-            begins=grown(self.held.begins, first + len(found) + 1),
+            sorts=grown(self.held.sorts, first + len(values)),
+            keys=grown(self.held.keys, first + len(values)),
+            begins=grown(self.held.begins, first + len(values) + 1),
             texts=grown(self.held.texts, begin + sum(map(len, texts))),
         )
         held = self.held
-        for number, ((_, one), text) in enumerate(zip(found, texts, strict=True), first):
-            held.sorts[number] = ANY_SORT if one is None else one.sort
-            held.keys[number] = one.key if one is not None and not isinstance(one.key, str) else 0.0
+        for number, ((_, value), text) in enumerate(zip(values, texts, strict=True), first):
+            held.sorts[number] = ANY_SORT if value is None else value.sort
+            held.keys[number] = value.key if value is not None and not isinstance(value.key, str) else 0.0
             held.texts[begin : begin + len(text)] = np.frombuffer(text, np.uint8)
             begin += len(text)
             held.begins[number + 1] = begin
@@ -234,18 +236,18 @@ class PatternStore:
             )
 
     def _compact(self) -> None:
-        """Move the parts of living patterns together, and forget terms that none of them has."""
+        """Move the parts of the remaining patterns together, and drop terms that none of them uses."""
         held = self.held
         places = held.places
         ends = [0, 0, 0]
         parts: list[Array] = []
-        for which, array in enumerate((held.edges, held.constraints, held.steps)):
-            sizes = places[: self._count, 2 * which + 1]
+        for kind, array in enumerate((held.edges, held.constraints, held.steps)):
+            sizes = places[: self._count, 2 * kind + 1]
             begins = np.cumsum(sizes) - sizes
-            rows = np.repeat(places[: self._count, 2 * which] - begins, sizes) + np.arange(int(sizes.sum()))
+            rows = np.repeat(places[: self._count, 2 * kind] - begins, sizes) + np.arange(int(sizes.sum()))
             parts.append(array[rows])
-            places[: self._count, 2 * which] = begins
-            ends[which] = len(rows)
+            places[: self._count, 2 * kind] = begins
+            ends[kind] = len(rows)
         self._ends, self._garbage = ends, 0
         self.generation += 1
         edges, constraints, steps = parts
@@ -257,42 +259,44 @@ class PatternStore:
         edges[:, :3] = np.where(edges[:, :3] >= 0, new[edges[:, :3]], edges[:, :3])
         constraints[:, 2] = new[constraints[:, 2]]
         steps[operands] = np.where(steps[operands] >= 0, new[steps[operands]], steps[operands])
-        kept = [text for text, stays in zip(self._texts, used.tolist(), strict=True) if stays]
+        kept = [text for text, is_used in zip(self._texts, used.tolist(), strict=True) if is_used]
         self._numbers = {text: number for number, text in enumerate(kept)}
         self._texts = []
-        self.held = held._replace(edges=_roomy(edges), constraints=_roomy(constraints), steps=_roomy(steps))
+        self.held = held._replace(
+            edges=_with_room(edges), constraints=_with_room(constraints), steps=_with_room(steps)
+        )
         self._text_end = self._write_terms(kept, 0, 0)
         self._texts = kept
 
 
 def _operands(steps: Array) -> Array:
-    """Where in conjuncts end to end the nodes are."""
-    found: list[int] = []
-    place, count = 0, len(steps)
+    """Return the indexes of the nodes in a flat list of conjuncts."""
+    operands: list[int] = []
+    index, count = 0, len(steps)
     values = steps.tolist()
-    while place < count:
-        stop = place + 1 + values[place]
-        place += 1
-        while place < stop:
-            if values[place] < Code.AND:
-                found += (place + 1, place + 2)
-            place += STEPS
-    return np.array(found, np.int64)
+    while index < count:
+        stop = index + 1 + values[index]
+        index += 1
+        while index < stop:
+            if values[index] < Code.AND:
+                operands += (index + 1, index + 2)
+            index += STEPS
+    return np.array(operands, np.int64)
 
 
 def _last(numbers: dict[str, int], count: int) -> list[str]:
-    turned = reversed(numbers)
-    return [next(turned) for _ in range(count)][::-1]
+    from_end = reversed(numbers)
+    return [next(from_end) for _ in range(count)][::-1]
 
 
 def grown(array: Array, needed: int) -> Array:
-    """An array with room: twice as long whenever it is too short."""
+    """Return an array with at least `needed` rows. If it has to grow, its length is at least doubled."""
     if needed <= len(array):
         return array
-    found = np.zeros((max(needed, 2 * len(array)), *array.shape[1:]), array.dtype)
-    found[: len(array)] = array
-    return found
+    result = np.zeros((max(needed, 2 * len(array)), *array.shape[1:]), array.dtype)
+    result[: len(array)] = array
+    return result
 
 
-def _roomy(array: Array) -> Array:
+def _with_room(array: Array) -> Array:
     return grown(array, max(64, len(array) + len(array) // 2))

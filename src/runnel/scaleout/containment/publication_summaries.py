@@ -1,11 +1,12 @@
-"""Summaries of publications (§4.3): publications in, what similar ones have in common out, with how many want it.
+"""Summaries of publications (§4.3): the common edges of similar publications, and how many subscriptions they match.
 
-The paper's `statCollection`, off the way of matching. As written it never ends: the publication must become the
-merged one (line 4), and the summary that it was merged with must leave the matrix. The paper's summary is the
-intersection of its publications, which withers: where a tenth of the edges is noise, ten publications leave a
-third. Here an edge stays while a share of the publications has it, half of them unless told otherwise; with a share
-of 1 it is the paper's. And numbers, truths, moments and days count as one value, which meets every demand: a
-summary says which edges come together, not which prices.
+This is the paper's `statCollection`, and it does not slow down matching. As written, the paper's algorithm never
+ends: the publication must be replaced by the merged one (line 4), and the summary that it was merged with must be
+removed from the matrix. The paper's summary is the intersection of its publications, which shrinks quickly: if a
+tenth of the edges is noise, a third is left after ten publications. Here an edge stays as long as a fraction of the
+publications has it, by default half of them; a fraction of 1 gives the paper's summaries. All numbers, booleans,
+times and dates count as one value, which meets every demand, because a summary describes which edges occur together,
+not which prices.
 """
 
 from __future__ import annotations
@@ -21,19 +22,19 @@ from runnel.scaleout.containment.pattern_store import ANY
 
 @dataclass(frozen=True)
 class Summary:
-    """How often each edge came, in how many publications, and how many subscriptions these matched in all."""
+    """How many publications have each edge, their number, and the total number of subscriptions that they matched."""
 
     counts: dict[Triple, int]
     publications: int
     frequency: int
 
     def edges(self, share: float) -> frozenset[Triple]:
-        """The edges that at least a share of the publications has."""
+        """Return the edges that at least a fraction of the publications has."""
         return frozenset(edge for edge, count in self.counts.items() if count >= share * self.publications)
 
 
 class PublicationSummaries:
-    """The paper's matrix E_M: summaries by their edges, at most so many.
+    """The paper's matrix E_M: at most `most` summaries, by their edges.
 
     >>> summaries = PublicationSummaries(threshold=0.5)
     >>> one, two = ("<urn:a>", "<urn:p>", "<urn:b>"), ("<urn:a>", "<urn:q>", "<urn:c>")
@@ -47,7 +48,7 @@ class PublicationSummaries:
         self._threshold, self._share, self._most = threshold, share, most
         self._summaries: dict[int, Summary] = {}
         self._edges: dict[int, frozenset[Triple]] = {}
-        self._having: dict[Triple, set[int]] = {}
+        self._by_edge: dict[Triple, set[int]] = {}
         self._next = 0
 
     def __len__(self) -> int:
@@ -55,59 +56,59 @@ class PublicationSummaries:
 
     @property
     def frequency(self) -> int:
-        """How many matches the publications of all summaries had."""
-        return sum(one.frequency for one in self._summaries.values())
+        """The total number of matches of the publications of all summaries."""
+        return sum(summary.frequency for summary in self._summaries.values())
 
     def observe(self, triples: Iterable[Triple], *, matched: int) -> None:
-        """Take in a publication and how many subscriptions it matched."""
-        summary = Summary({_without_values(one): 1 for one in triples}, 1, matched)
+        """Add a publication and the number of subscriptions that it matched."""
+        summary = Summary({_without_values(triple): 1 for triple in triples}, 1, matched)
         similar = self._most_similar(summary)
         while similar is not None:
-            summary = self._merged(summary, self._take(similar))
+            summary = self._merge(summary, self._remove(similar))
             similar = self._most_similar(summary)
-        self._put(summary)
+        self._add(summary)
         if len(self._summaries) > self._most:
-            self._take(min(self._summaries, key=lambda one: (self._summaries[one].frequency, one)))
+            self._remove(min(self._summaries, key=lambda number: (self._summaries[number].frequency, number)))
 
     def by_frequency(self) -> list[frozenset[Triple]]:
-        """The edges of each summary, the most wanted first."""
-        order = sorted(self._summaries, key=lambda one: (-self._summaries[one].frequency, one))
-        return [self._edges[one] for one in order]
+        """Return the edges of each summary, those with the most matches first."""
+        order = sorted(self._summaries, key=lambda number: (-self._summaries[number].frequency, number))
+        return [self._edges[number] for number in order]
 
     def _most_similar(self, summary: Summary) -> int | None:
-        """The summary that shares the largest part of all edges that the two have, if that is large enough."""
+        """Return the most similar summary by Jaccard similarity of edges, or None if none reaches the threshold."""
         edges = summary.edges(self._share)
-        shared = Counter(one for edge in edges for one in self._having.get(edge, ()))
-        best, most = None, self._threshold
-        for one, count in shared.items():
-            similarity = count / (len(edges) + len(self._edges[one]) - count)
-            if similarity > most or (similarity == most and (best is None or one < best)):
-                best, most = one, similarity
+        shared = Counter(number for edge in edges for number in self._by_edge.get(edge, ()))
+        best, highest = None, self._threshold
+        for number, count in shared.items():
+            similarity = count / (len(edges) + len(self._edges[number]) - count)
+            if similarity > highest or (similarity == highest and (best is None or number < best)):
+                best, highest = number, similarity
         return best
 
-    def _merged(self, first: Summary, second: Summary) -> Summary:
+    def _merge(self, first: Summary, second: Summary) -> Summary:
         counts = Counter(first.counts)
         counts.update(second.counts)
         publications = first.publications + second.publications
-        # What is rare among many publications will not become common; without it a summary stays small.
+        # Drop edges that are rare among many publications: they will not become common, and summaries stay small.
         least = self._share * publications / 4
         kept = {edge: count for edge, count in counts.items() if count >= least}
         return Summary(kept, publications, first.frequency + second.frequency)
 
-    def _put(self, summary: Summary) -> None:
+    def _add(self, summary: Summary) -> None:
         number, edges = self._next, summary.edges(self._share)
         if edges:
             self._next += 1
             self._summaries[number], self._edges[number] = summary, edges
             for edge in edges:
-                self._having.setdefault(edge, set()).add(number)
+                self._by_edge.setdefault(edge, set()).add(number)
 
-    def _take(self, number: int) -> Summary:
+    def _remove(self, number: int) -> Summary:
         for edge in self._edges.pop(number):
-            having = self._having[edge]
-            having.discard(number)
-            if not having:
-                del self._having[edge]
+            numbers = self._by_edge[edge]
+            numbers.discard(number)
+            if not numbers:
+                del self._by_edge[edge]
         return self._summaries.pop(number)
 
 

@@ -1,8 +1,8 @@
-"""The index of roots: subscriptions and publications in, which subscriptions hold of each out, in two stages (§4.5).
+"""Match publications against subscriptions in two stages (§4.5): roots and mergers, then the patterns below them.
 
-Stage one asks roots and mergers, stage two what lies below those that hold. The two are apart, so that a cluster
-can keep the first at its server and the second, by root, at its back ends. The paper's `filtering` loses a root
-that holds and has something below it (line 8 runs only where there is nothing): here both are found.
+The stages are separate, so that a cluster can run the first on its server and the second, by root, on its back ends.
+The paper's `filtering` loses a root that holds and has patterns below it, because line 8 runs only if there are none.
+Here both are found.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from runnel.scaleout.containment.publication_summaries import PublicationSummari
 
 @dataclass(frozen=True)
 class RootMatches:
-    """Subscriptions that hold of a publication, ascending, and those that too many steps left open."""
+    """Subscriptions that hold for a publication, in ascending order, and those undecided after too many steps."""
 
     subscriptions: list[int]
     undecided: list[int]
@@ -33,9 +33,9 @@ class RootMatches:
 
 @dataclass(frozen=True)
 class Counters:
-    """What matching did so far: patterns asked in stage one, and what held there; members asked in stage two.
+    """Counters of matching: patterns checked and holding in stage one, and patterns checked in stage two.
 
-    A false positive is a merger that held of a publication of which nothing below it holds.
+    A false positive is a merger that held for a publication for which no pattern below it holds.
     """
 
     publications: int = 0
@@ -47,7 +47,7 @@ class Counters:
 
 
 class RootIndex:
-    """Subscriptions under as few roots as possible.
+    """Subscriptions below as few roots as possible.
 
     >>> from runnel.algebra.nodes.calls import Variable
     >>> from runnel.algebra.graphs.edges import Comparison, Edge
@@ -58,7 +58,7 @@ class RootIndex:
     >>> index.match([("<urn:a>", "<urn:year>", '"1"')]).subscriptions, len(index), index.root_count
     ([1, 2], 2, 1)
 
-    `upper` is the number of roots at which they are merged, until there are `lower`; without it only `merge` merges.
+    If there are `upper` roots, they are merged until there are `lower`. Without `upper`, only `merge` merges them.
     """
 
     def __init__(
@@ -75,55 +75,58 @@ class RootIndex:
 
     @property
     def root_count(self) -> int:
-        """How many roots and mergers there are: the size of the index."""
+        """The number of roots and mergers, which is the size of the index."""
         return self.index.root_count
 
     def subscribe(self, subscription: int, graph: Graph) -> None:
-        """Take in a subscription under a number that is not in use."""
+        """Add a subscription under a number that is not in use."""
         self.index.insert(subscription, graph)
         if self._trigger is not None and self._upper is not None and self.root_count >= self._trigger:
             self.merge(self._lower)
-            # Where little could be merged, the next try waits until there is more to merge.
+            # If little could be merged, wait until there are enough new roots.
             self._trigger = max(self._upper, self.root_count + (self._upper - self._lower + 1) // 2)
 
     def unsubscribe(self, subscription: int) -> None:
-        """Take out a subscription."""
+        """Remove a subscription."""
         self.index.remove(subscription)
 
     def observe(self, publication: Iterable[Triple]) -> None:
-        """Take a sampled publication into the statistics that merging goes by; not meant for every publication."""
+        """Add a sampled publication to the statistics for merging. Not meant for every publication."""
         triples = list(publication)
         counters = self.counters
-        found = self.match(triples)
+        matches = self.match(triples)
         self.counters = counters
-        self.summaries.observe(triples, matched=len(found.subscriptions))
+        self.summaries.observe(triples, matched=len(matches.subscriptions))
 
     def merge(self, lower: int) -> int:
-        """Merge roots that summaries match, the most wanted first, until there are `lower`; how many are fewer."""
+        """Merge roots that match the same summary, most frequent first, until `lower` are left.
+
+        Return by how many the number of roots decreased.
+        """
         before = self.root_count
         for share in SHARES:
             for edges in self.summaries.by_frequency():
                 if self.root_count <= lower:
                     return before - self.root_count
                 held = self.roots_of(self.encoded(edges))
-                graphs = [(one, self.index.store.graph(one)) for one in held[held >= 0].tolist()]
+                graphs = [(root, self.index.store.graph(root)) for root in held[held >= 0].tolist()]
                 for group in group_patterns(graphs, share, self.root_count - lower):
                     self.index.merge(group.common)
         return before - self.root_count
 
     def match(self, publication: Iterable[Triple]) -> RootMatches:
-        """The subscriptions that hold of a publication: both stages."""
+        """Return the subscriptions that hold for a publication. This runs both stages."""
         targets = self.encoded(publication)
         roots = self.roots_of(targets)
         members = self.members_of(targets, roots)
-        return self._named(np.concatenate([roots, members]))
+        return self._matches_of(np.concatenate([roots, members]))
 
     def encoded(self, publication: Iterable[Triple]) -> Array:
-        """A publication in numbers, valid until the next one or the next change of subscriptions."""
+        """Encode a publication. The result is valid until the next call or the next change of subscriptions."""
         return self.index.store.triples(publication)
 
     def roots_of(self, targets: Array) -> Array:
-        """Stage one: the numbers of the roots and mergers that hold; -1 - number where it took too many steps."""
+        """Stage one: return the numbers of the roots and mergers that hold, or -1 - number if undecided."""
         index, found = self.index, self.index.found()
         _, before = index.counters
         count = index.seek(targets, 0, len(targets), NOBODY)
@@ -133,12 +136,12 @@ class RootIndex:
         return roots
 
     def members_of(self, targets: Array, roots: Array) -> Array:
-        """Stage two: the numbers of what holds below roots, as given by stage one; -1 - number as there."""
+        """Stage two: return the numbers of the patterns that hold below the roots of stage one, as encoded there."""
         index, found = self.index, self.index.found()
-        asked = np.where(roots < 0, -1 - roots, roots)
-        hits = np.zeros(len(asked), np.int64)
-        checked = seek_below(index.store.held, index.trees.links, asked, targets, found, hits)
-        mergers = index.kinds[asked] == MERGER
+        numbers = np.where(roots < 0, -1 - roots, roots)
+        hits = np.zeros(len(numbers), np.int64)
+        checked = seek_below(index.store.held, index.trees.links, numbers, targets, found, hits)
+        mergers = index.kinds[numbers] == MERGER
         self._count(
             members_checked=checked,
             mergers_held=int(np.count_nonzero(mergers)),
@@ -146,11 +149,11 @@ class RootIndex:
         )
         return found[: int(hits.sum())].copy()
 
-    def _named(self, patterns: Array) -> RootMatches:
+    def _matches_of(self, patterns: Array) -> RootMatches:
         owners = self.index.owners
-        held, left = owners[patterns[patterns >= 0]], owners[-1 - patterns[patterns < 0]]
-        return RootMatches(sorted(held[held >= 0].tolist()), sorted(left[left >= 0].tolist()))
+        held, undecided = owners[patterns[patterns >= 0]], owners[-1 - patterns[patterns < 0]]
+        return RootMatches(sorted(held[held >= 0].tolist()), sorted(undecided[undecided >= 0].tolist()))
 
-    def _count(self, **more: int) -> None:
-        counted = {name: getattr(self.counters, name) + number for name, number in more.items()}
-        self.counters = Counters(**{**self.counters.__dict__, **counted})
+    def _count(self, **increments: int) -> None:
+        counts = {name: getattr(self.counters, name) + number for name, number in increments.items()}
+        self.counters = Counters(**{**self.counters.__dict__, **counts})

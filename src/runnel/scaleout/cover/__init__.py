@@ -1,1 +1,1 @@
-"""The router's conditions: the roots of a plan in, as few conditions that cover them as possible out."""
+"""The router's conditions: find the roots of a plan, and few conditions that cover them."""

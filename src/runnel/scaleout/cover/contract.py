@@ -1,7 +1,7 @@
-"""What a condition family provides for partitions: a `PatternCover`, which `runnel.families` names.
+"""The contract `PatternCover`, with which a condition family supports partitions. `runnel.families` lists them.
 
-A router sends an item to the partitions that have a query which may match it. It checks few conditions that cover the
-queries of a partition, so a family says which patterns contain others and which pattern can stand for several.
+A router sends an item to the partitions with queries that may match it. It checks few conditions, which cover the
+queries of a partition. A family therefore determines which patterns contain others, and merges several into one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Samples = Mapping[str, Sequence[Value]]
 
 @dataclass(frozen=True)
 class MergedPatterns:
-    """The stored forms of new patterns, and for each old pattern the new one that holds wherever it does, or -1."""
+    """The stored forms of new patterns, and for each old pattern the new pattern that it implies, or -1."""
 
     texts: tuple[str, ...]
     of_patterns: Array
@@ -31,52 +31,58 @@ class MergedPatterns:
 
 
 class PatternCover(Protocol):
-    """How the patterns of a family contain one another, and what they cost in a partition."""
+    """Determines which patterns of a family contain others, and what they cost in a partition."""
 
     @property
     def copy_microseconds(self) -> float:
-        """What it costs to read the values of an item in one more partition."""
+        """The cost of reading the values of an item in one more partition."""
 
     def contains(self, wide: ItemPattern, narrow: ItemPattern, /) -> bool:
-        """Whether a pattern surely holds wherever another does; it may miss cases."""
+        """Return whether `wide` holds for every value for which `narrow` does. False may also mean unknown."""
 
     def containing_pairs(
         self, patterns: Sequence[ItemPattern], counters: dict[str, int] | None, /
     ) -> tuple[Array, Array]:
-        """Positions of patterns, and of patterns that contain them; it may miss some. `counters` says how many."""
+        """Return positions of patterns, and of patterns that contain them. Some pairs may be missing.
+
+        Add statistics to `counters`.
+        """
 
     def merged(self, patterns: Sequence[ItemPattern], lower: int, samples: Sequence[Value], /) -> MergedPatterns:
-        """Patterns that stand for several, until about `lower` are left: for those that hold together of samples."""
+        """Merge patterns into more general ones until about `lower` are left.
+
+        Prefer to merge patterns that hold for the same samples.
+        """
 
     def features(self, text: str, /) -> Iterable[tuple[Hashable, bool]]:
-        """Features of a stored pattern, and whether each is distinctive; patterns that share features are similar."""
+        """Return the features of a stored pattern, and whether each is distinctive. Similar ones share features."""
 
 
 class NoCover:
-    """The cover of a family that has none: patterns contain only themselves, and none stands for others."""
+    """The cover of a family without one: patterns contain only themselves and are not merged."""
 
     copy_microseconds = 100.0
 
     def contains(self, wide: ItemPattern, narrow: ItemPattern) -> bool:
-        """Whether the patterns are equal."""
+        """Return whether the patterns are equal."""
         return wide == narrow
 
     def containing_pairs(
         self, patterns: Sequence[ItemPattern], counters: dict[str, int] | None
     ) -> tuple[Array, Array]:
-        """None."""
+        """Return no pairs."""
         return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
 
     def merged(self, patterns: Sequence[ItemPattern], lower: int, samples: Sequence[Value]) -> MergedPatterns:
-        """None."""
+        """Return no new patterns."""
         return MergedPatterns((), np.full(len(patterns), -1, dtype=np.int64))
 
     def features(self, text: str) -> Iterable[tuple[Hashable, bool]]:
-        """The pattern as a whole."""
+        """Return the whole pattern as its only feature."""
         return ((text, True),)
 
 
 def cover_of(family: str) -> PatternCover:
-    """The cover of a family."""
+    """Return the cover of a family."""
     reference = find_family(family).cover
     return NoCover() if reference is None else cast(PatternCover, load_part(reference))

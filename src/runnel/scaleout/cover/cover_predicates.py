@@ -1,10 +1,10 @@
-"""Mergers: the roots of a plan in, the conditions that a router asks about every item out, as few as it may have.
+"""Derive the router's conditions from the roots of a plan, with a limit for their number.
 
-Without a limit the conditions are the clauses of the roots. With one, roots are merged (RSS/RDF on a cluster, §4.3):
-several become one condition that each of them implies and nobody asked for, those first that are expected to let the
-fewest items through in vain. Filters that are found by the same clause keep what they have in common, that clause at
-least; what then is too many becomes conditions of one clause, which a router unites (see `router_plan`). For item
-patterns see `contract`.
+Without a limit, the conditions are the clauses of the roots. With a limit, roots are merged (RSS/RDF on a cluster,
+§4.3): several roots are replaced by one condition, a *merger*, which each of them implies. Mergers that are expected
+to let the fewest additional items through come first. Filters that are found by the same clause are replaced by their
+common clauses, which include at least that clause. If that is not enough, conditions are reduced to one clause each,
+because a router unites those (see `router_plan`). For item patterns see `contract`.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from runnel.scaleout.cover.subsuming_roots import SubsumingRoots, predicate_shar
 
 @dataclass(frozen=True)
 class Cover:
-    """Conditions that cover all predicates: an item that satisfies a predicate satisfies its condition.
+    """Conditions that cover all predicates: an item that satisfies a predicate also satisfies its condition.
 
-    `conditions` are rows of clauses; a number from the plan's count of clauses on is an added clause, and added
-    clause i is the one positive literal of the atom whose stored text is `added[i]`. `shares` is the part of items
-    expected to satisfy each condition, `keyed` says of each clause, added ones included, whether keys decide it.
-    `merged` says which conditions are no root's own.
+    `conditions` are rows of clauses. A number beyond the plan's clauses stands for an added clause: added clause i
+    consists of the positive literal of the atom with the stored text `added[i]`. `shares` is the expected fraction of
+    items that satisfies each condition. `keyed` is a mask of the clauses, including added ones, that are decided by
+    keys. `merged` is a mask of the conditions that are mergers.
     """
 
     conditions: Rows
@@ -42,17 +42,17 @@ class Cover:
     shares: Array
     keyed: Array
     merged: Array
-    kin: SubsumingRoots
+    subsuming_roots: SubsumingRoots
     most: int | None = None
     counters: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class _Draft:
-    """A cover in the making.
+    """A cover under construction.
 
-    `of_roots` gives the condition of each root; `anchors` the clause that a condition is found by, or NOTHING; and
-    `clause_shares` goes on behind the plan's clauses with those of added ones.
+    `of_roots` has the condition of each root, and `anchors` the clause that a condition is found by, or NOTHING.
+    `clause_shares` continues after the plan's clauses with the added clauses.
     """
 
     conditions: Rows
@@ -70,8 +70,8 @@ class _Draft:
     def shares(self) -> Array:
         return predicate_shares(self.conditions, self.clause_shares)
 
-    def united(self, groups: Array) -> _Draft:
-        """With one condition for each group: what all of the group have in common. All have one anchor."""
+    def merge(self, groups: Array) -> _Draft:
+        """Replace the conditions of each group by their common clauses. A group has a single anchor."""
         numbers, count = renumbered(groups)
         anchors = np.full(count, NOTHING, dtype=np.int64)
         anchors[numbers] = self.anchors
@@ -87,151 +87,154 @@ def cover_predicates(
     logical: LogicalPlan,
     atoms: AtomLayout,
     anchors: Anchors,
-    kin: SubsumingRoots,
+    subsuming_roots: SubsumingRoots,
     *,
     most: int | None = None,
     samples: Samples | None = None,
 ) -> Cover:
-    """The conditions that cover a plan's predicates, by their roots; not more than `most`, as far as that can be.
+    """Return conditions that cover a plan's predicates, based on their roots, and if possible not more than `most`.
 
-    With samples of values, patterns are merged that often hold of the same ones.
+    With samples of values, patterns that often hold for the same values are merged.
     """
-    roots, of_predicates = np.unique(kin.roots, return_inverse=True)
-    draft = _own_conditions(logical, anchors, roots)
-    counters = {"predicates": len(kin.roots), "roots": len(roots), "distinct_roots": len(draft)}
+    roots, of_predicates = np.unique(subsuming_roots.roots, return_inverse=True)
+    draft = _root_conditions(logical, anchors, roots)
+    counters = {"predicates": len(subsuming_roots.roots), "roots": len(roots), "distinct_roots": len(draft)}
     if most is not None and len(draft) > most:
         draft = _merge_filters(draft, atoms, logical, most)
-        draft, found = _merge_patterns(draft, atoms, logical, most, samples or {})
-        counters |= found
-        draft = _leave_anchors(draft, most)
-    draft = _distinct(draft)
-    merged, false = _merged(draft, len(logical.clauses))
+        draft, pattern_counters = _merge_patterns(draft, atoms, logical, most, samples or {})
+        counters |= pattern_counters
+        draft = _reduce_to_anchors(draft, most)
+    draft = _without_duplicates(draft)
+    merged, false_positives = _find_mergers(draft, len(logical.clauses))
     counters |= {
         "conditions": len(draft),
         "mergers": int(np.count_nonzero(merged)),
         "added_clauses": len(draft.added),
         "one_clause": int(np.count_nonzero(draft.conditions.lengths == 1)),
         "above_most": max(0, len(draft) - most) if most is not None else 0,
-        "false_per_million": round(1e6 * false),
+        "false_per_million": round(1e6 * false_positives),
     }
     return Cover(
         conditions=draft.conditions,
         added=draft.added,
         of_predicates=draft.of_roots[of_predicates.reshape(-1)],
         shares=draft.shares,
-        keyed=np.concatenate([_keyed(logical, atoms), np.ones(len(draft.added), dtype=bool)]),
+        keyed=np.concatenate([_keyed_clauses(logical, atoms), np.ones(len(draft.added), dtype=bool)]),
         merged=merged,
-        kin=kin,
+        subsuming_roots=subsuming_roots,
         most=most,
         counters=counters,
     )
 
 
-def _own_conditions(logical: LogicalPlan, anchors: Anchors, roots: Array) -> _Draft:
-    """The clauses of roots, each set of clauses once."""
+def _root_conditions(logical: LogicalPlan, anchors: Anchors, roots: Array) -> _Draft:
+    """Return the distinct sets of clauses of the roots as conditions."""
     rows = chosen(logical.predicates, roots)
     owners = np.repeat(np.arange(len(rows)), rows.lengths)
     values = rows.values[np.lexsort((rows.values, owners))].astype(np.int64)
     conditions, numbers = distinct(Rows(rows.offsets, values))
-    found = np.full(len(conditions), NOTHING, dtype=np.int64)
-    found[numbers] = anchors.clauses[roots]
+    condition_anchors = np.full(len(conditions), NOTHING, dtype=np.int64)
+    condition_anchors[numbers] = anchors.clauses[roots]
     shares = predicate_shares(rows, anchors.clause_shares)
-    return _Draft(conditions, found, numbers, shares, rows.lengths, np.minimum(anchors.clause_shares, 1.0))
+    clause_shares = np.minimum(anchors.clause_shares, 1.0)
+    return _Draft(conditions, condition_anchors, numbers, shares, rows.lengths, clause_shares)
 
 
 def _merge_filters(draft: _Draft, atoms: AtomLayout, logical: LogicalPlan, most: int) -> _Draft:
-    """Conditions with the same anchor become one, until there are few enough."""
+    """Merge conditions with the same anchor until there are at most `most` conditions."""
     patterns = np.concatenate([np.empty(0, np.int64), *map(atoms.atoms_of, atoms.families())])
-    clauses = np.append(~_pattern_clauses(logical, patterns), False)  # the last place is NOTHING's
-    able = np.flatnonzero(clauses[draft.anchors])
-    numbers, count = renumbered(draft.anchors[able])
+    is_filter = np.append(~_pattern_clauses(logical, patterns), False)  # the last index is that of NOTHING
+    candidates = np.flatnonzero(is_filter[draft.anchors])
+    numbers, count = renumbered(draft.anchors[candidates])
     sizes = np.bincount(numbers, minlength=count)
-    common = predicate_shares(intersected(chosen(draft.conditions, able), numbers, count), draft.clause_shares)
-    apart = np.bincount(numbers, weights=draft.shares[able], minlength=count)
-    # What becomes one lets more items through; the fewest for each condition that is saved come first.
+    merged_rows = intersected(chosen(draft.conditions, candidates), numbers, count)
+    common = predicate_shares(merged_rows, draft.clause_shares)
+    apart = np.bincount(numbers, weights=draft.shares[candidates], minlength=count)
+    # A merger lets more items through than its members. Mergers with the fewest of these per saved condition come
+    # first.
     costs = np.maximum(common - apart, 0.0) / np.maximum(sizes - 1, 1)
     order = np.lexsort((costs, sizes == 1))
     order = order[: np.count_nonzero(sizes > 1)]
     saved = np.cumsum(sizes[order] - 1)
-    taken = np.zeros(count, dtype=bool)
-    taken[order[: np.searchsorted(saved, len(draft) - most) + 1]] = True
+    is_chosen = np.zeros(count, dtype=bool)
+    is_chosen[order[: np.searchsorted(saved, len(draft) - most) + 1]] = True
     groups = np.arange(len(draft))
-    inside = taken[numbers]
-    groups[able[inside]] = len(draft) + numbers[inside]
-    return draft.united(groups)
+    inside = is_chosen[numbers]
+    groups[candidates[inside]] = len(draft) + numbers[inside]
+    return draft.merge(groups)
 
 
 def _merge_patterns(
     draft: _Draft, atoms: AtomLayout, logical: LogicalPlan, most: int, samples: Samples
 ) -> tuple[_Draft, dict[str, int]]:
-    """Conditions that are found by a pattern become those of patterns that stand for several, until few are left."""
+    """Replace conditions that are found by a pattern by those of merged patterns, until few enough are left."""
     counters: dict[str, int] = {}
     for family in atoms.families():
-        clauses = np.append(_pattern_clauses(logical, atoms.atoms_of(family)), False)  # the last place is NOTHING's
+        is_pattern = np.append(_pattern_clauses(logical, atoms.atoms_of(family)), False)  # the last is NOTHING
         own = draft.anchors < len(logical.clauses)
-        able = np.flatnonzero(own)[clauses[draft.anchors[own]]]
-        if len(draft) <= most or not len(able):
+        candidates = np.flatnonzero(own)[is_pattern[draft.anchors[own]]]
+        if len(draft) <= most or not len(candidates):
             continue
-        literals = logical.clauses.values[logical.clauses.offsets[draft.anchors[able]]]
+        literals = logical.clauses.values[logical.clauses.offsets[draft.anchors[candidates]]]
         patterns = [stored_pattern(logical.atoms.text(atom)) for atom in (literals >> 1).tolist()]
-        lower = max(1, len(able) - (len(draft) - most))
-        found = cover_of(family).merged(patterns, lower, samples.get(find_family(family).kind.name, ()))
-        counters |= found.counters
-        inside = np.flatnonzero(found.of_patterns != NOTHING)
-        added = len(draft.clause_shares) + found.of_patterns[inside]
-        draft = _with_added(draft, able[inside], added, found.texts)
+        lower = max(1, len(candidates) - (len(draft) - most))
+        merged = cover_of(family).merged(patterns, lower, samples.get(find_family(family).kind.name, ()))
+        counters |= merged.counters
+        inside = np.flatnonzero(merged.of_patterns != NOTHING)
+        added = len(draft.clause_shares) + merged.of_patterns[inside]
+        draft = _replace_anchors(draft, candidates[inside], added, merged.texts)
         groups = np.arange(len(draft))
-        groups[able[inside]] = len(draft) + found.of_patterns[inside]
-        draft = draft.united(groups)
+        groups[candidates[inside]] = len(draft) + merged.of_patterns[inside]
+        draft = draft.merge(groups)
     return draft, counters
 
 
-def _with_added(draft: _Draft, which: Array, clauses: Array, texts: tuple[str, ...]) -> _Draft:
-    """With added clauses in place of the anchors of some conditions."""
+def _replace_anchors(draft: _Draft, which: Array, clauses: Array, texts: tuple[str, ...]) -> _Draft:
+    """Replace the anchors of the conditions `which` by added clauses."""
     conditions = draft.conditions
     owners = np.repeat(np.arange(len(conditions)), conditions.lengths)
-    instead = np.full(len(conditions), NOTHING, dtype=np.int64)
-    instead[which] = clauses
-    found = (conditions.values == draft.anchors[owners]) & (instead[owners] != NOTHING)
-    values = np.where(found, instead[owners], conditions.values)
+    replacements = np.full(len(conditions), NOTHING, dtype=np.int64)
+    replacements[which] = clauses
+    is_replaced = (conditions.values == draft.anchors[owners]) & (replacements[owners] != NOTHING)
+    values = np.where(is_replaced, replacements[owners], conditions.values)
     ordered = Rows(conditions.offsets, values[np.lexsort((values, owners))])
-    # A merger holds at least where one of its members does; how often it holds besides is not known.
+    # A merger holds at least where one of its members does. How often it holds otherwise is unknown.
     own = draft.clause_shares[draft.anchors[which]]
     numbers = clauses - len(draft.clause_shares)
     shares = np.minimum(1.0, np.bincount(numbers, weights=own, minlength=len(texts)))
     anchors = draft.anchors.copy()
     anchors[which] = clauses
-    together = np.concatenate([draft.clause_shares, shares])
+    clause_shares = np.concatenate([draft.clause_shares, shares])
     added = (*draft.added, *texts)
-    return replace(draft, conditions=ordered, anchors=anchors, clause_shares=together, added=added)
+    return replace(draft, conditions=ordered, anchors=anchors, clause_shares=clause_shares, added=added)
 
 
-def _leave_anchors(draft: _Draft, most: int) -> _Draft:
-    """Conditions of several clauses become that of their anchor alone, until few enough of these are left.
+def _reduce_to_anchors(draft: _Draft, most: int) -> _Draft:
+    """Reduce conditions of several clauses to their anchor until few enough conditions have several clauses.
 
-    Conditions of one clause are united for each partition, so they count for little.
+    Conditions of one clause are united for each partition, so they cost little.
     """
     several = (draft.conditions.lengths > 1) & (draft.anchors != NOTHING)
     excess = min(len(draft) - most, int(np.count_nonzero(several)))
     if excess <= 0:
         return draft
-    able = np.flatnonzero(several)
-    costs = draft.clause_shares[draft.anchors[able]] - draft.shares[able]
-    taken = np.zeros(len(draft), dtype=bool)
-    taken[able[np.argsort(costs, kind="stable")[:excess]]] = True
+    candidates = np.flatnonzero(several)
+    costs = draft.clause_shares[draft.anchors[candidates]] - draft.shares[candidates]
+    is_chosen = np.zeros(len(draft), dtype=bool)
+    is_chosen[candidates[np.argsort(costs, kind="stable")[:excess]]] = True
     owners = np.repeat(np.arange(len(draft)), draft.conditions.lengths)
-    kept = ~taken[owners] | (draft.conditions.values == draft.anchors[owners])
+    kept = ~is_chosen[owners] | (draft.conditions.values == draft.anchors[owners])
     lengths = np.bincount(owners[kept], minlength=len(draft))
     return replace(draft, conditions=Rows(offsets_of(lengths), draft.conditions.values[kept]))
 
 
-def _distinct(draft: _Draft) -> _Draft:
+def _without_duplicates(draft: _Draft) -> _Draft:
     conditions, numbers = distinct(draft.conditions)
     return replace(draft, conditions=conditions, of_roots=numbers[draft.of_roots])
 
 
-def _merged(draft: _Draft, clauses: int) -> tuple[Array, float]:
-    """Which conditions are no root's own; and the part of items that is expected to satisfy these in vain, summed."""
+def _find_mergers(draft: _Draft, clauses: int) -> tuple[Array, float]:
+    """Return a mask of the conditions that are mergers, and the expected false positives per item of all mergers."""
     count = len(draft)
     added = np.repeat(np.arange(count), draft.conditions.lengths)[draft.conditions.values >= clauses]
     merged = np.zeros(count, dtype=bool)
@@ -242,18 +245,18 @@ def _merged(draft: _Draft, clauses: int) -> tuple[Array, float]:
 
 
 def _pattern_clauses(logical: LogicalPlan, atoms: Array) -> Array:
-    """Which clauses are one pattern, of those that are given as atoms."""
-    chosen = np.zeros(len(logical.atoms), dtype=bool)
-    chosen[atoms] = True
-    alone = np.flatnonzero(logical.clauses.lengths == 1)
-    literals = logical.clauses.values[logical.clauses.offsets[alone]]
-    found = np.zeros(len(logical.clauses), dtype=bool)
-    found[alone] = chosen[literals >> 1] & (literals & 1 == 0)
-    return found
+    """Return a mask of the clauses that consist of a single positive pattern out of `atoms`."""
+    is_pattern = np.zeros(len(logical.atoms), dtype=bool)
+    is_pattern[atoms] = True
+    single = np.flatnonzero(logical.clauses.lengths == 1)
+    literals = logical.clauses.values[logical.clauses.offsets[single]]
+    mask = np.zeros(len(logical.clauses), dtype=bool)
+    mask[single] = is_pattern[literals >> 1] & (literals & 1 == 0)
+    return mask
 
 
-def _keyed(logical: LogicalPlan, atoms: AtomLayout) -> Array:
-    """Which clauses are decided by keys: an item that has one of them satisfies the clause."""
+def _keyed_clauses(logical: LogicalPlan, atoms: AtomLayout) -> Array:
+    """Return a mask of the clauses that are decided by keys: an item with one of the keys satisfies the clause."""
     literals = logical.clauses.values
     decided = (atoms.atom_kinds == TestKind.KEY)[literals >> 1] & (literals & 1 == 0)
     misses = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(~decided)])

@@ -1,9 +1,9 @@
-"""Which items the router is expected to send where, what asking costs it, and where it need not ask.
+"""Estimate where the router sends items, what routing costs, and which routes should be open.
 
-In: the weights of queries, and which roots each partition has. Out: the part of the items that comes to each
-partition, what the router costs for an item, and the *open* routes: where nearly all items of a scope go on to a
-partition anyway, sending all of them costs less than asking. Words are taken to know nothing of each other. A graph
-is taken to be about one topic, where graph patterns fall into topics that have no edge in common.
+In: the weights of queries, and the roots in each partition. Out: the fraction of items that each partition receives,
+the cost of the router per item, and the *open* routes. A route from a scope to a partition is open if all items take
+it without a check, which costs less if nearly all of them would go there anyway. Words are assumed to be independent.
+If graph patterns fall into topics without common edges, each graph is assumed to be about one topic.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import numpy as np
 from runnel.arrays import Array, Rows
 from runnel.scaleout.divide.weigh_queries import EMIT, ENTRY, PATTERN, Weights, per_block
 
-_SELDOM = 0.5
-"""Routes on which more of the items are not wanted stay closed, whatever asking costs."""
+_MAX_MISSED = 0.5
+"""A route stays closed if more than this fraction of the items is not wanted there, whatever the checks cost."""
 
 
 @dataclass(frozen=True)
 class ExpectedRoutes:
-    """By partition the part of the items that comes to it; microseconds of the router; and routes that are open.
+    """The fraction of items that each partition receives, the router's microseconds per item, and the open routes.
 
     Route i is open for the scope `open_scopes[i]` to the partition `open_partitions[i]`.
     """
@@ -33,37 +33,37 @@ class ExpectedRoutes:
 
     @property
     def copies(self) -> float:
-        """How many copies of an item there are."""
+        """The expected copies per item."""
         return float(self.shares.sum())
 
 
 @dataclass(frozen=True)
 class _Pairs:
-    """Partitions and scopes: the part of the scope's items that are not wanted there, and what asking costs."""
+    """Pairs of partition and scope: the fraction of unwanted items of the scope, and the cost of checking."""
 
     partitions: Array
     scopes: Array
     missed: Array
-    asking: Array
+    checking: Array
 
 
 def expect_routes(weights: Weights, holders: Array, roots: Array, count: int) -> ExpectedRoutes:
-    """What the router does, where partition `holders[i]` has the root `roots[i]`."""
+    """Estimate the work of the router if partition `holders[i]` has the root `roots[i]`."""
     if not len(roots):
         none = np.empty(0, dtype=np.int64)
         return ExpectedRoutes(np.zeros(count), 0.0, none, none)
     pairs = _pairs(weights, *np.divmod(_distinct(holders, roots, len(weights.root_shares)), len(weights.root_shares)))
     parts = weights.scope_parts[pairs.scopes]
-    vain = pairs.missed * parts * weights.copy
-    often = pairs.missed <= _SELDOM
-    opened = often & (pairs.asking >= vain)
-    # To ask anything at all the router takes every item apart.
-    if often.all() and float((vain - pairs.asking)[~opened].sum()) <= weights.copy:
+    wasted = pairs.missed * parts * weights.copy
+    is_frequent = pairs.missed <= _MAX_MISSED
+    opened = is_frequent & (pairs.checking >= wasted)
+    # The router has to parse every item if at least one route is checked.
+    if is_frequent.all() and float((wasted - pairs.checking)[~opened].sum()) <= weights.copy:
         opened[:] = True
     with np.errstate(divide="ignore"):
         missed = np.where(opened, -np.inf, np.log(pairs.missed))
     shares = _shares(weights, pairs, missed, count)
-    router = EMIT * float(shares.sum()) + float(pairs.asking[~opened].sum())
+    router = EMIT * float(shares.sum()) + float(pairs.checking[~opened].sum())
     if not opened.all():
         router += weights.copy
     return ExpectedRoutes(shares, router, pairs.partitions[opened], pairs.scopes[opened])
@@ -80,7 +80,7 @@ def _pairs(weights: Weights, holders: Array, roots: Array) -> _Pairs:
     alone = weights.root_topics[roots] < 0
     missed = np.exp(_summed(pair_of[alone], _log_missed(weights.root_shares[roots[alone]]), len(numbers)))
     missed *= 1.0 - np.minimum(1.0, _about_topics(weights, pair_of[~alone], roots[~alone], len(numbers)))
-    return _Pairs(partitions, own_scopes, missed, _asking(weights, pair_of, roots, own_scopes))
+    return _Pairs(partitions, own_scopes, missed, _check_costs(weights, pair_of, roots, own_scopes))
 
 
 def _summed(groups: Array, values: Array, count: int) -> Array:
@@ -88,12 +88,12 @@ def _summed(groups: Array, values: Array, count: int) -> Array:
 
 
 def _log_missed(shares: Array) -> Array:
-    """The logarithm of the part that is not a share; of everything, nothing is left but for rounding."""
+    """Return the logarithm of one minus a share. A share of 1 counts as slightly less."""
     return np.log1p(-np.minimum(shares, 1.0 - 1e-15))
 
 
 def _about_topics(weights: Weights, pair_of: Array, roots: Array, count: int) -> Array:
-    """For every pair the part of the items that is about one of its topics, and satisfies a root of that."""
+    """Return for every pair the fraction of items that are about one of its topics and satisfy one of its roots."""
     topics = max(1, len(weights.topic_shares))
     found, numbers = np.unique(pair_of * topics + weights.root_topics[roots], return_inverse=True)
     chances = weights.topic_shares[found % topics]
@@ -102,30 +102,30 @@ def _about_topics(weights: Weights, pair_of: Array, roots: Array, count: int) ->
     return _summed(found // topics, chances * (1.0 - missed), count)
 
 
-def _asking(weights: Weights, pair_of: Array, roots: Array, scopes: Array) -> Array:
-    """Microseconds that a pair costs the router: its keys, each once, and its part in each item pattern."""
+def _check_costs(weights: Weights, pair_of: Array, roots: Array, scopes: Array) -> Array:
+    """Return the router's microseconds for each pair: for its distinct keys, and its part of each item pattern."""
     owners, keys = weights.root_keys.expand(roots)
     width = max(1, len(weights.key_shares))
     found = _distinct(pair_of[owners], keys, width)
     shares = weights.key_shares[found % width] * weights.scope_parts[scopes[found // width]]
-    asking = _summed(found // width, ENTRY * per_block(shares), len(scopes))
-    asked_by = np.bincount(roots, minlength=len(weights.root_shares))
-    patterns = np.where(weights.root_topics[roots] >= 0, PATTERN / asked_by[roots], 0.0)
-    return np.asarray(asking + _summed(pair_of, patterns, len(scopes)))
+    checking = _summed(found // width, ENTRY * per_block(shares), len(scopes))
+    root_counts = np.bincount(roots, minlength=len(weights.root_shares))
+    patterns = np.where(weights.root_topics[roots] >= 0, PATTERN / root_counts[roots], 0.0)
+    return np.asarray(checking + _summed(pair_of, patterns, len(scopes)))
 
 
 def _shares(weights: Weights, pairs: _Pairs, missed: Array, count: int) -> Array:
-    """The part of all items that comes to each partition; an item is of one source, and all are equally frequent."""
+    """Return the fraction of items that each partition receives. All sources are assumed to be equally frequent."""
     sources, numbers = np.unique(weights.scopes.values, return_inverse=True)
     scopes = Rows(weights.scopes.offsets, numbers)
-    found = np.zeros(count)
+    result = np.zeros(count)
     bounds = np.searchsorted(pairs.partitions, np.arange(count + 1))
-    for one in range(count):
-        own = slice(bounds[one], bounds[one + 1])
+    for partition in range(count):
+        own = slice(bounds[partition], bounds[partition + 1])
         of_scopes = np.zeros(len(weights.scopes))
         of_scopes[pairs.scopes[own]] = missed[own]
         touched = np.flatnonzero(of_scopes)
         owners, values = scopes.expand(touched)
         of_sources = np.bincount(values, weights=of_scopes[touched][owners], minlength=len(sources))
-        found[one] = float(-np.expm1(of_sources).mean()) if len(sources) else 0.0
-    return found
+        result[partition] = float(-np.expm1(of_sources).mean()) if len(sources) else 0.0
+    return result

@@ -1,4 +1,4 @@
-"""Graph patterns in partitions (see `contract`): containment decides, and sub-patterns stand for several."""
+"""The `PatternCover` of graph patterns: containment of patterns, and merging by common edges (see `contract`)."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ class GraphCover:
     """Measured with graphs of 90 triples."""
 
     def contains(self, wide: ItemPattern, narrow: ItemPattern) -> bool:
-        """Whether a pattern holds of every graph of which another does."""
+        """Return whether `wide` holds for every graph for which `narrow` does."""
         return contains(cast(Graph, wide), cast(Graph, narrow))
 
     def containing_pairs(
         self, patterns: Sequence[ItemPattern], counters: dict[str, int] | None
     ) -> tuple[Array, Array]:
-        """Positions of patterns, and of those above them in the trees of containment."""
+        """Return positions of patterns, and of their ancestors in the containment trees."""
         return containing_pairs(cast(Sequence[Graph], patterns), counters)
 
     def merged(self, patterns: Sequence[ItemPattern], lower: int, samples: Sequence[Value]) -> MergedPatterns:
-        """Patterns that the same graphs contain become what they have in common, then those with common edges."""
+        """Merge patterns that match the same samples, and then those with common edges."""
         mergers = GraphMergers(cast(Sequence[Graph], patterns))
         graphs = [list(value.triples()) for value in samples if isinstance(value, RdfGraph)]
         counters = merge_by_publications(mergers, lower, graphs) if graphs else {}
@@ -43,13 +43,13 @@ class GraphCover:
         return MergedPatterns(*mergers.texts(), counters)
 
     def features(self, text: str) -> Iterator[tuple[tuple[str, ...], bool]]:
-        """The edges; all variables are alike, and an edge without variables says much."""
+        """Yield the edges. All variables count as equal, and an edge without variables is distinctive."""
         try:
             for edge in json.loads(text)[1]:
                 nodes = tuple("?" if node.startswith("?") else node for node in edge)
                 yield nodes, "?" not in nodes
         except (ValueError, TypeError, IndexError, KeyError, AttributeError) as error:
-            raise CorruptDataError(f"this is not a graph pattern of a plan: {text[:200]}") from error
+            raise CorruptDataError(f"not a graph pattern of a plan: {text[:200]}") from error
 
 
 GRAPH_COVER = GraphCover()

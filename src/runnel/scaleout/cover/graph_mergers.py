@@ -1,8 +1,8 @@
-"""Mergers of graph patterns (§4.3): patterns in, for each the pattern that stands for it out, if one does.
+"""Merge graph patterns (§4.3): replace several patterns by a more general one that each of them implies.
 
-Where publications are known, the paper's way: patterns that the same summary of publications matches become what they
-have in common. Where none are, or that was not enough, a pattern becomes a sub-pattern: all of its edges without its
-filter, then fewer and fewer of the edges that tell most.
+If publications are known, patterns that match the same summaries of publications are replaced by their common edges,
+as in the paper. If there are no publications, or too many patterns remain, patterns are replaced by sub-patterns:
+first by all edges without the filter, then by fewer and fewer of the rarest edges.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from runnel.scaleout.cover.containing_graphs import common_edges, graph_text, su
 
 ALL_EDGES = 64
 EDGES = (ALL_EDGES, 4, 2, 1)
-"""How many edges mergers by edges have, in the order in which they are tried."""
+"""The sizes of the sub-patterns that are tried one after the other."""
 
 
 class GraphMergers:
-    """Patterns, each its own or a member of a merger.
+    """Patterns, each of which stands for itself or is a member of a merger.
 
     >>> from runnel.algebra.graphs.edges import Edge
     >>> one, two = Edge("<urn:a>", "<urn:p>", "<urn:b>"), Edge("<urn:a>", "<urn:q>", "<urn:c>")
@@ -32,7 +32,7 @@ class GraphMergers:
     >>> len(mergers), mergers.texts()[1].tolist()
     (1, [0, 0])
 
-    `groups` has for every pattern the number of what stands for it: its own, or a merger's behind them.
+    `groups` has for every pattern its own number, or that of its merger. Mergers are numbered after the patterns.
     """
 
     def __init__(self, graphs: Sequence[Graph]) -> None:
@@ -43,11 +43,11 @@ class GraphMergers:
     def __len__(self) -> int:
         return len(np.unique(self.groups))
 
-    def standing(self) -> dict[int, Graph]:
-        """The patterns and mergers that stand for something, by a number in `groups`."""
+    def representatives(self) -> dict[int, Graph]:
+        """Return the patterns and mergers that are in use, by their numbers in `groups`."""
         return {
-            one: self.graphs[one] if one < len(self.graphs) else self._mergers[one]
-            for one in np.unique(self.groups).tolist()
+            number: self.graphs[number] if number < len(self.graphs) else self._mergers[number]
+            for number in np.unique(self.groups).tolist()
         }
 
     @property
@@ -55,50 +55,50 @@ class GraphMergers:
         """The number of the next merger."""
         return len(self.graphs) + len(self._mergers)
 
-    def replace(self, standing: dict[int, int], mergers: dict[int, Graph]) -> None:
-        """Let new mergers, by numbers from `next` on, stand for what others stood for."""
+    def replace(self, replacements: dict[int, int], mergers: dict[int, Graph]) -> None:
+        """Add mergers, numbered from `next` on, and replace patterns and mergers by them."""
         self._mergers |= mergers
-        turned = np.arange(self.next)
-        turned[list(standing)] = list(standing.values())
-        self.groups = turned[self.groups]
+        new_numbers = np.arange(self.next)
+        new_numbers[list(replacements)] = list(replacements.values())
+        self.groups = new_numbers[self.groups]
 
     def texts(self) -> tuple[tuple[str, ...], Array]:
-        """The mergers that stand for something as stored atoms; and by pattern the place of its merger, or -1."""
+        """Return the stored forms of the mergers in use, and by pattern the index of its merger, or -1."""
         texts: dict[str, int] = {}
         numbers = np.full(self.next, -1, dtype=np.int64)
-        for one, graph in self.standing().items():
-            if one >= len(self.graphs):
-                numbers[one] = texts.setdefault(graph_text(graph), len(texts))
+        for number, graph in self.representatives().items():
+            if number >= len(self.graphs):
+                numbers[number] = texts.setdefault(graph_text(graph), len(texts))
         return tuple(texts), numbers[self.groups]
 
 
 def merge_by_edges(mergers: GraphMergers, lower: int) -> None:
-    """Merge patterns that have the same sub-pattern, until there are so few; the sub-patterns become ever smaller."""
+    """Merge patterns with the same sub-pattern, trying smaller and smaller ones, until `lower` are left."""
     for edges in EDGES:
-        standing = mergers.standing()
-        excess = len(standing) - lower
+        representatives = mergers.representatives()
+        excess = len(representatives) - lower
         if excess <= 0:
             return
-        shared = common_edges(standing.values())
+        shared = common_edges(representatives.values())
         groups: dict[Graph, list[int]] = {}
-        for number, graph in standing.items():
+        for number, graph in representatives.items():
             groups.setdefault(sub_pattern(graph, edges, shared), []).append(number)
-        found: dict[int, int] = {}
-        made: dict[int, Graph] = {}
-        for pattern, members in sorted(groups.items(), key=lambda one: (-len(one[1]), one[1][0])):
+        replacements: dict[int, int] = {}
+        new_mergers: dict[int, Graph] = {}
+        for pattern, members in sorted(groups.items(), key=lambda group: (-len(group[1]), group[1][0])):
             if excess <= 0 or len(members) < 2:
                 break
-            number = mergers.next + len(made)
-            made[number] = pattern
-            found |= dict.fromkeys(members, number)
+            number = mergers.next + len(new_mergers)
+            new_mergers[number] = pattern
+            replacements |= dict.fromkeys(members, number)
             excess -= len(members) - 1
-        mergers.replace(found, made)
+        mergers.replace(replacements, new_mergers)
 
 
 def merge_by_publications(
     mergers: GraphMergers, lower: int, publications: Sequence[Sequence[Triple]]
 ) -> dict[str, int]:
-    """Merge patterns that the same publications match, as far as they have something in common; what was counted."""
+    """Merge patterns that match the same publications and have common edges. Return counters."""
     index = RootIndex()
     for number, graph in enumerate(mergers.graphs):
         if graph.edges:
@@ -107,19 +107,19 @@ def merge_by_publications(
     for publication in publications:
         index.observe(publication)
     index.merge(max(1, lower - below))
-    made: dict[int, Graph] = {}
-    found: dict[int, int] = {}
+    new_mergers: dict[int, Graph] = {}
+    replacements: dict[int, int] = {}
     for merger in index.index.mergers():
-        number = mergers.next + len(made)
-        made[number] = index.index.store.graph(merger)
-        found |= dict.fromkeys(index.index.subscriptions_below(merger), number)
-    mergers.replace(found, made)
+        number = mergers.next + len(new_mergers)
+        new_mergers[number] = index.index.store.graph(merger)
+        replacements |= dict.fromkeys(index.index.subscriptions_below(merger), number)
+    mergers.replace(replacements, new_mergers)
     index.counters = Counters()
     for publication in publications:
         index.match(publication)
-    counted = index.counters
+    counters = index.counters
     return {
-        "publications": counted.publications,
-        "mergers_held": counted.mergers_held,
-        "false_positives": counted.false_positives,
+        "publications": counters.publications,
+        "mergers_held": counters.mergers_held,
+        "false_positives": counters.false_positives,
     }

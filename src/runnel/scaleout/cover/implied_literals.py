@@ -1,7 +1,8 @@
-"""What the literals of a plan imply: a logical plan in, for every literal those that hold wherever it does out.
+"""Determine for every literal of a logical plan which other literals it implies.
 
-Subsumption as the optimiser has it (`optimizer.subsumption`), over the atoms of a finished plan: words in phrases,
-ranges in wider ranges. Between item patterns their family decides. Sound; it may miss cases.
+The rules are those of the optimizer (`optimizer.subsumption`), applied to the atoms of a finished plan: a phrase
+implies its words, a range implies wider ranges. For item patterns, their family decides. Every implication found is
+correct, but some may be missed.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from runnel.scaleout.cover.contract import cover_of
 
 
 def implied_literals(logical: LogicalPlan, atoms: AtomLayout, counters: dict[str, int] | None = None) -> Rows:
-    """For every literal of a plan some others that it implies, at most so many.
+    """Return for every literal of a plan up to `MOST` other literals that it implies.
 
-    `counters` gets how many patterns were given up because comparing them took too long.
+    Set in `counters` the number of patterns that were skipped because comparing them took too long.
 
     >>> from runnel.algebra.nodes.attributes import Attribute
     >>> from runnel.algebra.nodes.expressions import Compare
@@ -33,46 +34,46 @@ def implied_literals(logical: LogicalPlan, atoms: AtomLayout, counters: dict[str
     >>> from runnel.matching.filters.atoms.atom_layout import lay_out_atoms
     >>> from runnel.optimizer.optimize import optimize
     >>> from runnel.plan.logical_plan import PlanQuery
-    >>> dear = [Filter(Read(1), Compare(Attribute("price"), ">", bound)) for bound in (10.0, 20.0)]
-    >>> logical = optimize([PlanQuery(7), PlanQuery(8)], dict(enumerate(dear, 7)))
-    >>> implied_literals(logical, lay_out_atoms(logical)).row(2).tolist()  # above 20 is above 10
+    >>> queries = [Filter(Read(1), Compare(Attribute("price"), ">", bound)) for bound in (10.0, 20.0)]
+    >>> logical = optimize([PlanQuery(7), PlanQuery(8)], dict(enumerate(queries, 7)))
+    >>> implied_literals(logical, lay_out_atoms(logical)).row(2).tolist()  # above 20 implies above 10
     [0]
     """
     count = len(logical.atoms)
     patterns = {family: atoms.atoms_of(family) for family in atoms.families()}
     others = np.setdiff1d(np.arange(count), np.concatenate([*patterns.values(), np.empty(0, np.int64)]))
     texts = list(logical.atoms.texts())
-    rows = wider_literals([cast(Atom, decode_expression(json.loads(texts[one]))) for one in others.tolist()])
+    rows = wider_literals([cast(Atom, decode_expression(json.loads(texts[atom]))) for atom in others.tolist()])
     if not patterns:
         return rows
-    narrow, wide = _containing(patterns, texts, counters)
+    narrow, wide = _containing_pairs(patterns, texts, counters)
     owners = np.repeat(_literals_of(others), rows.lengths)
-    found = _literals_of(others)[rows.values]
-    # If a contains b, then not a holds only where not b does.
+    implied = _literals_of(others)[rows.values]
+    # If a contains b, then `not a` implies `not b`.
     groups = np.concatenate([owners, 2 * narrow, 2 * wide + 1])
-    values = np.concatenate([found, 2 * wide, 2 * narrow + 1])
-    return _first_of_each(Rows.grouped(groups, values.astype(np.int32), 2 * count), MOST)
+    values = np.concatenate([implied, 2 * wide, 2 * narrow + 1])
+    return _truncate_rows(Rows.grouped(groups, values.astype(np.int32), 2 * count), MOST)
 
 
-def _containing(
+def _containing_pairs(
     patterns: Mapping[str, Array], texts: Sequence[str], counters: dict[str, int] | None
 ) -> tuple[Array, Array]:
-    """Atoms that are patterns, and those of the same family that contain them."""
+    """Return pairs of atoms of the same family of patterns, of which the second contains the first."""
     narrow, wide = [], []
     for family, own in patterns.items():
-        found = cover_of(family).containing_pairs([stored_pattern(texts[one]) for one in own.tolist()], counters)
-        narrow.append(own[found[0]])
-        wide.append(own[found[1]])
+        pairs = cover_of(family).containing_pairs([stored_pattern(texts[atom]) for atom in own.tolist()], counters)
+        narrow.append(own[pairs[0]])
+        wide.append(own[pairs[1]])
     return np.concatenate(narrow), np.concatenate(wide)
 
 
 def _literals_of(atoms: Array) -> Array:
-    """The literals of atoms, one after the other."""
+    """Return the positive and the negative literal of each atom."""
     return np.stack([2 * atoms, 2 * atoms + 1], axis=1).reshape(-1)
 
 
-def _first_of_each(rows: Rows, most: int) -> Rows:
-    """Rows with at most so many values, the first ones."""
-    kept = np.arange(len(rows.values)) - np.repeat(rows.offsets[:-1], rows.lengths) < most
+def _truncate_rows(rows: Rows, length: int) -> Rows:
+    """Truncate rows to at most `length` values."""
+    kept = np.arange(len(rows.values)) - np.repeat(rows.offsets[:-1], rows.lengths) < length
     owners = np.repeat(np.arange(len(rows)), rows.lengths)
     return Rows.grouped(owners[kept], rows.values[kept], len(rows))

@@ -1,4 +1,7 @@
-"""Kernels of kin: predicates and an index of those that may be roots in, for each one that subsumes it out."""
+"""Kernels that find for each predicate another one that subsumes it.
+
+In: predicates, and an index of those that may be roots. Out: for each predicate a parent, and from these the roots.
+"""
 
 from __future__ import annotations
 
@@ -10,26 +13,26 @@ from runnel.arrays import Array
 from runnel.kernel import Number, kernel, step
 
 NOBODY = -1
-_SEARCHED = 4096
-"""How many entries of the index are looked at for one predicate, at most."""
+_MAX_ENTRIES = 4096
+"""Limit for the entries of the index that are checked for one predicate."""
 
-_SOUGHT = 16_384
-"""How many literals are sought in clauses for one predicate, about: clauses may be long where entries are few."""
+_MAX_LITERALS = 16_384
+"""Approximate limit for the literals that are looked up for one predicate, since clauses may be long."""
 
-_SHORT = 8
-"""Literals of a clause that are gone through one by one; where there are more, the place is searched for first."""
+_LINEAR_SEARCH = 8
+"""Up to this many literals of a clause are searched one by one; longer ranges are halved first."""
 
 _ENTRIES, _LITERALS = 0, 1
-"""Where `looked` has its numbers."""
+"""Indexes of the counters in `work`."""
 
 _SPREAD, _SHIFT = np.uint64(0x9E3779B97F4A7C15), np.uint64(58)
-_ONE, _NOTHING = np.uint64(1), np.uint64(0)
+_ONE, _NO_BITS = np.uint64(1), np.uint64(0)
 
 
 class ClauseTable(NamedTuple):
-    """Clauses, predicates, and the literals that literals imply, each as offsets and values.
+    """Clauses, predicates, and the literals that each literal implies (`wider`), as offsets and values.
 
-    The literals of a clause are ascending.
+    The literals of a clause are in ascending order.
     """
 
     clause_offsets: Array
@@ -41,11 +44,12 @@ class ClauseTable(NamedTuple):
 
 
 class Listed(NamedTuple):
-    """The index: predicates by each literal of the clause under which they are listed, the most general first.
+    """The index: predicates by each literal of the clause under position they are listed, the most general first.
 
-    `masks` are those of three clauses of a predicate: the one that it is listed under and two more; all bits are set
-    where it has fewer. A mask has a bit for every literal of a clause. Literals that imply one another share theirs,
-    and others may: if a clause implies another, then its bits are among those of the other.
+    `masks` has the masks of three clauses of a predicate: the one that it is listed under, and two others. All bits
+    are set if there are fewer. The mask of a clause has a bit for each of its literals. Literals that imply one
+    another share a bit, and others may do so by accident. If a clause implies another, its bits are among those of
+    the other.
     """
 
     offsets: Array
@@ -55,41 +59,41 @@ class Listed(NamedTuple):
 
 @kernel
 def literal_bits(wider_offsets: Array, wider: Array) -> Array:
-    """A bit for every literal; those that are related, over whatever others, have the same."""
+    """Return a bit for every literal. Literals that are connected by implications have the same bit."""
     count = len(wider_offsets) - 1
     leaders = np.arange(count)
     for literal in range(count):
-        for place in range(wider_offsets[literal], wider_offsets[literal + 1]):
-            one, other = _leader(leaders, literal), _leader(leaders, wider[place])
+        for index in range(wider_offsets[literal], wider_offsets[literal + 1]):
+            one, other = _find(leaders, literal), _find(leaders, wider[index])
             leaders[max(one, other)] = min(one, other)
     bits = np.empty(count, dtype=np.uint64)
     for literal in range(count):
-        bits[literal] = _ONE << ((np.uint64(_leader(leaders, literal) + 1) * _SPREAD) >> _SHIFT)
+        bits[literal] = _ONE << ((np.uint64(_find(leaders, literal) + 1) * _SPREAD) >> _SHIFT)
     return bits
 
 
 @step
-def _leader(leaders: Array, one: Number) -> Number:
-    while leaders[one] != one:
-        leaders[one] = leaders[leaders[one]]
-        one = leaders[one]
-    return one
+def _find(leaders: Array, literal: Number) -> Number:
+    while leaders[literal] != literal:
+        leaders[literal] = leaders[leaders[literal]]
+        literal = leaders[literal]
+    return literal
 
 
 @kernel
 def clause_masks(offsets: Array, literals: Array, bits: Array) -> Array:
-    """The masks of all clauses."""
+    """Return the masks of all clauses."""
     masks = np.zeros(len(offsets) - 1, dtype=np.uint64)
     for clause in range(len(masks)):
-        for place in range(offsets[clause], offsets[clause + 1]):
-            masks[clause] |= bits[literals[place]]
+        for index in range(offsets[clause], offsets[clause + 1]):
+            masks[clause] |= bits[literals[index]]
     return masks
 
 
 @step
-def _has(literal: Number, table: ClauseTable, clause: Number) -> Number:
+def _contains(literal: Number, table: ClauseTable, clause: Number) -> Number:
     begin, end = table.clause_offsets[clause], table.clause_offsets[clause + 1]
-    while end - begin > _SHORT:
+    while end - begin > _LINEAR_SEARCH:
         middle = (begin + end) >> 1
         if table.literals[middle] <= literal:
             begin = middle
@@ -102,154 +106,156 @@ def _has(literal: Number, table: ClauseTable, clause: Number) -> Number:
 
 @step
 def _implies(narrow: Number, wide: Number, table: ClauseTable) -> Number:
-    """Whether each literal of the narrow clause, or one that it implies, is in the wide clause."""
+    """Return whether each literal of the narrow clause, or a literal that it implies, is in the wide clause."""
     if narrow == wide:
         return True
-    for place in range(table.clause_offsets[narrow], table.clause_offsets[narrow + 1]):
-        literal = table.literals[place]
-        found = _has(literal, table, wide)
+    for index in range(table.clause_offsets[narrow], table.clause_offsets[narrow + 1]):
+        literal = table.literals[index]
+        is_implied = _contains(literal, table, wide)
         for other in range(table.wider_offsets[literal], table.wider_offsets[literal + 1]):
-            if found:
+            if is_implied:
                 break
-            found = _has(table.wider[other], table, wide)
-        if not found:
+            is_implied = _contains(table.wider[other], table, wide)
+        if not is_implied:
             return False
     return True
 
 
 @step
-def _subsumes(wide: Number, narrow: Number, table: ClauseTable, looked: Array) -> Number:
-    """Whether each clause of the wide predicate is implied by one of the narrow predicate; no if that takes too long.
+def _subsumes(wide: Number, narrow: Number, table: ClauseTable, work: Array) -> Number:
+    """Return whether each clause of the wide predicate is implied by a clause of the narrow predicate.
 
-    So somebody may be missed who is above, and nobody is found who is not.
+    Return False if this takes too long. So True is always right, but a subsuming predicate may be missed.
     """
-    for place in range(table.predicate_offsets[wide], table.predicate_offsets[wide + 1]):
-        found = False
-        sought = 0
+    for index in range(table.predicate_offsets[wide], table.predicate_offsets[wide + 1]):
+        is_implied = False
+        literals = 0
         for other in range(table.predicate_offsets[narrow], table.predicate_offsets[narrow + 1]):
             clause = table.clauses[other]
-            sought += table.clause_offsets[clause + 1] - table.clause_offsets[clause]
-            if _implies(clause, table.clauses[place], table):
-                found = True
+            literals += table.clause_offsets[clause + 1] - table.clause_offsets[clause]
+            if _implies(clause, table.clauses[index], table):
+                is_implied = True
                 break
-        looked[_LITERALS] += sought
-        if not found or looked[_LITERALS] > _SOUGHT:
+        work[_LITERALS] += literals
+        if not is_implied or work[_LITERALS] > _MAX_LITERALS:
             return False
     return True
 
 
 @step
-def _is_enough(looked: Array) -> Number:
-    """Whether the search for one predicate ends here, whatever else there is."""
-    return looked[_ENTRIES] > _SEARCHED or looked[_LITERALS] > _SOUGHT
+def _is_over_limit(work: Array) -> Number:
+    """Return whether the search for one predicate has reached a limit."""
+    return work[_ENTRIES] > _MAX_ENTRIES or work[_LITERALS] > _MAX_LITERALS
 
 
 @step
-def _reach(literal: Number, table: ClauseTable, offsets: Array) -> Number:
-    """How many entries of the index have a literal, or one that it implies."""
-    reach = offsets[literal + 1] - offsets[literal]
+def _count_entries(literal: Number, table: ClauseTable, offsets: Array) -> Number:
+    """Return the number of entries of the index for a literal and those that it implies."""
+    count = offsets[literal + 1] - offsets[literal]
     for other in range(table.wider_offsets[literal], table.wider_offsets[literal + 1]):
-        reach += offsets[table.wider[other] + 1] - offsets[table.wider[other]]
-    return reach
+        count += offsets[table.wider[other] + 1] - offsets[table.wider[other]]
+    return count
 
 
 @step
 def _rarest(clause: Number, table: ClauseTable, offsets: Array) -> Number:
-    """The literal of a clause that leads to the fewest entries of the index, or NOBODY."""
+    """Return the literal of a clause with the fewest entries in the index, or NOBODY if the clause is empty."""
     rarest: Number = NOBODY
     least = 0
-    for place in range(table.clause_offsets[clause], table.clause_offsets[clause + 1]):
-        literal = np.int64(table.literals[place])
-        reach = _reach(literal, table, offsets)
-        if rarest == NOBODY or reach < least:
-            rarest, least = literal, reach
+    for index in range(table.clause_offsets[clause], table.clause_offsets[clause + 1]):
+        literal = np.int64(table.literals[index])
+        count = _count_entries(literal, table, offsets)
+        if rarest == NOBODY or count < least:
+            rarest, least = literal, count
     return rarest
 
 
 @step
 def _may_imply(own: Array, mask: Number) -> Number:
-    """Whether one of some clauses may imply another, by their masks."""
-    found = False
-    for place in range(len(own)):
-        found = found or own[place] & ~mask == _NOTHING
-    return found
+    """Return whether any clause with one of the masks `own` may imply a clause with the mask `mask`."""
+    result = False
+    for index in range(len(own)):
+        result = result or own[index] & ~mask == _NO_BITS
+    return result
 
 
 @step
-def _above(narrow: Number, clause: Number, own: Array, table: ClauseTable, listed: Listed, looked: Array) -> Number:
-    """A predicate listed under a clause that one clause of the narrow predicate implies, and that subsumes it.
+def _find_subsuming(
+    narrow: Number, clause: Number, own: Array, table: ClauseTable, listed: Listed, work: Array
+) -> Number:
+    """Return a predicate that subsumes `narrow` and is listed under a clause that `clause` implies, or NOBODY.
 
-    `own` has the masks of the narrow predicate's clauses, this one's first. Of two predicates that say the same, only
-    the first is above the other.
+    `own` has the masks of the clauses of `narrow`, that of `clause` first. Of two equivalent predicates, only the
+    first counts as subsuming the other.
     """
     masks = listed.masks
     rarest = _rarest(clause, table, listed.offsets)
     if rarest == NOBODY:
         return NOBODY
-    for which in range(table.wider_offsets[rarest] - 1, table.wider_offsets[rarest + 1]):
-        literal = rarest if which < table.wider_offsets[rarest] else np.int64(table.wider[which])
-        for place in range(listed.offsets[literal], listed.offsets[literal + 1]):
-            looked[_ENTRIES] += 1
-            if _is_enough(looked):
+    for position in range(table.wider_offsets[rarest] - 1, table.wider_offsets[rarest + 1]):
+        literal = rarest if position < table.wider_offsets[rarest] else np.int64(table.wider[position])
+        for index in range(listed.offsets[literal], listed.offsets[literal + 1]):
+            work[_ENTRIES] += 1
+            if _is_over_limit(work):
                 return NOBODY
-            if own[0] & ~masks[place, 0] != _NOTHING:
+            if own[0] & ~masks[index, 0] != _NO_BITS:
                 continue
-            if not (_may_imply(own, masks[place, 1]) and _may_imply(own, masks[place, 2])):
+            if not (_may_imply(own, masks[index, 1]) and _may_imply(own, masks[index, 2])):
                 continue
-            wide = listed.predicates[place]
-            if wide == narrow or not _subsumes(wide, narrow, table, looked):
+            wide = listed.predicates[index]
+            if wide == narrow or not _subsumes(wide, narrow, table, work):
                 continue
-            if wide < narrow or not _subsumes(narrow, wide, table, looked):
+            if wide < narrow or not _subsumes(narrow, wide, table, work):
                 return wide
     return NOBODY
 
 
 @kernel
 def find_parents(table: ClauseTable, listed: Listed, masks: Array) -> tuple[Array, int, int]:
-    """For every predicate one that subsumes it, or NOBODY; how much was looked at, and how often too much."""
+    """Return for every predicate one that subsumes it, or NOBODY; the entries checked; and how many hit a limit."""
     count = len(table.predicate_offsets) - 1
     parents = np.full(count, NOBODY, dtype=np.int64)
-    looked = np.zeros(2, dtype=np.int64)
-    total, given_up = 0, 0
+    work = np.zeros(2, dtype=np.int64)
+    total, limited = 0, 0
     for narrow in range(count):
-        looked[:] = 0
+        work[:] = 0
         first, last = table.predicate_offsets[narrow], table.predicate_offsets[narrow + 1]
         own = np.empty(last - first, dtype=np.uint64)
-        for place in range(first, last):
-            own[place - first] = masks[table.clauses[place]]
-        for place in range(first, last):
-            own[0], own[place - first] = own[place - first], own[0]
-            parents[narrow] = _above(narrow, table.clauses[place], own, table, listed, looked)
+        for index in range(first, last):
+            own[index - first] = masks[table.clauses[index]]
+        for index in range(first, last):
+            own[0], own[index - first] = own[index - first], own[0]
+            parents[narrow] = _find_subsuming(narrow, table.clauses[index], own, table, listed, work)
             if parents[narrow] != NOBODY:
                 break
-        total += looked[_ENTRIES]
-        given_up += _is_enough(looked)
-    return parents, total, given_up
+        total += work[_ENTRIES]
+        limited += _is_over_limit(work)
+    return parents, total, limited
 
 
 @kernel
 def follow(parents: Array) -> Array:
-    """The last that each leads to by parents; of those that lead round in a circle, the first by number."""
+    """Return the last ancestor of each predicate. If parents form a cycle, return the smallest number in it."""
     count = len(parents)
     roots = np.full(count, NOBODY, dtype=np.int64)
     entered = np.full(count, NOBODY, dtype=np.int64)
     for first in range(count):
-        one = first
-        while roots[one] == NOBODY and entered[one] != first and parents[one] != NOBODY:
-            entered[one] = first
-            one = parents[one]
-        root = roots[one]
+        node = first
+        while roots[node] == NOBODY and entered[node] != first and parents[node] != NOBODY:
+            entered[node] = first
+            node = parents[node]
+        root = roots[node]
         if root == NOBODY:
-            root = one
-            if parents[one] != NOBODY:
-                other = parents[one]
-                while other != one:
+            root = node
+            if parents[node] != NOBODY:
+                other = parents[node]
+                while other != node:
                     root = min(root, other)
                     other = parents[other]
-        roots[one] = root
+        roots[node] = root
         roots[root] = root
-        one = first
-        while roots[one] == NOBODY:
-            roots[one] = root
-            one = parents[one]
+        node = first
+        while roots[node] == NOBODY:
+            roots[node] = root
+            node = parents[node]
     return roots

@@ -1,4 +1,4 @@
-"""Dividing queries over partitions: what each costs, which go together, and when to divide again.
+"""Partitioning of queries: estimate their costs, assign them to partitions, and rebalance partitions.
 
-In: a base, statistics and a number of workers. Out: folders of the router and the partitions.
+In: a base, statistics and a number of partitions. Out: plan folders of the router and the partitions.
 """

@@ -1,9 +1,9 @@
-"""Which of the router's conditions are near each other: those that the same items tend to satisfy.
+"""Order the router's conditions so that conditions which the same items tend to satisfy are adjacent.
 
-In: for every condition a predicate that stands for it. Out: the place of every condition on a line on which near ones
-lie together, so that any stretch of the line is asked by few items. Conditions are near where they are found by the
-same key or, of item patterns, ask for the same feature (in graphs, an edge); features that few conditions have bring
-them nearest.
+In: for every condition a predicate that represents it. Out: the position of every condition in the order. An item
+then satisfies conditions in few runs of the order. Conditions are related if they are found by the same key or, for
+item patterns, have a feature in common (in graphs, an edge). Features that few conditions have relate them most
+closely.
 """
 
 from __future__ import annotations
@@ -24,57 +24,57 @@ from runnel.scaleout.cover.contract import cover_of
 
 @dataclass(frozen=True)
 class Affinity:
-    """By condition: its place on the line, the predicate that stands for it, and its topic, or -1.
+    """By condition: its position in the order, the predicate that represents it, and its topic, or -1.
 
-    Conditions that ask for item patterns and can be reached from each other by common features have one topic.
+    Conditions with item patterns have the same topic if they are connected by common features.
     """
 
-    places: Array
+    positions: Array
     predicates: Array
     topics: Array
 
 
-def place_conditions(
+def order_conditions(
     logical: LogicalPlan, atoms: AtomLayout, anchors: Anchors, conditions: Array, count: int
 ) -> Affinity:
-    """Where each of so many conditions lies; `conditions` gives that of every predicate."""
-    predicates = _standing(logical, conditions, count)
+    """Order `count` conditions; `conditions` has the condition of every predicate."""
+    predicates = _representatives(logical, conditions, count)
     known = np.flatnonzero(predicates >= 0)
     owners, keys = anchors.keys.expand(predicates[known])
     owners, keys = known[owners], keys.astype(np.int64)
-    holders, asked, full = _features(logical.atoms, key_atoms(atoms), owners, keys)
+    holders, asked, specific = _features(logical.atoms, key_atoms(atoms), owners, keys)
     features = np.concatenate([keys, asked + len(atoms.key_tokens)])
-    places = arrange(np.concatenate([owners, holders]), features, count)
-    return Affinity(places, predicates, _topics(holders, asked, full, count))
+    positions = arrange(np.concatenate([owners, holders]), features, count)
+    return Affinity(positions, predicates, _topics(holders, asked, specific, count))
 
 
-def _topics(owners: Array, features: Array, full: Array, count: int) -> Array:
-    """The topic of each condition. Features that say little are common by accident: they count where others lack."""
-    has_full = np.zeros(count, dtype=bool)
-    has_full[owners[full]] = True
-    telling = full | ~has_full[owners]
-    tops = components(owners[telling], features[telling] + count, count + int(features.max(initial=-1)) + 1)[:count]
+def _topics(owners: Array, features: Array, specific: Array, count: int) -> Array:
+    """Return the topic of each condition. Unspecific features are used only for conditions without specific ones."""
+    has_specific = np.zeros(count, dtype=bool)
+    has_specific[owners[specific]] = True
+    is_used = specific | ~has_specific[owners]
+    roots = components(owners[is_used], features[is_used] + count, count + int(features.max(initial=-1)) + 1)[:count]
     topics = np.full(count, -1, dtype=np.int64)
     holders = np.unique(owners)
-    _, topics[holders] = np.unique(tops[holders], return_inverse=True)
+    _, topics[holders] = np.unique(roots[holders], return_inverse=True)
     return topics
 
 
 def key_atoms(atoms: AtomLayout) -> Array:
-    """The item pattern that each key stands for, or -1."""
-    found = np.full(len(atoms.key_tokens), -1, dtype=np.int64)
+    """Return the item pattern that each key stands for, or -1."""
+    patterns = np.full(len(atoms.key_tokens), -1, dtype=np.int64)
     keys = atoms.keys_of(PATTERN_KEY)
     exact = np.flatnonzero(atoms.atom_keys >= 0)
-    found[atoms.atom_keys[exact]] = exact
-    wanted = np.zeros(len(found), dtype=bool)
-    wanted[keys] = True
-    return np.where(wanted, found, -1)
+    patterns[atoms.atom_keys[exact]] = exact
+    is_pattern = np.zeros(len(patterns), dtype=bool)
+    is_pattern[keys] = True
+    return np.where(is_pattern, patterns, -1)
 
 
 def arrange(owners: Array, features: Array, count: int) -> Array:
-    """Places for `count` things of which some have features: those that share one lie together.
+    """Return positions for `count` elements, so that elements with a common feature are adjacent.
 
-    A feature that few have joins first, and joins whole runs later; so there are runs of every size.
+    The rarest feature joins elements first. More frequent ones join whole runs, so there are runs of every size.
 
     >>> arrange(np.array([0, 1, 2, 3, 0, 1]), np.array([7, 8, 7, 8, 9, 9]), 5).tolist()
     [0, 2, 1, 3, 4]
@@ -82,36 +82,40 @@ def arrange(owners: Array, features: Array, count: int) -> Array:
     _, features, sizes = np.unique(features, return_inverse=True, return_counts=True)
     order = np.lexsort((owners, features, sizes[features]))
     following, first = _join_runs(owners[order].astype(np.int64), features[order].astype(np.int64), count)
-    return _follow(following, first)
+    return _number_runs(following, first)
 
 
-def _standing(logical: LogicalPlan, conditions: Array, count: int) -> Array:
-    """For each condition its predicate of the fewest clauses, which is most like it; -1 where it has none."""
+def _representatives(logical: LogicalPlan, conditions: Array, count: int) -> Array:
+    """Return for each condition its predicate with the fewest clauses, which is most similar to it, or -1."""
     order = np.lexsort((np.arange(len(conditions)), logical.predicates.lengths))[::-1]
-    found = np.full(count, -1, dtype=np.int64)
-    found[conditions[order]] = order  # of several that are written, the last stays
-    return found
+    chosen = np.full(count, -1, dtype=np.int64)
+    chosen[conditions[order]] = order  # the last of several assignments remains
+    return chosen
 
 
 def _features(texts: Texts, patterns: Array, owners: Array, keys: Array) -> tuple[Array, Array, Array]:
-    """Features, numbered, of the item patterns among keys: whose, which, and whether they say much alone."""
+    """Return the features of the item patterns among keys: owners, numbers, and whether they are specific."""
     numbers: dict[tuple[str, Hashable, bool], int] = {}
-    found: list[int] = []
+    feature_list: list[int] = []
     holders: list[int] = []
     chosen = np.flatnonzero(patterns[keys] >= 0)
-    for place, pattern in zip(owners[chosen].tolist(), patterns[keys[chosen]].tolist(), strict=True):
+    for owner, pattern in zip(owners[chosen].tolist(), patterns[keys[chosen]].tolist(), strict=True):
         text = texts.text(pattern)
         family = text[2 : text.index('"', 2)]
-        own = [numbers.setdefault((family, *one), len(numbers)) for one in cover_of(family).features(text)]
-        found += own
-        holders += [place] * len(own)
-    full = np.array([is_full for _, _, is_full in numbers], dtype=bool)
-    features = np.array(found, dtype=np.int64)
-    return np.array(holders, dtype=np.int64), features, full[features] if len(features) else np.empty(0, dtype=bool)
+        own = [numbers.setdefault((family, *feature), len(numbers)) for feature in cover_of(family).features(text)]
+        feature_list += own
+        holders += [owner] * len(own)
+    specific = np.array([is_specific for _, _, is_specific in numbers], dtype=bool)
+    features = np.array(feature_list, dtype=np.int64)
+    return (
+        np.array(holders, dtype=np.int64),
+        features,
+        specific[features] if len(features) else np.empty(0, dtype=bool),
+    )
 
 
 def components(left: Array, right: Array, count: int) -> Array:
-    """The set that each of `count` things is in, where `left[i]` and `right[i]` are in one; by its least member.
+    """Return the least member of the component of each of `count` elements that edges from `left` to `right` connect.
 
     >>> components(np.array([0, 3]), np.array([2, 2]), 5).tolist()
     [0, 1, 0, 0, 4]
@@ -123,59 +127,59 @@ def components(left: Array, right: Array, count: int) -> Array:
 def _components(left: Array, right: Array, count: int) -> Array:
     parents = np.arange(count)
     for pair in range(len(left)):
-        one, other = _top(parents, left[pair]), _top(parents, right[pair])
+        one, other = _find(parents, left[pair]), _find(parents, right[pair])
         parents[max(one, other)] = min(one, other)
-    for place in range(count):
-        parents[place] = _top(parents, place)
+    for element in range(count):
+        parents[element] = _find(parents, element)
     return parents
 
 
 @kernel
 def _join_runs(owners: Array, features: Array, count: int) -> tuple[Array, Array]:
-    """Join the runs of those that have a feature in common, feature by feature.
+    """Join the runs of elements with a common feature, feature by feature.
 
-    Gives what follows each thing in its run, and the first of each run by any of its members' tops.
+    Return the element that follows each element in its run, and the first element of each run, indexed by its root.
     """
     parents, heads, tails = np.arange(count), np.arange(count), np.arange(count)
     following = np.full(count, -1)
-    for place in range(1, len(owners)):
-        if features[place] != features[place - 1]:
+    for index in range(1, len(owners)):
+        if features[index] != features[index - 1]:
             continue
-        one, other = _top(parents, owners[place - 1]), _top(parents, owners[place])
+        one, other = _find(parents, owners[index - 1]), _find(parents, owners[index])
         if one != other:
             following[tails[one]] = heads[other]
             tails[one] = tails[other]
             parents[other] = one
-    for place in range(count):
-        if _top(parents, place) != place:
-            heads[place] = -1
+    for element in range(count):
+        if _find(parents, element) != element:
+            heads[element] = -1
     return following, heads
 
 
 @step
-def _top(parents: Array, place: Number) -> Number:
-    while parents[place] != place:
-        parents[place] = parents[parents[place]]
-        place = parents[place]
-    return place
+def _find(parents: Array, element: Number) -> Number:
+    while parents[element] != element:
+        parents[element] = parents[parents[element]]
+        element = parents[element]
+    return element
 
 
 @kernel
-def _follow(following: Array, heads: Array) -> Array:
-    """The place of each thing, run after run; of runs, the one with the least top first."""
-    places = np.zeros(len(following), dtype=np.int64)
+def _number_runs(following: Array, heads: Array) -> Array:
+    """Return the position of each element: run after run, in the order of the roots of the runs."""
+    positions = np.zeros(len(following), dtype=np.int64)
     filled = 0
     for run in range(len(heads)):
-        spot = heads[run]
-        while spot >= 0:
-            places[spot] = filled
+        element = heads[run]
+        while element >= 0:
+            positions[element] = filled
             filled += 1
-            spot = following[spot]
-    return places
+            element = following[element]
+    return positions
 
 
 def scope_order(scopes: Rows) -> Array:
-    """The place of each scope, so that those that begin with the same sources lie together.
+    """Return the position of each scope in an order in which scopes with the same first source are adjacent.
 
     >>> scope_order(Rows.of([[4, 9], [2], [4], []])).tolist()
     [3, 1, 2, 0]
@@ -183,6 +187,6 @@ def scope_order(scopes: Rows) -> Array:
     lengths = scopes.lengths
     firsts = np.full(len(scopes), -1, dtype=np.int64)
     firsts[lengths > 0] = scopes.values[scopes.offsets[:-1][lengths > 0]]
-    places = np.empty(len(scopes), dtype=np.int64)
-    places[np.lexsort((np.arange(len(scopes)), lengths, firsts))] = np.arange(len(scopes))
-    return places
+    positions = np.empty(len(scopes), dtype=np.int64)
+    positions[np.lexsort((np.arange(len(scopes)), lengths, firsts))] = np.arange(len(scopes))
+    return positions

@@ -1,8 +1,8 @@
-"""Into how many partitions the queries of a plan are divided.
+"""Choose the number of partitions of a plan.
 
-In: what the plan takes, what a worker may have of it, and how many workers there are. Out: the number, and why. A
-plan that fits is not divided: a worker that has all of it takes an item apart once, where partitions do so again for
-every copy, and need a second stage.
+In: the size of the plan, the memory budget of a worker, and the number of cores. Out: the number of partitions, and
+the reason. A plan that fits into the budget is not partitioned: with the whole plan, a worker parses an item once,
+whereas each partition that receives a copy parses the item again, after an additional stage for routing.
 """
 
 from __future__ import annotations
@@ -14,22 +14,21 @@ from runnel.engine.planning.ports import byte_count, reason_for_whole_plan
 from runnel.errors import RunnelError
 from runnel.scaleout.divide.weigh_queries import COPY
 
-MOST = 1_024
-"""No plan is divided into more."""
+MAX_PARTITIONS = 1_024
 
-ROUTER = 1 / 16
-"""The part of the plan that the router takes, at most."""
+ROUTER_FRACTION = 1 / 16
+"""The maximum size of the router, as a fraction of the plan."""
 
-UNEVEN = 1.15
-"""The largest partition, over what it would be if all were alike."""
+MAX_SIZE_RATIO = 1.15
+"""The expected size of the largest partition, as a multiple of the mean."""
 
-_HELD = 2
-"""Partitions that a worker has room for: one that is matched, and one that is being loaded."""
+_LOADED_PARTITIONS = 2
+"""Partitions that must fit into the budget: one that is matched, and one that is being loaded."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionChoice:
-    """How many partitions, 1 for a plan that every worker has whole, and why; `brief` is why in few words."""
+    """The number of partitions, and the reason for it in full and in a few words. 1 means that there are none."""
 
     count: int
     reason: str
@@ -39,9 +38,9 @@ class PartitionChoice:
 def choose_partitions(
     *, queries: int, plan_bytes: int, budget_bytes: int, cores: int, wanted: int = 0
 ) -> PartitionChoice:
-    """How many partitions a plan should have; `wanted` of 1 or more is what the settings say.
+    """Choose the number of partitions of a plan. `wanted` is the number in the settings; 0 means automatic.
 
-    Even then there are no more partitions than queries: the rest would be empty folders.
+    There are never more partitions than queries, because the others would be empty.
 
     >>> choose_partitions(queries=9, plan_bytes=5 << 20, budget_bytes=4 << 30, cores=4).count
     1
@@ -50,55 +49,55 @@ def choose_partitions(
     """
     if cores < 1 or wanted < 0 or budget_bytes < 1:
         raise RunnelError(
-            f"{cores} cores, {wanted} partitions and {budget_bytes} bytes of memory cannot be",
-            hint="give one core, partition and byte or more",
+            f"cannot choose partitions for {cores} cores, {wanted} partitions and a budget of {budget_bytes} bytes",
+            hint="cores and budget must be at least 1, and partitions at least 0",
         )
     takes = f"the plan takes {byte_count(plan_bytes)} and a worker may map {byte_count(budget_bytes)}"
     whole = reason_for_whole_plan(queries=queries, plan_bytes=plan_bytes, budget_bytes=budget_bytes, wanted=wanted)
     if whole is not None:
         return PartitionChoice(1, f"{whole}: {_WHOLE}" if whole == takes else whole, whole)
     if wanted:
-        return _as_wanted(wanted, queries)
-    needed = _needed(plan_bytes, budget_bytes)
-    count = min(_rounded(needed, cores), queries, MOST)
-    each = UNEVEN * plan_bytes / count
+        return _choose_wanted(wanted, queries)
+    needed = _needed_partitions(plan_bytes, budget_bytes)
+    count = min(_round_to_cores(needed, cores), queries, MAX_PARTITIONS)
+    largest = MAX_SIZE_RATIO * plan_bytes / count
     if count < needed:
         return PartitionChoice(
             count,
-            f"{takes}: in {count:,} partitions, which are the most there can be, of up to {byte_count(each)}; "
-            "not all that a worker needs at once may fit",
+            f"{takes}: there can be at most {count:,} partitions, of up to {byte_count(largest)}, so the router and "
+            "two partitions may not fit into the memory of a worker",
             takes,
         )
-    even = f"; with {cores:,} cores, as many as they share evenly" if count % cores == 0 and cores > 1 else ""
+    even = f"; their number is a multiple of the {cores:,} cores" if count % cores == 0 and cores > 1 else ""
     return PartitionChoice(
         count,
-        f"{takes}: in {count:,} partitions of up to {byte_count(each)}, the router, one partition and another "
-        f"that is being loaded fit{even}",
+        f"{takes}: with {count:,} partitions of up to {byte_count(largest)}, the router and two partitions fit into "
+        f"the memory of a worker{even}",
         takes,
     )
 
 
-def _as_wanted(wanted: int, queries: int) -> PartitionChoice:
+def _choose_wanted(wanted: int, queries: int) -> PartitionChoice:
     if wanted > queries:
-        fewer = f"instead of the {wanted:,} of the settings, as there are {queries:,} queries"
+        fewer = f"instead of the {wanted:,} in the settings, because there are only {queries:,} queries"
         return PartitionChoice(queries, fewer, fewer)
-    return PartitionChoice(wanted, "as many partitions as the settings say", "as the settings say")
+    return PartitionChoice(wanted, "the number is set in the settings", "as the settings say")
 
 
 _WHOLE = (
-    f"every worker has all of it, which costs least; of partitions, each would take an item apart again "
-    f"({COPY:.0f} µs), after a stage that says which"
+    f"every worker loads the whole plan, which costs least; each partition that an item is routed to would parse the "
+    f"item again ({COPY:.0f} µs), after an additional stage for routing"
 )
 
 
-def _needed(plan_bytes: int, budget_bytes: int) -> int:
-    """So many that the router, one partition and another that is loaded fit."""
-    # A plan of which the router alone takes half of what a worker may have is divided as if it took no more.
-    room = max(budget_bytes - ROUTER * plan_bytes, budget_bytes / 2)
-    return max(2, math.ceil(_HELD * UNEVEN * plan_bytes / room))
+def _needed_partitions(plan_bytes: int, budget_bytes: int) -> int:
+    """Return the smallest number of partitions with which the router and two partitions fit into the budget."""
+    # If the router takes more than half of the budget, assume that it takes half.
+    bytes_left = max(budget_bytes - ROUTER_FRACTION * plan_bytes, budget_bytes / 2)
+    return max(2, math.ceil(_LOADED_PARTITIONS * MAX_SIZE_RATIO * plan_bytes / bytes_left))
 
 
-def _rounded(needed: int, cores: int) -> int:
-    """The next number that cores share evenly, unless that is more than twice as many."""
+def _round_to_cores(needed: int, cores: int) -> int:
+    """Round up to a multiple of the cores, unless the result is more than twice as large."""
     even = math.ceil(needed / cores) * cores
     return even if even <= 2 * needed else needed

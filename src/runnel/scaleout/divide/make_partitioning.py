@@ -1,9 +1,9 @@
-"""Making a partitioning: the queries of a base in, folders of the router and the partitions out.
+"""Create a partitioning: write the plan folders of the router and the partitions of a base.
 
-Related queries are found and what they have in common (`subsuming_roots`, `cover_predicates`), queries are weighed
-and divided (`weigh_queries`, `assign_queries`), and each part is cut out, laid out and written as a plan folder of
-its own. What says how all this belongs together is written last, so that whoever finds it finds every folder that it
-names.
+First, find groups of related queries and a condition that covers each group (`subsuming_roots`, `cover_predicates`).
+Then estimate the costs of the queries and assign them to partitions (`weigh_queries`, `assign_queries`). Finally, cut
+out each partition, compile it, and write it to a plan folder of its own. The manifest of the partitioning is written
+last, so that all folders that it lists exist.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ from runnel.scaleout.partitioning import (
 )
 from runnel.storage.file_storage import Storage
 
-_ROUTER_PART = 16
-"""The router has one condition for so many predicates of the base, so that its plan is small beside that."""
+_PREDICATES_PER_CONDITION = 16
+"""The router has at most one condition per this many predicates of the base, so that its plan is small."""
 
-_FEW_CONDITIONS = 1_024
-"""So many conditions are no burden, however small the base is."""
+_MIN_CONDITIONS = 1_024
+"""For small bases the limit is not lower than this."""
 
 
 def make_partitioning(
@@ -67,12 +67,12 @@ def make_partitioning(
     noted: Mapping[str, int] | None = None,
     proceed: Callable[[], None] = lambda: None,
 ) -> Partitioning:
-    """Divide the queries of a base over so many partitions, and write the folders of it.
+    """Divide the queries of a base into `count` partitions, and write the plan folders and the manifest.
 
-    `partitions` is an assignment that is given, by ascending ids of the queries; without it one is chosen, of the
-    `strategy` if that is said. A partition of `before` that has exactly the queries of a new one keeps its folder.
-    What is `noted` is kept with its counters. A large base takes minutes: `proceed` is called between the steps, and
-    may raise to end it; what was written until then is nobody's.
+    `partitions` has the partition of each query, by ascending query IDs. Without it, an assignment is chosen, with
+    the `strategy` if one is given. A new partition with exactly the queries of a partition of `before` reuses its
+    folder. `noted` is added to the counters. A large base takes minutes. `proceed` is called between the steps, and
+    may raise an error to end them; the files written until then are orphans.
 
     >>> import tempfile
     >>> from itertools import count
@@ -82,11 +82,11 @@ def make_partitioning(
     >>> from runnel.matching.filters.atoms.atom_layout import lay_out_atoms
     >>> from runnel.optimizer.optimize import optimize
     >>> from runnel.plan.logical_plan import PlanQuery
-    >>> asked = {n: Filter(Read(1), Contains(Attribute("title"), (f"word{n}",))) for n in range(7, 17)}
-    >>> logical, names = optimize(map(PlanQuery, asked), asked), (f"plans/piece-{n}" for n in count())
+    >>> definitions = {n: Filter(Read(1), Contains(Attribute("title"), (f"word{n}",))) for n in range(7, 17)}
+    >>> logical, names = optimize(map(PlanQuery, definitions), definitions), (f"plans/piece-{n}" for n in count())
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     from runnel.storage.file_storage import FileStorage
-    ...     made = make_partitioning(
+    ...     partitioning = make_partitioning(
     ...         FileStorage(f"file://{folder}"),
     ...         logical,
     ...         lay_out_atoms(logical),
@@ -94,17 +94,19 @@ def make_partitioning(
     ...         count=2,
     ...         new_folder=lambda: next(names),
     ...     )
-    >>> [one.queries for one in made.partitions], made.router
+    >>> [partition.queries for partition in partitioning.partitions], partitioning.router
     ([5, 5], 'plans/piece-0')
     """
     if count < 1:
-        raise RunnelError(f"queries cannot be divided into {count} partitions", hint="ask for one or more")
+        raise RunnelError(
+            f"queries cannot be divided into {count} partitions", hint="the number of partitions must be at least 1"
+        )
     anchors = choose_anchors(logical, laid_atoms)
     proceed()
-    kin = find_subsuming_roots(logical, laid_atoms, anchors)
+    roots = find_subsuming_roots(logical, laid_atoms, anchors)
     proceed()
-    most = _most_conditions(logical) if most_conditions is None else most_conditions
-    cover = cover_predicates(logical, laid_atoms, anchors, kin, most=most, samples=samples)
+    most = _max_conditions(logical) if most_conditions is None else most_conditions
+    cover = cover_predicates(logical, laid_atoms, anchors, roots, most=most, samples=samples)
     proceed()
     weights = weigh_queries(
         logical,
@@ -119,34 +121,37 @@ def make_partitioning(
     if partitions is None:
         chosen = choose_assignment(weights, count, strategy)
     else:
-        chosen = _given(weights, partitions, count, strategy or (before.strategy if before else "grouped"))
-    make = _Making(storage, logical, new_folder, frequencies, matcher, proceed)
-    made = make.partitioning(base, cover, weights, chosen, _Old(storage, base, before))
-    made = replace(made, counters={**kin.counters, **cover.counters, **made.counters, **(noted or {})})
+        chosen = _check_assignment(weights, partitions, count, strategy or (before.strategy if before else "grouped"))
+    writer = _PartitioningWriter(storage, logical, new_folder, frequencies, matcher, proceed)
+    partitioning = writer.write(base, cover, weights, chosen, _ReusablePartitions(storage, base, before))
+    counters = {**roots.counters, **cover.counters, **partitioning.counters, **(noted or {})}
+    partitioning = replace(partitioning, counters=counters)
     write_partitioning(
-        storage, made, Assignment(weights.owners, chosen.partitions, weights.marked_groups, weights.microseconds)
+        storage,
+        partitioning,
+        Assignment(weights.owners, chosen.partitions, weights.marked_groups, weights.microseconds),
     )
-    return made
+    return partitioning
 
 
-def _most_conditions(logical: LogicalPlan) -> int:
-    return max(_FEW_CONDITIONS, len(logical.predicates) // _ROUTER_PART)
+def _max_conditions(logical: LogicalPlan) -> int:
+    return max(_MIN_CONDITIONS, len(logical.predicates) // _PREDICATES_PER_CONDITION)
 
 
-def _given(weights: Weights, partitions: Array, count: int, strategy: Strategy) -> ChosenAssignment:
-    """An assignment that somebody else made."""
+def _check_assignment(weights: Weights, partitions: Array, count: int, strategy: Strategy) -> ChosenAssignment:
+    """Check an assignment from the caller, and estimate its cost."""
     if len(partitions) != len(weights):
-        raise RunnelError(f"an assignment of {len(partitions):,} queries does not fit a plan of {len(weights):,}")
+        raise RunnelError(f"the assignment has {len(partitions):,} queries, the plan has {len(weights):,}")
     if len(partitions) and not 0 <= int(partitions.min()) <= int(partitions.max()) < count:
-        raise RunnelError(f"an assignment names a partition that is not one of the {count}")
+        raise RunnelError(f"the assignment refers to a partition outside of 0 to {count - 1}")
     division = weigh_assignment(weights, partitions, count, strategy)
-    told = f"divided as was asked for: {division.weighed.copies:.2f} copies of an item are expected"
-    return ChosenAssignment(partitions, strategy, (division.weighed,), division, told)
+    reason = f"moved to balance the load: {division.weighed.copies:.2f} copies per item are expected"
+    return ChosenAssignment(partitions, strategy, (division.weighed,), division, reason)
 
 
 @dataclass(frozen=True)
-class _Making:
-    """A plan that is being divided, and how folders are named, laid out and written."""
+class _PartitioningWriter:
+    """Writes the plan folders of a partitioning."""
 
     storage: Storage
     logical: LogicalPlan
@@ -155,71 +160,75 @@ class _Making:
     matcher: str
     proceed: Callable[[], None]
 
-    def partitioning(
-        self, base: str, cover: Cover, weights: Weights, chosen: ChosenAssignment, old: _Old
+    def write(
+        self, base: str, cover: Cover, weights: Weights, chosen: ChosenAssignment, reusable: _ReusablePartitions
     ) -> Partitioning:
-        """Write the router and all partitions that are not there yet."""
+        """Write the router, and all partitions that cannot be reused."""
         owners = np.searchsorted(weights.owners, query_of(self.logical.query_ids))
         count = len(chosen.division.shares)
-        router = self._router(cover, chosen.partitions[owners], chosen.division.routes)
-        made = [self._partition(weights, chosen, number, owners, old) for number in range(count)]
+        router = self._write_router(cover, chosen.partitions[owners], chosen.division.routes)
+        partitions = [self._write_partition(weights, chosen, number, owners, reusable) for number in range(count)]
         return Partitioning(
             folder=self.new_folder(),
             base=base,
             router=router.folder,
             router_bytes=router.size,
-            partitions=tuple(made),
+            partitions=tuple(partitions),
             strategy=chosen.strategy,
             weighed=chosen.weighed,
             reason=chosen.reason,
-            counters={"queries": len(weights), "groups": weights.group_count, "reused": old.reused},
+            counters={"queries": len(weights), "groups": weights.group_count, "reused": reusable.reused},
         )
 
-    def _write(self, logical: LogicalPlan, matcher: str) -> PlanManifest:
-        """Lay out a plan, and write it into a new folder."""
+    def _write_plan(self, logical: LogicalPlan, matcher: str) -> PlanManifest:
+        """Compile a plan, and write it to a new folder."""
         self.proceed()
         return lay_out(logical, self.frequencies, matcher=matcher).write_base(self.storage, self.new_folder())
 
-    def _router(self, cover: Cover, partitions: Array, routes: ExpectedRoutes) -> PlanManifest:
-        """Write the router of an assignment, which is by position in `query_ids`, with routes that are to be open.
+    def _write_router(self, cover: Cover, partitions: Array, routes: ExpectedRoutes) -> PlanManifest:
+        """Write the router. `partitions` has the partition of each query by position in `query_ids`.
 
-        It keeps the gates of the base for the sake of deltas, whose queries may lead through them.
+        The router has the gates of the base, because queries in a delta may read gated feeds of the base.
         """
-        # Clauses of a thousand words: a filter tree takes six times as long as streams here.
+        # Its clauses have up to a thousand words. The matcher with streams evaluates them six times as fast as a
+        # tree.
         opened = routes.open_partitions, routes.open_scopes
         plan = router_plan(self.logical, cover, partitions, len(routes.shares), opened=opened)
-        return self._write(replace(plan, gates=GateTable(texts=self.logical.gates.texts)), STREAMS)
+        return self._write_plan(replace(plan, gates=GateTable(texts=self.logical.gates.texts)), STREAMS)
 
-    def _partition(
-        self, weights: Weights, chosen: ChosenAssignment, number: int, owners: Array, old: _Old
+    def _write_partition(
+        self, weights: Weights, chosen: ChosenAssignment, number: int, owners: Array, reusable: _ReusablePartitions
     ) -> Partition:
-        """Write a partition, unless there is one with just the same queries; `owners` are those of all ids."""
+        """Write a partition, unless one with exactly the same queries can be reused.
+
+        `owners` has, by position in `query_ids`, the index of the query that an ID belongs to.
+        """
         own = chosen.partitions == number
         expected = float(chosen.division.shares[number]), float(chosen.division.microseconds[number])
-        known = old.taken(weights.owners[own])
-        if known is not None:
-            return Partition(known.folder, known.queries, known.bytes, *expected)
-        manifest = self._write(cut_plan(self.logical, own[owners]), self.matcher)
+        existing = reusable.take(weights.owners[own])
+        if existing is not None:
+            return Partition(existing.folder, existing.queries, existing.bytes, *expected)
+        manifest = self._write_plan(cut_plan(self.logical, own[owners]), self.matcher)
         return Partition(manifest.folder, int(np.count_nonzero(own)), manifest.size, *expected)
 
 
-class _Old:
-    """The partitions of an earlier partitioning of the same base; each is used again once at most."""
+class _ReusablePartitions:
+    """The partitions of an earlier partitioning of the same base. Each is reused at most once."""
 
     def __init__(self, storage: Storage, base: str, before: Partitioning | None) -> None:
         self._by_queries: dict[bytes, Partition] = {}
         self.reused = 0
-        # Folders that were cut out of another base are of no use, whatever queries they have.
+        # Partitions of another base cannot be reused, even if they have the same queries.
         if before is not None and before.base == base:
             assignment = read_assignment(storage, before.folder)
-            for number, one in enumerate(before.partitions):
-                self._by_queries[_key(assignment.query_ids[assignment.partitions == number])] = one
+            for number, partition in enumerate(before.partitions):
+                self._by_queries[_key(assignment.query_ids[assignment.partitions == number])] = partition
 
-    def taken(self, queries: Array) -> Partition | None:
-        """The partition that has exactly these queries (ids, ascending), if there is one."""
-        found = self._by_queries.pop(_key(queries), None)
-        self.reused += found is not None
-        return found
+    def take(self, queries: Array) -> Partition | None:
+        """Remove and return the partition with exactly these queries (ascending IDs), or return None."""
+        partition = self._by_queries.pop(_key(queries), None)
+        self.reused += partition is not None
+        return partition
 
 
 def _key(queries: Array) -> bytes:

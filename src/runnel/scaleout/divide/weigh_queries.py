@@ -1,9 +1,10 @@
-"""What every query costs for an item of the stream, and what it shares with others.
+"""Estimate the cost of each query per item of the stream, and the work that queries share.
 
-In: a logical plan with the arrays of its atoms and anchors, the router's condition of every predicate and the part of
-the items that satisfies it. Out: Weights, from which queries are assigned to partitions. Some work is done once in a
-partition however many of its queries need it: finding a target, asking an operator a question. Such work is weighed
-by itself (`shared`), so that it can be said what dividing those who share it costs.
+In: a logical plan with the layout of its atoms and anchors, the router's condition of every predicate, and the
+fraction of items that satisfies it. Out: Weights, from which queries are assigned to partitions. Some work is done
+once per partition, no matter how many of its queries need it: finding a target, or calling an operator for a
+question. Such work is listed separately (`shared`), so that the cost of splitting the queries that share it can be
+computed.
 """
 
 from __future__ import annotations
@@ -22,51 +23,52 @@ from runnel.matching.filters.streams.masks import BLOCK
 from runnel.plan.gates import query_of
 from runnel.plan.logical_plan import EXACT, LogicalPlan
 from runnel.scaleout.cover.contract import cover_of
-from runnel.scaleout.divide.affinity import components, place_conditions, scope_order
+from runnel.scaleout.divide.affinity import components, order_conditions, scope_order
 from runnel.scaleout.divide.operator_questions import OperatorQuestions, find_questions
 
 ENTRY = 0.055
-"""Microseconds of CPU for an entry that is walked for an item.
+"""Microseconds of CPU time per entry that is scanned for an item.
 
-This and the others come from what `python -m benchmarks.partitions --parts constants` measures, on an idle machine:
-workloads H, M and S at 20,000 and 100,000 queries, batches of 2,048 items. The fit gave 0.056 (0.083 with much else
-at work on two cores). With it a plan is off by up to a seventh, and by a fifth at a million queries.
+This and the other constants come from the measurements of `python -m benchmarks.partitions --parts constants` on an
+idle machine: workloads H, M and S with 20,000 and 100,000 queries, in batches of 2,048 items. The fit gave 0.056
+(0.083 with other work on two cores). Estimates for a plan differ from measurements by up to a seventh, and by a fifth
+with a million queries.
 """
 
 EMIT = 0.001
-"""Microseconds for a match that is written: too few for the fit to tell from none; what matches more weighs more."""
+"""Microseconds per written match. Too small to be measured, but gives queries with more matches more weight."""
 
 PATTERN = 0.0025
-"""Microseconds for an item pattern, of an item that has a value for it, whether it matches or not.
+"""Microseconds per item pattern, for each item that has a value for it, whether it matches or not.
 
-It was measured with graph patterns on graphs of 90 triples: from 20,000 to 60,000 patterns it was 0.0026, from 50 to
-20,000 patterns 0.0015.
+Measured with graph patterns on graphs of 90 triples: 0.0026 from 20,000 to 60,000 patterns, and 0.0015 from 50 to
+20,000 patterns.
 """
 
 COPY = EACH_ITEM
-"""Microseconds to take an item apart once more: what an item costs in a partition where nothing matches it."""
+"""Microseconds for parsing an item once more: the cost of an item in a partition where nothing matches it."""
 
 _TARGET_BYTES, _LITERAL_BYTES, _ATOM_BYTES = 60.0, 20.0, 60.0
-"""What targets, literals, and atoms beside their texts take in a plan's files.
+"""Estimated bytes in the files of a plan per target, per literal, and per atom in addition to its text.
 
-Chosen by hand: with them a query of M takes 244 bytes at 100,000 queries (in truth 276) and 194 at a million (186),
-and a graph pattern 1,294 (1,428).
+Chosen by hand. With them the estimate for a query of M is 244 bytes with 100,000 queries (actually 276) and 194 with
+a million (186), and for a graph pattern 1,294 (1,428).
 """
 
 
 @dataclass(frozen=True)
 class Weights:
-    """The queries (`owners`, by ascending catalog ids; ways belong to their query) and what they weigh.
+    """The queries of a plan (`owners`, by ascending catalog IDs; disjuncts belong to their query) and their costs.
 
-    `microseconds` is what a query costs for an item of the stream, its part of what is shared included; `own` is
-    without that. `groups` are dense numbers; `order` is the place of each query on a line on which groups lie
-    together, near ones near each other. `clumps` are dense numbers too, each of one query, or of those of a group who
-    ask an operator the same dear question and are never divided.
-    Row i of `shared` is what query i shares with others; the first of these are targets, found by way of `roots`
-    (condition and scope, one for each target), the others questions to operators.
-    A root is satisfied by the part `root_shares` of the items of the sources of its scope, and found by `root_keys`;
-    it has a topic if it asks for an item pattern (-1: none), which the part `topic_shares` of all items is about.
-    `copy` is what an item costs once more in every partition that it comes to.
+    `microseconds` is the cost of a query per item of the stream, including its part of shared work; `own` is without
+    that part. `groups` are consecutive numbers. `order` is the position of each query in an order in which the
+    queries of a group, and related groups, are adjacent. `units` are consecutive numbers, too: a unit is a single
+    query, or the queries of a group that share an expensive question to an operator and are never separated. Row i of
+    `shared` is the work that query i shares with others: first targets, then questions to operators. Each target has
+    a root (`roots`), which is a pair of a router's condition and a scope. A root is satisfied by the fraction
+    `root_shares` of the items from the sources of its scope, and is found by `root_keys`. If it has an item pattern,
+    it has a topic (otherwise -1); the fraction `topic_shares` of all items is about each topic. `copy` is the cost of
+    an item in each additional partition that it is routed to.
     """
 
     owners: Array
@@ -74,7 +76,7 @@ class Weights:
     bytes: Array
     groups: Array
     order: Array
-    clumps: Array
+    units: Array
     own: Array
     shared: Rows
     shared_microseconds: Array
@@ -93,20 +95,20 @@ class Weights:
 
     @property
     def group_count(self) -> int:
-        """How many groups there are."""
+        """The number of groups."""
         return int(self.groups.max()) + 1 if len(self.groups) else 0
 
     @property
     def scope_parts(self) -> Array:
-        """The part of all items that is of a source of each scope; sources are taken to be equally frequent."""
+        """The fraction of all items that come from the sources of each scope, if all sources are equally frequent."""
         return np.asarray(self.scopes.lengths / max(1, len(np.unique(self.scopes.values))))
 
     @property
     def marked_groups(self) -> Array:
-        """The groups as an assignment keeps them: negative where they must not be divided."""
-        sizes = np.bincount(self.clumps)
+        """The groups as stored in an assignment: negative if the group must stay in one partition."""
+        sizes = np.bincount(self.units)
         whole = np.zeros(self.group_count, dtype=bool)
-        whole[self.groups[sizes[self.clumps] > 1]] = True
+        whole[self.groups[sizes[self.units] > 1]] = True
         return np.where(whole[self.groups], -1 - self.groups, self.groups)
 
 
@@ -120,29 +122,29 @@ def weigh_queries(
     matches: Array | None = None,
     operator_milliseconds: Mapping[str, float] | None = None,
 ) -> Weights:
-    """Weigh the queries of a plan.
+    """Estimate the costs of the queries of a plan.
 
-    `conditions` gives for every predicate the router's condition that it implies, `shares` the part of the items that
-    satisfies each. `matches` are measured matches for an item, by position in `logical.query_ids` (NaN: not known);
-    `operator_milliseconds` what a call of an operator takes, by its name.
+    `conditions` has for every predicate the router's condition that it implies, `shares` the fraction of items that
+    satisfies each condition. `matches` are measured matches per item, by position in `logical.query_ids` (NaN if
+    unknown). `operator_milliseconds` is the time of a call, by the name of the operator.
     """
     plan = _Weighing(logical, atoms, anchors, conditions.astype(np.int64), shares)
     emitted = plan.rates if matches is None else np.where(np.isnan(matches), plan.rates, matches)
-    # What comes to be decided is what filters let through, however little of it matches in the end.
+    # Operators are called for everything that passes the filters, even if little of it matches in the end.
     questions = find_questions(logical, plan.owner_of, plan.rates, operator_milliseconds or {})
     shared, shared_microseconds = plan.shared(questions)
     own = EMIT * np.bincount(plan.owner_of, weights=emitted, minlength=len(plan.owners))
     users = np.maximum(1, np.bincount(shared.values, minlength=len(shared_microseconds)))
     filtering = own + _by_row(shared, np.where(plan.is_target(len(users)), shared_microseconds / users, 0.0))
-    groups, order, clumps = plan.arranged(questions, filtering)
-    root_shares, topics = np.minimum(1.0, shares[plan.root_conditions]), plan.near.topics[plan.root_conditions]
+    groups, order, units = plan.arrange(questions, filtering)
+    root_shares, topics = np.minimum(1.0, shares[plan.root_conditions]), plan.affinity.topics[plan.root_conditions]
     return Weights(
         owners=plan.owners,
         microseconds=own + _by_row(shared, shared_microseconds / users),
         bytes=plan.bytes(shared, users),
         groups=groups,
         order=order,
-        clumps=clumps,
+        units=units,
         own=own,
         shared=shared,
         shared_microseconds=shared_microseconds,
@@ -159,25 +161,25 @@ def weigh_queries(
 
 
 def _topic_shares(topics: Array, shares: Array) -> Array:
-    """The part of the items that is about each topic: at most one for each item."""
-    known = topics >= 0
-    found = np.bincount(topics[known], weights=shares[known])
-    return np.asarray(found / max(1.0, float(found.sum())))
+    """Return the fraction of items that are about each topic. Each item is about at most one topic."""
+    has_topic = topics >= 0
+    totals = np.bincount(topics[has_topic], weights=shares[has_topic])
+    return np.asarray(totals / max(1.0, float(totals.sum())))
 
 
 def per_block(shares: Array) -> Array:
-    """The part of an item in walking entries that so many items have: a block of items walks an entry once."""
+    """Return the scans per item of entries that these fractions of items have. A block scans an entry only once."""
     return np.asarray((1.0 - (1.0 - shares) ** BLOCK) / BLOCK)
 
 
 def _by_row(rows: Rows, weights: Array) -> Array:
-    """For every row the weights of its values, summed up."""
+    """Return for every row the sum of the weights of its values."""
     owners = np.repeat(np.arange(len(rows)), rows.lengths)
     return np.bincount(owners, weights=weights[rows.values], minlength=len(rows))
 
 
 class _Weighing:
-    """What a plan's targets cost, and whose they are."""
+    """Computes the costs of the targets of a plan, and which queries they belong to."""
 
     def __init__(
         self, logical: LogicalPlan, atoms: AtomLayout, anchors: Anchors, conditions: Array, shares: Array
@@ -193,14 +195,14 @@ class _Weighing:
         keys = conditions[target_predicates] * max(1, len(logical.scopes)) + self._target_scopes
         roots, self.roots = np.unique(keys, return_inverse=True)
         self.root_conditions, self.root_scopes = np.divmod(roots, max(1, len(logical.scopes)))
-        self.near = place_conditions(logical, atoms, anchors, conditions, len(shares))
+        self.affinity = order_conditions(logical, atoms, anchors, conditions, len(shares))
         self.key_shares = np.minimum(1.0, atoms.key_shares.astype(np.float64))
         members = np.repeat(np.arange(len(logical.targets)), logical.targets.lengths)
-        places = logical.targets.values.astype(np.int64)
+        positions = logical.targets.values.astype(np.int64)
         self.rates = np.minimum(
-            1.0, np.bincount(places, weights=self._target_rates[members], minlength=len(logical.query_ids))
+            1.0, np.bincount(positions, weights=self._target_rates[members], minlength=len(logical.query_ids))
         )
-        pairs = np.unique(self.owner_of[places] * max(1, len(logical.targets)) + members)
+        pairs = np.unique(self.owner_of[positions] * max(1, len(logical.targets)) + members)
         self._pair_owners, self._pair_targets = np.divmod(pairs, max(1, len(logical.targets)))
         patterns = atoms.keys_of(PATTERN_KEY)
         self._is_pattern = np.isin(atoms.atom_keys, patterns)
@@ -208,30 +210,33 @@ class _Weighing:
         self.copy = own + sum(cover_of(family).copy_microseconds for family in atoms.families())
 
     def _predicate_rates(self) -> Array:
-        """The part of the items that is expected to satisfy each predicate."""
+        """Return the expected fraction of items that satisfies each predicate."""
         predicates = self._logical.predicates
         shares = np.clip(self._anchors.clause_shares, 1e-12, 1.0)
         return np.exp(_by_row(predicates, np.log(shares)))
 
     def keys_of_roots(self) -> Rows:
-        """The keys by which the predicate that stands for a root's condition is found."""
-        owners, keys = self._anchors.keys.expand(self.near.predicates[self.root_conditions])
+        """Return the keys by which the predicate that represents the condition of each root is found."""
+        owners, keys = self._anchors.keys.expand(self.affinity.predicates[self.root_conditions])
         return Rows(offsets_of(np.bincount(owners, minlength=len(self.root_conditions))), keys.astype(np.int64))
 
     def is_target(self, count: int) -> Array:
-        """Which of so many things that are shared are targets."""
+        """Return which of `count` shared kinds of work are targets."""
         return np.arange(count) < len(self._logical.targets)
 
     def shared(self, questions: OperatorQuestions) -> tuple[Rows, Array]:
-        """What queries share with others, and what that costs for an item."""
+        """Return the work that queries share with others, and its cost per item."""
         targets = len(self._logical.targets)
         owners = np.concatenate([self._pair_owners, questions.owners])
         values = np.concatenate([self._pair_targets, questions.numbers + targets])
         rows = Rows.grouped(owners, values, len(self.owners))
-        return rows, np.concatenate([self._found() + self._evaluated(), questions.microseconds])
+        return rows, np.concatenate([self._search_costs() + self._evaluation_costs(), questions.microseconds])
 
-    def _found(self) -> Array:
-        """By target the microseconds to find it: what has no keys is asked of all items, and mostly about numbers."""
+    def _search_costs(self) -> Array:
+        """Return the microseconds for finding each target.
+
+        A target without keys is checked for all items; its conditions are mostly about numbers.
+        """
         predicates = self._logical.target_predicates.astype(np.int64)
         owners, keys = self._anchors.keys.expand(predicates)
         shares = self.key_shares[keys] * self._target_parts[owners]
@@ -239,15 +244,15 @@ class _Weighing:
         lone = self._anchors.keys.lengths[predicates] == 0
         return np.where(lone, (EACH_NUMBER + ENTRY / BLOCK) * self._target_parts, ENTRY * entries)
 
-    def _evaluated(self) -> Array:
-        """By target the microseconds of item patterns, and of what only the evaluator knows."""
+    def _evaluation_costs(self) -> Array:
+        """Return by target the microseconds for item patterns and for atoms that only the evaluator can decide."""
         patterns, others = self._atoms_of_predicates()
         slow = (self._logical.predicate_formulas != EXACT) | (others > 0)
         costs = PATTERN * patterns + EACH_EVALUATION * self._rates * slow
         return np.asarray(costs[self._logical.target_predicates] * self._target_parts)
 
     def _atoms_of_predicates(self) -> tuple[Array, Array]:
-        """How many item patterns each predicate has, and how many atoms that only the evaluator knows."""
+        """Count the item patterns of each predicate, and its atoms that only the evaluator can decide."""
         literals = self._logical.clauses.values >> 1
         clause_of = np.repeat(np.arange(len(self._logical.clauses)), self._logical.clauses.lengths)
         others = self._atoms.atom_kinds == TestKind.OTHER
@@ -258,41 +263,41 @@ class _Weighing:
         patterns, evaluated = (_by_row(self._logical.predicates, count) for count in counts)
         return patterns, evaluated
 
-    def arranged(self, questions: OperatorQuestions, filtering: Array) -> tuple[Array, Array, Array]:
-        """The group of every query, its place on the line, and its clump; `filtering` is its cost without operators.
+    def arrange(self, questions: OperatorQuestions, filtering: Array) -> tuple[Array, Array, Array]:
+        """Return the group, the position and the unit of every query. `filtering` is its cost without operators.
 
-        A group is a root, or those who must stay together because of operators, whatever their roots.
+        A group consists of the queries of a root, or of queries that must stay together because of operators.
         """
-        heaviest, lines = self._heaviest(), self._root_places()
+        heaviest, root_positions = self._most_frequent_targets(), self._root_positions()
         roots = np.full(len(heaviest), len(self.root_conditions), dtype=np.int64)
         roots[heaviest >= 0] = self.roots[heaviest[heaviest >= 0]]
-        sets, asked = _dear(questions, filtering)
+        sets, asked = _expensive_questions(questions, filtering)
         numbers = np.arange(len(heaviest))
-        _, groups = np.unique(np.where(asked >= 0, len(lines) + sets, roots), return_inverse=True)
-        _, clumps = np.unique(np.where(asked >= 0, len(numbers) + asked, numbers), return_inverse=True)
-        first = np.full(int(groups.max(initial=-1)) + 1, len(lines), dtype=np.int64)
-        np.minimum.at(first, groups, lines[roots])
+        _, groups = np.unique(np.where(asked >= 0, len(root_positions) + sets, roots), return_inverse=True)
+        _, units = np.unique(np.where(asked >= 0, len(numbers) + asked, numbers), return_inverse=True)
+        first = np.full(int(groups.max(initial=-1)) + 1, len(root_positions), dtype=np.int64)
+        np.minimum.at(first, groups, root_positions[roots])
         order = np.empty(len(groups), dtype=np.int64)
-        order[np.lexsort((lines[roots], asked, groups, first[groups]))] = numbers
-        return groups, order, clumps
+        order[np.lexsort((root_positions[roots], asked, groups, first[groups]))] = numbers
+        return groups, order, units
 
-    def _root_places(self) -> Array:
-        """The place of every root on the line, near those of the same sources; behind them, that of no root."""
-        places = np.empty(len(self.root_conditions) + 1, dtype=np.int64)
+    def _root_positions(self) -> Array:
+        """Return the position of every root in an order by sources and affinity, followed by that of no root."""
+        positions = np.empty(len(self.root_conditions) + 1, dtype=np.int64)
         scopes = scope_order(self._logical.scopes)[self.root_scopes]
-        order = np.lexsort((self.near.places[self.root_conditions], scopes))
-        places[np.append(order, len(order))] = np.arange(len(places))
-        return places
+        order = np.lexsort((self.affinity.positions[self.root_conditions], scopes))
+        positions[np.append(order, len(order))] = np.arange(len(positions))
+        return positions
 
-    def _heaviest(self) -> Array:
-        """Of every query the target that most items satisfy, or -1."""
+    def _most_frequent_targets(self) -> Array:
+        """Return for every query its target that most items satisfy, or -1."""
         order = np.lexsort((-self._pair_targets, self._target_rates[self._pair_targets]))
-        found = np.full(len(self.owners), -1, dtype=np.int64)
-        found[self._pair_owners[order]] = self._pair_targets[order]  # of several, the last stays
-        return found
+        targets = np.full(len(self.owners), -1, dtype=np.int64)
+        targets[self._pair_owners[order]] = self._pair_targets[order]  # the last of several assignments remains
+        return targets
 
     def bytes(self, shared: Rows, users: Array) -> Array:
-        """About how many bytes of a plan each query takes; what is shared counts in parts."""
+        """Estimate the bytes of each query in the files of a plan, including its part of shared data."""
         logical = self._logical
         literals = logical.clauses.values >> 1
         clause_of = np.repeat(np.arange(len(logical.clauses)), logical.clauses.lengths)
@@ -301,22 +306,23 @@ class _Weighing:
         clauses = np.bincount(clause_of, weights=_LITERAL_BYTES + texts[literals], minlength=len(logical.clauses))
         clause_users = np.maximum(1, np.bincount(logical.predicates.values, minlength=len(clauses)))
         targets = _TARGET_BYTES + _by_row(logical.predicates, clauses / clause_users)[logical.target_predicates]
-        known = np.zeros(len(users))
-        known[: len(targets)] = targets / users[: len(targets)]
-        return np.asarray(16.0 + _by_row(shared, known))
+        sizes = np.zeros(len(users))
+        sizes[: len(targets)] = targets / users[: len(targets)]
+        return np.asarray(16.0 + _by_row(shared, sizes))
 
 
-def _dear(questions: OperatorQuestions, filtering: Array) -> tuple[Array, Array]:
-    """Who must stay together because of an operator: a number for each set, and the question for its members, or -1.
+def _expensive_questions(questions: OperatorQuestions, filtering: Array) -> tuple[Array, Array]:
+    """Find queries that must stay together because of an operator.
 
-    Dividing those who ask a question can save at most what their filters cost, and asks the question once more.
+    Return a number for each set of such queries, and for each query its most expensive question, or -1. Separating
+    the queries of a question saves at most the cost of their filters, and costs another evaluation of the question.
     """
     saved = np.bincount(questions.numbers, weights=filtering[questions.owners], minlength=len(questions.microseconds))
-    dear = questions.microseconds > saved
-    chosen = dear[questions.numbers]
+    is_expensive = questions.microseconds > saved
+    chosen = is_expensive[questions.numbers]
     owners, numbers = questions.owners[chosen], questions.numbers[chosen]
-    sets = components(owners, numbers + len(filtering), len(filtering) + len(dear))[: len(filtering)]
+    sets = components(owners, numbers + len(filtering), len(filtering) + len(is_expensive))[: len(filtering)]
     asked = np.full(len(filtering), -1, dtype=np.int64)
     order = np.argsort(questions.microseconds[numbers], kind="stable")
-    asked[owners[order]] = numbers[order]  # of several, the dearest stays
+    asked[owners[order]] = numbers[order]  # the last of several assignments, the most expensive, remains
     return sets, asked

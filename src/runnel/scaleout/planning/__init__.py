@@ -1,5 +1,5 @@
-"""Partitions in the driver: which there are, published with plans, balanced while they run, and shown to people.
+"""Partitions in the driver: create and publish them with plans, rebalance them, and report on them.
 
-In: a base, the settings, and the loads that batches note. Out: plan versions with a distribution, and its figures.
-`partitioned_plan` is the port by which the engine comes here.
+In: a base, the settings, and the loads that batches record. Out: plan versions with a distribution, and figures about
+it. `partitioned_plan` implements the port through which the engine uses this package.
 """

@@ -1,7 +1,7 @@
-"""What partitions have to do: notes in the commits of batches in, what each has done so far out.
+"""The measured load of each partition, in the catalog.
 
-The numbers of a partitioning grow with its batches, in the transactions that commit them, so that what is run again
-counts once. Who looks at them halves them afterwards, so that what was long ago weighs little.
+In: the loads of a batch, recorded in the transaction that commits it, so a replayed batch counts only once. Out: the
+sums for each partition. Rebalancing halves them after each check, so old batches count less and less.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _COUNTED = ("items", "matches", "microseconds", "loads")
 
 @dataclass(frozen=True, slots=True)
 class PartitionLoad:
-    """What a partition has done: items that came to it, their matches, processor time, and loads of its plan."""
+    """The load of a partition: items that were routed to it, their matches, CPU time, and loads of its plan."""
 
     partition: int
     items: int
@@ -32,15 +32,15 @@ class PartitionLoad:
 
 
 def note_loads(connection: Connection, partitioning: str, loads: Iterable[PartitionLoad]) -> None:
-    """Add what partitions did to what is known of them."""
+    """Add the loads of a batch to the recorded loads."""
     dialect: Any = postgresql if connection.dialect.name == "postgresql" else sqlite
     moment = now(connection)
-    for one in loads:
+    for load in loads:
         statement = dialect.insert(schema.distribution_work).values(
             distribution=partitioning,
-            part=one.partition,
+            part=load.partition,
             noted=moment,
-            **{name: getattr(one, name) for name in _COUNTED},
+            **{name: getattr(load, name) for name in _COUNTED},
         )
         sums = {name: _c[name] + statement.excluded[name] for name in _COUNTED}
         connection.execute(
@@ -49,19 +49,19 @@ def note_loads(connection: Connection, partitioning: str, loads: Iterable[Partit
 
 
 def known_loads(connection: Connection, partitioning: str) -> list[PartitionLoad]:
-    """What is known of the partitions of a partitioning, in their order; nothing of those that did nothing."""
+    """Return the recorded loads of a partitioning by partition. Partitions without a load are missing."""
     query = select(_c.part, *(_c[name] for name in _COUNTED)).where(_c.distribution == partitioning)
     return [PartitionLoad(*row) for row in connection.execute(query.order_by(_c.part))]
 
 
 def fade_loads(connection: Connection, partitioning: str) -> None:
-    """Let all that is known of a partitioning count half."""
+    """Halve the recorded loads of a partitioning."""
     halves = {name: _c[name] // 2 for name in _COUNTED}
     connection.execute(update(schema.distribution_work).where(_c.distribution == partitioning).values(halves))
 
 
 def forget_loads(connection: Connection, keep: Collection[str]) -> None:
-    """Drop what is known of partitionings, except of those to keep."""
-    known = connection.execute(select(_c.distribution).distinct()).scalars()
-    for some in chunks(sorted(set(known) - set(keep))):
-        connection.execute(delete(schema.distribution_work).where(_c.distribution.in_(some)))
+    """Delete the recorded loads of all partitionings except `keep`."""
+    recorded = connection.execute(select(_c.distribution).distinct()).scalars()
+    for chunk in chunks(sorted(set(recorded) - set(keep))):
+        connection.execute(delete(schema.distribution_work).where(_c.distribution.in_(chunk)))

@@ -1,8 +1,9 @@
-"""Whether the queries of a plan are divided over workers, and into what: decided, made and published.
+"""Decide whether a plan is partitioned, create its partitions, and publish them.
 
-In: the settings, a base as it was written, and what the stream has taught. Out: a partitioning beside the base, and a
-plan version that names it. A base is as good without one; only workers have to map more. So nobody who declares
-waits for a large base to be divided: the runner does that, when it starts and whenever it finds a base undivided.
+In: the settings, a base, and statistics of the stream. Out: a partitioning of the base, and a plan version that
+refers to it. A base can be matched without partitions, but then each worker maps all of it. Declarations therefore do
+not wait until a large base is partitioned. The runner does that when it starts, and whenever it finds a base without
+the partitions that the settings require.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ from runnel.settings import Settings
 
 logger = logging.getLogger("runnel")
 
-AT_ONCE = 1_000
-"""Queries up to which a base is divided in the transaction that publishes it; that takes some tenths of a second."""
+MAX_QUERIES_AT_ONCE = 1_000
+"""A base with at most this many queries is partitioned before it is published, in some tenths of a second."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitioningResult:
-    """What became of the queries: the version that was published, into how many partitions, and why."""
+    """A plan version that was published, its number of partitions, and the reason for that number."""
 
     version: int
     partitions: int
@@ -45,7 +46,7 @@ class PartitioningResult:
 
 
 def wanted_partitions(workspace: Workspace, base: str) -> PartitionChoice:
-    """Into how many partitions the settings want a base to be divided; 1: every worker has all of it."""
+    """Choose the number of partitions for a base from the settings. 1 means that every worker loads all of it."""
     settings, manifest = workspace.settings, read_manifest(workspace.storage, base)
     queries = manifest.counts.get("queries", 0)
     return choose_partitions(
@@ -58,14 +59,14 @@ def wanted_partitions(workspace: Workspace, base: str) -> PartitionChoice:
 
 
 def cores_of(settings: Settings) -> int:
-    """The cores that matching has, as far as the settings tell; on a cluster those of one executor.
+    """Return the number of cores for matching according to the settings; on a cluster, those of one executor.
 
     >>> cores_of(Settings(master="local[3]")), cores_of(Settings(master="local"))
     (3, 1)
     """
-    told = re.fullmatch(r"local(?:\[(\d+)(?:,\s*\d+)?\])?", settings.master.strip())
-    if told:
-        return max(1, int(told.group(1) or 1))
+    local = re.fullmatch(r"local(?:\[(\d+)(?:,\s*\d+)?\])?", settings.master.strip())
+    if local:
+        return max(1, int(local.group(1) or 1))
     return settings.executor_cores or os.cpu_count() or 1
 
 
@@ -73,17 +74,17 @@ def partition_queries(
     workspace: Workspace,
     base: str,
     count: int,
-    known: StreamKnowledge,
+    statistics: StreamKnowledge,
     *,
     before: Partitioning | None = None,
     partitions: Array | None = None,
     noted: Mapping[str, int] | None = None,
     proceed: Callable[[], None] = lambda: None,
 ) -> Partitioning:
-    """Divide the queries of a base that is written, and write what was cut from it; it is published by others.
+    """Create and write the partitions of a base, without publishing them.
 
-    Folders of the partitioning `before` are used again where they hold the same. `partitions` says of every query
-    where it goes, if that is decided already; the strategy is then that of before. `noted` is kept with it.
+    A partition of the partitioning `before` with the same queries is reused. `partitions` contains the partition of
+    each query if that is already decided; the strategy is then that of `before`. `noted` is added to the counters.
     """
     part = load_part(workspace.storage, base)
     strategy = workspace.settings.partition_strategy or None
@@ -96,11 +97,11 @@ def partition_queries(
         base=base,
         count=count,
         strategy=strategy,
-        frequencies=known.frequencies or None,
+        frequencies=statistics.frequencies or None,
         matcher=workspace.settings.matcher,
-        matches=known.matches(part.queries.query_ids),
-        operator_milliseconds=known.operator_milliseconds or None,
-        samples=known.values,
+        matches=statistics.matches(part.queries.query_ids),
+        operator_milliseconds=statistics.operator_milliseconds or None,
+        samples=statistics.values,
         before=before,
         partitions=partitions,
         noted=noted,
@@ -110,8 +111,8 @@ def partition_queries(
 
 
 def partition_at_once(workspace: Workspace, connection: Connection, base: str, queries: int) -> Partitioning | None:
-    """The partitioning of a base that was just written, where the settings force one and it takes no time to make."""
-    if workspace.settings.partitions < 2 or queries > AT_ONCE:
+    """Partition a new base if the settings require a number of partitions and the base is small, or return None."""
+    if workspace.settings.partitions < 2 or queries > MAX_QUERIES_AT_ONCE:
         return None
     choice = wanted_partitions(workspace, base)
     return (
@@ -126,68 +127,73 @@ def partition_at_once(workspace: Workspace, connection: Connection, base: str, q
 def partition_if_wanted(
     workspace: Workspace, base: str, *, proceed: Callable[[], None] = lambda: None
 ) -> Partitioning | None:
-    """The partitioning of a base that was just written, where one is wanted, however long that takes."""
+    """Partition a new base of any size if the settings call for partitions, or return None."""
     choice = wanted_partitions(workspace, base)
     if choice.count < 2:
         return None
     with workspace.catalog.read() as connection:
-        known = read_stream_knowledge(workspace, connection)
-    return partition_queries(workspace, base, choice.count, known, proceed=proceed)
+        statistics = read_stream_knowledge(workspace, connection)
+    return partition_queries(workspace, base, choice.count, statistics, proceed=proceed)
 
 
 def ensure_partitioning(
     workspace: Workspace, epoch: int, *, proceed: Callable[[], None] = lambda: None
 ) -> PartitioningResult | None:
-    """See to it that the current version is divided as the settings want it; None where there is nothing to do.
+    """Partition the current plan version as the settings require, and publish the result.
 
-    The new version has the same base, and the delta and the removals of the one that is current by then. So it may
-    take as long as it takes, and nobody waits; `proceed` is called between its steps, and may raise to end it.
-    Looking costs two small files, and whether the folders are there.
+    Return None if nothing had to be done, or if another version was published in the meantime. Declarations do not
+    wait for this, because the new version takes the delta and the removals of the version that is current at the end.
+    `proceed` is called between the steps, and may raise an error to end them. The check itself reads two small files
+    and tests whether the folders exist.
     """
     with workspace.catalog.read() as connection:
         current = plan_versions.current_plan(connection)
     if current is None:
         return None
     choice = wanted_partitions(workspace, current.base)
-    there = partitioning_of(workspace, current)
-    if _is_as_wanted(there, choice.count, workspace.settings) and (there is None) == (current.distribution is None):
+    existing = partitioning_of(workspace, current)
+    is_usable = (existing is None) == (current.distribution is None)
+    if is_usable and _is_as_wanted(existing, choice.count, workspace.settings):
         return None
-    made = partition_if_wanted(workspace, current.base, proceed=proceed)
-    version = publish_partitioning(workspace, epoch, current, made)
+    partitioning = partition_if_wanted(workspace, current.base, proceed=proceed)
+    version = publish_partitioning(workspace, epoch, current, partitioning)
     if version is None:
         return None
-    reason = choice.reason if made is None else f"{choice.reason}; {made.reason}"
+    reason = choice.reason if partitioning is None else f"{choice.reason}; {partitioning.reason}"
     return PartitioningResult(version, choice.count, reason)
 
 
-def _is_as_wanted(there: Partitioning | None, count: int, settings: Settings) -> bool:
-    if there is None or count < 2:
-        return there is None and count < 2
-    return len(there.partitions) == count and settings.partition_strategy in ("", there.strategy)
+def _is_as_wanted(existing: Partitioning | None, count: int, settings: Settings) -> bool:
+    if existing is None or count < 2:
+        return existing is None and count < 2
+    return len(existing.partitions) == count and settings.partition_strategy in ("", existing.strategy)
 
 
 def partitioning_of(workspace: Workspace, row: PlanRow, *, thorough: bool = False) -> Partitioning | None:
-    """The partitioning of a version. One that is damaged is told of and done without: it is made again.
+    """Read the partitioning of a version, or return None if it has none or the partitioning is damaged.
 
-    Whether all its folders are there is always looked at; a thorough look reads them, and takes as long as that does.
+    Damage is logged. The existence of all folders is always checked; with `thorough`, their files are read, too.
     """
     if row.distribution is None:
         return None
     try:
-        made = read_partitioning(workspace.storage, row.distribution)
-        if not made.is_complete(workspace.storage):
-            raise CorruptDataError(f"{made.folder} names folders that are gone")
-        for piece in made.pieces if thorough else ():
-            verify(workspace.storage, piece)
-            read_part(workspace.storage, piece)
-        return made
+        partitioning = read_partitioning(workspace.storage, row.distribution)
+        if not partitioning.is_complete(workspace.storage):
+            raise CorruptDataError(f"{partitioning.folder} refers to folders that do not exist")
+        for folder in partitioning.pieces if thorough else ():
+            verify(workspace.storage, folder)
+            read_part(workspace.storage, folder)
+        return partitioning
     except CorruptDataError as error:
-        logger.warning("queries cannot be matched as they are divided: %s", error)
+        logger.warning("the partitions of plan version %d cannot be used: %s", row.version, error)
         return None
 
 
 def repair_partitioning(workspace: Workspace, epoch: int, rows: Iterable[PlanRow]) -> bool:
-    """Whether a partition of some versions is damaged; the queries of the current version are then divided again."""
+    """Check the partitions of some versions. Partition the current version again if its partitions are damaged.
+
+    Return whether the partitions of any of these versions are damaged.
+    """
     with workspace.catalog.read() as connection:
         current = plan_versions.current_plan(connection)
     damaged = [row for row in rows if partitioning_of(workspace, row, thorough=True) is None]
@@ -196,18 +202,20 @@ def repair_partitioning(workspace: Workspace, epoch: int, rows: Iterable[PlanRow
     return bool(damaged)
 
 
-def publish_partitioning(workspace: Workspace, epoch: int, seen: PlanRow, made: Partitioning | None) -> int | None:
-    """Publish a version that differs from the current one in its partitioning alone.
+def publish_partitioning(
+    workspace: Workspace, epoch: int, seen: PlanRow, partitioning: Partitioning | None
+) -> int | None:
+    """Publish a version that differs from the current one only in its partitioning, and return its number.
 
-    None, and nothing is published, where the current one has another base or partitioning than the one that was seen,
-    or where it took so long that what was written was collected as nobody's.
+    Publish nothing and return None if the current version has another base or partitioning than the version `seen`,
+    or if garbage collection has deleted the new folders because creating them took too long.
     """
     with workspace.catalog.write() as connection:
         leases.check(connection, epoch)
         newest = plan_versions.current_plan(connection)
         if newest is None or (newest.base, newest.distribution) != (seen.base, seen.distribution):
             return None
-        if made is not None and not made.is_complete(workspace.storage):
+        if partitioning is not None and not partitioning.is_complete(workspace.storage):
             return None
         return plan_versions.publish_plan(
             connection,
@@ -215,6 +223,6 @@ def publish_partitioning(workspace: Workspace, epoch: int, seen: PlanRow, made: 
             newest.delta,
             newest.queries,
             newest.removed,
-            distribution=None if made is None else made.folder,
-            pieces=() if made is None else made.pieces,
+            distribution=None if partitioning is None else partitioning.folder,
+            pieces=() if partitioning is None else partitioning.pieces,
         )

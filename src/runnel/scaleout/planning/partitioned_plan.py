@@ -1,4 +1,4 @@
-"""The port of plans whose queries are divided into partitions: published, looked after, and shown."""
+"""The planning port for partitioned plans: publish, repair, rebalance and explain them."""
 
 from __future__ import annotations
 
@@ -25,10 +25,13 @@ from runnel.storage.file_storage import Storage
 
 
 class PartitionedPlan(PlanPort):
-    """Partitions of the queries, and a router in front of them."""
+    """Plans whose queries are in partitions behind a router."""
 
     delta_factor = 2
-    """The runner makes and divides the next base, so that workers never have to map a large base whole."""
+    """Twice the usual size, so that usually the runner compiles and partitions a new base, not a declaration.
+
+    A base from a declaration has no partitions at first, so each worker would map all of it.
+    """
 
     def distribute_at_once(
         self, workspace: Workspace, connection: Connection, base: str, queries: int
@@ -39,14 +42,14 @@ class PartitionedPlan(PlanPort):
         return partition_if_wanted(workspace, base, proceed=proceed)
 
     def ensure(self, workspace: Workspace, epoch: int, *, proceed: Proceed) -> str | None:
-        done = ensure_partitioning(workspace, epoch, proceed=proceed)
-        if done is None:
+        result = ensure_partitioning(workspace, epoch, proceed=proceed)
+        if result is None:
             return None
-        return f"plan version {done.version} has {done.partitions} partitions: {done.reason}"
+        return f"plan version {result.version} has {result.partitions} partitions: {result.reason}"
 
     def rebalance(self, workspace: Workspace, epoch: int, *, proceed: Proceed) -> str | None:
-        done = rebalance(workspace, epoch, proceed=proceed)
-        return done.told() if done is not None and done.version is not None else None
+        result = rebalance(workspace, epoch, proceed=proceed)
+        return result.describe() if result is not None and result.version is not None else None
 
     def repair(self, workspace: Workspace, epoch: int, plans: Iterable[PlanRow]) -> bool:
         return repair_partitioning(workspace, epoch, plans)
@@ -66,12 +69,14 @@ class PartitionedPlan(PlanPort):
         return explain_partition(workspace, row, plan, query, names)
 
     def verify(self, storage: Storage, plan: PlanRow) -> None:
-        """The pieces must also be those that the catalog names."""
-        made = verify_partitioning(storage, plan.distribution or "")
-        if made.base != plan.base or set(made.pieces) != set(plan.pieces):
-            raise CorruptDataError(f"{made.folder} differs from the partitioning in the catalog", hint=REBUILD_HINT)
+        """Verify the router and all partitions, and that they are those in the catalog."""
+        partitioning = verify_partitioning(storage, plan.distribution or "")
+        if partitioning.base != plan.base or set(partitioning.pieces) != set(plan.pieces):
+            raise CorruptDataError(
+                f"{partitioning.folder} differs from the partitioning in the catalog", hint=REBUILD_HINT
+            )
         try:
-            for folder in made.pieces:
+            for folder in partitioning.pieces:
                 verify(storage, folder)
         except CorruptDataError as error:
             raise CorruptDataError(error.message, hint=REBUILD_HINT) from error

@@ -1,8 +1,8 @@
-"""Dividing queries anew while running, once one partition is found to take much longer than the others.
+"""Rebalancing: move queries between partitions if one partition takes much longer than the others.
 
-In: what the partitions of the current version were measured to cost, batch by batch, and which query is in which.
-Out: a version with the same queries in other partitions; folders that hold the same as before are used again. Like a
-plan that is compiled again it is made without holding up anybody, and published only if nobody was faster.
+In: the measured loads of the partitions of the current version, and the partition of each query. Out: a version with
+the same queries in other partitions. Unchanged partitions keep their folders. Matching continues meanwhile, and the
+result is published only if no other version was published in the meantime.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ logger = logging.getLogger("runnel")
 
 @dataclass(frozen=True, slots=True)
 class Rebalanced:
-    """What came of it: how uneven partitions were and are expected to be, and the queries that moved.
+    """The result of rebalancing: the skew before and the expected skew after it, and the number of moved queries.
 
-    1 is even; 2 means that the partition which takes longest takes twice as long as the mean. Without a version
-    somebody else published one meanwhile.
+    The skew is the time of the busiest partition as a multiple of the mean. `version` is None if the result was not
+    published, because another version was published in the meantime.
     """
 
     before: float
@@ -42,37 +42,37 @@ class Rebalanced:
     moved: int
     queries: int
     kept: int
-    """Partitions whose folders are the same as before."""
+    """The number of partitions that kept their folders."""
     version: int | None = None
 
-    def told(self) -> str:
-        """In plain words.
+    def describe(self) -> str:
+        """Describe the result for the application log.
 
-        >>> print(Rebalanced(2.4, 1.13, 310, 5_000, 6, 9).told().replace("; ", ";\\n"))
-        divided the queries anew as version 9: the longest partition took 2.4 times the mean, 1.1 times are expected;
-        310 of 5,000 queries moved, 6 partitions are as before
+        >>> print(Rebalanced(2.4, 1.13, 310, 5_000, 6, 9).describe().replace("; ", ";\\n"))
+        rebalanced the partitions as plan version 9: the busiest took 2.4 times the mean, 1.1 times are expected now;
+        310 of 5,000 queries moved, 6 partitions are unchanged
         """
         return (
-            f"divided the queries anew as version {self.version}: the longest partition took {self.before:.1f} times "
-            f"the mean, {self.then:.1f} times are expected; {self.moved:,} of {self.queries:,} queries moved, "
-            f"{self.kept:,} partitions are as before"
+            f"rebalanced the partitions as plan version {self.version}: the busiest took {self.before:.1f} times the "
+            f"mean, {self.then:.1f} times are expected now; {self.moved:,} of {self.queries:,} queries moved, "
+            f"{self.kept:,} partitions are unchanged"
         )
 
 
-MOST_FUTILE_MOVES = 2
-"""Times in a row that queries are moved without the partitions becoming more even."""
+MAX_FUTILE_MOVES = 2
+"""Rebalancing stops after this many moves in a row that did not reduce the skew."""
 
-_HELPED = 0.9
-"""The part of what it was before that the longest partition takes at most after a move that helped."""
+_MAX_HELPFUL_RATIO = 0.9
+"""A move helped if the skew is at most this fraction of the skew before."""
 
-_VAIN, _BEFORE = "moves_in_vain", "skew_before_percent"
+_FUTILE_MOVES, _SKEW_BEFORE = "moves_in_vain", "skew_before_percent"
 
 
 def rebalance(workspace: Workspace, epoch: int, *, proceed: Callable[[], None] = lambda: None) -> Rebalanced | None:
-    """Divide the queries of the current version anew if one partition is loaded much more than the others.
+    """Move queries between the partitions of the current version if one has a much higher load than the others.
 
-    None where they are not divided, the partitions are loaded alike, too little was measured yet, or moving queries
-    has not helped before. `proceed` is called between the steps of dividing, and may raise to end it.
+    Return None if the version has no partitions, their loads are even, too little was measured, or moving queries has
+    not helped before. `proceed` is called between the steps, and may raise an error to end them.
     """
     with workspace.catalog.read() as connection:
         current = plan_versions.current_plan(connection)
@@ -82,84 +82,87 @@ def rebalance(workspace: Workspace, epoch: int, *, proceed: Callable[[], None] =
         upto = matched_upto(connection)
     if not measured:
         return None
-    there = partitioning_of(workspace, current)
-    if there is None:
+    before = partitioning_of(workspace, current)
+    if before is None:
         return None
-    measured = all_loads(measured, len(there.partitions))
-    loads = [Load(one.partition, one.items, one.matches, one.microseconds) for one in measured]
-    vain = _moves_in_vain(there, skew(loads))
-    if not is_uneven(loads) or vain >= MOST_FUTILE_MOVES:
-        _fade(workspace, epoch, there.folder)
+    measured = all_loads(measured, len(before.partitions))
+    loads = [Load(load.partition, load.items, load.matches, load.microseconds) for load in measured]
+    futile_moves = _count_futile_moves(before, skew(loads))
+    if not is_uneven(loads) or futile_moves >= MAX_FUTILE_MOVES:
+        _fade(workspace, epoch, before.folder)
         return None
-    assignment = read_assignment(workspace.storage, there.folder)
+    assignment = read_assignment(workspace.storage, before.folder)
     matches = StreamKnowledge(matched=match_rates(workspace, upto)).matches(assignment.query_ids)
-    given = rebalanced(assignment, loads, matches=matches)
-    if given is None:
-        _fade(workspace, epoch, there.folder)
+    new_partitions = rebalanced(assignment, loads, matches=matches)
+    if new_partitions is None:
+        _fade(workspace, epoch, before.folder)
         return None
     with workspace.catalog.read() as connection:
-        known = read_stream_knowledge(workspace, connection)
-    made = partition_queries(
+        statistics = read_stream_knowledge(workspace, connection)
+    after = partition_queries(
         workspace,
-        there.base,
-        len(there.partitions),
-        known,
-        before=there,
-        partitions=given,
-        noted={_VAIN: vain, _BEFORE: round(100 * skew(loads))},
+        before.base,
+        len(before.partitions),
+        statistics,
+        before=before,
+        partitions=new_partitions,
+        noted={_FUTILE_MOVES: futile_moves, _SKEW_BEFORE: round(100 * skew(loads))},
         proceed=proceed,
     )
-    version = publish_partitioning(workspace, epoch, current, made)
+    version = publish_partitioning(workspace, epoch, current, after)
     if version is not None:
-        _forget_others(workspace, epoch, made.folder)
+        _forget_others(workspace, epoch, after.folder)
     return Rebalanced(
         before=skew(loads),
-        then=expected_skew(assignment, measured, given, matches),
-        moved=int(np.count_nonzero(given != assignment.partitions)),
-        queries=len(given),
-        kept=len(set(there.pieces[1:]) & set(made.pieces[1:])),
+        then=expected_skew(assignment, measured, new_partitions, matches),
+        moved=int(np.count_nonzero(new_partitions != assignment.partitions)),
+        queries=len(new_partitions),
+        kept=len(set(before.pieces[1:]) & set(after.pieces[1:])),
         version=version,
     )
 
 
-def _moves_in_vain(there: Partitioning, uneven: float) -> int:
-    """How many times in a row queries were moved and the partitions stayed as uneven as they were.
+def _count_futile_moves(partitioning: Partitioning, current_skew: float) -> int:
+    """Return how many times in a row moving queries did not reduce the skew. Log a warning at the maximum.
 
-    What a query costs is guessed from what its partition takes. Where one query is dear and looks like all others,
-    moving the others away helps nobody, and each time it costs a division.
+    The cost of a query is estimated from the time of its partition. If a single query is expensive but has the same
+    estimate as all others, moving the others away does not help, and each attempt costs a new partitioning.
     """
-    before = there.counters.get(_BEFORE)
-    if before is None or 100 * uneven <= _HELPED * before:
+    skew_before = partitioning.counters.get(_SKEW_BEFORE)
+    if skew_before is None or 100 * current_skew <= _MAX_HELPFUL_RATIO * skew_before:
         return 0
-    vain = there.counters.get(_VAIN, 0) + 1
-    if vain == MOST_FUTILE_MOVES:
+    futile_moves = partitioning.counters.get(_FUTILE_MOVES, 0) + 1
+    if futile_moves == MAX_FUTILE_MOVES:
         logger.warning(
-            "one partition takes %.1f times the mean, and moving queries did not help %d times: they stay where they "
-            "are until the plan is compiled again; `runnel queries --slow` shows which of them are dear",
-            uneven,
-            vain,
+            "the busiest partition takes %.1f times the mean, and moving queries did not help %d times; queries are "
+            "not moved again until the plan is recompiled; `runnel queries --slow` lists expensive queries",
+            current_skew,
+            futile_moves,
         )
-    return vain
+    return futile_moves
 
 
 def _fade(workspace: Workspace, epoch: int, partitioning: str) -> None:
-    """What was measured long ago counts less and less."""
+    """Halve the recorded loads, so that old measurements count less and less."""
     with workspace.catalog.write() as connection:
         leases.check(connection, epoch)
         partition_loads.fade_loads(connection, partitioning)
 
 
 def _forget_others(workspace: Workspace, epoch: int, partitioning: str) -> None:
-    """What others did says nothing of this one. Batches under way may still tell of theirs; tidying drops that."""
+    """Delete the recorded loads of all other partitionings.
+
+    Batches in progress may still record some; the next cleanup deletes those.
+    """
     with workspace.catalog.write() as connection:
         leases.check(connection, epoch)
         partition_loads.forget_loads(connection, [partitioning])
 
 
 def expected_skew(
-    assignment: Assignment, loads: Sequence[PartitionLoad], given: Array, matches: Array | None = None
+    assignment: Assignment, loads: Sequence[PartitionLoad], partitions: Array, matches: Array | None = None
 ) -> float:
-    """How uneven partitions would be if every query went on to take its part of what its partition took."""
-    times = np.array([one.microseconds for one in loads], dtype=np.float64)
-    after = np.bincount(given, weights=query_times(assignment, times, matches), minlength=len(times))
+    """Return the skew of new partitions if every query keeps the share of the time that it took in its old one."""
+    times = np.array([load.microseconds for load in loads], dtype=np.float64)
+    after = np.bincount(partitions, weights=query_times(assignment, times, matches), minlength=len(times))
     return float(after.max() / after.mean()) if after.sum() else 1.0

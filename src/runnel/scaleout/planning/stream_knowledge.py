@@ -1,7 +1,7 @@
-"""What the stream has taught, as far as it helps to divide queries: it decides speed, never answers.
+"""Statistics of the stream that are used for partitioning queries. They affect only speed, never results.
 
-In: statistics in the catalog, and the newest files of the logs. Out: how frequent words are, how often queries match,
-what operators cost, and some structured values.
+In: statistics in the catalog, and the newest files of the logs. Out: word frequencies, match rates of queries, costs
+of operators, and samples of structured values.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 import numpy as np
 from sqlalchemy import Connection
@@ -27,74 +28,77 @@ from runnel.plan.gates import visible
 
 logger = logging.getLogger("runnel")
 
-_NEWEST = 20_000
-"""Items in whose matches is counted how often queries match."""
+_RATE_ITEMS = 20_000
+"""Match rates are computed from the matches of this many recent items."""
 
-_LOOKED_AT = 2_000
-_SAMPLED = 200
-"""Values of a kind that tell which patterns are alike, and the newest items among which they are looked for."""
+_SAMPLE_ITEMS = 2_000
+_MAX_SAMPLES = 200
+"""Up to this many structured values per kind are sampled from the newest `_SAMPLE_ITEMS` items."""
 
 
 @dataclass(frozen=True)
 class StreamKnowledge:
-    """What is known of the stream: how frequent words are, how often queries match, and what operators cost."""
+    """Statistics of the stream: word frequencies, milliseconds per operator call, sampled values and match rates."""
 
     frequencies: Mapping[str, float] = field(default_factory=dict)
     operator_milliseconds: Mapping[str, float] = field(default_factory=dict)
     values: Mapping[str, Sequence[Value]] = field(default_factory=dict)
     matched: tuple[Array, Array] | None = None
-    """Queries, ascending, and the matches of each for an item."""
+    """Queries in ascending order, and the matches per item of each."""
 
     def matches(self, query_ids: Array) -> Array | None:
-        """Matches for an item, by the places of queries in a plan; those of ways are not known (NaN)."""
+        """Return the matches per item for the queries of a plan, or None. They are NaN for disjuncts."""
         if self.matched is None:
             return None
         queries, rates = self.matched
-        found = np.full(len(query_ids), np.nan)
+        result = np.full(len(query_ids), np.nan)
         own = visible(query_ids)
-        places = np.minimum(np.searchsorted(queries, own), max(0, len(queries) - 1))
-        found[: len(own)] = np.where(queries[places] == own, rates[places], 0.0) if len(queries) else 0.0
-        return found
+        positions = np.minimum(np.searchsorted(queries, own), max(0, len(queries) - 1))
+        result[: len(own)] = np.where(queries[positions] == own, rates[positions], 0.0) if len(queries) else 0.0
+        return result
 
 
 def read_stream_knowledge(workspace: Workspace, connection: Connection, *, newest: bool = True) -> StreamKnowledge:
-    """What the stream has taught. Looking at the newest items and their matches reads files of the logs."""
+    """Read the statistics of the stream. With `newest`, also read the newest items and matches from the logs."""
     learned = learned_operators(connection)
-    dear = {
-        name: 1_000.0 * learned.cost(operator_key(name, one.version), one.cost.total_seconds())
-        for name, one in live_operators(connection).items()
+    milliseconds = {
+        name: 1_000.0 * learned.cost(operator_key(name, declaration.version), declaration.cost.total_seconds())
+        for name, declaration in live_operators(connection).items()
     }
     upto = matched_upto(connection) if newest else 0
     if not upto:
-        return StreamKnowledge(word_frequencies(connection), dear)
+        return StreamKnowledge(word_frequencies(connection), milliseconds)
     return StreamKnowledge(
-        word_frequencies(connection), dear, newest_values(workspace, upto), match_rates(workspace, upto)
+        word_frequencies(connection), milliseconds, newest_values(workspace, upto), match_rates(workspace, upto)
     )
 
 
 def match_rates(workspace: Workspace, upto: int) -> tuple[Array, Array] | None:
-    """The queries that matched any of the newest items up to a sequence, ascending, and matches for an item."""
-    after = max(0, upto - _NEWEST)
+    """Return the queries that matched recent items up to a sequence, in ascending order, and their matches per item.
+
+    Return None if there are no matches, or they cannot be read.
+    """
+    after = max(0, upto - _RATE_ITEMS)
     try:
-        found = [rows.queries for rows in workspace.matches.read(after, upto)]
+        matched = [rows.queries for rows in workspace.matches.read(after, upto)]
     except (NotFoundError, CorruptDataError) as error:
-        logger.debug("matches are not counted: %s", error)
+        logger.debug("cannot compute match rates: %s", error)
         return None
-    if not found:
+    if not matched:
         return None
-    queries, counts = np.unique(np.concatenate(found), return_counts=True)
+    queries, counts = np.unique(np.concatenate(matched), return_counts=True)
     return queries, counts / (upto - after)
 
 
 def newest_values(workspace: Workspace, upto: int) -> dict[str, list[Value]]:
-    """The structured values of the newest items up to a sequence, by kind: from them patterns are merged (§4.3)."""
-    found: dict[str, list[Value]] = {}
+    """Return structured values of the newest items up to a sequence, by kind, for merging patterns (§4.3)."""
+    values: dict[str, list[Value]] = {}
     try:
-        for batch in workspace.items.read(max(0, upto - _LOOKED_AT), upto):
+        for batch in workspace.items.read(max(0, upto - _SAMPLE_ITEMS), upto):
             for attributes in batch.attributes():
-                for value in (one for several in attributes.values() for one in several):
+                for value in chain.from_iterable(attributes.values()):
                     if isinstance(value, StructuredValue):
-                        found.setdefault(value.kind, []).append(value)
+                        values.setdefault(value.kind, []).append(value)
     except (NotFoundError, CorruptDataError) as error:
-        logger.debug("values are not sampled: %s", error)
-    return {kind: values[-_SAMPLED:] for kind, values in found.items()}
+        logger.debug("cannot sample structured values: %s", error)
+    return {kind: kind_values[-_MAX_SAMPLES:] for kind, kind_values in values.items()}

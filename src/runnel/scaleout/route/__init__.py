@@ -1,1 +1,1 @@
-"""Partitions at run time: loading them within a budget of memory, and routing items to them."""
+"""Partitions at run time: load them within a memory budget, and route items to them."""

@@ -1,7 +1,7 @@
-"""The pieces of a partitioned version at work: what one partition, the delta or the router is as a plan of its own.
+"""Partitions, routers and deltas of a partitioned plan version, each loaded as a plan of its own.
 
-In: the folder of a piece, and the version that it belongs to. Out: a plan of one part that knows which of its queries
-the version does not have any more; matchers, gates, operators and bindings take it as they take a whole plan.
+In: a plan folder, and the version that it belongs to. Out: a plan with a single part that ignores the queries which
+the version has removed. Matchers, gates, operators and bindings use it like a whole plan.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ from runnel.storage.file_storage import Storage
 
 @dataclass(frozen=True)
 class PartitionPlan(Plan):
-    """One part of a version (always `base` here) as a plan of its own.
+    """A partition, the router or the delta of a version as a plan of its own, whose only part is `base`.
 
-    `dead` are the ids of its queries and ways that do not count. `version` names the piece as its base, so that what
-    is kept by version is kept by piece. `known_gates` are the gates of the whole base, where the piece is a delta: a
-    query that was added may read a gated feed of the base, and only the base knows where that one starts.
+    `dead` are the IDs of its queries and disjuncts that the version has removed. `version` has the folder of this
+    plan as its base, so caches by version have an entry for each partition. If this is a delta, `known_gates` are the
+    gates of the whole base: a query in the delta may read a gated feed of the base, and only the base knows where the
+    gate starts.
     """
 
     dead: Array = field(default_factory=lambda: np.empty(0, dtype=np.int64))
@@ -34,22 +35,22 @@ class PartitionPlan(Plan):
 
     @property
     def tombstones(self) -> Array:
-        """The ids that do not count."""
+        """The IDs of removed queries and disjuncts."""
         return self.dead
 
     @property
     def bytes(self) -> int:
-        """The bytes of its files."""
+        """The size of its files."""
         return self.base.manifest.size
 
     def removed(self, part: PlanPart) -> Array:
-        """Which queries of the part (by position) do not count."""
+        """Return a mask of the queries of the part, by position, that were removed."""
         ids = part.queries.query_ids
         return np.asarray(np.isin(ids, self.dead) | np.isin(query_of(ids), self.dead))
 
     @cached_property
     def gates(self) -> GateTable:
-        """The disjuncts of the piece that have gates, and these gates."""
+        """The disjuncts of this plan that have gates, and these gates."""
         own = self.base.queries.gates
         if self.known_gates is not None and len(self.known_gates):
             return self.known_gates.with_delta(own.without(self.dead), np.empty(0, dtype=np.int64))
@@ -59,35 +60,35 @@ class PartitionPlan(Plan):
 
     @cached_property
     def operators(self) -> OperatorTable:
-        """The ways of the piece that operators decide."""
+        """The disjuncts of this plan that call operators."""
         return self.base.queries.operators.without(self.dead)
 
     def bound_patterns(self, part: PlanPart) -> PatternBindings:
-        """The patterns by which queries of the piece bind variables."""
+        """Return the patterns with which queries of this plan bind variables."""
         return part.queries.bound_patterns.without(self.dead)
 
 
 def load_partition(storage: Storage, version: PlanVersion, folder: str) -> PartitionPlan:
-    """The partition in a folder, as the version has it. It stays mapped while somebody holds it, and no longer."""
+    """Load a partition of a version. Its files stay mapped for as long as the result is referenced."""
     part = _base_part(folder, read_part(storage, folder))
     dead = np.array(version.removed, dtype=np.int64)
     if version.delta is not None:
-        # Only what it says of the base is needed here: nothing refers to its files when this is done.
+        # Only the tombstones of the delta are needed here. Its files are not mapped when this function returns.
         delta = _delta_part(storage, version, version.delta)
         kept = _left_to_base(part.queries.gates, delta)
-        gone = delta.tombstones[~np.isin(query_of(delta.tombstones), kept)]
-        dead = np.concatenate([dead, gone])
+        removed = delta.tombstones[~np.isin(query_of(delta.tombstones), kept)]
+        dead = np.concatenate([dead, removed])
     return PartitionPlan(replace(version, base=folder), part, dead=np.unique(dead))
 
 
 def load_router(storage: Storage, version: PlanVersion, folder: str) -> PartitionPlan:
-    """The router in a folder: its queries are partitions, so nothing that the version removes concerns it."""
+    """Load a router. Its queries are partitions, so it does not depend on the queries that the version removed."""
     part = _base_part(folder, read_part(storage, folder))
     return PartitionPlan(replace(version, base=folder), part)
 
 
 def delta_plan(storage: Storage, version: PlanVersion, router: Plan) -> PartitionPlan | None:
-    """The delta of a partitioned version, where it has one; the router knows the gates of the base."""
+    """Load the delta of a partitioned version, or return None. `router` provides the gates of the base."""
     if version.delta is None:
         return None
     part = _delta_part(storage, version, version.delta)
@@ -97,9 +98,9 @@ def delta_plan(storage: Storage, version: PlanVersion, router: Plan) -> Partitio
 
 
 def _left_to_base(known: GateTable, delta: PlanPart) -> Array:
-    """The gated feeds of the base, with these gates, that the delta only reads.
+    """Return the gated feeds of the base that the delta reads but does not define. `known` are the gates of the base.
 
-    Both have the disjuncts of these feeds, which are the same; but only the base binds the variables of such a feed.
+    Base and delta contain the same disjuncts of these feeds, but only the base binds the variables of such a feed.
     """
     of_delta = delta.queries.gates
     if not len(known) or not len(of_delta):
@@ -111,12 +112,12 @@ def _left_to_base(known: GateTable, delta: PlanPart) -> Array:
 
 def _base_part(folder: str, part: PlanPart) -> PlanPart:
     if part.manifest.kind != "base":
-        raise CorruptDataError(f"{folder} is not a piece of a partitioning")
+        raise CorruptDataError(f"{folder} is neither a partition nor a router")
     return part
 
 
 def _delta_part(storage: Storage, version: PlanVersion, folder: str) -> PlanPart:
-    """The delta of a version, mapped while somebody holds it: a new one comes with every declaration."""
+    """Load the delta of a version without caching it, because every declaration creates a new delta."""
     part = read_part(storage, folder)
     if part.manifest.kind != "delta" or part.manifest.parent != version.base:
         raise CorruptDataError(f"{folder} is not a delta of {version.base}")

@@ -1,7 +1,7 @@
-"""Plans that a process holds, within a budget of bytes: the least recently used goes when room is needed.
+"""An LRU cache of loaded plans with a budget in bytes.
 
-In: keys of plans, their sizes, and how to load them. Out: loaded plans. Room is made before a plan is loaded, so
-that what is mapped together never exceeds the budget; a plan that is larger than the budget is held alone.
+In: keys of plans, their sizes, and functions that load them. Out: loaded plans. Plans are evicted before the next one
+is loaded, so the mapped plans never exceed the budget together. A plan larger than the budget is cached alone.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from typing import Generic, Protocol, TypeVar
 
 
 class Mapped(Protocol):
-    """Something loaded that maps files into memory."""
+    """A loaded plan that maps files into memory."""
 
     @property
     def bytes(self) -> int:
-        """The bytes of its files."""
+        """The size of its files."""
         ...
 
     def mappings(self) -> tuple[object, ...]:
-        """What is there for exactly as long as the files are mapped."""
+        """Return objects that exist for exactly as long as the files are mapped."""
         ...
 
 
@@ -33,9 +33,9 @@ Loaded = TypeVar("Loaded", bound=Mapped)
 
 @dataclass
 class PlanLruCounters:
-    """What holding took: `reloads` are the loads of plans that were held before and had to go.
+    """Counters of a cache. `reloads` counts the loads of plans that had been evicted before.
 
-    A plan that was held in another edition, and is there in a new one, is none of these but a renewal.
+    Replacing a cached plan by another edition counts as a renewal, and neither as a load nor as a reload.
     """
 
     loads: int = 0
@@ -46,12 +46,12 @@ class PlanLruCounters:
     peak_bytes: int = 0
 
     def to_json(self) -> dict[str, int]:
-        """The counters by name."""
+        """Return the counters by name."""
         return asdict(self)
 
 
 class PlanLru(Generic[Key, Loaded]):
-    """Loaded plans by key. For one thread: a worker matches one batch after the other.
+    """A cache of loaded plans by key. Not thread-safe, because a worker matches one batch after the other.
 
     >>> class Plan:
     ...     bytes = 60
@@ -59,7 +59,7 @@ class PlanLru(Generic[Key, Loaded]):
     ...         return (self,)
     >>> held = PlanLru[str, Plan](100)
     >>> for name in ("a", "a", "b", "a"):
-    ...     found = held.get(name, 60, Plan)
+    ...     plan = held.get(name, 60, Plan)
     >>> held.counters.loads, held.counters.reloads, held.counters.evictions, held.counters.peak_bytes
     (3, 1, 2, 60)
     """
@@ -68,33 +68,33 @@ class PlanLru(Generic[Key, Loaded]):
         self.budget_bytes = budget_bytes
         self.counters = PlanLruCounters()
         self._held: OrderedDict[Key, tuple[int, Loaded, Hashable]] = OrderedDict()
-        self._went: set[Key] = set()
+        self._evicted: set[Key] = set()
 
     def __len__(self) -> int:
         return len(self._held)
 
     def is_held(self, key: Key) -> bool:
-        """Whether a plan is here now, in whatever edition."""
+        """Return whether a plan is cached, in any edition."""
         return key in self._held
 
     def get(self, key: Key, size: int, load: Callable[[], Loaded], edition: Hashable = None) -> Loaded:
-        """The plan of a key in an edition, loaded where it is not here; `size` is how many bytes it is going to map.
+        """Return a plan in an edition, loaded if it is not cached. `size` is the number of bytes that it will map.
 
-        The same plan in another edition goes first: no batch needs it again.
+        Another edition of the same plan is released first, because no batch needs it again.
         """
-        there = key in self._held
-        if there and self._held[key][2] == edition:
+        is_cached = key in self._held
+        if is_cached and self._held[key][2] == edition:
             self._held.move_to_end(key)
             return self._held[key][1]
-        if there:
-            self._let_go([key])
+        if is_cached:
+            self._release([key])
         self._make_room(size)
         loaded = load()
-        self.counters.renewals += there
-        self.counters.loads += not there
-        self.counters.reloads += key in self._went
-        self._went.discard(key)
-        # A folder may be larger than it was said to be: then others go late rather than never.
+        self.counters.renewals += is_cached
+        self.counters.loads += not is_cached
+        self.counters.reloads += key in self._evicted
+        self._evicted.discard(key)
+        # The plan may be larger than `size`. In that case evict more plans now.
         self._make_room(loaded.bytes)
         self._held[key] = (loaded.bytes, loaded, edition)
         self.counters.held_bytes += loaded.bytes
@@ -102,30 +102,30 @@ class PlanLru(Generic[Key, Loaded]):
         return loaded
 
     def clear(self) -> None:
-        """Let go of all plans."""
-        self._let_go(list(self._held))
+        """Release all plans."""
+        self._release(list(self._held))
 
     def _make_room(self, size: int) -> None:
         if self.budget_bytes is None:
             return
-        going: list[Key] = []
-        left = self.counters.held_bytes + size
-        # Only sizes are looked at: a plan that a name here refers to would stay mapped.
+        evicted: list[Key] = []
+        total = self.counters.held_bytes + size
+        # Read only the sizes: a local variable that refers to a plan would keep it mapped.
         for key, held_bytes in [(key, entry[0]) for key, entry in self._held.items()]:
-            if left <= self.budget_bytes:
+            if total <= self.budget_bytes:
                 break
-            going.append(key)
-            left -= held_bytes
-        self._let_go(going)
-        self._went.update(going)
-        self.counters.evictions += len(going)
+            evicted.append(key)
+            total -= held_bytes
+        self._release(evicted)
+        self._evicted.update(evicted)
+        self.counters.evictions += len(evicted)
 
-    def _let_go(self, keys: Iterable[Key]) -> None:
-        traces: list[weakref.ref[object]] = []
+    def _release(self, keys: Iterable[Key]) -> None:
+        mappings: list[weakref.ref[object]] = []
         for key in keys:
             size, loaded, _ = self._held.pop(key)
             self.counters.held_bytes -= size
-            traces += map(weakref.ref, loaded.mappings())
+            mappings += map(weakref.ref, loaded.mappings())
             del loaded
-        if any(trace() is not None for trace in traces):
-            gc.collect()  # something made of a plan leads back to itself: only this finds that nobody needs it
+        if any(mapping() is not None for mapping in mappings):
+            gc.collect()  # an object that refers to the plan is part of a cycle, which only the collector frees

@@ -1,7 +1,7 @@
-"""Routing at run time: items in, for every item the partitions that it must go to out.
+"""Routing at run time.
 
-The router is a plan whose queries are the partitions (see `scaleout.partitioning`), so any matcher can tell. What
-travels to the partitions is a bit for each item of a slice.
+In: items. Out: for each item the partitions that it must go to. The router is a plan whose queries are the partitions
+(see `scaleout.partitioning`), so any matcher can evaluate it. A partition receives a bitmap of the items of a slice.
 """
 
 from __future__ import annotations
@@ -21,45 +21,47 @@ Choices = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Routed:
-    """Where the items of a batch go: `choices` has a row for each item and a column for each partition."""
+    """The routes of a batch of items. `choices` has a row for each item and a column for each partition."""
 
     choices: Choices
 
     @property
     def copies(self) -> int:
-        """How often an item is looked at in a partition."""
+        """The number of pairs of an item and a partition that receives it."""
         return int(np.count_nonzero(self.choices))
 
     def partitions(self) -> list[int]:
-        """The partitions that get any item."""
-        found: list[int] = np.flatnonzero(self.choices.any(axis=0)).tolist()
-        return found
+        """Return the partitions that receive at least one item."""
+        numbers: list[int] = np.flatnonzero(self.choices.any(axis=0)).tolist()
+        return numbers
 
     def rows(self, partition: int) -> npt.NDArray[np.int64]:
-        """The rows of the items that go to a partition."""
+        """Return the rows of the items that go to a partition."""
         return np.flatnonzero(self.choices[:, partition])
 
 
 class Router:
-    """The router of a partitioning with so many partitions. `items` and `copies` count what was routed."""
+    """Routes items to `partitions` partitions. `items` counts the routed items, `copies` where they were sent."""
 
     def __init__(self, plan: Plan, partitions: int) -> None:
         ids = plan.base.queries.query_ids
         if len(ids) and not 1 <= int(ids.min()) <= int(ids.max()) <= partitions:
-            raise CorruptDataError(f"the router {plan.base.manifest.folder} names a partition that is not there")
+            raise CorruptDataError(
+                f"the router {plan.base.manifest.folder} refers to a partition that does not exist"
+            )
         self.matcher = build_matcher(plan)
         self._partitions = partitions
         self.items = 0
         self.copies = 0
 
     def route(self, items: ItemBatch) -> Routed:
-        """The partitions that each item must go to."""
+        """Return the partitions that each item must go to."""
         matches = self.matcher.match(items)
         choices = np.zeros((len(items), self._partitions), dtype=np.bool_)
         rows = np.repeat(np.arange(len(items)), np.diff(matches.offsets))
         choices[rows, matches.queries - 1] = True
         for failure in matches.failures:
-            # Nobody knows whether the item belongs there: the partition itself finds out, and says what fails.
+            # Whether the item matches is unknown. The partition evaluates its queries, and reports the failure.
             choices[failure.row, failure.query - 1] = True
         routed = Routed(choices)
         self.items += len(items)
@@ -68,7 +70,7 @@ class Router:
 
 
 def packed(chosen: Choices) -> bytes:
-    """The chosen items of a slice as bits.
+    """Encode which items of a slice were chosen as a bitmap.
 
     >>> packed(np.array([True, False, True]))
     b'\\xa0'
@@ -77,11 +79,11 @@ def packed(chosen: Choices) -> bytes:
 
 
 def unpacked(data: bytes, count: int) -> Choices:
-    """Which of so many items were chosen.
+    """Decode the bitmap of `count` items.
 
     >>> unpacked(b"\\xa0", 3).tolist()
     [True, False, True]
     """
     if len(data) != -(-count // 8):
-        raise CorruptDataError(f"{len(data)} bytes cannot say which of {count} items were chosen")
+        raise CorruptDataError(f"a bitmap of {count} items has {len(data)} bytes instead of {-(-count // 8)}")
     return np.unpackbits(np.frombuffer(data, dtype=np.uint8), count=count).astype(np.bool_)

@@ -1,4 +1,4 @@
 """The two stages of a partitioned plan: route items to partitions, then match them there.
 
-In: slices. Out: written match parts, and the load of each partition.
+In: slices of items. Out: match parts on storage, and the load of each partition.
 """

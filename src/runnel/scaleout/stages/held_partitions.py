@@ -1,7 +1,7 @@
-"""The router and the partitions that a worker process has mapped, within a budget.
+"""The router and the partitions that a worker process has loaded, within a memory budget.
 
-In: a version as a slice names it. Out: what routes and matches with it. Room is made before the next is mapped, and
-no whole plan stays mapped next to them.
+In: a plan version from the row of a slice. Out: a router, or a partition to match with. Before a plan is mapped,
+enough others are released, and whole plans are released, too.
 """
 
 from __future__ import annotations
@@ -24,84 +24,84 @@ from runnel.streaming.worker.plan_cache import CachedPlan, register_holder, rele
 
 @dataclass(frozen=True)
 class Routing:
-    """What the first stage needs of a version: the router, and the queries that are in no partition yet."""
+    """What the first stage needs of a version: the router, and the delta, whose queries are in no partition yet."""
 
-    piece: PartitionPlan
+    plan: PartitionPlan
     router: Router
     observer: Observer
-    fresh: CachedPlan | None
+    delta: CachedPlan | None
 
     @property
     def bytes(self) -> int:
-        """The bytes of the files that it maps."""
-        return self.piece.bytes + (0 if self.fresh is None else self.fresh.bytes)
+        """The size of the mapped files."""
+        return self.plan.bytes + (0 if self.delta is None else self.delta.bytes)
 
     def mappings(self) -> tuple[object, ...]:
-        """Objects that exist for exactly as long as its files are mapped."""
-        own = LoadedPlan(self.piece, self.router.matcher).mappings()
-        return own if self.fresh is None else own + self.fresh.mappings()
+        """Return objects that exist for exactly as long as the files are mapped."""
+        of_router = LoadedPlan(self.plan, self.router.matcher).mappings()
+        return of_router if self.delta is None else of_router + self.delta.mappings()
 
 
-_Piece = TypeVar("_Piece", CachedPlan, Routing)
+_Loaded = TypeVar("_Loaded", CachedPlan, Routing)
 _Key = tuple[str, str]
-"""A piece by its storage and folder."""
+"""The storage URL and the folder of a router or partition."""
 
 
 @lru_cache(maxsize=4)
 def partitioning_at(storage_url: str, folder: str) -> Partitioning:
-    """How a version is divided."""
+    """Read a partitioning, or return it from the cache."""
     return read_partitioning(open_storage(storage_url), folder)
 
 
 @lru_cache(maxsize=1)
-def held_pieces(budget: int) -> PlanLru[_Key, CachedPlan | Routing]:
-    """The pieces that this process has mapped."""
-    held = PlanLru[_Key, CachedPlan | Routing](budget)
-    register_holder(held)
-    return held
+def loaded_plans(budget: int) -> PlanLru[_Key, CachedPlan | Routing]:
+    """Return the cache of the routers and partitions that this process has loaded."""
+    plans = PlanLru[_Key, CachedPlan | Routing](budget)
+    register_holder(plans)
+    return plans
 
 
 @lru_cache(maxsize=4)
 def _delta_bytes(storage_url: str, folder: str) -> int:
-    """The bytes of a delta; asked for with every slice."""
+    """Return the size of a delta, cached because it is needed for every slice."""
     return read_manifest(open_storage(storage_url), folder).size
 
 
-def routing_of(storage: Storage, version: PlanVersion, budget: int) -> Routing:
-    """The first stage of a version."""
-    divided = partitioning_at(storage.url, version.distribution or "")
-    size = divided.router_bytes
+def load_routing(storage: Storage, version: PlanVersion, budget: int) -> Routing:
+    """Return the router and the delta of a version, loaded if they are not cached."""
+    partitioning = partitioning_at(storage.url, version.distribution or "")
+    size = partitioning.router_bytes
     if version.delta is not None:
         size += _delta_bytes(storage.url, version.delta)
 
-    def make() -> Routing:
-        router = load_router(storage, version, divided.router)
-        fresh = delta_plan(storage, version, router)
-        loaded = None if fresh is None else CachedPlan.of(fresh)
-        return Routing(router, Router(router, len(divided.partitions)), Observer.of(router.base), loaded)
+    def load() -> Routing:
+        plan = load_router(storage, version, partitioning.router)
+        delta = delta_plan(storage, version, plan)
+        cached_delta = None if delta is None else CachedPlan.of(delta)
+        return Routing(plan, Router(plan, len(partitioning.partitions)), Observer.of(plan.base), cached_delta)
 
-    return _held(storage, divided.router, version, size, budget, make)
-
-
-def partition_of(storage: Storage, version: PlanVersion, number: int, budget: int) -> CachedPlan:
-    """A partition of a version, to match with."""
-    one = partitioning_at(storage.url, version.distribution or "").partitions[number]
-
-    def make() -> CachedPlan:
-        return CachedPlan.of(load_partition(storage, version, one.folder))
-
-    return _held(storage, one.folder, version, one.bytes, budget, make)
+    return _get_or_load(storage, partitioning.router, version, size, budget, load)
 
 
-def is_partition_held(storage: Storage, version: PlanVersion, number: int, budget: int) -> bool:
-    """Whether a partition of a version is mapped in this process."""
+def load_cached_partition(storage: Storage, version: PlanVersion, number: int, budget: int) -> CachedPlan:
+    """Return a partition of a version, loaded if it is not cached."""
+    partition = partitioning_at(storage.url, version.distribution or "").partitions[number]
+
+    def load() -> CachedPlan:
+        return CachedPlan.of(load_partition(storage, version, partition.folder))
+
+    return _get_or_load(storage, partition.folder, version, partition.bytes, budget, load)
+
+
+def is_partition_cached(storage: Storage, version: PlanVersion, number: int, budget: int) -> bool:
+    """Return whether this process has loaded a partition, for this version or an earlier one."""
     folder = partitioning_at(storage.url, version.distribution or "").partitions[number].folder
-    return held_pieces(budget).is_held((storage.url, folder))
+    return loaded_plans(budget).is_held((storage.url, folder))
 
 
-def _held(
-    storage: Storage, folder: str, version: PlanVersion, size: int, budget: int, make: Callable[[], _Piece]
-) -> _Piece:
-    """A piece as a version has it, from those that are held."""
+def _get_or_load(
+    storage: Storage, folder: str, version: PlanVersion, size: int, budget: int, load: Callable[[], _Loaded]
+) -> _Loaded:
+    """Return a plan from the cache, or load it if the cache does not have it for this version."""
     release_whole_plans()
-    return cast(_Piece, held_pieces(budget).get((storage.url, folder), size, make, edition=version))
+    return cast(_Loaded, loaded_plans(budget).get((storage.url, folder), size, load, edition=version))

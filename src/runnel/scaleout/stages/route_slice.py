@@ -1,7 +1,7 @@
-"""The two stages of a divided plan, for slices: to which partitions items go, and what they match there.
+"""The two stages of matching with a partitioned plan: route the items of a slice, then match them in partitions.
 
-Both stages run in the same process where a worker does everything itself, and in two where Spark's keyed stage keeps
-partitions apart. What goes from the first to the second is a slice and the rows that were chosen, a bit for each.
+In a job with a keyed stage the two stages run in different processes; otherwise a worker runs both. The first stage
+passes a slice and a bitmap of its rows to the second, for each partition that receives any of them.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from runnel.model.segment import Slice
 from runnel.plan.store import PlanVersion
 from runnel.scaleout.route.router import packed, unpacked
 from runnel.scaleout.stages.held_partitions import (
-    held_pieces,
-    is_partition_held,
-    partition_of,
+    is_partition_cached,
+    load_cached_partition,
+    load_routing,
+    loaded_plans,
     partitioning_at,
-    routing_of,
 )
 from runnel.storage.file_storage import Storage
 from runnel.streaming.operator_snapshot import OperatorSnapshot
@@ -34,44 +34,52 @@ from runnel.streaming.worker.match_buffer import MatchBuffer
 from runnel.streaming.worker.plan_cache import CachedPlan
 
 _COUNTED_ONCE = ("items", "naive_evaluations")
-"""What is counted where an item is routed, not again in every partition."""
+"""Counters that count an item when it is routed, and not again in each partition."""
 
 
 @dataclass(frozen=True, slots=True)
 class RoutedSlice:
-    """A slice, and the rows of it that go to a partition as a bitmap."""
+    """A slice, and a bitmap of its rows that go to a partition."""
 
     slice: Slice
     chosen: bytes
 
     @property
     def items(self) -> int:
-        """How many items go there."""
+        """The number of items that go to the partition."""
         return int.from_bytes(self.chosen).bit_count()
 
 
 def route_slice(
-    storage: Storage, version: PlanVersion, one: Slice, found: MatchBuffer, brief: OperatorSnapshot, budget: int
+    storage: Storage,
+    version: PlanVersion,
+    slice_: Slice,
+    buffer: MatchBuffer,
+    snapshot: OperatorSnapshot,
+    budget: int,
 ) -> Iterator[tuple[int, bytes]]:
-    """Stage one: match what is in no partition yet, and give the partitions that items go to, each with its rows."""
-    items = read_items(storage, one)
-    with _counting_loads(found, budget):
-        routing = routing_of(storage, version, budget)
-    if routing.fresh is not None:
-        found.add(storage, items, routing.fresh, brief)
+    """Stage one: match a slice with the delta, and route it.
+
+    Yield each partition that receives items, with a bitmap of their rows.
+    """
+    items = read_items(storage, slice_)
+    with _counting_loads(buffer, budget):
+        routing = load_routing(storage, version, budget)
+    if routing.delta is not None:
+        buffer.add(storage, items, routing.delta, snapshot)
     else:
-        found.counters["items"] += len(items)
-    found.observe(items, routing.observer)
-    divided = partitioning_at(storage.url, version.distribution or "").partitions
-    found.counters["naive_evaluations"] += len(items) * sum(part.queries for part in divided)
+        buffer.counters["items"] += len(items)
+    buffer.observe(items, routing.observer)
+    partitions = partitioning_at(storage.url, version.distribution or "").partitions
+    buffer.counters["naive_evaluations"] += len(items) * sum(partition.queries for partition in partitions)
     choices = routing.router.route(items).choices
     for number in np.flatnonzero(choices.any(axis=0)).tolist():
         yield number, packed(choices[:, number])
 
 
-def held_first(storage: Storage, version: PlanVersion, numbers: Iterable[int], budget: int) -> list[int]:
-    """Partitions in the order in which they are best matched: whoever went round in circles would reload them all."""
-    return sorted(numbers, key=lambda number: (not is_partition_held(storage, version, number, budget), number))
+def cached_partitions_first(storage: Storage, version: PlanVersion, numbers: Iterable[int], budget: int) -> list[int]:
+    """Sort partitions so that cached ones come first. In a fixed order, an LRU cache would reload all of them."""
+    return sorted(numbers, key=lambda number: (not is_partition_cached(storage, version, number, budget), number))
 
 
 def match_routed(
@@ -79,56 +87,55 @@ def match_routed(
     version: PlanVersion,
     routed: Sequence[RoutedSlice],
     number: int,
-    found_for: Callable[[RoutedSlice], MatchBuffer],
-    brief: OperatorSnapshot,
+    buffer_for: Callable[[RoutedSlice], MatchBuffer],
+    snapshot: OperatorSnapshot,
     budget: int,
 ) -> None:
-    """Stage two: match the rows that came to a partition; `found_for` says where what is found of a slice belongs."""
-    first = found_for(routed[0])
-    with _counting_loads(first, budget):
-        before = held_pieces(budget).counters.loads
-        loaded = partition_of(storage, version, number, budget)
-        loads = held_pieces(budget).counters.loads - before
-    for one in routed:
-        found = found_for(one)
-        items = chosen_items(read_items(storage, one.slice), one.chosen)
-        _add_routed(found, storage, items, loaded, brief, number)
-    first.work[number]["loads"] += loads
+    """Stage two: match the items that were routed to a partition. `buffer_for` returns the buffer for a slice."""
+    first_buffer = buffer_for(routed[0])
+    with _counting_loads(first_buffer, budget):
+        before = loaded_plans(budget).counters.loads
+        partition = load_cached_partition(storage, version, number, budget)
+        loads = loaded_plans(budget).counters.loads - before
+    for routed_slice in routed:
+        items = chosen_items(read_items(storage, routed_slice.slice), routed_slice.chosen)
+        _add_routed(buffer_for(routed_slice), storage, items, partition, snapshot, number)
+    first_buffer.work[number]["loads"] += loads
 
 
 def _add_routed(
-    found: MatchBuffer,
+    buffer: MatchBuffer,
     storage: Storage,
     items: ItemBatch,
     partition: CachedPlan,
-    brief: OperatorSnapshot,
+    snapshot: OperatorSnapshot,
     number: int,
 ) -> None:
-    """Match the items that were routed to a partition, and note what the partition took."""
-    began, matches, unmatched = process_time_ns(), found.matches, found.unmatched
-    counted_before = {name: found.counters[name] for name in _COUNTED_ONCE}
-    found.add(storage, items, partition, brief)
-    found.counters.update({name: before - found.counters[name] for name, before in counted_before.items()})
-    found.counters["copies"] += len(items)
-    found.counters["copies_in_vain"] += found.unmatched - unmatched
-    found.work.setdefault(number, Counter()).update(
+    """Match the items that were routed to a partition, and record the load of the partition."""
+    started, matches, unmatched = process_time_ns(), buffer.matches, buffer.unmatched
+    counted_before = {name: buffer.counters[name] for name in _COUNTED_ONCE}
+    buffer.add(storage, items, partition, snapshot)
+    buffer.counters.update({name: before - buffer.counters[name] for name, before in counted_before.items()})
+    buffer.counters["copies"] += len(items)
+    buffer.counters["copies_in_vain"] += buffer.unmatched - unmatched
+    buffer.work.setdefault(number, Counter()).update(
         items=len(items),
-        matches=found.matches - matches,
-        microseconds=(process_time_ns() - began) // 1000,
+        matches=buffer.matches - matches,
+        microseconds=(process_time_ns() - started) // 1000,
     )
 
 
 @contextmanager
-def _counting_loads(found: MatchBuffer, budget: int) -> Iterator[None]:
-    """Count the plans that are loaded inside, and of these the ones that were here before."""
-    held = held_pieces(budget).counters
-    loads, reloads = held.loads, held.reloads
+def _counting_loads(buffer: MatchBuffer, budget: int) -> Iterator[None]:
+    """Count the plans that are loaded inside, and how many of them had been evicted before."""
+    counters = loaded_plans(budget).counters
+    loads, reloads = counters.loads, counters.reloads
     yield
-    found.counters["plan_loads"] += held.loads - loads
-    found.counters["plan_reloads"] += held.reloads - reloads
+    buffer.counters["plan_loads"] += counters.loads - loads
+    buffer.counters["plan_reloads"] += counters.reloads - reloads
 
 
 def chosen_items(items: ItemBatch, chosen: bytes) -> ItemBatch:
-    """The items whose bit is set."""
+    """Return the items whose bit is set."""
     rows: Any = unpacked(chosen, len(items))
     return items if rows.all() else ItemBatch(items.records.take(pa.array(np.flatnonzero(rows))))

@@ -1,8 +1,8 @@
-"""Shards: the slots of the keyed second stage, and the keys by which Spark puts rows into them.
+"""Shards: the slots of the keyed second stage, and a key for each of them.
 
-Spark keeps the state of a slot on one executor, and so it keeps the partitions of a shard there, with their plans
-mapped. A row goes to the slot that is the hash of its key, modulo the number of slots; keys from 0 on would leave
-some slots empty and others full, so for each slot a key is looked for that is hashed into it.
+Spark keeps the state of a slot on one executor, so the partitions of a shard stay loaded on that executor. Spark puts
+a row into the slot whose number is the hash of the row's key modulo the number of slots. The keys 0, 1, 2, … would
+leave some slots empty and fill others twice, so this module finds one key per slot.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _MASK = 0xFFFFFFFF
 
 
 def shard_count(partitions: int, parallelism: int) -> int:
-    """How many shards so many partitions are dealt over: enough for all cores, twice over, so that they end together.
+    """Return the number of shards for a number of partitions: two per core at most, to balance the load of the cores.
 
     >>> shard_count(8, 2), shard_count(3, 16), shard_count(0, 2)
     (4, 3, 0)
@@ -24,7 +24,7 @@ def shard_count(partitions: int, parallelism: int) -> int:
 
 @lru_cache(maxsize=8)
 def shard_keys(shards: int) -> tuple[int, ...]:
-    """A key for each shard.
+    """Return a key for each shard.
 
     >>> [spark_hash(key) % 4 for key in shard_keys(4)]
     [0, 1, 2, 3]
@@ -38,7 +38,7 @@ def shard_keys(shards: int) -> tuple[int, ...]:
 
 
 def spark_hash(value: int) -> int:
-    """The hash by which Spark distributes rows with a 64-bit key: Murmur3 over its two halves, signed.
+    """Return the signed hash by which Spark distributes rows with a 64-bit key: Murmur3 of its two halves.
 
     >>> spark_hash(0), spark_hash(14)
     (-1670924195, 167136754)

@@ -1,12 +1,12 @@
-"""The matching step of two stages: slices in, written matches out; partitions stay on their executors.
+"""The matching step in two stages, as Spark functions: route slices to shards, then match them in partitions.
 
-Stage one (`route_slices`, for `mapInArrow`) matches what is in no partition yet and says where each item goes. Stage
-two (`match_shard`, for `applyInPandasWithState`) is keyed by shard, and Spark brings a key to the executor that has
-its state: the plans of its partitions are mapped there already (004 §3, §4.5). The state itself is a count of items.
+Stage one (`route_slices`, for `mapInArrow`) matches items with the delta and routes them to partitions. Stage two
+(`match_shard`, for `applyInPandasWithState`) is keyed by shard. Spark runs a key on the executor that has the key's
+state, so the partitions of a shard are already loaded there (004 §3, §4.5). The state itself is a count of items.
 
-Rows between the stages are references: a slice and a bit for each of its items. What the first stage has written goes
-through the second as it is. All parts of a *stretch* of slices have the same range, so that whoever reads the log can
-lay them on one another.
+The rows between the stages are references: a slice and a bitmap of its rows. Descriptions of the parts that stage one
+has written pass through stage two unchanged. All parts of a *range* of slices cover the same sequences, so a reader
+of the match log can merge them.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ import pyarrow as pa
 
 from runnel.model.segment import Slice, Tier
 from runnel.plan.store import PlanVersion
-from runnel.scaleout.stages.route_slice import RoutedSlice, held_first, match_routed, route_slice
+from runnel.scaleout.stages.route_slice import RoutedSlice, cached_partitions_first, match_routed, route_slice
 from runnel.scaleout.stages.shards import shard_keys
 from runnel.storage.file_storage import open_storage
 from runnel.streaming.operator_snapshot import OperatorSnapshot
 from runnel.streaming.worker.failures import reporting_failures
-from runnel.streaming.worker.match_buffer import MOST_BYTES, MatchBuffer
-from runnel.streaming.worker.match_job import match_slice, slice_of, version_of
+from runnel.streaming.worker.match_buffer import MAX_BUFFER_BYTES, MatchBuffer
+from runnel.streaming.worker.match_job import match_slice, parse_plan_version, parse_slice
 
 ROUTED_DDL = (
     "key long, partition int, tier string, path string, first_row long, rows long, first_sequence long, "
-    "accepted long, first long, last long, chosen binary, told string, part string, claims binary"
+    "accepted long, first long, last long, chosen binary, context string, part string, claims binary"
 )
 ROUTED_SCHEMA = pa.schema(
     [
@@ -47,7 +47,7 @@ ROUTED_SCHEMA = pa.schema(
         ("first", pa.int64()),
         ("last", pa.int64()),
         ("chosen", pa.binary()),
-        ("told", pa.string()),
+        ("context", pa.string()),
         ("part", pa.string()),
         ("claims", pa.binary()),
     ]
@@ -55,23 +55,24 @@ ROUTED_SCHEMA = pa.schema(
 STATE_DDL = "items long"
 
 Range = tuple[int, int]
+"""The first and the last sequence of a range of slices, whose matches are written together."""
 
 
 def route_slices(
     storage_url: str, lineage: int, shards: int, budget: int
 ) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    """Stage one: what goes to the shards, and what was written of every stretch."""
+    """Return the function of stage one. It yields rows for the shards, and one row per range that it has written."""
 
-    def run(batches: Iterator[Any]) -> Iterator[Any]:
-        stage = _RoutingTask(storage_url, lineage, shards, budget)
+    def route_batches(batches: Iterator[Any]) -> Iterator[Any]:
+        task = _RoutingTask(storage_url, lineage, shards, budget)
         with reporting_failures(storage_url):
             for row in (row for batch in batches for row in batch.to_pylist()):
-                found = list(stage.route(row))
-                if found:
-                    yield pa.RecordBatch.from_pylist(found, schema=ROUTED_SCHEMA)
-            yield pa.RecordBatch.from_pylist(stage.finish(), schema=ROUTED_SCHEMA)
+                routed = list(task.route(row))
+                if routed:
+                    yield pa.RecordBatch.from_pylist(routed, schema=ROUTED_SCHEMA)
+            yield pa.RecordBatch.from_pylist(task.finish_range(), schema=ROUTED_SCHEMA)
 
-    return run
+    return route_batches
 
 
 class _RoutingTask:
@@ -82,33 +83,36 @@ class _RoutingTask:
         self._lineage = lineage
         self._keys = shard_keys(shards)
         self._budget = budget
-        self._stretch: Range | None = None
-        self._found = MatchBuffer()
-        self._told: set[int] = set()
+        self._range: Range | None = None
+        self._buffer = MatchBuffer()
+        self._shards_with_context: set[int] = set()
 
     def route(self, row: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """The rows that a slice becomes."""
-        stretch = row["stretch_first"], row["stretch_last"]
-        if stretch != self._stretch:
-            yield from self.finish()
-            self._stretch = stretch
-        version, one = version_of(row), slice_of(row)
-        if version is None or version.distribution is None or one.tier == Tier.LOST:
-            match_slice(self._storage, row, self._found, self._budget)
+        """Route a slice, and yield a row for each partition that receives items. Write the last range if it ended."""
+        row_range = row["range_first"], row["range_last"]
+        if row_range != self._range:
+            yield from self.finish_range()
+            self._range = row_range
+        version, slice_ = parse_plan_version(row), parse_slice(row)
+        if version is None or version.distribution is None or slice_.tier == Tier.LOST:
+            match_slice(self._storage, row, self._buffer, self._budget)
             return
-        self._found.plan = version.version
-        brief = OperatorSnapshot.load(row["operators"])
-        for number, chosen in route_slice(self._storage, version, one, self._found, brief, self._budget):
-            yield self._routed(row, version, number, RoutedSlice(one, chosen))
+        self._buffer.plan = version.version
+        snapshot = OperatorSnapshot.load(row["operators"])
+        for number, chosen in route_slice(self._storage, version, slice_, self._buffer, snapshot, self._budget):
+            yield self._routed_row(row, version, number, RoutedSlice(slice_, chosen))
 
-    def _routed(self, row: dict[str, Any], version: PlanVersion, number: int, routed: RoutedSlice) -> dict[str, Any]:
+    def _routed_row(
+        self, row: dict[str, Any], version: PlanVersion, number: int, routed: RoutedSlice
+    ) -> dict[str, Any]:
         shard = number % len(self._keys)
-        told = None
-        if shard not in self._told:
-            # The same for all rows of a batch, and long where there are operators: once a task is often enough.
-            told = json.dumps({"version": asdict(version), "operators": row["operators"]})
-            self._told.add(shard)
-        first, last = self._stretch or (0, 0)
+        context = None
+        if shard not in self._shards_with_context:
+            # The context is the same for all rows of a batch, and long if there are operators. So a task sends it to
+            # each shard only once.
+            context = json.dumps({"version": asdict(version), "operators": row["operators"]})
+            self._shards_with_context.add(shard)
+        first, last = self._range or (0, 0)
         return {
             "key": self._keys[shard],
             "partition": number,
@@ -116,36 +120,37 @@ class _RoutingTask:
             "first": first,
             "last": last,
             "chosen": routed.chosen,
-            "told": told,
+            "context": context,
         }
 
-    def finish(self) -> list[dict[str, Any]]:
-        """Write what was found in the stretch; gives the row that says where it is."""
-        if self._stretch is None:
+    def finish_range(self) -> list[dict[str, Any]]:
+        """Write the matches of the current range, if any, as a part, and return the row that describes the part."""
+        if self._range is None:
             return []
-        part, claims = self._found.sealed(self._storage, self._lineage, self._stretch)
-        # The same stretch goes to the same shard whenever a task is run again: nothing comes twice, or never.
-        key = self._keys[self._stretch[0] % len(self._keys)]
-        self._found, self._stretch = MatchBuffer(), None
+        part, claims = self._buffer.write(self._storage, self._lineage, self._range)
+        # The shard depends only on the range, so a repeated task sends the part to the same shard: it is neither lost
+        # nor committed twice.
+        key = self._keys[self._range[0] % len(self._keys)]
+        self._buffer, self._range = MatchBuffer(), None
         return [{"key": key, "partition": -1, "part": part, "claims": claims}]
 
 
 def match_shard(
     storage_url: str, lineage: int, budget: int
 ) -> Callable[[tuple[int], Iterable[pd.DataFrame], Any], Iterator[pd.DataFrame]]:
-    """Stage two, for one key: the parts of its partitions, and those that stage one has written."""
+    """Return the function of stage two. For one key it yields all parts: its own, and those from stage one."""
 
-    def run(key: tuple[int], frames: Iterable[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
+    def match_rows(key: tuple[int], frames: Iterable[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
         rows = [row for frame in frames for row in frame.to_dict("records")]
-        shard = _ShardTask(storage_url, lineage, budget)
+        task = _ShardTask(storage_url, lineage, budget)
         parts = [(row["part"], row["claims"]) for row in rows if row["part"] is not None]
         with reporting_failures(storage_url):
-            parts += shard.match([row for row in rows if row["part"] is None])
+            parts += task.match([row for row in rows if row["part"] is None])
         before = state.get[0] if state.exists else 0
-        state.update((before + shard.items,))
+        state.update((before + task.items,))
         yield pd.DataFrame({"part": [part for part, _ in parts], "claims": [claims for _, claims in parts]})
 
-    return run
+    return match_rows
 
 
 class _ShardTask:
@@ -155,54 +160,55 @@ class _ShardTask:
         self._storage = open_storage(storage_url)
         self._lineage = lineage
         self._budget = budget
-        self._found: dict[Range, MatchBuffer] = defaultdict(MatchBuffer)
+        self._buffers: dict[Range, MatchBuffer] = defaultdict(MatchBuffer)
         self.items = 0
 
     def match(self, rows: list[dict[str, Any]]) -> list[tuple[str, bytes | None]]:
-        """Match all rows; gives what was written."""
+        """Match all rows and write the matches. Return the descriptions and encoded claims of the parts."""
         if not rows:
             return []
-        told = json.loads(next(row["told"] for row in rows if row["told"] is not None))
-        version = PlanVersion(**told["version"] | {"removed": tuple(told["version"]["removed"])})
-        brief = OperatorSnapshot.load(told["operators"])
+        context = json.loads(next(row["context"] for row in rows if row["context"] is not None))
+        version = PlanVersion(**context["version"] | {"removed": tuple(context["version"]["removed"])})
+        snapshot = OperatorSnapshot.load(context["operators"])
         by_partition: dict[int, list[dict[str, Any]]] = defaultdict(list)
         for row in sorted(rows, key=lambda row: int(row["first_sequence"])):
             by_partition[int(row["partition"])].append(row)
         written: list[tuple[str, bytes | None]] = []
-        for number in held_first(self._storage, version, by_partition, self._budget):
-            for some in _bounded(by_partition[number]):
-                written += self._match(version, number, some, brief)
-        return written + self._seal()
+        for number in cached_partitions_first(self._storage, version, by_partition, self._budget):
+            for chunk in _chunks(by_partition[number]):
+                written += self._match(version, number, chunk, snapshot)
+        return written + self._write_buffers()
 
     def _match(
-        self, version: PlanVersion, number: int, rows: list[dict[str, Any]], brief: OperatorSnapshot
+        self, version: PlanVersion, number: int, rows: list[dict[str, Any]], snapshot: OperatorSnapshot
     ) -> list[tuple[str, bytes | None]]:
-        stretches = {_slice(row): (int(row["first"]), int(row["last"])) for row in rows}
+        """Match rows with a partition. Write the buffers if they are large, and return the parts written."""
+        ranges = {_slice(row): (int(row["first"]), int(row["last"])) for row in rows}
 
-        def found_for(one: RoutedSlice) -> MatchBuffer:
-            found = self._found[stretches[one.slice]]
-            found.plan = version.version
-            return found
+        def buffer_for(routed_slice: RoutedSlice) -> MatchBuffer:
+            buffer = self._buffers[ranges[routed_slice.slice]]
+            buffer.plan = version.version
+            return buffer
 
         routed = [RoutedSlice(_slice(row), bytes(row["chosen"])) for row in rows]
-        match_routed(self._storage, version, routed, number, found_for, brief, self._budget)
-        self.items += sum(one.items for one in routed)
-        held = sum(found.size for found in self._found.values())
-        return self._seal() if held >= MOST_BYTES else []
+        match_routed(self._storage, version, routed, number, buffer_for, snapshot, self._budget)
+        self.items += sum(routed_slice.items for routed_slice in routed)
+        size = sum(buffer.size for buffer in self._buffers.values())
+        return self._write_buffers() if size >= MAX_BUFFER_BYTES else []
 
-    def _seal(self) -> list[tuple[str, bytes | None]]:
-        written = [found.sealed(self._storage, self._lineage, stretch) for stretch, found in self._found.items()]
-        self._found.clear()
+    def _write_buffers(self) -> list[tuple[str, bytes | None]]:
+        written = [buffer.write(self._storage, self._lineage, key) for key, buffer in self._buffers.items()]
+        self._buffers.clear()
         return written
 
 
-_AT_ONCE = 4
-"""Slices after which it is looked whether matches are to be written."""
+_CHUNK_SLICES = 4
+"""The size of the buffers is checked after this many slices."""
 
 
-def _bounded(rows: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
-    for start in range(0, len(rows), _AT_ONCE):
-        yield rows[start : start + _AT_ONCE]
+def _chunks(rows: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    for start in range(0, len(rows), _CHUNK_SLICES):
+        yield rows[start : start + _CHUNK_SLICES]
 
 
 def _slice(row: dict[str, Any]) -> Slice:

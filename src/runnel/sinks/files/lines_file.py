@@ -42,7 +42,7 @@ class JsonLinesFile(LocalSink):
         """Add the lines that the file does not contain yet."""
         with open_target(delivery.subscription.target, delivery.out, delivery.allowed) as file:
             aside = rename_aside(file) if _is_foreign(file) else None
-            handle, made = _open(file)
+            handle, is_new = _open(file)
             try:
                 size = _whole_lines(handle)
                 written = _written(handle, size, delivery.key)
@@ -54,7 +54,7 @@ class JsonLinesFile(LocalSink):
                 _append(handle, size, b"".join(lines))
             finally:
                 os.close(handle)
-            if made:
+            if is_new:
                 os.fsync(file.folder)
         note = f"; the file that was there is now {aside}" if aside else ""
         return f"{len(lines)} lines added to {file.path.name}{note}" if lines else "nothing new"
@@ -106,17 +106,17 @@ def _written(handle: int, size: int, key: str) -> set[tuple[str, str, int]]:
     """
     begin = _BEGIN + json.dumps(key, ensure_ascii=False).encode("utf-8", "replace") + b","
     identities: set[tuple[str, str, int]] = set()
-    end, rest = size, b""
+    end, carry = size, b""
     while end > 0:
         start = max(0, end - WINDOW)
-        first, *lines = (os.pread(handle, end - start, start) + rest).split(b"\n")
+        first, *lines = (os.pread(handle, end - start, start) + carry).split(b"\n")
         if start == 0:
             lines.insert(0, first)
         matching = [line for line in lines if line.startswith(begin)]
         identities.update(filter(None, map(_line_identity, matching)))
         if any(lines) and not matching and end < size:
             break
-        end, rest = start, first
+        end, carry = start, first
     return identities
 
 

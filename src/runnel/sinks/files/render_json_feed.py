@@ -49,8 +49,8 @@ class JsonFeed:
                 **bindings_json(shown.bindings),
             },
         }
-        kept = {key: value for key, value in node.items() if value not in (None, [], "")}
-        return FeedEntry(shown.id, shown.version, shown.sequence, kept)
+        members = {key: value for key, value in node.items() if value not in (None, [], "")}
+        return FeedEntry(shown.id, shown.version, shown.sequence, members)
 
     def render(self, head: FeedHead, entries: Sequence[FeedEntry]) -> bytes:
         """Render the whole document."""

@@ -62,17 +62,17 @@ def _with_current_marks(node: etree._Element) -> etree._Element:
     spaces: dict[Any, str] = {
         prefix: NAMESPACE if uri == _OLD_NAMESPACE else uri for prefix, uri in node.nsmap.items()
     }
-    made = etree.Element(node.tag, {str(key): str(value) for key, value in node.items()}, nsmap=spaces)
-    made.text = node.text
+    copy = etree.Element(node.tag, {str(key): str(value) for key, value in node.items()}, nsmap=spaces)
+    copy.text = node.text
     for child in node:
-        made.append(child)
-    for element in made.iter(f"{{{_OLD_NAMESPACE}}}*"):
+        copy.append(child)
+    for element in copy.iter(f"{{{_OLD_NAMESPACE}}}*"):
         element.tag = f"{{{NAMESPACE}}}{etree.QName(element).localname}"
-    for element in made.iter():
+    for element in copy.iter():
         if isinstance(element.tag, str) and element.text is not None:
             element.text = xml_text(element.text)
-    etree.cleanup_namespaces(made, keep_ns_prefixes=[prefix for prefix in spaces if prefix])
-    return made
+    etree.cleanup_namespaces(copy, keep_ns_prefixes=[prefix for prefix in spaces if prefix])
+    return copy
 
 
 def upgrade_text(element: etree._Element | None, repair: Callable[[str], str | None]) -> None:

@@ -89,22 +89,22 @@ def _split(path: PurePosixPath, out: Path, allowed: Sequence[Path], place: str) 
     """Return the folder that a target must stay in, and the path of the target inside it."""
     if not path.is_absolute():
         return out, path
-    for folder in (form for given in allowed for form in (given, given.resolve())):
+    for folder in (form for folder_setting in allowed for form in (folder_setting, folder_setting.resolve())):
         if path.is_relative_to(folder) and path != PurePosixPath(folder):
             return folder, path.relative_to(folder)
     raise InputError("outputs may not write to this absolute path", place=place, hint=_HINT)
 
 
 def _refuse_links(base: Path, inner: PurePosixPath, place: str) -> None:
-    reached = base
+    path = base
     for part in inner.parts:
-        reached = reached / part
+        path = path / part
         try:
-            if reached.is_symlink():
-                raise InputError(f"{reached} is a symbolic link, which is not followed", place=place, hint=_HINT)
+            if path.is_symlink():
+                raise InputError(f"{path} is a symbolic link, which is not followed", place=place, hint=_HINT)
         except OSError as error:
             raise InputError(f"the target is not valid: {error.strerror}", place=place, hint=_HINT) from error
-    if reached.exists() and not reached.is_file():
+    if path.exists() and not path.is_file():
         raise InputError("the target exists and is not a file", place=place, hint="choose another name")
 
 
@@ -136,9 +136,9 @@ def _walk(base: Path, parts: Sequence[str], mode: int) -> int:
     for part in parts:
         outer = handle
         try:
-            made = _make_folder(outer, part)
+            is_new = _make_folder(outer, part)
             handle = os.open(part, _FOLDER, dir_fd=outer)
-            if made:
+            if is_new:
                 os.fchmod(handle, mode)
                 os.fsync(outer)
         finally:

@@ -42,10 +42,10 @@ def plain_name(name: str) -> str:
     >>> plain_name("Win now: https://spy.example/?x=1 me@spy.example")
     'Win now https spy example x 1 me spy ex…'
     """
-    kept = "".join(
+    cleaned = "".join(
         character if character.isalnum() or character in "_-" else " " for character in name[: 4 * _LONGEST_NAME]
     )
-    line = " ".join(kept.split())
+    line = " ".join(cleaned.split())
     return (line if len(line) <= _LONGEST_NAME else f"{line[: _LONGEST_NAME - 1]}…") or "unnamed"
 
 

@@ -54,17 +54,17 @@ class HtmlTooLargeError(Exception):
     """HTML that is too large or too deeply nested to be cleaned quickly."""
 
 
-def one_line(text: str, most: int) -> str:
+def one_line(text: str, limit: int) -> str:
     """Return a text as one line of at most `most` characters, without control and direction characters.
 
     >>> one_line("Muse\\r\\nBcc: all@muse.example\\u202e", 60)
     'Muse Bcc: all@muse.example'
     """
-    kept = "".join(
-        character if character.isprintable() or character in _JOINERS else " " for character in text[: most * 4]
+    cleaned = "".join(
+        character if character.isprintable() or character in _JOINERS else " " for character in text[: limit * 4]
     )
-    line = " ".join(kept.split())
-    return line if len(line) <= most else f"{line[: most - 1].rstrip()}…"
+    line = " ".join(cleaned.split())
+    return line if len(line) <= limit else f"{line[: limit - 1].rstrip()}…"
 
 
 def safe_html(source: str) -> str:

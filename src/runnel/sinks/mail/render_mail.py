@@ -80,16 +80,16 @@ def render_mail(delivery: Delivery) -> Rendered:
     if delivery.content is not None:
         return _of_content(delivery, delivery.content)
     entries = [show(item, delivery.sent) for item in delivery.items]
-    titles = [_title(shown) for shown in entries]
+    titles = [_title(entry) for entry in entries]
     feed = _feed(delivery)
     subject = titles[0] if len(entries) == 1 else f"{feed}: {len(entries):,} new items"
     heading = feed if len(entries) == 1 else subject
     plain: list[str] = []
     rich: list[str] = []
-    for number, (delivered, shown, title) in enumerate(zip(delivery.items, entries, titles, strict=True)):
-        body = _body(delivered, shown, number, len(entries))
-        plain.append(_item_text(shown, title, body.text))
-        rich.append(_item_html(shown, title, body.html))
+    for number, (delivered, entry, title) in enumerate(zip(delivery.items, entries, titles, strict=True)):
+        body = _body(delivered, entry, number, len(entries))
+        plain.append(_item_text(entry, title, body.text))
+        rich.append(_item_html(entry, title, body.html))
     return Rendered(subject, _page_text(heading, plain, delivery), _page_html(subject, heading, rich, delivery))
 
 
@@ -215,12 +215,12 @@ def _item_text(shown: ShownItem, title: str, body: str) -> str:
     return "\n".join(lines)
 
 
-def _item_html(shown: ShownItem, title: str, said: str) -> str:
+def _item_html(shown: ShownItem, title: str, content: str) -> str:
     link = _link(shown)
     head = f'<a href="{escape(link)}">{escape(title)}</a>' if link else escape(title)
     about = f'<p class="about">{escape(_about(shown))}</p>'
     about += "".join(f'<p class="about">{escape(line)}</p>' for line in _bound(shown))
-    body = f'<div class="said">{said}</div>' if said else ""
+    body = f'<div class="said">{content}</div>' if content else ""
     return f'<div class="item"><h2>{head}</h2>{about}{body}</div>'
 
 

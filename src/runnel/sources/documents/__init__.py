@@ -1,4 +1,4 @@
-"""Bytes to items: decoders for each format, the wire document, and its adaptation to items.
+"""Decoders for each document format, the wire document that they return, and its conversion to items.
 
-In: a document. Out: `adapt(decode(data, name), feed)` gives items and problems.
+In: the bytes of a document. Out: items and problems, from `adapt(decode(data, name), feed)`.
 """

@@ -1,6 +1,6 @@
-"""Bounds on the counts of a document, so that a small document cannot become very many objects.
+"""Limits on the counts in a document, so that a small document cannot create very many objects.
 
-`max_document_items` of the settings bounds the items; `runnel.model.item` bounds the values of one item.
+The setting `max_document_items` limits the items. `runnel.model.item` limits the values of one item.
 """
 
 from __future__ import annotations
@@ -10,22 +10,22 @@ from collections.abc import Iterable
 from runnel.errors import BrokenDocumentError, InputError, InvalidItemError
 
 MAX_ITEMS = 100_000
-"""Most entries of a document, unless the settings say otherwise."""
+"""Default maximum of entries in a document."""
 
 MAX_DOCUMENT_VALUES = 1_000_000
-"""Most values of all items of a document together."""
+"""Maximum of values in a document, over all items."""
 
 MAX_ATTRIBUTES = 10_000
-"""Most different attribute names in a document."""
+"""Maximum of different attribute names in a document."""
 
 MAX_PROBLEMS = 100
-"""Most problems of a document that are kept, one by one; the others are counted."""
+"""Maximum of problems that are kept per document. Further ones are only counted."""
 
 _SHOWN_DUPLICATES = 5
 
 
 def refuse_more_items(count: int, limit: int, place: str) -> None:
-    """Refuse a document that has more entries than are read.
+    """Raise BrokenDocumentError if a document has more than `limit` items.
 
     >>> refuse_more_items(3, 2, "a:3")
     Traceback (most recent call last):
@@ -38,7 +38,7 @@ def refuse_more_items(count: int, limit: int, place: str) -> None:
 
 
 class ProblemList:
-    """The first problems of a document, and the number of the others.
+    """The first problems of a document, and the number of further ones.
 
     >>> problems = ProblemList("a.jsonl", limit=3)
     >>> for line in range(1, 5):
@@ -53,39 +53,41 @@ class ProblemList:
         self._name = name
         self._limit = limit
         self._kept: list[InputError] = []
-        self._others = 0
+        self._further = 0
         self._duplicates = 0
         for problem in problems:
             self.add(problem)
 
     def add(self, problem: InputError) -> None:
-        """Keep a problem, or count it: two places are for the counts."""
+        """Keep a problem, or only count it. Two of the `limit` entries are reserved for the counts."""
         if len(self._kept) < self._limit - 2:
             self._kept.append(problem)
         else:
-            self._others += 1
+            self._further += 1
 
     def add_duplicate(self, identifier: str, place: str, outcome: str) -> None:
-        """Note that an id is in a document more than once. Only the first few become problems of their own."""
+        """Add a problem for an id that occurs more than once. After the first few, only count them."""
         self._duplicates += 1
         if self._duplicates <= _SHOWN_DUPLICATES:
             self.add(
                 InvalidItemError(
-                    f"the id {identifier[:80]!r} stands more than once in the document; {outcome}",
+                    f"the id {identifier[:80]!r} occurs more than once in the document; {outcome}",
                     place=place,
-                    hint="ids must differ within a document",
+                    hint="ids must be unique within a document",
                 )
             )
 
     def summary(self) -> list[InputError]:
-        """The problems that were kept, and one for each kind of those that were counted."""
-        found = list(self._kept)
-        # The counts are in the hints: what is said of the same feed tomorrow is the same message.
+        """Return the kept problems, and one problem for each kind that was only counted."""
+        problems = list(self._kept)
+        # The counts are in the hints, so that the message for the same feed stays the same if the counts change.
         if self._duplicates > _SHOWN_DUPLICATES:
             hint = f"{self._duplicates - _SHOWN_DUPLICATES} more"
-            found.append(InvalidItemError("further entries have the id of another", place=self._name, hint=hint))
-        if self._others:
-            found.append(
-                InvalidItemError("further entries have problems", place=self._name, hint=f"{self._others} more")
+            problems.append(
+                InvalidItemError("further entries have an id that occurs more than once", place=self._name, hint=hint)
             )
-        return found
+        if self._further:
+            problems.append(
+                InvalidItemError("further entries have problems", place=self._name, hint=f"{self._further} more")
+            )
+        return problems

@@ -1,8 +1,8 @@
-"""Bytes to text: the byte order mark first, then what the server said, then the XML declaration, then UTF-8.
+"""Decodes bytes to text. The charset comes from the byte order mark, the server, the XML declaration, or is UTF-8.
 
-In: the bytes of a document. Out: its text, or BrokenDocument with the line and column of the first byte that does not
-belong to the charset; `guess_text` gives a text in any case. Charsets are those that feeds use; Python's other codecs
-(punycode, escapes…) are not for documents from outside.
+In: the bytes of a document. Out: its text, or a BrokenDocumentError with the line and column of the first byte that
+cannot be decoded. `guess_text` always returns a text. Only charsets that feeds use are allowed; Python's other codecs
+(such as punycode) are not used for documents from outside.
 """
 
 from __future__ import annotations
@@ -31,76 +31,77 @@ _FEED_CHARSETS = re.compile(
     r"|euc_(jp|kr)|shift_jis|cp932|cp949|iso2022_(jp|kr)"
 )
 
-_WIDER = {"ascii": "utf-8", "gb2312": "gb18030", "gbk": "gb18030", "iso8859-1": "cp1252"}
-"""What calls itself Latin-1 or ASCII on the web is Windows-1252 or UTF-8, which hold the same and more."""
+_SUPERSETS = {"ascii": "utf-8", "gb2312": "gb18030", "gbk": "gb18030", "iso8859-1": "cp1252"}
+"""Charsets that are decoded as a superset. Documents declared as Latin-1 or ASCII are often Windows-1252 or UTF-8."""
 
 
 def decode_text(data: bytes, name: str, charset: str | None = None) -> str:
-    """The text of a document; `charset` is what the server said that it is written in.
+    """Decode a document. `charset` is the charset that the server declared, if any.
 
     >>> decode_text('<?xml version="1.0" encoding="latin1"?><a>é</a>'.encode("latin1"), "a.xml")[-6:]
     '>é</a>'
     >>> decode_text("<a>é</a>".encode("latin1"), "a.xml", "ISO-8859-1")
     '<a>é</a>'
     """
-    given = _given(data, charset)
-    if given is not None:
-        return given
-    found, skip, declared = _charset(data)
+    text = _decode_with(data, charset)
+    if text is not None:
+        return text
+    detected, skip, is_declared = _detect_charset(data)
     try:
-        return data[skip:].decode(found)
+        return data[skip:].decode(detected)
     except UnicodeDecodeError as error:
-        place = _place(data, skip, error.start, found, name)
-        said = "says that it is" if declared else "should be"
+        place = _place(data, skip, error.start, detected, name)
+        indication = f"that it is {detected}, but" if is_declared else "no known charset and"
         raise BrokenDocumentError(
-            f"the document {said} {found}, but it has bytes that are not",
+            f"the document indicates {indication} contains bytes that are not valid {detected}",
             place=place,
             hint="declare the charset it is really written in, or save it as UTF-8",
         ) from error
 
 
 def guess_text(data: bytes) -> str:
-    """The text of a document whose charset is wrong: some of its characters may be lost.
+    """Decode a document with a wrong charset. Some characters may be lost.
 
     >>> guess_text("<?xml version='1.0' encoding='utf-8'?><a>café</a>".encode("cp1252"))[-8:]
     'café</a>'
     """
-    charset, skip, _ = _charset(data)
+    charset, skip, _ = _detect_charset(data)
     text = data[skip:].decode(charset, "replace")
     if charset != "utf-8":
         return text
     lost = text.count("\ufffd")
-    # What says UTF-8 and hardly is, was written by a Windows machine; a few bytes too many are damage.
-    beyond = len(data) - skip - sum(map(len, re.findall(rb"[\x00-\x7f]+", data[skip:])))
-    return text if 2 * lost < beyond - lost else data[skip:].decode("cp1252", "replace")
+    # If most non-ASCII bytes are not UTF-8, the text is probably Windows-1252. If only a few are not, it is damaged.
+    non_ascii = len(data) - skip - sum(map(len, re.findall(rb"[\x00-\x7f]+", data[skip:])))
+    return text if 2 * lost < non_ascii - lost else data[skip:].decode("cp1252", "replace")
 
 
-def _given(data: bytes, charset: str | None) -> str | None:
-    """The text in the charset that the server named, where that can be; servers often name one that they guessed."""
-    named = _known(charset) if charset else None
-    if named is None or data.startswith(tuple(mark for mark, _ in _MARKS + _UNMARKED)):
+def _decode_with(data: bytes, charset: str | None) -> str | None:
+    """Decode with the charset that the server declared. Return None if it is unknown or cannot be used."""
+    declared = _normalize_charset(charset) if charset else None
+    if declared is None or data.startswith(tuple(mark for mark, _ in _MARKS + _UNMARKED)):
         return None
-    # Nearly any bytes are Latin-1 or GBK, while hardly any but UTF-8 are UTF-8.
-    candidates = (named,) if named.startswith("iso2022") else ("utf-8", named)
+    # Servers often declare a wrong charset. Nearly any bytes are valid Latin-1 or GBK, but other texts are rarely
+    # valid UTF-8, so UTF-8 is tried first.
+    candidates = (declared,) if declared.startswith("iso2022") else ("utf-8", declared)
     for candidate in candidates:
         try:
-            return data.decode(_WIDER.get(candidate, candidate))
+            return data.decode(_SUPERSETS.get(candidate, candidate))
         except UnicodeDecodeError:
             continue
     return None
 
 
-def _known(charset: str) -> str | None:
-    """Python's name of a charset that feeds use; None for any other codec."""
+def _normalize_charset(charset: str) -> str | None:
+    """Return Python's name of a charset, or None if feeds do not use it."""
     try:
-        found = codecs.lookup(charset.strip(" \"'")).name
+        codec = codecs.lookup(charset.strip(" \"'")).name
     except (LookupError, ValueError):
         return None
-    return found if _FEED_CHARSETS.fullmatch(found) else None
+    return codec if _FEED_CHARSETS.fullmatch(codec) else None
 
 
-def _charset(data: bytes) -> tuple[str, int, bool]:
-    """The charset, the bytes of its mark, and whether the document itself names it."""
+def _detect_charset(data: bytes) -> tuple[str, int, bool]:
+    """Return the charset of a document, the length of its byte order mark, and whether the document declares it."""
     for mark, charset in _MARKS:
         if data.startswith(mark):
             return charset, len(mark), True
@@ -108,13 +109,13 @@ def _charset(data: bytes) -> tuple[str, int, bool]:
         if data.startswith(start):
             return charset, 0, True
     declared = _DECLARED.match(data)
-    known = None if declared is None else _known(declared[1].decode("ascii"))
-    if known is None:
+    codec = None if declared is None else _normalize_charset(declared[1].decode("ascii"))
+    if codec is None:
         return "utf-8", 0, False
-    return (_latin(data) if known == "iso8859-1" else _WIDER.get(known, known)), 0, True
+    return (_latin_charset(data) if codec == "iso8859-1" else _SUPERSETS.get(codec, codec)), 0, True
 
 
-def _latin(data: bytes) -> str:
+def _latin_charset(data: bytes) -> str:
     try:
         data.decode("cp1252")
     except UnicodeDecodeError:

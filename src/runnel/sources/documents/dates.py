@@ -1,6 +1,6 @@
-"""Dates as feeds write them: RFC 822 with its odd zones, and ISO 8601 in whole or in part.
+"""Parsing of the date formats of feeds: RFC 822 with named time zones, and full or partial ISO 8601.
 
-In: a text. Out: the moment in UTC, or None where it is not a date. A moment without a zone is taken to be UTC.
+In: a text. Out: a time in UTC, or None if the text is not a date. A time without a zone is taken as UTC.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta, timezone
 
-_LONGEST = 64
+_MAX_LENGTH = 64
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _RFC_822 = re.compile(
     r"(?:[A-Za-z]{2,9}\.?,?\s+)?(\d{1,2})[\s-]+([A-Za-z]{3})[A-Za-z]{0,6}\.?,?[\s-]+(\d{4}|\d{2})"
@@ -26,11 +26,11 @@ _ZONES = {
     "edt": -4, "et": -5, "cst": -6, "cdt": -5, "ct": -6, "mst": -7, "mdt": -6, "mt": -7, "pst": -8, "pdt": -7,
     "pt": -8, "akst": -9, "akdt": -8, "hst": -10, "brt": -3,
 }  # fmt: skip
-"""Hours east of Greenwich. Where a name is used for several zones, feeds mostly mean this one."""
+"""Offsets from UTC in hours. If several zones have the same name, this is the one that feeds usually mean."""
 
 
 def parse_date(text: str) -> datetime | None:
-    """The moment that a text names.
+    """Parse a date. Return None if the text is not a date.
 
     >>> parse_date("Sun, 15 Nov 2026 09:30:00 EST").isoformat()
     '2026-11-15T14:30:00+00:00'
@@ -40,16 +40,16 @@ def parse_date(text: str) -> datetime | None:
     True
     """
     text = " ".join(text.split())
-    if not text or len(text) > _LONGEST or not text.isascii():
+    if not text or len(text) > _MAX_LENGTH or not text.isascii():
         return None
     try:
-        found = _iso(text) or _rfc_822(text)
-        return None if found is None else _in_utc(found)
+        date = _parse_iso(text) or _parse_rfc_822(text)
+        return None if date is None else _in_utc(date)
     except (ValueError, OverflowError):
         return None
 
 
-def _iso(text: str) -> datetime | None:
+def _parse_iso(text: str) -> datetime | None:
     partial = _PARTIAL.fullmatch(text)
     if partial:
         return datetime(int(partial[1]), int(partial[2] or 1), 1, tzinfo=UTC)
@@ -62,22 +62,22 @@ def _iso(text: str) -> datetime | None:
     return datetime.fromisoformat(text.upper())
 
 
-def _rfc_822(text: str) -> datetime | None:
-    found = _RFC_822.fullmatch(text)
-    if found is None or found[2].lower() not in _MONTHS:
+def _parse_rfc_822(text: str) -> datetime | None:
+    match = _RFC_822.fullmatch(text)
+    if match is None or match[2].lower() not in _MONTHS:
         return None
-    month = _MONTHS.index(found[2].lower()) + 1
-    day, year = int(found[1]), int(found[3])
-    if len(found[3]) == 2:
+    month = _MONTHS.index(match[2].lower()) + 1
+    day, year = int(match[1]), int(match[3])
+    if len(match[3]) == 2:
         year += 2000 if year < 70 else 1900
-    # A leap second, and the midnight at a day's end, are the first moments of what follows.
-    time = timedelta(hours=int(found[4] or 0), minutes=int(found[5] or 0), seconds=int(found[6] or 0))
+    # Leap seconds and 24:00 are accepted. They become the first moment of the next minute or day.
+    time = timedelta(hours=int(match[4] or 0), minutes=int(match[5] or 0), seconds=int(match[6] or 0))
     if time > timedelta(days=1, seconds=1):
         return None
-    return datetime(year, month, day, tzinfo=_zone(found[7])) + time
+    return datetime(year, month, day, tzinfo=_parse_zone(match[7])) + time
 
 
-def _zone(text: str | None) -> timezone:
+def _parse_zone(text: str | None) -> timezone:
     if text is None:
         return UTC
     if text[0] in "+-":

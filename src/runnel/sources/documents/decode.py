@@ -1,7 +1,8 @@
-"""Bytes to a wire document: which family it is shows in the content; only notations of RDF may have to be named.
+"""Decodes a document of any known format to a wire document. The format is detected from the content.
 
-In: the bytes of a document and a name for messages. Out: a WireDocument. Whatever is wrong is a BrokenDocument with
-its place and a hint; but a feed that is only written carelessly is read tolerantly, and its document has a note.
+In: the bytes of a document and a name for messages. Out: a WireDocument, or a BrokenDocumentError with a position and
+a hint. A feed with common errors, such as unescaped characters, is decoded tolerantly, and its document has a note.
+The notation of RDF may have to be given, because not every notation can be detected.
 """
 
 from __future__ import annotations
@@ -19,16 +20,16 @@ from runnel.sources.documents.charset import decode_text, guess_text
 from runnel.sources.documents.decode_atom import decode_atom
 from runnel.sources.documents.decode_json import decode_json
 from runnel.sources.documents.decode_rss import decode_rss, is_feed, rss_items
-from runnel.sources.documents.decode_tolerant import UnknownDocumentError, decode_tolerantly, is_curable, note_of
+from runnel.sources.documents.decode_tolerant import UnknownDocumentError, decode_tolerantly, is_recoverable, note_of
 from runnel.sources.documents.extensions import ATOM, ATOM_03, RDF, RSS, split_name
-from runnel.sources.documents.repair_xml import beginning
+from runnel.sources.documents.repair_xml import find_feed_start
 from runnel.sources.documents.safe_xml import parse_xml
 from runnel.sources.documents.wire import DocumentKind, WireDocument
 from runnel.sources.rdf.decode_rdf import decode_rdf, decode_rdf_xml, is_like_turtle
 from runnel.sources.rdf.rss_graphs import add_graphs
 
 MAX_DOCUMENT = 15 << 20
-"""Larger documents are refused, in bytes; a feed of this size is a mistake or an attack."""
+"""Default size limit in bytes. A larger feed is a mistake or an attack."""
 
 _HTML = re.compile(
     r"(?:<!--(?:(?!-->).)*+-->\s*+)*+<(?:!doctype\s++html|html|head|body)\b", re.IGNORECASE | re.DOTALL
@@ -38,9 +39,9 @@ ACCEPT = (
     "application/xml;q=0.8, text/xml;q=0.8, application/json;q=0.7, text/turtle;q=0.6, application/n-triples;q=0.6, "
     "application/trig;q=0.5, application/n-quads;q=0.5, application/ld+json;q=0.4, */*;q=0.1"
 )
-"""What is asked for, in the words of HTTP."""
+"""The Accept header of requests for feeds."""
 
-_KNOWN = "RSS, Atom, JSON Feed, JSON lines and RDF can be read"
+_FORMATS_HINT = "supported formats are RSS, Atom, JSON Feed, JSON lines and RDF"
 
 
 def decode(
@@ -53,10 +54,10 @@ def decode(
     base: str | None = None,
     max_items: int = MAX_ITEMS,
 ) -> WireDocument:
-    """The wire document in some bytes; `charset` is what the server said of them, if it did.
+    """Decode a document. `charset` is the charset that the server declared, if any.
 
-    `form` is the notation of RDF that its server or its name says that it is (`decode_rdf.form_of`), and `base` the
-    address that RDF's relative IRIs are relative to.
+    `form` is the RDF notation according to the media type or the name (`decode_rdf.form_of`). `base` is the base of
+    relative IRIs in RDF.
 
     >>> decode(b'{"id": "1", "title": "Muse"}', "muse.jsonl").kind
     <DocumentKind.JSON_LINES: 'json lines'>
@@ -65,18 +66,18 @@ def decode(
     """
     if len(data) > limit:
         raise BrokenDocumentError(
-            f"the document has {len(data)} bytes, more than the {limit} that are taken",
+            f"the document has {len(data)} bytes; the limit is {limit}",
             place=f"{name}:1",
-            hint="split it into smaller ones",
+            hint="split it into smaller documents",
         )
     try:
         text = decode_text(data, name, charset).lstrip("\ufeff")
-    except BrokenDocumentError as wrong_charset:
-        return _decode_guessed(guess_text(data), name, wrong_charset, base, max_items)
+    except BrokenDocumentError as charset_error:
+        return _decode_guessed(guess_text(data), name, charset_error, base, max_items)
     if form is not None:
         return decode_rdf(text, name, form, base)
     if is_like_turtle(text):
-        return decode_rdf(text, name, RdfForm.TRIG, base)  # which holds Turtle and N-Triples too
+        return decode_rdf(text, name, RdfForm.TRIG, base)  # a superset of Turtle and N-Triples
     position = len(text) - len(text.lstrip())
     match text[position : position + 1]:
         case "<":
@@ -84,43 +85,47 @@ def decode(
         case "{" | "[":
             return decode_json(text, name, max_items)
         case "":
-            raise BrokenDocumentError("the document is empty", place=f"{name}:1", hint=_KNOWN)
+            raise BrokenDocumentError("the document is empty", place=f"{name}:1", hint=_FORMATS_HINT)
         case _:
-            refusal = BrokenDocumentError("neither XML nor JSON", place=f"{name}:1", hint=_KNOWN)
-            if beginning(text) < 0:
-                raise refusal
-            return decode_tolerantly(text, name, refusal, partial(_decode_feed, base=base, max_items=max_items))
+            error = BrokenDocumentError(
+                "the document is neither XML nor JSON, and does not start like RDF",
+                place=f"{name}:1",
+                hint=_FORMATS_HINT,
+            )
+            if find_feed_start(text) < 0:
+                raise error
+            return decode_tolerantly(text, name, error, partial(_decode_feed, base=base, max_items=max_items))
 
 
 def _decode_guessed(
-    text: str, name: str, refusal: BrokenDocumentError, base: str | None, max_items: int
+    text: str, name: str, charset_error: BrokenDocumentError, base: str | None, max_items: int
 ) -> WireDocument:
-    """A feed in a charset that it does not name; JSON is refused, as its charset is not a matter of opinion."""
+    """Decode XML whose charset was guessed. Raise the original error for other formats, whose charset is fixed."""
     if not text.lstrip().startswith("<"):
-        raise refusal
+        raise charset_error
     try:
-        return replace(_decode_xml(text, name, base, max_items), note=note_of(refusal))
+        return replace(_decode_xml(text, name, base, max_items), note=note_of(charset_error))
     except BrokenDocumentError:
-        raise refusal from None
+        raise charset_error from None
 
 
 def _decode_xml(text: str, name: str, base: str | None, max_items: int) -> WireDocument:
     if _HTML.match(text, len(text) - len(text.lstrip())):
         raise BrokenDocumentError(
-            "this is an HTML page, not a feed",
+            "the document is an HTML page, not a feed",
             place=f"{name}:1",
-            hint='look in it for <link rel="alternate"> with the address of its feed',
+            hint='find the address of the feed in the page, in <link rel="alternate">',
         )
     try:
         return decode_strictly(text, name, base, max_items)
-    except BrokenDocumentError as refusal:
-        if not is_curable(refusal):
+    except BrokenDocumentError as error:
+        if not is_recoverable(error):
             raise
-        return decode_tolerantly(text, name, refusal, partial(_decode_feed, base=base, max_items=max_items))
+        return decode_tolerantly(text, name, error, partial(_decode_feed, base=base, max_items=max_items))
 
 
 def decode_strictly(text: str, name: str, base: str | None = None, max_items: int = MAX_ITEMS) -> WireDocument:
-    """The wire document of a text that is well-formed XML of a known family."""
+    """Decode a text that must be well-formed XML in a known format."""
     root = parse_xml(text, name)
     namespace, local = split_name(root)
     match local:
@@ -134,9 +139,9 @@ def decode_strictly(text: str, name: str, base: str | None = None, max_items: in
             return decode_atom(root, name, max_items)
         case _:
             raise BrokenDocumentError(
-                f"the element {local[:60]!r} does not begin a feed",
+                f"the root element {local[:60]!r} is not that of RSS, Atom or RDF",
                 place=f"{name}:{root.sourceline or 1}",
-                hint=_KNOWN,
+                hint=_FORMATS_HINT,
             ) from UnknownDocumentError(local)
 
 
@@ -146,8 +151,8 @@ def _decode_rdf_feed(root: etree._Element, name: str, base: str | None, max_item
 
 
 def _decode_feed(text: str, name: str, *, base: str | None, max_items: int) -> WireDocument:
-    """What was mended, where it is a feed: half a graph says other things than the whole one."""
-    found = decode_strictly(text, name, base, max_items)
-    if found.kind is DocumentKind.GRAPH:
-        raise BrokenDocumentError("RDF is not mended", place=f"{name}:1")
-    return found
+    """Decode repaired XML if it is a feed. RDF is not repaired, because a part of a graph has another meaning."""
+    document = decode_strictly(text, name, base, max_items)
+    if document.kind is DocumentKind.GRAPH:
+        raise BrokenDocumentError("the RDF document is not well-formed, and RDF is not repaired", place=f"{name}:1")
+    return document

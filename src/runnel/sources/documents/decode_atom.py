@@ -1,6 +1,6 @@
-"""Atom 1.0 and 0.3: an XML tree to a wire document.
+"""Decodes Atom 1.0 and 0.3 to a wire document.
 
-In: the root of the tree. Out: its entries in document order.
+In: the root of the XML tree. Out: a WireDocument with the entries in document order.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ _RELATION = re.compile(r"[a-z][a-z-]{0,31}")
 
 
 def decode_atom(root: etree._Element, name: str, max_items: int = MAX_ITEMS) -> WireDocument:
-    """The wire document of a `feed` element, or of an `entry` that stands alone.
+    """Decode a `feed` element, or an `entry` that is the root.
 
     >>> text = '<feed xmlns="http://www.w3.org/2005/Atom"><title>T</title><entry><id>urn:1</id></entry></feed>'
     >>> decode_atom(etree.fromstring(text), "a.xml").entries[0].id
     'urn:1'
     """
-    alone = split_name(root)[1] == "entry"
-    entries = [root] if alone else [child for child in root if _local(child) == "entry"]
+    is_single_entry = split_name(root)[1] == "entry"
+    entries = [root] if is_single_entry else [child for child in root if _local(child) == "entry"]
     refuse_more_items(len(entries), max_items, f"{name}:{line_of(root)}")
-    head = {} if alone else _head(root)
+    head = {} if is_single_entry else _head(root)
     return WireDocument(
         kind=DocumentKind.ATOM,
         name=name,
         title=head.get("title"),
         description=head.get("subtitle") or head.get("tagline"),
         link=head.get("link"),
-        language=None if alone else root.get(XML_LANG),
-        base=None if alone else root.get(XML_BASE),
+        language=None if is_single_entry else root.get(XML_LANG),
+        base=None if is_single_entry else root.get(XML_BASE),
         entries=tuple(_entry(entry) for entry in entries),
     )
 
@@ -59,18 +59,18 @@ def _local(element: etree._Element) -> str:
 
 
 def _head(feed: etree._Element) -> dict[str, str]:
-    found: dict[str, str] = {}
+    head: dict[str, str] = {}
     for child in feed:
         local = _local(child)
         if local in ("title", "subtitle", "tagline"):
-            found.setdefault(local, _construct(local, child).text.strip())
+            head.setdefault(local, _construct(local, child).text.strip())
         elif local == "link" and (child.get("rel") or "alternate") == "alternate" and child.get("href"):
-            found.setdefault("link", child.get("href") or "")
-    return found
+            head.setdefault("link", child.get("href") or "")
+    return head
 
 
 def _entry(entry: etree._Element) -> WireEntry:
-    own: list[WireField] = []
+    standard: list[WireField] = []
     extensions: list[WireField] = []
     identifier: str | None = None
     for child in entry:
@@ -78,12 +78,12 @@ def _entry(entry: etree._Element) -> WireEntry:
         if local == "id":
             identifier = identifier or all_text(child).strip()
         elif local:
-            own.extend(_fields(local, child))
+            standard.extend(_fields(local, child))
         else:
             extensions.extend(read_extension(child))
     if entry.get(XML_LANG):
-        own.append(WireField("language", entry.get(XML_LANG) or ""))
-    return WireEntry(identifier or None, line_of(entry), (*own, *extensions), entry.get(XML_BASE))
+        standard.append(WireField("language", entry.get(XML_LANG) or ""))
+    return WireEntry(identifier or None, line_of(entry), (*standard, *extensions), entry.get(XML_BASE))
 
 
 def _fields(local: str, element: etree._Element) -> Iterator[WireField]:
@@ -145,16 +145,16 @@ def _link(element: etree._Element) -> Iterator[WireField]:
 
 
 def _construct(name: str, element: etree._Element) -> WireField:
-    """A text construct (RFC 4287 §3.1) or content, in whichever way it is written."""
+    """Read a text construct (RFC 4287 §3.1) or content of any type."""
     base = element.get(XML_BASE)
     kind = (element.get("type") or "text").strip().lower()
     mode = element.get("mode")
     if mode == "base64" or (mode is None and "/" in kind and not kind.startswith("text/") and not _is_xml(kind)):
-        # What is neither text nor a title is a picture or the like.
+        # Content that is neither a text nor a title, such as an image, is dropped.
         text = _decode_base64(all_text(element)) if name == "title" or kind.startswith("text/") else ""
         return WireField(name, text, TextForm.PLAIN if kind == "text/plain" else TextForm.MARKUP, base)
     if kind in ("xhtml", "application/xhtml+xml") or mode == "xml" or (_is_xml(kind) and len(element)):
-        return WireField(name, _inner(element), TextForm.MARKUP, join_base(base, _first_base(element)))
+        return WireField(name, _inner_html(element), TextForm.MARKUP, join_base(base, _first_base(element)))
     if kind in ("html", "text/html") or (mode == "escaped" and kind != "text/plain"):
         return WireField(name, all_text(element), TextForm.MARKUP, base)
     return WireField(name, all_text(element), TextForm.PLAIN, base)
@@ -168,13 +168,13 @@ def _first_base(element: etree._Element) -> str | None:
     return element[0].get(XML_BASE) if len(element) else None
 
 
-def _inner(element: etree._Element) -> str:
-    """What is inside an element, as HTML: tags without namespaces, so that an HTML parser understands them."""
+def _inner_html(element: etree._Element) -> str:
+    """Return the content of an element as HTML, without namespaces, so that an HTML parser understands it."""
     parts = [escape(element.text or "", quote=False)]
     for child in element:
         local = split_name(child)[1]
         attributes = "".join(f' {key}="{escape(value)}"' for key, value in _plain_attributes(child))
-        parts.append(f"<{local}{attributes}>{_inner(child)}</{local}>{escape(child.tail or '', quote=False)}")
+        parts.append(f"<{local}{attributes}>{_inner_html(child)}</{local}>{escape(child.tail or '', quote=False)}")
     return "".join(parts)
 
 

@@ -1,7 +1,7 @@
-"""JSON Feed 1.0 and 1.1, and JSON lines (one object a line, or an array of objects), to a wire document.
+"""Decodes JSON Feed 1.0 and 1.1, and JSON lines (one object per line, or an array of objects), to a wire document.
 
-In: the text. Out: entries, or records with their lines. A line that is not an object is a problem of its own; the
-others go on.
+In: the text. Out: a WireDocument with entries, or with records and their line numbers. A line that is not an object
+is a problem and does not affect the other lines.
 """
 
 from __future__ import annotations
@@ -22,14 +22,17 @@ _MAX_HUBS = 63
 _LINE = re.compile(r"[^\n]*\n?")
 _JSON_FEED = ("https://jsonfeed.org/version/", "http://jsonfeed.org/version/")
 _BROKEN_LINE_HINT = "each line must be one JSON object"
+_JSON_TYPES = {list: "an array", str: "a string", int: "a number", float: "a number", bool: "a boolean"} | {
+    type(None): "null"
+}
 
 
 class _UnreadableError(ValueError):
-    """A value that is JSON but not one that we take."""
+    """A JSON value that is not accepted, such as an object with duplicate keys."""
 
 
 def decode_json(text: str, name: str, max_items: int = MAX_ITEMS) -> WireDocument:
-    """The wire document of a JSON text.
+    """Decode a JSON text.
 
     >>> decode_json('{"id": 1}\\n{"id": 2}', "a.jsonl").records[1]
     WireRecord(line=2, value={'id': 2})
@@ -43,14 +46,14 @@ def decode_json(text: str, name: str, max_items: int = MAX_ITEMS) -> WireDocumen
         return _decode_lines(text, name, None, max_items)
     if isinstance(value, Mapping) and str(value.get("version", "")).startswith(_JSON_FEED):
         return _decode_feed(value, name, max_items)
-    if too_deep(value):
-        raise BrokenDocumentError(f"values are nested more than {MAX_DEPTH} deep", place=f"{name}:1")
-    many = value if isinstance(value, list) else [value]
-    return _records(name, ((_line_of(text, start), one) for one in many), max_items)
+    if is_too_deep(value):
+        raise BrokenDocumentError(f"values are nested more than {MAX_DEPTH} levels deep", place=f"{name}:1")
+    values = value if isinstance(value, list) else [value]
+    return _build_records(name, ((_line_of(text, start), member) for member in values), max_items)
 
 
 def read_one(text: str, name: str, *, hint: str) -> Any:
-    """The one JSON value of a text.
+    """Parse a text that must be one JSON value.
 
     >>> read_one('{"a": 1}', "a.json", hint="")
     {'a': 1}
@@ -61,31 +64,36 @@ def read_one(text: str, name: str, *, hint: str) -> Any:
         raise _broken(text, name, error, hint) from error
 
 
-def _decode_lines(text: str, name: str, first: Exception | None, max_items: int) -> WireDocument:
+def _decode_lines(text: str, name: str, error: Exception | None, max_items: int) -> WireDocument:
     if "\n" not in text.strip():
-        raise _broken(text, name, first)
-    document = _records(name, _lines(text), max_items)
+        raise _broken(text, name, error)
+    document = _build_records(name, _lines(text), max_items)
     if not document.records:
-        raise _broken(text, name, first)
+        raise _broken(text, name, error)
     return document
 
 
 def _lines(text: str) -> Iterator[tuple[int, Any]]:
-    # Only "\n" ends a line: U+2028 and its like may stand inside a JSON text.
-    for number, found in enumerate(_LINE.finditer(text), start=1):
-        line = found[0]
+    # Only "\n" ends a line, because JSON texts may contain U+2028 and similar characters.
+    for number, match in enumerate(_LINE.finditer(text), start=1):
+        line = match[0]
         if not line.strip():
             continue
         try:
             value = _DECODER.decode(line)
-            yield number, _UnreadableError(f"nested more than {MAX_DEPTH} deep") if too_deep(value) else value
+            yield (
+                number,
+                _UnreadableError(f"values are nested more than {MAX_DEPTH} levels deep")
+                if is_too_deep(value)
+                else value,
+            )
         except RecursionError:
-            yield number, _UnreadableError(f"nested more than {MAX_DEPTH} deep")
+            yield number, _UnreadableError(f"values are nested more than {MAX_DEPTH} levels deep")
         except ValueError as error:
             yield number, error
 
 
-def _records(name: str, values: Iterator[tuple[int, Any]], max_items: int) -> WireDocument:
+def _build_records(name: str, values: Iterator[tuple[int, Any]], max_items: int) -> WireDocument:
     records: list[WireRecord] = []
     problems = ProblemList(name, limit=MAX_PROBLEMS // 2)
     broken = 0
@@ -99,7 +107,7 @@ def _records(name: str, values: Iterator[tuple[int, Any]], max_items: int) -> Wi
         elif isinstance(value, _UnreadableError):
             message = str(value)
         else:
-            message = f"a JSON object was expected, not {type(value).__name__}"
+            message = f"expected a JSON object, found {_JSON_TYPES.get(type(value), 'another value')}"
         problems.add(InvalidItemError(message, place=f"{name}:{line}", hint=_BROKEN_LINE_HINT))
         broken += 1
         if broken > MAX_BROKEN_LINES:
@@ -116,7 +124,7 @@ def _broken(text: str, name: str, error: Exception | None, hint: str = _BROKEN_L
         case json.JSONDecodeError():
             line, column, message = error.lineno, error.colno, f"not JSON: {error.msg}"
         case RecursionError():
-            line, column, message = 1, 1, f"values are nested more than {MAX_DEPTH} deep"
+            line, column, message = 1, 1, f"values are nested more than {MAX_DEPTH} levels deep"
         case None:
             line, column, message = _line_of(text, 0), 1, "no line of the document is a JSON object"
         case _:
@@ -129,29 +137,29 @@ def _line_of(text: str, position: int) -> int:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object, refused where a key stands twice: readers disagree on which one counts."""
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    """Build an object. Raise an error for duplicate keys, because parsers disagree on which value counts."""
+    result = dict(pairs)
+    if len(result) != len(pairs):
         seen: set[str] = set()
         for key, _ in pairs:
             if key in seen:
-                raise _UnreadableError(f"the key {key[:60]!r} stands twice in one object")
+                raise _UnreadableError(f"the key {key[:60]!r} occurs twice in an object")
             seen.add(key)
-    return found
+    return result
 
 
 def _integer(digits: str) -> float | int:
     return int(digits) if len(digits) <= _MAX_DIGITS else float(digits)
 
 
-# NaN and Infinity are read, so that `attributes_of` can name the attribute that it refuses.
+# NaN and Infinity are parsed, so that the error of `attributes_of` can name the attribute.
 _DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_int=_integer)
 
 
-def too_deep(value: Any) -> bool:
-    """Whether values are nested deeper than is taken.
+def is_too_deep(value: Any) -> bool:
+    """Return whether values are nested more than `MAX_DEPTH` levels deep.
 
-    >>> too_deep([[1]])
+    >>> is_too_deep([[1]])
     False
     """
     layer = [value]
@@ -175,7 +183,7 @@ def _inside(value: Any) -> Sequence[Any]:
 def _decode_feed(feed: Mapping[str, Any], name: str, max_items: int) -> WireDocument:
     items = feed.get("items")
     if not isinstance(items, list):
-        raise BrokenDocumentError("the feed has no list of items", place=f"{name}:1", hint='give it "items": []')
+        raise BrokenDocumentError("the feed has no list of items", place=f"{name}:1", hint='add "items": []')
     refuse_more_items(len(items), max_items, f"{name}:1")
     problems = ProblemList(name, limit=MAX_PROBLEMS // 2)
     for number, item in enumerate(items, start=1):
@@ -195,11 +203,11 @@ def _decode_feed(feed: Mapping[str, Any], name: str, max_items: int) -> WireDocu
 
 
 def _links(feed: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    """The WebSub hubs of a feed and its own address, as pairs of relation and address."""
+    """Return the WebSub hubs of a feed and its `feed_url`, as pairs of relation and address."""
     hubs = [hub for hub in _list(feed.get("hubs"))[:_MAX_HUBS] if isinstance(hub, dict)]
-    pushing = [hub.get("url") for hub in hubs if str(hub.get("type", "")).strip().lower() == "websub"]
-    stated = [*(("hub", address) for address in pushing), ("self", feed.get("feed_url"))]
-    return tuple((relation, address) for relation, address in stated if isinstance(address, str) and address)
+    hub_urls = [hub.get("url") for hub in hubs if str(hub.get("type", "")).strip().lower() == "websub"]
+    links = [*(("hub", address) for address in hub_urls), ("self", feed.get("feed_url"))]
+    return tuple((relation, address) for relation, address in links if isinstance(address, str) and address)
 
 
 def _entry(item: Mapping[str, Any]) -> WireEntry:
@@ -219,8 +227,8 @@ def _entry(item: Mapping[str, Any]) -> WireEntry:
         if key.startswith("_") and isinstance(value, dict):
             fields.extend(
                 WireField(f"{key}:{inner}", text)
-                for inner, one in value.items()
-                if (text := _string(one)) is not None
+                for inner, member in value.items()
+                if (text := _string(member)) is not None
             )
     return WireEntry(_string(item.get("id")) or None, 1, tuple(fields))
 
@@ -261,4 +269,4 @@ _FIELDS = (
     ("date_modified", "updated", TextForm.DATE),
     ("language", "language", TextForm.PLAIN),
 )
-"""JSON Feed's keys, our attributes, and how they are read. HTML comes before text: it says more."""
+"""Keys of JSON Feed, our attributes, and how they are converted. `content_html` takes precedence over text."""

@@ -1,7 +1,7 @@
-"""RSS 0.90 to 2.0, with or without RDF: an XML tree to a wire document.
+"""Decodes RSS 0.90 to 2.0, including RSS 1.0 (RDF), to a wire document.
 
-In: the root of the tree. Out: its entries in document order. Elements are taken as the dialects have in common;
-where one is missing or foreign, it is an extension or nothing, never an error.
+In: the root of the XML tree. Out: a WireDocument with the entries in document order. All dialects are decoded in the
+same way. A missing or unknown element is never an error; unknown elements become extensions.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _ABOUT = f"{{{RDF}}}about"
 
 
 def decode_rss(root: etree._Element, name: str, max_items: int = MAX_ITEMS) -> WireDocument:
-    """The wire document of an `rss` or `rdf:RDF` element.
+    """Decode an `rss` or `rdf:RDF` element.
 
     >>> root = etree.fromstring("<rss><channel><title>T</title><item><guid>1</guid></item></channel></rss>")
     >>> decode_rss(root, "a.xml").entries[0].id
@@ -43,7 +43,7 @@ def decode_rss(root: etree._Element, name: str, max_items: int = MAX_ITEMS) -> W
     items = rss_items(root)
     refuse_more_items(len(items), max_items, f"{name}:{line_of(root)}")
     if channel is None and not items:
-        raise BrokenDocumentError("there is no channel in this feed", place=f"{name}:{line_of(root)}")
+        raise BrokenDocumentError("the feed has neither a channel nor items", place=f"{name}:{line_of(root)}")
     head = {} if channel is None else _head(channel)
     base = join_base(root.get(XML_BASE), None if channel is None else channel.get(XML_BASE))
     return WireDocument(
@@ -59,19 +59,19 @@ def decode_rss(root: etree._Element, name: str, max_items: int = MAX_ITEMS) -> W
 
 
 def rss_items(root: etree._Element) -> list[etree._Element]:
-    """The elements of a feed's entries, in order.
+    """Return the `item` elements of a feed, in order.
 
     >>> len(rss_items(etree.fromstring("<rss><channel><item/><item/></channel></rss>")))
     2
     """
-    # RSS 0.90 and 1.0 have their items beside the channel, the others inside it.
+    # RSS 0.90 and 1.0 have their items next to the channel, the other versions inside it.
     items = [child for child in root if _local(child) == "item"]
     channel = _channel(root)
     return items if channel is None else items + [child for child in channel if _local(child) == "item"]
 
 
 def is_feed(root: etree._Element) -> bool:
-    """Whether RDF/XML is a feed: one with a channel or items of RSS.
+    """Return whether an RDF/XML document is a feed, that is, has a channel or items of RSS.
 
     >>> is_feed(etree.fromstring("<RDF><item/></RDF>")), is_feed(etree.fromstring("<RDF><Person/></RDF>"))
     (True, False)
@@ -89,21 +89,21 @@ def _local(element: etree._Element) -> str:
 
 
 def _head(channel: etree._Element) -> dict[str, str]:
-    found: dict[str, str] = {}
+    head: dict[str, str] = {}
     for child in channel:
         local = _local(child)
         if local in _HEAD and (text := all_text(child).strip()):
-            found.setdefault(local, text)
+            head.setdefault(local, text)
     for child in channel:
-        # Dublin Core speaks where RSS itself is silent.
+        # Dublin Core elements are used if the RSS elements are missing.
         namespace, local = split_name(child)
         if local in _HEAD and PREFIXES.get(namespace) == "dc" and (text := all_text(child).strip()):
-            found.setdefault(local, text)
-    return found
+            head.setdefault(local, text)
+    return head
 
 
 def _entry(item: etree._Element) -> WireEntry:
-    own: list[WireField] = []
+    standard: list[WireField] = []
     extensions: list[WireField] = []
     identifier = item.get(_ABOUT)
     for child in item:
@@ -113,11 +113,11 @@ def _entry(item: etree._Element) -> WireEntry:
             continue
         if local == "guid":
             identifier = all_text(child).strip() or identifier
-        own.extend(_fields(local, child))
+        standard.extend(_fields(local, child))
     if item.get(XML_LANG):
         extensions.append(WireField("language", item.get(XML_LANG) or ""))
-    # What RSS says itself goes before what an extension repeats.
-    return WireEntry(identifier or None, line_of(item), (*own, *extensions), item.get(XML_BASE))
+    # Elements of RSS come before extensions with the same meaning.
+    return WireEntry(identifier or None, line_of(item), (*standard, *extensions), item.get(XML_BASE))
 
 
 def _fields(local: str, element: etree._Element) -> Iterator[WireField]:
@@ -149,7 +149,7 @@ def _fields(local: str, element: etree._Element) -> Iterator[WireField]:
 
 
 def _markup(element: etree._Element) -> str:
-    """Text, or (where somebody forgot to escape) the elements as written."""
+    """Return the text of an element, or its unescaped markup."""
     if len(element) == 0:
         return element.text or ""
     inner = "".join(etree.tostring(child, encoding="unicode") for child in element)

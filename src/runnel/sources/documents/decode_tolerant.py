@@ -1,9 +1,8 @@
-"""Feeds that are not what they should be, to wire documents: mended where that is enough, else read tolerantly.
+"""Decodes feeds that the strict decoders rejected: repairs them, or else parses them with feedparser.
 
-In: the text of a feed that the strict decoders refused, and their refusal. Out: a WireDocument with a note that says
-so, or the refusal. First the commonest faults are put right and the strict decoders try again, so that such a feed's
-items look as if nothing had been wrong. What is still not XML goes to feedparser, in a sandbox. What feedparser finds
-is plain text to us, and is cleaned as everything else from outside.
+In: the text of a feed, and the error of the strict decoder. Out: a WireDocument with a note, or the original error.
+First, the most common errors in the XML are repaired, and the strict decoders try again. If the text is still not
+well-formed XML, feedparser parses it in a sandbox. Its output is not trusted and is cleaned as all other input.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from runnel.sources.documents.repair_xml import repair_xml
 from runnel.sources.documents.wire import DocumentKind, TextForm, WireDocument, WireEntry, WireField
 
 MAX_TOLERANT = 2 << 20
-"""The largest text that is read tolerantly, in characters: this costs a hundred times what strict reading costs."""
+"""Maximum length of a text for feedparser, in characters. It needs a hundred times the time of strict decoding."""
 
 _WALL_SECONDS = 20.0
 _MAX_REPLY = 32 << 20
@@ -33,50 +32,50 @@ _PROGRAM = SandboxProgram(
 )
 _SANDBOX = SandboxPool(_PROGRAM, workers=1)
 _EXTENSIONS = tuple(f"{prefix}_" for prefix in sorted(set(PREFIXES.values()) - {"atom", "dc", "rdf", "content"}))
-_LIKE_A_FEED = re.compile(r"<(?:[\w.-]{1,30}:)?(?:item|entry|rss|feed|channel)[\s/>]", re.IGNORECASE)
-_TAKEN = frozenset({"itunes_author", "itunes_keywords", "media_content", "media_credit"})
+_FEED_TAG = re.compile(r"<(?:[\w.-]{1,30}:)?(?:item|entry|rss|feed|channel)[\s/>]", re.IGNORECASE)
+_STANDARD_EXTENSIONS = frozenset({"itunes_author", "itunes_keywords", "media_content", "media_credit"})
 
 
 def decode_tolerantly(
-    text: str, name: str, refusal: BrokenDocumentError, decode_strictly: Callable[[str, str], WireDocument]
+    text: str, name: str, error: BrokenDocumentError, decode_strictly: Callable[[str, str], WireDocument]
 ) -> WireDocument:
-    """The wire document of a text that was refused; raises the refusal where nothing can be made of it."""
-    mended = repair_xml(text)
-    if mended is None:
-        raise refusal
+    """Decode a text that was rejected with `error`. Raise that error again if the text cannot be decoded."""
+    repaired = repair_xml(text)
+    if repaired is None:
+        raise error
     try:
-        return replace(decode_strictly(mended, name), note=note_of(refusal))
-    except BrokenDocumentError as second:
-        if not is_curable(second):
-            raise refusal from None
-    # A second reader costs a process: only for what has at least the words of a feed in it.
-    found = _read(mended) if len(mended) <= MAX_TOLERANT and _LIKE_A_FEED.search(mended) else None
-    document = None if found is None else wire_document(found, name)
+        return replace(decode_strictly(repaired, name), note=note_of(error))
+    except BrokenDocumentError as second_error:
+        if not is_recoverable(second_error):
+            raise error from None
+    # feedparser needs another process, so it is used only for texts that contain a tag of a feed.
+    parsed = _parse(repaired) if len(repaired) <= MAX_TOLERANT and _FEED_TAG.search(repaired) else None
+    document = None if parsed is None else wire_document(parsed, name)
     if document is None:
-        raise refusal
-    return replace(document, note=note_of(refusal))
+        raise error
+    return replace(document, note=note_of(error))
 
 
-def is_curable(refusal: BrokenDocumentError) -> bool:
-    """Whether a document was refused for what it says, not for what it might do: a bomb gets no second reader."""
-    return isinstance(refusal.__cause__, etree.XMLSyntaxError | UnknownDocumentError)
+def is_recoverable(error: BrokenDocumentError) -> bool:
+    """Return whether a document may be decoded tolerantly: not if it was rejected for security, such as a bomb."""
+    return isinstance(error.__cause__, etree.XMLSyntaxError | UnknownDocumentError)
 
 
 class UnknownDocumentError(Exception):
-    """The cause of a refusal: XML, but none of the families that the strict decoders know."""
+    """The cause of an error: the document is XML, but in no format that the strict decoders know."""
 
 
-def note_of(refusal: BrokenDocumentError) -> str:
-    """What is said of a document that was read all the same.
+def note_of(error: BrokenDocumentError) -> str:
+    """Return the note of a document that was decoded in spite of an error.
 
     >>> note_of(BrokenDocumentError("not well-formed XML", place="a.xml:3:1"))
     'read tolerantly: a.xml:3:1: not well-formed XML'
     """
-    place = f"{refusal.place}: " if refusal.place else ""
-    return f"read tolerantly: {place}{refusal.message}"
+    place = f"{error.place}: " if error.place else ""
+    return f"read tolerantly: {place}{error.message}"
 
 
-def _read(text: str) -> Mapping[str, Any] | None:
+def _parse(text: str) -> Mapping[str, Any] | None:
     try:
         return _SANDBOX.ask(text.encode("utf-8", "replace"), _read_reply, seconds=_WALL_SECONDS, max_reply=_MAX_REPLY)
     except SandboxError:
@@ -84,17 +83,17 @@ def _read(text: str) -> Mapping[str, Any] | None:
 
 
 def _read_reply(reply: memoryview) -> Mapping[str, Any]:
-    found = json.loads(bytes(reply))
-    if not isinstance(found, dict):
-        raise BadReplyError("it is no object")
-    return found
+    parsed = json.loads(bytes(reply))
+    if not isinstance(parsed, dict):
+        raise BadReplyError("the reply is not a JSON object")
+    return parsed
 
 
-def wire_document(found: Mapping[str, Any], name: str) -> WireDocument | None:
-    """The wire document of what feedparser found; None where it did not recognise a feed."""
-    version = _text(found.get("version"))
-    feed = _object(found.get("feed"))
-    entries = [_object(entry) for entry in _list(found.get("entries"))]
+def wire_document(parsed: Mapping[str, Any], name: str) -> WireDocument | None:
+    """Convert the output of feedparser to a wire document. Return None if it did not recognize a feed."""
+    version = _text(parsed.get("version"))
+    feed = _object(parsed.get("feed"))
+    entries = [_object(entry) for entry in _list(parsed.get("entries"))]
     if not entries and not (version and _text(feed.get("title"))):
         return None
     kind = DocumentKind.ATOM if version.startswith("atom") else DocumentKind.RSS
@@ -124,12 +123,12 @@ def _entry(entry: Mapping[str, Any], kind: DocumentKind) -> WireEntry:
 def _texts(entry: Mapping[str, Any], kind: DocumentKind) -> Iterator[WireField]:
     title = _object(entry.get("title_detail"))
     if _text(entry.get("title")):
-        # RSS does not say what its titles are, so they are read as markup, as the strict decoder does.
+        # RSS does not declare the type of titles, so they are treated as markup, as in the strict decoder.
         form = TextForm.PLAIN if kind is DocumentKind.ATOM and title.get("type") == "text/plain" else TextForm.MARKUP
         yield WireField("title", _text(entry.get("title")), form)
-    contents = [_object(one) for one in _list(entry.get("content"))]
+    contents = [_object(content) for content in _list(entry.get("content"))]
     summary = _object(entry.get("summary_detail")) | {"value": entry.get("summary")}
-    # feedparser repeats the content where there is no summary.
+    # feedparser repeats the content as the summary if there is none.
     if not contents or summary["value"] != contents[0].get("value"):
         yield from _construct("description", summary, kind)
     for content in contents:
@@ -150,13 +149,15 @@ def _texts(entry: Mapping[str, Any], kind: DocumentKind) -> Iterator[WireField]:
 def _construct(name: str, detail: Mapping[str, Any], kind: DocumentKind) -> Iterator[WireField]:
     text = _text(detail.get("value"))
     if text:
-        plain = kind is DocumentKind.ATOM and detail.get("type") == "text/plain"
-        yield WireField(name, text, TextForm.PLAIN if plain else TextForm.MARKUP, _text(detail.get("base")) or None)
+        is_plain = kind is DocumentKind.ATOM and detail.get("type") == "text/plain"
+        yield WireField(
+            name, text, TextForm.PLAIN if is_plain else TextForm.MARKUP, _text(detail.get("base")) or None
+        )
 
 
 def _links(entry: Mapping[str, Any]) -> Iterator[WireField]:
-    listed = [_object(link) for link in _list(entry.get("links"))]
-    for link in listed:
+    links = [_object(link) for link in _list(entry.get("links"))]
+    for link in links:
         address, relation = _text(link.get("href")), _text(link.get("rel")) or "alternate"
         match relation:
             case _ if not address:
@@ -170,7 +171,7 @@ def _links(entry: Mapping[str, Any]) -> Iterator[WireField]:
                 yield WireField("comments", address, TextForm.LINK)
             case _ if relation.isascii() and relation.replace("-", "").isalpha() and len(relation) <= 32:
                 yield WireField(f"link:{relation}", address, TextForm.LINK)
-    if _text(entry.get("link")) and not any(link.get("rel", "alternate") == "alternate" for link in listed):
+    if _text(entry.get("link")) and not any(link.get("rel", "alternate") == "alternate" for link in links):
         yield WireField("link", _text(entry.get("link")), TextForm.LINK)
     if _text(entry.get("comments")):
         yield WireField("comments", _text(entry.get("comments")), TextForm.LINK)
@@ -192,7 +193,7 @@ def _dates(entry: Mapping[str, Any], kind: DocumentKind) -> Iterator[WireField]:
     published = _text(entry.get("published")) or _text(entry.get("created"))
     updated = _text(entry.get("updated"))
     if kind is not DocumentKind.ATOM and not published:
-        published, updated = updated, ""  # dc:date, which is the date of an entry of RSS
+        published, updated = updated, ""  # from dc:date, which is the publication date in RSS
     if published:
         yield WireField("published", published, TextForm.DATE)
     if updated:
@@ -201,7 +202,12 @@ def _dates(entry: Mapping[str, Any], kind: DocumentKind) -> Iterator[WireField]:
 
 def _extensions(entry: Mapping[str, Any]) -> Iterator[WireField]:
     for key, value in entry.items():
-        if key.startswith(_EXTENSIONS) and key not in _TAKEN and isinstance(value, str) and value.strip():
+        if (
+            key.startswith(_EXTENSIONS)
+            and key not in _STANDARD_EXTENSIONS
+            and isinstance(value, str)
+            and value.strip()
+        ):
             prefix, _, local = key.partition("_")
             yield WireField(f"{prefix}:{local}", value)
 

@@ -1,6 +1,6 @@
-"""The head of a feed's document: what it says before its first entry about when and where to ask for news.
+"""Reads the head of a feed document: hints for polling and links of the feed, before the first entry.
 
-In: the bytes of a document. Out: a DocumentHead. Every value is bounded, and nonsense counts as nothing said.
+In: the bytes of a document. Out: a DocumentHead. Every value is limited, and invalid values are ignored.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from lxml import etree
 DAY = 86_400.0
 MAX_LINKS = 64
 _HEAD_BYTES = 64 << 10
-_SECONDS = re.compile(r"\d{1,12}")
+_NUMBER = re.compile(r"\d{1,12}")
 _WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentHead:
-    """What a feed's document says before its first entry.
+    """The polling hints and links of a feed document.
 
-    `ttl` is in seconds; `skip_hours` (of UTC) and `skip_days` (0 is Monday) are times at which nothing new is to be
-    expected; `links` are pairs of relation and address, such as those of a WebSub hub.
+    `ttl` is in seconds. In `skip_hours` (UTC) and on `skip_days` (0 is Monday), the publisher expects no polls.
+    `links` are pairs of relation and address, such as that of a WebSub hub.
     """
 
     ttl: float = 0.0
@@ -32,17 +32,17 @@ class DocumentHead:
 
 
 NO_HEAD = DocumentHead()
-"""Of a document that says nothing before its entries."""
+"""The head of a document without hints and links."""
 
 
 def read_head(data: bytes) -> DocumentHead:
-    """The head of a document in XML; a document of another kind, or a broken one, says nothing.
+    """Read the head of an XML document. For other formats and broken documents, the result is empty or partial.
 
     >>> read_head(b"<rss><channel><ttl>60</ttl><skipHours><hour>3</hour></skipHours><item/></channel></rss>")
     DocumentHead(ttl=3600.0, skip_hours=(3,), skip_days=(), links=())
     """
-    beginning = data[:_HEAD_BYTES].lstrip()
-    if not beginning.lstrip(b"\xef\xbb\xbf\xfe\xff\0").startswith(b"<"):
+    start = data[:_HEAD_BYTES].lstrip()
+    if not start.lstrip(b"\xef\xbb\xbf\xfe\xff\0").startswith(b"<"):
         return DocumentHead()
     parser = etree.XMLPullParser(
         events=("start", "end"),
@@ -52,19 +52,19 @@ def read_head(data: bytes) -> DocumentHead:
         huge_tree=False,
         recover=True,
     )
-    found = _Gathered()
+    builder = _HeadBuilder()
     try:
-        parser.feed(beginning)
+        parser.feed(start)
         for event, element in parser.read_events():
-            if isinstance(element, etree._Element) and not found.take(event, element):
+            if isinstance(element, etree._Element) and not builder.add(event, element):
                 break
     except (etree.XMLSyntaxError, ValueError):
         pass
-    return found.head()
+    return builder.head()
 
 
-class _Gathered:
-    """What was found so far on the way to the first entry."""
+class _HeadBuilder:
+    """Collects the head from parser events, up to the first entry."""
 
     def __init__(self) -> None:
         self._ttl = 0.0
@@ -72,8 +72,8 @@ class _Gathered:
         self._days: set[int] = set()
         self._links: list[tuple[str, str]] = []
 
-    def take(self, event: str, element: etree._Element) -> bool:
-        """Look at an element; False at the first entry, where the head ends."""
+    def add(self, event: str, element: etree._Element) -> bool:
+        """Process a parser event. Return False at the first entry, where the head ends."""
         if not isinstance(element.tag, str):
             return True
         local = etree.QName(element).localname
@@ -92,21 +92,22 @@ class _Gathered:
                 if name in _WEEKDAYS:
                     self._days.add(_WEEKDAYS.index(name))
             case "link":
-                self._take_link(element)
+                self._add_link(element)
         return True
 
-    def _take_link(self, element: etree._Element) -> None:
+    def _add_link(self, element: etree._Element) -> None:
         address = element.get("href")
         if address and len(self._links) < MAX_LINKS:
-            self._links.extend((one.lower(), address) for one in (element.get("rel") or "").split()[:8])
+            self._links.extend((relation.lower(), address) for relation in (element.get("rel") or "").split()[:8])
 
     def head(self) -> DocumentHead:
-        # A feed that skips every hour, or every day, would never be read.
+        # Ignore a feed that skips every hour or every day, because it would never be polled.
         hours = self._hours if len(self._hours) < 24 else set[int]()
         days = self._days if len(self._days) < 7 else set[int]()
         return DocumentHead(self._ttl, tuple(sorted(hours)), tuple(sorted(days)), tuple(self._links[:MAX_LINKS]))
 
 
 def whole_number(text: str | None) -> int | None:
-    found = _SECONDS.fullmatch((text or "").strip())
-    return int(found[0]) if found else None
+    """Parse a non-negative integer of at most 12 digits, or return None."""
+    match = _NUMBER.fullmatch((text or "").strip())
+    return int(match[0]) if match else None

@@ -1,7 +1,7 @@
-"""Extension elements: which prefix a namespace has here, and which extensions say what a standard attribute says.
+"""Extension elements of feeds: our prefixes for namespaces, and extensions that are read as standard attributes.
 
-A prefix is only a document's own abbreviation, so it is the namespace that decides. Extensions become attributes
-named `prefix:name`.
+Extensions become attributes named `prefix:name`. The namespace determines the prefix, because documents choose their
+own prefixes freely.
 """
 
 from __future__ import annotations
@@ -78,14 +78,14 @@ STANDARD = {
     "atom:summary": ("description", TextForm.MARKUP),
     "atom:content": ("content", TextForm.MARKUP),
 }
-"""Extensions that say what a standard attribute says, and how they are read."""
+"""Extensions with the meaning of a standard attribute, and how they are converted."""
 
 _REFERENCES = ("url", "href", f"{{{RDF}}}resource")
 _LABELS = ("text", "term", "label", "value")
 
 
 def split_name(element: etree._Element) -> tuple[str, str]:
-    """Namespace and local name.
+    """Return the namespace and the local name of an element.
 
     >>> split_name(etree.Element("{urn:x}title"))
     ('urn:x', 'title')
@@ -102,13 +102,13 @@ def _split(tag: str) -> tuple[str, str]:
 
 
 def line_of(element: etree._Element) -> int:
-    """The line that an element begins on."""
+    """Return the line on which an element starts."""
     line = element.sourceline
     return line if isinstance(line, int) else 1
 
 
 def all_text(element: etree._Element) -> str:
-    """The text of an element with everything in it.
+    """Return the text of an element, including that of its descendants.
 
     >>> all_text(etree.fromstring("<a>one <b>two</b></a>"))
     'one two'
@@ -119,20 +119,20 @@ def all_text(element: etree._Element) -> str:
 
 
 def extension_name(element: etree._Element) -> str:
-    """The attribute's name of an extension element; an unknown namespace keeps the document's own prefix."""
+    """Return the attribute name of an extension element. An unknown namespace keeps the prefix of the document."""
     namespace, local = split_name(element)
     if not namespace:
         return local
     prefix = PREFIXES.get(namespace)
     if prefix is None:
         prefix = element.prefix or "other"
-        # Nobody may pass for a well-known namespace by borrowing its prefix.
+        # An unknown namespace must not use the prefix of a well-known one.
         prefix = f"other-{prefix}" if prefix in PREFIXES.values() else prefix
     return f"{prefix}:{local}"
 
 
 def read_extension(element: etree._Element) -> Iterator[WireField]:
-    """The fields of an extension element: of its leaves, where it is a group."""
+    """Yield the fields of an extension element. If it contains only elements, yield those of its leaves."""
     if len(element) and not (element.text or "").strip():
         for child in element:
             yield from read_extension(child)

@@ -1,8 +1,8 @@
-"""HTML from outside: to the plain text that conditions see, and to HTML that is safe to show.
+"""Converts HTML from outside to plain text, for conditions, and to HTML that is safe to show.
 
-In: a fragment of HTML, however broken. Out: `read_markup` gives its text and its safe HTML. The fragment is first
-rewritten by one linear pass into well-nested elements of bounded depth, because an HTML5 parser needs quadratic
-time (and more) for what is nested without end. Then `net.safe_html` decides what is safe.
+In: a fragment of HTML, which may be broken. Out: `read_markup` returns its text and its safe HTML. First, a linear
+pass rewrites the fragment into properly nested elements of limited depth, because an HTML5 parser needs quadratic
+time or more for very deep nesting. Then `net.safe_html` removes everything unsafe.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from html import escape, unescape
 from runnel.net.safe_html import HtmlCleaner, settle
 from runnel.net.safe_links import safe_link
 
-_DEEPEST = 64
-_LONGEST_TAG = 16384
-_SLOPPY_AFTER = 64
+_MAX_DEPTH = 64
+_MAX_TAG_LENGTH = 16384
+_MAX_FAILED_MATCHES = 64
 
 
-def _names(listed: str) -> frozenset[str]:
-    return frozenset(listed.split())
+def _split_names(names: str) -> frozenset[str]:
+    return frozenset(names.split())
 
 
-_VOID = _names("br hr img wbr col")
-_INLINE = _names(
+_VOID = _split_names("br hr img wbr col")
+_INLINE = _split_names(
     "a abbr acronym b bdi bdo cite code data del dfn em i ins kbd mark q rp rt rtc ruby s samp small span strike "
     "strong sub sup time tt u var wbr font label big"
 )
-_BLOCKS = _names(
+_BLOCKS = _split_names(
     "article aside blockquote br caption center col colgroup dd details div dl dt figcaption figure footer h1 h2 h3 "
     "h4 h5 h6 header hgroup hr img li nav ol p pre summary table tbody td th thead tr ul"
 )
 _ALLOWED = (_INLINE - {"font", "label", "big"}) | _BLOCKS
-_HIDDEN = _names("script style template iframe noembed noframes textarea title select svg math head")
+_HIDDEN = _split_names("script style template iframe noembed noframes textarea title select svg math head")
 _ENDED_BY = {
     "li": frozenset({"li"}),
     "dt": frozenset({"dt", "dd"}),
@@ -43,11 +43,11 @@ _ENDED_BY = {
     "td": frozenset({"td", "th"}),
     "th": frozenset({"td", "th"}),
 }
-"""Elements whose end is implied by the start of another."""
+"""For each starting element, the open elements that it ends implicitly."""
 
 _TAG = re.compile(r"""<(/?)([A-Za-z][^\s/>"'<=]*+)((?:[^>"']|"[^"]*+"|'[^']*+')*+)>""")
 _ATTRIBUTE = re.compile(r"""([A-Za-z][A-Za-z-]*+)\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|([^\s"'>]++))""")
-_KEPT = _names("href src alt title cite datetime colspan rowspan width height lang dir start")
+_ALLOWED_ATTRIBUTES = _split_names("href src alt title cite datetime colspan rowspan width height lang dir start")
 _NO_BRACKETS = {ord("<"): None, ord(">"): None}
 _LINKS = frozenset({"href", "src", "cite"})
 _SPACES = re.compile(r"[ \t\r\f\v\xa0\u2000-\u200a\u202f\u3000]+")
@@ -74,14 +74,14 @@ _CLEANER = HtmlCleaner(
 
 @dataclass(frozen=True, slots=True)
 class ReadMarkup:
-    """What a fragment says, and how it may be shown."""
+    """The plain text and the safe HTML of a fragment."""
 
     text: str
     html: str
 
 
 def read_markup(source: str, base: str | None = None) -> ReadMarkup:
-    """The plain text of a fragment of HTML, and the fragment made safe, with absolute links.
+    """Return the plain text of a fragment of HTML, and its safe HTML, with links resolved against `base`.
 
     Reading the safe HTML again gives the same HTML.
 
@@ -99,35 +99,35 @@ def _read_once(source: str, base: str | None) -> ReadMarkup:
     if "<" not in source and "&" not in source:
         text = " ".join(source.split())
         return ReadMarkup(text, escape(text, quote=False))
-    writing = _Writing(base)
+    writer = _Writer(base)
     for tag in _tags(source):
-        writing.take(tag)
-    writing.end_all()
-    return ReadMarkup(tidy_spaces("".join(writing.text)), _CLEANER.clean("".join(writing.html)).strip())
+        writer.add(tag)
+    writer.end_all()
+    return ReadMarkup(tidy_spaces("".join(writer.text)), _CLEANER.clean("".join(writer.html)).strip())
 
 
 def plain_text(source: str) -> str:
-    """The text of a fragment on one line, for titles.
+    """Return the text of a fragment on one line, for titles.
 
     >>> plain_text("Rock &amp;  <b>Roll</b>: 1 < 2")
     'Rock & Roll: 1 < 2'
     """
     if "<" not in source and "&" not in source:
         return " ".join(source.split())
-    writing = _Writing(None)
+    writer = _Writer(None)
     for tag in _tags(source):
-        writing.take(tag)
-    return " ".join("".join(writing.text).split())
+        writer.add(tag)
+    return " ".join("".join(writer.text).split())
 
 
 def tidy_spaces(text: str) -> str:
-    """Runs of spaces as one, runs of line ends as one line end."""
+    """Replace runs of spaces by one space, and runs of line ends by one line end."""
     return _BREAKS.sub("\n", _SPACES.sub(" ", text)).strip()
 
 
 @dataclass(frozen=True, slots=True)
 class _Tag:
-    """A tag with the text before it; the last one of a fragment has no name."""
+    """A tag with the text before it. The text after the last tag has a tag without a name."""
 
     before: str
     name: str = ""
@@ -136,19 +136,19 @@ class _Tag:
 
 
 @dataclass(slots=True)
-class _Writing:
-    """The two results while they grow, and the elements that are open."""
+class _Writer:
+    """Collects the text and the HTML, and the names of the open elements."""
 
     base: str | None
     text: list[str] = field(default_factory=list)
     html: list[str] = field(default_factory=list)
     open: list[str] = field(default_factory=list)
 
-    def take(self, tag: _Tag) -> None:
+    def add(self, tag: _Tag) -> None:
         if tag.before:
-            shown = unescape(tag.before)
-            self.text.append(shown.replace("\n", " "))
-            self.html.append(escape(shown, quote=False))
+            text = unescape(tag.before)
+            self.text.append(text.replace("\n", " "))
+            self.html.append(escape(text, quote=False))
         name = tag.name
         if name and name not in _INLINE:
             self.text.append("\n")
@@ -164,7 +164,7 @@ class _Writing:
             self._end(self.open[-1])
         if name in _VOID:
             self.html.append(f"<{name}{self._attributes(attributes)}>")
-        elif len(self.open) < _DEEPEST:
+        elif len(self.open) < _MAX_DEPTH:
             self.html.append(f"<{name}{self._attributes(attributes)}>")
             self.open.append(name)
 
@@ -190,25 +190,26 @@ class _Writing:
     def _attributes(self, source: str) -> str:
         if "=" not in source:
             return ""
-        kept: dict[str, str] = {}
-        for found in _ATTRIBUTE.finditer(source):
-            name = found[1].lower()
-            if name not in _KEPT or name in kept:
+        attributes: dict[str, str] = {}
+        for match in _ATTRIBUTE.finditer(source):
+            name = match[1].lower()
+            if name not in _ALLOWED_ATTRIBUTES or name in attributes:
                 continue
-            value = unescape(found[2] or found[3] or found[4] or "")
+            value = unescape(match[2] or match[3] or match[4] or "")
             if name in _LINKS:
                 value = safe_link(value, self.base) or ""
-            # Angle brackets are legal in an attribute, and a trap where the HTML is put inside other HTML.
+            # Angle brackets are legal in an attribute, but dangerous if the HTML is inserted into other HTML.
             value = value.replace("<", "%3C").replace(">", "%3E") if name in _LINKS else value.translate(_NO_BRACKETS)
             if value:
-                kept[name] = value
-        return "".join(f' {name}="{escape(value)}"' for name, value in kept.items())
+                attributes[name] = value
+        return "".join(f' {name}="{escape(value)}"' for name, value in attributes.items())
 
 
 def _tags(source: str) -> Iterator[_Tag]:
-    """The tags of a fragment in order, each with the text before it; comments and hidden elements are left out.
+    """Yield the tags of a fragment in order, each with the text before it, without comments and hidden elements.
 
-    Linear: every step goes on after what it looked at, but for a bounded number of tags with a quote left open.
+    The time is linear: each step continues after the characters that it read, except for a limited number of tags
+    with an unclosed quote.
     """
     before: list[str] = []
     position = failures = 0
@@ -226,21 +227,21 @@ def _tags(source: str) -> Iterator[_Tag]:
         if close < start:
             close = source.find(">", start)
             close = len(source) if close < 0 else close
-        found = None
-        if close < len(source) and failures < _SLOPPY_AFTER and (following.isalpha() or following == "/"):
-            found = _TAG.match(source, start, start + _LONGEST_TAG)
-            failures += found is None
-        if found is None:
-            # A lone "<" is text; the end of a tag that cannot be read is the next ">".
-            readable = (following.isalpha() or following == "/") and close < len(source)
-            before.append("" if readable else "&lt;")
-            position = close + 1 if readable else start + 1
+        match = None
+        if close < len(source) and failures < _MAX_FAILED_MATCHES and (following.isalpha() or following == "/"):
+            match = _TAG.match(source, start, start + _MAX_TAG_LENGTH)
+            failures += match is None
+        if match is None:
+            # A single "<" is text. A tag that cannot be parsed ends at the next ">".
+            is_tag = (following.isalpha() or following == "/") and close < len(source)
+            before.append("" if is_tag else "&lt;")
+            position = close + 1 if is_tag else start + 1
             continue
-        name, closing = found[2].lower(), found[1] == "/"
-        position = found.end()
-        if name in _HIDDEN and not closing and not found[3].endswith("/"):
+        name, closing = match[2].lower(), match[1] == "/"
+        position = match.end()
+        if name in _HIDDEN and not closing and not match[3].endswith("/"):
             position = _after_hidden(source, name, position)
-        yield _Tag("".join(before), name, closing, found[3])
+        yield _Tag("".join(before), name, closing, match[3])
         before = []
     yield _Tag("".join(before))
 
@@ -256,7 +257,7 @@ def _after_comment(source: str, start: int) -> int:
 
 
 def _after_hidden(source: str, name: str, position: int) -> int:
-    """Where a hidden element ends; one that never ends hides the rest, as in a browser."""
+    """Return the position after a hidden element. If it is not closed, it hides the rest, as in a browser."""
     end = re.compile(rf"</{name}\b", re.IGNORECASE).search(source, position)
     close = -1 if end is None else source.find(">", end.end())
     return len(source) if close < 0 else close + 1

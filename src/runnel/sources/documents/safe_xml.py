@@ -1,7 +1,8 @@
-"""Text to an XML tree that is safe to walk.
+"""Safe XML parsing of documents from outside.
 
-In: the text of a document. Out: its root element, or BrokenDocument. Nothing is loaded from anywhere, no entity is
-declared (so no bomb can grow), depth and number of elements are bounded while the tree is being built.
+In: the text of a document. Out: its root element, or a BrokenDocumentError. No external resource is loaded, entity
+declarations are rejected (so entity expansion attacks are impossible), and the depth and the number of elements are
+limited while the tree is being built.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _CDATA = "<![CDATA["
 
 
 def parse_xml(text: str, name: str, *, max_elements: int = MAX_ELEMENTS) -> etree._Element:
-    """The root of an XML document without declarations of its own.
+    """Parse an XML document that declares no entities, and return its root.
 
     >>> parse_xml("<a>caf&eacute;</a>", "a.xml").text
     'café'
@@ -47,24 +48,24 @@ def parse_xml(text: str, name: str, *, max_elements: int = MAX_ELEMENTS) -> etre
         remove_pis=True,
     )
     try:
-        _count(events, name, max_elements)
+        _parse_within_limits(events, name, max_elements)
     except etree.XMLSyntaxError as error:
         raise _broken(error, name) from error
     root: etree._Element = events.root
-    declared: Any = root.getroottree().docinfo.internalDTD
-    if declared is not None and declared.entities():
-        raise BrokenDocumentError("the document declares entities of its own, which is refused", place=f"{name}:1")
+    internal_dtd: Any = root.getroottree().docinfo.internalDTD
+    if internal_dtd is not None and internal_dtd.entities():
+        raise BrokenDocumentError("the document declares entities, which is not allowed", place=f"{name}:1")
     for reference in root.iter(etree.Entity):
         raise BrokenDocumentError(
-            f"the entity {reference.text} is not known",
+            f"the entity {reference.text} is unknown",
             place=f"{name}:{reference.sourceline or 1}",
-            hint="write the character itself",
+            hint="write the character instead of the entity",
         )
     return root
 
 
 def _without_declaration(text: str) -> str:
-    """The text without `<?xml …?>`: the charset is settled, and blanks before it (forbidden, but common) may stay."""
+    """Remove `<?xml …?>`. The charset is known, and spaces before it (common, but invalid) become harmless."""
     start = len(text) - len(text.lstrip())
     end = text.find("?>", start) if text.startswith("<?xml", start) and text[start + 5 : start + 6].isspace() else -1
     if end < 0:
@@ -72,7 +73,7 @@ def _without_declaration(text: str) -> str:
     return "\n" * text.count("\n", 0, end) + text[end + 2 :]
 
 
-def _count(events: etree.iterparse, name: str, max_elements: int) -> None:
+def _parse_within_limits(events: etree.iterparse, name: str, max_elements: int) -> None:
     depth = elements = 0
     for event, element in events:
         if event == "end":
@@ -81,7 +82,7 @@ def _count(events: etree.iterparse, name: str, max_elements: int) -> None:
         depth += 1
         elements += 1
         if depth > MAX_DEPTH:
-            message = f"elements are nested more than {MAX_DEPTH} deep"
+            message = f"elements are nested more than {MAX_DEPTH} levels deep"
         elif elements > max_elements:
             message = f"the document has more than {max_elements} elements"
         else:
@@ -97,12 +98,12 @@ def _broken(error: etree.XMLSyntaxError, name: str) -> BrokenDocumentError:
     return BrokenDocumentError(
         f"not well-formed XML: {message}",
         place=f"{name}:{max(line, 1)}:{max(column, 1)}",
-        hint="the document may be cut off; check it at its place of origin",
+        hint="the document may be truncated; check the original",
     )
 
 
 def refuse_declarations(text: str, name: str) -> None:
-    """Refuse a DOCTYPE that declares something itself; one that only names a DTD is harmless, as it is never loaded.
+    """Raise BrokenDocumentError for a DOCTYPE with declarations. A reference to a DTD is allowed and never loaded.
 
     >>> refuse_declarations('<!DOCTYPE rss SYSTEM "rss.dtd"><rss/>', "a.xml")
     """
@@ -112,14 +113,14 @@ def refuse_declarations(text: str, name: str) -> None:
     end = _DOCTYPE_END.match(text, position)
     if end is None or end[1] != ">":
         raise BrokenDocumentError(
-            "the document declares entities or elements of its own, which is refused",
+            "the DOCTYPE must be complete and must not contain declarations",
             place=f"{name}:{text.count(chr(10), 0, position) + 1}",
             hint="remove the part of the DOCTYPE between [ and ]",
         )
 
 
 def _doctype(text: str) -> int:
-    """Where the DOCTYPE's name begins; -1 without one. Only the prolog counts: later it would not be XML."""
+    """Return the position after `<!` of the DOCTYPE in the prolog, or -1 if there is none."""
     position = 0
     while True:
         position = text.find("<", position)
@@ -139,12 +140,12 @@ def _doctype(text: str) -> int:
 
 
 def replace_named_entities(text: str) -> str:
-    """The text with HTML's named entities as characters, outside CDATA; XML's own five stay.
+    """Replace HTML's named entities outside CDATA by characters, except the five of XML.
 
     >>> replace_named_entities("a&nbsp;b &amp; <![CDATA[&nbsp;]]>")
     'a\\xa0b &amp; <![CDATA[&nbsp;]]>'
     """
-    if not any(found[1] not in _PREDEFINED for found in _NAMED.finditer(text)):
+    if not any(match[1] not in _PREDEFINED for match in _NAMED.finditer(text)):
         return text
     parts: list[str] = []
     position = 0

@@ -1,7 +1,7 @@
-"""Wire shapes: what a document says, in its own order and words, before it is adapted to items.
+"""Wire documents: the decoded content of documents, in document order, before `adapt` converts it to items.
 
-Every decoder gives a WireDocument. A field has a form, which says how `adapt` has to read its text; names are
-already those of the attributes (see `adapt`).
+Every decoder returns a WireDocument. The form of a field says how `adapt` has to convert its text. Fields already
+have the names of attributes (see `adapt`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from runnel.model.graph import RdfGraph
 
 
 class DocumentKind(StrEnum):
-    """The family of a document."""
+    """The format of a document."""
 
     RSS = "rss"
     RDF = "rdf"
@@ -27,16 +27,16 @@ class DocumentKind(StrEnum):
 
     @property
     def repeats(self) -> bool:
-        """Whether the document shows a feed's recent past again and again, newest first.
+        """Whether later versions of the document repeat recent items.
 
-        A polled feed does, so its first document must not flood subscribers. JSON lines are a log: each line was
-        put there to be read, in order; and an RDF document is one item.
+        Feeds do, so only the newest items of their first document are accepted. JSON lines are a log, of which every
+        line is accepted, and an RDF document is a single item.
         """
         return self not in (DocumentKind.JSON_LINES, DocumentKind.GRAPH)
 
 
 class TextForm(StrEnum):
-    """How the text of a field is to be read."""
+    """How the text of a field is converted."""
 
     PLAIN = "plain"
     MARKUP = "markup"
@@ -46,7 +46,7 @@ class TextForm(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WireField:
-    """One value as the document gives it; `base` is what its relative links are relative to, where it says so."""
+    """A value in a document. `base` is the base of its relative links, if the element declares one."""
 
     name: str
     text: str
@@ -56,7 +56,7 @@ class WireField:
 
 @dataclass(frozen=True, slots=True)
 class WireEntry:
-    """One entry of a feed: its own id (if any), its line in the document, its fields in order and what RDF says."""
+    """An entry of a feed: its id (if any), line in the document, fields in order, base of links, and RDF graph."""
 
     id: str | None
     line: int
@@ -67,7 +67,7 @@ class WireEntry:
 
 @dataclass(frozen=True, slots=True)
 class WireRecord:
-    """One object of JSON lines, with its line in the document."""
+    """An object of JSON lines, with its line in the document."""
 
     line: int
     value: Mapping[str, Any]
@@ -75,10 +75,11 @@ class WireRecord:
 
 @dataclass(frozen=True, slots=True)
 class WireDocument:
-    """A decoded document. Feeds have entries, JSON lines have records; `problems` are unreadable lines.
+    """A decoded document. Feeds have entries, and JSON lines have records.
 
-    `note` says what was wrong with a document that was read all the same. `links` are pairs of relation and address
-    of the feed itself, where only its decoder can find them.
+    `problems` are those of entries or lines that could not be decoded. `note` says what was wrong with a document
+    that was decoded in spite of errors. `links` are pairs of relation and address of the feed itself, from JSON Feed
+    only (`document_head` reads those of XML).
     """
 
     kind: DocumentKind

@@ -1,1 +1,1 @@
-"""RDF documents to wire documents, and the graphs that RSS 1.0 entries carry."""
+"""Decodes RDF documents to wire documents, and adds graphs to the entries of RSS 1.0 feeds."""

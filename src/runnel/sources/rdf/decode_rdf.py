@@ -1,8 +1,8 @@
-"""RDF documents to wire documents: one document is one entry, with all that it says as its graph.
+"""Decodes RDF documents to wire documents. A document becomes one entry, with all its triples as the graph.
 
-In: the text of a document in Turtle, N-Triples, N-Quads, TriG or JSON-LD, or the tree of one in RDF/XML. Out: a
-WireDocument with one entry. What named graphs say is taken together. Blank nodes are called by their order in the
-document, so that the same document read again is the same item.
+In: the text of a document in Turtle, N-Triples, N-Quads, TriG or JSON-LD, or the tree of an RDF/XML document. Out: a
+WireDocument with one entry. Named graphs are merged. Blank nodes are numbered in document order, so that reading the
+same document again gives the same item.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SUFFIXES = {
     ".trig": RdfForm.TRIG,
     ".jsonld": RdfForm.JSON_LD,
 }
-"""How files with RDF are called; those with RDF/XML are known by what is in them, as XML of other kinds is."""
+"""The file suffixes of RDF notations. RDF/XML is recognized by its content, as other kinds of XML are."""
 
 MEDIA_TYPES = {
     "text/turtle": RdfForm.TURTLE,
@@ -40,13 +40,15 @@ MEDIA_TYPES = {
     "application/trig": RdfForm.TRIG,
     "application/ld+json": RdfForm.JSON_LD,
 }
-_SAYS_NOTHING = frozenset({"", "text/plain", "application/octet-stream", "application/json", "binary/octet-stream"})
+_GENERIC_MEDIA_TYPES = frozenset(
+    {"", "text/plain", "application/octet-stream", "application/json", "binary/octet-stream"}
+)
 _HINTS = {
-    RdfForm.JSON_LD: "JSON-LD is one JSON object or array, with its context inside",
-    RdfForm.RDF_XML: "rdf:about and its like belong to the namespace of rdf:RDF, and IRIs must be whole",
+    RdfForm.JSON_LD: "JSON-LD must be one JSON object or array that contains its context",
+    RdfForm.RDF_XML: "rdf:about and similar attributes must be in the namespace of rdf:RDF, and IRIs must be valid",
 }
-# A prefix is declared before anything else, and no tag of XML begins with an address.
-_LIKE_TURTLE = re.compile(
+# Turtle starts with a prefix or base declaration or with an IRI. An XML tag never starts with a URL.
+_TURTLE_START = re.compile(
     r"\s*+(?:#[^\n]*+\s*+)*+(?:@prefix\s|@base\s|prefix\s++[^\s:<>]*+:\s*+<|base\s*+<|<https?://)", re.IGNORECASE
 )
 
@@ -65,18 +67,18 @@ _UPDATED = (f"<{_TERMS}modified>",)
 
 
 def form_of(media_type: str | None, name: str) -> RdfForm | None:
-    """The notation of RDF that a media type names; where it says nothing, the one that the name's ending means.
+    """Return the RDF notation of a media type, or, for a generic media type, of the suffix of the name.
 
-    RDF/XML is not among them: XML tells by itself what it is.
+    Return None for RDF/XML, which is recognized by its content.
 
     >>> form_of("text/turtle; charset=utf-8", "https://muse.example/tour"), form_of(None, "/drop/tour.ttl").value
     (<RdfForm.TURTLE: 'turtle'>, 'turtle')
     >>> form_of("text/html", "https://muse.example/tour.ttl") is None
     True
     """
-    said = (media_type or "").partition(";")[0].strip().lower()
-    if said not in _SAYS_NOTHING:
-        return MEDIA_TYPES.get(said)
+    essence = (media_type or "").partition(";")[0].strip().lower()
+    if essence not in _GENERIC_MEDIA_TYPES:
+        return MEDIA_TYPES.get(essence)
     try:
         path = urlsplit(name).path if is_web(name) else name
     except ValueError:
@@ -85,16 +87,16 @@ def form_of(media_type: str | None, name: str) -> RdfForm | None:
 
 
 def is_like_turtle(text: str) -> bool:
-    """Whether a text without a name of its notation begins as Turtle, TriG, N-Triples and N-Quads do.
+    """Return whether a text starts like Turtle, TriG, N-Triples or N-Quads.
 
     >>> is_like_turtle("# Muse\\n@prefix m: <https://muse.example/> ."), is_like_turtle("<rss:feed>")
     (True, False)
     """
-    return _LIKE_TURTLE.match(text) is not None
+    return _TURTLE_START.match(text) is not None
 
 
 def decode_rdf(text: str, name: str, form: RdfForm, base: str | None = None) -> WireDocument:
-    """The wire document of an RDF text; relative IRIs are relative to `base`, or else to the file's own address.
+    """Decode an RDF text. Relative IRIs are resolved against `base`, or else against the address of the file.
 
     >>> decode_rdf("<#me> <urn:knows> [] .", "me.ttl", RdfForm.TURTLE, "https://muse.example/me").entries[0].graph
     RdfGraph('<https://muse.example/me#me> <urn:knows> _:b1 .\\n')
@@ -105,13 +107,13 @@ def decode_rdf(text: str, name: str, form: RdfForm, base: str | None = None) -> 
 
 
 def decode_rdf_xml(root: etree._Element, name: str, base: str | None = None) -> WireDocument:
-    """The wire document of an `rdf:RDF` element; a DTD is refused, whatever it says.
+    """Decode an `rdf:RDF` element. Raise BrokenDocumentError if the document has a DOCTYPE.
 
-    The parser of RDF/XML would expand entities without limit, so it is given only what the tree says.
+    The RDF/XML parser would expand entities without limit, so it gets the serialized tree instead of the text.
     """
     if root.getroottree().docinfo.internalDTD is not None:
         raise BrokenDocumentError(
-            "the document has a DOCTYPE, which is refused in RDF",
+            "the document has a DOCTYPE, which is not allowed in RDF",
             place=f"{name}:1",
             hint="remove the DOCTYPE, and write IRIs without entities",
         )
@@ -126,12 +128,14 @@ def _document(data: bytes, name: str, form: RdfForm, base: str | None) -> WireDo
         raise _broken(error, name, form) from error
     graph = graph_of(triples)
     if not graph:
-        raise BrokenDocumentError("the document has no triples", place=f"{name}:1", hint="there is nothing to match")
+        raise BrokenDocumentError(
+            "the document has no triples", place=f"{name}:1", hint="a document must have at least one triple"
+        )
     if len(graph) > MAX_TEXT:
         raise BrokenDocumentError(
             f"the graph is longer than {MAX_TEXT} characters", place=f"{name}:1", hint="split the document"
         )
-    # What comes without a file's name, as from standard input, is known by what it is about.
+    # Without a URL or a file name, for example from standard input, `adapt` derives the id from the content.
     identifier = shown_url(address) if is_web(address) else PurePath(name).name if PurePath(name).suffix else None
     fields = tuple(_fields(triples, address))
     return WireDocument(DocumentKind.GRAPH, name, entries=(WireEntry(identifier, 1, fields, graph=graph),))
@@ -139,15 +143,15 @@ def _document(data: bytes, name: str, form: RdfForm, base: str | None) -> WireDo
 
 def _broken(error: UnreadableRdfError, name: str, form: RdfForm) -> BrokenDocumentError:
     line = f":{error.line}:{error.column or 1}" if error.line is not None else ":1"
-    hint = _HINTS.get(form, "check the document with a validator of its notation")
+    hint = _HINTS.get(form, f"check the document with a validator for {form.value}")
     if error.line is None and form is not RdfForm.RDF_XML and form is not RdfForm.JSON_LD:
-        hint = "split the document, or write it more simply"
-    shown = "".join(one if one.isprintable() else "�" for one in str(error)[:300])
-    return BrokenDocumentError(f"not readable as {form.value}: {shown}", place=f"{name}{line}", hint=hint)
+        hint = "split or simplify the document"
+    shown = "".join(character if character.isprintable() else "�" for character in str(error)[:300])
+    return BrokenDocumentError(f"cannot read the document as {form.value}: {shown}", place=f"{name}{line}", hint=hint)
 
 
 def address_of(name: str, base: str | None) -> str:
-    """What relative IRIs are relative to: where a document was fetched, or the address of its file.
+    """Return the base of relative IRIs: the URL of the document without credentials, or the address of its file.
 
     >>> address_of("/srv/drop/a b.ttl", None), address_of("a.ttl", "https://muse.example/a.ttl")
     ('file:///srv/drop/a%20b.ttl', 'https://muse.example/a.ttl')
@@ -158,33 +162,33 @@ def address_of(name: str, base: str | None) -> str:
 
 
 def graph_of(triples: Iterable[Triple]) -> RdfGraph:
-    """The graph of triples in document order: its blank nodes are called by when they come first.
+    """Build a graph from triples in document order. Blank nodes are numbered by first occurrence.
 
     >>> graph_of([("_:x9", "<urn:p>", "_:a"), ("_:a", "<urn:p>", '"_:a"')])
     RdfGraph('_:b1 <urn:p> _:b2 .\\n_:b2 <urn:p> "_:a" .\\n')
     """
     names: dict[str, str] = {}
 
-    def called(term: str) -> str:
+    def rename(term: str) -> str:
         return names.setdefault(term, f"_:b{len(names) + 1}") if term.startswith("_:") else term
 
-    return RdfGraph.of((called(subject), label, called(object)) for subject, label, object in triples)
+    return RdfGraph.of((rename(subject), label, rename(object)) for subject, label, object in triples)
 
 
 def _fields(triples: Sequence[Triple], address: str) -> Iterator[WireField]:
-    """What the document says of the thing that it is about, in the words that feeds use."""
+    """Yield the title, dates and link of the main subject of a document, as fields of a feed entry."""
     main = _main_subject(triples, address)
-    said: dict[str, list[str]] = {}
+    objects: dict[str, list[str]] = {}
     for subject, label, object in triples:
         if subject == main:
-            said.setdefault(label, []).append(object)
+            objects.setdefault(label, []).append(object)
     for name, form, labels in (
         ("title", TextForm.PLAIN, _TITLES),
         ("published", TextForm.DATE, _PUBLISHED),
         ("updated", TextForm.DATE, _UPDATED),
     ):
         for label in labels:
-            for value in said.get(label, ()):
+            for value in objects.get(label, ()):
                 if value.startswith('"'):
                     yield WireField(name, unescape_text(value[1 : value.rindex('"')]), form)
     if main is not None and is_web(main[1:-1]):
@@ -194,10 +198,13 @@ def _fields(triples: Sequence[Triple], address: str) -> Iterator[WireField]:
 
 
 def _main_subject(triples: Sequence[Triple], address: str) -> str | None:
-    """What a document is about: itself, where it speaks of itself, or the only thing that nothing else leads to."""
+    """Return the subject that a document describes, or None.
+
+    This is the document itself, if it is a subject, or else the only subject that no other subject refers to.
+    """
     subjects = {subject for subject, _, _ in triples}
     own = f"<{address.partition('#')[0]}>"
     if own in subjects:
         return own
-    leading = subjects - {object for subject, _, object in triples if object != subject}
-    return leading.pop() if len(leading) == 1 else None
+    candidates = subjects - {object for subject, _, object in triples if object != subject}
+    return candidates.pop() if len(candidates) == 1 else None

@@ -1,7 +1,7 @@
-"""JSON-LD screened before its parser sees it: nothing is fetched for it, and nothing is nested without end.
+"""Checks JSON-LD before it is parsed: it must not refer to remote contexts or be nested too deeply.
 
-In: the text of a document. Out: nothing, or BrokenDocument with the line. A context that is only named would have to
-be fetched from somewhere that the document chooses, and would say what the document means.
+In: the text of a document. Out: nothing, or a BrokenDocumentError with the line. A remote context would have to be
+fetched from a URL that the document chooses, and would determine the meaning of the document.
 """
 
 from __future__ import annotations
@@ -11,44 +11,46 @@ from collections.abc import Iterator
 from typing import Any
 
 from runnel.errors import BrokenDocumentError
-from runnel.sources.documents.decode_json import MAX_DEPTH, read_one, too_deep
+from runnel.sources.documents.decode_json import MAX_DEPTH, is_too_deep, read_one
 
 _HINT = 'write the context into the document: "@context": {"name": "https://schema.org/name"}'
 
 
 def refuse_remote_contexts(text: str, name: str) -> None:
-    """Refuse JSON-LD that names a context elsewhere, or is no JSON.
+    """Raise BrokenDocumentError if JSON-LD refers to a remote context, is nested too deeply, or is not JSON.
 
     >>> refuse_remote_contexts('{"@context": {"name": "https://schema.org/name"}, "name": "Muse"}', "muse.jsonld")
     """
-    value = read_one(text, name, hint="JSON-LD is one JSON object or array")
-    if too_deep(value):
+    value = read_one(text, name, hint="JSON-LD must be one JSON object or array")
+    if is_too_deep(value):
         raise BrokenDocumentError(
-            f"values are nested more than {MAX_DEPTH} deep", place=f"{name}:1", hint="refer to nodes by their @id"
+            f"values are nested more than {MAX_DEPTH} levels deep",
+            place=f"{name}:1",
+            hint="refer to nodes by their @id",
         )
-    for named in _named(value):
-        shown = named[:80] if named.isprintable() else repr(named[:80])
-        at = text.find(json.dumps(named))
-        line = text.count("\n", 0, max(at, 0)) + 1
+    for url in _remote_contexts(value):
+        shown = url[:80] if url.isprintable() else repr(url[:80])
+        position = text.find(json.dumps(url))
+        line = text.count("\n", 0, max(position, 0)) + 1
         raise BrokenDocumentError(
-            f"the context {shown} is elsewhere, and nothing is fetched for a document",
+            f"the document refers to the remote context {shown}, and remote contexts are not fetched",
             place=f"{name}:{line}",
             hint=_HINT,
         )
 
 
-def _named(value: Any) -> Iterator[str]:
-    """The contexts that are only named, wherever they stand."""
+def _remote_contexts(value: Any) -> Iterator[str]:
+    """Yield the URLs of all contexts that a JSON value refers to, at any level."""
     waiting = [value]
     while waiting:
         match waiting.pop():
-            case dict() as found:
-                given = found.get("@context")
-                contexts = given if isinstance(given, list) else [given]
-                yield from (one for one in contexts if isinstance(one, str))
-                imported = found.get("@import")
+            case dict() as node:
+                context = node.get("@context")
+                contexts = context if isinstance(context, list) else [context]
+                yield from (url for url in contexts if isinstance(url, str))
+                imported = node.get("@import")
                 if isinstance(imported, str):
                     yield imported
-                waiting.extend(one for one in found.values() if isinstance(one, dict | list))
-            case list() as several:
-                waiting.extend(one for one in several if isinstance(one, dict | list))
+                waiting.extend(inner for inner in node.values() if isinstance(inner, dict | list))
+            case list() as values:
+                waiting.extend(inner for inner in values if isinstance(inner, dict | list))

@@ -1,4 +1,4 @@
-"""Web feeds: polling each when it is due, and WebSub for those that push.
+"""Web feeds: polls each feed when it is due, and receives pushes from WebSub hubs.
 
-In: addresses of feeds. Out: documents, and what was learned about when to poll again.
+In: the addresses of feeds. Out: accepted items, and the time of the next poll of each feed.
 """

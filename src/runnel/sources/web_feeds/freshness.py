@@ -1,7 +1,7 @@
-"""When to ask again: what a server and a document say about how long an answer stays fresh.
+"""Computes the wait until the next poll from HTTP caching headers, hints in the document, and earlier failures.
 
-In: the headers of an answer, the head of a document, a clock in seconds since 1970. Out: seconds to wait. All of
-it comes from outside, so every value is bounded and nonsense counts as nothing said.
+In: the headers of a response, the head of a document, and the time in seconds since 1970. Out: seconds to wait. The
+values come from outside, so they are limited, and invalid values are ignored.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _CHARSET = re.compile(r""";\s*charset\s*=\s*["']?([A-Za-z0-9][A-Za-z0-9_.:-]{0,3
 
 
 def fresh_for(headers: Mapping[str, str], now: float) -> float:
-    """Seconds for which an answer says that it stays fresh; 0 where it says nothing, or must not be kept.
+    """Return for how many seconds a response is fresh, or 0 if it does not say or must not be cached.
 
     >>> fresh_for({"Cache-Control": "public, max-age=600", "Age": "100"}, 0.0)
     500.0
@@ -30,43 +30,46 @@ def fresh_for(headers: Mapping[str, str], now: float) -> float:
     if "no-store" in control or "no-cache" in control:
         return 0.0
     if "max-age" in control:
-        longest = whole_number(control["max-age"])
-        return max(0.0, float((longest or 0) - (whole_number(headers.get("Age")) or 0)))
-    end = parse_date(headers.get("Expires", ""))
-    if end is None:
+        max_age = whole_number(control["max-age"])
+        return max(0.0, float((max_age or 0) - (whole_number(headers.get("Age")) or 0)))
+    expires = parse_date(headers.get("Expires", ""))
+    if expires is None:
         return 0.0
     sent = parse_date(headers.get("Date", ""))
-    return max(0.0, end.timestamp() - (now if sent is None else sent.timestamp()))
+    return max(0.0, expires.timestamp() - (now if sent is None else sent.timestamp()))
 
 
 def next_wait(every: float, now: float, *, fresh: float = 0.0, head: DocumentHead | None = None) -> float:
-    """Seconds until a feed is asked again: what was declared, or longer where its publisher asks for it.
+    """Return the seconds until the next poll: the declared period, or longer if the publisher asks for it.
 
-    Never less than `every`, and never more than a day unless that was declared.
+    The result is at least `every`, and at most a day unless `every` is longer.
 
     >>> next_wait(600, 0.0, fresh=1800), next_wait(600, 0.0, fresh=1e9), next_wait(600, 0.0)
     (1800, 86400.0, 600)
     """
     head = head or DocumentHead()
-    longest = max(every, DAY)
-    wait = min(max(every, fresh, head.ttl), longest)
+    max_wait = max(every, DAY)
+    wait = min(max(every, fresh, head.ttl), max_wait)
     if not head.skip_hours and not head.skip_days:
         return wait
-    return min(max(_after_skipped(now + wait, head) - now, wait), longest)
+    return min(max(_after_skipped(now + wait, head) - now, wait), max_wait)
 
 
 def _after_skipped(moment: float, head: DocumentHead) -> float:
-    """The first moment, at or after one, that lies in no hour or day to be skipped; bounded by a week."""
-    when = datetime.fromtimestamp(moment, UTC)
+    """Return the first time at or after `moment` that is not in a skipped hour or day.
+
+    Return `moment` if there is none within eight days.
+    """
+    candidate = datetime.fromtimestamp(moment, UTC)
     for _ in range(24 * 8):
-        if when.hour not in head.skip_hours and when.weekday() not in head.skip_days:
-            return when.timestamp()
-        when = when.replace(minute=0, second=0, microsecond=0) + timedelta(hours=1)
+        if candidate.hour not in head.skip_hours and candidate.weekday() not in head.skip_days:
+            return candidate.timestamp()
+        candidate = candidate.replace(minute=0, second=0, microsecond=0) + timedelta(hours=1)
     return moment
 
 
 def back_off(failures: int, first: float, limit: float, random: randomness.Random) -> float:
-    """Seconds to wait after so many failures in a row: anywhere below a bound that doubles each time (full jitter).
+    """Return the seconds to wait after `failures` consecutive failures: exponential backoff with full jitter.
 
     >>> back_off(3, 60, 86_400, randomness.Random(7)) < 240
     True
@@ -76,10 +79,10 @@ def back_off(failures: int, first: float, limit: float, random: randomness.Rando
 
 
 def charset_of(headers: Mapping[str, str]) -> str | None:
-    """The charset that a server names for its document.
+    """Return the charset in the Content-Type header, or None.
 
     >>> charset_of({"Content-Type": 'text/xml; charset="ISO-8859-1"'})
     'ISO-8859-1'
     """
-    found = _CHARSET.search(headers.get("Content-Type", "")[:200])
-    return found[1] if found else None
+    match = _CHARSET.search(headers.get("Content-Type", "")[:200])
+    return match[1] if match else None

@@ -1,7 +1,7 @@
-"""The pace of polling: how many requests there may be, in all and to one host.
+"""Rate limits of polling, in total and per host.
 
-In: the clock, and what came of requests. Out: how many polls may start now, and which hosts are left alone. Both
-outlive a round, so that rounds in quick succession are not a way around them.
+In: the time, and the results of requests. Out: how many polls may start now, and which hosts are paused. The state is
+kept between poll rounds, so that frequent rounds cannot exceed the limits.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from collections import Counter
 from urllib.parse import urlsplit
 
 _BURST_SECONDS = 10.0
-_PATIENCE = 2
+_FAILURES_BEFORE_PAUSE = 2
 
 
 class RequestBudget:
-    """Requests per minute as a token bucket: tokens drip in steadily, and at most ten seconds' worth are saved up."""
+    """A token bucket that limits requests per minute. At most ten seconds' worth of requests accumulate."""
 
     def __init__(self, per_minute: int) -> None:
         self._rate = per_minute / 60.0
@@ -23,7 +23,7 @@ class RequestBudget:
         self._last: float | None = None
 
     def available(self, now: float) -> int:
-        """How many requests may be made at a moment (seconds since 1970).
+        """Return how many requests may be made at time `now` (seconds since 1970).
 
         >>> budget = RequestBudget(60)
         >>> budget.available(0.0), budget.available(1e6)
@@ -33,70 +33,70 @@ class RequestBudget:
         (0, 3)
         """
         if self._last is not None:
-            # A clock that was set back gives nothing, and takes nothing away.
+            # If the clock was set back, no tokens are added or removed.
             self._tokens = min(self._capacity, self._tokens + max(0.0, now - self._last) * self._rate)
         self._last = now
         return int(self._tokens + 1e-9)
 
     def spend(self, count: int = 1) -> None:
-        """Use some of it up."""
+        """Remove the tokens of `count` requests."""
         self._tokens = max(0.0, self._tokens - count)
 
 
 class HostPace:
-    """How many polls of each host are under way, and which hosts rest because they did not answer."""
+    """Limits concurrent polls per host, and pauses hosts that do not respond or that ask for it."""
 
-    def __init__(self, at_once: int, rest_seconds: float) -> None:
-        self._at_once = at_once
-        self._rest_seconds = rest_seconds
-        self._busy: Counter[str] = Counter()
-        self._silent: Counter[str] = Counter()
-        self._until: dict[str, float] = {}
+    def __init__(self, max_concurrent: int, pause_seconds: float) -> None:
+        self._max_concurrent = max_concurrent
+        self._pause_seconds = pause_seconds
+        self._polling: Counter[str] = Counter()
+        self._failures: Counter[str] = Counter()
+        self._paused_until: dict[str, float] = {}
 
     def has_room(self, address: str) -> bool:
-        """Whether one more poll of the address's host may start."""
-        return self._busy[host_of(address)] < self._at_once
+        """Return whether another poll of the host may start."""
+        return self._polling[host_of(address)] < self._max_concurrent
 
-    def rests(self, address: str, now: float) -> bool:
-        """Whether the address's host is left alone for now."""
+    def is_paused(self, address: str, now: float) -> bool:
+        """Return whether the host is paused at time `now`."""
         host = host_of(address)
-        until = self._until.get(host)
+        until = self._paused_until.get(host)
         if until is None:
             return False
         if now < until and until - now <= 86_400.0:
             return True
-        self._until.pop(host, None)  # also where the clock was set back
+        self._paused_until.pop(host, None)  # the pause is over, or the clock was set back
         return False
 
     def begin(self, address: str) -> None:
-        """A poll starts."""
-        self._busy[host_of(address)] += 1
+        """Count the start of a poll."""
+        self._polling[host_of(address)] += 1
 
     def end(self, address: str) -> None:
-        """A poll is over."""
+        """Count the end of a poll."""
         host = host_of(address)
-        self._busy[host] -= 1
-        if self._busy[host] <= 0:
-            del self._busy[host]
+        self._polling[host] -= 1
+        if self._polling[host] <= 0:
+            del self._polling[host]
 
-    def answered(self, address: str) -> None:
-        """The host answered, whatever it said."""
-        self._silent.pop(host_of(address), None)
+    def record_response(self, address: str) -> None:
+        """Reset the failures of a host that responded, even with an error status."""
+        self._failures.pop(host_of(address), None)
 
-    def silent(self, address: str, now: float) -> None:
-        """The host did not answer; after two in a row it rests, so that its other feeds do not wait for it too."""
+    def record_failure(self, address: str, now: float) -> None:
+        """Count a failure to respond. After two in a row, pause the host, so that no other feeds wait for it."""
         host = host_of(address)
-        self._silent[host] += 1
-        if self._silent[host] >= _PATIENCE:
-            self.rest(address, now, self._rest_seconds)
+        self._failures[host] += 1
+        if self._failures[host] >= _FAILURES_BEFORE_PAUSE:
+            self.pause(address, now, self._pause_seconds)
 
-    def rest(self, address: str, now: float, seconds: float) -> None:
-        """Leave a host alone for some time."""
-        self._until[host_of(address)] = now + seconds
+    def pause(self, address: str, now: float, seconds: float) -> None:
+        """Start no polls of a host for `seconds`."""
+        self._paused_until[host_of(address)] = now + seconds
 
 
 def host_of(address: str) -> str:
-    """The host and port of a web address, as a key.
+    """Return the host and port of a URL, in lower case.
 
     >>> host_of("https://Muse.example/rss"), host_of("http://muse.example:8080/")
     ('muse.example', 'muse.example:8080')

@@ -1,8 +1,8 @@
-"""Polling: web feeds are asked for what is new, each in its time, the most urgent first.
+"""Polling: requests web feeds when they are due, the most urgent first, and accepts their items.
 
-In: the web feeds of the catalog whose time has come. Out: their items in the log, and what came of every poll in the
-catalog. Requests are made by one event loop and stay under way across rounds, so that a slow host holds up nobody;
-answers are read one after the other in another thread, and recorded many at a time.
+In: the web feeds that are due. Out: their items in the item log, and the outcome of every poll in the catalog. One
+event loop sends the requests, which may span several rounds, so that a slow host does not delay others. Responses are
+handled one after the other in another thread, and recorded in batches.
 """
 
 from __future__ import annotations
@@ -44,54 +44,57 @@ from runnel.sources.web_feeds.hub_links import HubOffer
 from runnel.sources.web_feeds.poll_order import PollOrder
 from runnel.sources.web_feeds.response_handler import (
     DOCUMENT_STATUS,
-    Fetched,
+    FetchResult,
     PollOutcome,
     ResponseHandler,
-    read_answer,
-    states_of,
+    build_poll_states,
+    read_response,
 )
 from runnel.sources.web_feeds.websub_client import WebSubClient
 
 logger = logging.getLogger("runnel")
 
 _ROUND_SECONDS = 0.5
-"""How long a round waits for answers; those that take longer belong to a later round."""
+"""How long a round waits for responses. Later responses are handled in a later round."""
 _GATHER_SECONDS = 0.02
-"""Answers that come within this time are read together."""
-_RECORD_TOGETHER = 200
+"""Responses that arrive within this time are handled together."""
+_RECORD_BATCH = 200
 _RANK_SECONDS = 5.0
-"""How long an order of urgency is good for, where more feeds are due than may be asked."""
-_MOST_UNREAD_BYTES = 64 << 20
-"""No more is asked for while so much waits to be read."""
-_TEND_MICROSECONDS = 60_000_000
+"""How long the ranking by urgency is reused if more feeds are due than may be polled."""
+_MAX_UNHANDLED_BYTES = 64 << 20
+"""No polls are started while the response bodies that wait to be handled have at least this size."""
+_HUB_CHECK_MICROSECONDS = 60_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class _View:
-    """What the catalog says at the beginning of a round."""
+class _DueFeeds:
+    """The time of the catalog at the start of a round, and the feeds that are due then."""
 
     moment: int
     due: list[DuePoll]
 
 
 class WebFeeds(Source):
-    """Web addresses: polled in their periods, and read at once if a hub pushes them."""
+    """http and https URLs. Feeds are polled in their periods, or pushed by a hub."""
 
     schemes = frozenset({"http", "https"})
     is_for_owners = True
     has_period = True
 
     def check_address(self, address: str, folder: Path, settings: Settings) -> None:
-        """Refuse what is no URL of a host, and addresses that may not be reached."""
+        """Raise InputError for an invalid URL, or for a host that must not be contacted."""
         check_url(address, settings.allowed_addresses)
 
     def open(self, acquirer: Acquirer) -> Poller:
-        """A poller of all web feeds."""
+        """Return a poller for all web feeds."""
         return Poller(acquirer)
 
 
 class Poller(SourceReader):
-    """Polls the web feeds of a workspace. `read` is for threads, `poll_due` for coroutines; use one of the two."""
+    """Polls the web feeds of a workspace.
+
+    Use either `read` and `close` from threads, or `poll_due` and `aclose` in an event loop, not both.
+    """
 
     name = "poll"
     pause = _ROUND_SECONDS
@@ -106,51 +109,52 @@ class Poller(SourceReader):
         self._handler = ResponseHandler(acquirer, random)
         self._budget = RequestBudget(settings.poll_budget)
         self._hosts = HostPace(settings.poll_host_concurrency, settings.poll_retry_seconds)
-        self._subscriber = WebSubClient(acquirer)
+        self._websub = WebSubClient(acquirer)
         self._now = 0.0
         self._known_upto = 0
-        self._tended: int | None = None
+        self._hubs_checked: int | None = None
         self._order = PollOrder(settings)
         self._ranked: list[DuePoll] = []
         self._ranked_at = 0.0
-        # All of these belong to the loop; only `_fetched` is emptied by the thread that reads answers.
+        # Only the event loop uses the following, except that the thread which handles responses empties `_fetched`.
         self._waiting: deque[DuePoll] = deque()
-        self._held: dict[str, deque[DuePoll]] = {}
+        self._waiting_for_host: dict[str, deque[DuePoll]] = {}
         self._tokens: int | None = 0
         self._tasks: set[asyncio.Task[None]] = set()
-        self._errands: set[asyncio.Task[None]] = set()
-        self._fetched: deque[Fetched] = deque()
-        self._settled: list[PollOutcome] = []
-        # What answers said besides, until it is heeded: kept here, since there may be no room for the next answer.
+        self._hub_tasks: set[asyncio.Task[None]] = set()
+        self._fetched: deque[FetchResult] = deque()
+        self._outcomes: list[PollOutcome] = []
+        # Results of handled responses that are still to be used. They are attributes, because handling a later
+        # response may fail, for example if the storage is full.
         self._total = Acquisition()
-        self._rests: deque[tuple[str, float]] = deque()
+        self._host_pauses: deque[tuple[str, float]] = deque()
         self._offers: deque[tuple[Feed, HubOffer]] = deque()
-        self._under_way: set[int] = set()
+        self._in_progress: set[int] = set()
         self._background = BackgroundLoop("runnel-poll-loop")
         self._round = threading.Lock()
 
     def read(self, *, once: bool = False, progressed: Callable[[], None] = lambda: None) -> Acquisition:
-        """One round, for callers without an event loop; requests stay under way until the next."""
+        """Run one poll round, for callers without an event loop. Open requests continue until the next round."""
         with self._round:
             return self._background.run(self.poll_due(once=once))
 
     def close(self) -> None:
-        """Drop what is under way (it is due still) and close connections; after `read`."""
+        """Cancel open requests, whose feeds stay due, and close connections. The counterpart of `read`."""
         with self._round:
             if self._background.started:
                 self._background.run(self.aclose())
                 self._background.close()
 
     async def aclose(self) -> None:
-        """The same, after `poll_due`."""
-        under_way = [*self._tasks, *self._errands]
-        for task in under_way:
+        """Do the same as `close`, in the event loop of `poll_due`."""
+        tasks = [*self._tasks, *self._hub_tasks]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*under_way, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         try:
             await asyncio.to_thread(self._record)
         except RunnelError as error:
-            logger.warning("what came of the last polls could not be recorded, so they are asked again: %s", error)
+            logger.warning("cannot record the last polls; their feeds will be polled again: %s", error)
         if self._client is not None:
             await self._client.__aexit__(None, None, None)
             self._client = None
@@ -158,65 +162,68 @@ class Poller(SourceReader):
     # --- rounds -------------------------------------------------------------------------------------------------
 
     async def poll_due(self, *, once: bool = False) -> Acquisition:
-        """One round: read what came meanwhile, ask the feeds whose time has come, and wait a little for answers.
+        """Run one round: handle the responses that arrived, poll the feeds that are due, and wait briefly.
 
-        With `once` all feeds that are due are asked, whatever the budget, and the round waits for all of them.
+        With `once`, poll all feeds that are due, without the request budget, and wait for all of them.
         """
-        client = await self._opened()
-        # Before anything is asked: while there is no room for what was fetched, nothing more is.
-        await self._settle(to_the_end=True)
-        view = await asyncio.to_thread(self._look, once)
+        client = await self._open_client()
+        # Handle earlier responses first. If the storage is full, this raises, and no further requests are sent.
+        await self._handle_responses(record_all=True)
+        due = await asyncio.to_thread(self._find_due, once)
         clock = asyncio.get_running_loop().time
         deadline = clock() + _ROUND_SECONDS
         try:
-            self._begin(view, once)
-            self._launch(client)
+            self._begin_round(due, once)
+            self._start_polls(client)
             while (self._tasks or self._fetched) and (once or clock() < deadline):
                 if self._tasks:
                     await asyncio.wait(self._tasks, timeout=_GATHER_SECONDS)
-                await self._settle()
-                self._launch(client)
+                await self._handle_responses()
+                self._start_polls(client)
         finally:
-            # Nothing starts between rounds; what had no turn keeps its place for the next.
-            self._ranked = [*(poll for held in self._held.values() for poll in held), *self._waiting]
+            # No polls start between rounds. Those that were not started keep their rank for the next round.
+            held = (poll for polls_of_host in self._waiting_for_host.values() for poll in polls_of_host)
+            self._ranked = [*held, *self._waiting]
             self._waiting.clear()
-            self._held.clear()
-        await self._settle(to_the_end=True)
-        if once and self._errands:
-            await asyncio.wait(self._errands)
+            self._waiting_for_host.clear()
+        await self._handle_responses(record_all=True)
+        if once and self._hub_tasks:
+            await asyncio.wait(self._hub_tasks)
         total, self._total = self._total, Acquisition()
         return total
 
-    async def _opened(self) -> HttpClient:
+    async def _open_client(self) -> HttpClient:
         if self._client is None:
             self._client = await http_client_of(
                 self._settings, concurrency=self._settings.poll_concurrency
             ).__aenter__()
         return self._client
 
-    def _look(self, once: bool) -> _View:
-        """What is due, most urgent first; nothing above the lag limit."""
-        is_new = self._take_on()
+    def _find_due(self, once: bool) -> _DueFeeds:
+        """Return the feeds that are due, most urgent first, or none if the lag limit is reached."""
+        has_changes = self._update_polled_feeds()
         lag = self._acquirer.lag()
         with self._catalog.read() as connection:
             moment = now(connection)
             self._now = moment / 1e6
-            room = self._settings.poll_concurrency - len(self._tasks)
-            if lag >= self._settings.lag_limit or (not once and min(self._budget.available(self._now), room) <= 0):
-                return _View(moment, self._ranked if lag < self._settings.lag_limit else [])
-            if self._ranked and not once and not is_new and 0 <= self._now - self._ranked_at < _RANK_SECONDS:
-                return _View(moment, self._ranked)
+            free_slots = self._settings.poll_concurrency - len(self._tasks)
+            if lag >= self._settings.lag_limit or (
+                not once and min(self._budget.available(self._now), free_slots) <= 0
+            ):
+                return _DueFeeds(moment, self._ranked if lag < self._settings.lag_limit else [])
+            if self._ranked and not once and not has_changes and 0 <= self._now - self._ranked_at < _RANK_SECONDS:
+                return _DueFeeds(moment, self._ranked)
             due = polls.due_polls(connection)
         due = [
             poll
             for poll in due
-            if poll.feed.id not in self._under_way and not self._hosts.rests(poll.state.address, self._now)
+            if poll.feed.id not in self._in_progress and not self._hosts.is_paused(poll.state.address, self._now)
         ]
         self._ranked_at = self._now
-        return _View(moment, due if once else self._order.by_urgency(due, self._now))
+        return _DueFeeds(moment, due if once else self._order.by_urgency(due, self._now))
 
-    def _take_on(self) -> bool:
-        """Notice feeds that were declared, dropped or resumed; gives whether there were any."""
+    def _update_polled_feeds(self) -> bool:
+        """Update the poll states after feeds were declared, dropped or resumed. Return whether there were any."""
         with self._catalog.read() as connection:
             if not polls.wants_tending(connection, self._known_upto):
                 return False
@@ -225,178 +232,179 @@ class Poller(SourceReader):
             polls.tend(connection)
         return True
 
-    def _begin(self, view: _View, once: bool) -> None:
-        self._waiting = deque(view.due)
-        self._held = {}
+    def _begin_round(self, due: _DueFeeds, once: bool) -> None:
+        self._waiting = deque(due.due)
+        self._waiting_for_host = {}
         self._tokens = None if once else self._budget.available(self._now)
-        self._heed()
-        if self._subscriber.enabled and (self._tended is None or view.moment - self._tended >= _TEND_MICROSECONDS):
-            self._tended = view.moment
-            self._run_errand(self._tend_hubs())
+        self._apply_pauses_and_offers()
+        is_check_due = self._hubs_checked is None or due.moment - self._hubs_checked >= _HUB_CHECK_MICROSECONDS
+        if self._websub.enabled and is_check_due:
+            self._hubs_checked = due.moment
+            self._start_hub_task(self._maintain_hubs())
 
     # --- requests -----------------------------------------------------------------------------------------------
 
-    def _launch(self, client: HttpClient) -> None:
+    def _start_polls(self, client: HttpClient) -> None:
         """Start as many of the waiting polls as the budget and the limits allow."""
         limit = self._settings.poll_concurrency
-        while self._waiting and len(self._tasks) < limit and self._tokens != 0 and self._can_read_more():
+        while self._waiting and len(self._tasks) < limit and self._tokens != 0 and self._can_handle_more():
             poll = self._waiting.popleft()
             address = poll.state.address
-            if self._hosts.rests(address, self._now) or poll.feed.id in self._under_way:
+            if self._hosts.is_paused(address, self._now) or poll.feed.id in self._in_progress:
                 continue
             if not self._hosts.has_room(address):
-                self._held.setdefault(host_of(address), deque()).append(poll)
+                self._waiting_for_host.setdefault(host_of(address), deque()).append(poll)
                 continue
             if self._tokens is not None:
                 self._tokens -= 1
                 self._budget.spend()
             self._hosts.begin(address)
-            self._under_way.add(poll.feed.id)
+            self._in_progress.add(poll.feed.id)
             task = asyncio.get_running_loop().create_task(self._fetch(client, poll))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    def _can_read_more(self) -> bool:
-        unread = list(self._fetched)
-        bodies = sum(len(fetched.answer.body) for fetched in unread if fetched.answer is not None)
-        return len(unread) < 4 * self._settings.poll_concurrency and bodies < _MOST_UNREAD_BYTES
+    def _can_handle_more(self) -> bool:
+        unhandled = list(self._fetched)
+        size = sum(len(fetched.response.body) for fetched in unhandled if fetched.response is not None)
+        return len(unhandled) < 4 * self._settings.poll_concurrency and size < _MAX_UNHANDLED_BYTES
 
     async def _fetch(self, client: HttpClient, poll: DuePoll) -> None:
-        """Ask for one feed. Whatever happens is an answer to be judged, never an end of the round."""
+        """Request one feed. Every failure becomes a fetch result, so that it does not end the round."""
         address = poll.state.address
         try:
-            answer = await client.get(address, headers=_headers(poll))
-            self._hosts.answered(address)
-            fetched = Fetched(poll, answer)
+            response = await client.get(address, headers=_request_headers(poll))
+            self._hosts.record_response(address)
+            fetched = FetchResult(poll, response)
         except InputError as error:
-            fetched = Fetched(poll, None, error)
-            if _is_silence(error):
-                self._hosts.silent(address, self._now)
+            fetched = FetchResult(poll, None, error)
+            if _is_host_failure(error):
+                self._hosts.record_failure(address, self._now)
         except Exception as error:
-            logger.exception("the feed %s could not be asked", poll.feed.name)
-            fetched = Fetched(poll, None, UnreachableError(f"it could not be asked: {type(error).__name__}"))
+            logger.exception("cannot request feed %s", poll.feed.name)
+            fetched = FetchResult(poll, None, UnreachableError(f"the request failed: {type(error).__name__}"))
         finally:
             self._hosts.end(address)
-        self._fetched.append(await self._read(fetched))
-        held = self._held.get(host_of(address))
-        if held:
-            self._waiting.appendleft(held.popleft())
+        self._fetched.append(await self._parse(fetched))
+        polls_of_host = self._waiting_for_host.get(host_of(address))
+        if polls_of_host:
+            self._waiting.appendleft(polls_of_host.popleft())
         self._tasks.discard(asyncio.current_task())
-        self._launch(client)
+        self._start_polls(client)
 
-    async def _read(self, fetched: Fetched) -> Fetched:
-        """Have a new document read in a sandbox, while others are fetched."""
-        answer, poll = fetched.answer, fetched.poll
-        if answer is None or answer.status not in DOCUMENT_STATUS:
+    async def _parse(self, fetched: FetchResult) -> FetchResult:
+        """Parse a new document in a sandbox, while other feeds are fetched."""
+        response, poll = fetched.response, fetched.poll
+        if response is None or response.status not in DOCUMENT_STATUS:
             return fetched
-        if await asyncio.to_thread(content_digest, answer.body) == poll.state.memory.digest:
+        if await asyncio.to_thread(content_digest, response.body) == poll.state.memory.digest:
             return fetched
         try:
-            read = await document_pool().in_thread(read_answer, self._acquirer, poll.feed, answer)
+            parsed = await document_pool().in_thread(read_response, self._acquirer, poll.feed, response)
         except InputError as error:
-            return replace(fetched, read=error)
+            return replace(fetched, parsed=error)
         except Exception:
-            logger.exception("the document of feed %s was not read; it is fetched again later", poll.feed.name)
+            logger.exception("cannot parse the document of feed %s; trying again", poll.feed.name)
             return fetched
-        return replace(fetched, read=read)
+        return replace(fetched, parsed=parsed)
 
-    # --- answers ------------------------------------------------------------------------------------------------
+    # --- responses ------------------------------------------------------------------------------------------------
 
-    async def _settle(self, *, to_the_end: bool = False) -> None:
-        """Read what was fetched, and record it once enough has come together or at a round's end."""
-        if not self._fetched and not (to_the_end and self._settled):
+    async def _handle_responses(self, *, record_all: bool = False) -> None:
+        """Handle the responses that arrived. Record outcomes if a batch is full or `record_all` is set."""
+        if not self._fetched and not (record_all and self._outcomes):
             return
         try:
-            await asyncio.to_thread(self._read_answers, to_the_end)
+            await asyncio.to_thread(self._handle_fetched, record_all)
         finally:
-            self._heed()
+            self._apply_pauses_and_offers()
 
-    def _heed(self) -> None:
-        """Leave the hosts alone that asked for it, and ask the hubs that were offered."""
-        while self._rests:
-            address, seconds = self._rests.popleft()
-            self._hosts.rest(address, self._now, seconds)
+    def _apply_pauses_and_offers(self) -> None:
+        """Pause the hosts that asked for it, and send requests to the hubs that responses named."""
+        while self._host_pauses:
+            address, seconds = self._host_pauses.popleft()
+            self._hosts.pause(address, self._now, seconds)
         while self._offers:
-            self._run_errand(self._request_push(*self._offers.popleft()))
+            self._start_hub_task(self._request_push(*self._offers.popleft()))
 
-    def _read_answers(self, to_the_end: bool) -> None:
-        answers = list(self._fetched)
-        ids = [fetched.poll.feed.id for fetched in answers]
+    def _handle_fetched(self, record_all: bool) -> None:
+        results = list(self._fetched)
+        ids = [fetched.poll.feed.id for fetched in results]
         with self._catalog.read() as connection:
             moment = now(connection)
             live = polls.live_of(connection, ids)
-            pushed = hubs.hubs_of(connection, ids) if self._subscriber.enabled else {}
-        for fetched in answers:
+            hubs_by_feed = hubs.hubs_of(connection, ids) if self._websub.enabled else {}
+        for fetched in results:
             feed = fetched.poll.feed.id
-            outcome = self._outcome(fetched, moment, pushed.get(feed)) if feed in live else None
-            # Only now: an answer that could not be kept for want of room is read again, and not asked for again.
+            outcome = self._handle(fetched, moment, hubs_by_feed.get(feed)) if feed in live else None
+            # Remove the result only now. If the storage is full, it is handled again, without another request.
             self._fetched.popleft()
-            if outcome is None:  # dropped or paused meanwhile
-                self._under_way.discard(feed)
+            if outcome is None:  # the feed was dropped or paused in the meantime
+                self._in_progress.discard(feed)
             else:
-                self._note(outcome, fetched.answer)
-        if to_the_end or len(self._settled) >= _RECORD_TOGETHER:
+                self._add_outcome(outcome, fetched.response)
+        if record_all or len(self._outcomes) >= _RECORD_BATCH:
             self._record()
 
-    def _note(self, outcome: PollOutcome, answer: HttpResponse | None) -> None:
-        self._settled.append(outcome)
+    def _add_outcome(self, outcome: PollOutcome, response: HttpResponse | None) -> None:
+        self._outcomes.append(outcome)
         self._total += outcome.acquisition
-        if outcome.rest is not None:
-            self._rests.append((outcome.poll.state.address, outcome.rest))
-        if outcome.head is not None and answer is not None:
-            offer = self._subscriber.offers(answer, outcome.head)
+        if outcome.host_pause_seconds is not None:
+            self._host_pauses.append((outcome.poll.state.address, outcome.host_pause_seconds))
+        if outcome.head is not None and response is not None:
+            offer = self._websub.find_offer(response, outcome.head)
             self._offers.extend([] if offer is None else [(outcome.poll.feed, offer)])
 
-    def _outcome(self, fetched: Fetched, moment: int, hub: HubRow | None) -> PollOutcome:
+    def _handle(self, fetched: FetchResult, moment: int, hub: HubRow | None) -> PollOutcome:
         try:
-            return self._handler.judge(fetched, moment, hub)
+            return self._handler.handle(fetched, moment, hub)
         except (StorageFullError, WorkspaceError):
-            raise  # not the feed's fault, and it passes
+            raise  # affects all feeds and is temporary
         except Exception as error:
-            logger.exception("the document of the feed %s could not be read", fetched.poll.feed.name)
-            odd = UnreachableError(f"its document could not be read: {type(error).__name__}")
-            return self._handler.judge(Fetched(fetched.poll, None, odd), moment, hub)
+            logger.exception("cannot handle the response of feed %s", fetched.poll.feed.name)
+            failure = UnreachableError(f"the response could not be handled: {type(error).__name__}")
+            return self._handler.handle(FetchResult(fetched.poll, None, failure), moment, hub)
 
     def _record(self) -> None:
-        """Write what came of polls, all in one transaction; what cannot be written now is kept for the next time."""
-        settled = self._settled
-        if not settled:
+        """Record poll outcomes in one transaction. If that fails, keep them for the next call."""
+        outcomes = self._outcomes
+        if not outcomes:
             return
-        states = states_of(settled, self._settings)
+        states = build_poll_states(outcomes, self._settings)
         with self._catalog.write() as connection:
-            polls.record_polls(connection, states, saturated=sum(outcome.saturated for outcome in settled))
-            for outcome in settled:
-                if outcome.counted_bytes:
-                    owners.add_bytes(connection, outcome.poll.feed.id, outcome.counted_bytes)
-        self._settled = []
-        self._under_way.difference_update(outcome.poll.feed.id for outcome in settled)
+            polls.record_polls(connection, states, saturated=sum(outcome.is_saturated for outcome in outcomes))
+            for outcome in outcomes:
+                if outcome.uncounted_bytes:
+                    owners.add_bytes(connection, outcome.poll.feed.id, outcome.uncounted_bytes)
+        self._outcomes = []
+        self._in_progress.difference_update(outcome.poll.feed.id for outcome in outcomes)
 
     # --- hubs ---------------------------------------------------------------------------------------------------
 
     async def _request_push(self, feed: Feed, offer: HubOffer) -> None:
         try:
-            await self._subscriber.request(await self._opened(), feed, offer)
+            await self._websub.request(await self._open_client(), feed, offer)
         except (StorageFullError, WorkspaceError):
-            self._offers.append((feed, offer))  # a document offers it once, so it is asked for in the next round
+            self._offers.append((feed, offer))  # only a new document names the hub, so keep it for the next round
             raise
 
-    async def _tend_hubs(self) -> None:
-        await self._subscriber.tend(await self._opened())
+    async def _maintain_hubs(self) -> None:
+        await self._websub.maintain(await self._open_client())
 
-    def _run_errand(self, errand: Coroutine[Any, Any, None]) -> None:
-        """Do something beside the polls, whose failure concerns nobody else."""
-        task = asyncio.get_running_loop().create_task(errand)
-        self._errands.add(task)
-        task.add_done_callback(self._errand_done)
+    def _start_hub_task(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        """Run a coroutine concurrently with the polls. If it fails, only log the error."""
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self._hub_tasks.add(task)
+        task.add_done_callback(self._finish_hub_task)
 
-    def _errand_done(self, task: asyncio.Task[None]) -> None:
-        self._errands.discard(task)
+    def _finish_hub_task(self, task: asyncio.Task[None]) -> None:
+        self._hub_tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
-            logger.warning("a hub could not be asked: %s", task.exception())
+            logger.warning("a WebSub request failed: %s", task.exception())
 
 
-def _headers(poll: DuePoll) -> dict[str, str]:
-    """What a request says: which forms we read, and which document we have already."""
+def _request_headers(poll: DuePoll) -> dict[str, str]:
+    """Return the headers of a poll: the accepted media types, and the validators of the last document."""
     headers = {"Accept": ACCEPT}
     if poll.state.changed is not None:
         if poll.state.etag:
@@ -406,6 +414,6 @@ def _headers(poll: DuePoll) -> dict[str, str]:
     return headers
 
 
-def _is_silence(error: InputError) -> bool:
-    """Whether a host did not answer at all, and so would not answer others either."""
+def _is_host_failure(error: InputError) -> bool:
+    """Return whether a host did not respond at all, so that requests for its other feeds would fail, too."""
     return not isinstance(error, RefusedAddressError) and isinstance(error.__cause__, OSError)

@@ -1,8 +1,9 @@
-"""WebSub: publishers that push what is new, so that nobody needs to ask for it (W3C recommendation, 2018).
+"""WebSub subscriber: receives new items from hubs, without polling (W3C recommendation, 2018).
 
-In: answers of feeds that name a hub, and what hubs say at our callback. Out: requests to hubs, and pushed items in
-the log. All state is in the catalog, so the poller that asks and the server that hubs call need not share a process.
-A hub is believed only about what was asked of it, and a push only with the signature of the secret it was given.
+In: responses of feeds that name a hub, and requests of hubs to our callback URL. Out: requests to hubs, and pushed
+items in the item log. All state is in the catalog, so the poller, which sends requests, and the server that hubs call
+can be different processes. A verification is accepted only for a subscription that was requested, and a push only
+with a signature made with the secret of that subscription.
 """
 
 from __future__ import annotations
@@ -36,45 +37,45 @@ from runnel.sources.web_feeds.hub_links import HubOffer, offer_of
 logger = logging.getLogger("runnel")
 
 LEASE_SECONDS = 10 * 86_400
-"""The lease that is asked for. Hubs give what they like, within these bounds:"""
-_SHORTEST_LEASE, _LONGEST_LEASE = 300, 90 * 86_400
+"""The requested lease. A hub may grant another one, which is limited to the following range."""
+_MIN_LEASE_SECONDS, _MAX_LEASE_SECONDS = 300, 90 * 86_400
 
 _CALLBACK = re.compile(r"[A-Za-z0-9_-]{1,100}")
 _METHODS = frozenset({"sha1", "sha256", "sha384", "sha512"})
-_MOST_REDIRECTS = 3
-_LONGEST_CHALLENGE = 2000
-_AGAIN_WITHIN = 3_600_000_000
-_GIVE_UP_AFTER = 3_600_000_000
-_MARKS_KEPT = 1000
+_MAX_REDIRECTS = 3
+_MAX_CHALLENGE_LENGTH = 2000
+_VERIFY_AGAIN_MICROSECONDS = 3_600_000_000
+_UNSUBSCRIBE_MICROSECONDS = 3_600_000_000
+_MAX_REMEMBERED_PROBLEMS = 1000
 
 
 class WebSubClient:
-    """Our side of WebSub. Does nothing unless the setting `public_url` says where hubs can reach us."""
+    """Subscribes to hubs and receives their pushes. Disabled unless the setting `public_url` is set."""
 
     def __init__(self, acquirer: Acquirer) -> None:
         self._catalog = acquirer.catalog
         self._acquirer = acquirer
         self._settings = acquirer.settings
-        self._quarantined = BoundedCache[tuple[int, str], bool](_MARKS_KEPT)
+        self._known_problems = BoundedCache[tuple[int, str], bool](_MAX_REMEMBERED_PROBLEMS)
 
     @property
     def enabled(self) -> bool:
-        """Whether hubs can be told where to push."""
+        """Whether there is a public URL for the callbacks of hubs."""
         return bool(self._settings.public_url)
 
-    def offers(self, answer: HttpResponse, head: DocumentHead) -> HubOffer | None:
-        """The hub that a feed's answer names, and the topic to ask it for; None where it offers no push."""
-        return offer_of(answer, head) if self.enabled else None
+    def find_offer(self, response: HttpResponse, head: DocumentHead) -> HubOffer | None:
+        """Return the hub and topic that a feed's response names, or None if there is no hub or WebSub is disabled."""
+        return offer_of(response, head) if self.enabled else None
 
-    # --- asking hubs --------------------------------------------------------------------------------------------
+    # --- requests to hubs -----------------------------------------------------------------------------------------
 
     async def request(self, client: HttpClient, feed: Feed, offer: HubOffer) -> None:
-        """Ask a hub to push a feed, unless it was asked already. Another hub or topic takes the first one's place."""
-        row = await asyncio.to_thread(self._enter, feed, offer)
+        """Subscribe to a feed at a hub, unless that was done before. A new hub or topic replaces the previous one."""
+        row = await asyncio.to_thread(self._add_hub, feed, offer)
         if row is not None:
-            await self._ask(client, row, "subscribe")
+            await self._send_request(client, row, "subscribe")
 
-    def _enter(self, feed: Feed, offer: HubOffer) -> HubRow | None:
+    def _add_hub(self, feed: Feed, offer: HubOffer) -> HubRow | None:
         with self._catalog.read() as connection:
             known = hubs.hubs_of(connection, [feed.id]).get(feed.id)
         if known is not None and (known.hub, known.topic) == (offer.hub, offer.topic):
@@ -89,18 +90,18 @@ class WebSubClient:
                 state=HubState.PENDING,
                 requested=now(connection),
             )
-            # Before the request goes out: hubs may call back before they answer it.
+            # Store the row before the request is sent, because a hub may call back before it responds.
             hubs.put_hub(connection, row)
         return row
 
-    async def tend(self, client: HttpClient) -> None:
-        """Renew leases before they end, ask again where hubs were silent, and unsubscribe dropped feeds."""
-        for row in await asyncio.to_thread(self._renewing):
-            await self._ask(client, row, "subscribe")
-        for row in await asyncio.to_thread(self._ending):
-            await self._ask(client, row, "unsubscribe")
+    async def maintain(self, client: HttpClient) -> None:
+        """Renew leases before they end, repeat requests without a result, and unsubscribe dropped feeds."""
+        for row in await asyncio.to_thread(self._start_renewals):
+            await self._send_request(client, row, "subscribe")
+        for row in await asyncio.to_thread(self._start_unsubscribing):
+            await self._send_request(client, row, "unsubscribe")
 
-    def _renewing(self) -> list[HubRow]:
+    def _start_renewals(self) -> list[HubRow]:
         with self._catalog.read() as connection:
             if not hubs.to_renew(connection):
                 return []
@@ -119,7 +120,7 @@ class WebSubClient:
                 hubs.put_hub(connection, row)
         return rows
 
-    def _ending(self) -> list[HubRow]:
+    def _start_unsubscribing(self) -> list[HubRow]:
         with self._catalog.read() as connection:
             if not hubs.of_dropped_feeds(connection):
                 return []
@@ -130,11 +131,11 @@ class WebSubClient:
                 if row.state is not HubState.ENDING:
                     rows.append(replace(row, state=HubState.ENDING, requested=moment))
                     hubs.put_hub(connection, rows[-1])
-                elif moment - (row.requested or 0) > _GIVE_UP_AFTER:
-                    hubs.remove_hub(connection, row.callback)  # what it still pushes goes nowhere
+                elif moment - (row.requested or 0) > _UNSUBSCRIBE_MICROSECONDS:
+                    hubs.remove_hub(connection, row.callback)  # later pushes of this hub are rejected
         return rows
 
-    async def _ask(self, client: HttpClient, row: HubRow, mode: str) -> None:
+    async def _send_request(self, client: HttpClient, row: HubRow, mode: str) -> None:
         form = {
             "hub.mode": mode,
             "hub.topic": row.topic,
@@ -143,28 +144,28 @@ class WebSubClient:
         if mode == "subscribe":
             form |= {"hub.secret": row.secret.decode(), "hub.lease_seconds": str(LEASE_SECONDS)}
         try:
-            answer = await self._post(client, row.hub, urlencode(form).encode())
-            problem = None if 200 <= answer.status < 300 else f"the hub answered {answer.status}"
+            response = await self._post(client, row.hub, urlencode(form).encode())
+            problem = None if 200 <= response.status < 300 else f"the hub responded with status {response.status}"
         except InputError as error:
             problem = error.message
         if problem is not None:
-            await asyncio.to_thread(self._failed, row, problem)
+            await asyncio.to_thread(self._record_failure, row, problem)
 
     async def _post(self, client: HttpClient, hub: str, body: bytes) -> HttpResponse:
-        """Post to a hub; it may send us on to another address (WebSub §5.1), each checked by the client."""
+        """Send a POST request to a hub, and follow its redirects (WebSub §5.1). The client checks every URL."""
         headers = {"Content-Type": "application/x-www-form-urlencoded"}
-        for _ in range(_MOST_REDIRECTS):
-            answer = await client.post(hub, body, headers=headers)
-            following = answer.headers.get("Location", "")
-            if answer.status not in (307, 308) or not following:
-                return answer
-            if hub.startswith("https:") and not urljoin(hub, following).startswith("https:"):
-                return answer  # the secret must not go where anybody can read it
-            hub = urljoin(hub, following)
-        return answer
+        for _ in range(_MAX_REDIRECTS):
+            response = await client.post(hub, body, headers=headers)
+            location = response.headers.get("Location", "")
+            if response.status not in (307, 308) or not location:
+                return response
+            if hub.startswith("https:") and not urljoin(hub, location).startswith("https:"):
+                return response  # the secret must not be sent unencrypted
+            hub = urljoin(hub, location)
+        return response
 
-    def _failed(self, row: HubRow, problem: str) -> None:
-        logger.info("the hub %s of feed %d: %s", shown_url(row.hub), row.feed, problem)
+    def _record_failure(self, row: HubRow, problem: str) -> None:
+        logger.info("a request to the hub %s of feed %d failed: %s", shown_url(row.hub), row.feed, problem)
         with self._catalog.write() as connection:
             current = hubs.hub_by_callback(connection, row.callback)
             if current is None:
@@ -174,98 +175,98 @@ class WebSubClient:
                     hubs.set_state(connection, row.callback, HubState.FAILED, problem=problem)
                 case HubState.ENDING:
                     hubs.remove_hub(connection, row.callback)
-                case state:  # verified meanwhile, or the old lease still holds
+                case state:  # verified in the meantime, or the previous lease is still valid
                     hubs.set_state(connection, row.callback, state, problem=problem)
 
-    # --- what hubs say ------------------------------------------------------------------------------------------
+    # --- requests from hubs ---------------------------------------------------------------------------------------
 
     def verify(self, callback: str, params: Mapping[str, str]) -> str | None:
-        """What to answer a hub that asks whether we meant it: its challenge, or None (404) where we did not.
+        """Return the response body for a hub's verification request, or None if the server has to respond with 404.
 
-        A denial is answered with an empty text.
+        The body is the challenge if we requested what the hub wants to verify. It is empty after a denial.
         """
         challenge = params.get("hub.challenge", "")
         match params.get("hub.mode"):
             case "denied":
-                return "" if self.denied(callback, params) else None
-            case "subscribe" if 0 < len(challenge) <= _LONGEST_CHALLENGE:
+                return "" if self.record_denial(callback, params) else None
+            case "subscribe" if 0 < len(challenge) <= _MAX_CHALLENGE_LENGTH:
                 return challenge if self._confirm(callback, params) else None
-            case "unsubscribe" if 0 < len(challenge) <= _LONGEST_CHALLENGE:
-                return challenge if self._confirm_end(callback, params) else None
+            case "unsubscribe" if 0 < len(challenge) <= _MAX_CHALLENGE_LENGTH:
+                return challenge if self._confirm_unsubscription(callback, params) else None
             case _:
                 return None
 
-    def denied(self, callback: str, params: Mapping[str, str]) -> bool:
-        """A hub does not want our subscription, or ends it; gives whether it was ours. Polling goes on as before."""
-        if self._asked_for(callback, params) is None:
+    def record_denial(self, callback: str, params: Mapping[str, str]) -> bool:
+        """Record that a hub denied or ended a subscription. Return whether there is one. Polling continues."""
+        if self._find_requested(callback, params) is None:
             return False
         reason = "".join(map(visible, params.get("hub.reason", "").strip()[:200]))
         with self._catalog.write() as connection:
-            problem = f"the hub denies it: {reason}" if reason else "the hub denies it"
+            problem = f"the hub denied the subscription: {reason}" if reason else "the hub denied the subscription"
             hubs.set_state(connection, callback, HubState.DENIED, lease_until=now(connection), problem=problem)
         return True
 
     def _confirm(self, callback: str, params: Mapping[str, str]) -> bool:
-        row = self._asked_for(callback, params)
+        row = self._find_requested(callback, params)
         if row is None:
             return False
         with self._catalog.write() as connection:
             moment = now(connection)
-            # A hub that missed our answer asks once more, so a request is good for an hour.
-            repeated = row.state is HubState.ACTIVE and moment - (row.requested or 0) < _AGAIN_WITHIN
-            if row.state not in (HubState.PENDING, HubState.RENEWING) and not repeated:
+            # A hub that did not get our response verifies again, so a verification is accepted for an hour.
+            is_repeated = row.state is HubState.ACTIVE and moment - (row.requested or 0) < _VERIFY_AGAIN_MICROSECONDS
+            if row.state not in (HubState.PENDING, HubState.RENEWING) and not is_repeated:
                 return False
-            until = moment + _lease(params.get("hub.lease_seconds", "")) * 1_000_000
+            until = moment + _parse_lease(params.get("hub.lease_seconds", "")) * 1_000_000
             hubs.set_state(connection, callback, HubState.ACTIVE, lease_until=until)
         return True
 
-    def _confirm_end(self, callback: str, params: Mapping[str, str]) -> bool:
-        row = self._asked_for(callback, params)
+    def _confirm_unsubscription(self, callback: str, params: Mapping[str, str]) -> bool:
+        row = self._find_requested(callback, params)
         if row is None or row.state is not HubState.ENDING:
             return False
         with self._catalog.write() as connection:
             hubs.remove_hub(connection, callback)
         return True
 
-    def _asked_for(self, callback: str, params: Mapping[str, str]) -> HubRow | None:
+    def _find_requested(self, callback: str, params: Mapping[str, str]) -> HubRow | None:
         with self._catalog.read() as connection:
             row = hubs.hub_by_callback(connection, callback) if _CALLBACK.fullmatch(callback) else None
         return row if row is not None and params.get("hub.topic") == row.topic else None
 
     def expects(self, callback: str) -> bool:
-        """Whether a hub may push to this callback now: it agreed to, and its lease has not ended."""
+        """Return whether a hub may push to this callback now: it was verified, and its lease has not ended."""
         with self._catalog.read() as connection:
             row = hubs.hub_by_callback(connection, callback)
             return row is not None and row.pushes(now(connection))
 
     def receive(self, callback: str, headers: Mapping[str, str], body: bytes) -> Acquisition | None:
-        """Take what a hub pushes; None (404) where nobody waits for it, or the hub's lease has ended.
+        """Accept the items of a push. Return None (404) if the callback is unknown or its lease has ended.
 
-        A wrong signature is counted and the push ignored, without telling the sender (WebSub §7). Raises Backlogged
-        above the lag limit: hubs try again later, and the next poll finds the items in any case.
+        A push with a wrong signature is counted and ignored, without informing the sender (WebSub §7). Raise
+        BacklogError if the lag limit is reached: the hub pushes again later, and the next poll also finds the items.
         """
         if not _CALLBACK.fullmatch(callback):
             return None
         with self._catalog.read() as connection:
             row = hubs.hub_by_callback(connection, callback)
             feed = None if row is None else feeds.feed_by_id(connection, row.feed)
-            live = row is not None and bool(polls.live_of(connection, [row.feed]))
+            is_live = row is not None and bool(polls.live_of(connection, [row.feed]))
             moment = now(connection)
         if row is None or feed is None or not row.pushes(moment):
             return None
         if not _is_signed(row.secret, headers, body):
-            logger.warning("a push for the feed %s has a wrong signature and is ignored", feed.name)
+            logger.warning("ignored a push for feed %s with a wrong signature", feed.name)
             with self._catalog.write() as connection:
                 hubs.count(connection, "refused")
             return Acquisition()
-        if not live:
+        if not is_live:
             return Acquisition()
         if self._acquirer.lag() >= self._settings.lag_limit:
-            raise BacklogError("too many items wait for matching", hint="push again later")
+            raise BacklogError("the lag limit is reached: too many items wait for matching", hint="push again later")
         content_type = next((value for name, value in headers.items() if name.lower() == "content-type"), "")
-        return self._take(feed, row, body, content_type)
+        return self._accept(feed, row, body, content_type)
 
-    def _take(self, feed: Feed, row: HubRow, body: bytes, media_type: str) -> Acquisition:
+    def _accept(self, feed: Feed, row: HubRow, body: bytes, media_type: str) -> Acquisition:
         try:
             with self._catalog.write() as connection:
                 owners.add_bytes(connection, feed.id, len(body), self._settings)
@@ -280,42 +281,42 @@ class WebSubClient:
                 hubs.set_state(connection, row.callback, row.state, problem=str(error))
             return Acquisition()
         except InputError as error:
-            return Acquisition(put_aside=self._keep_aside(feed, [error], DOCUMENT, body))
+            return Acquisition(quarantined=self._quarantine_new(feed, [error], DOCUMENT, body))
         try:
             accepted = self._acquirer.accept_adapted(feed, adapted)
-            told = self._keep_aside(feed, adapted.problems, ITEM, body)
+            quarantined = self._quarantine_new(feed, adapted.problems, ITEM, body)
         except (StorageFullError, WorkspaceError):
-            # The hub pushes again, and the next poll finds the items in any case: it is not counted twice.
+            # The hub pushes again, or the next poll gets the items. Their bytes must not be counted twice.
             with suppress(StorageFullError, WorkspaceError), self._catalog.write() as connection:
                 owners.add_bytes(connection, feed.id, -len(body))
             raise
-        return Acquisition(accepted.accepted, accepted.unchanged, told)
+        return Acquisition(accepted.accepted, accepted.unchanged, quarantined)
 
-    def _keep_aside(self, feed: Feed, problems: list[InputError], kind: str, body: bytes) -> int:
-        """Keep what was refused, the same thing once: hubs repeat themselves."""
-        fresh = [problem for problem in problems if not self._quarantined.get((feed.id, problem.message))]
-        for problem in fresh:
-            self._quarantined.put((feed.id, problem.message), True)
-        if fresh:
-            self._acquirer.keep_aside(feed, fresh, kind, body)
-        return len(fresh)
+    def _quarantine_new(self, feed: Feed, problems: list[InputError], kind: str, body: bytes) -> int:
+        """Quarantine the problems that were not quarantined before (hubs repeat pushes). Return their number."""
+        new = [problem for problem in problems if not self._known_problems.get((feed.id, problem.message))]
+        for problem in new:
+            self._known_problems.put((feed.id, problem.message), True)
+        if new:
+            self._acquirer.quarantine(feed, new, kind, body)
+        return len(new)
 
 
 def _is_signed(secret: bytes, headers: Mapping[str, str], body: bytes) -> bool:
-    """Whether a push carries the signature of the secret that its hub was given.
+    """Return whether a push has a valid signature, made with the secret of its subscription.
 
-    >>> made = hmac.new(b"s", b"text", "sha256").hexdigest()
-    >>> _is_signed(b"s", {"X-Hub-Signature": f"sha256={made}"}, b"text"), _is_signed(b"s", {}, b"text")
+    >>> signature = hmac.new(b"s", b"text", "sha256").hexdigest()
+    >>> _is_signed(b"s", {"X-Hub-Signature": f"sha256={signature}"}, b"text"), _is_signed(b"s", {}, b"text")
     (True, False)
     """
-    given = next((value for name, value in headers.items() if name.lower() == "x-hub-signature"), "")
-    method, _, signature = given.strip().partition("=")
+    header = next((value for name, value in headers.items() if name.lower() == "x-hub-signature"), "")
+    method, _, signature = header.strip().partition("=")
     if method.lower() not in _METHODS:
         return False
     expected = hmac.new(secret, body, method.lower()).hexdigest()
     return hmac.compare_digest(expected.encode(), signature.strip().lower().encode("utf-8", "replace"))
 
 
-def _lease(text: str) -> int:
+def _parse_lease(text: str) -> int:
     seconds = int(text) if text.isascii() and text.isdigit() and len(text) < 12 else LEASE_SECONDS
-    return min(max(seconds, _SHORTEST_LEASE), _LONGEST_LEASE)
+    return min(max(seconds, _MIN_LEASE_SECONDS), _MAX_LEASE_SECONDS)

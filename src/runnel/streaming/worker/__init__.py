@@ -1,1 +1,1 @@
-"""What runs in Spark's Python workers: slices in, written match parts out. No SQLAlchemy here."""
+"""Code that runs in Spark's Python workers: reads slices, writes match parts. It must not import SQLAlchemy."""

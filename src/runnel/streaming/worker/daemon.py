@@ -1,4 +1,4 @@
-"""The process from which Spark forks its Python workers: it imports once what every worker needs."""
+"""The process from which Spark forks its Python workers. It imports the modules that all workers need, once."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from runnel.matching.compile.warm_up import warm_up
 
 
 def main() -> None:
-    """Import, warm up, and fork workers as they are asked for."""
+    """Warm up the kernels, and then fork a worker whenever Spark requests one."""
     warm_up()
-    # A worker collects garbage after every task. What is here by now is never garbage: going through all of it each
-    # time took a tenth of a second, more than matching a small batch.
+    # A worker collects garbage after every task. The objects that exist now never become garbage; without `freeze`, a
+    # collection traverses all of them, which took a tenth of a second, more than matching a small batch.
     gc.collect()
     gc.freeze()
     daemon.manager()

@@ -1,8 +1,8 @@
 """Errors of Spark's Python processes, reported to the runner as one line of JSON.
 
-Spark hands over the text of a traceback, not the exception. `reporting_failures` therefore raises an error whose text
-is a record of the original one, and `read_failure` finds that record in the text. The text of the original error
-comes before it, so only the last record counts: text of an item or a query cannot be mistaken for a record.
+Spark passes on the text of a traceback, not the exception. `reporting_failures` therefore raises an error whose text
+is a record of the original error, and `read_failure` finds that record in the traceback. The text of the original
+error precedes the record, and only the last record counts, so the text of an item or a query cannot forge a record.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from runnel.storage.checksums import take_damaged
 from runnel.storage.file_storage import open_storage
 
 _MARK = "runnel-failure "
-_LONGEST = 1_000
+_MAX_MESSAGE = 1_000
 _KINDS: dict[str, type[RunnelError]] = {
     kind.__name__: kind
     for kind in (
@@ -35,11 +35,11 @@ _KINDS: dict[str, type[RunnelError]] = {
         *(RunnelError, StorageFullError),
     )
 }
-"""The errors that the runner tells apart; all others are reported as RunnelError."""
+"""The errors that the runner handles differently; all others are reported as RunnelError."""
 
 
 class ReportedError(Exception):
-    """An error on its way through Spark."""
+    """An error whose text is the record of another error, in a form that survives Spark."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,30 +52,30 @@ class Failure:
 
     @staticmethod
     def of(error: Exception, damaged: tuple[str, ...] = ()) -> Failure:
-        """The record of an error.
+        """Create the record of an error.
 
         >>> Failure.of(OSError(28, "No space left on device")).kind, Failure.of(KeyError("a")).message
         ('StorageFullError', "KeyError: 'a'")
         """
         if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-            return Failure(StorageFullError.__name__, str(error)[:_LONGEST], damaged)
+            return Failure(StorageFullError.__name__, str(error)[:_MAX_MESSAGE], damaged)
         if not isinstance(error, RunnelError):
-            return Failure(RunnelError.__name__, f"{type(error).__name__}: {error}"[:_LONGEST], damaged)
+            return Failure(RunnelError.__name__, f"{type(error).__name__}: {error}"[:_MAX_MESSAGE], damaged)
         kind = next(kind.__name__ for kind in type(error).__mro__ if kind.__name__ in _KINDS)
-        return Failure(kind, error.message[:_LONGEST], damaged)
+        return Failure(kind, error.message[:_MAX_MESSAGE], damaged)
 
     def line(self) -> str:
-        """The record as a line."""
+        """Return the record as one line of text."""
         return _MARK + json.dumps(asdict(self)).replace(_MARK, _MARK.replace("-", "\\u002d"))
 
     def error(self) -> RunnelError:
-        """The error that is recorded."""
+        """Return an error of the recorded kind with the recorded message."""
         return _KINDS[self.kind](self.message)
 
 
 @contextmanager
 def reporting_failures(storage_url: str) -> Iterator[None]:
-    """Raise errors that occur inside in the form that `read_failure` reads."""
+    """Replace an error raised inside the block by a ReportedError, which `read_failure` can read."""
     try:
         yield
     except Exception as error:
@@ -83,7 +83,7 @@ def reporting_failures(storage_url: str) -> Iterator[None]:
 
 
 def read_failure(error: BaseException) -> Failure | None:
-    """The record in the text of an error of Spark's; None if there is none.
+    """Return the record in the text of a Spark error, or None if it has none.
 
     >>> read_failure(Exception("Traceback …\\n" + Failure("CorruptDataError", "a", ("items/1",)).line() + "\\n at x"))
     Failure(kind='CorruptDataError', message='a', damaged=('items/1',))

@@ -1,7 +1,7 @@
-"""What a worker found in some slices, until it is written: matches, claims, failures, and what operators left open.
+"""A buffer for the results of matching slices: matches, claims, failures, and items that operators left undecided.
 
-An item may match ten thousand queries, so only the stored form is kept. Matches never travel through Spark: they are
-written here, and what goes on is where they are.
+An item may match ten thousand queries, so the buffer contains matches in the compact form in which they are stored.
+Matches do not pass through Spark: the worker writes them to a file, and Spark passes on a description of that file.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from runnel.model.item_batch import ItemBatch
 from runnel.model.match import Matches
 from runnel.storage.file_storage import Storage
 from runnel.streaming.operator_snapshot import OperatorSnapshot
-from runnel.streaming.worker.operator_work import UndecidedItems, counted, operators
+from runnel.streaming.worker.operator_work import UndecidedItems, operator_counters, operators
 from runnel.streaming.worker.plan_cache import CachedPlan
 from runnel.streaming.worker.progress_mark import touch_mark
 
 PART_DDL = "part string, claims binary"
 PART_SCHEMA = pa.schema([("part", pa.string()), ("claims", pa.binary())])
 
-_PIECE = 2048
-"""Items that are matched at once: few enough for their matches to find room in memory that was used before."""
+_CHUNK_ITEMS = 2048
+"""Items that are matched at once: few enough for the memory of their matches to be reused by the next chunk."""
 
-MOST_BYTES = 32 << 20
-"""What a worker holds of matches before it writes them: one item may match ten thousand queries."""
+MAX_BUFFER_BYTES = 32 << 20
+"""A worker writes its buffered matches when they reach this size."""
 
 
 @dataclass
 class MatchBuffer:
-    """What was found in some slices."""
+    """The results of matching slices with plan version `plan`. `size` is the approximate size in bytes."""
 
     plan: int = 0
     matches: int = 0
@@ -55,40 +55,40 @@ class MatchBuffer:
     undecided: UndecidedItems = field(default_factory=UndecidedItems)
     operators: Operators | None = None
     work: dict[int, Counter[str]] = field(default_factory=dict)
-    """What the parts of a distributed plan took, by their numbers."""
+    """The load of each partition of a distributed plan, by the number of the partition."""
     unmatched: int = 0
-    """Items that filters let through nowhere, counted once for each plan they were matched with."""
+    """Items for which no query passed the filters or failed, counted once per plan that they were matched with."""
 
-    def add(self, storage: Storage, items: ItemBatch, loaded: CachedPlan, brief: OperatorSnapshot) -> None:
-        """Match items. Operators decide what filters let through; what must pass a gate is claimed."""
+    def add(self, storage: Storage, items: ItemBatch, loaded: CachedPlan, snapshot: OperatorSnapshot) -> None:
+        """Match items and add the results. Queries with gates result in claims, which are resolved at the commit."""
         decider = None
         if len(loaded.plan.operators):
-            self.operators = operators(storage.url, brief.share)
-            decider = loaded.decider(self.operators, storage, brief)
+            self.operators = operators(storage.url, snapshot.share)
+            decider = loaded.decider(self.operators, storage, snapshot)
         statistics = loaded.matcher.statistics
         before = statistics.to_json()
-        for start in range(0, len(items), _PIECE):
-            self._add_piece(ItemBatch(items.records.slice(start, _PIECE)), loaded, decider, brief.again)
+        for start in range(0, len(items), _CHUNK_ITEMS):
+            self._add_chunk(ItemBatch(items.records.slice(start, _CHUNK_ITEMS)), loaded, decider, snapshot.again)
             touch_mark(storage)
         after = statistics.to_json()
         self.counters.update({name: after[name] - before[name] for name in after})
 
     def observe(self, items: ItemBatch, observer: Observer) -> None:
-        """Learn from items what the stream is like."""
+        """Collect statistics of the stream from items."""
         self.observed.append(observations_to_json(observer.observe(items)))
 
-    def _add_piece(
+    def _add_chunk(
         self, items: ItemBatch, loaded: CachedPlan, decider: Decider | None, again: Mapping[int, tuple[int, ...]]
     ) -> None:
         matches = loaded.matcher.match(items)
-        useful = np.diff(matches.offsets) > 0
-        useful[[failure.row for failure in matches.failures]] = True
-        self.unmatched += len(items) - int(np.count_nonzero(useful))
+        has_result = np.diff(matches.offsets) > 0
+        has_result[[failure.row for failure in matches.failures]] = True
+        self.unmatched += len(items) - int(np.count_nonzero(has_result))
         bindings: MatchBindings = {}
         if again:
             matches = for_queries_alone(items.sequences, matches, again)
         if decider is not None:
-            matches, bindings = self._decided(items, matches, decider)
+            matches, bindings = self._decide(items, matches, decider)
         if loaded.binder.is_needed:
             bindings = united_bindings(bindings, loaded.binder.bind_by_query(items, matches))
         if loaded.keeper.is_needed:
@@ -96,29 +96,31 @@ class MatchBuffer:
             self.claims.append(claims)
             self.size += claims.rows.nbytes
         self.matches += matches.total
-        self.failures += [[int(items.sequences[one.row]), one.query, one.reason] for one in matches.failures]
+        self.failures += [
+            [int(items.sequences[failure.row]), failure.query, failure.reason] for failure in matches.failures
+        ]
         self.records.append(match_records(items.sequences, matches, bindings))
         self.size += self.records[-1].nbytes
 
-    def _decided(self, items: ItemBatch, matches: Matches, decider: Decider) -> tuple[Matches, MatchBindings]:
+    def _decide(self, items: ItemBatch, matches: Matches, decider: Decider) -> tuple[Matches, MatchBindings]:
         decided = decider.decide(items, matches)
         if self.operators is not None:
             self.operators.note(decider, decided)
         self.undecided.add(items, decided.unknown)
-        self.counters.update(counted(decided))
+        self.counters.update(operator_counters(decided))
         return decided.matches, decided.bindings_by_query(items.sequences)
 
-    def sealed_claims(self) -> bytes | None:
-        """The claims that the commit resolves, if any."""
+    def encode_claims(self) -> bytes | None:
+        """Encode the claims for the commit, or return None if there are none."""
         return Claims.of(self.claims).sealed() if self.claims else None
 
-    def sealed(self, storage: Storage, lineage: int, sequences: tuple[int, int]) -> tuple[str, bytes | None]:
-        """What was found, written as a part of the items from one sequence to another; gives what is told of it.
+    def write(self, storage: Storage, lineage: int, sequences: tuple[int, int]) -> tuple[str, bytes | None]:
+        """Write the matches as a part of the match log; return its description, in JSON, and the encoded claims.
 
-        The part has a name that no other attempt uses.
+        `sequences` are the first and the last sequence of the items. The name of the part is unique to this attempt.
         """
         part = write_part(storage, lineage, self.records, sequences)
-        told = {
+        description = {
             "part": asdict(part),
             "plan": self.plan,
             "matches": self.matches,
@@ -126,12 +128,12 @@ class MatchBuffer:
             "observed": self.observed,
             "failures": self.failures,
             "work": self.work,
-            **self._told_of_operators(),
+            **self._describe_operators(),
         }
-        return json.dumps(told), self.sealed_claims()
+        return json.dumps(description), self.encode_claims()
 
-    def _told_of_operators(self) -> dict[str, Any]:
-        """What the commit notes of operators: what they left undecided, what was learned, and a file of answers."""
+    def _describe_operators(self) -> dict[str, Any]:
+        """Return the undecided items, the statistics of operators, and the file with new answers, if any."""
         if self.operators is None:
             return {}
         answers = self.operators.new_answers()

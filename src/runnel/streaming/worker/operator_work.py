@@ -1,4 +1,4 @@
-"""Operators in a Spark worker, and what it reports of them to the commit."""
+"""The operators of a Spark worker, and the reports about them that a worker sends to the commit."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ logger = logging.getLogger("runnel")
 
 @lru_cache(maxsize=1)
 def operators(storage_url: str, share: float) -> Operators:
-    """The operators of the workspace that this process works for."""
+    """Return the operators of the workspace, which may use `share` of their budgets in this process."""
     storage = open_storage(storage_url)
     opened = Operators(storage, OperatorEnvironment.kept(storage, share))
     opened.caller.notebook.on_calls = lambda: touch_mark(storage)
@@ -31,49 +31,53 @@ def operators(storage_url: str, share: float) -> Operators:
 
 
 @lru_cache(maxsize=2)
-def declarations_at(storage_url: str, path: str | None) -> tuple[OperatorDeclaration, ...]:
-    """The operators that a snapshot names; read once for all slices that name the same file."""
+def load_declarations(storage_url: str, path: str | None) -> tuple[OperatorDeclaration, ...]:
+    """Return the declarations of a snapshot. The file is read once for all slices that refer to it."""
     return () if path is None else read_declarations(open_storage(storage_url), path)
 
 
 @lru_cache(maxsize=2)
-def _read_learned(storage_url: str, path: str) -> OperatorStatistics:
+def _read_statistics(storage_url: str, path: str) -> OperatorStatistics:
     return OperatorStatistics.from_json(json.loads(open_storage(storage_url).read(path)))
 
 
-def learned_at(storage: Storage, path: str | None) -> OperatorStatistics:
-    """What was learned of operators; nothing where the file is gone, since it only affects speed."""
+def load_statistics(storage: Storage, path: str | None) -> OperatorStatistics:
+    """Return the operator statistics of a snapshot, or none if the file cannot be read: they affect only speed."""
     if path is None:
         return OperatorStatistics()
     try:
-        return _read_learned(storage.url, path)
+        return _read_statistics(storage.url, path)
     except (OSError, ValueError):
-        logger.warning("what was learned of operators could not be read from %s", path)
+        logger.warning("cannot read the operator statistics in %s; continuing without them", path)
         return OperatorStatistics()
 
 
 @dataclass
 class UndecidedItems:
-    """What operators left undecided in some slices: by operator and reason, the items and their queries."""
+    """Items that operators left undecided.
+
+    `by_reason` maps (operator, reason, whether the failure is temporary) to the queries of each item, by sequence.
+    """
 
     by_reason: dict[tuple[Key, str, bool], dict[int, list[int]]] = field(default_factory=dict)
 
     def add(self, items: ItemBatch, unknown: tuple[UndecidedQuery, ...]) -> None:
-        """Add what is unknown of a batch."""
-        for one in unknown:
-            rows = self.by_reason.setdefault((one.operator, one.reason, one.passing), {})
-            rows.setdefault(int(items.sequences[one.row]), []).append(one.query)
+        """Add the undecided queries of a batch of items."""
+        for undecided in unknown:
+            key = (undecided.operator, undecided.reason, undecided.passing)
+            sequence = int(items.sequences[undecided.row])
+            self.by_reason.setdefault(key, {}).setdefault(sequence, []).append(undecided.query)
 
     def to_json(self) -> list[object]:
-        """As a JSON value."""
+        """Return the items as a JSON value."""
         return [
             [list(operator), reason, passing, [[sequence, queries] for sequence, queries in rows.items()]]
             for (operator, reason, passing), rows in self.by_reason.items()
         ]
 
 
-def counted(decided: Decisions) -> Counter[str]:
-    """The counters of a batch that operators decided."""
+def operator_counters(decided: Decisions) -> Counter[str]:
+    """Return the operator counters of a batch."""
     return Counter(
         operator_calls=decided.calls, operator_rounds=decided.rounds, operator_unknown=len(decided.unknown)
     )

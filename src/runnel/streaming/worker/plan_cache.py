@@ -1,8 +1,8 @@
-"""Plans in a Spark worker, and all that is made of them.
+"""The plans that a Spark worker has loaded, with their matchers and deciders.
 
-In: a version as a slice names it. Out: what matches with it. A worker needs two whole plans: the batch's, and the one
-before it while tasks overlap. A worker that holds parts of plans instead keeps them elsewhere, in a `PlanHolder`, and
-never has both: whole plans count in no budget.
+In: a plan version from the row of a slice. Out: a matcher. A worker caches two whole plans: that of the current batch
+and, while tasks overlap, that of the batch before. Partitions of distributed plans are cached elsewhere, in a
+`PlanHolder`. A worker never has both in memory, because whole plans do not count towards the memory budget.
 """
 
 from __future__ import annotations
@@ -22,42 +22,43 @@ from runnel.matching.operators.decide.operators_in_process import Operators
 from runnel.plan.store import Plan, PlanVersion, forget_parts, load
 from runnel.storage.file_storage import Storage, open_storage
 from runnel.streaming.operator_snapshot import OperatorSnapshot
-from runnel.streaming.worker.operator_work import declarations_at, learned_at
+from runnel.streaming.worker.operator_work import load_declarations, load_statistics
 
 DEFAULT_BUDGET = 4 << 30
-"""Bytes of plans that a process has mapped at once, unless the settings say otherwise."""
+"""Default limit for the bytes of plans that a process maps at once."""
 
 
 @dataclass(frozen=True)
 class CachedPlan(LoadedPlan):
-    """A plan, or a part of one, and all that is made of it; with what operators decide in it."""
+    """A plan, or a partition of one, with its matcher and, if it calls operators, its decider."""
 
     _deciders: dict[Hashable, Decider] = field(default_factory=dict)
 
     @staticmethod
     def of(plan: Plan) -> CachedPlan:
-        """All that is made of a plan."""
+        """Build the matcher of a plan."""
         return CachedPlan(plan, build_matcher(plan))
 
-    def decider(self, operators: Operators, storage: Storage, brief: OperatorSnapshot) -> Decider | None:
-        """What operators decide here, as the brief has it; None where they decide nothing.
+    def decider(self, operators: Operators, storage: Storage, snapshot: OperatorSnapshot) -> Decider | None:
+        """Return the decider for a snapshot of the operators, or None if the plan calls no operators.
 
-        It goes with the plan: whoever kept it longer would keep the plan's files mapped.
+        The decider is cached here because it must be released with the plan: it keeps the plan's files mapped.
         """
         if not len(self.plan.operators):
             return None
-        operators.use(declarations_at(storage.url, brief.declared), brief.segments)
-        if brief.learned not in self._deciders:
+        operators.use(load_declarations(storage.url, snapshot.declared), snapshot.segments)
+        if snapshot.learned not in self._deciders:
             self._deciders.clear()
-            self._deciders[brief.learned] = operators.new_decider(self.plan, learned_at(storage, brief.learned))
-        return self._deciders[brief.learned]
+            statistics = load_statistics(storage, snapshot.learned)
+            self._deciders[snapshot.learned] = operators.new_decider(self.plan, statistics)
+        return self._deciders[snapshot.learned]
 
 
 class PlanHolder(Protocol):
-    """Holds parts of plans in this process."""
+    """Caches partitions of plans in this process."""
 
     def clear(self) -> None:
-        """Release all of them."""
+        """Release all cached partitions."""
         ...
 
 
@@ -65,24 +66,24 @@ _holders: WeakSet[PlanHolder] = WeakSet()
 
 
 def register_holder(holder: PlanHolder) -> None:
-    """Have a holder cleared before this process loads a whole plan."""
+    """Register a holder that is cleared before this process loads a whole plan."""
     _holders.add(holder)
 
 
-def loaded_plan(storage_url: str, version: PlanVersion) -> tuple[CachedPlan, Observer]:
-    """A whole plan. Parts of plans are released first."""
+def load_whole_plan(storage_url: str, version: PlanVersion) -> tuple[CachedPlan, Observer]:
+    """Load a whole plan and its observer, or return them from the cache. Release partitions of plans first."""
     _clear_holders()
     return _whole_plan(storage_url, version)
 
 
 @lru_cache(maxsize=2)
 def _whole_plan(storage_url: str, version: PlanVersion) -> tuple[CachedPlan, Observer]:
-    loaded = CachedPlan.of(load(open_storage(storage_url), version))
-    return loaded, Observer.of(loaded.plan.base)
+    cached = CachedPlan.of(load(open_storage(storage_url), version))
+    return cached, Observer.of(cached.plan.base)
 
 
-def forget_plans() -> None:
-    """Release all plans and parts of plans."""
+def release_all_plans() -> None:
+    """Release all whole plans and all partitions of plans."""
     _clear_holders()
     release_whole_plans()
 
@@ -93,8 +94,8 @@ def _clear_holders() -> None:
 
 
 def release_whole_plans() -> None:
-    """Release all whole plans, so that none stays mapped next to parts of plans."""
+    """Release all whole plans, so that none stays mapped together with partitions of plans."""
     if _whole_plan.cache_info().currsize:
         _whole_plan.cache_clear()
         forget_parts()
-        gc.collect()  # a matcher refers to itself through others, so that only this finds it unused
+        gc.collect()  # a matcher is part of a reference cycle, so only the cyclic collector frees it

@@ -1,6 +1,7 @@
 """A file that workers touch whenever they make progress within a batch.
 
-A batch may take hours, if operators are slow. The file tells the runner that such a batch is not stuck.
+A batch may take hours if operators are slow. From the file's modification time the runner knows that such a batch is
+not stuck.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ def place_mark(storage: Storage) -> None:
 
 
 def touch_mark(storage: Storage) -> None:
-    """Note progress; a worker that cannot touch the file goes on without."""
+    """Update the file's modification time. Ignore errors, because matching can continue without the file."""
     with suppress(OSError):
         os.utime(storage.local(_FILE))
 
 
 def read_mark(storage: Storage) -> int:
-    """A number that differs after each progress; 0 if there is no file."""
+    """Return a number that changes with each touch, or 0 if the file does not exist."""
     try:
         return storage.local(_FILE).stat().st_mtime_ns
     except OSError:

@@ -1,4 +1,4 @@
-"""The port of plans that every worker has whole: one stage, and nothing to note of it."""
+"""The streaming port for plans that every worker loads as a whole. They are matched in one stage."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from runnel.streaming.operator_snapshot import OperatorSnapshot
 from runnel.streaming.ports import StreamPort
 from runnel.streaming.worker.match_buffer import PART_DDL, MatchBuffer
 from runnel.streaming.worker.match_job import match_slices
-from runnel.streaming.worker.plan_cache import loaded_plan
+from runnel.streaming.worker.plan_cache import load_whole_plan
 
 
 class WholePlan(StreamPort):
-    """Every worker matches some of the items with all queries."""
+    """Each worker matches its share of the items with all queries."""
 
     def range_items(self, connection: Any, job: Job, after: int, plan: PublishedPlan) -> int:
         return 0
@@ -35,14 +35,14 @@ class WholePlan(StreamPort):
         storage: Storage,
         version: PlanVersion,
         slice_: Slice,
-        found: MatchBuffer,
+        buffer: MatchBuffer,
         snapshot: OperatorSnapshot,
         budget: int,
     ) -> None:
         items = read_items(storage, slice_)
-        loaded, observer = loaded_plan(storage.url, version)
-        found.add(storage, items, loaded, snapshot)
-        found.observe(items, observer)
+        plan, observer = load_whole_plan(storage.url, version)
+        buffer.add(storage, items, plan, snapshot)
+        buffer.observe(items, observer)
 
     def note_work(self, connection: Any, plan: PublishedPlan, work: Mapping[int, Counter[str]]) -> None:
         pass

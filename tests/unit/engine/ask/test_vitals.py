@@ -1,4 +1,4 @@
-"""Vital signs: right, and cheap however much the catalog holds."""
+"""The figures for metrics are correct, and reading them is inexpensive in a large catalog."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _fill(connection: Connection) -> None:
     )
 
 
-def test_what_is_unsettled_is_counted(catalog: Catalog) -> None:
+def test_unfinished_work_is_counted(catalog: Catalog) -> None:
     with catalog.write() as connection:
         _fill(connection)
     with catalog.read() as connection:
@@ -67,7 +67,7 @@ def test_what_is_unsettled_is_counted(catalog: Catalog) -> None:
     assert (found.subscriptions_disabled, found.quarantine_last, found.batch_committed) == (0, 0, None)
 
 
-def test_no_question_scans_a_table(catalog: Catalog) -> None:
+def test_reading_figures_scans_no_table(catalog: Catalog) -> None:
     asked: list[tuple[str, object]] = []
     with catalog.read() as connection:
         event.listen(

@@ -1,4 +1,4 @@
-"""What status, metrics, report and doctor say of operators: figures that are right, cheap, and only where in use."""
+"""Operator figures in status, metrics, report and doctor: correct, inexpensive, and shown only if used."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ ITEMS = [{"id": str(number), "title": f"number {number}", "volume": number} for 
 
 
 class Run:
-    """A run of which nothing is known."""
+    """A stub of a run with a constant health."""
 
     def health(self) -> Health:
         return Health(True, True)
@@ -47,11 +47,11 @@ class Run:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Iterator[InProcess]:
-    """A root where operators answered some calls and failed of two items."""
+    """Create a workspace in which operators answered some calls and failed for two items."""
     operator_work.operators.cache_clear()
-    with connect(tmp_path / "root") as new:
+    with connect(tmp_path / "workspace") as new:
         (new.workspace.folder / "runnel.toml").write_text(f'operator_modules = ["{MODULE}"]\n')
-    with connect(tmp_path / "root") as opened:
+    with connect(tmp_path / "workspace") as opened:
         OperatorEnvironment.of(opened.workspace.settings).keep(opened.workspace.storage)
         opened.execute(SCRIPT)
         opened.publish("Wire", ITEMS)
@@ -63,27 +63,27 @@ def run(tmp_path: Path) -> Iterator[InProcess]:
 
 @pytest.fixture
 def engine(run: InProcess) -> Engine:
-    """The engine of that root."""
+    """Return the engine of that workspace."""
     return run.engine
 
 
-def _doctor(root: Path, code: int = 0) -> dict[str, dict[str, Any]]:
-    told = CliRunner().invoke(app, ["doctor", "-w", str(root), "--json"])
+def _doctor(workspace: Path, code: int = 0) -> dict[str, dict[str, Any]]:
+    told = CliRunner().invoke(app, ["doctor", "-w", str(workspace), "--json"])
     assert told.exit_code == code, told.output
     return {one["check"]: one for one in map(json.loads, told.stdout.splitlines())}
 
 
-def test_figures_are_what_happened(engine: Engine, run: InProcess) -> None:
+def test_figures_count_calls_answers_and_failures(engine: Engine, run: InProcess) -> None:
     found = read_vitals(engine.workspace).operators
     assert (found.registered, found.calls, found.unknown, found.waiting) == (2, 12, 2, 2)
-    assert found.known_answers == 10, "failures are not remembered"
+    assert found.known_answers == 10, "failures are not cached"
     assert found.known_bytes > 0
     engine.publish("Wire", [{"id": "7", "volume": 100}])
     run.match()
     assert read_vitals(engine.workspace).operators.calls == 14
 
 
-def test_a_batch_that_is_committed_again_counts_once(engine: Engine, run: InProcess) -> None:
+def test_batch_that_is_committed_again_counts_once(engine: Engine, run: InProcess) -> None:
     engine.publish("Wire", [{"id": "8", "volume": 3}])
     start = run.offset
     run.match()
@@ -93,20 +93,19 @@ def test_a_batch_that_is_committed_again_counts_once(engine: Engine, run: InProc
     assert (counted.calls, counted.unknown) == (14, 3)
 
 
-def test_status_has_a_line_where_operators_are_in_use(engine: Engine, tmp_path: Path) -> None:
+def test_status_shows_operators_only_if_they_are_used(engine: Engine, tmp_path: Path) -> None:
     status = engine.status()
     assert (
-        "operators      2, 12 calls, 10 known answers, 2 left undecided, 2 items wait for another try"
-        in status.lines()
+        "operators      2, 12 calls, 10 cached answers, 2 left undecided, 2 items wait for a retry" in status.lines()
     )
     assert status.to_json()["operators"]["waiting"] == 2
     quiet = replace(status, operators=replace(status.operators, unknown=0, waiting=0))
-    assert "operators      2, 12 calls, 10 known answers" in quiet.lines()
+    assert "operators      2, 12 calls, 10 cached answers" in quiet.lines()
     with connect(tmp_path / "other") as other:
         assert not any(line.startswith("operators") for line in other.status().lines())
 
 
-def test_metrics_and_report_say_the_same(engine: Engine) -> None:
+def test_metrics_and_report_show_the_same_figures(engine: Engine) -> None:
     text, _ = render_metrics(engine.workspace, Run())
     values = dict(line.rsplit(" ", 1) for line in text.decode().splitlines() if not line.startswith("#"))
     assert values["runnel_operators"] == "2.0"
@@ -119,7 +118,7 @@ def test_metrics_and_report_say_the_same(engine: Engine) -> None:
     assert (used.calls, used.unknown, used.waiting, used.known_answers) == (12, 2, 2, 10)
 
 
-def test_no_figure_scans_what_grows(engine: Engine) -> None:
+def test_reading_operator_figures_scans_no_growing_table(engine: Engine) -> None:
     asked: list[tuple[str, Any]] = []
     with engine.workspace.catalog.read() as connection:
         event.listen(connection, "before_cursor_execute", lambda _c, _k, text, given, *_: asked.append((text, given)))
@@ -133,7 +132,7 @@ def test_no_figure_scans_what_grows(engine: Engine) -> None:
             assert not [one for one in scans if one != "SCAN operators"], (statement, scans)
 
 
-def test_doctor_finds_operators_well(engine: Engine) -> None:
+def test_doctor_reports_working_operators_as_well(engine: Engine) -> None:
     found = _doctor(engine.workspace.folder)
     assert found["operators"]["detail"] == "2 registered; those in use are installed"
     assert found["retries"]["detail"] == "2 items wait for a retry"
@@ -141,16 +140,16 @@ def test_doctor_finds_operators_well(engine: Engine) -> None:
     assert [found[name]["hint"] for name in ("operators", "answers", "retries")] == [None] * 3
 
 
-def test_doctor_says_nothing_of_operators_where_there_are_none(tmp_path: Path) -> None:
-    connect(tmp_path / "root").close()
-    assert not {"operators", "answers", "retries"} & _doctor(tmp_path / "root").keys()
+def test_doctor_does_not_mention_operators_if_there_are_none(tmp_path: Path) -> None:
+    connect(tmp_path / "workspace").close()
+    assert not {"operators", "answers", "retries"} & _doctor(tmp_path / "workspace").keys()
 
 
-def test_doctor_warns_of_operators_that_cannot_be_found_without_importing_them(engine: Engine) -> None:
+def test_doctor_warns_about_missing_operators_without_importing_them(engine: Engine) -> None:
     folder = engine.workspace.folder
     (folder / "runnel.toml").write_text('operator_modules = ["city"]\n')
     found = _doctor(folder)["operators"]
-    assert found["well"], "it is a warning"
+    assert found["well"], "a warning does not fail the check"
     assert found["detail"] == (
         f"2 in use cannot be loaded, for example loudness ({MODULE}:loudness): operators of the module {MODULE} are "
         "not allowed; 2 queries stay undecided"
@@ -173,10 +172,10 @@ def test_doctor_warns_of_operators_that_cannot_be_found_without_importing_them(e
     assert "! operators" in shown.stdout
     with engine.workspace.catalog.write() as connection:
         connection.execute(schema.uses_operators.delete())
-    assert _doctor(folder)["operators"]["hint"] is None, "nobody uses it"
+    assert _doctor(folder)["operators"]["hint"] is None, "no query uses it"
 
 
-def test_doctor_tells_of_missing_answers_which_are_no_fault(engine: Engine) -> None:
+def test_doctor_reports_missing_cached_answers_as_harmless(engine: Engine) -> None:
     with engine.workspace.catalog.read() as connection:
         paths = [one.path for one in operator_cache.live_segments(connection)]
     engine.workspace.storage.delete(paths[0])
@@ -188,7 +187,7 @@ def test_doctor_tells_of_missing_answers_which_are_no_fault(engine: Engine) -> N
     assert "called again" in found["hint"]
 
 
-def test_doctor_tells_of_items_that_are_gone_or_were_never_there(engine: Engine) -> None:
+def test_doctor_reports_undecided_items_that_do_not_exist(engine: Engine) -> None:
     folder, catalog = engine.workspace.folder, engine.workspace.catalog
     with catalog.write() as connection:
         connection.exec_driver_sql("update counters set value = 4 where name = 'retained'")

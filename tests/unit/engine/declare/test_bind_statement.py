@@ -1,4 +1,4 @@
-"""Binding a statement: all of it in one call, and bound again as soon as one of its names means something else."""
+"""Binding a statement: the result is current until one of the names that it uses gets another value."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from runnel.model.operator import OperatorDeclaration
 
 
 @dataclass
-class Known:
+class StubNames:
     """Names of feeds and prefixes."""
 
     feeds: dict[str, int] = field(default_factory=lambda: {"Wire": 7, "Other": 8})
@@ -44,28 +44,28 @@ def _create(text: str) -> CreateFeed:
     return parsed.statement
 
 
-def test_node_text_and_stored_form_are_given_at_once() -> None:
-    bound = bind(_create("create or replace feed Rock from Wire where title contains 'rock'"), Known(), 1)
+def test_bind_returns_node_text_and_stored_form() -> None:
+    bound = bind(_create("create or replace feed Rock from Wire where title contains 'rock'"), StubNames(), 1)
     assert set(reads(bound.node)) == {7}
     assert bound.text == "create feed Rock from Wire where title contains 'rock';"
     assert bound.encoded == encode_feed(bound.node)
     with pytest.raises(UnknownNameError, match="Wier"):
-        bind(_create("create feed Rock from Wier"), Known(), 1)
+        bind(_create("create feed Rock from Wier"), StubNames(), 1)
 
 
-def test_a_query_is_current_while_its_own_names_mean_the_same() -> None:
-    names = Known()
+def test_bound_query_is_current_while_its_names_keep_their_values() -> None:
+    names = StubNames()
     bound = bind(_create("create feed Rock from Wire where title contains 'rock'"), names, 1)
     names.feeds["Other"], names.iris["ex"] = 9, "https://changed.example/"
-    assert bound.is_current(names), "it uses neither of them"
+    assert bound.is_current(names), "the query uses neither of these names"
     names.feeds["Wire"] = 10
     assert not bound.is_current(names)
     del names.feeds["Wire"]
     assert not bound.is_current(names)
 
 
-def test_a_query_depends_on_prefixes_if_it_uses_any() -> None:
-    names = Known()
+def test_bound_query_depends_on_prefixes_only_if_it_uses_them() -> None:
+    names = StubNames()
     bound = bind(_create("create feed Rock from Wire where graph { ?x ex:name 'a' }"), names, 1)
     assert bound.is_current(names)
     names.iris = {"ex": "https://changed.example/"}

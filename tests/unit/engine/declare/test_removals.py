@@ -1,4 +1,4 @@
-"""Removing queries: no file is written, versions name what they are without, and every version keeps its answers."""
+"""Removing queries writes no file: version rows list removed queries, and every version keeps its matches."""
 
 from __future__ import annotations
 
@@ -45,16 +45,16 @@ Answers = list[list[int]]
 
 @pytest.fixture(scope="module", autouse=True)
 def small() -> Iterator[None]:
-    """Deltas grow too large, and versions name too much, after a few changes; nothing has to survive a power cut."""
+    """Lower the limits of deltas and named removals, and skip fsync, which these tests do not need."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("runnel.storage.file_storage.os.fsync", lambda handle: None)
-        patch.setattr(plan_change, "_DELTA_AT_LEAST", 4)
-        patch.setattr(plan_change, "_NAMED_AT_MOST", 2)
+        patch.setattr(plan_change, "_MIN_DELTA_QUERIES", 4)
+        patch.setattr(plan_change, "_MAX_NAMED_REMOVALS", 2)
         yield
 
 
 def news(source: int) -> ItemBatch:
-    """Items that repeat themselves."""
+    """Return items with repeated values, for `distinct`."""
     items = [
         Item("News", str(n), {"title": (f"{WORDS[n % 3]} {WORDS[n * 2 % 5 % 3]}",), "n": (float(n % 7),)})
         for n in range(24)
@@ -69,7 +69,7 @@ def answers(plan: Plan, batch: ItemBatch) -> Answers:
 
 @dataclass
 class Life:
-    """A root, what is subscribed to, and what every version of its plan has answered."""
+    """A workspace, its subscriptions, and the matches of every version of its plan."""
 
     engine: Engine
     subscribed: set[str] = field(default_factory=set)
@@ -96,7 +96,7 @@ class Life:
         self.engine.execute(f"create or replace feed Rock from News where title contains '{word}';")
 
     def merge(self) -> None:
-        """What compiling again does: the same queries in one new base."""
+        """Compile the same queries into one new base, like recompilation does."""
         row, storage = self.current(), self.engine.workspace.storage
         if row is None:
             return
@@ -106,7 +106,7 @@ class Life:
             plan_versions.publish_plan(connection, folder, None, row.queries)
 
     def verify(self) -> None:
-        """The current version answers as if everything were compiled anew."""
+        """Check that the current version matches like a newly compiled plan."""
         row = self.current()
         with self.engine.workspace.catalog.read() as connection:
             live, definitions = feeds.since_of(connection), feeds.definitions(connection)
@@ -135,8 +135,8 @@ changes = st.one_of(
 
 @given(st.lists(changes, min_size=2, max_size=10))
 @settings(deadline=None, max_examples=8)
-def test_after_any_changes_the_plan_answers_as_one_compiled_anew(series: list[tuple[str, object]]) -> None:
-    with tempfile.TemporaryDirectory() as folder, connect(Path(folder, "root")) as engine:
+def test_plan_after_any_changes_matches_like_a_newly_compiled_plan(series: list[tuple[str, object]]) -> None:
+    with tempfile.TemporaryDirectory() as folder, connect(Path(folder, "workspace")) as engine:
         life = Life(engine)
         engine.execute(DECLARED)
         life.toggle(FEEDS)
@@ -162,7 +162,7 @@ def test_after_any_changes_the_plan_answers_as_one_compiled_anew(series: list[tu
 
 @pytest.fixture
 def life(tmp_path: Path) -> Iterator[Life]:
-    with connect(tmp_path / "root") as engine:
+    with connect(tmp_path / "workspace") as engine:
         engine.execute(DECLARED)
         found = Life(engine)
         found.toggle(FEEDS)
@@ -173,7 +173,7 @@ def files(life: Life) -> set[str]:
     return {file.path for file in life.engine.workspace.storage.files("plans")}
 
 
-def test_a_removal_writes_no_file_until_there_are_too_many(life: Life) -> None:
+def test_removals_write_no_file_until_there_are_too_many(life: Life) -> None:
     first, written = life.current(), files(life)
     assert first is not None
     life.toggle(("Rock",))
@@ -193,7 +193,7 @@ def test_a_removal_writes_no_file_until_there_are_too_many(life: Life) -> None:
     life.verify()
 
 
-def test_what_was_just_added_is_removed_without_a_file_too(life: Life) -> None:
+def test_removing_a_query_of_the_delta_writes_no_file(life: Life) -> None:
     life.engine.execute("create feed Late from News where n > 5; subscribe to Late output log;")
     added, written = life.current(), files(life)
     assert added is not None
@@ -211,21 +211,21 @@ def test_what_was_just_added_is_removed_without_a_file_too(life: Life) -> None:
     life.verify()
 
 
-def test_what_rows_name_is_kept_and_what_none_names_goes(life: Life) -> None:
-    root = life.engine.workspace
+def test_garbage_collection_keeps_exactly_the_referenced_plan_files(life: Life) -> None:
+    workspace = life.engine.workspace
     life.toggle(("Rock",))
-    root.storage.write("plans/orphan/manifest.json", b"{}")
-    collect_garbage(root.catalog, root.storage, older_than=-1)
+    workspace.storage.write("plans/orphan/manifest.json", b"{}")
+    collect_garbage(workspace.catalog, workspace.storage, older_than=-1)
     assert "plans/orphan/manifest.json" not in files(life)
     row = life.current()
     assert row is not None
     assert {path.rsplit("/", 1)[0] for path in files(life)} == {row.base}
-    with root.catalog.read() as connection:
+    with workspace.catalog.read() as connection:
         assert plan_versions.plan_folders(connection, since=match_segments.last_plan(connection)) == {row.base}
     life.verify()
 
 
-def test_a_row_that_names_no_queries_is_damaged(life: Life) -> None:
+def test_version_row_with_invalid_removals_is_refused_as_damaged(life: Life) -> None:
     life.toggle(("Rock",))
     with life.engine.workspace.catalog.write() as connection:
         connection.execute(schema.plans.update().values(removed="7,rock"))
@@ -233,7 +233,7 @@ def test_a_row_that_names_no_queries_is_damaged(life: Life) -> None:
         plan_versions.current_plan(connection)
 
 
-def test_a_removed_query_is_not_explained_any_more(life: Life) -> None:
+def test_removed_query_cannot_be_explained(life: Life) -> None:
     def plan() -> Plan:
         row = life.current()
         assert row is not None

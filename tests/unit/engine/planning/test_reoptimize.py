@@ -1,4 +1,4 @@
-"""Compiling the plan again: only when it pays, never with another answer, never over somebody else's change."""
+"""Compiling the plan again: only if it is worthwhile, with the same matches, and without undoing other changes."""
 
 from __future__ import annotations
 
@@ -37,80 +37,82 @@ DECLARED = "register feed News;" + "".join(
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[Engine]:
-    with connect(tmp_path / "root") as opened:
+    with connect(tmp_path / "workspace") as opened:
         opened.execute(DECLARED)
         yield opened
 
 
-def epoch(engine: Engine) -> int:
+def acquire_epoch(engine: Engine) -> int:
     with engine.workspace.catalog.write() as connection:
         return leases.acquire(connection, 600).epoch
 
 
-def teach(engine: Engine) -> None:
-    """The stream shows what no guess from their length could: the long words are in every item."""
+def learn_frequencies(engine: Engine) -> None:
+    """Record stream statistics in which the long words, which would be estimated as rare, are in every item."""
     seen = StreamSample(1_000.0, {f"parliamentarian{n}": 990.0 for n in range(QUERIES)})
     with engine.workspace.catalog.write() as connection:
         stream_statistics.note(connection, {1: seen})
         assert stream_statistics.learn(connection) == 1
 
 
-def matcher(engine: Engine) -> Matcher:
+def current_matcher(engine: Engine) -> Matcher:
     with engine.workspace.catalog.read() as connection:
         row = plan_versions.current_plan(connection)
     assert row is not None
     return build_matcher(load(engine.workspace.storage, PlanVersion.of(row)))
 
 
-def news() -> ItemBatch:
+def news_batch() -> ItemBatch:
     every = " ".join(f"parliamentarian{n}" for n in range(QUERIES))
     return ItemBatch.of([Item("News", str(n), {"title": (f"zq{n} {every}",)}) for n in range(30)], {"News": 1})
 
 
-def test_a_plan_is_compiled_again_when_that_pays_and_answers_alike(engine: Engine) -> None:
-    held = epoch(engine)
+def test_worthwhile_recompilation_is_published_and_matches_the_same_items(engine: Engine) -> None:
+    held = acquire_epoch(engine)
     assert reoptimize.reoptimize(engine.workspace, held) is None, "nothing was learned yet"
-    before = matcher(engine)
-    expected = before.match(news())
-    teach(engine)
+    before = current_matcher(engine)
+    expected = before.match(news_batch())
+    learn_frequencies(engine)
     done = reoptimize.reoptimize(engine.workspace, held)
     assert done is not None
     assert done.version is not None
     assert done.then < done.now / 10
-    after = matcher(engine)
-    found = after.match(news())
+    after = current_matcher(engine)
+    found = after.match(news_batch())
     assert found.queries.tolist() == expected.queries.tolist()
     assert found.offsets.tolist() == expected.offsets.tolist()
     assert found.total == 30
-    for one in range(30):  # entries are counted once for all items that are walked together, so they go one by one
-        alone = ItemBatch(news().records.slice(one, 1))
-        assert before.match(alone).total == after.match(alone).total == 1
+    for row in range(30):  # index entries are counted once per batch, so match the items one by one
+        single = ItemBatch(news_batch().records.slice(row, 1))
+        assert before.match(single).total == after.match(single).total == 1
     assert after.statistics.candidates < before.statistics.candidates / 10
     again = reoptimize.reoptimize(engine.workspace, held)
     assert again is not None
-    assert again.version is None, "what was gained is not gained twice"
+    assert again.version is None, "there is nothing more to gain"
 
 
-def test_somebody_elses_change_is_not_undone(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    held = epoch(engine)
-    teach(engine)
+def test_recompiled_plan_is_not_published_after_another_change(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = acquire_epoch(engine)
+    learn_frequencies(engine)
     loaded = store.load
 
-    def meanwhile(*arguments: object) -> object:
+    def load_after_another_change(*arguments: object) -> object:
         engine.execute("create feed Late from News where title contains 'late'; subscribe to Late output log;")
         monkeypatch.undo()
         return loaded(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(store, "load", meanwhile)
+    monkeypatch.setattr(store, "load", load_after_another_change)
     done = reoptimize.reoptimize(engine.workspace, held)
     assert done is not None
     assert done.version is None
     late = ItemBatch.of([Item("News", "1", {"title": ("late",)})], {"News": 1}, first_sequence=9)
-    assert matcher(engine).match(late).total == 1
+    assert current_matcher(engine).match(late).total == 1
 
 
-def test_the_gain_is_that_of_the_walk(engine: Engine) -> None:
-    teach(engine)
+def test_gain_is_the_number_of_index_entries_saved_per_item(engine: Engine) -> None:
+    learn_frequencies(engine)
     with engine.workspace.catalog.read() as connection:
         row, known = plan_versions.current_plan(connection), word_frequencies(connection)
     assert row is not None
@@ -119,8 +121,8 @@ def test_the_gain_is_that_of_the_walk(engine: Engine) -> None:
     assert gain.then < 5
 
 
-def _declare_in_an_older_format(engine: Engine) -> None:
-    """Leave a plan that cannot be read any more because its format is too low."""
+def _downgrade_plan_format(engine: Engine) -> None:
+    """Declare a query, and change the plan's manifest to an older format, which cannot be read."""
     engine.execute("create feed Muse from News where title contains 'Muse''s album'; subscribe to Muse output log;")
     with engine.workspace.catalog.read() as connection:
         row = plan_versions.current_plan(connection)
@@ -135,33 +137,35 @@ def _declare_in_an_older_format(engine: Engine) -> None:
 MUSE = ItemBatch.of([Item("News", "1", {"title": ("Muse’s album is out",)})], {"News": 1})
 
 
-def test_a_plan_of_an_older_format_is_compiled_again(engine: Engine) -> None:
-    held = epoch(engine)
-    assert reoptimize.recompile_unusable(engine.workspace, held) is None, "it has the format of today"
-    _declare_in_an_older_format(engine)
+def test_plan_of_an_older_format_is_recompiled(engine: Engine) -> None:
+    held = acquire_epoch(engine)
+    assert reoptimize.recompile_unusable(engine.workspace, held) is None, "it has the current format"
+    _downgrade_plan_format(engine)
     with pytest.raises(CorruptDataError, match=f"format {FORMAT - 1} instead of {FORMAT}"):
-        matcher(engine)
+        current_matcher(engine)
     version = reoptimize.recompile_unusable(engine.workspace, held)
     assert version is not None
-    assert matcher(engine).match(MUSE).total == 1
+    assert current_matcher(engine).match(MUSE).total == 1
     assert reoptimize.recompile_unusable(engine.workspace, held) is None
 
 
-def test_queries_are_compiled_for_the_matcher_that_the_settings_name(engine: Engine) -> None:
+def test_plan_is_recompiled_for_the_matcher_in_the_settings(engine: Engine) -> None:
     engine.execute("create feed Album from News where title contains 'album'; subscribe to Album output log;")
-    assert isinstance(matcher(engine), StreamMatcher)
-    held = epoch(engine)
+    assert isinstance(current_matcher(engine), StreamMatcher)
+    held = acquire_epoch(engine)
     with connect(engine.workspace.folder, matcher="tree") as changed:
-        assert isinstance(matcher(changed), StreamMatcher), "a plan keeps its matcher until it is compiled again"
+        assert isinstance(current_matcher(changed), StreamMatcher), (
+            "a plan keeps its current_matcher until it is compiled again"
+        )
         assert reoptimize.recompile_unusable(changed.workspace, held) is not None
-        assert isinstance(matcher(changed), TreeMatcher)
-        assert matcher(changed).match(MUSE).total == 1
+        assert isinstance(current_matcher(changed), TreeMatcher)
+        assert current_matcher(changed).match(MUSE).total == 1
         assert reoptimize.recompile_unusable(changed.workspace, held) is None
     with pytest.raises(WorkspaceError, match="'tere' is not installed; installed: index, streams, tree"):
         connect(engine.workspace.folder, matcher="tere")
 
 
-def test_a_damaged_plan_is_compiled_again_before_anything_is_matched(engine: Engine) -> None:
+def test_damaged_plan_is_recompiled(engine: Engine) -> None:
     engine.execute("create feed Album from News where title contains 'album'; subscribe to Album output log;")
     with engine.workspace.catalog.read() as connection:
         row = plan_versions.current_plan(connection)
@@ -169,13 +173,13 @@ def test_a_damaged_plan_is_compiled_again_before_anything_is_matched(engine: Eng
     arrays = engine.workspace.storage.local(f"{row.base}/arrays.npy")
     arrays.write_bytes(arrays.read_bytes()[:-1] + b"?")
     store.forget_parts()
-    version = reoptimize.recompile_unusable(engine.workspace, epoch(engine))
+    version = reoptimize.recompile_unusable(engine.workspace, acquire_epoch(engine))
     assert version is not None
     assert version > row.version
-    assert matcher(engine).match(MUSE).total == 1
+    assert current_matcher(engine).match(MUSE).total == 1
 
 
-def test_a_declaration_replaces_a_plan_of_an_older_format(engine: Engine) -> None:
-    _declare_in_an_older_format(engine)
+def test_declaration_replaces_a_plan_of_an_older_format(engine: Engine) -> None:
+    _downgrade_plan_format(engine)
     engine.execute("create feed More from News where title contains 'album'; subscribe to More output log;")
-    assert matcher(engine).match(MUSE).total == 2
+    assert current_matcher(engine).match(MUSE).total == 2

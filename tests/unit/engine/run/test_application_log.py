@@ -1,4 +1,4 @@
-"""The journal: one line a record, the same fields everywhere, and never a secret."""
+"""The application log: one line per record, uniform fields, and no secrets."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from runnel.settings import Settings
 
 
 @pytest.fixture(autouse=True)
-def _quiet_again() -> Iterator[None]:
+def _stop_logging_after_test() -> Iterator[None]:
     yield
     stop_logging()
 
 
-def lines_of(folder: Path, form: Literal["text", "json"]) -> io.StringIO:
+def log_to_stream(folder: Path, form: Literal["text", "json"]) -> io.StringIO:
     stream = io.StringIO()
     configure_logging(Settings.load(folder, log_format=form), folder, stream=stream)
     return stream
 
 
-def test_json_lines_have_the_fields_and_are_the_same_in_the_file(tmp_path: Path) -> None:
-    stream = lines_of(tmp_path, "json")
+def test_json_lines_contain_fields_and_are_identical_in_the_file(tmp_path: Path) -> None:
+    stream = log_to_stream(tmp_path, "json")
     logging.getLogger("runnel").warning("the feed could not be read", extra={"feed": "News", "status": 503})
-    told = json.loads(stream.getvalue())
-    assert (told["level"], told["event"], told["feed"], told["status"]) == (
+    line = json.loads(stream.getvalue())
+    assert (line["level"], line["event"], line["feed"], line["status"]) == (
         "warning",
         "the feed could not be read",
         "News",
@@ -45,8 +45,8 @@ def test_json_lines_have_the_fields_and_are_the_same_in_the_file(tmp_path: Path)
     assert (tmp_path / "logs" / "runnel.log").read_text() == stream.getvalue()
 
 
-def test_an_exception_stays_within_its_line(tmp_path: Path) -> None:
-    stream = lines_of(tmp_path, "json")
+def test_exception_is_logged_in_one_json_line_without_secrets(tmp_path: Path) -> None:
+    stream = log_to_stream(tmp_path, "json")
     try:
         raise ValueError("at postgresql://runnel:s3cret@db.example/x")
     except ValueError:
@@ -56,9 +56,9 @@ def test_an_exception_stays_within_its_line(tmp_path: Path) -> None:
     assert "s3cret" not in stream.getvalue()
 
 
-def test_lines_of_libraries_and_of_python_itself_have_the_same_form(tmp_path: Path) -> None:
+def test_records_of_libraries_warnings_and_uncaught_errors_are_json(tmp_path: Path) -> None:
     hooks = (sys.excepthook, threading.excepthook)
-    stream = lines_of(tmp_path, "json")
+    stream = log_to_stream(tmp_path, "json")
     logging.getLogger("uvicorn.error").error("a request was broken")
     logging.getLogger("uvicorn.error").info("a connection came")
     with warnings.catch_warnings():
@@ -67,25 +67,25 @@ def test_lines_of_libraries_and_of_python_itself_have_the_same_form(tmp_path: Pa
     failing = threading.Thread(target=lambda: 1 / 0)
     failing.start()
     failing.join()
-    told = [json.loads(line) for line in stream.getvalue().splitlines()]
-    assert [line["level"] for line in told] == ["error", "warning", "critical"]
-    assert [line.get("logger") for line in told] == ["uvicorn.error", "py.warnings", None]
-    assert "ZeroDivisionError" in told[2]["trace"]
+    lines = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert [line["level"] for line in lines] == ["error", "warning", "critical"]
+    assert [line.get("logger") for line in lines] == ["uvicorn.error", "py.warnings", None]
+    assert "ZeroDivisionError" in lines[2]["trace"]
     stop_logging()
     assert (sys.excepthook, threading.excepthook) == hooks
 
 
-def test_configuring_again_does_not_double_the_lines(tmp_path: Path) -> None:
-    lines_of(tmp_path, "text")
-    stream = lines_of(tmp_path, "text")
+def test_configuring_again_does_not_duplicate_lines(tmp_path: Path) -> None:
+    log_to_stream(tmp_path, "text")
+    stream = log_to_stream(tmp_path, "text")
     logging.getLogger("runnel").warning("once")
     assert stream.getvalue().count("once") == 1
     assert (tmp_path / "logs" / "runnel.log").read_text().count("once") == 1
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
-def test_text_from_outside_cannot_begin_a_line_of_its_own(tmp_path: Path, form: Literal["text", "json"]) -> None:
-    stream = lines_of(tmp_path, form)
+def test_logged_text_cannot_inject_a_line(tmp_path: Path, form: Literal["text", "json"]) -> None:
+    stream = log_to_stream(tmp_path, form)
     logging.getLogger("runnel").warning("title %s", "x\n2026-01-01 ERROR forged\x1b[2J")
     assert len(stream.getvalue().splitlines()) == 1
     assert "\x1b" not in stream.getvalue()
@@ -122,11 +122,11 @@ def test_secrets_are_scrubbed(text: str, secret: str) -> None:
         "https://feeds.example/secrets: gone",
     ],
 )
-def test_paths_that_end_in_the_name_of_a_secret_are_kept(text: str) -> None:
+def test_paths_that_end_in_the_name_of_a_secret_are_not_scrubbed(text: str) -> None:
     assert scrub(text) == text
 
 
 @given(st.text(alphabet=st.characters(codec="ascii", categories=["L", "N"]), min_size=8, max_size=40))
-def test_a_password_in_an_address_is_never_shown(password: str) -> None:
+def test_passwords_in_urls_are_scrubbed(password: str) -> None:
     secret = f"Q{password}Z"
     assert secret not in scrub(f"connecting to postgresql://runnel:{secret}@db.example:5432/runnel failed")

@@ -1,4 +1,4 @@
-"""The runner's own logic, with a query in place of Spark's: stopping, failing, retrying, letting go."""
+"""The runner with a stub in place of Spark's streaming query: stopping, failures, retries and cleanup."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 from runnel.catalog.store import leases
 from runnel.engine import Engine, connect
-from runnel.engine.run import query_keeper, runner
+from runnel.engine.run import query_supervisor, runner
 from runnel.engine.run.run_state import RunState
 from runnel.engine.run.runner import Progress, Runner
 from runnel.errors import (
@@ -32,7 +32,7 @@ from runnel.streaming.worker.failures import Failure
 
 
 class _Query:
-    """A streaming query that does nothing, or fails for a reason."""
+    """A stub of a streaming query that does nothing, or fails with a reason."""
 
     started = 0
     stopped = 0
@@ -67,24 +67,25 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
     _Query.started = _Query.stopped = 0
     _Query.waited_for = threading.Event()
     _Query.before = tuple(threading.enumerate())
-    with connect(tmp_path / "root") as opened:
+    with connect(tmp_path / "workspace") as opened:
         opened.execute("register feed Wire; subscribe to Wire output log;")
         opened.publish("Wire", [{"id": "1"}])
         yield opened
 
 
 def _runner(engine: Engine, monkeypatch: pytest.MonkeyPatch, reason: str | None) -> Runner:
-    monkeypatch.setattr(query_keeper, "start_query", lambda spark, job, port, once: _Query(reason))
+    monkeypatch.setattr(query_supervisor, "start_query", lambda spark, job, port, once: _Query(reason))
     monkeypatch.setattr(runner, "_DRAIN_SECONDS", 0.2)
     return Runner(engine.workspace, lambda: _SPARK, engine._parts())
 
 
 def _loops() -> list[str]:
-    """The loops of this test's run that still turn; threads of tests before it are none of its matter."""
-    return [one.name for one in threading.enumerate() if one.name.startswith("runnel-") and one not in _Query.before]
+    """Return the names of this test's runner loops that still run, without threads of earlier tests."""
+    threads = [thread for thread in threading.enumerate() if thread not in _Query.before]
+    return [thread.name for thread in threads if thread.name.startswith("runnel-")]
 
 
-def test_a_stopped_run_lets_go_of_everything(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stopped_run_ends_query_and_loops_and_releases_lease(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     made = _runner(engine, monkeypatch, None)
     threading.Timer(0.3, made.stop).start()
     assert made.run(once=False).state == "stopped"
@@ -92,7 +93,7 @@ def test_a_stopped_run_lets_go_of_everything(engine: Engine, monkeypatch: pytest
     assert engine.status().runner == "none"
 
 
-def test_a_run_that_raises_lets_go_of_everything(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_run_ends_query_and_loops_and_releases_lease(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     made = _runner(engine, monkeypatch, None)
 
     def report(progress: Progress) -> None:
@@ -105,7 +106,7 @@ def test_a_run_that_raises_lets_go_of_everything(engine: Engine, monkeypatch: py
     assert engine.status().runner == "none"
 
 
-def test_a_bounded_run_can_be_stopped(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bounded_run_can_be_stopped(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     made = _runner(engine, monkeypatch, None)
 
     def stop_while_the_query_is_waited_for() -> None:
@@ -118,7 +119,7 @@ def test_a_bounded_run_can_be_stopped(engine: Engine, monkeypatch: pytest.Monkey
 
 
 class _Reader(SourceReader):
-    """The reader of a plug-in, which raises an error or returns something else than an Acquisition."""
+    """The reader of a plug-in, which raises an error or returns None instead of an Acquisition."""
 
     name, pause = "csv", 60.0
 
@@ -135,16 +136,16 @@ class _Reader(SourceReader):
 
 
 def _bounded_run(engine: Engine, monkeypatch: pytest.MonkeyPatch, *readers: _Reader) -> Runner:
-    """A bounded run that ends before it starts to match."""
+    """Return a bounded run that ends before matching starts."""
     parts = replace(engine._parts(), readers=readers)
     made = Runner(engine.workspace, lambda: _SPARK, parts)
-    monkeypatch.setattr(made, "_start_spark", lambda keeper, report: False)
+    monkeypatch.setattr(made, "_start_spark", lambda supervisor, report: False)
     return made
 
 
 @pytest.mark.parametrize("has_period", [False, True])
 @pytest.mark.parametrize("error", [KeyError("HOME"), OSError(5, "Input/output error"), None])
-def test_bounded_run_goes_on_though_a_reader_raises_anything(
+def test_bounded_run_continues_after_any_error_of_a_reader(
     engine: Engine,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -155,64 +156,64 @@ def test_bounded_run_goes_on_though_a_reader_raises_anything(
     made = _bounded_run(engine, monkeypatch, broken, other)
     assert made.run(once=True).state == "stopped"
     assert (broken.rounds, other.rounds) == (1, 1)
-    assert made.pulse.counted("turns failed") == 2
+    assert made.run_state.total("turns failed") == 2
     assert caplog.text.count("csv failed") == 2
 
 
-@pytest.mark.parametrize("error", [FencedError("taken over"), StorageFullError("no room left")])
-def test_bounded_run_ends_where_a_reader_cannot_go_on(
+@pytest.mark.parametrize("error", [FencedError("taken over"), StorageFullError("the disk is full")])
+def test_bounded_run_ends_if_a_reader_is_fenced_or_the_disk_is_full(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, error: RunnelError
 ) -> None:
     with pytest.raises(type(error)):
         _bounded_run(engine, monkeypatch, _Reader(error, False)).run(once=True)
 
 
-def test_bounded_run_goes_on_though_the_catalog_does_not_answer_for_a_moment(
+def test_bounded_run_continues_after_the_catalog_was_unavailable(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = _runner(engine, monkeypatch, None)
-    asked: list[str] = []
+    calls: list[str] = []
 
-    def notice_progress(self: query_keeper.QueryKeeper) -> None:
-        asked.append("catalog")
-        if len(asked) == 1:
-            raise CatalogUnavailableError("the catalog does not answer")
+    def notice_progress(self: query_supervisor.StreamingQuerySupervisor) -> None:
+        calls.append("catalog")
+        if len(calls) == 1:
+            raise CatalogUnavailableError("the catalog is unavailable")
         made.stop()
 
-    monkeypatch.setattr(query_keeper.QueryKeeper, "notice_progress", notice_progress)
+    monkeypatch.setattr(query_supervisor.StreamingQuerySupervisor, "notice_progress", notice_progress)
     assert made.run(once=True).state == "stopped"
-    assert len(asked) > 1
+    assert len(calls) > 1
 
 
-def test_bounded_run_that_fails_leaves_no_query_behind(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_bounded_run_ends_its_query(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     made = _runner(engine, monkeypatch, None)
 
-    def notice_progress(self: query_keeper.QueryKeeper) -> None:
+    def notice_progress(self: query_supervisor.StreamingQuerySupervisor) -> None:
         raise FencedError("another runner has taken over this workspace")
 
-    monkeypatch.setattr(query_keeper.QueryKeeper, "notice_progress", notice_progress)
+    monkeypatch.setattr(query_supervisor.StreamingQuerySupervisor, "notice_progress", notice_progress)
     with pytest.raises(FencedError):
         made.run(once=True)
     assert _Query.stopped == 1
 
 
-def _told(error: Exception) -> str:
-    """The text of an error of Spark's, after an error in one of its Python processes."""
+def _spark_error_text(error: Exception) -> str:
+    """Return the text of a Spark error that was caused by an error in a Python worker."""
     return f"Traceback\n  {error}\nThe above exception was the cause:\n{Failure.of(error).line()}\n  at org.apache"
 
 
 @pytest.mark.parametrize(
     ("reason", "error", "starts"),
     [
-        (_told(CorruptDataError("plans/1 cannot be read")), CorruptDataError, 1),
-        (_told(FencedError("epoch 1 is over")), FencedError, 1),
-        ("something nobody foresaw", RunnelError, 5),
+        (_spark_error_text(CorruptDataError("plans/1 cannot be read")), CorruptDataError, 1),
+        (_spark_error_text(FencedError("epoch 1 is over")), FencedError, 1),
+        ("an unexpected error", RunnelError, 5),
         ("an item says: runnel.errors.FencedError: epoch 1 is over", RunnelError, 5),
-        (_told(RunnelError(_told(FencedError("an item says so")))), RunnelError, 5),
-        (_told(LineageConflictError("batch 0 begins at 7")), RunnelError, 5),
+        (_spark_error_text(RunnelError(_spark_error_text(FencedError("an item says so")))), RunnelError, 5),
+        (_spark_error_text(LineageConflictError("batch 0 begins at 7")), RunnelError, 5),
     ],
 )
-def test_what_cannot_be_mended_ends_the_run(
+def test_permanent_errors_end_the_run(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, reason: str, error: type[Exception], starts: int
 ) -> None:
     made = _runner(engine, monkeypatch, reason)
@@ -239,30 +240,28 @@ def test_losing_the_lease_ends_the_run(engine: Engine, monkeypatch: pytest.Monke
     assert _loops() == []
 
 
-def test_a_full_disk_is_waited_for_wherever_it_shows(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_waits_while_the_disk_is_full(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     made = _runner(engine, monkeypatch, None)
     progress, turns = made.progress, iter([False, False, True, True])
-    told: list[str] = []
+    states: list[str] = []
 
-    def full_at_times() -> Progress:
-        if made.pulse.state == "running" and next(turns, False):
+    def progress_or_full_disk() -> Progress:
+        if made.run_state.state == "running" and next(turns, False):
             raise StorageFullError("no disk space left for the catalog")
         return progress()
 
     def report(now: Progress) -> None:
-        told.append(now.state)
+        states.append(now.state)
 
-    monkeypatch.setattr(made, "progress", full_at_times)
+    monkeypatch.setattr(made, "progress", progress_or_full_disk)
     threading.Timer(5.0, made.stop).start()
     made.run(once=False, report=report)
-    assert told.count("running") >= 2
-    assert next(turns, None) is None, "it must have met the full disk"
+    assert states.count("running") >= 2
+    assert next(turns, None) is None, "the run must have met the full disk"
 
 
 @pytest.mark.parametrize("once", [True, False])
-def test_spark_is_not_opened_for_a_run_that_was_stopped(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch, once: bool
-) -> None:
+def test_stopped_run_does_not_open_spark(engine: Engine, monkeypatch: pytest.MonkeyPatch, once: bool) -> None:
     _runner(engine, monkeypatch, None)
     opened: list[str] = []
     made = Runner(engine.workspace, lambda: opened.append("Spark"), engine._parts())
@@ -273,7 +272,7 @@ def test_spark_is_not_opened_for_a_run_that_was_stopped(
 
 
 @pytest.mark.parametrize("once", [True, False])
-def test_a_run_that_is_stopped_while_spark_opens_starts_no_query(
+def test_run_stopped_while_spark_opens_starts_no_query(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, once: bool
 ) -> None:
     _runner(engine, monkeypatch, None)
@@ -288,7 +287,7 @@ def test_a_run_that_is_stopped_while_spark_opens_starts_no_query(
 
 
 @pytest.mark.parametrize("once", [True, False])
-def test_a_start_of_spark_that_is_under_way_is_aborted(
+def test_stopping_a_run_aborts_the_start_of_spark(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, once: bool
 ) -> None:
     _runner(engine, monkeypatch, None)
@@ -306,10 +305,10 @@ def test_a_start_of_spark_that_is_under_way_is_aborted(
 
 
 @pytest.mark.parametrize("once", [True, False])
-def test_jvm_that_ends_with_a_stopped_run_is_no_failure(
+def test_end_of_the_jvm_of_a_stopped_run_is_not_a_failure(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, once: bool
 ) -> None:
-    """A supervisor sends its signal to every process of a run."""
+    """A service manager sends its signal to every process of a run."""
     made = _runner(engine, monkeypatch, None)
 
     class Ended(_Query):
@@ -325,19 +324,19 @@ def test_jvm_that_ends_with_a_stopped_run_is_no_failure(
         def awaitTermination(self, seconds: float) -> bool:  # noqa: N802
             return self._end()
 
-    monkeypatch.setattr(query_keeper, "start_query", lambda spark, job, port, once: Ended())
+    monkeypatch.setattr(query_supervisor, "start_query", lambda spark, job, port, once: Ended())
     assert made.run(once=once).state == "stopped"
     assert _loops() == []
 
 
 @pytest.mark.parametrize("once", [True, False])
-def test_start_of_spark_is_aborted_also_after_a_loss(
+def test_stopping_a_run_aborts_a_restart_of_spark(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, once: bool
 ) -> None:
     _runner(engine, monkeypatch, None)
     aborted = threading.Event()
     monkeypatch.setattr(runner, "abort_start", aborted.set)
-    monkeypatch.setattr(query_keeper, "_RESTART_SECONDS", 0.01)
+    monkeypatch.setattr(query_supervisor, "_RESTART_SECONDS", 0.01)
     opened: list[str] = []
 
     def open_spark() -> object:
@@ -352,7 +351,7 @@ def test_start_of_spark_is_aborted_also_after_a_loss(
     assert (len(opened), _loops()) == (2, [])
 
 
-def test_run_that_cannot_begin_gives_the_lease_back(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_that_cannot_start_releases_its_lease(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     made = _runner(engine, monkeypatch, None)
     marker = engine.workspace.storage.local(MARKER)
     marker.write_bytes(b"damaged")
@@ -363,7 +362,9 @@ def test_run_that_cannot_begin_gives_the_lease_back(engine: Engine, monkeypatch:
 
 
 @pytest.mark.parametrize("once", [True, False])
-def test_spark_is_started_again_a_few_times(engine: Engine, monkeypatch: pytest.MonkeyPatch, once: bool) -> None:
+def test_spark_is_restarted_five_times_before_the_run_fails(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, once: bool
+) -> None:
     _runner(engine, monkeypatch, None)
     waits: list[float] = []
     opened: list[str] = []
@@ -379,24 +380,24 @@ def test_spark_is_started_again_a_few_times(engine: Engine, monkeypatch: pytest.
     assert (len(opened), waits, _loops()) == (6, [2.0, 4.0, 8.0, 16.0, 32.0], [])
 
 
-def test_progress_makes_earlier_losses_of_spark_count_no_more(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_progress_resets_the_count_of_spark_losses(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     made = _runner(engine, monkeypatch, None)
     monkeypatch.setattr(made._stop, "wait", lambda seconds=None: False)
-    keeper = query_keeper.QueryKeeper(engine.workspace, leases.Lease("runner", 1, ""), made.pulse, made._stop)
-    keeper.open(lambda: _SPARK)
+    supervisor = query_supervisor.StreamingQuerySupervisor(
+        engine.workspace, leases.Lease("runner", 1, ""), made.run_state, made._stop
+    )
+    supervisor.open(lambda: _SPARK)
     matched = iter(range(10))
     monkeypatch.setattr(
-        "runnel.engine.run.query_keeper.match_segments.matched_upto", lambda connection: next(matched)
+        "runnel.engine.run.query_supervisor.match_segments.matched_upto", lambda connection: next(matched)
     )
     for _ in range(10):
-        keeper._reopen(SparkLostError("killed"))
-    assert made.pulse.counted("Spark restarts") == 10
+        supervisor._reopen(SparkLostError("killed"))
+    assert made.run_state.total("Spark restarts") == 10
 
 
 class _SimulatedTime:
-    """A clock, and the stop event of a run whose threads sleep by that clock."""
+    """A simulated clock that also replaces a run's stop event, so that its threads sleep by this clock."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -424,7 +425,7 @@ class _SimulatedTime:
             return self._stopped
 
     def advance(self, seconds: float, *, sleepers: int, then: int | None = None) -> None:
-        """Move the clock once that many threads sleep, and wait until as many (or `then`) sleep again."""
+        """Advance the clock when `sleepers` threads sleep, and wait until as many (or `then`) sleep again."""
         with self._changed:
             assert self._changed.wait_for(lambda: len(self._sleepers) == sleepers, timeout=60)
             self.now += seconds
@@ -434,20 +435,20 @@ class _SimulatedTime:
             assert self._changed.wait_for(lambda: len(self._sleepers) == expected, timeout=60)
 
 
-def _simulated(made: Runner) -> _SimulatedTime:
+def _use_simulated_time(made: Runner) -> _SimulatedTime:
     simulated = _SimulatedTime()
     made._stop = simulated  # type: ignore[assignment]
-    made.pulse = RunState(simulated, stall_seconds=600)
+    made.run_state = RunState(simulated, stall_seconds=600)
     return simulated
 
 
 _SLEEPERS = 10
-"""Nine runner loops, two of them for the sources, and the thread that watches the query."""
+"""Nine runner loops, two of them for sources, and the thread that watches the query."""
 
 
-def test_a_healthy_runner_is_live_for_ten_minutes(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_healthy_runner_stays_live_for_ten_minutes(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     made = _runner(engine, monkeypatch, None)
-    simulated = _simulated(made)
+    simulated = _use_simulated_time(made)
     running = threading.Thread(target=made.run, kwargs={"once": False}, daemon=True)
     running.start()
     try:
@@ -461,11 +462,9 @@ def test_a_healthy_runner_is_live_for_ten_minutes(engine: Engine, monkeypatch: p
     assert simulated.now == 600
 
 
-def test_a_stuck_loop_is_noticed_and_the_others_are_not_blamed(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_the_stuck_loop_is_reported(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     made = _runner(engine, monkeypatch, None)
-    simulated = _simulated(made)
+    simulated = _use_simulated_time(made)
     deliver, released = made._deliver, threading.Event()
 
     def hang() -> None:
@@ -495,11 +494,11 @@ def test_a_stuck_loop_is_noticed_and_the_others_are_not_blamed(
         running.join(60)
 
 
-def test_items_that_wait_without_progress_are_noticed_though_all_loops_turn(
+def test_stuck_matching_is_reported_while_all_loops_run(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     made = _runner(engine, monkeypatch, None)
-    simulated = _simulated(made)
+    simulated = _use_simulated_time(made)
     running = threading.Thread(target=made.run, kwargs={"once": False}, daemon=True)
     running.start()
     try:
@@ -510,10 +509,10 @@ def test_items_that_wait_without_progress_are_noticed_though_all_loops_turn(
         stuck = "matching is stuck: 1 items wait, and there was no progress for 610 seconds"
         assert made.health().reasons == (stuck,)
         assert not made.health().live
-        keeper = made._keeper
-        assert keeper is not None
-        keeper.notice_progress()
-        keeper.notice_progress()
+        supervisor = made._supervisor
+        assert supervisor is not None
+        supervisor.notice_progress()
+        supervisor.notice_progress()
         assert len([record for record in caplog.records if "matching is stuck" in record.message]) == 1
     finally:
         made.stop()

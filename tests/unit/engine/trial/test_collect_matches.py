@@ -1,4 +1,4 @@
-"""Collecting matches: how many items are kept, which of them, and which are not counted."""
+"""Collecting matches: which items are kept up to the limit, and which are not counted."""
 
 from __future__ import annotations
 
@@ -60,11 +60,11 @@ MATCHING = [1, 2, 3, 5, 6, 7, 8, 9, 12]
 
 @pytest.mark.parametrize("limit", [None, 0, 1, 8, 9, 10])
 @pytest.mark.parametrize("newest", [True, False])
-def test_the_newest_or_the_first_are_kept_up_to_the_limit(limit: int | None, newest: bool) -> None:
+def test_newest_or_first_items_are_kept_up_to_the_limit(limit: int | None, newest: bool) -> None:
     found = collected(limit, newest=newest)
     most = len(MATCHING) if limit is None else min(limit, len(MATCHING))
     assert list(found.kept) == (MATCHING[len(MATCHING) - most :] if newest else MATCHING[:most])
-    assert found.sequences.tolist() == MATCHING, "all are counted, kept or not"
+    assert found.sequences.tolist() == MATCHING, "all matching items are counted, even if they are not kept"
     assert found.counts == {ODD: 5, ANY: 8}
 
 
@@ -81,20 +81,20 @@ def test_items_before_the_range_are_matched_but_not_counted() -> None:
     assert collected(None, count=0).sequences.tolist() == []
 
 
-def test_only_items_that_can_be_shown_are_bound() -> None:
+def test_bindings_are_computed_only_for_items_that_can_be_shown() -> None:
     matcher = OddNumbers()
     collect_matches(matcher, batches(100, 5), limit=2, newest=False)
     assert matcher.bound == [1, 2]
 
 
 @pytest.mark.parametrize(("count", "kept"), [(0, 0), (20, 20), (21, 20), (200, 20)])
-def test_the_first_failures_are_kept(count: int, kept: int) -> None:
+def test_only_the_first_failures_are_kept(count: int, kept: int) -> None:
     failures = collected(1, count=count).failures
     assert [sequence for sequence, _ in failures] == list(range(1, kept + 1))
 
 
 @given(st.integers(0, 40), st.integers(1, 50), st.one_of(st.none(), st.integers(0, 40)), st.booleans())
-def test_any_cut_into_batches_gives_the_same_answer(count: int, size: int, limit: int | None, newest: bool) -> None:
+def test_result_does_not_depend_on_the_batches(count: int, size: int, limit: int | None, newest: bool) -> None:
     def answer(size: int) -> tuple[object, ...]:
         found = collect_matches(OddNumbers(), batches(count, size), limit=limit, newest=newest)
         return found.counts, found.sequences.tolist(), found.kept, found.failures and len(found.failures)
@@ -102,7 +102,7 @@ def test_any_cut_into_batches_gives_the_same_answer(count: int, size: int, limit
     assert answer(size) == answer(1)
 
 
-def test_joined_matchers_answer_as_one() -> None:
+def test_joined_matcher_combines_the_matches_of_its_matchers() -> None:
     class Tens(OddNumbers):
         def match(self, items: ItemBatch) -> Matches:
             return Matches.of([[0] if number % 10 == 0 else [] for number in items.sequences.tolist()])

@@ -1,4 +1,4 @@
-"""A root whose work is done by hand, beside a plain model of what it must hold: for tests of tidying and backups."""
+"""A workspace that a test drives step by step, with a model of its expected content, for maintenance and backups."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ BOUND = 4
 
 
 def queries_of(sequence: int) -> list[int]:
-    """The queries that an item matches, by its sequence alone."""
+    """Return the queries that an item matches, computed from its sequence."""
     return [query for query in QUERIES if (sequence * 2654435761 + query * 40503) % 97 < 30]
 
 
 def bindings_of(sequence: int) -> dict[int, list[Binding]]:
-    """The bindings of an item's queries, by its sequence alone; also of queries that it does not match."""
+    """Return bindings by query, computed from the sequence, including queries that the item does not match."""
     return {} if sequence % 4 else {BOUND: [{"n": float(sequence)}, {"n": "<&>"}]}
 
 
 @dataclass
 class LongLife:
-    """A root, its clock and its runner's lease; `plans` and `times` are the model, by sequence."""
+    """A workspace, its clock and its runner's lease. `plans` and `times` are the model, by sequence."""
 
-    root: Workspace
+    workspace: Workspace
     clock: FakeClock
     epoch: int = 0
     plan: int = 1
@@ -55,8 +55,8 @@ class LongLife:
     @staticmethod
     def make(folder: Path, **settings: Any) -> LongLife:
         clock = FakeClock()
-        root = create_workspace(folder, clock=clock, **settings)
-        with root.catalog.write() as connection:
+        workspace = create_workspace(folder, clock=clock, **settings)
+        with workspace.catalog.write() as connection:
             epoch = leases.acquire(connection, 1e9).epoch
             lineage = match_segments.start_lineage(connection, "test", reason="test").id
             connection.execute(
@@ -66,30 +66,30 @@ class LongLife:
                     {"feed": 3, "kind": "log", "period": None, "since": 0, "due": None, "paused": 0, "created": 0},
                 ],
             )
-        return LongLife(root, clock, epoch=epoch, lineage=lineage)
+        return LongLife(workspace, clock, epoch=epoch, lineage=lineage)
 
     @property
     def matched(self) -> int:
         return max(self.plans, default=0)
 
     def accept(self, count: int) -> None:
-        """New items, in one segment."""
+        """Accept new items in one segment."""
         first = len(self.times) + 1
         some = [Item("A", str(n), attributes_of({"title": f"item {n}"})) for n in range(first, first + count)]
-        assert self.root.items.accept(FEED, some).accepted == count
-        with self.root.catalog.read() as connection:
+        assert self.workspace.items.accept(FEED, some).accepted == count
+        with self.workspace.catalog.read() as connection:
             moment = max(now(connection), max(self.times.values(), default=0))
         self.times |= dict.fromkeys(range(first, first + count), moment)
 
     def match(self, count: int, parts: int = 1) -> None:
-        """The next items, as one batch of some parts."""
+        """Match the next items as one batch with `parts` parts."""
         first, last = self.matched + 1, min(self.matched + count, len(self.times))
         if last < first:
             return
         pieces = [part for part in np.array_split(np.arange(first, last + 1), parts) if len(part)]
         written = [
             write_part(
-                self.root.storage,
+                self.workspace.storage,
                 self.lineage,
                 [
                     match_records(
@@ -112,19 +112,19 @@ class LongLife:
         self.plans |= dict.fromkeys(range(first, last + 1), self.plan)
 
     def commit_again(self) -> bool:
-        """The last batch, as Spark does it after a crash."""
+        """Commit the last batch again, like Spark does after a crash. Return whether it was new."""
         assert self.last_batch is not None
-        with self.root.catalog.write() as connection:
+        with self.workspace.catalog.write() as connection:
             return match_segments.commit_segment(connection, *self.last_batch, epoch=self.epoch)
 
     def new_lineage(self) -> None:
-        with self.root.catalog.write() as connection:
+        with self.workspace.catalog.write() as connection:
             self.lineage = match_segments.start_lineage(connection, "test", reason="test").id
         self.batch = -1
 
     def deliver(self) -> None:
-        """Everything matched has been handed over."""
-        with self.root.catalog.write() as connection:
+        """Record that all matched items are delivered."""
+        with self.workspace.catalog.write() as connection:
             ledger.set_cursor(connection, ledger.SHARED, self.matched)
             ledger.set_cursor(connection, 1, self.matched)
 
@@ -133,43 +133,43 @@ class LongLife:
 
     @property
     def retained(self) -> int:
-        with self.root.catalog.read() as connection:
+        with self.workspace.catalog.read() as connection:
             return item_manifest.retained_upto(connection)
 
     # --- what must hold --------------------------------------------------------------------------------------------
 
-    def check(self, root: Workspace | None = None, after: int = 0, upto: int | None = None) -> None:
-        """Whatever is kept of a range is read exactly as it was written."""
-        root = root or self.root
-        with root.catalog.read() as connection:
+    def check(self, workspace: Workspace | None = None, after: int = 0, upto: int | None = None) -> None:
+        """Check that all retained items and matches of a range are read as they were written."""
+        workspace = workspace or self.workspace
+        with workspace.catalog.read() as connection:
             retained = item_manifest.retained_upto(connection)
         upto = len(self.times) if upto is None else upto
         kept = [n for n in range(max(after, retained) + 1, upto + 1) if n in self.times]
-        read = [item for batch in root.items.read(after, upto) for item in batch.items({})]
+        read = [item for batch in workspace.items.read(after, upto) for item in batch.items({})]
         assert [(item.sequence, item.id, item.first("title")) for item in read] == [
             (n, str(n), f"item {n}") for n in kept
         ]
         assert [int(item.time.timestamp() * 1e6) for item in read if item.time] == [self.times[n] for n in kept]
         chosen = kept[::3]
-        assert [int(n) for batch in root.items.get(chosen) for n in batch.sequences] == chosen
-        self._check_matches(root, after, upto, [n for n in kept if n in self.plans])
+        assert [int(n) for batch in workspace.items.get(chosen) for n in batch.sequences] == chosen
+        self._check_matches(workspace, after, upto, [n for n in kept if n in self.plans])
 
-    def _check_matches(self, root: Workspace, after: int, upto: int, kept: list[int]) -> None:
+    def _check_matches(self, workspace: Workspace, after: int, upto: int, kept: list[int]) -> None:
         expected = [(n, query) for n in kept for query in queries_of(n)]
         found = [
             (int(n), query)
-            for rows in root.matches.read(after, upto)
+            for rows in workspace.matches.read(after, upto)
             for n, query in zip(*rows.of_queries(QUERIES), strict=True)
         ]
         assert found == expected
-        by_query = root.matches.of_queries([*QUERIES, 99], after, upto)
+        by_query = workspace.matches.of_queries([*QUERIES, 99], after, upto)
         assert {query: some.tolist() for query, some in by_query.items()} == {
             query: of for query in QUERIES if (of := [n for n in kept if query in queries_of(n)])
         }
         bound = {n: bounded(bindings_of(n)[BOUND]) for n in kept if bindings_of(n) and BOUND in queries_of(n)}
-        assert root.matches.bindings(BOUND, kept) == bound
-        assert root.matches.bindings(BOUND + 1, kept) == {}
-        with root.catalog.read() as connection:
+        assert workspace.matches.bindings(BOUND, kept) == bound
+        assert workspace.matches.bindings(BOUND + 1, kept) == {}
+        with workspace.catalog.read() as connection:
             assert [match_segments.plan_of_sequence(connection, n) for n in kept] == [self.plans[n] for n in kept]
             assert match_segments.match_count(connection) == sum(len(queries_of(n)) for n in self.plans)
             assert match_segments.matched_upto(connection) == self.matched

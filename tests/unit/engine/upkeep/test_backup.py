@@ -1,4 +1,4 @@
-"""Backups: whole while a runner runs, only ever growing by what is new, and verified when they are restored."""
+"""Backups: consistent during a run, incremental, and verified when they are restored."""
 
 from __future__ import annotations
 
@@ -49,21 +49,21 @@ __all__ = ["postgresql"]
 
 @pytest.fixture
 def life(tmp_path: Path) -> Iterator[LongLife]:
-    """A root with something of everything in it."""
-    made = LongLife.make(tmp_path / "root", keep_items_days=0, archive_segments=4)
+    """Create a workspace with rows in every table."""
+    made = LongLife.make(tmp_path / "workspace", keep_items_days=0, archive_segments=4)
     for _ in range(4):
         for _ in range(3):
             made.accept(3)
             made.match(3)
         made.advance(hours=13)
-        run_maintenance(made.root, made.epoch)
+        run_maintenance(made.workspace, made.epoch)
     made.accept(2)
-    root = made.root
-    root.storage.write("quarantine/1", b"broken")
-    root.storage.write("plans/p/manifest.json", _PLAN)
-    (root.folder / "sheets").mkdir()
-    (root.folder / "sheets" / "mine.xsl").write_text("<x/>")
-    with root.catalog.write() as connection:
+    workspace = made.workspace
+    workspace.storage.write("quarantine/1", b"broken")
+    workspace.storage.write("plans/p/manifest.json", _PLAN)
+    (workspace.folder / "sheets").mkdir()
+    (workspace.folder / "sheets" / "mine.xsl").write_text("<x/>")
+    with workspace.catalog.write() as connection:
         connection.execute(
             schema.quarantine.insert().values(
                 kind="item", place="here\u2028", reason="broken", path="quarantine/1", created=1
@@ -73,15 +73,15 @@ def life(tmp_path: Path) -> Iterator[LongLife]:
         workspace_secret(connection, "s")
         ledger.record_messages(connection, [Message(1, 1, 1, 3, 1, "key-1", "digest")])
     yield made
-    root.close()
+    workspace.close()
 
 
 _PLAN = PlanManifest("plans/p", "base", {}, {}, {}).to_json()
 
 
-def _rows(root: Workspace) -> dict[str, list[Any]]:
-    """All rows but those that a restored workspace has of its own."""
-    with root.catalog.read() as connection:
+def _rows(workspace: Workspace) -> dict[str, list[Any]]:
+    """Return all rows, without those that differ in a restored workspace."""
+    with workspace.catalog.read() as connection:
         return {
             table.name: sorted(repr(tuple(row)) for row in connection.execute(table.select()) if row[0] != IDENTITY)
             for table in schema.metadata.sorted_tables
@@ -89,19 +89,19 @@ def _rows(root: Workspace) -> dict[str, list[Any]]:
         }
 
 
-def _go_on(life: LongLife, root: Workspace) -> LongLife:
-    """A restored root at work."""
-    with root.catalog.write() as connection:
+def _continue_work(life: LongLife, workspace: Workspace) -> LongLife:
+    """Continue work in a restored workspace."""
+    with workspace.catalog.write() as connection:
         epoch = leases.acquire(connection, 1e9).epoch
-        assert epoch > life.epoch, "epochs go on, so an old runner of it is fenced"
-        assert match_segments.current_lineage(connection) is None, "there is no checkpoint to go on from"
+        assert epoch > life.epoch, "epochs continue, so an old runner is fenced"
+        assert match_segments.current_lineage(connection) is None, "there is no checkpoint to continue from"
         lineage = match_segments.start_lineage(connection, "test", reason="test")
         matched = match_segments.matched_upto(connection)
         last = sequencer.last_sequence(connection)
     assert lineage.after_sequence == matched
     copy = replace(
         life,
-        root=root,
+        workspace=workspace,
         epoch=epoch,
         lineage=lineage.id,
         batch=-1,
@@ -113,60 +113,60 @@ def _go_on(life: LongLife, root: Workspace) -> LongLife:
     copy.accept(5)
     copy.match(100)
     copy.advance(days=3)
-    run_maintenance(root, epoch, at_least=1)
+    run_maintenance(workspace, epoch, at_least=1)
     copy.check()
     return copy
 
 
-def test_a_restored_root_is_the_same_and_goes_on(life: LongLife, tmp_path: Path) -> None:
-    made = back_up(life.root, tmp_path / "backup")
+def test_restored_workspace_is_identical_and_can_continue(life: LongLife, tmp_path: Path) -> None:
+    made = back_up(life.workspace, tmp_path / "backup")
     assert made.last_sequence == 38
-    restored = restore(tmp_path / "backup", tmp_path / "again", clock=life.clock, key=life.root.key.read())
+    restored = restore(tmp_path / "backup", tmp_path / "again", clock=life.clock, key=life.workspace.key.read())
     assert (restored.files, restored.last_sequence) == (made.files, 38)
-    root = open_workspace(tmp_path / "again", clock=life.clock)
-    assert _rows(root) == _rows(life.root)
-    assert root.storage.read("quarantine/1") == b"broken"
-    assert (root.folder / "sheets" / "mine.xsl").read_text() == "<x/>"
-    with root.catalog.write() as connection, life.root.catalog.write() as original:
+    workspace = open_workspace(tmp_path / "again", clock=life.clock)
+    assert _rows(workspace) == _rows(life.workspace)
+    assert workspace.storage.read("quarantine/1") == b"broken"
+    assert (workspace.folder / "sheets" / "mine.xsl").read_text() == "<x/>"
+    with workspace.catalog.write() as connection, life.workspace.catalog.write() as original:
         assert sequencer.workspace_number(connection) == sequencer.workspace_number(original), "keys stay the same"
         assert ledger.next_number(connection, 1) == 2
         assert plan_versions.publish_plan(connection, "plans/p", None, 1) == plan_versions.publish_plan(
             original, "plans/p", None, 1
         )
-    _go_on(life, root)
-    root.close()
+    _continue_work(life, workspace)
+    workspace.close()
 
 
-def test_a_second_backup_copies_only_what_is_new(life: LongLife, tmp_path: Path) -> None:
+def test_second_backup_copies_only_new_files(life: LongLife, tmp_path: Path) -> None:
     target = tmp_path / "backup"
-    first = back_up(life.root, target)
-    assert (first.copied, back_up(life.root, target).copied) == (first.files, 0)
+    first = back_up(life.workspace, target)
+    assert (first.copied, back_up(life.workspace, target).copied) == (first.files, 0)
     life.accept(1)
-    second = back_up(life.root, target)
+    second = back_up(life.workspace, target)
     assert (second.copied, second.files) == (1, first.files + 1)
     life.match(10)
     life.advance(days=2)
-    run_maintenance(life.root, life.epoch)
-    third = back_up(life.root, target)
+    run_maintenance(life.workspace, life.epoch)
+    third = back_up(life.workspace, target)
     assert 0 < third.copied < third.files
     assert not any(name.startswith("items/log/") for name in read_manifest(target).files), "those were merged"
     kept = {path.relative_to(target / "files").as_posix() for path in (target / "files").rglob("*") if path.is_file()}
     assert kept == read_manifest(target).files.keys()
     assert len(list((target / "snapshots").iterdir())) == 1
-    root = restore(target, tmp_path / "again", clock=life.clock).folder
-    life.check(open_workspace(root, clock=life.clock))
+    workspace = restore(target, tmp_path / "again", clock=life.clock).folder
+    life.check(open_workspace(workspace, clock=life.clock))
 
 
-def test_a_linked_backup_shares_its_files(life: LongLife, tmp_path: Path) -> None:
-    back_up(life.root, tmp_path / "backup", link=True)
+def test_linked_backup_shares_its_files(life: LongLife, tmp_path: Path) -> None:
+    back_up(life.workspace, tmp_path / "backup", link=True)
     [first, *_] = read_manifest(tmp_path / "backup").files
-    assert (tmp_path / "backup" / "files" / first).samefile(life.root.storage.local(first))
+    assert (tmp_path / "backup" / "files" / first).samefile(life.workspace.storage.local(first))
 
 
-def test_a_backup_of_a_root_at_work_is_whole(life: LongLife, tmp_path: Path) -> None:
+def test_backup_during_a_run_is_consistent(life: LongLife, tmp_path: Path) -> None:
     ended = threading.Event()
     problems: list[BaseException] = []
-    hasty = replace(life.root, settings=life.root.settings.model_copy(update={"orphan_seconds": 0.0}))
+    hasty = replace(life.workspace, settings=life.workspace.settings.model_copy(update={"orphan_seconds": 0.0}))
 
     def work() -> None:
         try:
@@ -186,7 +186,7 @@ def test_a_backup_of_a_root_at_work_is_whole(life: LongLife, tmp_path: Path) -> 
     try:
         lasts = []
         for number in range(3):
-            lasts.append(back_up(life.root, tmp_path / "backup").last_sequence)
+            lasts.append(back_up(life.workspace, tmp_path / "backup").last_sequence)
             restore(tmp_path / "backup", tmp_path / f"copy-{number}", clock=life.clock)
     finally:
         ended.set()
@@ -194,23 +194,25 @@ def test_a_backup_of_a_root_at_work_is_whole(life: LongLife, tmp_path: Path) -> 
     assert problems == []
     assert lasts == sorted(lasts)
     for number in range(3):
-        root = open_workspace(tmp_path / f"copy-{number}", clock=life.clock)
-        _go_on(life, root)
-        root.close()
+        workspace = open_workspace(tmp_path / f"copy-{number}", clock=life.clock)
+        _continue_work(life, workspace)
+        workspace.close()
 
 
-def test_the_same_backup_serves_both_databases(life: LongLife, tmp_path: Path, postgresql: PostgreSQL) -> None:
-    back_up(life.root, tmp_path / "one")
+def test_backup_can_be_restored_to_sqlite_and_postgresql(
+    life: LongLife, tmp_path: Path, postgresql: PostgreSQL
+) -> None:
+    back_up(life.workspace, tmp_path / "one")
     url = postgresql.database()
-    restore(tmp_path / "one", tmp_path / "pg", catalog=url, clock=life.clock, key=life.root.key.read())
+    restore(tmp_path / "one", tmp_path / "pg", catalog=url, clock=life.clock, key=life.workspace.key.read())
     assert not (tmp_path / "pg" / "catalog.sqlite").exists()
     moved = open_workspace(tmp_path / "pg", clock=life.clock, catalog=url)
-    assert _rows(moved) == _rows(life.root)
+    assert _rows(moved) == _rows(life.workspace)
     with pytest.raises(WorkspaceError, match="is in use"):
         restore(tmp_path / "one", tmp_path / "other", catalog=url)
-    copy = _go_on(life, moved)
+    copy = _continue_work(life, moved)
     back_up(moved, tmp_path / "two")
-    restore(tmp_path / "two", tmp_path / "lite", clock=life.clock, key=life.root.key.read())
+    restore(tmp_path / "two", tmp_path / "lite", clock=life.clock, key=life.workspace.key.read())
     back = open_workspace(tmp_path / "lite", clock=life.clock)
     assert _rows(back) == _rows(moved)
     with back.catalog.write() as one, moved.catalog.write() as other:
@@ -222,14 +224,14 @@ def test_the_same_backup_serves_both_databases(life: LongLife, tmp_path: Path, p
     back.close()
 
 
-def _add_climbing_file(told: dict[str, Any]) -> None:
-    told["files"]["../x"] = {"size": 1, "sha256": ""}
+def _add_file_outside(manifest: dict[str, Any]) -> None:
+    manifest["files"]["../x"] = {"size": 1, "sha256": ""}
 
 
-def _age(told: dict[str, Any]) -> None:
-    """Make the manifest what a version before the first release wrote."""
-    told.update(format=2, catalog_version=18)
-    del told["catalog_fingerprint"]
+def _age(manifest: dict[str, Any]) -> None:
+    """Change the manifest to a format from before the first release."""
+    manifest.update(format=2, catalog_version=18)
+    del manifest["catalog_fingerprint"]
 
 
 def _damage(path: Path) -> None:
@@ -255,24 +257,32 @@ def _first(target: Path, pattern: str) -> Path:
             "cannot be read",
         ),
         (lambda at: (at / MANIFEST).unlink(), NotFoundError, "does not contain a backup"),
-        (lambda at: _edit(at, lambda told: told.update(format=99)), NewerWorkspaceError, "newer"),
-        (lambda at: _edit(at, lambda told: told.update(catalog_version=99)), NewerWorkspaceError, "newer"),
-        (lambda at: _edit(at, lambda told: told.update(catalog_version=0)), WorkspaceError, "development version"),
+        (lambda at: _edit(at, lambda manifest: manifest.update(format=99)), NewerWorkspaceError, "newer"),
+        (lambda at: _edit(at, lambda manifest: manifest.update(catalog_version=99)), NewerWorkspaceError, "newer"),
+        (
+            lambda at: _edit(at, lambda manifest: manifest.update(catalog_version=0)),
+            WorkspaceError,
+            "development version",
+        ),
         (lambda at: _edit(at, _age), WorkspaceError, "development version"),
         (
-            lambda at: _edit(at, lambda told: told["files"].update({"../x": {"size": 1, "sha256": ""}})),
+            lambda at: _edit(at, lambda manifest: manifest["files"].update({"../x": {"size": 1, "sha256": ""}})),
             CorruptDataError,
             "x",
         ),
-        (lambda at: _edit(at, lambda told: told.update(snapshot="../..")), CorruptDataError, "cannot be read"),
-        (lambda at: _edit(at, lambda told: told["tables"].update(feeds=77)), CorruptDataError, "rows"),
+        (
+            lambda at: _edit(at, lambda manifest: manifest.update(snapshot="../..")),
+            CorruptDataError,
+            "cannot be read",
+        ),
+        (lambda at: _edit(at, lambda manifest: manifest["tables"].update(feeds=77)), CorruptDataError, "rows"),
     ],
 )
-def test_a_damaged_backup_is_refused_and_leaves_nothing(
+def test_damaged_backup_is_refused_and_leaves_no_files(
     life: LongLife, tmp_path: Path, harm: Callable[[Path], None], error: type[RunnelError], said: str
 ) -> None:
     target = tmp_path / "backup"
-    back_up(life.root, target)
+    back_up(life.workspace, target)
     harm(target)
     with pytest.raises(error, match=said):
         restore(target, tmp_path / "again")
@@ -280,12 +290,12 @@ def test_a_damaged_backup_is_refused_and_leaves_nothing(
 
 
 def _edit(target: Path, change: Callable[[dict[str, Any]], None]) -> None:
-    told = json.loads((target / MANIFEST).read_bytes())
-    change(told)
-    (target / MANIFEST).write_text(json.dumps(told))
+    manifest = json.loads((target / MANIFEST).read_bytes())
+    change(manifest)
+    (target / MANIFEST).write_text(json.dumps(manifest))
 
 
-def test_a_backup_that_was_not_finished_is_none(
+def test_unfinished_backup_is_refused_and_can_be_completed(
     life: LongLife, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target = tmp_path / "backup"
@@ -296,62 +306,62 @@ def test_a_backup_that_was_not_finished_is_none(
     with monkeypatch.context() as patched:
         patched.setattr("runnel.engine.upkeep.backup._replace", die)
         with pytest.raises(KeyboardInterrupt):
-            back_up(life.root, target)
+            back_up(life.workspace, target)
     with pytest.raises(CorruptDataError, match="is incomplete"):
         restore(target, tmp_path / "again")
-    back_up(life.root, target)
+    back_up(life.workspace, target)
     # Death in a later one leaves the earlier one as it was.
     life.accept(3)
     with monkeypatch.context() as patched:
         patched.setattr("runnel.engine.upkeep.backup._replace", die)
         with pytest.raises(KeyboardInterrupt):
-            back_up(life.root, target)
+            back_up(life.workspace, target)
     assert restore(target, tmp_path / "again", clock=life.clock).last_sequence == 38
 
 
-def test_places_that_will_not_do_are_refused(life: LongLife, tmp_path: Path) -> None:
+def test_unsuitable_backup_and_restore_folders_are_refused(life: LongLife, tmp_path: Path) -> None:
     other = tmp_path / "full"
     other.mkdir()
     (other / "letter.txt").touch()
     for target, said in (
-        (life.root.folder / "x", "nor be inside it"),
+        (life.workspace.folder / "x", "nor be inside it"),
         (tmp_path, "must not contain the workspace"),
         (other, "contains other files"),
     ):
         with pytest.raises(InputError, match=said):
-            back_up(life.root, target)
-    back_up(life.root, tmp_path / "backup")
+            back_up(life.workspace, target)
+    back_up(life.workspace, tmp_path / "backup")
     stranger = LongLife.make(tmp_path / "stranger")
     with pytest.raises(InputError, match="another workspace"):
-        back_up(stranger.root, tmp_path / "backup")
-    stranger.root.close()
-    for folder in (life.root.folder, other):
+        back_up(stranger.workspace, tmp_path / "backup")
+    stranger.workspace.close()
+    for folder in (life.workspace.folder, other):
         with pytest.raises(WorkspaceExistsError):
             restore(tmp_path / "backup", folder)
 
 
-def test_a_backup_of_an_older_version_is_restored_and_brought_up_to_date(
+def test_backup_of_an_older_version_is_restored_and_upgraded(
     life: LongLife, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target, first = tmp_path / "backup", "First"
-    with life.root.catalog.write() as connection:
+    with life.workspace.catalog.write() as connection:
         for name in (first, "Second"):
             catalog_rows.add_feed(connection, name, FeedKind.SOURCE, f"register feed {name};")
-    back_up(life.root, target)
+    back_up(life.workspace, target)
     later = next_history()
     [step] = later.steps
     ranked = replace(step, rows=(f"update feeds set rank = 7 where name = '{first}'",))
     monkeypatch.setattr(migrations, "HISTORY", replace(later, steps=(ranked,)))
-    restore(target, tmp_path / "again", clock=life.clock, key=life.root.key.read())
-    root = open_workspace(tmp_path / "again", clock=life.clock)
-    assert root.catalog.version() == 2
-    with root.catalog.read() as connection:
+    restore(target, tmp_path / "again", clock=life.clock, key=life.workspace.key.read())
+    workspace = open_workspace(tmp_path / "again", clock=life.clock)
+    assert workspace.catalog.version() == 2
+    with workspace.catalog.read() as connection:
         rows = connection.execute(text("select name, rank, color from feeds")).all()
         assert {(row.rank, row.color) for row in rows if row.name == first} == {(7, None)}
         assert {row.rank for row in rows if row.name != first} == {0}, "the default of a column that was added"
         assert connection.execute(text("select count(*) from notes")).scalar_one() == 0
-    assert _rows(root) == _rows(life.root)
-    root.close()
+    assert _rows(workspace) == _rows(life.workspace)
+    workspace.close()
 
 
 def _app() -> typer.Typer:
@@ -361,9 +371,9 @@ def _app() -> typer.Typer:
     return app
 
 
-def test_the_commands(life: LongLife, tmp_path: Path) -> None:
+def test_backup_and_restore_commands(life: LongLife, tmp_path: Path) -> None:
     run = CliRunner()
-    made = run.invoke(_app(), ["backup", str(tmp_path / "backup"), "-w", str(life.root.folder), "--json"])
+    made = run.invoke(_app(), ["backup", str(tmp_path / "backup"), "-w", str(life.workspace.folder), "--json"])
     assert made.exit_code == 0, made.output
     assert json.loads(made.stdout)["last_sequence"] == 38
     told = run.invoke(_app(), ["restore", str(tmp_path / "backup"), str(tmp_path / "again")])

@@ -1,4 +1,4 @@
-"""Backups of roots with operators: what people gave operators is kept, what is made again is not."""
+"""Backups of roots with operators: users' files are included, generated files are not."""
 
 from __future__ import annotations
 
@@ -36,24 +36,24 @@ MOB = OperatorDeclaration("mobPattern", 0, "city.vision:mob_pattern", (Parameter
 
 @pytest.fixture
 def life(tmp_path: Path) -> Iterator[LongLife]:
-    """A root in which operators are in use."""
-    made = LongLife.make(tmp_path / "root")
+    """Create a workspace in which operators are used."""
+    made = LongLife.make(tmp_path / "workspace")
     made.accept(6)
     made.match(4)
-    root = made.root
+    workspace = made.workspace
     for name, text in (("regions.geojson", "{}"), ("rules/taste.n3", "@prefix."), ("private/token", "s3cret")):
-        path = root.storage.local(f"operators/{name}")
+        path = workspace.storage.local(f"operators/{name}")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    (root.folder / "operators" / "same.geojson").symlink_to("regions.geojson")
+    (workspace.folder / "operators" / "same.geojson").symlink_to("regions.geojson")
     (tmp_path / "elsewhere").write_text("not ours")
-    (root.folder / "operators" / "away").symlink_to(tmp_path / "elsewhere")
-    root.storage.write("operators/learned/1.json", b"{}")
-    root.storage.write("operators/declared/1.json", b"[]")
-    OperatorEnvironment(databases={"stocks": "postgresql://u:s3cret@db.example/stocks"}).keep(root.storage)
-    segment = write_segment(root.storage, CacheDraft(((b"1" * 16, b"x"),)))
+    (workspace.folder / "operators" / "away").symlink_to(tmp_path / "elsewhere")
+    workspace.storage.write("operators/learned/1.json", b"{}")
+    workspace.storage.write("operators/declared/1.json", b"[]")
+    OperatorEnvironment(databases={"stocks": "postgresql://u:s3cret@db.example/stocks"}).keep(workspace.storage)
+    segment = write_segment(workspace.storage, CacheDraft(((b"1" * 16, b"x"),)))
     assert segment is not None
-    with root.catalog.write() as connection:
+    with workspace.catalog.write() as connection:
         operator_cache.add_segments(connection, [segment])
         operators.register_operator(connection, MOB)
         operators.register_operator(connection, MOB)
@@ -64,13 +64,13 @@ def life(tmp_path: Path) -> Iterator[LongLife]:
         )
         undecided.put_off(connection, [Undecided(2, (2, 3), "away\u2028", 1, 10**17), Undecided(3, (2,), "", 2, 7)])
     made.advance(minutes=1)
-    assert log_again(root.catalog, root.storage, epoch=made.epoch, limit=1) == 1
+    assert log_again(workspace.catalog, workspace.storage, epoch=made.epoch, limit=1) == 1
     yield made
-    root.close()
+    workspace.close()
 
 
-def _rows(root: Workspace) -> dict[str, list[Any]]:
-    with root.catalog.read() as connection:
+def _rows(workspace: Workspace) -> dict[str, list[Any]]:
+    with workspace.catalog.read() as connection:
         return {
             name: sorted(repr(tuple(row)) for row in connection.execute(schema.metadata.tables[name].select()))
             for name in TABLES
@@ -81,8 +81,8 @@ def _below(folder: Path) -> list[str]:
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
 
 
-def test_what_people_gave_operators_is_backed_up_and_restored(life: LongLife, tmp_path: Path) -> None:
-    back_up(life.root, tmp_path / "backup")
+def test_operator_files_of_users_are_backed_up_and_restored(life: LongLife, tmp_path: Path) -> None:
+    back_up(life.workspace, tmp_path / "backup")
     restore(tmp_path / "backup", tmp_path / "again", clock=life.clock)
     again = tmp_path / "again" / "operators"
     assert _below(again) == ["private/token", "regions.geojson", "rules/taste.n3", "same.geojson"]
@@ -90,16 +90,16 @@ def test_what_people_gave_operators_is_backed_up_and_restored(life: LongLife, tm
     assert not (again / "same.geojson").is_symlink()
 
 
-def test_secrets_of_operators_are_restored_for_their_owner_alone(life: LongLife, tmp_path: Path) -> None:
-    back_up(life.root, tmp_path / "backup")
+def test_operator_secrets_are_restored_with_private_permissions(life: LongLife, tmp_path: Path) -> None:
+    back_up(life.workspace, tmp_path / "backup")
     restore(tmp_path / "backup", tmp_path / "again", clock=life.clock)
     private = tmp_path / "again" / "operators" / "private"
     assert [one.stat().st_mode & 0o777 for one in (private, private / "token")] == [0o700, 0o600]
     assert (private / "token").read_text() == "s3cret"
 
 
-def test_what_every_run_writes_anew_is_not_in_a_backup(life: LongLife, tmp_path: Path) -> None:
-    back_up(life.root, tmp_path / "backup")
+def test_files_that_each_run_creates_are_not_backed_up(life: LongLife, tmp_path: Path) -> None:
+    back_up(life.workspace, tmp_path / "backup")
     names = _below(tmp_path / "backup")
     assert not any(
         "operators.json" in name or "learned" in name or "cache/" in name or "declared" in name for name in names
@@ -108,54 +108,54 @@ def test_what_every_run_writes_anew_is_not_in_a_backup(life: LongLife, tmp_path:
     assert manifest.tables["operator_cache"] == 1, "the table is copied like the others"
     restore(tmp_path / "backup", tmp_path / "again", clock=life.clock)
     assert [one.name for one in (tmp_path / "again" / "private").iterdir()] == ["key.json"], "a key of its own"
-    root = open_workspace(tmp_path / "again", clock=life.clock)
-    with root.catalog.read() as connection:
+    workspace = open_workspace(tmp_path / "again", clock=life.clock)
+    with workspace.catalog.read() as connection:
         assert operator_cache.segment_paths(connection) == set()
-    with life.root.catalog.read() as connection:
-        assert operator_cache.cache_totals(connection).answers == 1, "the root itself still knows its answers"
-    root.close()
+    with life.workspace.catalog.read() as connection:
+        assert operator_cache.cache_totals(connection).answers == 1, "the workspace itself keeps its cached answers"
+    workspace.close()
 
 
-def test_a_file_that_people_changed_is_backed_up_again(life: LongLife, tmp_path: Path) -> None:
-    back_up(life.root, tmp_path / "backup")
-    regions = life.root.folder / "operators" / "regions.geojson"
+def test_changed_operator_file_is_backed_up_again(life: LongLife, tmp_path: Path) -> None:
+    back_up(life.workspace, tmp_path / "backup")
+    regions = life.workspace.folder / "operators" / "regions.geojson"
     regions.write_text('{"type": "FeatureCollection"}')
-    (life.root.folder / "operators" / "rules" / "taste.n3").unlink()
-    back_up(life.root, tmp_path / "backup")
+    (life.workspace.folder / "operators" / "rules" / "taste.n3").unlink()
+    back_up(life.workspace, tmp_path / "backup")
     restore(tmp_path / "backup", tmp_path / "again", clock=life.clock)
     again = tmp_path / "again" / "operators"
     assert (again / "regions.geojson").read_text() == '{"type": "FeatureCollection"}'
     assert not (again / "rules").exists()
 
 
-def test_a_damaged_file_of_operators_is_refused(life: LongLife, tmp_path: Path) -> None:
-    back_up(life.root, tmp_path / "backup")
+def test_damaged_operator_file_in_a_backup_is_refused(life: LongLife, tmp_path: Path) -> None:
+    back_up(life.workspace, tmp_path / "backup")
     [kept] = (tmp_path / "backup").glob("snapshots/*/operators/regions.geojson")
     kept.write_text("[]")
     with pytest.raises(CorruptDataError, match="its digest differs"):
         restore(tmp_path / "backup", tmp_path / "again")
 
 
-def test_files_of_operators_go_where_the_storage_is(life: LongLife, tmp_path: Path) -> None:
-    back_up(life.root, tmp_path / "backup")
+def test_operator_files_are_restored_into_the_storage(life: LongLife, tmp_path: Path) -> None:
+    back_up(life.workspace, tmp_path / "backup")
     storage = (tmp_path / "store").as_uri()
     restore(tmp_path / "backup", tmp_path / "again", storage=storage, clock=life.clock)
     assert (tmp_path / "store" / "operators" / "regions.geojson").read_text() == "{}"
     assert not (tmp_path / "again" / "operators").exists()
-    root = open_workspace(tmp_path / "again", clock=life.clock)
-    back_up(root, tmp_path / "second")
-    root.close()
+    workspace = open_workspace(tmp_path / "again", clock=life.clock)
+    back_up(workspace, tmp_path / "second")
+    workspace.close()
     assert any(name.endswith("operators/rules/taste.n3") for name in _below(tmp_path / "second"))
     with pytest.raises(WorkspaceError, match="the storage already contains"):
         restore(tmp_path / "backup", tmp_path / "third", storage=storage, clock=life.clock)
 
 
-def test_tables_of_operators_go_from_one_database_to_the_other_and_back(
+def test_operator_tables_can_be_restored_between_sqlite_and_postgresql(
     life: LongLife, tmp_path: Path, postgresql: PostgreSQL
 ) -> None:
-    before = _rows(life.root)
+    before = _rows(life.workspace)
     assert all(before.values()), "every table has something in it"
-    back_up(life.root, tmp_path / "one")
+    back_up(life.workspace, tmp_path / "one")
     url = postgresql.database()
     restore(tmp_path / "one", tmp_path / "pg", catalog=url, clock=life.clock)
     moved = open_workspace(tmp_path / "pg", clock=life.clock, catalog=url)
@@ -170,5 +170,5 @@ def test_tables_of_operators_go_from_one_database_to_the_other_and_back(
         last = max(row.id for row in connection.execute(schema.undecided.select()))
         assert operators.register_operator(connection, MOB).version == 3
         assert operator_statistics.learned_operators(connection).operators["mobPattern 1"].calls > 0
-    assert last == 3, "ids that were given are not given again"
+    assert last == 3, "assigned ids are not reused"
     back.close()

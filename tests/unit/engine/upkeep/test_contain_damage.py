@@ -1,4 +1,4 @@
-"""Damaged files: never silent, named, and taken out of the workspace so that the rest goes on."""
+"""Damaged files are detected, named in errors, and contained so that work can continue."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ KINDS = ["item segment", "archived items", "matches", "merged matches", "query i
 
 @pytest.fixture
 def life(tmp_path: Path) -> Iterator[LongLife]:
-    """A workspace with fresh and archived items, and fresh and merged matches with an index."""
-    made = LongLife.make(tmp_path / "root", keep_items_days=0, archive_segments=8, orphan_seconds=3600.0)
+    """Create a workspace with fresh and archived items, and fresh and merged matches with an index."""
+    made = LongLife.make(tmp_path / "workspace", keep_items_days=0, archive_segments=8, orphan_seconds=3600.0)
     for _ in range(4):
         made.accept(3)
         made.match(3)
     made.advance(days=2)
-    run_maintenance(made.root, made.epoch, at_least=1, asked=[1, 2, 3])
+    run_maintenance(made.workspace, made.epoch, at_least=1, asked=[1, 2, 3])
     for _ in range(3):
         made.accept(3)
         made.match(3)
     made.accept(2)
     yield made
-    made.root.close()
+    made.workspace.close()
 
 
 def _path(life: LongLife, kind: str) -> str:
@@ -58,12 +58,12 @@ def _path(life: LongLife, kind: str) -> str:
         "merged matches": "select path from match_parts where retired is null and level > 0",
         "query index": "select by_query from match_parts where retired is null and by_query is not null",
     }[kind]
-    with life.root.catalog.read() as connection:
+    with life.workspace.catalog.read() as connection:
         return str(connection.execute(text(statement)).scalars().first())
 
 
 def _flip(path: Path, position: int) -> None:
-    """Flip a bit as a bad disk does: nothing else of the file changes."""
+    """Flip one bit, like a failing disk does."""
     status = path.stat()
     data = bytearray(path.read_bytes())
     data[position] ^= 1 << (position % 8)
@@ -76,18 +76,18 @@ def _truncate(path: Path, position: int) -> None:
 
 
 def _read_all(life: LongLife) -> None:
-    list(life.root.items.read(0, 1 << 40))
-    list(life.root.matches.read(0, 1 << 40))
-    life.root.matches.of_queries([1, 2, 3], 0, 1 << 40)
+    list(life.workspace.items.read(0, 1 << 40))
+    list(life.workspace.matches.read(0, 1 << 40))
+    life.workspace.matches.of_queries([1, 2, 3], 0, 1 << 40)
 
 
 @pytest.mark.parametrize("damage", [_flip, _truncate])
 @pytest.mark.parametrize("kind", KINDS)
-def test_damage_anywhere_in_a_file_is_never_silent(
+def test_damage_at_any_position_of_a_file_is_detected(
     life: LongLife, kind: str, damage: Callable[[Path, int], None]
 ) -> None:
     path = _path(life, kind)
-    local = life.root.storage.local(path)
+    local = life.workspace.storage.local(path)
     whole = local.read_bytes()
     _read_all(life)
     for position in range(0, len(whole), max(1, len(whole) // 61)):
@@ -98,104 +98,104 @@ def test_damage_anywhere_in_a_file_is_never_silent(
             with pytest.raises(CorruptDataError, match="is damaged") as raised:
                 _read_all(life)
             assert path in raised.value.message
-        assert path in take_damaged(life.root.storage)
-        deep = {one.check: one for one in examine(life.root.folder, deep=True)}["files"]
+        assert path in take_damaged(life.workspace.storage)
+        deep = {one.check: one for one in examine(life.workspace.folder, deep=True)}["files"]
         assert not deep.is_well
         assert path in deep.detail
         local.write_bytes(whole)
     _read_all(life)
 
 
-def test_doctor_notices_another_size_without_reading(life: LongLife) -> None:
-    assert {one.check: one for one in examine(life.root.folder)}["files"].is_well
+def test_doctor_detects_a_changed_file_size_without_reading_the_file(life: LongLife) -> None:
+    assert {one.check: one for one in examine(life.workspace.folder)}["files"].is_well
     path = _path(life, "archived items")
-    _truncate(life.root.storage.local(path), 9)
-    found = {one.check: one for one in examine(life.root.folder)}["files"]
+    _truncate(life.workspace.storage.local(path), 9)
+    found = {one.check: one for one in examine(life.workspace.folder)}["files"]
     assert not found.is_well
     assert path in found.detail
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_damaged_file_is_contained_and_the_rest_goes_on(life: LongLife, kind: str) -> None:
+def test_damaged_file_is_contained_and_work_continues(life: LongLife, kind: str) -> None:
     path = _path(life, kind)
-    root = life.root
+    workspace = life.workspace
     if kind in ("archived items", "merged matches"):  # what they were merged from is gone
         life.advance(days=1)
-        run_maintenance(root, life.epoch, at_least=1)
+        run_maintenance(workspace, life.epoch, at_least=1)
         path = _path(life, kind)
-    _flip(root.storage.local(path), 40)
-    assert contain_damage(root, life.epoch, path) is Containment.FILE
+    _flip(workspace.storage.local(path), 40)
+    assert contain_damage(workspace, life.epoch, path) is Containment.FILE
     _read_all(life)
-    with root.catalog.read() as connection:
+    with workspace.catalog.read() as connection:
         [thing] = [one for one in quarantine.quarantined_things(connection) if one.kind == FILE]
         assert path in quarantine.quarantined_paths(connection), "the file is kept for inspection"
     assert thing.path == path
-    assert {one.check: one for one in examine(root.folder, deep=True)}["files"].is_well
-    assert root.storage.local(path).exists()
+    assert {one.check: one for one in examine(workspace.folder, deep=True)}["files"].is_well
+    assert workspace.storage.local(path).exists()
     if kind == "query index":
         life.check()
     life.accept(4)
     life.match(100)
     life.advance(days=3)
-    assert run_maintenance(root, life.epoch, at_least=1, chores=True).finished
+    assert run_maintenance(workspace, life.epoch, at_least=1, chores=True).finished
     _read_all(life)
-    assert root.storage.local(path).exists(), "it is not an orphan"
-    assert contain_damage(root, life.epoch, path) is None, "there is nothing more to do"
+    assert workspace.storage.local(path).exists(), "it is not an orphan"
+    assert contain_damage(workspace, life.epoch, path) is None, "there is nothing more to do"
 
 
 @pytest.mark.parametrize("kind", ["archived items", "merged matches"])
-def test_damaged_file_is_rebuilt_from_what_it_was_merged_from(life: LongLife, kind: str) -> None:
+def test_damaged_file_is_replaced_by_the_files_from_which_it_was_merged(life: LongLife, kind: str) -> None:
     path = _path(life, kind)
-    _flip(life.root.storage.local(path), 40)
-    assert contain_damage(life.root, life.epoch, path) is Containment.FILE
+    _flip(life.workspace.storage.local(path), 40)
+    assert contain_damage(life.workspace, life.epoch, path) is Containment.FILE
     life.check()
-    with life.root.catalog.read() as connection:
+    with life.workspace.catalog.read() as connection:
         assert not [one for one in quarantine.quarantined_things(connection) if one.kind == FILE]
     life.advance(days=1)
-    run_maintenance(life.root, life.epoch, at_least=1)
+    run_maintenance(life.workspace, life.epoch, at_least=1)
     life.check()
-    assert {one.check: one for one in examine(life.root.folder, deep=True)}["files"].is_well
+    assert {one.check: one for one in examine(life.workspace.folder, deep=True)}["files"].is_well
 
 
-def test_items_that_were_not_matched_yet_can_come_again(life: LongLife) -> None:
-    root = life.root
+def test_lost_items_that_were_not_matched_are_accepted_again(life: LongLife) -> None:
+    workspace = life.workspace
     path = _path(life, "item segment")
-    with root.catalog.read() as connection:
+    with workspace.catalog.read() as connection:
         before = connection.execute(text("select count(*) from seen")).scalar_one()
-        assert match_segments.matched_upto(connection) == root.items.last_sequence() - 2
-    _flip(root.storage.local(path), 40)
-    contain_damage(root, life.epoch, path)
-    with root.catalog.read() as connection:
+        assert match_segments.matched_upto(connection) == workspace.items.last_sequence() - 2
+    _flip(workspace.storage.local(path), 40)
+    contain_damage(workspace, life.epoch, path)
+    with workspace.catalog.read() as connection:
         assert connection.execute(text("select count(*) from seen")).scalar_one() == before - 2
 
 
-def test_sound_file_and_storage_that_is_away_are_not_given_up(life: LongLife, tmp_path: Path) -> None:
+def test_intact_file_and_unavailable_storage_are_not_contained(life: LongLife, tmp_path: Path) -> None:
     path = _path(life, "item segment")
-    assert contain_damage(life.root, life.epoch, path) is None
-    life.root.folder.rename(tmp_path / "unplugged")
-    life.root.folder.mkdir()
+    assert contain_damage(life.workspace, life.epoch, path) is None
+    life.workspace.folder.rename(tmp_path / "unplugged")
+    life.workspace.folder.mkdir()
     try:
-        assert contain_damage(life.root, life.epoch, path) is None
+        assert contain_damage(life.workspace, life.epoch, path) is None
     finally:
-        life.root.folder.rmdir()
-        (tmp_path / "unplugged").rename(life.root.folder)
+        life.workspace.folder.rmdir()
+        (tmp_path / "unplugged").rename(life.workspace.folder)
     life.check()
 
 
 def test_backup_of_a_damaged_file_is_refused_by_name(life: LongLife, tmp_path: Path) -> None:
     path = _path(life, "archived items")
-    _flip(life.root.storage.local(path), 40)
+    _flip(life.workspace.storage.local(path), 40)
     with pytest.raises(CorruptDataError, match="is damaged") as raised:
-        back_up(life.root, tmp_path / "backup")
+        back_up(life.workspace, tmp_path / "backup")
     assert path in raised.value.message
 
 
 def test_quarantined_document_is_checked(tmp_path: Path) -> None:
-    with runnel.connect(tmp_path / "root") as engine:
+    with runnel.connect(tmp_path / "workspace") as engine:
         engine.execute("register feed Wire;")
         with engine.workspace.catalog.read() as connection:
             [feed] = feeds.live_feeds(connection)
-        engine._acquirer.keep_aside(feed, [BrokenDocumentError("not XML")], quarantine.DOCUMENT, b"<rss")
+        engine._acquirer.quarantine(feed, [BrokenDocumentError("not XML")], quarantine.DOCUMENT, b"<rss")
         with engine.workspace.catalog.read() as connection:
             [path] = quarantine.quarantined_paths(connection)
         _flip(engine.workspace.storage.local(path), 2)
@@ -205,29 +205,29 @@ def test_quarantined_document_is_checked(tmp_path: Path) -> None:
 
 
 def test_declaring_over_a_damaged_plan_compiles_it_again(tmp_path: Path) -> None:
-    with runnel.connect(tmp_path / "root") as engine:
+    with runnel.connect(tmp_path / "workspace") as engine:
         engine.execute("register feed Wire; create feed Rock from Wire where title contains 'rock';")
         engine.execute("subscribe to Rock output log;")
-        root = engine.workspace
-        with root.catalog.read() as connection:
+        workspace = engine.workspace
+        with workspace.catalog.read() as connection:
             before = plan_versions.current_plan(connection)
         assert before is not None
-        _flip(root.storage.local(f"{before.base}/manifest.json"), 70)
+        _flip(workspace.storage.local(f"{before.base}/manifest.json"), 70)
         forget_parts()
-        assert not {one.check: one for one in examine(root.folder)}["plan"].is_well
+        assert not {one.check: one for one in examine(workspace.folder)}["plan"].is_well
         engine.execute("create feed Jazz from Wire where title contains 'jazz'; subscribe to Jazz output log;")
-        with root.catalog.read() as connection:
+        with workspace.catalog.read() as connection:
             after = plan_versions.current_plan(connection)
         assert after is not None
         assert after.base != before.base
-        assert load(root.storage, PlanVersion.of(after)).base.manifest.counts["queries"] == 2
-        assert {one.check: one for one in examine(root.folder, deep=True)}["plan"].is_well
-        with root.catalog.write() as connection:
+        assert load(workspace.storage, PlanVersion.of(after)).base.manifest.counts["queries"] == 2
+        assert {one.check: one for one in examine(workspace.folder, deep=True)}["plan"].is_well
+        with workspace.catalog.write() as connection:
             lease = leases.acquire(connection, 60)
-        assert contain_damage(root, lease.epoch, after.base) is None, "it is sound"
-        _flip(root.storage.local(f"{after.base}/arrays.npy"), 300)
-        assert contain_damage(root, lease.epoch, f"{after.base}/arrays.npy") is Containment.PLAN
-        assert {one.check: one for one in examine(root.folder, deep=True)}["plan"].is_well
+        assert contain_damage(workspace, lease.epoch, after.base) is None, "it is sound"
+        _flip(workspace.storage.local(f"{after.base}/arrays.npy"), 300)
+        assert contain_damage(workspace, lease.epoch, f"{after.base}/arrays.npy") is Containment.PLAN
+        assert {one.check: one for one in examine(workspace.folder, deep=True)}["plan"].is_well
 
 
 def test_damaged_stylesheet_is_not_applied(tmp_path: Path) -> None:
@@ -242,11 +242,13 @@ def test_damaged_stylesheet_is_not_applied(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [_flip, _truncate])
-def test_damaged_answers_of_operators_are_not_used(life: LongLife, damage: Callable[[Path, int], None]) -> None:
-    storage = life.root.storage
+def test_damaged_cached_answers_of_operators_are_not_used(
+    life: LongLife, damage: Callable[[Path, int], None]
+) -> None:
+    storage = life.workspace.storage
     segment = write_segment(storage, CacheDraft(tuple((bytes([n]) * KEY_BYTES, b"[]") for n in range(20))))
     assert segment is not None
-    with life.root.catalog.write() as connection:
+    with life.workspace.catalog.write() as connection:
         operator_cache.add_segments(connection, [segment])
     local = storage.local(segment.path)
     whole = local.read_bytes()
@@ -257,6 +259,6 @@ def test_damaged_answers_of_operators_are_not_used(life: LongLife, damage: Calla
         assert segment.path in take_damaged(storage)
         local.write_bytes(whole)
     _flip(local, 9)
-    assert contain_damage(life.root, life.epoch, segment.path) is Containment.FILE
-    with life.root.catalog.read() as connection:
-        assert operator_cache.live_segments(connection) == [], "operators are asked again"
+    assert contain_damage(life.workspace, life.epoch, segment.path) is Containment.FILE
+    with life.workspace.catalog.read() as connection:
+        assert operator_cache.live_segments(connection) == [], "operators are called again"

@@ -1,4 +1,4 @@
-"""Backups that somebody edited: rights must be accepted, and only regular files with the right content are used."""
+"""Manipulated backups: rights must be accepted explicitly, and only regular files with the right digest are read."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from runnel.settings import FORMER_NAMES, Settings
 
 @pytest.fixture
 def backup(tmp_path: Path) -> Path:
-    """The backup of a small workspace."""
-    with runnel.connect(tmp_path / "root") as engine:
+    """Create a backup of a small workspace."""
+    with runnel.connect(tmp_path / "workspace") as engine:
         engine.execute("register feed Wire; create feed Rock from Wire where title contains 'rock';")
         engine.publish("Wire", [{"id": "1", "title": "rock"}])
         back_up(engine.workspace, tmp_path / "backup")
@@ -41,7 +41,7 @@ def _edit(backup: Path, change: Callable[[dict[str, Any]], None]) -> None:
 
 
 def _set(backup: Path, text: str) -> None:
-    """Edit the settings of a backup, and its manifest so that the digests fit."""
+    """Edit the settings of a backup, and update the digest in its manifest."""
     (file,) = backup.glob("snapshots/*/folder/runnel.toml")
     file.write_text(file.read_text() + text)
     digest = file_digest(file)
@@ -78,7 +78,7 @@ def test_edited_settings_are_shown_and_refused_unless_accepted(backup: Path, tmp
 
 
 @pytest.mark.parametrize("name", sorted(GIVES_RIGHTS))
-def test_a_default_gives_no_right_and_another_value_does(name: str) -> None:
+def test_only_values_other_than_the_default_grant_rights(name: str) -> None:
     default = Settings.model_fields[name].default
     assert rights_in(_toml(name, default)) == []
     other = {bool: True, int: 1, str: "other", tuple: ("other",), dict: {"name": "other"}}[type(default)]
@@ -91,11 +91,11 @@ def _toml(name: str, value: Any) -> str:
     return f"{name} = {json.dumps(list(value) if isinstance(value, tuple) else value)}\n"
 
 
-def test_former_names_of_settings_give_no_rights() -> None:
+def test_former_names_of_settings_grant_no_rights() -> None:
     assert rights_in("".join(f"{former} = 101\n" for former in FORMER_NAMES)) == []
 
 
-def test_an_unknown_setting_must_be_accepted() -> None:
+def test_unknown_setting_must_be_accepted() -> None:
     assert [right.setting for right in rights_in("operator_modulez = ['os']")] == ["operator_modulez"]
 
 
@@ -129,7 +129,7 @@ def _linked_folder(path: Path) -> None:
 
 
 def _other_content(path: Path) -> None:
-    """A hard link to a file that the backup does not hold."""
+    """Replace the file by a hard link to a file outside the backup."""
     path.unlink()
     secret = path.parents[4] / "secret"
     secret.write_text("not backed up")
@@ -159,7 +159,7 @@ def test_only_regular_files_with_the_right_content_are_read(
 
 
 @pytest.mark.parametrize("harm", [_fifo, _socket, _folder])
-def test_a_manifest_that_is_no_regular_file_is_refused(
+def test_manifest_that_is_not_a_regular_file_is_refused(
     backup: Path, tmp_path: Path, harm: Callable[[Path], None]
 ) -> None:
     harm(backup / MANIFEST)
@@ -198,20 +198,20 @@ def test_sizes_and_digests_must_be_valid(backup: Path, tmp_path: Path, entry: di
         restore(backup, tmp_path / "again")
 
 
-def test_a_name_that_occurs_twice_is_refused(backup: Path, tmp_path: Path) -> None:
+def test_duplicate_file_name_in_a_manifest_is_refused(backup: Path, tmp_path: Path) -> None:
     text = (backup / MANIFEST).read_text()
     (backup / MANIFEST).write_text(text.replace('"files": {', '"files": {}, "files": {', 1))
     with pytest.raises(CorruptDataError, match="occurs twice"):
         restore(backup, tmp_path / "again")
 
 
-def test_a_backup_that_claims_more_than_there_is_room_for_is_refused(backup: Path, tmp_path: Path) -> None:
+def test_backup_larger_than_the_free_disk_space_is_refused(backup: Path, tmp_path: Path) -> None:
     _edit(backup, lambda value: value["files"].update({"items/x": _ENTRY | {"size": 1 << 60}}))
     with pytest.raises(StorageFullError, match="bytes are free"):
         restore(backup, tmp_path / "again")
 
 
-def test_a_file_that_unknown_tools_left_is_refused(backup: Path, tmp_path: Path) -> None:
+def test_file_that_the_manifest_does_not_list_is_refused(backup: Path, tmp_path: Path) -> None:
     snapshot = next((backup / "snapshots").iterdir())
     (snapshot / "folder" / "sheets").mkdir()
     (snapshot / "folder" / "sheets" / "mine.xsl").write_text("<x/>")
@@ -230,7 +230,7 @@ def test_large_files_are_restored_without_being_read_into_memory(
 
 
 @pytest.mark.parametrize("name", ["files", "files/items", "snapshots", "snapshots/old", UNFINISHED, "files/stray"])
-def test_a_backup_into_a_folder_with_links_touches_nothing_elsewhere(backup: Path, tmp_path: Path, name: str) -> None:
+def test_backup_into_a_folder_with_links_changes_no_file_elsewhere(backup: Path, tmp_path: Path, name: str) -> None:
     home = tmp_path / "home"
     (home / "deep").mkdir(parents=True)
     for file in (home / "thesis", home / "deep" / "notes"):
@@ -240,7 +240,7 @@ def test_a_backup_into_a_folder_with_links_touches_nothing_elsewhere(backup: Pat
         shutil.rmtree(link)
     link.symlink_to(tmp_path / "made" if name == UNFINISHED else home)
     before = {path: path.read_bytes() for path in backup.rglob("*") if path.is_file() and not path.is_symlink()}
-    with runnel.connect(tmp_path / "root") as engine:
+    with runnel.connect(tmp_path / "workspace") as engine:
         engine.publish("Wire", [{"id": "2", "title": "rock"}])
         with pytest.raises(InputError, match="symbolic links") as refused:
             back_up(engine.workspace, backup)
@@ -250,7 +250,7 @@ def test_a_backup_into_a_folder_with_links_touches_nothing_elsewhere(backup: Pat
     assert before == {path: path.read_bytes() for path in before}
 
 
-def test_pruning_follows_no_link_that_appears_during_the_backup(
+def test_pruning_follows_no_link_that_is_created_during_the_backup(
     backup: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home = tmp_path / "home"
@@ -269,23 +269,23 @@ def test_pruning_follows_no_link_that_appears_during_the_backup(
             original(target, manifest)
 
     monkeypatch.setattr(backup_module, "_prune", prune)
-    with runnel.connect(tmp_path / "root") as engine:
+    with runnel.connect(tmp_path / "workspace") as engine:
         back_up(engine.workspace, backup)
     assert (home / "thesis").read_text() == "mine"
 
 
-def test_the_marker_of_an_unfinished_backup_is_not_opened_if_it_is_there(backup: Path, tmp_path: Path) -> None:
+def test_existing_marker_of_an_unfinished_backup_is_not_opened(backup: Path, tmp_path: Path) -> None:
     os.mkfifo(backup / UNFINISHED)  # to open it would wait for a reader
-    with runnel.connect(tmp_path / "root") as engine:
+    with runnel.connect(tmp_path / "workspace") as engine:
         back_up(engine.workspace, backup)
     assert not (backup / UNFINISHED).exists()
 
 
-def test_a_second_backup_keeps_what_it_needs_and_nothing_else(backup: Path, tmp_path: Path) -> None:
+def test_second_backup_deletes_files_that_it_does_not_need(backup: Path, tmp_path: Path) -> None:
     for stray in ("files/items/stray", "files/old/deep/stray", "snapshots/old/catalog/stray"):
         (backup / stray).parent.mkdir(parents=True, exist_ok=True)
         (backup / stray).write_text("old")
-    with runnel.connect(tmp_path / "root") as engine:
+    with runnel.connect(tmp_path / "workspace") as engine:
         engine.publish("Wire", [{"id": "2", "title": "rock"}])
         made = back_up(engine.workspace, backup)
         key = engine.workspace.key.read()

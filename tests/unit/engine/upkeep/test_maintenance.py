@@ -1,4 +1,4 @@
-"""Tidying: after any history reads equal a plain model, nothing needed goes, and death anywhere loses nothing."""
+"""Maintenance: reads equal a model after any history, needed data stays, and a crash at any point loses nothing."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ DAYS = 2
 
 
 class _Life(RuleBasedStateMachine):
-    """Anything may happen, in any order."""
+    """Runs the steps of a workspace's life in any order."""
 
     @initialize(orphan_seconds=st.sampled_from([0.0, 3600.0]))
     def begin(self, orphan_seconds: float) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="runnel-life-"))
         self.life = LongLife.make(
-            self.folder / "root", keep_items_days=DAYS, archive_segments=3, orphan_seconds=orphan_seconds
+            self.folder / "workspace", keep_items_days=DAYS, archive_segments=3, orphan_seconds=orphan_seconds
         )
 
     @rule(counts=st.lists(st.integers(1, 5), min_size=1, max_size=4))
@@ -84,15 +84,15 @@ class _Life(RuleBasedStateMachine):
 
     @rule(at_least=st.sampled_from([1, 2, None]), chores=st.booleans())
     def tidy(self, at_least: int | None, chores: bool) -> None:
-        assert run_maintenance(self.life.root, self.life.epoch, at_least=at_least, chores=chores).finished
+        assert run_maintenance(self.life.workspace, self.life.epoch, at_least=at_least, chores=chores).finished
 
     @rule()
     def replay(self) -> None:
         life = self.life
         if life.last_batch is not None and life.last_batch[0].lineage == life.lineage:
-            assert not life.commit_again(), "a batch that is there is found"
+            assert not life.commit_again(), "a committed batch is recognized"
             first = life.last_batch[0].first_sequence
-            assert life.root.items.slices(first - 1, life.matched, rows=9), "and its items are"
+            assert life.workspace.items.slices(first - 1, life.matched, rows=9), "its items can be read"
 
     @rule(after=st.integers(0, 60), length=st.integers(0, 40))
     def read(self, after: int, length: int) -> None:
@@ -100,20 +100,20 @@ class _Life(RuleBasedStateMachine):
             self.life.check(after=after, upto=after + length)
         else:
             with pytest.raises(NotFoundError, match="no longer kept"):
-                list(self.life.root.items.read(after, after + length + 1))
+                list(self.life.workspace.items.read(after, after + length + 1))
             with pytest.raises(NotFoundError, match="no longer kept"):
-                self.life.root.matches.of_queries([2], after, after + length + 1)
+                self.life.workspace.matches.of_queries([2], after, after + length + 1)
 
     @invariant()
-    def all_is_there(self) -> None:
+    def everything_is_readable(self) -> None:
         if hasattr(self, "life"):
             self.life.check()
             young = [n for n, time in self.life.times.items() if time >= (self.life.clock() - DAYS * 86400) * 1e6]
-            assert self.life.retained < min(young, default=1 << 60), "what is young is kept"
+            assert self.life.retained < min(young, default=1 << 60), "recent items are kept"
 
     def teardown(self) -> None:
         if hasattr(self, "life"):
-            self.life.root.close()
+            self.life.workspace.close()
             shutil.rmtree(self.folder)
 
 
@@ -126,13 +126,13 @@ TestLife.settings = settings(max_examples=15, stateful_step_count=16, deadline=N
 
 @pytest.fixture
 def life(tmp_path: Path) -> Iterator[LongLife]:
-    made = LongLife.make(tmp_path / "root", keep_items_days=0, archive_segments=8, orphan_seconds=3600.0)
+    made = LongLife.make(tmp_path / "workspace", keep_items_days=0, archive_segments=8, orphan_seconds=3600.0)
     yield made
-    made.root.close()
+    made.workspace.close()
 
 
 def _live(life: LongLife, prefix: str) -> int:
-    with life.root.catalog.read() as connection:
+    with life.workspace.catalog.read() as connection:
         table = {"items": "item_segments", "matches": "match_parts"}[prefix]
         return int(connection.execute(text(f"select count(*) from {table} where retired is null")).scalar_one())
 
@@ -142,10 +142,10 @@ def _day_of_work(life: LongLife, *, every: int = 30) -> None:
         life.accept(2)
         life.match(2)
         life.advance(minutes=every)
-        run_maintenance(life.root, life.epoch)
+        run_maintenance(life.workspace, life.epoch)
 
 
-def test_days_become_few_files_and_nothing_is_written_often(life: LongLife, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_days_are_merged_into_few_files_with_few_rewrites(life: LongLife, monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[str] = []
     monkeypatch.setattr(
         "runnel.logs.items.archive.write_parquet", _counted(written, "runnel.logs.items.archive.write_parquet")
@@ -153,10 +153,10 @@ def test_days_become_few_files_and_nothing_is_written_often(life: LongLife, monk
     for _ in range(3):
         _day_of_work(life)
     life.check()
-    assert (_live(life, "items"), _live(life, "matches")) == (3, 3), "a file for each day that is over"
+    assert (_live(life, "items"), _live(life, "matches")) == (3, 3), "one file per completed day"
     # 48 segments a day: 24 hours, the day, and whatever had to be merged within an hour.
     assert len(written) <= 3 * (24 + 1 + 24)
-    with life.root.catalog.read() as connection:
+    with life.workspace.catalog.read() as connection:
         assert len(match_segments(connection)) < 15, "rows of segments are merged too"
         assert manifest.segments_between(connection, 0, 1 << 60)[0].level == 3
     life.deliver()
@@ -174,32 +174,32 @@ def _counted(calls: list[str], name: str) -> Any:
     return call
 
 
-def test_a_reader_that_holds_the_old_list_goes_on(life: LongLife) -> None:
-    impatient = replace(life.root, settings=life.root.settings.model_copy(update={"orphan_seconds": 0.0}))
+def test_reader_with_an_old_file_list_can_continue(life: LongLife) -> None:
+    impatient = replace(life.workspace, settings=life.workspace.settings.model_copy(update={"orphan_seconds": 0.0}))
     for _ in range(90):
         life.accept(1)
         life.match(1)
-    items, rows = life.root.items.read(0, 90), life.root.matches.read(0, 90)
+    items, rows = life.workspace.items.read(0, 90), life.workspace.matches.read(0, 90)
     first_item, first_rows = next(items), next(rows)
     life.advance(days=2)
     done = run_maintenance(impatient, life.epoch)
     assert (done.archived, done.compacted, done.removed) == (90, 90, 180)
     assert [int(n) for batch in (first_item, *items) for n in batch.sequences] == list(range(1, 91))
     assert len([n for one in (first_rows, *rows) for n in one.sequences]) == len(
-        [n for one in life.root.matches.read(0, 90) for n in one.sequences]
+        [n for one in life.workspace.matches.read(0, 90) for n in one.sequences]
     )
 
 
-def test_only_what_somebody_reads_is_indexed_and_the_index_is_used(
+def test_only_subscribed_queries_are_indexed_and_the_index_is_used(
     life: LongLife, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for _ in range(30):
         life.accept(3)
         life.match(3)
     life.advance(days=2)
-    run_maintenance(life.root, life.epoch, asked=[5])
-    [index] = life.root.storage.local("matches/day").glob("*/*.queries.arrow")
-    expected = life.root.matches.of_queries([2, 3, 5], 10, 80)
+    run_maintenance(life.workspace, life.epoch, asked=[5])
+    [index] = life.workspace.storage.local("matches/day").glob("*/*.queries.arrow")
+    expected = life.workspace.matches.of_queries([2, 3, 5], 10, 80)
     scanned: list[Any] = []
 
     def scan(log: Any, part: Any, wanted: Any, *rest: Any) -> dict[int, Any]:
@@ -207,27 +207,27 @@ def test_only_what_somebody_reads_is_indexed_and_the_index_is_used(
         return {}
 
     monkeypatch.setattr("runnel.logs.matches.match_log.MatchLog._scan", scan)
-    indexed = life.root.matches.of_queries([2, 3, 5], 10, 80)
+    indexed = life.workspace.matches.of_queries([2, 3, 5], 10, 80)
     assert {query: some.tolist() for query, some in indexed.items()} == {
         query: some.tolist() for query, some in expected.items()
     }
     assert scanned == []
-    life.root.matches.of_queries([2, 4], 10, 80)
-    assert scanned == [[4]], "the rest is scanned"
+    life.workspace.matches.of_queries([2, 4], 10, 80)
+    assert scanned == [[4]], "files without an index are scanned"
     monkeypatch.undo()
     index.write_bytes(b"damaged")
-    damaged = life.root.matches.of_queries([2, 3, 5], 10, 80)
+    damaged = life.workspace.matches.of_queries([2, 3, 5], 10, 80)
     assert {query: some.tolist() for query, some in damaged.items()} == {
         query: some.tolist() for query, some in expected.items()
-    }, "an index that cannot be read is done without"
+    }, "an unreadable index is ignored"
 
 
-def test_a_runner_that_lost_its_lease_tidies_nothing(life: LongLife) -> None:
+def test_maintenance_does_nothing_after_the_lease_is_lost(life: LongLife) -> None:
     life.accept(3)
     life.match(3)
     life.advance(days=2)
     with pytest.raises(FencedError):
-        run_maintenance(life.root, life.epoch + 1)
+        run_maintenance(life.workspace, life.epoch + 1)
     assert (_live(life, "items"), _live(life, "matches")) == (1, 1)
 
 
@@ -235,79 +235,81 @@ def test_a_runner_that_lost_its_lease_tidies_nothing(life: LongLife) -> None:
 
 
 def _keeping(life: LongLife, **settings_: Any) -> Workspace:
-    return replace(life.root, settings=life.root.settings.model_copy(update=settings_))
+    return replace(life.workspace, settings=life.workspace.settings.model_copy(update=settings_))
 
 
-def test_what_is_old_goes_but_not_what_somebody_still_needs(life: LongLife) -> None:
+def test_old_items_are_deleted_unless_they_are_still_needed(life: LongLife) -> None:
     for _ in range(5):
         _day_of_work(life, every=240)
-    root = _keeping(life, keep_items_days=2, orphan_seconds=0.0)
-    assert run_maintenance(root, life.epoch, chores=True).retained == 0, "nothing was delivered yet"
-    with root.catalog.write() as connection:
+    workspace = _keeping(life, keep_items_days=2, orphan_seconds=0.0)
+    assert run_maintenance(workspace, life.epoch, chores=True).retained == 0, "nothing was delivered yet"
+    with workspace.catalog.write() as connection:
         ledger.set_cursor(connection, ledger.SHARED, life.matched)
         ledger.set_cursor(connection, 1, 20)
-    run_maintenance(root, life.epoch, chores=True)
+    run_maintenance(workspace, life.epoch, chores=True)
     assert life.retained == 12, "the cursor of a digest at 20 holds the file that it is in"
-    life.check(root)
+    life.check(workspace)
     life.deliver()
-    with root.catalog.write() as connection:
+    with workspace.catalog.write() as connection:
         ledger.record_messages(connection, [Message(1, 1, 26, 30, 1, "k", "d")])
-    run_maintenance(root, life.epoch, chores=True)
+    run_maintenance(workspace, life.epoch, chores=True)
     assert life.retained == 24, "so does an open message"
-    with root.catalog.write() as connection:
+    with workspace.catalog.write() as connection:
         catalog_rows.settle(connection, Message(1, 1, 26, 30, 1, "k", "d"), MessageState.DONE, "sent")
-    run_maintenance(root, life.epoch, chores=True)
+    run_maintenance(workspace, life.epoch, chores=True)
     assert life.retained == 36
-    life.check(root)
+    life.check(workspace)
     with pytest.raises(NotFoundError, match="up to sequence 36 were deleted"):
-        list(root.items.get([36]))
-    assert root.items.sequence_before(0) == 36, "the past begins where what is kept begins"
-    assert [path.name for path in root.storage.local("items").rglob("*.parquet")].__len__() == _live(life, "items")
+        list(workspace.items.get([36]))
+    assert workspace.items.sequence_before(0) == 36, "the past begins at the first retained item"
+    assert [path.name for path in workspace.storage.local("items").rglob("*.parquet")].__len__() == _live(
+        life, "items"
+    )
     life.accept(1)
-    assert life.root.items.last_sequence() == 61, "numbers go on"
+    assert life.workspace.items.last_sequence() == 61, "sequences continue"
 
 
-def test_an_id_is_remembered_while_its_source_may_still_show_it(life: LongLife) -> None:
-    root = _keeping(life, keep_items_days=30)
+def test_seen_id_is_kept_while_its_source_still_shows_it(life: LongLife) -> None:
+    workspace = _keeping(life, keep_items_days=30)
 
     def offer(feed: int, *ids: str) -> int:
-        return root.items.accept(feed, [Item("A", one, attributes_of({"title": one})) for one in ids]).accepted
+        return workspace.items.accept(feed, [Item("A", one, attributes_of({"title": one})) for one in ids]).accepted
 
     def forget(days: int) -> int:
         life.advance(days=days)
-        return run_maintenance(root, life.epoch, chores=True).forgotten
+        return run_maintenance(workspace, life.epoch, chores=True).forgotten
 
     assert offer(FEED, "old", "steady") == 2
     assert forget(20) == 0
-    assert offer(FEED, "steady", "new") == 1, "seen again, so touched"
+    assert offer(FEED, "steady", "new") == 1, "the source still shows it"
     assert forget(20) == 1, "`old` was not shown for 40 days"
     assert offer(FEED, "steady", "new") == 0
-    assert offer(FEED, "old") == 1, "so it is new when it comes again"
+    assert offer(FEED, "old") == 1, "it is new when it appears again"
     # A page that does not change is not offered again, for years; what is on it is not forgotten.
     assert forget(1000) == 0
     assert offer(FEED, "steady", "new", "newest") == 1
     assert forget(1) == 1, "`old` was not on it any more"
     # Nor is what is in a file that does not change, whatever else the feed gets.
     assert offer(7, "in file") == 1
-    with root.catalog.write() as connection:
+    with workspace.catalog.write() as connection:
         source_files.record_file(connection, SourceFile(7, DocumentState("/nowhere/a.jsonl", 1, 1, "digest")))
     life.advance(days=100)
     assert offer(7, "elsewhere") == 1
     assert forget(1) == 0
-    with root.catalog.write() as connection:
+    with workspace.catalog.write() as connection:
         source_files.forget_files(connection, 7, ["/nowhere/a.jsonl"])
     assert forget(1) == 1
 
 
-def test_ids_are_looked_for_while_others_write_and_forgotten_a_few_at_a_time(
+def test_old_ids_are_found_without_blocking_writers_and_deleted_in_batches(
     life: LongLife, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    root = _keeping(life, keep_items_days=30)
+    workspace = _keeping(life, keep_items_days=30)
     for name, value in (("_FOUND_IDS", 7), ("_ROWS", 3)):
         monkeypatch.setattr(f"runnel.engine.upkeep.maintenance.{name}", value)
 
     def offer(*ids: str) -> int:
-        return root.items.accept(FEED, [Item("A", one, attributes_of({"title": one})) for one in ids]).accepted
+        return workspace.items.accept(FEED, [Item("A", one, attributes_of({"title": one})) for one in ids]).accepted
 
     offer(*(f"old {number}" for number in range(20)))
     life.advance(days=40)
@@ -317,7 +319,7 @@ def test_ids_are_looked_for_while_others_write_and_forgotten_a_few_at_a_time(
     def found(connection: Connection, day: int, limit: int) -> Any:
         expired = find(connection, day, limit)
         # Another process writes between finding and forgetting: the catalog is not held, and what it shows stays.
-        with root.catalog.write() as other:
+        with workspace.catalog.write() as other:
             manifest.touch_seen(other, FEED, [key for _, key in expired][:1])
         return expired
 
@@ -327,37 +329,37 @@ def test_ids_are_looked_for_while_others_write_and_forgotten_a_few_at_a_time(
 
     monkeypatch.setattr(manifest, "expired_seen", found)
     monkeypatch.setattr(manifest, "forget_seen", forgotten)
-    done = run_maintenance(root, life.epoch, chores=True).forgotten
+    done = run_maintenance(workspace, life.epoch, chores=True).forgotten
     # Each look finds seven at most, of which one is shown again meanwhile: 20 = 6 + 6 + 5 forgotten and 3 kept.
     assert (done, max(sizes)) == (17, 3)
-    with root.catalog.read() as connection:
+    with workspace.catalog.read() as connection:
         assert connection.execute(text("select count(*) from seen")).scalar_one() == 4
 
 
-def test_files_that_are_gone_are_forgotten_unless_all_are(life: LongLife, tmp_path: Path) -> None:
+def test_records_of_missing_source_files_are_deleted_unless_all_are_missing(life: LongLife, tmp_path: Path) -> None:
     here, gone = tmp_path / "a.jsonl", tmp_path / "gone.jsonl"
     here.touch()
-    with life.root.catalog.write() as connection:
+    with life.workspace.catalog.write() as connection:
         for feed, path in ((7, str(here)), (7, str(gone)), (7, ""), (8, str(gone))):
             source_files.record_file(connection, SourceFile(feed, DocumentState(path, 1, 1, "d" if path else "")))
-    run_maintenance(life.root, life.epoch, chores=True)
-    with life.root.catalog.read() as connection:
+    run_maintenance(life.workspace, life.epoch, chores=True)
+    with life.workspace.catalog.read() as connection:
         kept = [(file.feed, file.state.path) for file in source_files.known_files(connection)]
     assert kept == [(7, ""), (7, str(here)), (8, str(gone))]
 
 
-def test_the_oldest_bytes_put_aside_go_first_and_a_note_stays(life: LongLife) -> None:
-    root = _keeping(life, keep_quarantine_bytes=250)
+def test_oldest_quarantined_bytes_are_deleted_first_and_their_rows_stay(life: LongLife) -> None:
+    workspace = _keeping(life, keep_quarantine_bytes=250)
     for number in range(4):
-        root.storage.write(f"quarantine/{number}", b"x" * 100)
-        with root.catalog.write() as connection:
+        workspace.storage.write(f"quarantine/{number}", b"x" * 100)
+        with workspace.catalog.write() as connection:
             for place in ("a", "b"):
                 quarantine.add_quarantined(
                     connection, Quarantined("item", place, "broken", path=f"quarantine/{number}")
                 )
-    assert run_maintenance(root, life.epoch, chores=True).asides == 2
-    assert sorted(file.path for file in root.storage.files("quarantine")) == ["quarantine/2", "quarantine/3"]
-    with root.catalog.read() as connection:
+    assert run_maintenance(workspace, life.epoch, chores=True).asides == 2
+    assert sorted(file.path for file in workspace.storage.files("quarantine")) == ["quarantine/2", "quarantine/3"]
+    with workspace.catalog.read() as connection:
         things = quarantine.quarantined_things(connection)
         assert quarantine.quarantined_count(connection) == 8
         assert quarantine.quarantined_bytes(connection) == 200
@@ -365,29 +367,29 @@ def test_the_oldest_bytes_put_aside_go_first_and_a_note_stays(life: LongLife) ->
     assert things[-1].reason == "broken; its content was deleted"
     life.advance(days=40)
     run_maintenance(_keeping(life, keep_items_days=30), life.epoch, chores=True)
-    with root.catalog.read() as connection:
+    with workspace.catalog.read() as connection:
         assert (quarantine.quarantined_count(connection), quarantine.quarantined_bytes(connection)) == (0, 0)
-    assert list(root.storage.files("quarantine")) == []
+    assert list(workspace.storage.files("quarantine")) == []
 
 
-def test_statistics_of_dropped_feeds_go(life: LongLife) -> None:
-    with life.root.catalog.write() as connection:
+def test_statistics_of_dropped_feeds_are_deleted(life: LongLife) -> None:
+    with life.workspace.catalog.write() as connection:
         kept, dropped = (
             catalog_rows.add_feed(connection, name, FeedKind.SOURCE, "…") for name in ("Kept", "Dropped")
         )
         stream_statistics.note(connection, {feed: StreamSample(1, {"rock": 1}) for feed in (kept, dropped)})
         stream_statistics.learn(connection)
         feeds.drop_feed(connection, dropped)
-    run_maintenance(life.root, life.epoch, chores=True)
-    with life.root.catalog.read() as connection:
+    run_maintenance(life.workspace, life.epoch, chores=True)
+    with life.workspace.catalog.read() as connection:
         assert set(stream_statistics.learned(connection)) == {stream_statistics.WHOLE_STREAM, kept}
 
 
-def test_plans_that_no_batch_needs_go_with_their_files(life: LongLife) -> None:
-    root = _keeping(life, orphan_seconds=0.0)
-    with root.catalog.write() as connection:
+def test_plans_that_no_batch_needs_are_deleted_with_their_files(life: LongLife) -> None:
+    workspace = _keeping(life, orphan_seconds=0.0)
+    with workspace.catalog.write() as connection:
         for name in ("base", "delta", "next"):
-            root.storage.write(f"plans/{name}/manifest.json", b"{}")
+            workspace.storage.write(f"plans/{name}/manifest.json", b"{}")
         versions = [
             plan_versions.publish_plan(connection, base, delta, 1)
             for base, delta in (("plans/base", None), ("plans/base", "plans/delta"), ("plans/next", None))
@@ -396,21 +398,21 @@ def test_plans_that_no_batch_needs_go_with_their_files(life: LongLife) -> None:
     life.accept(1)
     life.match(1)
     life.advance(hours=1)
-    run_maintenance(root, life.epoch, chores=True)
-    with root.catalog.read() as connection:
+    run_maintenance(workspace, life.epoch, chores=True)
+    with workspace.catalog.read() as connection:
         assert [plan_versions.plan_by_version(connection, one) is None for one in versions] == [True, False, False]
-    assert len(list(root.storage.files("plans"))) == 3, "the base is shared"
+    assert len(list(workspace.storage.files("plans"))) == 3, "the base is shared"
     life.plan = versions[2]
     life.accept(1)
     life.match(1)
     life.advance(hours=1)
-    run_maintenance(root, life.epoch, chores=True)
-    assert [file.path for file in root.storage.files("plans")] == ["plans/next/manifest.json"]
+    run_maintenance(workspace, life.epoch, chores=True)
+    assert [file.path for file in workspace.storage.files("plans")] == ["plans/next/manifest.json"]
 
 
-def test_messages_become_receipts(life: LongLife) -> None:
-    root = _keeping(life, keep_receipts_days=10)
-    with root.catalog.write() as connection:
+def test_delivered_messages_are_folded_into_receipts(life: LongLife) -> None:
+    workspace = _keeping(life, keep_receipts_days=10)
+    with workspace.catalog.write() as connection:
         sent = [Message(1, number, number, number, 2, f"k{number}", "d") for number in range(1, 5)]
         ledger.record_messages(connection, sent)
         for message in sent[:3]:
@@ -419,8 +421,8 @@ def test_messages_become_receipts(life: LongLife) -> None:
         before = receipts.message_counts(connection)
     assert before == {"open": 1, "done": 2, "dead": 1}
     life.advance(days=11)
-    assert run_maintenance(root, life.epoch, chores=True).folded == 3
-    with root.catalog.write() as connection:
+    assert run_maintenance(workspace, life.epoch, chores=True).folded == 3
+    with workspace.catalog.write() as connection:
         assert receipts.message_counts(connection) == before
         assert ledger.next_number(connection, 1) == 5
         receipt = receipts.receipt_of(connection, 1)
@@ -428,12 +430,12 @@ def test_messages_become_receipts(life: LongLife) -> None:
         assert (receipt.number, receipt.done, receipt.dead, receipt.items) == (3, 2, 1, 6)
         catalog_rows.settle(connection, sent[3], MessageState.DONE, "late")
     life.advance(days=11)
-    assert run_maintenance(root, life.epoch, chores=True).folded == 0, "the newest stays, for its number"
-    with root.catalog.read() as connection:
+    assert run_maintenance(workspace, life.epoch, chores=True).folded == 0, "the newest stays, for its number"
+    with workspace.catalog.read() as connection:
         assert ledger.next_number(connection, 1) == 5
 
 
-def test_chores_are_rare(life: LongLife, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chores_run_once_per_hour(life: LongLife, monkeypatch: pytest.MonkeyPatch) -> None:
     walks: list[str] = []
 
     def files(storage: FileStorage, prefix: str) -> Iterator[Any]:
@@ -443,19 +445,19 @@ def test_chores_are_rare(life: LongLife, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(FileStorage, "files", files)
     for _ in range(120):
         life.advance(minutes=1)
-        run_maintenance(life.root, life.epoch)
+        run_maintenance(life.workspace, life.epoch)
     assert 0 < len(walks) <= 3 * 7
 
 
 # --- death at every boundary ---------------------------------------------------------------------------------------
 
 
-class _Died(BaseException):
-    """The process ended here."""
+class _CrashError(BaseException):
+    """Simulates the end of the process."""
 
 
-class _Fate:
-    """Counts boundaries; at one of them everything ends."""
+class _CrashPoint:
+    """Counts write operations, and simulates a crash at one of them."""
 
     def __init__(self, at: int) -> None:
         self.at, self.passed = at, 0
@@ -463,13 +465,13 @@ class _Fate:
     def step(self) -> None:
         self.passed += 1
         if self.passed == self.at:
-            raise _Died
+            raise _CrashError
 
 
-class _MortalStorage(FileStorage):
-    """Death comes after an operation; before the next one all is the same."""
+class _CrashingStorage(FileStorage):
+    """A storage that simulates a crash after an operation."""
 
-    def __init__(self, url: str, fate: _Fate) -> None:
+    def __init__(self, url: str, fate: _CrashPoint) -> None:
         super().__init__(url)
         self._fate = fate
 
@@ -482,8 +484,8 @@ class _MortalStorage(FileStorage):
         self._fate.step()
 
 
-class _MortalCatalog(Catalog):
-    def __init__(self, url: str, clock: Any, fate: _Fate) -> None:
+class _CrashingCatalog(Catalog):
+    def __init__(self, url: str, clock: Any, fate: _CrashPoint) -> None:
         super().__init__(url, clock=clock)
         self._fate = fate
 
@@ -494,15 +496,15 @@ class _MortalCatalog(Catalog):
         self._fate.step()
 
 
-def _eventful(folder: Path, **more: Any) -> LongLife:
-    """A root in which there is something of every kind to tidy."""
+def _make_eventful_workspace(folder: Path, **more: Any) -> LongLife:
+    """Create a workspace with work for every kind of maintenance."""
     life = LongLife.make(
         folder, keep_items_days=2, archive_segments=2, orphan_seconds=0.0, keep_receipts_days=1, **more
     )
-    root = life.root
-    root.storage.write("quarantine/1", b"x" * 100)
-    root.storage.write("items/orphan", b"x")
-    with root.catalog.write() as connection:
+    workspace = life.workspace
+    workspace.storage.write("quarantine/1", b"x" * 100)
+    workspace.storage.write("items/orphan", b"x")
+    with workspace.catalog.write() as connection:
         quarantine.add_quarantined(connection, Quarantined("item", "a", "broken", path="quarantine/1"))
         ledger.record_messages(connection, [Message(1, n, 1, 1, 1, f"k{n}", "d") for n in (1, 2)])
         for number in (1, 2):
@@ -519,31 +521,31 @@ def _eventful(folder: Path, **more: Any) -> LongLife:
     return life
 
 
-def _tidied(root: Workspace, epoch: int) -> MaintenanceReport:
-    return run_maintenance(root, epoch, at_least=1, chores=True)
+def _run_all_maintenance(workspace: Workspace, epoch: int) -> MaintenanceReport:
+    return run_maintenance(workspace, epoch, at_least=1, chores=True)
 
 
-def test_death_at_any_boundary_loses_nothing(tmp_path: Path) -> None:
-    life = _eventful(tmp_path / "root")
-    life.root.close()
+def test_crash_at_any_write_of_maintenance_loses_nothing(tmp_path: Path) -> None:
+    life = _make_eventful_workspace(tmp_path / "workspace")
+    life.workspace.close()
     at = 0
     while True:
         at += 1
-        fate = _Fate(at)
+        fate = _CrashPoint(at)
         copy = tmp_path / f"at-{at}"
-        shutil.copytree(life.root.folder, copy)
+        shutil.copytree(life.workspace.folder, copy)
         healthy = open_workspace(copy, clock=life.clock, **_settings(life))
         mortal = replace(
             healthy,
-            catalog=_MortalCatalog(healthy.catalog.url, life.clock, fate),
-            storage=_MortalStorage(healthy.storage.url, fate),
+            catalog=_CrashingCatalog(healthy.catalog.url, life.clock, fate),
+            storage=_CrashingStorage(healthy.storage.url, fate),
         )
-        with suppress(_Died):
-            _tidied(mortal, life.epoch)
+        with suppress(_CrashError):
+            _run_all_maintenance(mortal, life.epoch)
         mortal.catalog.close()
         life.check(healthy)
         if at % 3 == 0 or fate.passed < at:
-            _tidied(healthy, life.epoch)
+            _run_all_maintenance(healthy, life.epoch)
             collect_garbage(healthy.catalog, healthy.storage, older_than=0)
             _verify_nothing_is_left_over(healthy)
         if fate.passed < at:
@@ -552,32 +554,32 @@ def test_death_at_any_boundary_loses_nothing(tmp_path: Path) -> None:
         shutil.rmtree(copy)
     life.check(healthy)
     healthy.close()
-    assert at > 30, "there were boundaries to die at"
+    assert at > 30, "the test must have reached many operations"
 
 
-def test_all_of_it_works_on_postgresql(tmp_path: Path, postgresql: PostgreSQL) -> None:
-    life = _eventful(tmp_path / "root", catalog=postgresql.database())
-    done = _tidied(life.root, life.epoch)
+def test_maintenance_works_on_postgresql(tmp_path: Path, postgresql: PostgreSQL) -> None:
+    life = _make_eventful_workspace(tmp_path / "workspace", catalog=postgresql.database())
+    done = _run_all_maintenance(life.workspace, life.epoch)
     assert min(done.archived, done.compacted, done.merged, done.retained, done.folded, done.removed) > 0
     life.check()
     life.advance(days=3)
     life.deliver()
-    life.root.storage.write("quarantine/2", b"x")
-    with life.root.catalog.write() as connection:
+    life.workspace.storage.write("quarantine/2", b"x")
+    with life.workspace.catalog.write() as connection:
         quarantine.add_quarantined(connection, Quarantined("item", "b", "broken", path="quarantine/2"))
-    done = _tidied(_keeping(life, keep_quarantine_bytes=0), life.epoch)
+    done = _run_all_maintenance(_keeping(life, keep_quarantine_bytes=0), life.epoch)
     assert min(done.asides, done.forgotten) > 0
     life.check()
-    life.root.close()
+    life.workspace.close()
 
 
 def _settings(life: LongLife) -> dict[str, Any]:
     names = ("keep_items_days", "archive_segments", "orphan_seconds", "keep_receipts_days")
-    return {name: getattr(life.root.settings, name) for name in names}
+    return {name: getattr(life.workspace.settings, name) for name in names}
 
 
-def _verify_nothing_is_left_over(root: Workspace) -> None:
-    with root.catalog.read() as connection:
+def _verify_nothing_is_left_over(workspace: Workspace) -> None:
+    with workspace.catalog.read() as connection:
         named = {
             str(row.path)
             for row in connection.execute(
@@ -587,14 +589,14 @@ def _verify_nothing_is_left_over(root: Workspace) -> None:
                 )
             )
         }
-    found = {file.path for folder in ("items", "matches", "quarantine") for file in root.storage.files(folder)}
+    found = {file.path for folder in ("items", "matches", "quarantine") for file in workspace.storage.files(folder)}
     assert found == named
 
 
 @pytest.mark.parametrize("at", [1, 3, 6])
-def test_a_killed_process_leaves_a_whole_root(tmp_path: Path, at: int) -> None:
-    life = _eventful(tmp_path / "root")
-    life.root.close()
+def test_killed_maintenance_process_leaves_a_consistent_workspace(tmp_path: Path, at: int) -> None:
+    life = _make_eventful_workspace(tmp_path / "workspace")
+    life.workspace.close()
     program = (
         "import os, sys\nfrom datetime import datetime, UTC\nfrom pathlib import Path\n"
         "from runnel.engine.workspace import open_workspace\n"
@@ -603,16 +605,17 @@ def test_a_killed_process_leaves_a_whole_root(tmp_path: Path, at: int) -> None:
         "folder, at, counter, moment, epoch = sys.argv[1:]\n"
         "storage = f'crash+{Path(folder).as_uri()}?at={at}&counter={counter}&group={os.getpgrp()}'\n"
         "clock = FakeClock(datetime.fromtimestamp(float(moment), UTC))\n"
-        "root = open_workspace(Path(folder), clock=clock, storage=storage, keep_items_days=2, orphan_seconds=0.0)\n"
-        "run_maintenance(root, int(epoch), at_least=1, chores=True)\n"
+        "settings = {'storage': storage, 'keep_items_days': 2, 'orphan_seconds': 0.0}\n"
+        "workspace = open_workspace(Path(folder), clock=clock, **settings)\n"
+        "run_maintenance(workspace, int(epoch), at_least=1, chores=True)\n"
     )
-    arguments = [str(life.root.folder), str(at), str(tmp_path / "counter"), str(life.clock()), str(life.epoch)]
+    arguments = [str(life.workspace.folder), str(at), str(tmp_path / "counter"), str(life.clock()), str(life.epoch)]
     ended = subprocess.run(
         [sys.executable, "-c", program, *arguments], start_new_session=True, capture_output=True, check=False
     )
     assert ended.returncode == -9, ended.stderr.decode()
-    healthy = open_workspace(life.root.folder, clock=life.clock, **_settings(life))
+    healthy = open_workspace(life.workspace.folder, clock=life.clock, **_settings(life))
     life.check(healthy)
-    _tidied(healthy, life.epoch)
+    _run_all_maintenance(healthy, life.epoch)
     life.check(healthy)
     healthy.close()

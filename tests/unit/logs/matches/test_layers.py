@@ -344,7 +344,10 @@ def test_parts_with_gaps_are_refused(tmp_path: Path) -> None:
     with pytest.raises(LineageConflictError, match="parts 1-4 and 7-8"):
         made.commit([part(1, 4), part(7, 8), part(1, 4)])
     segment = MatchSegment(1, 0, 1, 9, 1, 9, 0)
-    with made.catalog.write() as connection, pytest.raises(LineageConflictError, match="is 1-9, its parts are 1-8"):
+    with (
+        made.catalog.write() as connection,
+        pytest.raises(LineageConflictError, match="sequences 1-9, but its parts have 1-8"),
+    ):
         match_segments.commit_segment(connection, segment, [part(1, 4), part(5, 8)], epoch=made.epoch)
     assert made.parts() == []
 

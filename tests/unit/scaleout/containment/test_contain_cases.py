@@ -1,4 +1,4 @@
-"""Patterns and publications over a few terms, so that many patterns contain one another; and that they do."""
+"""Generated patterns and publications over few terms, and a test that many patterns contain one another."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def draw_pattern(chance: random.Random) -> Graph:
 
 
 def draw_narrower(chance: random.Random, graph: Graph) -> Graph:
-    """A pattern that asks for more: an edge or a conjunct more, or a constant for a variable."""
+    """Return a narrower pattern: with another edge or conjunct, or a constant in place of a variable."""
     match chance.randrange(3):
         case 0:
             return Graph(tuple(dict.fromkeys((*graph.edges, draw_edge(chance)))), graph.filter)
@@ -109,7 +109,7 @@ def draw_publication(chance: random.Random) -> list[Triple]:
 
 
 def seeds() -> st.SearchStrategy[random.Random]:
-    """A source of chance that hypothesis can shrink."""
+    """Generate random sources that Hypothesis can shrink."""
     return st.randoms(use_true_random=False)
 
 

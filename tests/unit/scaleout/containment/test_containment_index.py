@@ -1,4 +1,4 @@
-"""Containment: the definition against what patterns mean, the kernels against the definition, and the trees."""
+"""Containment: the definition agrees with matching, the kernels agree with the definition, and trees are valid."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def year(relation: Relation, value: object) -> Graph:
     return Graph((YEAR,), Comparison(Variable("y"), relation, number(value)))
 
 
-def test_one_demand_implies_another_only_where_every_term_that_meets_it_meets_the_other() -> None:
+def test_implication_of_demands_is_sound() -> None:
     demands = [(relation, term) for relation in RELATIONS for term in dict.fromkeys(CONSTANTS)]
     found = 0
     for given_one in demands:
@@ -71,13 +71,13 @@ def test_one_demand_implies_another_only_where_every_term_that_meets_it_meets_th
         (("<", '"b"'), ("<", number(3)), False),
     ],
 )
-def test_demands_by_sorts_and_intervals(
+def test_implication_depends_on_sorts_and_intervals(
     given_one: tuple[Relation, str], asked: tuple[Relation, str], expected: bool
 ) -> None:
     assert implies(given_one, asked) is expected
 
 
-def test_two_bounds_together_say_more_than_each() -> None:
+def test_two_demands_together_imply_a_third() -> None:
     between = AllOf((Comparison(Variable("y"), ">=", number(3)), Comparison(Variable("y"), "<=", number(3))))
     assert contains(year("=", 3), Graph((YEAR,), between))
     assert ("=", number(3)) in demands_of(between).of_variables["y"]
@@ -92,7 +92,7 @@ def test_two_bounds_together_say_more_than_each() -> None:
         (Graph((YEAR, BY_ANN)), Graph((YEAR,)), False),
         (year(">", 2), Graph((Edge("<urn:k>", "<urn:year>", number(5)),)), True),
         (year(">", 5), Graph((Edge("<urn:k>", "<urn:year>", number(5)),)), False),
-        # Variables stay consistent, which the paper's rule for nodes does not ask for.
+        # Variables stay consistent, which the paper's rule for nodes does not require.
         (Graph((YEAR, BY_ANN)), Graph((YEAR, Edge(Variable("q"), "<urn:by>", "<urn:ann>"))), False),
         (Graph((YEAR, Edge(Variable("q"), "<urn:by>", "<urn:ann>"))), Graph((YEAR, BY_ANN)), True),
         (Graph((Edge(Variable("p"), "<urn:year>", Variable("p")),)), Graph((YEAR,)), False),
@@ -117,7 +117,7 @@ def laid_into(store: PatternStore, wide: int, narrow: int) -> bool:
 
 @settings(max_examples=150, deadline=None)
 @given(seeds())
-def test_what_a_contained_pattern_holds_of_its_container_holds_of(chance: random.Random) -> None:
+def test_container_holds_wherever_a_contained_pattern_holds(chance: random.Random) -> None:
     wide = draw_pattern(chance)
     narrow = draw_narrower(chance, wide) if chance.random() < 0.7 else draw_pattern(chance)
     if contains(wide, narrow):
@@ -129,7 +129,7 @@ def test_what_a_contained_pattern_holds_of_its_container_holds_of(chance: random
 
 @settings(max_examples=150, deadline=None)
 @given(seeds())
-def test_the_kernel_says_what_the_definition_says(chance: random.Random) -> None:
+def test_kernel_agrees_with_the_definition(chance: random.Random) -> None:
     patterns = [draw_pattern(chance) for _ in range(4)]
     patterns += [draw_narrower(chance, one) for one in patterns]
     store = PatternStore()
@@ -141,7 +141,7 @@ def test_the_kernel_says_what_the_definition_says(chance: random.Random) -> None
 
 @settings(max_examples=100, deadline=None)
 @given(seeds())
-def test_a_store_gives_patterns_back(chance: random.Random) -> None:
+def test_store_returns_equivalent_patterns(chance: random.Random) -> None:
     store = PatternStore()
     for _ in range(4):
         pattern = draw_pattern(chance)
@@ -152,7 +152,7 @@ def test_a_store_gives_patterns_back(chance: random.Random) -> None:
 
 
 def check_trees(index: ContainmentIndex, patterns: dict[int, Graph], most: int = 10_000) -> None:
-    """Everything has one place, below something that contains it; this is checked for so many pairs at most."""
+    """Check that every pattern is in one tree, below a pattern that contains it. Check at most `most` pairs."""
     roots = index.roots()
     below = [one for root in roots for one in index.below(root)]
     merged = [one for merger in index.mergers() for one in index.subscriptions_below(merger)]
@@ -162,7 +162,7 @@ def check_trees(index: ContainmentIndex, patterns: dict[int, Graph], most: int =
     assert all(contains(patterns[root], patterns[one]) for root, one in pairs[:: 1 + len(pairs) // most])
 
 
-def test_trees_grow_and_shrink() -> None:
+def test_trees_stay_valid_after_insertions_and_removals() -> None:
     index = ContainmentIndex()
     for value in (5, 3, 4, 9):
         index.insert(value, year(">", value))
@@ -176,13 +176,13 @@ def test_trees_grow_and_shrink() -> None:
     assert index.below(4) == [5, 9]
     with pytest.raises(KeyError):
         index.remove(1)
-    with pytest.raises(ValueError, match="there already"):
+    with pytest.raises(ValueError, match="already in the index"):
         index.insert(4, Graph((YEAR,)))
     with pytest.raises(ValueError, match="without edges"):
         index.insert(20, Graph(()))
 
 
-def test_a_pattern_of_variables_alone_finds_all_that_it_contains() -> None:
+def test_pattern_of_variables_finds_all_contained_patterns() -> None:
     index = ContainmentIndex()
     index.insert(1, year(">", 2))
     index.insert(2, Graph((BY_ANN,)))
@@ -192,7 +192,7 @@ def test_a_pattern_of_variables_alone_finds_all_that_it_contains() -> None:
     assert index.below(3) == [1, 2, 4]
 
 
-def test_roots_contain_one_another_never_and_removals_leave_nothing_behind() -> None:
+def test_roots_do_not_contain_one_another_and_removal_is_complete() -> None:
     # With some seeds, one pattern of variables alone is drawn and contains all others.
     chance = random.Random(13)
     index = ContainmentIndex()
@@ -215,7 +215,7 @@ def test_roots_contain_one_another_never_and_removals_leave_nothing_behind() -> 
     assert not any(contains(patterns[one], patterns[other]) for one in roots for other in roots if one != other)
 
 
-def test_arrays_are_used_again_when_subscriptions_come_and_go() -> None:
+def test_arrays_are_reused_after_removals() -> None:
     index = ContainmentIndex()
     sizes = []
     for turn in range(4):
@@ -232,8 +232,8 @@ def test_arrays_are_used_again_when_subscriptions_come_and_go() -> None:
     assert sizes[-1] <= 2 * sizes[1]
 
 
-def test_a_hostile_pattern_is_given_up_and_taken_for_not_contained() -> None:
-    """Containment is as hard as colouring graphs: here ten nodes, each linked to each, with nine colours."""
+def test_search_for_a_hostile_pattern_ends_without_containment() -> None:
+    """Containment is as hard as graph coloring: here a complete graph of ten nodes with nine colors."""
     names = [f"<urn:{one}>" for one in range(9)]
     dense = Graph(tuple(Edge(one, "<urn:p>", other) for one in names for other in names if one != other))
     nodes = [Variable(f"v{one}") for one in range(10)]

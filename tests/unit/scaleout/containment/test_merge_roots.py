@@ -1,4 +1,4 @@
-"""Mergers contain their members, summaries keep what publications have in common, and both stay within bounds."""
+"""Mergers contain their members, summaries keep the common edges of publications, and both are limited in number."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_merger_contains_both_patterns(chance: random.Random) -> None:
         assert contains(merger, second)
 
 
-def test_a_merger_keeps_common_edges_and_what_both_demand() -> None:
+def test_merger_keeps_common_edges_and_demands() -> None:
     first = Graph((YEAR, BY_ANN), above(5))
     second = Graph((BY_BOB, YEAR), AllOf((above(3), Comparison(Variable("p"), "!=", "<urn:x>"))))
     assert intersect_patterns(first, second) == Graph((YEAR,), above(3))
@@ -66,7 +66,7 @@ def test_patterns_without_a_common_edge_have_no_merger() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(seeds())
-def test_groups_are_apart_and_their_mergers_contain_all_members(chance: random.Random) -> None:
+def test_groups_are_disjoint_and_mergers_contain_their_members(chance: random.Random) -> None:
     patterns = dict(enumerate(draw_pattern(chance) for _ in range(8)))
     groups = group_patterns(patterns.items(), chance.choice([0.0, 0.5, 1.0]), most=chance.choice([2, 9]))
     members = [one for group in groups for one in group.members]
@@ -76,21 +76,21 @@ def test_groups_are_apart_and_their_mergers_contain_all_members(chance: random.R
         assert all(contains(group.common, patterns[one]) for one in group.members)
 
 
-def test_the_most_exact_groups_have_the_same_edges() -> None:
+def test_groups_with_share_one_have_the_same_edges() -> None:
     patterns = [(1, Graph((YEAR,), above(5))), (2, Graph((YEAR, BY_ANN))), (3, Graph((YEAR,), above(7)))]
     (group,) = group_patterns(patterns, 1.0, 9)
     assert group.members == [1, 3]
     assert group.common == Graph((YEAR,), above(5))
 
 
-def test_a_merger_of_parts_names_more_than_labels() -> None:
+def test_merger_must_have_an_edge_with_two_terms() -> None:
     assert group_patterns([(1, Graph((YEAR, BY_ANN))), (2, Graph((YEAR, BY_BOB)))], 0.5, 9) == []
     first, second = (Graph((Edge("<urn:a>", "<urn:year>", Variable("y")), one)) for one in (BY_ANN, BY_BOB))
     (group,) = group_patterns([(1, first), (2, second)], 0.5, 9)
     assert group.members == [1, 2]
 
 
-def test_similar_publications_become_one_summary_and_others_stay_apart() -> None:
+def test_only_similar_publications_share_a_summary() -> None:
     summaries = PublicationSummaries(threshold=0.5, share=1.0)
     summaries.observe([triple(1), triple(2), triple(3)], matched=2)
     summaries.observe([triple(1, of=7)], matched=4)
@@ -98,8 +98,8 @@ def test_similar_publications_become_one_summary_and_others_stay_apart() -> None
     assert summaries.by_frequency() == [{triple(1), triple(2)}, {triple(1, of=7)}]
 
 
-def test_a_summary_that_was_merged_is_compared_again() -> None:
-    """The paper's loop compares the publication itself again, and never ends; here it is the merged one."""
+def test_merged_summary_is_compared_again() -> None:
+    """The paper's loop compares the publication itself again and never ends. Here the merged summary is compared."""
     summaries = PublicationSummaries(threshold=0.3, share=1.0)
     summaries.observe([triple(1), triple(2), triple(3), triple(4)], matched=1)
     summaries.observe([triple(1), triple(5), triple(6), triple(7)], matched=1)
@@ -110,14 +110,14 @@ def test_a_summary_that_was_merged_is_compared_again() -> None:
     assert summaries.by_frequency()[0] == {triple(1), triple(5), triple(6)}
 
 
-def test_an_edge_that_half_of_the_publications_have_stays() -> None:
+def test_edge_of_half_the_publications_is_kept() -> None:
     summaries = PublicationSummaries(threshold=0.3, share=0.5)
     for left_out in range(4):
         summaries.observe([triple(one) for one in range(4) if one != left_out], matched=1)
     assert summaries.by_frequency() == [{triple(0), triple(1), triple(2), triple(3)}]
 
 
-def test_values_count_as_one_and_texts_do_not() -> None:
+def test_values_count_as_equal_and_texts_do_not() -> None:
     summaries = PublicationSummaries()
     for value in (3, 4):
         summaries.observe([("<urn:a>", "<urn:year>", number(value)), ("<urn:a>", "<urn:name>", '"A"')], matched=1)
@@ -126,7 +126,7 @@ def test_values_count_as_one_and_texts_do_not() -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(seeds())
-def test_there_are_never_more_summaries_than_allowed_and_no_match_is_forgotten(chance: random.Random) -> None:
+def test_number_of_summaries_is_limited_and_all_matches_are_counted(chance: random.Random) -> None:
     bounded, free = PublicationSummaries(most=3), PublicationSummaries(threshold=0.3)
     total = 0
     for _ in range(12):

@@ -1,4 +1,4 @@
-"""The index of roots against brute force: whatever came, went and was merged, it finds what holds, each once."""
+"""The root index agrees with brute force after any sequence of subscriptions, removals and merges."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SEEN: Counter[str] = Counter()
 
 
 def draw_subscription(chance: random.Random) -> Graph:
-    """A pattern with constants, now and then any: what has none soon contains all others, and nothing is merged."""
+    """Draw a pattern, mostly with constants. A pattern without any contains all others, and nothing is merged."""
     while True:
         graph = draw_pattern(chance)
         constants = sum(isinstance(node, str) for edge in graph.edges for node in (edge.subject, edge.object))
@@ -41,8 +41,8 @@ def draw_subscription(chance: random.Random) -> Graph:
             return graph
 
 
-class ComingAndGoing(RuleBasedStateMachine):
-    """Subscriptions come and go, publications arrive, roots are merged."""
+class ChangingSubscriptions(RuleBasedStateMachine):
+    """A state machine: subscriptions come and go, publications arrive, and roots are merged."""
 
     @initialize(seed=st.integers(0, 10**6), upper=st.sampled_from([None, 4, 8]))
     def begin(self, seed: int, upper: int | None) -> None:
@@ -100,16 +100,17 @@ class ComingAndGoing(RuleBasedStateMachine):
             SEEN["matched"] += len(expected)
 
     @invariant()
-    def every_subscription_has_its_place(self) -> None:
+    def every_subscription_is_in_a_tree(self) -> None:
         if hasattr(self, "living"):
             check_trees(self.index.index, self.living, most=8)
             SEEN["false positives"] += self.index.counters.false_positives
 
 
-def test_whatever_comes_and_goes_matching_equals_brute_force() -> None:
+def test_matching_agrees_with_brute_force() -> None:
     SEEN.clear()
     run_state_machine_as_test(
-        ComingAndGoing, settings=settings(max_examples=80, stateful_step_count=12, deadline=None, derandomize=True)
+        ChangingSubscriptions,
+        settings=settings(max_examples=80, stateful_step_count=12, deadline=None, derandomize=True),
     )
     assert min(SEEN[one] for one in ("contained", "merged", "merged members gone", "matched", "false positives")) > 5
 
@@ -130,8 +131,8 @@ def page(year: int, *names: str) -> list[Triple]:
     return found + [("<urn:page>", "<urn:by>", f"<urn:{name}>") for name in names]
 
 
-def test_a_root_that_holds_and_what_holds_below_it_are_both_found() -> None:
-    """The paper's `filtering` delivers a root only where nothing lies below it."""
+def test_holding_root_and_patterns_below_it_are_found() -> None:
+    """The paper's `filtering` delivers a root only if nothing is below it."""
     index = RootIndex()
     index.subscribe(1, year_above(2000))
     index.subscribe(2, year_above(2005))
@@ -155,7 +156,7 @@ def merged() -> RootIndex:
     return index
 
 
-def test_a_merger_stands_for_its_members_and_counts_its_false_positives(merged: RootIndex) -> None:
+def test_merger_covers_its_members_and_counts_false_positives(merged: RootIndex) -> None:
     assert merged.match(page(2010, "bob")).subscriptions == [2]
     assert merged.counters.false_positives == 0
     assert merged.match(page(2010, "dora")).subscriptions == []
@@ -165,11 +166,11 @@ def test_a_merger_stands_for_its_members_and_counts_its_false_positives(merged: 
     assert merged.counters.mergers_held == 2, "the merger keeps the weakest of its members' constraints"
 
 
-def test_a_merger_is_made_anew_when_members_go(merged: RootIndex) -> None:
+def test_merger_is_computed_again_after_removals(merged: RootIndex) -> None:
     merged.unsubscribe(1)
     assert merged.root_count == 1
     assert merged.match(page(2002, "bob")).subscriptions == []
-    assert merged.counters.mergers_held == 0, "without its weakest member the merger asks for more"
+    assert merged.counters.mergers_held == 0, "without its weakest member the merger is more specific"
     merged.unsubscribe(2)
     assert merged.index.mergers() == []
     assert merged.index.roots() == [3]
@@ -178,7 +179,7 @@ def test_a_merger_is_made_anew_when_members_go(merged: RootIndex) -> None:
     assert merged.root_count == len(merged) == 0
 
 
-def test_what_a_merger_contains_comes_below_it_and_what_contains_it_takes_its_members(merged: RootIndex) -> None:
+def test_merger_takes_contained_roots_and_gives_members_to_a_container(merged: RootIndex) -> None:
     merged.subscribe(4, year_above(2005, by("dora")))
     assert merged.root_count == 1
     merged.subscribe(5, Graph((YEAR,)))
@@ -187,7 +188,7 @@ def test_what_a_merger_contains_comes_below_it_and_what_contains_it_takes_its_me
     assert merged.index.mergers() == []
 
 
-def test_roots_are_merged_when_they_are_too_many() -> None:
+def test_too_many_roots_are_merged_automatically() -> None:
     index = RootIndex(upper=12, lower=5)
     names = [f"n{number}" for number in range(30)]
     index.observe(page(2010, *names))
@@ -197,7 +198,7 @@ def test_roots_are_merged_when_they_are_too_many() -> None:
     assert index.match(page(2010, "n3", "n20")).subscriptions == [3, 20]
 
 
-def test_the_two_stages_can_be_apart(merged: RootIndex) -> None:
+def test_both_stages_can_be_called_separately(merged: RootIndex) -> None:
     publication = merged.encoded(page(2010, "ann", "cid"))
     roots = merged.roots_of(publication)
     assert [merged.index.subscriptions_below(one) for one in roots.tolist()] == [[1, 2, 3]]
@@ -205,8 +206,8 @@ def test_the_two_stages_can_be_apart(merged: RootIndex) -> None:
     assert sorted(merged.index.owners[below].tolist()) == [1, 3]
 
 
-def test_a_search_that_takes_too_long_is_reported_and_what_lies_below_is_asked() -> None:
-    """Whether ten nodes, each linked to each, can be laid onto nine is a search through all orders of the nine."""
+def test_undecided_root_is_reported_and_patterns_below_it_are_checked() -> None:
+    """Mapping a complete graph of ten nodes onto nine requires a search through all orders of the nine."""
     names = [f"<urn:{one}>" for one in range(9)]
     dense: list[Triple] = [(one, "<urn:p>", other) for one in names for other in names if one != other]
     nodes = [Variable(f"v{one}") for one in range(10)]

@@ -1,4 +1,4 @@
-"""Roots whose queries are divided: declared, looked at and compared with the same queries undivided."""
+"""Workspaces with partitioned plans, and a comparison of their matches with the whole plan."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def current(engine: Engine) -> PlanRow:
 
 
 def epoch(engine: Engine) -> int:
-    """The epoch of the lease on a root, which is taken the first time."""
+    """Return the epoch of the lease on a workspace, which is acquired the first time."""
     with engine.workspace.catalog.write() as connection:
         held = leases.state(connection)
         return held.epoch if held is not None else leases.acquire(connection, 600).epoch
 
 
 def move_everything(engine: Engine, held: int) -> None:
-    """Publish a version in which every query is in the partition behind its own."""
+    """Publish a version in which every query has moved to the next partition."""
     row = current(engine)
     old = read_partitioning(engine.workspace.storage, row.distribution or "")
     assignment = read_assignment(engine.workspace.storage, old.folder)
@@ -58,7 +58,7 @@ def move_everything(engine: Engine, held: int) -> None:
 
 
 def news() -> ItemBatch:
-    """Items of both feeds: with one word each, with several, with none."""
+    """Return items of both feeds with one word, several words and none."""
     texts = [*WORDS, *(f"{a} and {b}" for a, b in zip(WORDS, WORDS[2:], strict=False)), "quiet", " ".join(WORDS)]
     items = [
         Item(feed, f"{feed}-{place}", {"title": (text,), "n": (float(place % 6),)})
@@ -69,7 +69,7 @@ def news() -> ItemBatch:
 
 
 def assert_divided_alike(engine: Engine, row: PlanRow) -> None:
-    """The partitions find what the whole plan finds, and that is something."""
+    """Assert that the partitions match like the whole plan, and that there are matches."""
     version = PlanVersion.of(row)
     whole = build_matcher(load(engine.workspace.storage, version)).match(news())
     parts = PartitionedMatcher(engine.workspace.storage, version).match(news())

@@ -1,4 +1,4 @@
-"""What people are told of a division: how it is, why, what comes next, and nothing of what was before."""
+"""What status, explain and the report show about partitions."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from runnel.web.collect_report import collect_report
 
 @pytest.fixture
 def divided(tmp_path: Path) -> Iterator[Engine]:
-    with connect(tmp_path / "root", partitions=3, partition_strategy="grouped") as opened:
+    with connect(tmp_path / "workspace", partitions=3, partition_strategy="grouped") as opened:
         opened.execute(DECLARED)
         yield opened
 
 
-def _told(folder: Path, **settings: Any) -> str:
-    """What status says of partitions under some settings, in one line."""
+def _status_text(folder: Path, **settings: Any) -> str:
+    """Return the text of `status` about partitions with some settings, in one line."""
     with connect(folder, **settings) as engine:
         lines = read_status(engine.workspace).lines()
     first = next(place for place, line in enumerate(lines) if line.startswith("partitions"))
@@ -43,38 +43,40 @@ def _told(folder: Path, **settings: Any) -> str:
     return re.sub(r"\s+", " ", " ".join(lines[first:last]))
 
 
-def test_status_says_how_the_plan_is_divided_not_how_it_would_be(divided: Engine) -> None:
+def test_status_shows_current_partitions_and_the_effect_of_changed_settings(divided: Engine) -> None:
     folder = divided.workspace.folder
-    assert "partitions 3 grouped: as many partitions as the settings say" in _told(folder, partitions=3)
-    assert "next start" not in _told(folder, partitions=3)
+    assert "partitions 3 grouped: the number is set in the settings" in _status_text(folder, partitions=3)
+    assert "next start" not in _status_text(folder, partitions=3)
     for settings, after in (
-        ({"partitions": 1}, "gives every worker all of them (as the settings say)"),
-        ({"partitions": 0}, "gives every worker all of them (the plan takes"),
-        ({"partitions": 4}, "divides them into 4 (as the settings say)"),
+        ({"partitions": 1}, "gives every worker all queries (as the settings say)"),
+        ({"partitions": 0}, "gives every worker all queries (the plan takes"),
+        ({"partitions": 4}, "creates 4 partitions (as the settings say)"),
     ):
-        told = _told(folder, **settings)
-        assert f"partitions 3 grouped, as they were divided last the next start of the runner {after}" in told
-    told = _told(folder, partitions=3, partition_strategy="spread")
-    assert "3 grouped: as many partitions as the settings say the next start of the runner makes them spread" in told
+        text = _status_text(folder, **settings)
+        assert f"partitions 3 grouped, as created last at its next start, the runner {after}" in text
+    text = _status_text(folder, partitions=3, partition_strategy="spread")
+    assert (
+        "3 grouped: the number is set in the settings at its next start, the runner uses the strategy spread" in text
+    )
     with connect(folder, partitions=1) as engine:
         figures = read_status(engine.workspace).to_json()["partitions"]
         assert figures["count_reason"] is None
         assert "every worker" in figures["next_start"]
         explained = engine.explain("AllRock")
         assert explained.to_json()["partition"]["next_start"] == figures["next_start"]
-        assert any("the next start of the runner gives every" in line for line in explained.lines)
+        assert any("at its next start, the runner gives every" in line for line in explained.lines)
 
 
-def test_what_the_next_start_does_has_separators() -> None:
+def test_number_in_the_next_start_text_has_separators() -> None:
     made = Partitioning("plans/a", "plans/b", "plans/c", 1, (Partition("plans/d", 1, 1, 0.5, 1.0),) * 2, "grouped")
     assert next_start(made, PartitionChoice(2, "so", "so"), "grouped") is None
     assert next_start(made, PartitionChoice(1_024, "so", "so"), "") == (
-        "the next start of the runner divides them into 1,024 (so)"
+        "at its next start, the runner creates 1,024 partitions (so)"
     )
 
 
-def test_an_undivided_plan_is_told_to_be_undivided_and_why(tmp_path: Path) -> None:
-    folder = tmp_path / "root"
+def test_status_explains_why_a_plan_has_no_partitions(tmp_path: Path) -> None:
+    folder = tmp_path / "workspace"
     with connect(folder) as engine:
         assert read_status(engine.workspace).to_json()["undivided"] is None, "there is no plan yet"
         engine.execute(DECLARED)
@@ -85,30 +87,30 @@ def test_an_undivided_plan_is_told_to_be_undivided_and_why(tmp_path: Path) -> No
         assert collect_report(engine, "Run").distribution is None
     assert re.match(
         r"partitions none: every worker has all queries \(the plan takes [\d.]+ KiB and a worker may map 4.0 GiB\)$",
-        _told(folder),
+        _status_text(folder),
     )
-    assert "none: every worker has all queries (as the settings say)" in _told(folder, partitions=1)
-    assert "until the runner divides them into 2 (as the settings say)" in _told(folder, partitions=2)
+    assert "none: every worker has all queries (as the settings say)" in _status_text(folder, partitions=1)
+    assert "until the runner creates 2 partitions (as the settings say)" in _status_text(folder, partitions=2)
 
 
-def test_a_damaged_partitioning_is_told_of(divided: Engine) -> None:
+def test_status_reports_a_damaged_partitioning(divided: Engine) -> None:
     row, folder = current(divided), divided.workspace.folder
     path = divided.workspace.storage.local(f"{row.distribution}/{MANIFEST}")
     kept = path.read_bytes()
     path.chmod(0o644)
     path.write_text("{")
-    told = _told(folder, partitions=3)
+    told = _status_text(folder, partitions=3)
     assert f"partitions damaged: {row.distribution}/{MANIFEST} is not a partitioning" in told
-    assert "`runnel doctor` says more" in told
+    assert "`runnel doctor` shows details" in told
     status = read_status(divided.workspace).to_json()
     assert (status["partitions"], status["undivided"]["damaged"]) == (None, True)
     path.write_bytes(kept)
     assert read_status(divided.workspace).to_json()["undivided"] is None
     divided.workspace.storage.local(f"{row.pieces[-1]}/manifest.json").unlink()
-    assert "names folders that are gone" in _told(folder, partitions=3)
+    assert "refers to folders that do not exist" in _status_text(folder, partitions=3)
 
 
-def test_lines_of_partitions_fit_a_screen(divided: Engine) -> None:
+def test_status_lines_about_partitions_fit_into_80_columns(divided: Engine) -> None:
     loads = [PartitionLoad(0, 100, 40, 3_000, 1_000), PartitionLoad(2, 50, 9, 1_000, 2_000)]
     with divided.workspace.catalog.write() as connection:
         partition_loads.note_loads(connection, current(divided).distribution or "", loads)
@@ -121,7 +123,7 @@ def test_lines_of_partitions_fit_a_screen(divided: Engine) -> None:
     assert any("3,000 plans" in line for line in shown)
 
 
-def test_copies_are_measured_of_this_division_alone(divided: Engine) -> None:
+def test_copies_are_measured_only_with_the_current_partitions(divided: Engine) -> None:
     held, before = epoch(divided), current(divided)
     with divided.workspace.catalog.write() as connection:
         lineage = match_segments.start_lineage(connection, "test", reason="test").id
@@ -133,7 +135,7 @@ def test_copies_are_measured_of_this_division_alone(divided: Engine) -> None:
     move_everything(divided, held)
     figures = read_status(divided.workspace).distribution
     assert isinstance(figures, PartitionFigures)
-    assert figures.copies is None, "nothing was matched as it is divided now"
+    assert figures.copies is None, "nothing was matched with the new partitions yet"
     with divided.workspace.catalog.write() as connection:
         new = MatchSegment(lineage, 1, 11, 20, current(divided).version, 10, 0, {"copies": 5})
         match_segments.commit_segment(connection, new, [], epoch=held)
@@ -142,23 +144,27 @@ def test_copies_are_measured_of_this_division_alone(divided: Engine) -> None:
     assert figures.copies == 0.5
     assert read_vitals(divided.workspace).distribution["runnel_partition_copies"] == 0.5
     moved = "\n".join(divided.explain("AllRock").lines)
-    assert re.search(r"[\d.]+ µs\s+on\s+the\s+busiest\s+worker,\s+if\s+every\s+partition\s+had\s+one", moved), moved
+    assert re.search(r"[\d.]+ µs\s+on\s+the\s+busiest\s+worker,\s+with\s+one\s+worker\s+per\s+partition", moved), (
+        moved
+    )
 
 
-def test_the_busiest_worker_is_the_one_that_decided(divided: Engine) -> None:
+def test_reason_contains_the_time_of_the_busiest_worker(divided: Engine) -> None:
     figures = read_status(divided.workspace).distribution
     assert isinstance(figures, PartitionFigures)
     assert figures.expected_busiest is not None
     assert f"{figures.expected_busiest:,.1f} µs on the busiest" in figures.reason
     made = read_partitioning(divided.workspace.storage, current(divided).distribution or "")
-    (way,) = (one for one in made.weighed if one.strategy == "grouped")
-    assert isinstance(way, WeighedStrategy)
-    assert figures.expected_busiest < way.longest, "the router's work is shared"
-    told = divided.explain("AllRock")
-    assert "if every partition had one" in " ".join(told.lines)
-    assert {one["strategy"] for one in told.to_json()["partition"]["weighed"]} == {"grouped", "spread"}
-    assert told.to_json()["partition"]["expected_busiest"] == figures.expected_busiest
-    assert all("longest" not in one for one in told.to_json()["partition"]["weighed"]), "it has the router in it"
+    (strategy,) = (one for one in made.weighed if one.strategy == "grouped")
+    assert isinstance(strategy, WeighedStrategy)
+    assert figures.expected_busiest < strategy.longest, "the router's work is shared"
+    explanation = divided.explain("AllRock")
+    assert "with one worker per partition" in " ".join(explanation.lines)
+    assert {one["strategy"] for one in explanation.to_json()["partition"]["weighed"]} == {"grouped", "spread"}
+    assert explanation.to_json()["partition"]["expected_busiest"] == figures.expected_busiest
+    assert all("longest" not in one for one in explanation.to_json()["partition"]["weighed"]), (
+        "the JSON key says that the router is included"
+    )
 
 
 def test_partitions_are_numbered_from_one(divided: Engine) -> None:
@@ -169,24 +175,28 @@ def test_partitions_are_numbered_from_one(divided: Engine) -> None:
     assert any(line.startswith(f"in partition {number} of 3") for line in explained.lines)
 
 
-def test_the_report_has_the_partitions(divided: Engine) -> None:
+def test_report_contains_the_partitions(divided: Engine) -> None:
     table = collect_report(divided, "Run").distribution
     assert table is not None
-    assert table.facts[0] == "3 grouped: as many partitions as the settings say"
+    assert table.facts[0] == "3 grouped: the number is set in the settings"
     assert [row[0] for row in table.rows] == ["1", "2", "3"]
     assert sum(int(row[1]) for row in table.rows) == current(divided).queries
     assert {len(row) for row in table.rows} == {len(table.heads)}
 
 
-def test_no_more_partitions_than_queries(tmp_path: Path) -> None:
-    with connect(tmp_path / "root", partitions=1_024) as engine:
+def test_status_explains_fewer_partitions_than_in_the_settings(tmp_path: Path) -> None:
+    with connect(tmp_path / "workspace", partitions=1_024) as engine:
         engine.execute(DECLARED)
         row = current(engine)
         assert len(row.pieces) == row.queries + 1
-        assert ensure_partitioning(engine.workspace, epoch(engine)) is None, "it is as wanted"
+        assert ensure_partitioning(engine.workspace, epoch(engine)) is None, "the partitions match the settings"
         lines = read_status(engine.workspace).lines()
     (line,) = (line for line in lines if line.startswith("partitions"))
     assert line.startswith(f"partitions     {row.queries} ")
-    told = CliRunner().invoke(app, ["status", "-w", str(tmp_path / "root")], env={"RUNNEL_PARTITIONS": "1024"}).output
-    assert "instead of the 1,024 of the settings" in re.sub(r"\s+", " ", told)
-    assert f"as there are {row.queries} queries" in re.sub(r"\s+", " ", told)
+    text = (
+        CliRunner()
+        .invoke(app, ["status", "-w", str(tmp_path / "workspace")], env={"RUNNEL_PARTITIONS": "1024"})
+        .output
+    )
+    assert "instead of the 1,024 in the settings" in re.sub(r"\s+", " ", text)
+    assert f"because there are only {row.queries} queries" in re.sub(r"\s+", " ", text)

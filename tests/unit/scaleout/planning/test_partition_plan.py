@@ -1,4 +1,4 @@
-"""Dividing queries over workers: when settings want it, with the same answers, and never in anybody's way."""
+"""Partitioning of plans: when the settings require it, with the same matches, and without blocking others."""
 
 from __future__ import annotations
 
@@ -45,19 +45,19 @@ from runnel.web.metrics import render_metrics
 
 @pytest.fixture
 def divided(tmp_path: Path) -> Iterator[Engine]:
-    with connect(tmp_path / "root", partitions=3) as opened:
+    with connect(tmp_path / "workspace", partitions=3) as opened:
         opened.execute(DECLARED)
         yield opened
 
 
 @pytest.fixture
 def whole(tmp_path: Path) -> Iterator[Engine]:
-    with connect(tmp_path / "root") as opened:
+    with connect(tmp_path / "workspace") as opened:
         opened.execute(DECLARED)
         yield opened
 
 
-def test_a_new_base_is_published_divided_where_the_settings_say_so(divided: Engine) -> None:
+def test_new_base_is_published_with_partitions_if_the_settings_require_it(divided: Engine) -> None:
     row = current(divided)
     assert row.distribution is not None
     made = read_partitioning(divided.workspace.storage, row.distribution)
@@ -67,7 +67,7 @@ def test_a_new_base_is_published_divided_where_the_settings_say_so(divided: Engi
     assert_divided_alike(divided, row)
 
 
-def test_what_changes_a_little_stays_divided_as_it_is(divided: Engine) -> None:
+def test_small_changes_keep_the_partitions(divided: Engine) -> None:
     before = current(divided)
     divided.execute("create feed More from Wire where title contains 'rock'; subscribe to More output log;")
     with_delta = current(divided)
@@ -81,14 +81,14 @@ def test_what_changes_a_little_stays_divided_as_it_is(divided: Engine) -> None:
         assert_divided_alike(divided, row)
 
 
-def test_queries_are_not_divided_without_need(whole: Engine) -> None:
+def test_plan_is_not_partitioned_without_need(whole: Engine) -> None:
     assert current(whole).distribution is None
     assert ensure_partitioning(whole.workspace, epoch(whole)) is None
     assert isinstance(read_status(whole.workspace).distribution, WholePlanFigures)
     assert any(line.startswith("partitions     none: ") for line in read_status(whole.workspace).lines())
 
 
-def test_settings_take_effect_when_a_runner_looks(whole: Engine) -> None:
+def test_changed_settings_take_effect_when_the_runner_checks(whole: Engine) -> None:
     whole.execute("create feed More from Wire where title contains 'rock'; subscribe to More output log;")
     whole.execute("drop feed AllJazz cascade;")
     first, folder = current(whole), whole.workspace.folder
@@ -106,7 +106,7 @@ def test_settings_take_effect_when_a_runner_looks(whole: Engine) -> None:
             made = read_partitioning(engine.workspace.storage, row.distribution or "")
             assert len(made.partitions) == wanted["partitions"]
             assert made.strategy == wanted.get("partition_strategy", made.strategy)
-            assert ensure_partitioning(engine.workspace, held) is None, "it is as wanted"
+            assert ensure_partitioning(engine.workspace, held) is None, "the partitions match the settings"
             assert_divided_alike(engine, row)
     with connect(folder, partitions=1) as engine:
         done = ensure_partitioning(engine.workspace, epoch(engine))
@@ -115,8 +115,8 @@ def test_settings_take_effect_when_a_runner_looks(whole: Engine) -> None:
         assert (current(engine).distribution, current(engine).pieces) == (None, ())
 
 
-def test_a_plan_that_does_not_fit_into_the_budget_is_divided(tmp_path: Path) -> None:
-    with connect(tmp_path / "root", plan_megabytes=1) as engine:
+def test_plan_above_plan_megabytes_is_partitioned(tmp_path: Path) -> None:
+    with connect(tmp_path / "workspace", plan_megabytes=1) as engine:
         title = Attribute("title")
         asked: dict[int, Node] = {n: Filter(Read(1), Contains(title, (f"word{n}",))) for n in range(2, 5_000)}
         size = compile_base(engine.workspace.storage, "plans/large", map(PlanQuery, asked), asked).size
@@ -134,7 +134,7 @@ def test_a_plan_that_does_not_fit_into_the_budget_is_divided(tmp_path: Path) -> 
         assert all(one.bytes < 1 << 20 for one in figures.partitions)
 
 
-def test_nothing_is_published_over_another_base_or_by_who_lost_the_lease(
+def test_partitioning_is_not_published_over_another_base_or_without_the_lease(
     whole: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with connect(whole.workspace.folder, partitions=2) as engine:
@@ -148,7 +148,7 @@ def test_nothing_is_published_over_another_base_or_by_who_lost_the_lease(
         done = ensure_partitioning(engine.workspace, held)
         row = current(engine)
         assert done is not None
-        assert row.delta is not None, "what was declared meanwhile is kept"
+        assert row.delta is not None, "a declaration in the meantime is kept"
         assert row.version == done.version
         assert_divided_alike(engine, row)
     with connect(whole.workspace.folder, partitions=3) as engine:
@@ -170,7 +170,7 @@ def test_nothing_is_published_over_another_base_or_by_who_lost_the_lease(
             ensure_partitioning(engine.workspace, held - 1)
 
 
-def test_a_run_divides_before_it_matches_and_does_without_if_that_fails(
+def test_run_partitions_before_matching_and_continues_if_that_fails(
     whole: Engine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fails(*arguments: object, **named: object) -> object:
@@ -195,7 +195,7 @@ def test_a_run_divides_before_it_matches_and_does_without_if_that_fails(
         assert opened != [None]
 
 
-def test_a_damaged_partitioning_is_made_again(divided: Engine) -> None:
+def test_damaged_partitioning_is_created_again(divided: Engine) -> None:
     row = current(divided)
     path = divided.workspace.storage.local(f"{row.distribution}/{MANIFEST}")
     path.chmod(0o644)
@@ -207,14 +207,14 @@ def test_a_damaged_partitioning_is_made_again(divided: Engine) -> None:
     assert isinstance(read_status(divided.workspace).distribution, PartitionFigures)
 
 
-def test_compiling_again_divides_again(divided: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recompiled_base_is_partitioned_again(divided: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     held, before = epoch(divided), current(divided)
     done = reoptimize(divided.workspace, held)
-    assert done is not None, "a plan that is divided is looked at although nothing was learned"
+    assert done is not None, "a partitioned plan is checked even without new statistics"
     assert done.version is None
     divided.execute("create feed More from Wire where title contains 'rock'; subscribe to More output log;")
-    monkeypatch.setattr(plan_change, "_DELTA_AT_LEAST", 0)
-    monkeypatch.setattr(plan_change, "_DELTA_SHARE", 0.02)
+    monkeypatch.setattr(plan_change, "_MIN_DELTA_QUERIES", 0)
+    monkeypatch.setattr(plan_change, "_DELTA_FRACTION", 0.02)
     grown = reoptimize(divided.workspace, held)
     row = current(divided)
     assert grown is not None
@@ -226,19 +226,19 @@ def test_compiling_again_divides_again(divided: Engine, monkeypatch: pytest.Monk
 
 
 def test_a_divided_base_has_a_larger_delta(divided: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan_change, "_DELTA_AT_LEAST", 2)
-    monkeypatch.setattr(plan_change, "_DELTA_SHARE", 0.0)
+    monkeypatch.setattr(plan_change, "_MIN_DELTA_QUERIES", 2)
+    monkeypatch.setattr(plan_change, "_DELTA_FRACTION", 0.0)
     base = current(divided).base
     for number in range(4):
         divided.execute(f"create feed L{number} from Wire where n > {number}; subscribe to L{number} output log;")
         assert current(divided).base == base
     divided.execute("create feed L9 from Wire where n > 9; subscribe to L9 output log;")
     row = current(divided)
-    assert row.base != base, "at twice the size whoever declares makes a base"
+    assert row.base != base, "at twice the size, a declaration compiles a new base"
     assert_divided_alike(divided, row)
 
 
-def test_folders_of_a_partitioning_are_kept_as_long_as_they_are_named(divided: Engine) -> None:
+def test_folders_of_referenced_partitionings_are_kept(divided: Engine) -> None:
     root, held = divided.workspace, epoch(divided)
     row = current(divided)
     assert remove_orphans(root.catalog, root.storage, older_than=-1) == 0
@@ -256,10 +256,12 @@ def test_folders_of_a_partitioning_are_kept_as_long_as_they_are_named(divided: E
         assert not partition_loads.known_loads(connection, row.distribution or "")
     with pytest.raises(CorruptDataError):
         read_partitioning(root.storage, row.distribution or "")
-    assert remove_orphans(root.catalog, root.storage, older_than=-1) == 0, "their folders went with the version"
+    assert remove_orphans(root.catalog, root.storage, older_than=-1) == 0, (
+        "their folders were deleted with the version"
+    )
 
 
-def test_a_backup_holds_what_a_version_is_divided_into(divided: Engine, tmp_path: Path) -> None:
+def test_backup_contains_the_partitions(divided: Engine, tmp_path: Path) -> None:
     row = current(divided)
     back_up(divided.workspace, tmp_path / "backup")
     restore(tmp_path / "backup", tmp_path / "restored")
@@ -270,7 +272,7 @@ def test_a_backup_holds_what_a_version_is_divided_into(divided: Engine, tmp_path
         assert ensure_partitioning(engine.workspace, epoch(engine)) is None
 
 
-def test_the_doctor_looks_at_every_piece(divided: Engine) -> None:
+def test_doctor_checks_every_partition(divided: Engine) -> None:
     row, folder = current(divided), str(divided.workspace.folder)
     well = CliRunner().invoke(app, ["doctor", "-w", folder])
     assert "in 3 partitions" in well.output
@@ -285,7 +287,7 @@ def test_the_doctor_looks_at_every_piece(divided: Engine) -> None:
         path.write_bytes(kept)
 
 
-def test_figures_tell_what_was_expected_and_measured(divided: Engine) -> None:
+def test_figures_contain_expected_and_measured_load(divided: Engine) -> None:
     row = current(divided)
     figures = read_status(divided.workspace).distribution
     assert isinstance(figures, PartitionFigures)
@@ -310,17 +312,17 @@ def test_figures_tell_what_was_expected_and_measured(divided: Engine) -> None:
     values = dict(line.rsplit(" ", 1) for line in text.decode().splitlines() if not line.startswith("#"))
     assert (values["runnel_partitions"], values["runnel_partition_loads"]) == ("3.0", "3.0")
     assert float(values["runnel_partition_skew"]) == pytest.approx(2.25)
-    assert "runnel_partition_copies" not in values, "no batch was divided yet"
+    assert "runnel_partition_copies" not in values, "no batch was matched in partitions yet"
 
 
 class _Run:
-    """A run that is well and did nothing."""
+    """A healthy run that did nothing."""
 
     def health(self) -> Health:
         return Health(True, True, (), {})
 
 
-def test_matches_are_known_by_their_queries() -> None:
+def test_match_rates_are_assigned_to_their_queries() -> None:
     known = StreamKnowledge(matched=(np.array([3, 9]), np.array([0.5, 0.25])))
     found = known.matches(np.array([1, 3, 8, 9, 10]))
     assert found is not None
@@ -331,7 +333,7 @@ def test_matches_are_known_by_their_queries() -> None:
     assert nothing.tolist() == [0.0]
 
 
-def test_what_the_stream_taught_is_used(divided: Engine) -> None:
+def test_stream_statistics_are_used_for_partitioning(divided: Engine) -> None:
     with divided.workspace.catalog.write() as connection:
         stream_statistics.note(connection, {1: StreamSample(1_000.0, {"rock": 900.0})})
         stream_statistics.learn(connection)

@@ -1,4 +1,4 @@
-"""Dividing queries anew: only where one partition is hot, with the same answers, and not again and again."""
+"""Rebalancing: only if one partition is overloaded, with the same matches, and not over and over again."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ HOUR = 3_600_000_000
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[Engine]:
-    with connect(tmp_path / "root", partitions=4) as opened:
+    with connect(tmp_path / "workspace", partitions=4) as opened:
         opened.execute(DECLARED)
         yield opened
 
 
 def measure(engine: Engine, hottest: float) -> int:
-    """Note loads so that the partition which has most to do takes a multiple of what the others take."""
+    """Record loads with which the busiest partition takes a multiple of the others' time."""
     row = current(engine)
     made = read_partitioning(engine.workspace.storage, row.distribution or "")
     hot = max(range(len(made.partitions)), key=lambda one: made.partitions[one].queries)
@@ -41,12 +41,12 @@ def measure(engine: Engine, hottest: float) -> int:
     return hot
 
 
-def known(engine: Engine, of: str | None) -> list[PartitionLoad]:
+def recorded(engine: Engine, of: str | None) -> list[PartitionLoad]:
     with engine.workspace.catalog.read() as connection:
         return partition_loads.known_loads(connection, of or "")
 
 
-def test_a_hot_partition_gives_queries_to_others(engine: Engine) -> None:
+def test_overloaded_partition_gives_queries_to_others(engine: Engine) -> None:
     held, before = epoch(engine), current(engine)
     engine.execute("create feed More from Wire where title contains 'rock'; subscribe to More output log;")
     hot = measure(engine, 30.0)
@@ -59,7 +59,7 @@ def test_a_hot_partition_gives_queries_to_others(engine: Engine) -> None:
     assert row.distribution != before.distribution
     assert 0 < done.moved <= done.queries
     assert done.then < done.before
-    assert f"version {row.version}" in done.told()
+    assert f"version {row.version}" in done.describe()
     assert_divided_alike(engine, row)
     old, new = (read_assignment(engine.workspace.storage, one.distribution or "") for one in (before, row))
     assert np.array_equal(old.query_ids, new.query_ids)
@@ -70,23 +70,23 @@ def test_a_hot_partition_gives_queries_to_others(engine: Engine) -> None:
     assert len(strategies) == 1
     kept = len(set(before.pieces[1:]) & set(row.pieces[1:]))
     assert done.kept == kept
-    assert not known(engine, before.distribution), "what was measured of the old one is forgotten"
-    assert rebalance.rebalance(engine.workspace, held) is None, "nothing was measured of the new one yet"
+    assert not recorded(engine, before.distribution), "the loads of the old partitioning are deleted"
+    assert rebalance.rebalance(engine.workspace, held) is None, "the new partitioning has no loads yet"
 
 
-def test_partitions_that_are_loaded_alike_stay(engine: Engine) -> None:
+def test_evenly_loaded_partitions_do_not_change(engine: Engine) -> None:
     held, before = epoch(engine), current(engine)
     assert rebalance.rebalance(engine.workspace, held) is None, "nothing was measured yet"
     measure(engine, 1.1)
-    noted = known(engine, before.distribution)
+    noted = recorded(engine, before.distribution)
     assert rebalance.rebalance(engine.workspace, held) is None
     assert current(engine) == before
-    faded = known(engine, before.distribution)
+    faded = recorded(engine, before.distribution)
     assert [one.microseconds for one in faded] == [one.microseconds // 2 for one in noted]
 
 
-def test_a_plan_that_is_not_divided_is_left_alone(tmp_path: Path) -> None:
-    with connect(tmp_path / "root") as engine:
+def test_plan_without_partitions_is_not_rebalanced(tmp_path: Path) -> None:
+    with connect(tmp_path / "workspace") as engine:
         held = epoch(engine)
         assert rebalance.rebalance(engine.workspace, held) is None
         engine.execute(DECLARED)
@@ -95,7 +95,7 @@ def test_a_plan_that_is_not_divided_is_left_alone(tmp_path: Path) -> None:
         assert current(engine) == before
 
 
-def test_whoever_was_faster_wins(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_published_over_a_newer_version(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     held, real = epoch(engine), partition_plan.partition_queries
     measure(engine, 30.0)
     row = current(engine)
@@ -120,13 +120,13 @@ def test_nothing_is_published_without_the_lease(engine: Engine) -> None:
     assert current(engine) == before
 
 
-def test_moving_that_does_not_help_ends(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
-    """One query may be dear and look like all others: whatever moves, some partition is as hot as ever."""
+def test_rebalancing_stops_if_it_does_not_help(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
+    """If a single query is expensive but has the same estimate as all others, moving queries never helps."""
     held, moves = epoch(engine), 0
     for _ in range(6):
         measure(engine, 30.0)
         moves += rebalance.rebalance(engine.workspace, held) is not None
-    assert moves == 1 + rebalance.MOST_FUTILE_MOVES - 1
+    assert moves == 1 + rebalance.MAX_FUTILE_MOVES - 1
     assert sum("did not help 2 times" in one for one in caplog.messages) >= 1
     left = current(engine)
     measure(engine, 30.0)
@@ -134,23 +134,23 @@ def test_moving_that_does_not_help_ends(engine: Engine, caplog: pytest.LogCaptur
     assert current(engine) == left
 
 
-def test_a_move_that_helped_is_followed_by_others(engine: Engine) -> None:
+def test_rebalancing_continues_while_it_helps(engine: Engine) -> None:
     held = epoch(engine)
     for hottest in (40.0, 12.0, 4.0):
         measure(engine, hottest)
         assert rebalance.rebalance(engine.workspace, held) is not None, hottest
 
 
-def test_matches_are_read_only_where_partitions_are_uneven(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_matches_are_read_only_if_partitions_are_uneven(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     def read(*arguments: object) -> None:
-        raise AssertionError("nobody asked for matches")
+        raise AssertionError("matches are not needed")
 
     monkeypatch.setattr(rebalance, "match_rates", read)
     measure(engine, 1.1)
     assert rebalance.rebalance(engine.workspace, epoch(engine)) is None
 
 
-def test_dividing_ends_when_the_run_is_to_end(engine: Engine) -> None:
+def test_rebalancing_can_be_aborted(engine: Engine) -> None:
     class Ended(Exception):
         pass
 
@@ -164,7 +164,7 @@ def test_dividing_ends_when_the_run_is_to_end(engine: Engine) -> None:
     assert current(engine) == before
 
 
-def test_what_is_expected_follows_from_what_was_measured() -> None:
+def test_expected_skew_is_computed_from_measured_loads() -> None:
     ids = np.arange(1, 5)
     two = Assignment(ids, np.array([0, 0, 1, 1]), np.array([0, 1, 2, 3]), np.ones(4))
     loads = [PartitionLoad(0, 1, 1, 300, 0), PartitionLoad(1, 1, 1, 100, 0)]

@@ -1,4 +1,4 @@
-"""Partitions that are damaged or gone: the queries are divided anew from the base, and nothing is lost with them."""
+"""Damaged or missing partitions are created again from the base, and no query is lost."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from runnel.scaleout.planning.stream_knowledge import StreamKnowledge
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[Engine]:
-    with connect(tmp_path / "root", partitions=3) as opened:
+    with connect(tmp_path / "workspace", partitions=3) as opened:
         opened.execute(DECLARED)
         yield opened
 
@@ -61,10 +61,12 @@ def _flip(engine: Engine, piece: str) -> None:
 
 @pytest.mark.parametrize("damage", [_remove, _shorten, _flip])
 @pytest.mark.parametrize("which", [0, 2])
-def test_a_damaged_piece_is_made_anew(engine: Engine, damage: Callable[[Engine, str], None], which: int) -> None:
+def test_damaged_partition_is_created_again(
+    engine: Engine, damage: Callable[[Engine, str], None], which: int
+) -> None:
     held, before = epoch(engine), current(engine)
     assert not repair_distributions(engine.workspace, held)
-    assert current(engine) == before, "there was nothing to mend"
+    assert current(engine) == before, "there was nothing to repair"
     damage(engine, before.pieces[which])
     assert repair_distributions(engine.workspace, held)
     after = current(engine)
@@ -73,7 +75,7 @@ def test_a_damaged_piece_is_made_anew(engine: Engine, damage: Callable[[Engine, 
     assert_divided_alike(engine, after)
 
 
-def test_a_runner_that_starts_sees_what_is_gone(engine: Engine) -> None:
+def test_starting_runner_detects_missing_files(engine: Engine) -> None:
     before = current(engine)
     assert ensure_partitioning(engine.workspace, epoch(engine)) is None
     _remove(engine, before.pieces[1])
@@ -82,17 +84,19 @@ def test_a_runner_that_starts_sees_what_is_gone(engine: Engine) -> None:
     assert_divided_alike(engine, current(engine))
 
 
-def test_a_version_that_only_a_batch_wants_is_no_reason_to_divide(engine: Engine) -> None:
+def test_damage_in_an_old_version_does_not_repartition_the_current_one(engine: Engine) -> None:
     held, before = epoch(engine), current(engine)
     move_everything(engine, held)
     after = current(engine)
     gone = next(piece for piece in before.pieces if piece not in after.pieces)
     _remove(engine, gone)
-    assert repair_distributions(engine.workspace, held), "a batch that began with it has to be planned anew"
+    assert repair_distributions(engine.workspace, held), (
+        "a batch that started with the old version has to be planned again"
+    )
     assert current(engine) == after
 
 
-def test_nothing_is_published_that_was_collected_meanwhile(engine: Engine) -> None:
+def test_partitions_deleted_by_garbage_collection_are_not_published(engine: Engine) -> None:
     held, row = epoch(engine), current(engine)
     made = partition_queries(engine.workspace, row.base, 2, StreamKnowledge())
     assert remove_orphans(engine.workspace.catalog, engine.workspace.storage, older_than=-1) > 0
@@ -103,7 +107,7 @@ def test_nothing_is_published_that_was_collected_meanwhile(engine: Engine) -> No
 
 
 @pytest.mark.parametrize("left", [0, 10, 200, 700, -1, -30])
-def test_a_shortened_assignment_is_told_in_words(engine: Engine, left: int) -> None:
+def test_truncated_assignment_is_reported(engine: Engine, left: int) -> None:
     folder = current(engine).distribution or ""
     path = _file(engine, f"{folder}/{ASSIGNMENT}")
     path.write_bytes(path.read_bytes()[:left])
@@ -113,7 +117,7 @@ def test_a_shortened_assignment_is_told_in_words(engine: Engine, left: int) -> N
 
 
 @pytest.mark.parametrize("wrong", ["pickle", "array", "flat", "text", "lengths"])
-def test_an_assignment_that_is_none_is_refused(engine: Engine, wrong: str) -> None:
+def test_invalid_assignment_file_is_rejected(engine: Engine, wrong: str) -> None:
     folder = current(engine).distribution or ""
     path = _file(engine, f"{folder}/{ASSIGNMENT}")
     ones = np.ones(3, dtype=np.int64)
@@ -136,7 +140,7 @@ def test_an_assignment_that_is_none_is_refused(engine: Engine, wrong: str) -> No
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, '{"format": 1}', "", '{"format": 1, "strategy": "grouped"}'])
-def test_a_partitioning_that_is_none_is_refused(engine: Engine, text: str) -> None:
+def test_invalid_manifest_is_rejected(engine: Engine, text: str) -> None:
     folder = current(engine).distribution or ""
     _file(engine, f"{folder}/{MANIFEST}").write_text(text)
     with pytest.raises(CorruptDataError, match="is not a partitioning"):

@@ -1,4 +1,4 @@
-"""What a worker process has mapped: pieces that fit into its budget, and no whole plan or old delta beside them."""
+"""A worker process maps the router and partitions within its budget, and no whole plan or old delta with them."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from runnel.matching.compile.compile_plan import compile_base, compile_delta
 from runnel.plan.logical_plan import PlanQuery
 from runnel.plan.store import PlanVersion, forget_parts, load, read_manifest
 from runnel.scaleout.partitioning import read_partitioning
-from runnel.scaleout.stages.held_partitions import held_pieces, partition_of, routing_of
+from runnel.scaleout.stages.held_partitions import load_cached_partition, load_routing, loaded_plans
 from runnel.storage.file_storage import FileStorage
-from runnel.streaming.worker.plan_cache import forget_plans, loaded_plan
+from runnel.streaming.worker.plan_cache import load_whole_plan, release_all_plans
 
 COUNT = 3
 BASE = 3_000
 
 
 @pytest.fixture(autouse=True)
-def _nothing_is_held() -> Iterator[None]:
-    forget_plans()
+def _release_plans() -> Iterator[None]:
+    release_all_plans()
     forget_parts()
-    held_pieces.cache_clear()
+    loaded_plans.cache_clear()
     yield
-    forget_plans()
+    release_all_plans()
     forget_parts()
 
 
 def definitions(count: int) -> dict[int, Node]:
-    """Different queries, enough for their plans to be mapped and not read."""
+    """Return different queries, enough for their plans to be mapped instead of read."""
     title, price = Attribute("title"), Attribute("price")
     return {
         10 + n: Filter(Read(1), And((Contains(title, (f"w{n % 97}",)), Compare(price, "<", float(n)))))
@@ -43,64 +43,64 @@ def definitions(count: int) -> dict[int, Node]:
     }
 
 
-class Roots:
-    """A base with partitions, and the versions with deltas that come after it."""
+class PartitionedBase:
+    """A base with partitions, and later versions with deltas."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.storage = folder, FileStorage(folder.as_uri())
-        self.asked = definitions(BASE + 8_000)
-        queries = [PlanQuery(one) for one in self.asked]
-        compile_base(self.storage, "base", queries[:BASE], self.asked)
+        self.definitions = definitions(BASE + 8_000)
+        queries = [PlanQuery(feed) for feed in self.definitions]
+        compile_base(self.storage, "base", queries[:BASE], self.definitions)
         self.queries = queries[BASE:]
         self.whole = PlanVersion(1, "base")
         self.version = replace(divided(self.storage, load(self.storage, self.whole), COUNT), version=2)
         forget_parts()
 
-    def declared(self, number: int) -> PlanVersion:
-        """The version after so many declarations of a thousand queries each."""
+    def with_delta(self, number: int) -> PlanVersion:
+        """Return the version after `number` declarations of a thousand queries each."""
         folder = f"delta-{number}"
-        compile_delta(self.storage, folder, self.queries[: 1_000 * number], self.asked, [], "base")
+        compile_delta(self.storage, folder, self.queries[: 1_000 * number], self.definitions, [], "base")
         return replace(self.version, version=2 + number, delta=folder)
 
     def mapped(self) -> dict[str, int]:
-        """The bytes of plan files that this process has mapped, by their folders."""
-        found: dict[str, int] = {}
+        """Return the bytes of plan files that this process has mapped, by their folders."""
+        sizes: dict[str, int] = {}
         lines = Path("/proc/self/maps").read_text().splitlines()
         for path in {line[line.index("/") :] for line in lines if f"{self.folder}/" in line}:
             name = Path(path).parent.name
-            found[name] = found.get(name, 0) + Path(path).stat().st_size
-        return found
+            sizes[name] = sizes.get(name, 0) + Path(path).stat().st_size
+        return sizes
 
     def use(self, version: PlanVersion, budget: int) -> None:
-        """What a batch does: route, and match in every partition."""
-        routing_of(self.storage, version, budget)
+        """Load what a batch needs: the router and every partition."""
+        load_routing(self.storage, version, budget)
         for number in range(COUNT):
-            partition_of(self.storage, version, number, budget)
+            load_cached_partition(self.storage, version, number, budget)
 
 
-def test_no_more_is_mapped_than_the_budget_however_often_queries_are_declared(tmp_path: Path) -> None:
-    roots = Roots(tmp_path)
-    pieces = read_partitioning(roots.storage, roots.version.distribution or "")
-    largest = max(one.bytes for one in pieces.partitions)
-    versions = [roots.declared(number) for number in range(1, 8)]
-    newest = read_manifest(roots.storage, versions[-1].delta or "").size
-    budget = pieces.router_bytes + newest + largest
-    loaded_plan(roots.storage.url, roots.whole)
-    assert "base" in roots.mapped()
+def test_mapped_plans_stay_within_the_budget_after_many_declarations(tmp_path: Path) -> None:
+    base = PartitionedBase(tmp_path)
+    partitioning = read_partitioning(base.storage, base.version.distribution or "")
+    largest = max(partition.bytes for partition in partitioning.partitions)
+    versions = [base.with_delta(number) for number in range(1, 8)]
+    newest = read_manifest(base.storage, versions[-1].delta or "").size
+    budget = partitioning.router_bytes + newest + largest
+    load_whole_plan(base.storage.url, base.whole)
+    assert "base" in base.mapped()
     for version in versions:
-        roots.use(version, budget)
-        there = roots.mapped()
-        assert sum(there.values()) <= held_pieces(budget).counters.held_bytes <= budget
-        assert "base" not in there, "who has pieces needs no whole plan"
-        assert {name for name in there if name.startswith("delta")} <= {version.delta}, "old deltas are let go of"
-    loaded_plan(roots.storage.url, roots.whole)
-    assert set(roots.mapped()) == {"base"}, "who has the whole plan needs no pieces"
+        base.use(version, budget)
+        mapped = base.mapped()
+        assert sum(mapped.values()) <= loaded_plans(budget).counters.held_bytes <= budget
+        assert "base" not in mapped, "loading a partition releases the whole plan"
+        assert {name for name in mapped if name.startswith("delta")} <= {version.delta}, "old deltas are released"
+    load_whole_plan(base.storage.url, base.whole)
+    assert set(base.mapped()) == {"base"}, "loading the whole plan releases the partitions"
 
 
-def test_a_declaration_is_no_load(tmp_path: Path) -> None:
-    roots, budget = Roots(tmp_path), 1 << 30
+def test_new_delta_counts_as_renewal_and_not_as_load(tmp_path: Path) -> None:
+    base, budget = PartitionedBase(tmp_path), 1 << 30
     for number in range(3):
-        roots.use(roots.declared(number) if number else roots.version, budget)
-    counters = held_pieces(budget).counters
+        base.use(base.with_delta(number) if number else base.version, budget)
+    counters = loaded_plans(budget).counters
     assert (counters.loads, counters.reloads, counters.evictions) == (COUNT + 1, 0, 0)
     assert counters.renewals == 2 * (COUNT + 1)

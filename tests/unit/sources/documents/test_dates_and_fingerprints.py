@@ -1,4 +1,4 @@
-"""Dates as feeds write them; fingerprints; and what a first document lets in."""
+"""Dates in the formats of feeds, fingerprints of items, and the items accepted from a first document."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ from runnel.sources.documents.wire import DocumentKind
         ("2099-12-31T23:59:59-01:00", "2100-01-01T00:59:59"),
     ],
 )
-def test_dates(text: str, expected: str) -> None:
-    found = parse_date(text)
-    assert found is not None
-    assert found.tzinfo is UTC
-    assert found.replace(tzinfo=None).isoformat() == expected
+def test_dates_are_parsed(text: str, expected: str) -> None:
+    date = parse_date(text)
+    assert date is not None
+    assert date.tzinfo is UTC
+    assert date.replace(tzinfo=None).isoformat() == expected
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_dates(text: str, expected: str) -> None:
     ["", "now", "32 Nov 2026 00:00 GMT", "15 Foo 2026 00:00 GMT", "0001-01-01T00:00:00+14:00", "0000", "2026-13",
      "15 Nov 2026 99:00 GMT", "9999-12-31T23:59:59-14:00", "१५ Nov 2026", "1" * 100, "15 Nov 2026 00:00 +9999"],
 )  # fmt: skip
-def test_what_is_not_a_date(text: str) -> None:
+def test_other_texts_are_not_dates(text: str) -> None:
     assert parse_date(text) is None
 
 
@@ -64,7 +64,7 @@ ZONES = st.integers(-14 * 4, 14 * 4).map(lambda quarters: timezone(timedelta(min
 
 @settings(max_examples=100, deadline=None, derandomize=True)
 @given(MOMENTS, ZONES)
-def test_dates_round_trip_in_both_spellings(moment: datetime, zone: timezone) -> None:
+def test_dates_round_trip_in_both_formats(moment: datetime, zone: timezone) -> None:
     moment = moment.replace(tzinfo=zone)
     assert parse_date(moment.isoformat()) == moment
     assert parse_date(format_datetime(moment)) == moment
@@ -73,8 +73,8 @@ def test_dates_round_trip_in_both_spellings(moment: datetime, zone: timezone) ->
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(st.text(alphabet="0123456789-:+TZ, NovGMT().", max_size=40))
 def test_any_text_is_a_date_or_none(text: str) -> None:
-    found = parse_date(text)
-    assert found is None or found.tzinfo is UTC
+    date = parse_date(text)
+    assert date is None or date.tzinfo is UTC
 
 
 def item(**attributes: Value | tuple[Value, ...]) -> Item:
@@ -83,7 +83,7 @@ def item(**attributes: Value | tuple[Value, ...]) -> Item:
     )
 
 
-def test_fingerprints_tell_edits_from_noise() -> None:
+def test_fingerprints_distinguish_edits_from_noise() -> None:
     base = item(title="a", price=1.0)
     assert len(fingerprint(base)) == 16
     assert fingerprint(base) == fingerprint(Item("G", "2", {"price": (1.0,), "title": ("a",)}, version=3))
@@ -99,7 +99,7 @@ def test_fingerprints_tell_edits_from_noise() -> None:
     assert len({fingerprint(one) for one in (base, *changed)}) == 7
 
 
-def test_fingerprints_do_not_run_together() -> None:
+def test_fingerprints_of_similar_attributes_differ() -> None:
     assert fingerprint(item(a=("bc", "d"))) != fingerprint(item(a=("b", "cd")))
     assert fingerprint(item(a="x", b="y")) != fingerprint(item(a="xb", y=""))
     zone = timezone(timedelta(hours=1))
@@ -114,11 +114,11 @@ def test_fingerprints_are_the_same_in_another_process() -> None:
         "from runnel.model.item import Item; from runnel.logs.items.fingerprint import fingerprint;"
         "print(fingerprint(Item('F', '1', {'title': ('é',), 'n': (1.5, True)})).hex())"
     )
-    there = subprocess.run(
+    other_process = subprocess.run(
         [sys.executable, "-c", script], check=True, capture_output=True, text=True,
         env={"PYTHONPATH": os.pathsep.join(sys.path), "PYTHONHASHSEED": "7"},
     )  # fmt: skip
-    assert there.stdout.strip() == fingerprint(Item("F", "1", {"n": (1.5, True), "title": ("é",)})).hex()
+    assert other_process.stdout.strip() == fingerprint(Item("F", "1", {"n": (1.5, True), "title": ("é",)})).hex()
 
 
 NOW = datetime(2026, 11, 15, tzinfo=UTC)
@@ -128,13 +128,13 @@ def aged(*days: int) -> list[Item]:
     return [Item("F", str(age), {"published": (NOW - timedelta(days=age),)}) for age in days]
 
 
-def test_first_fetch_takes_the_newest() -> None:
+def test_first_fetch_accepts_the_newest() -> None:
     accepted, remembered = first_fetch(aged(9, 5, 3, 1), 2)
     assert [one.id for one in accepted] == ["3", "1"]
     assert [one.id for one in remembered] == ["9", "5"]
 
 
-def test_first_fetch_may_take_nothing_and_lets_lines_through() -> None:
+def test_first_fetch_can_accept_nothing_and_accepts_all_json_lines() -> None:
     assert first_fetch(aged(1), 0) == ([], aged(1))
     assert first_fetch(aged(2, 1), 2) == first_fetch(aged(2, 1), 3) == (aged(2, 1), [])
     many = aged(*range(300))

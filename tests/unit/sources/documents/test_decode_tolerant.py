@@ -1,4 +1,4 @@
-"""Feeds that are written carelessly are read all the same, and say so; bombs get no second reader."""
+"""Feeds with errors are repaired or parsed by feedparser, and get a note. Hostile documents are not."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def rss(inner: str) -> str:
 
 
 @pytest.fixture
-def no_second_reader(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*command: Any, **options: Any) -> None:
-        raise AssertionError("a sandbox was asked")
+def no_feedparser(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*command: Any, **options: Any) -> None:
+        raise AssertionError("feedparser was used")
 
-    monkeypatch.setattr(decode_tolerant, "_read", refuse)
+    monkeypatch.setattr(decode_tolerant, "_parse", fail)
 
 
 @pytest.mark.parametrize(
@@ -51,15 +51,15 @@ def no_second_reader(monkeypatch: pytest.MonkeyPatch) -> None:
         ("<title><![CDATA[Q&A \x02 <b>]]></title>", "Q&A"),
     ],
 )
-@pytest.mark.usefixtures("no_second_reader")
-def test_common_faults_are_mended_without_another_reader(broken: str, title: str) -> None:
+@pytest.mark.usefixtures("no_feedparser")
+def test_common_errors_are_repaired_without_feedparser(broken: str, title: str) -> None:
     feed = read(rss(f"<item><guid>1</guid>{broken}</item>"))
     assert [(item.id, item.first("title")) for item in feed.items] == [("1", title)]
     assert (feed.note or "").startswith("read tolerantly: a.xml:1:")
 
 
-@pytest.mark.usefixtures("no_second_reader")
-def test_undeclared_prefixes_mean_what_they_usually_mean() -> None:
+@pytest.mark.usefixtures("no_feedparser")
+def test_undeclared_prefixes_get_their_usual_namespaces() -> None:
     feed = read(rss("<item><guid>1</guid><dc:creator>Ann</dc:creator><odd:thing>x</odd:thing></item>"))
     assert feed.items[0].attributes["author"] == ("Ann",)
     assert feed.items[0].attributes["odd:thing"] == ("x",)
@@ -76,20 +76,20 @@ def test_undeclared_prefixes_mean_what_they_usually_mean() -> None:
         rss(ITEM)[:-1],
     ],
 )
-@pytest.mark.usefixtures("no_second_reader")
-def test_what_stands_around_a_feed_is_left_out(text: str) -> None:
+@pytest.mark.usefixtures("no_feedparser")
+def test_text_around_a_feed_is_removed(text: str) -> None:
     feed = read(text)
     assert [item.id for item in feed.items] == ["1"]
     assert feed.note is not None
 
 
-def test_a_sound_feed_has_no_note() -> None:
+def test_valid_feed_has_no_note() -> None:
     assert read(rss(ITEM)).note is None
 
 
 @pytest.mark.parametrize("root", ["rss", "atom", "rdf"])
-@pytest.mark.usefixtures("no_second_reader")
-def test_of_a_document_cut_off_every_whole_entry_is_taken_and_no_other(root: str) -> None:
+@pytest.mark.usefixtures("no_feedparser")
+def test_only_complete_entries_of_a_truncated_document_are_read(root: str) -> None:
     head, item, tail = {
         "rss": ("<rss><channel><title>T</title>", "<item><guid>{}</guid><title>t</title></item>", "</channel></rss>"),
         "atom": ("<feed xmlns='http://www.w3.org/2005/Atom'>", "<entry><id>{}</id></entry>", "</feed>"),
@@ -104,16 +104,16 @@ def test_of_a_document_cut_off_every_whole_entry_is_taken_and_no_other(root: str
     text = head + "".join(entries) + tail
     for length in range(len(head) + len(entries[0]), len(text) - 1):
         whole = sum(length >= len(head) + sum(map(len, entries[: number + 1])) for number in range(4))
-        assert {found.id for found in read(text[:length]).items} == {f"id-{number}" for number in range(whole)}
+        assert {item.id for item in read(text[:length]).items} == {f"id-{number}" for number in range(whole)}
 
 
-@pytest.mark.usefixtures("no_second_reader")
-def test_a_document_cut_off_in_its_first_entry_is_refused_for_what_is_wrong() -> None:
+@pytest.mark.usefixtures("no_feedparser")
+def test_document_truncated_in_its_first_entry_is_rejected_with_the_original_error() -> None:
     with pytest.raises(BrokenDocumentError, match="not well-formed XML"):
         read("<rss><channel><item><title>Half")
 
 
-def test_mismatched_tags_go_to_the_second_reader() -> None:
+def test_document_with_mismatched_tags_is_parsed_by_feedparser() -> None:
     feed = read(
         rss(
             "<item><title>One <b>bold</i></title><guid isPermaLink='false'>g1</guid>"
@@ -133,7 +133,7 @@ def test_mismatched_tags_go_to_the_second_reader() -> None:
     assert "mismatch" in (feed.note or "")
 
 
-def test_atom_by_the_second_reader() -> None:
+def test_atom_is_parsed_by_feedparser() -> None:
     feed = read(
         "<feed xmlns='http://www.w3.org/2005/Atom' xml:base='https://muse.example/'><title>Blog</title>"
         "<entry><id>urn:1</id><title type='html'>A &lt;b>bold&lt;/b> step</title><link href='one'/>"
@@ -150,7 +150,7 @@ def test_atom_by_the_second_reader() -> None:
     assert "description" not in item.attributes
 
 
-def test_a_family_that_only_the_second_reader_knows() -> None:
+def test_format_that_only_feedparser_knows_is_parsed() -> None:
     feed = read("<CHANNEL HREF='https://muse.example/'><TITLE>Old</TITLE><ITEM><TITLE>y</TITLE></ITEM></CHANNEL>")
     assert [item.first("title") for item in feed.items] == ["y"]
 
@@ -166,37 +166,37 @@ BOMBS = {
 
 
 @pytest.mark.parametrize("name", BOMBS)
-@pytest.mark.usefixtures("no_second_reader")
-def test_what_is_screened_out_gets_no_second_reader(name: str) -> None:
+@pytest.mark.usefixtures("no_feedparser")
+def test_hostile_document_is_not_passed_to_feedparser(name: str) -> None:
     with pytest.raises(BrokenDocumentError):
         read(BOMBS[name])
 
 
-@pytest.mark.usefixtures("no_second_reader")
-def test_what_is_large_gets_no_second_reader() -> None:
+@pytest.mark.usefixtures("no_feedparser")
+def test_large_document_is_not_passed_to_feedparser() -> None:
     with pytest.raises(BrokenDocumentError, match="mismatch"):
         read(rss("<item><title>a</b></title></item>" + "x" * decode_tolerant.MAX_TOLERANT))
 
 
-def test_a_reader_without_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    impatient = SandboxPool(replace(decode_tolerant._PROGRAM, cpu_seconds=1.0), workers=1)
-    monkeypatch.setattr(decode_tolerant, "_SANDBOX", impatient)
-    # A hundred thousand different words, each compared with all before it.
+def test_feedparser_is_stopped_after_its_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    sandbox = SandboxPool(replace(decode_tolerant._PROGRAM, cpu_seconds=1.0), workers=1)
+    monkeypatch.setattr(decode_tolerant, "_SANDBOX", sandbox)
+    # feedparser compares each of the hundred thousand words with all previous ones.
     words = ",".join(map(str, range(100_000)))
     text = "<rss xmlns:itunes='http://www.itunes.com/dtds/podcast-1.0.dtd'><channel><item><title>a</b></title>"
     with pytest.raises(BrokenDocumentError, match="mismatch"):
         read(f"{text}<itunes:keywords>{words}</itunes:keywords></item></channel></rss>")
-    assert impatient.pids() == []
-    impatient.close()
+    assert sandbox.pids() == []
+    sandbox.close()
 
 
-def test_the_second_reader_fetches_nothing_and_opens_nothing(tmp_path: Any) -> None:
+def test_feedparser_fetches_nothing_and_opens_nothing(tmp_path: Any) -> None:
     secret = tmp_path / "secret.xml"
     secret.write_text(rss("<item><title>secret</title></item>"))
     for text in (f"file://{secret}", str(secret), "http://127.0.0.1:9/rss"):
         with pytest.raises(BrokenDocumentError):
             read(f"<rss><channel><link>{text}</b></link></channel></rss>")
-    assert decode_tolerant._read(str(secret)) == {"version": "", "feed": {}, "entries": []}
+    assert decode_tolerant._parse(str(secret)) == {"version": "", "feed": {}, "entries": []}
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ def test_the_second_reader_fetches_nothing_and_opens_nothing(tmp_path: Any) -> N
         ),
     ],
 )
-def test_a_wrong_charset_is_guessed_and_told(data: bytes, charset: str | None, title: str) -> None:
+def test_wrong_charset_is_guessed_and_noted(data: bytes, charset: str | None, title: str) -> None:
     feed = read(data, charset)
     assert feed.title == title
     assert "bytes that are not" in (feed.note or "")
@@ -236,19 +236,19 @@ DECLARED = "<?xml version='1.0' encoding='utf-8'?>" + CAFE
         (DECLARED.encode("cp1252"), "cp1252"),
     ],
 )
-def test_what_the_server_says_of_the_charset_counts_where_it_can_be(data: bytes, charset: str | None) -> None:
+def test_charset_of_the_server_is_used_if_it_is_possible(data: bytes, charset: str | None) -> None:
     feed = read(data, charset)
     assert (feed.title, feed.note) == ("café", None)
 
 
-def test_a_charset_of_seven_bits_is_not_taken_for_utf_8() -> None:
+def test_seven_bit_charset_is_not_taken_for_utf_8() -> None:
     data = "<rss><channel><title>日本</title></channel></rss>".encode("iso-2022-jp")
     assert read(data, "ISO-2022-JP").title == "日本"
 
 
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(st.text(alphabet="<>/&;#ax! rsitem='\"\0\x01\n[]-?:CDATA", max_size=60))
-def test_mending_twice_is_mending_once_and_keeps_what_is_sound(inner: str) -> None:
+def test_repairing_is_idempotent_and_keeps_valid_xml(inner: str) -> None:
     once = repair_xml(rss(inner))
     assert once is None or repair_xml(once) == once
     sound = rss(ITEM)
@@ -265,8 +265,8 @@ ANYTHING = st.recursive(
 
 @settings(max_examples=100, deadline=None, derandomize=True)
 @given(ANYTHING)
-def test_whatever_the_second_reader_says_is_taken_or_left(found: Any) -> None:
-    told = {"version": "rss20", "feed": {"title": "T"}, "entries": [found]}
-    document = decode_tolerant.wire_document(told, "a.xml")
+def test_any_output_of_feedparser_is_converted_or_ignored(entry: Any) -> None:
+    output = {"version": "rss20", "feed": {"title": "T"}, "entries": [entry]}
+    document = decode_tolerant.wire_document(output, "a.xml")
     assert document is not None
     assert len(adapt(document, "F").items) <= 1

@@ -1,4 +1,4 @@
-"""Every dialect of feed, decoded and adapted."""
+"""All feed formats are decoded and converted to items."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def only(feed: AdaptedFeed) -> Item:
         ("items.jsonl", DocumentKind.JSON_LINES, None, ["a", "7", "https://lines.example/3"]),
     ],
 )
-def test_each_dialect_gives_its_items_oldest_first(
+def test_items_of_each_format_are_oldest_first(
     name: str, kind: DocumentKind, title: str | None, ids: list[str]
 ) -> None:
     feed = read(name)
@@ -52,7 +52,7 @@ def test_each_dialect_gives_its_items_oldest_first(
     assert all(item.feed == "F" for item in feed.items)
 
 
-def test_rss_2_attributes() -> None:
+def test_rss_2_attributes_are_read() -> None:
     attributes = read("rss_2.0.xml").items[1].attributes
     assert attributes["title"] == ("Muse on tour 🎸",)
     assert attributes["link"] == ("https://muse.example/news/tour.html",)
@@ -75,7 +75,7 @@ def test_rss_2_attributes() -> None:
     assert "onclick" not in html
 
 
-def test_atom_attributes_with_bases_persons_and_xhtml() -> None:
+def test_atom_attributes_with_bases_persons_and_xhtml_are_read() -> None:
     attributes = read("atom_1.0.xml").items[1].attributes
     assert attributes["title"] == ("1 < 2 <b>",)
     assert attributes["link"] == ("https://atom.example/blog/2026/second.html",)
@@ -91,7 +91,7 @@ def test_atom_attributes_with_bases_persons_and_xhtml() -> None:
     assert "svg" not in html
 
 
-def test_json_feed_attributes() -> None:
+def test_json_feed_attributes_are_read() -> None:
     first, second = read("feed_1.1.json").items
     assert first.attributes["content"] == ("brut <b>",)
     assert first.attributes["author"] == ("Old style",)
@@ -109,14 +109,14 @@ def test_json_lines_keep_order_types_and_unreadable_dates() -> None:
     assert "published" not in second.attributes
 
 
-def test_array_of_objects_is_like_lines() -> None:
+def test_array_of_objects_is_read_like_json_lines() -> None:
     feed = adapt(decode(b' [{"id": 1, "a": 1}, 5, {"id": 2, "a": true}]', "a.json"), "F")
     assert [item.id for item in feed.items] == ["1", "2"]
     assert feed.items[1].attributes["a"] == (True,)
     assert [problem.place for problem in feed.problems] == ["a.json:1"]
 
 
-def test_a_prefix_is_only_an_abbreviation() -> None:
+def test_namespace_and_not_prefix_determines_the_attribute() -> None:
     item = only(
         rss(
             "<item><guid>1</guid><zz:creator xmlns:zz='http://purl.org/dc/elements/1.1/'>Ann</zz:creator>"
@@ -127,25 +127,25 @@ def test_a_prefix_is_only_an_abbreviation() -> None:
     assert item.attributes["other-dc:creator"] == ("Eve",)
 
 
-def test_own_elements_go_before_extensions() -> None:
+def test_elements_of_the_format_take_precedence_over_extensions() -> None:
     dublin = "<dc:date xmlns:dc='http://purl.org/dc/elements/1.1/'>2001-01-01</dc:date>"
     item = only(rss(f"<item><guid>1</guid>{dublin}<pubDate>15 Nov 2026 00:00 GMT</pubDate></item>"))
     assert item.attributes["published"] == (datetime(2026, 11, 15, tzinfo=UTC),)
 
 
-def test_an_unreadable_date_is_kept_as_text() -> None:
+def test_invalid_date_is_kept_as_text() -> None:
     item = only(rss("<item><guid>1</guid><pubDate>next  Tuesday</pubDate></item>"))
     assert item.attributes["published:text"] == ("next Tuesday",)
     assert "published" not in item.attributes
 
 
 @pytest.mark.parametrize("year", [1970, 2099])
-def test_old_and_future_dates_are_dates(year: int) -> None:
+def test_old_and_future_dates_are_accepted(year: int) -> None:
     item = only(rss(f"<item><guid>1</guid><pubDate>01 Jan {year} 00:00:00 GMT</pubDate></item>"))
     assert item.attributes["published"] == (datetime(year, 1, 1, tzinfo=UTC),)
 
 
-def test_ids_come_from_guid_link_or_what_is_said() -> None:
+def test_id_comes_from_guid_link_or_content() -> None:
     feed = rss(
         "<item><title>said</title></item>"
         "<item><link>https://a.example/1</link></item>"
@@ -158,7 +158,7 @@ def test_ids_come_from_guid_link_or_what_is_said() -> None:
     assert only(again).id == ids[2]
 
 
-def test_duplicate_and_empty_entries_are_problems_and_the_rest_goes_on() -> None:
+def test_duplicate_and_empty_entries_are_problems_and_others_are_read() -> None:
     feed = rss(
         "\n<item><guid>1</guid><title>newest</title></item>"
         "\n<item><guid>1</guid><title>older</title></item>\n<item/>\n<item><guid>2</guid></item>"
@@ -167,13 +167,13 @@ def test_duplicate_and_empty_entries_are_problems_and_the_rest_goes_on() -> None
     assert [problem.place for problem in feed.problems] == ["a.xml:3", "a.xml:4"]
 
 
-def test_duplicate_lines_keep_the_last() -> None:
+def test_last_of_duplicate_lines_is_used() -> None:
     feed = adapt(decode(b'{"id":1,"n":1}\n{"id":2,"n":2}\n{"id":1,"n":3}\n', "a.jsonl"), "F")
     assert [(item.id, item.first("n")) for item in feed.items] == [("2", 2.0), ("1", 3.0)]
     assert [problem.place for problem in feed.problems] == ["a.jsonl:3"]
 
 
-def test_order_is_by_date_only_where_all_have_one() -> None:
+def test_items_are_ordered_by_date_only_if_all_have_one() -> None:
     dated = "<item><guid>{0}</guid><pubDate>{0} Nov 2026 00:00 GMT</pubDate></item>"
     mixed = dated.format(3) + dated.format(9) + dated.format(5)
     assert [item.id for item in rss(mixed).items] == ["3", "5", "9"]
@@ -194,7 +194,7 @@ def test_oversized_entry_is_a_problem() -> None:
     assert "longer" in feed.problems[0].message
 
 
-def test_forgotten_escapes_in_a_description_are_read_as_markup() -> None:
+def test_unescaped_markup_in_a_description_is_read() -> None:
     item = only(rss("<item><guid>1</guid><description>a <b>bold</b> word</description></item>"))
     assert item.attributes["description"] == ("a bold word",)
 
@@ -216,7 +216,7 @@ def test_forgotten_escapes_in_a_description_are_read_as_markup() -> None:
         ('{"id": "%s"}' % ("x" * 5000), "id"),
     ],
 )
-def test_a_bad_line_is_a_problem_with_its_number(line: str, word: str) -> None:
+def test_invalid_line_is_a_problem_with_its_number(line: str, word: str) -> None:
     feed = adapt(decode(f'{{"id": 0, "a": 1}}\n\n{line}\n{{"id": 9, "a": 2}}\n'.encode(), "a.jsonl"), "F")
     assert [item.id for item in feed.items] == ["0", "9"]
     (problem,) = feed.problems
@@ -224,7 +224,7 @@ def test_a_bad_line_is_a_problem_with_its_number(line: str, word: str) -> None:
     assert word in problem.message
 
 
-def test_huge_integers_and_emoji_in_lines() -> None:
+def test_huge_integers_and_emoji_in_lines_are_read() -> None:
     feed = adapt(decode('{"id": 123456789012345678901234567890, "title": "🎸\\u0000\\ud800"}'.encode(), "a"), "F")
     assert only(feed).id == "123456789012345678901234567890"
     assert only(feed).attributes["title"] == ("🎸?",)

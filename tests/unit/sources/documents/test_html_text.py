@@ -1,4 +1,4 @@
-"""HTML from outside: its text, its safe form, and how long that takes."""
+"""Conversion of HTML from outside to text and safe HTML, and its running time."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ TEXTS = [
 
 
 @pytest.mark.parametrize(("source", "text"), TEXTS)
-def test_text(source: str, text: str) -> None:
+def test_plain_text_of_markup_is_extracted(source: str, text: str) -> None:
     assert read_markup(source).text == text
 
 
@@ -66,7 +66,7 @@ UNSAFE = [
 
 
 @pytest.mark.parametrize("source", UNSAFE)
-def test_nothing_harmful_is_left(source: str) -> None:
+def test_harmful_markup_is_removed(source: str) -> None:
     tree = lxml.html.fragment_fromstring(read_markup(source, "https://a.example/").html, create_parent="div")
     for element in tree.iter():
         assert element.tag in {"div", "p", "a", "b", "img"}
@@ -87,7 +87,7 @@ ENDLESS = [
 
 
 @pytest.mark.parametrize("piece", ENDLESS)
-def test_nesting_without_end_takes_linear_time(piece: str) -> None:
+def test_deep_nesting_takes_linear_time(piece: str) -> None:
     started = time.process_time()
     read_markup(piece * (300_000 // len(piece)))
     assert time.process_time() - started < 5
@@ -136,5 +136,5 @@ def test_any_text_is_read(source: str) -> None:
         ("h" * 9000, None, None),
     ],
 )
-def test_links(text: str, base: str | None, link: str | None) -> None:
+def test_links_are_resolved_or_dropped(text: str, base: str | None, link: str | None) -> None:
     assert safe_link(text, base) == link

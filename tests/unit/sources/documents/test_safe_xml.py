@@ -1,4 +1,4 @@
-"""XML from anybody: no declarations, bounded depth and size."""
+"""Parsing of untrusted XML: no declarations, limited depth and size."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ ENTITY = '<!ENTITY a "b">'
         f"<!DOCTYPE rdf:RDF [{ENTITY}]><rdf:RDF/>",
     ],
 )
-def test_declarations_are_refused(text: str) -> None:
-    with pytest.raises(BrokenDocumentError, match="declares"):
+def test_declarations_are_rejected(text: str) -> None:
+    with pytest.raises(BrokenDocumentError, match="must not contain declarations"):
         refuse_declarations(text, "a.rdf")
     with pytest.raises(BrokenDocumentError):
         parse_xml(text, "a.rdf")
@@ -44,12 +44,12 @@ def test_declarations_are_refused(text: str) -> None:
         f"<!-- <!DOCTYPE a [{ENTITY}]> --><a/>",
     ],
 )
-def test_what_only_looks_like_a_declaration_is_taken(text: str) -> None:
+def test_text_that_looks_like_a_declaration_is_accepted(text: str) -> None:
     refuse_declarations(text, "a.xml")
     assert parse_xml(text, "a.xml").tag == "a"
 
 
-def test_the_place_of_a_declaration() -> None:
+def test_declaration_is_reported_with_its_line() -> None:
     with pytest.raises(BrokenDocumentError) as caught:
         refuse_declarations("<!-- -->\n\n<!DOCTYPE a [<!ENTITY b 'c'>]><a/>", "a.xml")
     assert caught.value.place == "a.xml:3"
@@ -58,17 +58,17 @@ def test_the_place_of_a_declaration() -> None:
 
 @given(st.integers(1, MAX_DEPTH + 20))
 @settings(deadline=None, max_examples=30)
-def test_depth_is_bounded(depth: int) -> None:
+def test_depth_is_limited(depth: int) -> None:
     text = "<a>" * depth + "</a>" * depth
     if depth <= MAX_DEPTH:
         assert parse_xml(text, "a.xml").tag == "a"
     else:
-        with pytest.raises(BrokenDocumentError, match=f"more than {MAX_DEPTH} deep"):
+        with pytest.raises(BrokenDocumentError, match=f"more than {MAX_DEPTH} levels deep"):
             parse_xml(text, "a.xml")
 
 
-def test_elements_are_counted_while_they_come() -> None:
-    # The document breaks after the limit: that the limit is what is reported shows that building stopped there.
+def test_elements_are_counted_while_parsing() -> None:
+    # The document is malformed after the limit. An error about the limit shows that parsing stopped there.
     with pytest.raises(BrokenDocumentError, match="more than 100 elements"):
         parse_xml("<a>" + "<b/>\n" * 20_000 + "<broken", "a.xml", max_elements=100)
 

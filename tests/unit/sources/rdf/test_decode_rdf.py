@@ -1,4 +1,4 @@
-"""RDF documents, and feeds that are RDF: what their graphs say, whatever they are written in."""
+"""Graphs of RDF documents in all notations, and of the entries of RDF feeds."""
 
 from __future__ import annotations
 
@@ -49,16 +49,16 @@ def only(feed: AdaptedFeed) -> Item:
 
 
 def graph(data: bytes | str, name: str = "a.ttl", *, base: str | None = None) -> RdfGraph:
-    found = only(read(data, name, base=base)).first(GRAPH)
-    assert isinstance(found, RdfGraph)
-    return found
+    value = only(read(data, name, base=base)).first(GRAPH)
+    assert isinstance(value, RdfGraph)
+    return value
 
 
 # --- documents ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", NOTATIONS)
-def test_every_notation_says_the_same(name: str) -> None:
+def test_every_notation_gives_the_same_graph(name: str) -> None:
     feed = read((DATA / name).read_bytes(), name)
     item = only(feed)
     assert feed.kind is DocumentKind.GRAPH
@@ -73,17 +73,17 @@ def test_every_notation_says_the_same(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NOTATIONS)
-def test_the_same_document_read_again_is_the_same_version(name: str) -> None:
+def test_same_document_read_again_is_the_same_version(name: str) -> None:
     first, again = (only(read((DATA / name).read_bytes(), name)) for _ in range(2))
     assert fingerprint(first) == fingerprint(again)
 
 
-def test_blank_nodes_are_called_by_their_order_and_not_by_their_names() -> None:
+def test_blank_nodes_are_named_by_their_order() -> None:
     assert graph("_:a <urn:p> _:b . _:b <urn:p> [] .") == graph("_:zz <urn:p> _:y . _:y <urn:p> _:q .")
     assert "_:b3" in graph("_:a <urn:p> _:b . _:b <urn:p> [] .")
 
 
-def test_another_graph_is_another_version() -> None:
+def test_different_graph_is_a_new_version() -> None:
     one, other = (only(read(f"<urn:a> <urn:p> {number} .")) for number in (1, 2))
     assert one.id == other.id
     assert fingerprint(one) != fingerprint(other)
@@ -108,7 +108,7 @@ def test_another_graph_is_another_version() -> None:
         (None, "ttl", None),
     ],
 )
-def test_the_media_type_goes_before_the_ending(media: str | None, name: str, form: RdfForm | None) -> None:
+def test_media_type_takes_precedence_over_suffix(media: str | None, name: str, form: RdfForm | None) -> None:
     assert form_of(media, name) is form
 
 
@@ -121,18 +121,18 @@ def test_the_media_type_goes_before_the_ending(media: str | None, name: str, for
         "<http://a.example/> <urn:p> 1 .",
     ],
 )
-def test_turtle_without_a_name_is_known_by_how_it_begins(text: str) -> None:
+def test_turtle_is_recognized_by_its_start(text: str) -> None:
     item = only(read(text, "-"))
     assert item.first(GRAPH)
     assert item.id != "-"
 
 
-def test_a_text_that_only_speaks_of_a_base_is_no_rdf() -> None:
+def test_text_that_starts_with_the_word_base_is_not_rdf() -> None:
     with pytest.raises(BrokenDocumentError, match="neither XML nor JSON"):
         read("Base camp: prefix of a tour", "a.txt")
 
 
-def test_relative_iris_are_relative_to_where_the_document_was() -> None:
+def test_relative_iris_are_resolved_against_the_url_of_the_document() -> None:
     text = "<> <#p> <../b> ."
     assert graph(text, base="https://me:secret@a.example/x/y.ttl") == (
         "<https://a.example/x/y.ttl> <https://a.example/x/y.ttl#p> <https://a.example/b> .\n"
@@ -145,7 +145,7 @@ def test_relative_iris_are_relative_to_where_the_document_was() -> None:
     )
 
 
-def test_a_document_from_the_web_is_known_by_its_address_without_its_secrets() -> None:
+def test_id_of_a_web_document_is_its_url_without_secrets() -> None:
     item = only(read("<#a> <urn:p> 1 . <#b> <urn:p> 1 .", "x", base="https://a.example/x.ttl?token=secret"))
     assert item.id == "https://a.example/x.ttl?…"
     assert "link" not in item.attributes
@@ -166,11 +166,11 @@ def test_a_document_from_the_web_is_known_by_its_address_without_its_secrets() -
         ('<urn:x> <http://purl.org/dc/elements/1.1/title> "a \\"b\\"\\n c" .', 'a "b" c'),
     ],
 )
-def test_the_title_is_that_of_the_thing_that_the_document_is_about(text: str, title: str | None) -> None:
+def test_title_is_that_of_the_main_subject(text: str, title: str | None) -> None:
     assert only(read(text)).first("title") == title
 
 
-def test_what_is_no_date_is_kept_as_text() -> None:
+def test_invalid_date_in_rdf_is_kept_as_text() -> None:
     item = only(read('<urn:x> <http://purl.org/dc/terms/issued> "sometime" .'))
     assert item.attributes["published:text"] == ("sometime",)
     assert "published" not in item.attributes
@@ -192,14 +192,14 @@ def _escaped(text: str) -> str:
 
 @settings(deadline=None, max_examples=80)
 @given(st.lists(st.tuples(IRIS, TEXTS, SUFFIXES), min_size=1, max_size=5), st.sampled_from(["a.nt", "a.ttl", "a.nq"]))
-def test_terms_are_those_of_the_model(triples: list[tuple[str, str, str]], name: str) -> None:
+def test_terms_are_decoded_as_in_the_model(triples: list[tuple[str, str, str]], name: str) -> None:
     text = "".join(f'<{iri}> <urn:p> "{_escaped(text)}"{suffix} .\n' for iri, text, suffix in triples)
-    found = graph(text, name)
-    assert found == read_ntriples(text)
-    assert read_ntriples(found) == found
+    decoded = graph(text, name)
+    assert decoded == read_ntriples(text)
+    assert read_ntriples(decoded) == decoded
 
 
-def test_the_direction_of_writing_is_left_out() -> None:
+def test_text_direction_is_ignored() -> None:
     assert graph('<urn:a> <urn:p> "x"@ar--rtl .') == '<urn:a> <urn:p> "x"@ar .\n'
 
 
@@ -211,12 +211,12 @@ def people() -> list[Item]:
 
 
 def objects(item: Item) -> set[str]:
-    found = item.first(GRAPH)
-    assert isinstance(found, RdfGraph)
-    return {object for _, _, object in found.triples()}
+    value = item.first(GRAPH)
+    assert isinstance(value, RdfGraph)
+    return {object for _, _, object in value.triples()}
 
 
-def test_entries_are_as_before_and_have_graphs() -> None:
+def test_entries_of_rdf_feeds_have_attributes_and_graphs() -> None:
     one, two = people()
     assert (one.first("title"), one.first("link"), two.first("title")) == ("One", "https://see.example/1", "Two")
     assert '"Bob"' in objects(one)
@@ -225,14 +225,14 @@ def test_entries_are_as_before_and_have_graphs() -> None:
     assert all('"Ann\'s page"' in objects(item) for item in (one, two)), "IRIs are followed as blank nodes are"
 
 
-def test_neither_other_items_nor_the_channel_nor_what_is_not_reached_is_in_a_graph() -> None:
+def test_graph_contains_only_reachable_nodes_without_channel_and_other_items() -> None:
     one, two = people()
-    assert "<https://see.example/news/2>" in objects(one), "the triple that names it is there"
+    assert "<https://see.example/news/2>" in objects(one), "the triple that refers to it is included"
     assert not {'"Two"', '"Seen"', '"Not reached"'} & objects(one)
     assert not {'"One"', '"Seen"', '"Not reached"'} & objects(two)
 
 
-def test_a_graph_does_not_change_when_other_items_come() -> None:
+def test_graph_does_not_change_with_new_items() -> None:
     text = (DATA / "rss_1.0_people.rdf").read_text("utf-8")
     more = '<item rdf:about="3"><title>Three</title><link>/3</link><foaf:maker><foaf:Person/></foaf:maker></item>'
     longer = text.replace('  <item rdf:about="2">', f'  {more}\n  <item rdf:about="2">')
@@ -243,7 +243,7 @@ def test_a_graph_does_not_change_when_other_items_come() -> None:
 
 
 @pytest.mark.parametrize("name", ["rss_0.90.rdf", "rss_1.0.rdf"])
-def test_the_old_dialects_have_graphs(name: str) -> None:
+def test_entries_of_old_rss_versions_have_graphs(name: str) -> None:
     item = only(read((DATA / name).read_bytes(), name))
     assert len(objects(item)) >= 3
 
@@ -255,20 +255,20 @@ RSS_1 = (
 )
 
 
-def test_a_feed_whose_rdf_is_wrong_keeps_its_items() -> None:
+def test_feed_with_invalid_rdf_keeps_its_items() -> None:
     feed = read(RSS_1.format(channel="", item="", more="<x:b xmlns:x='urn:x'>text<x:c/></x:b>"), "a.rdf")
     assert only(feed).first("title") == "One"
     assert GRAPH not in only(feed).attributes
     assert (feed.note or "").startswith("the entries have no graphs: ")
 
 
-def test_a_feed_that_had_to_be_mended_has_graphs_too() -> None:
+def test_repaired_feed_has_graphs() -> None:
     feed = read(RSS_1.format(channel="", item="", more="<description>Q & A</description>"), "a.rdf")
     assert '"Q & A"' in objects(only(feed))
     assert (feed.note or "").startswith("read tolerantly")
 
 
-def test_an_item_that_is_written_twice_has_what_is_said_of_it_in_both_places() -> None:
+def test_graph_of_a_repeated_item_has_the_triples_of_both_elements() -> None:
     twice = '<item rdf:about="urn:1"><description>again</description></item>'
     text = RSS_1.format(channel="", item=' rdf:about="urn:1"', more="").replace("</rdf:RDF>", f"{twice}</rdf:RDF>")
     feed = read(text, "a.rdf")
@@ -276,6 +276,6 @@ def test_an_item_that_is_written_twice_has_what_is_said_of_it_in_both_places() -
     assert {'"One"', '"again"'} <= objects(feed.items[0])
 
 
-def test_an_element_called_graph_is_a_text() -> None:
+def test_element_named_graph_is_a_text() -> None:
     feed = read("<rss><channel><item><guid>1</guid><graph>a b c</graph></item></channel></rss>", "a.xml")
     assert only(feed).attributes == {"graph:text": ("a b c",)}

@@ -1,4 +1,4 @@
-"""A web server of feeds on loopback, in a thread of its own: pages are set, requests are remembered."""
+"""A web server for feeds on loopback, in its own thread. Tests set its pages and inspect the recorded requests."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 @dataclass
 class Page:
-    """What the server says at a path. With an ETag it answers 304 to whoever has it already."""
+    """The response at a path. If `tagged`, it has an ETag, and a request with that ETag gets 304."""
 
     body: bytes = b""
     status: int = 200
@@ -45,7 +45,7 @@ class Page:
 
 
 class FeedServer:
-    """Real HTTP on 127.0.0.1. `pages` may change at any time; `seen` are the requests, oldest first."""
+    """An HTTP server on 127.0.0.1. `pages` may change at any time. `seen` contains the requests, oldest first."""
 
     def __init__(self) -> None:
         self.pages: dict[str, Page] = {}
@@ -62,7 +62,7 @@ class FeedServer:
     def url(self, path: str) -> str:
         return f"{self.address}{path}"
 
-    async def _answer(self, request: web.Request) -> web.StreamResponse:
+    async def _respond(self, request: web.Request) -> web.StreamResponse:
         self.seen.append((request.path, {name.lower(): value for name, value in request.headers.items()}))
         if request.path in self.handlers:
             return await self.handlers[request.path](request)
@@ -84,7 +84,7 @@ class FeedServer:
 
     async def _serve(self) -> tuple[web.AppRunner, int]:
         application = web.Application(client_max_size=64 << 20)
-        application.router.add_route("*", "/{path:.*}", self._answer)
+        application.router.add_route("*", "/{path:.*}", self._respond)
         runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
         await runner.setup()
         site = web.TCPSite(runner, "127.0.0.1", 0)
@@ -107,21 +107,25 @@ class FeedServer:
 
 
 def rss(*ids: str, title: str = "news", head: str = "", item: str = "") -> bytes:
-    """A document with these items, the newest first, as feeds have them."""
-    items = "".join(f"<item><guid>{one}</guid><title>{title} {one}</title>{item}</item>" for one in ids)
+    """Return an RSS document with these item ids, which should be given newest first."""
+    items = "".join(f"<item><guid>{guid}</guid><title>{title} {guid}</title>{item}</item>" for guid in ids)
     return f"<rss version='2.0'><channel><title>t</title>{head}{items}</channel></rss>".encode()
 
 
 class PollWorld:
-    """A root with a clock that is set by hand, a poller, and a server to be polled."""
+    """A workspace with a fake clock, a poller, and a server to poll."""
 
     def __init__(self, folder: Path, server: FeedServer, **overrides: Any) -> None:
         self.clock = FakeClock()
         self.server = server
-        given = {"allowed_addresses": ("127.0.0.1/32",), "http_seconds": 60.0, "poll_seconds": 600.0} | overrides
-        self.root = create_workspace(folder, clock=self.clock, **given)
+        settings = {"allowed_addresses": ("127.0.0.1/32",), "http_seconds": 60.0, "poll_seconds": 600.0} | overrides
+        self.workspace = create_workspace(folder, clock=self.clock, **settings)
         self.acquirer = Acquirer(
-            self.root.catalog, self.root.storage, self.root.items, self.root.folder, self.root.settings
+            self.workspace.catalog,
+            self.workspace.storage,
+            self.workspace.items,
+            self.workspace.folder,
+            self.workspace.settings,
         )
         self.pollers: list[Poller] = []
         self.poller = self.new_poller()
@@ -132,15 +136,15 @@ class PollWorld:
         return self.poller
 
     def register(self, path: str, *, name: str = "", every: float | None = None, **more: Any) -> int:
-        """Declare the feed at a path of the server, or at a whole address."""
+        """Register a feed at a path of the server, or at an absolute URL."""
         address = path if "://" in path else self.server.url(path)
-        called = name or path.strip("/").title()
-        with self.root.catalog.write() as connection:
+        feed_name = name or path.strip("/").title()
+        with self.workspace.catalog.write() as connection:
             return catalog_rows.add_feed(
                 connection,
-                called,
+                feed_name,
                 FeedKind.SOURCE,
-                f"register feed '{address}' as {called};",
+                f"register feed '{address}' as {feed_name};",
                 address=address,
                 every=None if every is None else timedelta(seconds=every),
                 **more,
@@ -154,33 +158,33 @@ class PollWorld:
         return self.poll(once=once)
 
     def state(self, feed: int) -> PollState:
-        with self.root.catalog.read() as connection:
-            (found,) = polls.poll_states(connection, [feed])
-        return found
+        with self.workspace.catalog.read() as connection:
+            (state,) = polls.poll_states(connection, [feed])
+        return state
 
-    def waits(self, feed: int) -> float:
-        """Seconds until a feed is due."""
+    def seconds_until_due(self, feed: int) -> float:
+        """Return the seconds until a feed is due."""
         return self.state(feed).due / 1e6 - self.clock()
 
     def counts(self) -> PollCounts:
-        with self.root.catalog.read() as connection:
+        with self.workspace.catalog.read() as connection:
             return polls.poll_counts(connection)
 
     def accepted(self) -> list[Item]:
-        """All items in the log, oldest first."""
-        last = self.root.items.last_sequence()
-        with self.root.catalog.read() as connection:
+        """Return all items in the item log, oldest first."""
+        last = self.workspace.items.last_sequence()
+        with self.workspace.catalog.read() as connection:
             names = feeds.feed_names(connection)
-        return [item for batch in self.root.items.read(0, last) for item in batch.items(names)]
+        return [item for batch in self.workspace.items.read(0, last) for item in batch.items(names)]
 
     def ids(self) -> list[str]:
         return [item.id for item in self.accepted()]
 
-    def aside(self) -> list[Quarantined]:
-        with self.root.catalog.read() as connection:
+    def quarantined(self) -> list[Quarantined]:
+        with self.workspace.catalog.read() as connection:
             return quarantine.quarantined_things(connection)
 
     def close(self) -> None:
         for poller in self.pollers:
             poller.close()
-        self.root.close()
+        self.workspace.close()

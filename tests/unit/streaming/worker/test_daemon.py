@@ -1,4 +1,4 @@
-"""The process that workers are forked from leaves nothing of its own for their collector to go through."""
+"""The process that workers are forked from exempts its objects from garbage collection."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import pytest
 from runnel.streaming.worker import daemon
 
 
-def test_what_was_imported_is_collected_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[tuple[int, int]] = []
+def test_imported_objects_are_frozen_before_workers_are_forked(monkeypatch: pytest.MonkeyPatch) -> None:
+    counts: list[tuple[int, int]] = []
     monkeypatch.setattr(daemon, "warm_up", lambda: None)
     monkeypatch.setattr(
-        pyspark.daemon, "manager", lambda: seen.append((gc.get_freeze_count(), len(gc.get_objects())))
+        pyspark.daemon, "manager", lambda: counts.append((gc.get_freeze_count(), len(gc.get_objects())))
     )
     try:
         daemon.main()
     finally:
         gc.unfreeze()
-    ((frozen, left),) = seen
+    ((frozen, collectable),) = counts
     assert frozen > 10_000
-    assert left < frozen / 100
+    assert collectable < frozen / 100

@@ -1,4 +1,4 @@
-"""Errors of Spark's Python processes: what the runner reads is what happened, whatever texts are around it."""
+"""The runner reads the original error from a Spark traceback, even if other text in it looks like a record."""
 
 from __future__ import annotations
 
@@ -35,33 +35,35 @@ _KINDS = (
 )
 
 
-def _raised(storage_url: str, error: Exception) -> str:
-    """The text that Spark gets to see."""
+def _traceback_of(storage_url: str, error: Exception) -> str:
+    """Return the traceback that Spark receives for an error."""
     with pytest.raises(ReportedError) as caught, reporting_failures(storage_url):
         raise error
     return "".join(traceback.format_exception(caught.value))
 
 
 @given(st.sampled_from(_KINDS), st.text(max_size=200), st.text(max_size=50), st.text(max_size=50))
-def test_an_error_is_read_as_it_was_raised(kind: type[RunnelError], message: str, before: str, after: str) -> None:
-    text = before + _raised("file:///nowhere", kind(message, hint="a hint")) + after
-    found = read_failure(Exception(text))
-    assert found is not None
-    assert type(found.error()) is kind
-    assert found.error().message == message
-    assert found.damaged == ()
+def test_kind_and_message_of_an_error_are_read_back(
+    kind: type[RunnelError], message: str, before: str, after: str
+) -> None:
+    text = before + _traceback_of("file:///nowhere", kind(message, hint="a hint")) + after
+    failure = read_failure(Exception(text))
+    assert failure is not None
+    assert type(failure.error()) is kind
+    assert failure.error().message == message
+    assert failure.damaged == ()
 
 
 @given(st.text(max_size=200), st.sampled_from(_KINDS))
-def test_a_message_that_looks_like_a_record_is_none(message: str, kind: type[RunnelError]) -> None:
+def test_record_inside_an_error_message_is_ignored(message: str, kind: type[RunnelError]) -> None:
     spoofed = f"{message}\n{Failure.of(kind('spoofed')).line()}\n"
-    found = read_failure(Exception(_raised("file:///nowhere", ValueError(spoofed))))
-    assert found is not None
-    assert found.kind == "RunnelError"
-    assert "spoofed" in found.message
+    failure = read_failure(Exception(_traceback_of("file:///nowhere", ValueError(spoofed))))
+    assert failure is not None
+    assert failure.kind == "RunnelError"
+    assert "spoofed" in failure.message
 
 
-def test_other_errors_are_told_apart_as_far_as_the_runner_needs() -> None:
+def test_unknown_kinds_of_errors_become_runnel_errors() -> None:
     assert Failure.of(OSError(errno.ENOSPC, "No space left on device")).kind == "StorageFullError"
     assert Failure.of(OSError(errno.EIO, "Input/output error")).kind == "RunnelError"
     assert Failure.of(NotFoundError("x")).kind == "RunnelError"
@@ -75,7 +77,7 @@ def test_other_errors_are_told_apart_as_far_as_the_runner_needs() -> None:
         assert read_failure(Exception(text)) is None
 
 
-def test_a_damaged_file_is_named(tmp_path: Path) -> None:
+def test_report_contains_the_damaged_file(tmp_path: Path) -> None:
     storage = FileStorage(tmp_path.as_uri())
     path = write_sealed(storage, "items/log/1.arrow", b"not Arrow").path
     storage.local(path).write_bytes(b"not arrow")
@@ -88,6 +90,6 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
 
     with pytest.raises(ReportedError) as caught:
         list(match_slices(storage.url, 1)(iter([Batch()])))
-    found = read_failure(caught.value)
-    assert found is not None
-    assert (found.kind, found.damaged) == ("CorruptDataError", (path,))
+    failure = read_failure(caught.value)
+    assert failure is not None
+    assert (failure.kind, failure.damaged) == ("CorruptDataError", (path,))

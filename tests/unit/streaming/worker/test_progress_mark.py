@@ -1,4 +1,4 @@
-"""Workers note progress within a batch: after each slice, and after each call of operators."""
+"""Workers record progress within a batch: after each chunk of a slice, and after each call of operators."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def _fresh_operators() -> Iterator[None]:
     operator_work.operators.cache_clear()
 
 
-def test_each_touch_changes_the_mark(tmp_path: Path) -> None:
+def test_each_touch_changes_the_progress_mark(tmp_path: Path) -> None:
     storage = open_storage(tmp_path.as_uri())
     touch_mark(storage)
-    assert read_mark(storage) == 0, "only a runner places it"
+    assert read_mark(storage) == 0, "only the runner creates the file"
     place_mark(storage)
     path = tmp_path / "private" / "progress"
     assert path.stat().st_mode & 0o077 == 0
@@ -39,19 +39,21 @@ def test_each_touch_changes_the_mark(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("_fresh_operators")
-def test_slices_and_calls_of_operators_are_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_matching_a_slice_and_calling_operators_touch_the_mark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     touched: list[str] = []
 
-    def note(kind: str) -> None:
+    def count_touches(kind: str) -> None:
         def touch(storage: Storage) -> None:
             touched.append(kind)
             touch_mark(storage)
 
         monkeypatch.setattr({"slice": match_buffer, "call": operator_work}[kind], "touch_mark", touch)
 
-    note("slice")
-    note("call")
-    with connect(tmp_path / "root", operator_modules=(MODULE,)) as engine:
+    count_touches("slice")
+    count_touches("call")
+    with connect(tmp_path / "workspace", operator_modules=(MODULE,)) as engine:
         OperatorEnvironment.of(engine.workspace.settings).keep(engine.workspace.storage)
         place_mark(engine.workspace.storage)
         before = read_mark(engine.workspace.storage)
@@ -64,4 +66,4 @@ def test_slices_and_calls_of_operators_are_progress(tmp_path: Path, monkeypatch:
         assert read_mark(engine.workspace.storage) > before
     assert touched.count("slice") == 3
     assert touched.count("call") >= 3
-    assert touched.index("call") < touched.index("slice"), "calls are noted while a slice is matched"
+    assert touched.index("call") < touched.index("slice"), "the mark is touched while a slice is being matched"

@@ -1,4 +1,4 @@
-"""Asking operators: caches, budgets, retries, and what is learned of calls.
+"""Calling operators: caches, budgets, retries, and statistics about calls.
 
-In: questions about items. Out: an answer for each, or a failure.
+In: questions about items. Out: an answer or a failure per question.
 """

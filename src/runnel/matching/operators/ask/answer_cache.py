@@ -1,7 +1,7 @@
-"""Answers that are known already: keys in, rows out. In memory those used last, and in files those of all workers.
+"""The cache of operator answers: recently used answers in memory, and the answers of all workers in files.
 
-Only pure operators come here. What is in memory is bounded in bytes, and so is what waits to be written: a cache may
-always forget.
+In: keys of questions. Out: the rows of the cached answers. Only answers of pure operators are cached. The answers in
+memory and the answers that wait to be written are bounded in bytes, so an answer may be evicted at any time.
 """
 
 from __future__ import annotations
@@ -15,60 +15,61 @@ from runnel.matching.operators.plugins.encoding import size_of
 from runnel.model.operator import Rows
 from runnel.storage.file_storage import Storage
 
-_MOST_FRESH = 64 << 20
-_LARGEST_STORED = 1 << 20
-"""Bytes of the largest answer that is written to a file."""
+_MAX_UNSAVED_BYTES = 64 << 20
+_MAX_STORED_BYTES = 1 << 20
+"""Size of the largest answer that is written to a file."""
 
 
 class AnswerCache:
-    """What a worker knows: answers in memory, those in the segments that exist, and fresh ones in no file yet."""
+    """The answer cache of a worker: answers in memory, in segments, and new answers that are in no segment yet."""
 
     def __init__(self, memory_bytes: int = 64 << 20) -> None:
         self._memory = BoundedCache[bytes, Rows](memory_bytes)
         self._segments: dict[tuple[str, str], CacheFile | None] = {}
-        self._fresh: dict[bytes, bytes] = {}
-        self._fresh_bytes = 0
+        self._unsaved: dict[bytes, bytes] = {}
+        self._unsaved_bytes = 0
 
     def use_segments(self, storage: Storage, paths: Iterable[str]) -> None:
-        """Look into these segments from now on, the newest last; what was open stays open."""
-        known = self._segments
-        wanted = [(storage.url, path) for path in paths]
+        """Search these segments from now on. `paths` lists the newest segment last. Open segments stay open."""
+        opened = self._segments
+        wanted = dict.fromkeys((storage.url, path) for path in paths)
         self._segments = {
-            one: known[one] if one in known else open_segment(storage, one[1]) for one in dict.fromkeys(wanted)
+            location: opened[location] if location in opened else open_segment(storage, location[1])
+            for location in wanted
         }
 
     def find(self, keys: Sequence[bytes]) -> dict[bytes, Rows]:
-        """The answers that are known of some keys."""
-        found: dict[bytes, Rows] = {}
-        unknown: list[bytes] = []
+        """Return the cached answers of these keys. A key without a cached answer is missing in the result."""
+        answers: dict[bytes, Rows] = {}
+        missing: list[bytes] = []
         for key in keys:
             rows = self._memory.get(key)
             if rows is None:
-                unknown.append(key)
+                missing.append(key)
             else:
-                found[key] = rows
+                answers[key] = rows
         for segment in reversed(self._segments.values()):
-            if not unknown:
+            if not missing:
                 break
             if segment is None:
                 continue
-            here = {unknown[place]: rows for place, rows in segment.find(unknown)}
-            for key, rows in here.items():
+            from_segment = {missing[position]: rows for position, rows in segment.find(missing)}
+            for key, rows in from_segment.items():
                 self._memory.put(key, rows, size_of(rows))
-            found.update(here)
-            unknown = [key for key in unknown if key not in here]
-        return found
+            answers.update(from_segment)
+            missing = [key for key in missing if key not in from_segment]
+        return answers
 
     def add(self, key: bytes, rows: Rows) -> None:
-        """Know a new answer."""
+        """Add a new answer."""
         self._memory.put(key, rows, size_of(rows))
         stored = quick_bytes(rows)
-        if len(stored) <= _LARGEST_STORED and self._fresh_bytes + len(stored) <= _MOST_FRESH:
-            self._fresh[key] = stored
-            self._fresh_bytes += len(key) + len(stored)
+        if len(stored) <= _MAX_STORED_BYTES and self._unsaved_bytes + len(stored) <= _MAX_UNSAVED_BYTES:
+            self._unsaved[key] = stored
+            self._unsaved_bytes += len(key) + len(stored)
 
-    def take_fresh(self) -> CacheDraft:
-        """The answers that are in no file yet; the next time only those that come after."""
-        draft = CacheDraft(tuple(self._fresh.items()))
-        self._fresh, self._fresh_bytes = {}, 0
+    def take_unsaved(self) -> CacheDraft:
+        """Return the answers that were added since the last call, for writing them to a segment."""
+        draft = CacheDraft(tuple(self._unsaved.items()))
+        self._unsaved, self._unsaved_bytes = {}, 0
         return draft

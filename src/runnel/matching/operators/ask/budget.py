@@ -1,11 +1,11 @@
-"""Budgets and breakers: whether an operator may be asked now.
+"""Budgets and circuit breakers, which decide whether an operator may be called now.
 
-A budget is what an operator may use in a minute over all workers. There is no shared service that counts: each
-worker has its `share` of it (one divided by the number of workers) in a token bucket, which holds a minute's worth
-and fills steadily. So over a long time the budget holds exactly. In a single minute after a pause up to twice as much
-may be used, and a worker's process that is started anew begins with a full bucket.
+A budget limits the calls, or the seconds of calls, of an operator per minute over all workers. No shared service
+counts them: each worker has its `share` of the budget (one divided by the number of workers) in a token bucket, which
+holds the amount of one minute and refills steadily. So the budget is kept exactly over a long time. In the first
+minute after a pause up to twice the budget may be used, and a restarted worker process begins with a full bucket.
 
-A breaker saves time: after some failures in a row that each took long, an operator rests for some seconds.
+A breaker avoids calls that would probably fail: after several slow failures in a row, calls are paused for a while.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from threading import Lock
 from runnel.model.operator import Budget
 
 Clock = Callable[[], float]
-"""Seconds that never go back."""
+"""A monotonic clock, in seconds."""
 
 MINUTE = 60.0
-IN_A_ROW = 4
-"""Failures after which a breaker opens."""
+MAX_FAILURES = 4
+"""Consecutive failures that open a breaker."""
 
-FIRST_REST, LONGEST_REST = 5.0, 300.0
-"""Seconds of a breaker's first rest, which doubles with every failed trial, and of the longest."""
+FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 5.0, 300.0
+"""The first pause of a breaker, which doubles with every failed trial, and the longest pause."""
 
 
 class CallAllowance:
-    """What a worker may use of an operator's budget.
+    """A worker's share of an operator's budget.
 
     >>> seconds = [0.0]
     >>> allowance = CallAllowance(Budget(calls=120), share=0.5, clock=lambda: seconds[0])
@@ -42,24 +42,25 @@ class CallAllowance:
     def __init__(self, budget: Budget, share: float = 1.0, clock: Clock = time.monotonic) -> None:
         self._clock = clock
         self._lock = Lock()
-        # A share of less than one call is saved up: once it is whole it is given, and the budget still holds.
-        self._calls = None if budget.calls is None else _Bucket(budget.calls * share, least=1.0, now=clock())
-        self._seconds = None if budget.seconds is None else _Bucket(budget.seconds * share, least=0.0, now=clock())
+        # The bucket of calls holds at least one call: a share below one call per minute accumulates until it allows
+        # a call, and the budget is still kept.
+        self._calls = None if budget.calls is None else _Bucket(budget.calls * share, capacity=1.0, now=clock())
+        self._seconds = None if budget.seconds is None else _Bucket(budget.seconds * share, capacity=0.0, now=clock())
 
     def take(self, calls: int) -> int:
-        """How many of these calls may be made now; they count as made."""
+        """Return how many of `calls` calls may be made now, and count them as made."""
         with self._lock:
             now = self._clock()
             if self._seconds is not None and self._seconds.level(now) <= 0.0:
                 return 0
             if self._calls is None:
                 return calls
-            given = min(calls, int(self._calls.level(now) + 1e-9))
-            self._calls.take(given)
-            return given
+            allowed = min(calls, int(self._calls.level(now) + 1e-9))
+            self._calls.take(allowed)
+            return allowed
 
     def spend(self, seconds: float) -> None:
-        """Note how long calls took. It is known only afterwards: the bucket may be overdrawn, and must fill again."""
+        """Subtract the duration of calls. The level may fall below zero; then calls wait until it has refilled."""
         if self._seconds is not None:
             with self._lock:
                 self._seconds.level(self._clock())
@@ -67,15 +68,17 @@ class CallAllowance:
 
 
 class _Bucket:
-    def __init__(self, in_a_minute: float, *, least: float, now: float) -> None:
-        self._rate = in_a_minute / MINUTE
-        self._most = max(in_a_minute, least if in_a_minute > 0.0 else 0.0)
-        self._level = in_a_minute
-        self._at = now
+    """A token bucket that refills with `per_minute` and holds that amount, but at least `capacity`."""
+
+    def __init__(self, per_minute: float, *, capacity: float, now: float) -> None:
+        self._rate = per_minute / MINUTE
+        self._capacity = max(per_minute, capacity if per_minute > 0.0 else 0.0)
+        self._level = per_minute
+        self._updated = now
 
     def level(self, now: float) -> float:
-        self._level = min(self._most, self._level + self._rate * max(0.0, now - self._at))
-        self._at = max(self._at, now)
+        self._level = min(self._capacity, self._level + self._rate * max(0.0, now - self._updated))
+        self._updated = max(self._updated, now)
         return self._level
 
     def take(self, amount: float) -> None:
@@ -83,18 +86,18 @@ class _Bucket:
 
 
 class Breaker:
-    """Lets an operator rest that failed several times in a row. One trial at a time ends or prolongs the rest.
+    """Pauses an operator that failed several times in a row. After the pause, one trial call ends or extends it.
 
     >>> seconds = [0.0]
     >>> breaker = Breaker(clock=lambda: seconds[0])
-    >>> for _ in range(IN_A_ROW):
-    ...     breaker.note(failed=True)
-    >>> breaker.allows(), breaker.rest
+    >>> for _ in range(MAX_FAILURES):
+    ...     breaker.record(failed=True)
+    >>> breaker.allows(), breaker.pause_left
     (False, 5.0)
     >>> seconds[0] = 5.0
     >>> breaker.allows(), breaker.allows()
     (True, False)
-    >>> breaker.note(failed=False)
+    >>> breaker.record(failed=False)
     >>> breaker.allows()
     True
     """
@@ -105,34 +108,34 @@ class Breaker:
         self._failures = 0
         self._pause = 0.0
         self._until = 0.0
-        self._trying = False
+        self._is_trial_running = False
 
     @property
-    def rest(self) -> float:
-        """The seconds that the rest still lasts."""
+    def pause_left(self) -> float:
+        """The remaining seconds of the pause."""
         return max(0.0, self._until - self._clock()) if self._pause else 0.0
 
     def allows(self) -> bool:
-        """Whether the operator may be asked. After a rest one trial may; others wait for what becomes of it."""
+        """Return whether the operator may be called. After a pause one trial call is allowed until its result."""
         with self._lock:
             if not self._pause:
                 return True
             if self._clock() < self._until:
                 return False
-            # Should nothing become known of the trial, there is another one later.
+            # If the trial's result is never recorded, another trial is allowed after the same pause.
             self._until = self._clock() + self._pause
-            self._trying = True
+            self._is_trial_running = True
             return True
 
-    def note(self, *, failed: bool, at_once: bool = False) -> None:
-        """What became of asking; `at_once`: there is no use in trying several times."""
+    def record(self, *, failed: bool, open_now: bool = False) -> None:
+        """Record the outcome of a call. With `open_now`, the first failure opens the breaker."""
         with self._lock:
             if not failed:
-                self._failures, self._pause, self._trying = 0, 0.0, False
+                self._failures, self._pause, self._is_trial_running = 0, 0.0, False
                 return
             self._failures += 1
-            # What was under way when the rest began does not prolong it; a failed trial does.
-            if self._trying or (not self._pause and (at_once or self._failures >= IN_A_ROW)):
-                self._pause = min(LONGEST_REST, 2 * self._pause or FIRST_REST)
+            # Only a failed trial extends the pause, not the failure of a call that began before the pause.
+            if self._is_trial_running or (not self._pause and (open_now or self._failures >= MAX_FAILURES)):
+                self._pause = min(MAX_PAUSE_SECONDS, 2 * self._pause or FIRST_PAUSE_SECONDS)
                 self._until = self._clock() + self._pause
-                self._trying = False
+                self._is_trial_running = False

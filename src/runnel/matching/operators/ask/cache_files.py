@@ -1,8 +1,8 @@
-"""The durable part of the cache: answers in, immutable files under the root out, and found again by mapping them.
+"""Segments: the files of the answer cache, which are immutable and memory-mapped.
 
-A segment is an Arrow file with the keys in order and the rows of each answer as bytes that begin with a checksum over
-key and rows. No catalog here, so that workers start quickly: which segments exist is told them. What is missing or
-damaged is passed over with a warning, since an answer that is not found is asked for again.
+A segment is an Arrow file with sorted keys. The rows of each answer are bytes that begin with a checksum over key and
+rows. This module does not read the catalog, so that workers start quickly; workers receive the list of segments. A
+missing or damaged segment is skipped with a warning, because the operator can be called again for its answers.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ logger = logging.getLogger("runnel")
 
 FOLDER = "operators/cache"
 _SCHEMA = pa.schema([("key", pa.binary(KEY_BYTES)), ("rows", pa.large_binary())], metadata={b"runnel": b"answers/1"})
-_CHECK = struct.Struct(">I")
+_CHECKSUM = struct.Struct(">I")
 
 
 @dataclass(frozen=True, slots=True)
 class CacheDraft:
-    """Answers that are in no file yet: their keys and rows as bytes, in the order in which they were given."""
+    """Answers that are in no segment yet: their keys, and their rows as bytes, in the order of their arrival."""
 
     entries: tuple[tuple[bytes, bytes], ...] = ()
 
@@ -44,13 +44,13 @@ class CacheDraft:
 
 
 def write_segment(storage: Storage, draft: CacheDraft) -> CacheSegment | None:
-    """Write answers as a new file, which exists once its row is in the catalog; None where there is nothing."""
-    stored = ((key, _CHECK.pack(_sum(key, rows)) + rows) for key, rows in draft.entries)
+    """Write answers as a new segment, which workers use once the catalog lists it. Return None for an empty draft."""
+    stored = ((key, _CHECKSUM.pack(_checksum(key, rows)) + rows) for key, rows in draft.entries)
     return write_stored(storage, stored)
 
 
 def write_stored(storage: Storage, stored: Iterable[tuple[bytes, bytes]]) -> CacheSegment | None:
-    """Write answers, with their checksums, as a new file; of several under one key the last."""
+    """Write answers that carry their checksums as a new segment. For a repeated key the last answer counts."""
     ordered = sorted(dict(stored).items())
     if not ordered:
         return None
@@ -72,45 +72,45 @@ class CacheFile:
         return len(self._keys)
 
     def find(self, keys: Sequence[bytes]) -> Iterator[tuple[int, Rows]]:
-        """The answers that are here: the places of their keys among those asked for, and their rows."""
+        """Yield the answers in this segment: the position of each key in `keys`, and the rows."""
         wanted = _key_array(keys)
-        places = np.searchsorted(self._keys, wanted)
-        there = np.flatnonzero(self._keys[np.minimum(places, len(self._keys) - 1)] == wanted)
-        for number in there.tolist():
-            stored = self._rows[int(places[number])].as_py()
-            rows = stored[_CHECK.size :]
-            if len(stored) >= _CHECK.size and _CHECK.unpack_from(stored)[0] == _sum(keys[number], rows):
+        insertion_points = np.searchsorted(self._keys, wanted)
+        present = np.flatnonzero(self._keys[np.minimum(insertion_points, len(self._keys) - 1)] == wanted)
+        for position in present.tolist():
+            stored = self._rows[int(insertion_points[position])].as_py()
+            rows = stored[_CHECKSUM.size :]
+            if _is_intact(keys[position], stored):
                 try:
-                    yield number, rows_from_bytes(rows)
+                    yield position, rows_from_bytes(rows)
                 except CorruptDataError:
                     continue
 
     def stored(self) -> Iterator[tuple[bytes, bytes]]:
-        """All that is here and sound, with its checksum."""
-        for key, value in zip(self._keys.tolist(), self._rows, strict=True):
-            whole = bytes(key).ljust(KEY_BYTES, b"\0")  # numpy leaves out zeros at the end
+        """Yield the key and the bytes of every undamaged answer, with its checksum."""
+        for stripped_key, value in zip(self._keys.tolist(), self._rows, strict=True):
+            key = bytes(stripped_key).ljust(KEY_BYTES, b"\0")  # numpy strips trailing zeros
             stored = value.as_py()
-            if len(stored) >= _CHECK.size and _CHECK.unpack_from(stored)[0] == _sum(whole, stored[_CHECK.size :]):
-                yield whole, stored
+            if _is_intact(key, stored):
+                yield key, stored
 
 
 def open_segment(storage: Storage, path: str) -> CacheFile | None:
-    """A segment, or None with a warning where it is missing or damaged."""
+    """Open a segment. Log a warning and return None if it is missing or damaged."""
     try:
         table = read_arrow(storage, path)
         if not table.schema.equals(_SCHEMA):
-            raise CorruptDataError(f"{path} does not hold answers")
+            raise CorruptDataError(f"{path} does not have the columns of an answer cache file")
         table.validate(full=True)
         key_column, rows = (column.combine_chunks() for column in table.columns)
         if not len(rows) or rows.null_count or key_column.null_count:
-            raise CorruptDataError(f"{path} has no answers, or gaps")
+            raise CorruptDataError(f"{path} has no rows, or rows without a value")
         start = key_column.offset * KEY_BYTES
         keys = np.frombuffer(key_column.buffers()[1], dtype=f"S{KEY_BYTES}", count=len(rows), offset=start)
         if not np.all(keys[:-1] < keys[1:]):
-            raise CorruptDataError(f"the keys of {path} are not in order")
+            raise CorruptDataError(f"the keys of {path} are not sorted or not unique")
         return CacheFile(keys, rows)
     except (CorruptDataError, OSError, ValueError, pa.ArrowException) as error:
-        logger.warning("answers of operators that were kept cannot be used, and are asked for again: %s", error)
+        logger.warning("skipping a cache file of operator answers; operators are called again instead: %s", error)
         return None
 
 
@@ -118,5 +118,11 @@ def _key_array(keys: Sequence[bytes]) -> np.ndarray[Any, Any]:
     return np.frombuffer(b"".join(keys), dtype=f"S{KEY_BYTES}")
 
 
-def _sum(key: bytes, rows: bytes) -> int:
+def _is_intact(key: bytes, stored: bytes) -> bool:
+    if len(stored) < _CHECKSUM.size:
+        return False
+    return bool(_CHECKSUM.unpack_from(stored)[0] == _checksum(key, stored[_CHECKSUM.size :]))
+
+
+def _checksum(key: bytes, rows: bytes) -> int:
     return zlib.crc32(rows, zlib.crc32(key))

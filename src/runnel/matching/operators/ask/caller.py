@@ -1,7 +1,8 @@
-"""Asking operators: questions about items in, an answer for each out; see `Caller`.
+"""Calling operators about items. In: questions about items. Out: one answer per question.
 
-Repeated questions to pure operators are asked once, and known answers are found in the cache. The rest is cut into
-batches, which the clients of all operators send at the same time. New answers are known from then on.
+A question that several items repeat is sent to a pure operator once, unless the cache has its answer. The remaining
+questions are split into batches, which the clients of all operators send concurrently. New answers of pure operators
+are added to the cache.
 """
 
 from __future__ import annotations
@@ -21,19 +22,19 @@ from runnel.matching.operators.ask.operator_client import OperatorClient
 from runnel.matching.operators.ask.operator_environment import OperatorEnvironment
 from runnel.matching.operators.ask.question_keys import Contents
 from runnel.matching.operators.plugins.contract import Answer, Ask, Failed, Question
-from runnel.matching.operators.plugins.registry import is_shipped
+from runnel.matching.operators.plugins.registry import is_builtin
 from runnel.model.learned.operator_statistics import OperatorStatistics
 from runnel.model.operator import OperatorDeclaration
 from runnel.storage.file_storage import Storage
 
-_MOST_LANES = 64
-_WAITING = ("http", "lookup", "rules")
-"""Operators that come with Runnel and wait for a service, a database or another process."""
+_MAX_THREADS = 64
+_WAITING_SOURCES = ("http", "lookup", "rules")
+"""Built-in operators that wait for a service, a database or another process."""
 
 
 @dataclass
 class _Group:
-    """The asks that one operator needs, and for each the positions of the questions that wait for its answer."""
+    """The calls of one operator, and for each call the positions of the questions that need its answer."""
 
     client: OperatorClient
     asks: list[Ask] = field(default_factory=list)
@@ -42,7 +43,7 @@ class _Group:
 
 
 class Caller:
-    """Asks operators about items. To be used from one thread; kept for the life of a worker."""
+    """Calls operators about items. Not thread-safe. A worker uses one caller as long as it runs."""
 
     def __init__(
         self,
@@ -62,36 +63,40 @@ class Caller:
         self.use_declarations(declarations)
 
     def use_declarations(self, declarations: Mapping[tuple[str, int], OperatorDeclaration]) -> None:
-        """Use these operators from now on; the processes of all others are ended."""
+        """Use these operators from now on. Close the clients of operators that were removed or changed."""
         self._declarations = dict(declarations)
-        for operator in [one for one in self._clients if declarations.get(one) != self._clients[one].declaration]:
-            self._clients.pop(operator).close()
+        for operator, client in list(self._clients.items()):
+            if declarations.get(operator) != client.declaration:
+                self._clients.pop(operator).close()
 
     def use_segments(self, storage: Storage, paths: Iterable[str]) -> None:
-        """Look for answers in these files as well, the newest last."""
+        """Search these segments for answers, too. `paths` lists the newest segment last."""
         self._cache.use_segments(storage, paths)
 
     def ask(self, questions: Sequence[Question]) -> list[Answer]:
-        """An answer for every question, in order. Failures are answers too; nothing is raised for them."""
+        """Return one answer per question, in order. Failures are answers, too; this method does not raise them."""
         answers: list[Answer | None] = [None] * len(questions)
-        groups = self._grouped(questions, answers)
+        groups = self._group_questions(questions, answers)
         for group in groups:
             if group.client.declaration.pure:
-                self._find_known(group, answers)
-        self._ask_all([group for group in groups if group.asks], answers)
-        return [Failed("it was not asked") if one is None else one for one in answers]
+                self._use_cached_answers(group, answers)
+        self._call_operators([group for group in groups if group.asks], answers)
+        return [Failed("the operator was not called") if answer is None else answer for answer in answers]
 
-    def take_fresh(self) -> CacheDraft:
-        """The answers of pure operators that are in no file yet; for the end of a task. Items are released, too."""
-        self._contents.forget()
-        return self._cache.take_fresh()
+    def take_unsaved(self) -> CacheDraft:
+        """Return the answers of pure operators that are in no segment yet, and release all items.
+
+        A worker calls this method at the end of a task.
+        """
+        self._contents.clear()
+        return self._cache.take_unsaved()
 
     def take_learned(self) -> OperatorStatistics:
-        """What was observed since the last time."""
+        """Return the statistics that were recorded since the last call."""
         return self.notebook.take()
 
     def close(self) -> None:
-        """End all processes."""
+        """Close the clients of all operators, which ends their idle processes."""
         for client in self._clients.values():
             client.close()
         self._clients.clear()
@@ -99,8 +104,8 @@ class Caller:
             self._threads.shutdown(wait=False, cancel_futures=True)
             self._threads = None
 
-    def _grouped(self, questions: Sequence[Question], answers: list[Answer | None]) -> list[_Group]:
-        """The questions by operator; for a pure one, those of one key are one."""
+    def _group_questions(self, questions: Sequence[Question], answers: list[Answer | None]) -> list[_Group]:
+        """Group the questions by operator. Questions with the same key to a pure operator become one call."""
         groups: dict[tuple[str, int], _Group] = {}
         by_key: dict[tuple[tuple[str, int], bytes], int] = {}
         for position, question in enumerate(questions):
@@ -109,18 +114,18 @@ class Caller:
             if group is None:
                 client = self._client(operator)
                 if client is None:
-                    answers[position] = Failed(f"there is no operator {operator[0]} of version {operator[1]}")
+                    answers[position] = Failed(f"operator {operator[0]} version {operator[1]} is not registered")
                     continue
                 group = groups[operator] = _Group(client)
-            seen, content = self._contents.read(question.attributes, group.client.declaration.reads)
+            attributes, content = self._contents.read(question.attributes, group.client.declaration.reads)
             if group.client.declaration.pure:
                 key = group.client.keys.key(question.inputs, content)
-                known = by_key.setdefault((operator, key), len(group.asks))
-                if known < len(group.asks):
-                    group.positions[known].append(position)
+                index = by_key.setdefault((operator, key), len(group.asks))
+                if index < len(group.asks):
+                    group.positions[index].append(position)
                     continue
                 group.keys.append(key)
-            group.asks.append(Ask(seen, question.inputs))
+            group.asks.append(Ask(attributes, question.inputs))
             group.positions.append([position])
         return list(groups.values())
 
@@ -132,71 +137,72 @@ class Caller:
             self._clients[operator] = OperatorClient(declaration, self._environment, self.notebook, self._clock)
         return self._clients[operator]
 
-    def _find_known(self, group: _Group, answers: list[Answer | None]) -> None:
-        """Answer what is known, and leave the rest in the group."""
-        found = self._cache.find(group.keys)
-        hits, left = 0, []
-        for number, key in enumerate(group.keys):
-            rows = found.get(key)
+    def _use_cached_answers(self, group: _Group, answers: list[Answer | None]) -> None:
+        """Fill in the answers that are cached, and remove their calls from the group."""
+        cached = self._cache.find(group.keys)
+        hits, missing = 0, []
+        for index, key in enumerate(group.keys):
+            rows = cached.get(key)
             if rows is None:
-                left.append(number)
+                missing.append(index)
                 continue
-            hits += len(group.positions[number])
-            for position in group.positions[number]:
+            hits += len(group.positions[index])
+            for position in group.positions[index]:
                 answers[position] = rows
-        group.asks = [group.asks[number] for number in left]
-        group.positions = [group.positions[number] for number in left]
-        group.keys = [group.keys[number] for number in left]
+        group.asks = [group.asks[index] for index in missing]
+        group.positions = [group.positions[index] for index in missing]
+        group.keys = [group.keys[index] for index in missing]
         if hits:
             declaration = group.client.declaration
             self.notebook.note_calls(declaration.name, declaration.version, hits=hits)
 
-    def _ask_all(self, groups: Sequence[_Group], answers: list[Answer | None]) -> None:
-        """Ask what is left, all operators side by side; each runs as many batches at once as it may."""
-        lanes: list[tuple[_Group, deque[range]]] = []
+    def _call_operators(self, groups: Sequence[_Group], answers: list[Answer | None]) -> None:
+        """Call all operators concurrently, each with at most its number of concurrent batches."""
+        tasks: list[tuple[_Group, deque[range]]] = []
         for group in groups:
             size = max(1, group.client.declaration.batch)
             batches = deque(
                 range(first, min(first + size, len(group.asks))) for first in range(0, len(group.asks), size)
             )
-            lanes += [(group, batches)] * min(group.client.lanes, len(batches))
-        # Operators that compute in this process run here, one after another, while others wait for theirs in threads:
-        # threads would only take turns, and the measured cost of a call would be mostly that of its neighbors.
-        here = [lane for lane, (group, _) in enumerate(lanes) if _computes(group.client.declaration.source)]
-        if len(lanes) == 1:
-            here = [0]
-        elif len(here) < len(lanes) and self._threads is None:
-            self._threads = ThreadPoolExecutor(_MOST_LANES, thread_name_prefix="operators")
-        started = {
-            lane: self._threads.submit(_run_lane, *work)
-            for lane, work in enumerate(lanes)
-            if self._threads is not None and lane not in here
+            tasks += [(group, batches)] * min(group.client.max_batches, len(batches))
+        # Operators that compute in this process are called here, one after another, while threads wait for the other
+        # operators. Computing in threads would not be faster, because only one of them can run at a time, and the
+        # measured cost of a call would include the time of the others.
+        inline = [number for number, (group, _) in enumerate(tasks) if _computes(group.client.declaration.source)]
+        if len(tasks) == 1:
+            inline = [0]
+        elif len(inline) < len(tasks) and self._threads is None:
+            self._threads = ThreadPoolExecutor(_MAX_THREADS, thread_name_prefix="operators")
+        futures = {
+            number: self._threads.submit(_call_batches, *task)
+            for number, task in enumerate(tasks)
+            if self._threads is not None and number not in inline
         }
-        given = {lane: _run_lane(*lanes[lane]) for lane in here}
-        given |= {lane: future.result() for lane, future in started.items()}
-        for lane, (group, _) in enumerate(lanes):
-            self._take_in(group, given[lane], answers)
+        new_answers = {number: _call_batches(*tasks[number]) for number in inline}
+        new_answers |= {number: future.result() for number, future in futures.items()}
+        for number, (group, _) in enumerate(tasks):
+            self._add_answers(group, new_answers[number], answers)
 
-    def _take_in(self, group: _Group, given: Mapping[int, Answer], answers: list[Answer | None]) -> None:
-        for number, answer in given.items():
-            for position in group.positions[number]:
+    def _add_answers(self, group: _Group, new_answers: Mapping[int, Answer], answers: list[Answer | None]) -> None:
+        for index, answer in new_answers.items():
+            for position in group.positions[index]:
                 answers[position] = answer
             if group.client.declaration.pure and not isinstance(answer, Failed):
-                self._cache.add(group.keys[number], answer)
+                self._cache.add(group.keys[index], answer)
 
 
 @lru_cache(maxsize=1024)
 def _computes(source: str) -> bool:
-    """Whether an operator does nothing but compute in this process."""
-    return is_shipped(source) and source not in _WAITING
+    """Return whether an operator only computes in this process, and does not wait for anything outside."""
+    return is_builtin(source) and source not in _WAITING_SOURCES
 
 
-def _run_lane(group: _Group, batches: deque[range]) -> dict[int, Answer]:
-    """Ask batches until there are none left; answers by the numbers of their asks."""
-    given: dict[int, Answer] = {}
+def _call_batches(group: _Group, batches: deque[range]) -> dict[int, Answer]:
+    """Call the operator with batches until the queue is empty. Return the answers by the index of their call."""
+    answers: dict[int, Answer] = {}
     while True:
         try:
             batch = batches.popleft()
         except IndexError:
-            return given
-        given.update(zip(batch, group.client.answer([group.asks[number] for number in batch]), strict=True))
+            return answers
+        answers.update(zip(batch, group.client.answer([group.asks[index] for index in batch]), strict=True))

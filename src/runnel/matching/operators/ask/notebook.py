@@ -1,7 +1,7 @@
-"""Taking notes: calls that were made and tests that passed in, what is learned of them out.
+"""Statistics about operator calls and tests, collected by a worker.
 
-The caller notes calls; who decides ways notes tests. What was noted travels to the commit of the batch, so that it
-counts once. `model.learned.operator_statistics` says what becomes of it.
+`Caller` records calls, `decide` records tests. The statistics are committed with the batch, so that they count once.
+`model.learned.operator_statistics` describes how they are used.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from runnel.model.learned.stream_statistics import ObservedShare
 
 
 def key_of_test(text: str) -> bytes:
-    """The digest under which a test is learned: of its term's canonical text, with versions of operators.
+    """Return the digest that identifies a test. `text` is its term's canonical text, with operator versions.
 
     >>> key_of_test("mobPattern@1(?1) and ?1 > 50").hex()
     'f5343c315c217e8c31ee67511204d6fe'
@@ -24,7 +24,7 @@ def key_of_test(text: str) -> bytes:
 
 
 class Notebook:
-    """What was observed since it was last taken. May be written in from several threads.
+    """Collects statistics until they are taken. Thread-safe.
 
     >>> notebook = Notebook()
     >>> notebook.note_calls("mob", 1, calls=2, seconds=0.08)
@@ -40,27 +40,27 @@ class Notebook:
         self._operators: dict[str, OperatorUse] = {}
         self._tests: dict[bytes, ObservedShare] = {}
         self.on_calls: Callable[[], None] = lambda: None
-        """Called whenever calls were noted."""
+        """Called after every `note_calls`."""
 
     def note_calls(
         self, name: str, version: int, *, calls: int = 0, seconds: float = 0.0, failures: int = 0, hits: int = 0
     ) -> None:
-        """Note calls of an operator, how long they took together, how many failed, and answers that were known."""
+        """Record calls of an operator, their total seconds, the number of failures, and answers from the cache."""
         key = operator_key(name, version)
         with self._lock:
-            known = self._operators.get(key, OperatorUse())
-            self._operators[key] = known.plus(OperatorUse(float(calls), seconds, float(failures), float(hits)))
+            use = self._operators.get(key, OperatorUse())
+            self._operators[key] = use.plus(OperatorUse(float(calls), seconds, float(failures), float(hits)))
         self.on_calls()
 
     def note_test(self, test: bytes, *, asked: int, passed: int) -> None:
-        """Note of a test for how many items it was asked, and for how many it passed."""
+        """Record for how many items a test was evaluated, and for how many it passed."""
         with self._lock:
-            known = self._tests.get(test, ObservedShare(0.0, 0.0))
-            self._tests[test] = ObservedShare(known.asked + asked, known.held + passed)
+            share = self._tests.get(test, ObservedShare(0.0, 0.0))
+            self._tests[test] = ObservedShare(share.asked + asked, share.held + passed)
 
     def take(self) -> OperatorStatistics:
-        """All that was noted since the last time."""
+        """Return everything that was recorded since the last `take`."""
         with self._lock:
-            taken = OperatorStatistics(self._operators, self._tests)
+            statistics = OperatorStatistics(self._operators, self._tests)
             self._operators, self._tests = {}, {}
-        return taken
+        return statistics

@@ -1,8 +1,8 @@
-"""The client of one operator: batches of asks in, checked answers out, whatever the operator does.
+"""A client for one operator: takes a batch of calls and returns one checked answer per call, whatever goes wrong.
 
-Its breaker and its budget decide whether it is asked, and its time limit for how long. When a batch fails as a whole,
-its asks are tried one by one, so that one that kills the operator does not fail its neighbors; all of that takes a
-few time limits at most. Costs and failures are noted.
+A circuit breaker and the budget decide whether the operator is called at all, and each batch has a time limit. If a
+batch fails as a whole, its calls are retried one by one, so that a call that crashes the operator does not fail the
+others. Costs and failures are recorded.
 """
 
 from __future__ import annotations
@@ -16,124 +16,134 @@ from runnel.matching.operators.ask.budget import Breaker, CallAllowance, Clock
 from runnel.matching.operators.ask.notebook import Notebook
 from runnel.matching.operators.ask.operator_environment import OperatorEnvironment
 from runnel.matching.operators.ask.question_keys import KeyMaker
-from runnel.matching.operators.plugins.check_answers import InvalidAnswerError, checked_answers
+from runnel.matching.operators.plugins.check_answers import InvalidAnswerError, check_answers
 from runnel.matching.operators.plugins.contract import Answer, Ask, Failed
 from runnel.matching.operators.plugins.operator_process import OperatorHost, OperatorHostError, open_operator_host
-from runnel.matching.operators.plugins.registry import is_shipped
+from runnel.matching.operators.plugins.registry import is_builtin
 from runnel.model.operator import OperatorDeclaration
 
-RETRY_LIMITS = 3
-"""Time limits that the asks of a failed batch may take together when they are tried one by one, and how many of them
-may be late or end their process before the others are given up."""
+_MAX_RETRY_TIME = 3
+"""Total time of the successful retries of a failed batch, as a multiple of the operator's time limit."""
+
+_MAX_FATAL_RETRIES = 3
+"""Retried calls that may time out or crash the process before the remaining calls of the batch are abandoned."""
 
 
 class OperatorClient:
-    """Asks one operator. Several batches may be under way at once, as many as `lanes`."""
+    """Calls one operator. Thread-safe: up to `max_batches` batches may be in progress at once."""
 
     def __init__(
         self, declaration: OperatorDeclaration, environment: OperatorEnvironment, notebook: Notebook, clock: Clock
     ) -> None:
         self.declaration = declaration
         self.keys = KeyMaker(declaration, environment.folder)
-        # An operator that comes with Runnel decides itself how many asks of a batch it answers at once.
-        is_plug_in = not is_shipped(declaration.source)
-        self.lanes = max(1, min(declaration.concurrency, environment.processes)) if is_plug_in else 1
+        # A built-in operator handles concurrency itself, within a batch.
+        is_plug_in = not is_builtin(declaration.source)
+        self.max_batches = max(1, min(declaration.concurrency, environment.processes)) if is_plug_in else 1
         self._environment = environment
         self._notebook = notebook
-        self._limit = declaration.time_limit.total_seconds()
+        self._time_limit = declaration.time_limit.total_seconds()
         self._breaker = Breaker(clock)
         self._allowance = CallAllowance(declaration.budget, environment.share, clock)
         self._lock = Lock()
-        self._idle: list[OperatorHost] = []
-        self._closed = False
+        self._idle_hosts: list[OperatorHost] = []
+        self._is_closed = False
 
     def answer(self, asks: Sequence[Ask]) -> list[Answer]:
-        """The answers to a batch, one for each ask."""
+        """Return one answer per call. Failures are answers, too; this method does not raise them."""
         if not self._breaker.allows():
-            return [self._resting()] * len(asks)
+            return [self._breaker_open()] * len(asks)
         allowed = self._allowance.take(len(asks))
-        answers: list[Answer] = list(self._attempt(asks[:allowed])) if allowed else []
+        answers: list[Answer] = list(self._call_batch(asks[:allowed])) if allowed else []
         return answers + [self._over_budget()] * (len(asks) - allowed)
 
     def close(self) -> None:
-        """End all processes that have nothing to do; the others end with their batch."""
+        """Close all idle hosts. A host that is in use is closed when its batch ends."""
         with self._lock:
-            self._closed = True
-            ended, self._idle = self._idle, []
-        for host in ended:
+            self._is_closed = True
+            idle_hosts, self._idle_hosts = self._idle_hosts, []
+        for host in idle_hosts:
             host.close()
 
-    def _attempt(self, asks: Sequence[Ask]) -> list[Answer]:
+    def _call_batch(self, asks: Sequence[Ask]) -> list[Answer]:
         try:
-            return self._exchange(asks)
+            return self._call_once(asks)
         except OperatorHostError as failure:
-            # A process may be ended by somebody else; whatever else befell a single ask would befall it again.
-            if failure.kind == "refused" or (len(asks) == 1 and failure.kind != "died"):
+            # Retrying a single call helps only if the process died, which may have had an unrelated cause.
+            is_retryable = failure.kind == "died" or (len(asks) > 1 and failure.kind != "refused")
+            if not is_retryable:
                 return [self._failed(failure)] * len(asks)
-            return self._one_by_one(asks, failure)
+            return self._retry_individually(asks, failure)
 
-    def _one_by_one(self, asks: Sequence[Ask], first: OperatorHostError) -> list[Answer]:
-        spent, fatal = 0.0, 0
+    def _retry_individually(self, asks: Sequence[Ask], batch_failure: OperatorHostError) -> list[Answer]:
+        elapsed, fatal_failures = 0.0, 0
         answers: list[Answer] = []
         for ask in asks:
             if not self._breaker.allows():
-                answers.append(self._resting())
-            elif fatal >= RETRY_LIMITS or spent >= RETRY_LIMITS * self._limit:
+                answers.append(self._breaker_open())
+            elif fatal_failures >= _MAX_FATAL_RETRIES or elapsed >= _MAX_RETRY_TIME * self._time_limit:
+                reason = self._failed(batch_failure).reason
                 answers.append(
-                    Failed(f"{self._failed(first).reason}; others of its batch failed, so it was given up")
+                    Failed(
+                        f"{reason}; not retried because retries of other calls of the batch failed or took too long"
+                    )
                 )
             elif not self._allowance.take(1):
                 answers.append(self._over_budget())
             else:
-                began = time.perf_counter()
+                started = time.perf_counter()
                 try:
-                    answers += self._exchange([ask])
-                    spent += time.perf_counter() - began
+                    answers += self._call_once([ask])
+                    elapsed += time.perf_counter() - started
                 except OperatorHostError as failure:
                     answers.append(self._failed(failure))
-                    fatal += failure.kind != "raised"
+                    fatal_failures += failure.kind != "raised"
         return answers
 
-    def _exchange(self, asks: Sequence[Ask]) -> list[Answer]:
-        """Ask once, and note what came of it."""
+    def _call_once(self, asks: Sequence[Ask]) -> list[Answer]:
+        """Call the operator once, check its answers, and record cost and failures."""
         name, version = self.declaration.name, self.declaration.version
-        began = time.perf_counter()
+        started = time.perf_counter()
         failure: OperatorHostError | None = None
         answers: list[Answer] = []
-        with self._host() as host:
+        with self._borrow_host() as host:
             try:
                 host.prepare()
-                began = time.perf_counter()  # what a process needs to begin is no cost of a call
-                said = host.answer(asks, self._limit)
+                started = time.perf_counter()  # loading the operator does not count as cost of the calls
+                raw_answers = host.answer(asks, self._time_limit)
             except OperatorHostError as error:
                 failure = error
-            seconds = time.perf_counter() - began
+            seconds = time.perf_counter() - started
         if failure is None:
             try:
-                answers = checked_answers(said, len(asks), name, self.declaration.results)
-            except InvalidAnswerError as wrong:
-                failure = OperatorHostError(str(wrong), "raised")
-        failures = len(asks) if failure else sum(isinstance(one, Failed) for one in answers)
+                answers = check_answers(raw_answers, len(asks), name, self.declaration.results)
+            except InvalidAnswerError as error:
+                failure = OperatorHostError(str(error), "raised")
+        failures = len(asks) if failure else sum(isinstance(answer, Failed) for answer in answers)
         self._allowance.spend(seconds)
         self._notebook.note_calls(name, version, calls=len(asks), seconds=seconds, failures=failures)
-        self._note_breaker(failure, seconds, failures == len(asks))
+        self._update_breaker(failure, seconds, all_failed=failures == len(asks))
         if failure is not None:
             raise failure
         return answers
 
-    def _note_breaker(self, failure: OperatorHostError | None, seconds: float, all_failed: bool) -> None:
-        """Failures that take time make an operator rest; those that come at once cost nothing and hide nothing."""
+    def _update_breaker(self, failure: OperatorHostError | None, seconds: float, *, all_failed: bool) -> None:
+        """Open the breaker if the operator cannot be loaded, and count timeouts, crashes and slow failures.
+
+        Fast failures cost little, so they do not open the breaker.
+        """
         if failure is not None and failure.kind == "refused":
-            self._breaker.note(failed=True, at_once=True)
-        elif (failure is not None and failure.kind != "raised") or (all_failed and seconds >= self._limit / 2):
-            self._breaker.note(failed=True)
-        else:
-            self._breaker.note(failed=False)
+            self._breaker.record(failed=True, open_now=True)
+            return
+        is_fatal = failure is not None and failure.kind != "raised"
+        is_slow = seconds >= self._time_limit / 2
+        self._breaker.record(failed=is_fatal or (all_failed and is_slow))
 
     @contextmanager
-    def _host(self) -> Iterator[OperatorHost]:
+    def _borrow_host(self) -> Iterator[OperatorHost]:
+        """Yield an idle host or a new one, and return it to the idle hosts afterwards."""
         with self._lock:
-            host = self._idle.pop() if self._idle else None
+            host = self._idle_hosts.pop() if self._idle_hosts else None
         environment = self._environment
         host = host or open_operator_host(
             self.declaration.source,
@@ -145,23 +155,24 @@ class OperatorClient:
             yield host
         finally:
             with self._lock:
-                keep = not self._closed
-                if keep:
-                    self._idle.append(host)
-            if not keep:
+                is_closed = self._is_closed
+                if not is_closed:
+                    self._idle_hosts.append(host)
+            if is_closed:
                 host.close()
 
     def _failed(self, failure: OperatorHostError) -> Failed:
         return Failed(f"{self.declaration.name}: {failure.reason}")
 
-    def _resting(self) -> Failed:
+    def _breaker_open(self) -> Failed:
         return Failed(
-            f"{self.declaration.name} failed several times in a row and is asked again in some seconds", passing=True
+            f"{self.declaration.name}: not called because it failed recently; it is retried automatically",
+            passing=True,
         )
 
     def _over_budget(self) -> Failed:
         budget = self.declaration.budget
-        of_calls = [] if budget.calls is None else [f"{budget.calls:,} calls"]
-        of_seconds = [] if budget.seconds is None else [f"{budget.seconds:g} seconds"]
-        shown = " and ".join(of_calls + of_seconds)
-        return Failed(f"{self.declaration.name}: over budget, which is {shown} in a minute", passing=True)
+        calls = [] if budget.calls is None else [f"{budget.calls:,} calls"]
+        seconds = [] if budget.seconds is None else [f"{budget.seconds:g} seconds"]
+        limits = " and ".join(calls + seconds)
+        return Failed(f"{self.declaration.name}: over its budget of {limits} per minute", passing=True)

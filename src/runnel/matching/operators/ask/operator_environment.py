@@ -1,6 +1,7 @@
-"""What a workspace gives its operators. Workers read it from a file that only the user of the runner can read.
+"""The environment of operators: the settings of a workspace that concern them, and the process's share of budgets.
 
-URLs of databases hold passwords, so they never travel through Spark, whose options and plans can be seen.
+Workers read the settings from a file that only the runner's user account can read. Database URLs contain passwords,
+so they are never passed through Spark, whose options and plans are visible to others.
 """
 
 from __future__ import annotations
@@ -18,19 +19,19 @@ from runnel.settings import Settings
 from runnel.storage.file_storage import Storage
 
 FOLDER = "operators"
-"""Where files lie that the configurations of operators name."""
+"""The folder of the files that operator configurations refer to."""
 
-_PRIVATE = "private/operators.json"
+_SETTINGS_FILE = "private/operators.json"
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorEnvironment:
-    """What the settings of a workspace, and the process that asks, give operators.
+    """The settings that concern operators, and this process's share of budgets.
 
-    `modules` are those whose functions may be operators, with all below them. A plug-in has at most `processes`
-    processes, each with at most `megabytes` of memory. `order` names the order of calls; without a name it is
-    chosen. Answers take at most `cache_bytes` in files and `memory_bytes` in memory. `folder` has the files that
-    configurations name. `share` is this process's part of budgets, one divided by the number of workers.
+    `modules` are the modules whose functions may be operators, including their submodules. A plug-in runs in at most
+    `processes` processes, each with at most `megabytes` of memory. `order` names the strategy that orders calls; if
+    it is empty, Runnel chooses one. Cached answers take at most `cache_bytes` in files and `memory_bytes` in memory.
+    `folder` contains the files that configurations refer to. `share` is one divided by the number of workers.
     """
 
     modules: tuple[str, ...] = ()
@@ -46,7 +47,7 @@ class OperatorEnvironment:
     share: float = 1.0
 
     def context(self, declaration: OperatorDeclaration) -> OperatorContext:
-        """What an operator is made with."""
+        """Return the context that an operator is created with."""
         return OperatorContext(
             configuration=dict(declaration.configuration),
             folder=self.folder,
@@ -60,7 +61,7 @@ class OperatorEnvironment:
 
     @staticmethod
     def of(settings: Settings, storage: Storage | None = None) -> OperatorEnvironment:
-        """The environment that settings give; operators that name files need the storage that has them."""
+        """Return the environment of a workspace. Operators that read files require `storage`."""
         return OperatorEnvironment(
             settings.operator_modules,
             dict(settings.operator_databases),
@@ -74,17 +75,17 @@ class OperatorEnvironment:
         )
 
     def keep(self, storage: Storage) -> None:
-        """Write the environment to where workers read it."""
-        told = asdict(self)
-        del told["folder"], told["share"]
-        storage.replace(_PRIVATE, json.dumps(told).encode())
+        """Write the settings to the file that workers read."""
+        settings = asdict(self)
+        del settings["folder"], settings["share"]
+        storage.replace(_SETTINGS_FILE, json.dumps(settings).encode())
 
     @staticmethod
     def kept(storage: Storage, share: float) -> OperatorEnvironment:
-        """The environment of a worker, with its share of budgets; nothing is allowed where none was written."""
+        """Read a worker's environment. If the file is missing, no modules, databases or addresses are allowed."""
         try:
-            told: dict[str, Any] = json.loads(storage.local(_PRIVATE).read_text("utf-8"))
+            settings: dict[str, Any] = json.loads(storage.local(_SETTINGS_FILE).read_text("utf-8"))
         except FileNotFoundError:
             return OperatorEnvironment(folder=storage.local(FOLDER), share=share)
-        lists = {name: tuple(told[name]) for name in ("modules", "allowed_addresses")}
-        return OperatorEnvironment(**(told | lists), folder=storage.local(FOLDER), share=share)
+        lists = {name: tuple(settings[name]) for name in ("modules", "allowed_addresses")}
+        return OperatorEnvironment(**(settings | lists), folder=storage.local(FOLDER), share=share)

@@ -1,9 +1,9 @@
-"""The identity of a question: operator, inputs and what is read of the item in, 16 bytes out.
+"""Cache keys of questions. In: operator, inputs and the attributes that the operator reads. Out: 16 bytes.
 
-Two questions of one key have one answer, as long as the operator is pure. The name and version of the registration
-are no part of a key: an operator that is registered again with the same source, release and configuration finds what
-it answered before. What counts besides them is the package that the source comes from, the types of the parameters,
-and the content of the files that the configuration names.
+Two questions with the same key have the same answer if the operator is pure. A key depends on the operator's source,
+release and configuration, on the package that the source comes from, on the types of the parameters, and on the
+content of the files that the configuration names. It does not depend on the registration's name and version, so an
+operator that is registered again unchanged reuses its cached answers.
 """
 
 from __future__ import annotations
@@ -23,63 +23,63 @@ from runnel.model.operator import OperatorDeclaration
 
 KEY_BYTES = 16
 _PERSON = b"runnel ask/1"
-_KEPT_CONTENTS = 4_096
-_READ_WHOLE = 16 << 20
-"""Files up to this size count by their content, larger ones by size and time."""
+_MAX_CACHED_ITEMS = 4_096
+_MAX_DIGESTED_FILE_BYTES = 16 << 20
+"""Files up to this size are identified by their content, larger files by size and modification time."""
 
 
 class Contents:
-    """The attributes that operators read of items, and their digests: questions about one item share them."""
+    """A cache of the attributes that operators read from items, with digests. Questions about an item share them."""
 
     def __init__(self) -> None:
-        self._known = BoundedCache[int, tuple[Attributes, dict[tuple[str, ...], tuple[Attributes, bytes]]]](
-            _KEPT_CONTENTS
+        self._cache = BoundedCache[int, tuple[Attributes, dict[tuple[str, ...], tuple[Attributes, bytes]]]](
+            _MAX_CACHED_ITEMS
         )
 
     def read(self, attributes: Attributes, reads: tuple[str, ...]) -> tuple[Attributes, bytes]:
-        """The attributes that an operator reads (all, where `reads` names none), and their digest."""
-        # By identity: the mapping is kept here, so that no other one can come to have its number.
-        known = self._known.get(id(attributes))
-        if known is None:
-            known = attributes, {}
-            self._known.put(id(attributes), known)
-        digests = known[1]
+        """Return the attributes of an item that an operator reads, and their digest. Empty `reads` means all."""
+        # Items are identified by id(). The cache keeps a reference, so no other object can get the same ID.
+        entry = self._cache.get(id(attributes))
+        if entry is None:
+            entry = attributes, {}
+            self._cache.put(id(attributes), entry)
+        digests = entry[1]
         if reads not in digests:
-            seen = {name: attributes[name] for name in reads if name in attributes} if reads else attributes
-            digest = hashlib.blake2b(to_bytes(dict(seen)), digest_size=KEY_BYTES, person=_PERSON).digest()
-            digests[reads] = (seen, digest)
+            selected = {name: attributes[name] for name in reads if name in attributes} if reads else attributes
+            digest = hashlib.blake2b(to_bytes(dict(selected)), digest_size=KEY_BYTES, person=_PERSON).digest()
+            digests[reads] = (selected, digest)
         return digests[reads]
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         """Release all items."""
-        self._known.clear()
+        self._cache.clear()
 
 
 class KeyMaker:
-    """Makes the keys of one operator's questions."""
+    """Computes the cache keys of one operator's questions."""
 
     def __init__(self, declaration: OperatorDeclaration, folder: Path | None) -> None:
         configuration = dict(declaration.configuration)
-        told = {
+        identity = {
             "source": declaration.source,
             "package": release_of(declaration.source),
             "release": declaration.release,
-            "parameters": [[one.role, one.type] for one in declaration.parameters],
+            "parameters": [[parameter.role, parameter.type] for parameter in declaration.parameters],
             "configuration": configuration,
             "files": _file_digests(configuration, folder),
         }
-        self._begun = hashlib.blake2b(to_bytes(told), digest_size=KEY_BYTES, person=_PERSON)
+        self._prefix = hashlib.blake2b(to_bytes(identity), digest_size=KEY_BYTES, person=_PERSON)
 
     def key(self, inputs: tuple[Input, ...], content: bytes) -> bytes:
-        """The key of a question."""
-        digest = self._begun.copy()
+        """Return the key of a question. `content` is the digest of the attributes that the operator reads."""
+        digest = self._prefix.copy()
         digest.update(content)
         digest.update(quick_bytes(inputs))
         return digest.digest()
 
 
 def quick_bytes(value: object) -> bytes:
-    """The same as `to_bytes`, sooner for texts, numbers and tuples of them, which most inputs and answers are.
+    """Return the same bytes as `to_bytes`, but faster for tuples of texts and floats, the usual inputs and answers.
 
     >>> quick_bytes((("Bronx", 2.0),)), to_bytes((("Bronx", 2.0),))
     (b'[["Bronx",2.0]]', b'[["Bronx",2.0]]')
@@ -89,16 +89,16 @@ def quick_bytes(value: object) -> bytes:
 
 
 def _quick_text(value: object) -> str | None:
-    """JSON without a general encoder, which is made anew for every value; None for what is left to that."""
-    # By exact type: subclasses, such as numpy's numbers, have forms of their own.
+    """Return a value as JSON, or None if its type requires the general encoder of `to_bytes`."""
+    # Compare exact types: subclasses, such as numpy's numbers, may have a different text form.
     if type(value) is str:
         return encode_basestring_ascii(value)
     if type(value) is float:
         return repr(value) if isfinite(value) else None
     if type(value) is tuple:
         parts = []
-        for one in value:
-            part = _quick_text(one)
+        for element in value:
+            part = _quick_text(element)
             if part is None:
                 return None
             parts.append(part)
@@ -107,8 +107,8 @@ def _quick_text(value: object) -> str | None:
 
 
 def _file_digests(configuration: Mapping[str, str], folder: Path | None) -> dict[str, str]:
-    """Digests of the files below the folder that a configuration names."""
-    found = {}
+    """Return the digests of the files in the folder that a configuration names."""
+    digests = {}
     for name, value in configuration.items():
         parts = PurePosixPath(value).parts
         if folder is None or not parts or ".." in parts or parts[0] == "/" or "\0" in value or len(value) > 1024:
@@ -118,10 +118,10 @@ def _file_digests(configuration: Mapping[str, str], folder: Path | None) -> dict
             if not path.is_file():
                 continue
             status = path.stat()
-            if status.st_size > _READ_WHOLE:
-                found[name] = f"{status.st_size} {status.st_mtime_ns}"
+            if status.st_size > _MAX_DIGESTED_FILE_BYTES:
+                digests[name] = f"{status.st_size} {status.st_mtime_ns}"
             else:
-                found[name] = hashlib.blake2b(path.read_bytes(), digest_size=KEY_BYTES).hexdigest()
+                digests[name] = hashlib.blake2b(path.read_bytes(), digest_size=KEY_BYTES).hexdigest()
         except OSError:
             continue
-    return found
+    return digests

@@ -1,1 +1,1 @@
-"""The operators that come with Runnel: questions about an item in, rows of result values out."""
+"""The built-in operators. In: questions about an item. Out: rows of result values."""

@@ -1,7 +1,8 @@
-"""Configurations: the settings of a registration in, checked values and the bytes of the files they name out.
+"""Read the configuration of a built-in operator. In: options of a registration. Out: checked values, file contents.
 
-What is set is text from a statement. A key that the operator does not know is refused, since it is mostly a slip.
-Files are read from the operators' folder alone: no name leads out of it, and none into `private`, the secrets' own.
+Options are texts from a statement. An option that the operator does not have is refused, because it is usually a
+typing error. Files are read only from the operators' folder, but not from its subfolder `private`, which is for
+secrets.
 """
 
 from __future__ import annotations
@@ -16,126 +17,136 @@ from runnel.errors import OperatorRefusedError
 from runnel.matching.operators.plugins.contract import OperatorContext
 
 PRIVATE = "private"
-"""The folder, below that of the operators' files, in which their secrets lie."""
+"""The subfolder of the operators' folder that contains their secrets."""
 
-IN_TIME = 0.9
-"""The part of an operator's time limit that its own work may take: what is known by then is still handed over."""
+WORK_SHARE = 0.9
+"""The fraction of its time limit that an operator uses for its own work, so that answers still arrive in time."""
 
-MAX_SECRET = 4096
+MAX_SECRET_BYTES = 4096
 _MAX_NAME = 1024
 
 
 class Configuration:
-    """The settings of one operator, read key by key.
+    """The options of one operator's registration.
 
     >>> configuration = Configuration("distance", OperatorContext({"places": "places.csv"}), ("places", "name"))
     >>> configuration.text("places"), configuration.text("name", "name")
     ('places.csv', 'name')
     >>> Configuration("distance", OperatorContext({"place": "a"}), ("places",))
     Traceback (most recent call last):
-    runnel.errors.OperatorRefusedError: distance: there is no setting 'place' (it has: places)
+    runnel.errors.OperatorRefusedError: distance: there is no option 'place' (options: places)
     """
 
-    def __init__(self, operator: str, place: OperatorContext, keys: Collection[str]) -> None:
+    def __init__(self, operator: str, context: OperatorContext, keys: Collection[str]) -> None:
         self.operator = operator
-        self._settings = place.configuration
-        self._folder = place.folder
-        for key in place.configuration:
+        self._options = context.configuration
+        self._folder = context.folder
+        for key in context.configuration:
             if key not in keys:
                 known = ", ".join(sorted(keys)) or "none"
-                raise self.refused(f"there is no setting {key[:80]!r}", hint=f"it has: {known}")
+                raise self.error(f"there is no option {key[:80]!r}", hint=f"options: {known}")
 
-    def refused(self, message: str, *, key: str = "", hint: str | None = None) -> OperatorRefusedError:
-        """The error for a configuration that cannot be used, at a key of it."""
+    def error(self, message: str, *, key: str = "", hint: str | None = None) -> OperatorRefusedError:
+        """Return an error about the configuration. `key` is the option that is wrong."""
         place = f"{self.operator}, {key}" if key else self.operator
         return OperatorRefusedError(message, place=place, hint=hint)
 
     def has(self, key: str) -> bool:
-        """Whether something is set."""
-        return bool(self._settings.get(key, "").strip())
+        """Return whether an option is set and not blank."""
+        return bool(self._options.get(key, "").strip())
 
     def text(self, key: str, default: str | None = None, *, hint: str | None = None) -> str:
-        """A text; without a default it must be set."""
-        value = self._settings.get(key, "").strip()
+        """Read a text. An option without a default is required."""
+        value = self._options.get(key, "").strip()
         if value:
             return value
         if default is None:
-            raise self.refused("this must be set", key=key, hint=hint or f"with ({key} '…')")
+            raise self.error("this option is required", key=key, hint=hint or f"add: with ({key} '…')")
         return default
 
     def names(self, key: str, default: str | None = None) -> tuple[str, ...]:
-        """Names, with commas between them."""
-        found = tuple(name for one in self.text(key, default).split(",") if (name := one.strip()))
-        if len(set(found)) < len(found):
-            raise self.refused("a name stands there twice", key=key)
-        return found
+        """Read a list of distinct names, separated by commas."""
+        names = tuple(name for part in self.text(key, default).split(",") if (name := part.strip()))
+        if len(set(names)) < len(names):
+            raise self.error("names must be distinct", key=key)
+        return names
 
     def one_of(self, key: str, choices: Collection[str], default: str) -> str:
-        """One of some words."""
-        found = self.text(key, default)
-        if found not in choices:
-            raise self.refused(f"{found[:80]!r} is not known", key=key, hint=f"one of: {', '.join(choices)}")
-        return found
+        """Read one of the given words."""
+        word = self.text(key, default)
+        if word not in choices:
+            raise self.error(f"{word[:80]!r} is not a valid value", key=key, hint=f"use one of {', '.join(choices)}")
+        return word
 
-    def number(self, key: str, default: float, *, least: float, most: float) -> float:
-        """A number within limits."""
+    def number(self, key: str, default: float, *, minimum: float, maximum: float) -> float:
+        """Read a number from `minimum` to `maximum`."""
         try:
-            found = float(self.text(key, repr(default)))
+            number = float(self.text(key, repr(default)))
         except ValueError:
-            found = math.nan
-        if not least <= found <= most:
-            raise self.refused("this is not a number that fits", key=key, hint=f"from {least:g} to {most:g}")
-        return found
+            number = math.nan
+        if not minimum <= number <= maximum:
+            raise self.error(f"expected a number from {minimum:g} to {maximum:g}", key=key)
+        return number
 
-    def whole(self, key: str, default: int, *, least: int, most: int) -> int:
-        """A number without a fraction, within limits."""
-        found = self.number(key, default, least=least, most=most)
-        if found != int(found):
-            raise self.refused("this is not a whole number", key=key)
-        return int(found)
+    def integer(self, key: str, default: int, *, minimum: int, maximum: int) -> int:
+        """Read an integer from `minimum` to `maximum`."""
+        number = self.number(key, default, minimum=minimum, maximum=maximum)
+        if number != int(number):
+            raise self.error("expected an integer", key=key)
+        return int(number)
 
-    def read(self, key: str, most: int) -> bytes:
-        """The bytes of the file that is named, from below the operators' folder."""
-        name = self.text(key, hint=f"with ({key} 'name of a file in the operators' folder')")
+    def read(self, key: str, max_bytes: int) -> bytes:
+        """Read the file that an option names, from the operators' folder."""
+        name = self.text(key, hint=f"add: with ({key} 'name of a file in the operators' folder')")
         if PurePosixPath(name).parts[:1] == (PRIVATE,):
-            raise self.refused(f"files in {PRIVATE} are not for this", key=key, hint="keep the file elsewhere")
-        return self._read(key, "", name, most)
+            raise self.error(
+                f"files in {PRIVATE} cannot be used for this option", key=key, hint="move the file to another folder"
+            )
+        return self._read(key, "", name, max_bytes)
 
     def secret(self, key: str) -> str:
-        """The secret that lies in a file of `private`: never in a statement, where others may read it."""
-        data = self._read(key, PRIVATE, self.text(key), MAX_SECRET)
+        """Read a secret from a file in `private`. A secret is never part of a statement, which others may read."""
+        data = self._read(key, PRIVATE, self.text(key), MAX_SECRET_BYTES)
         try:
-            found = data.decode("ascii").strip()
+            secret = data.decode("ascii").strip()
         except UnicodeDecodeError:
-            found = ""
-        if not found.isprintable() or not found:
-            raise self.refused("the file has no secret on one line", key=key, hint="plain characters of ASCII")
-        return found
+            secret = ""
+        if not secret.isprintable() or not secret:
+            raise self.error("the file must contain one line of printable ASCII characters", key=key)
+        return secret
 
-    def _read(self, key: str, below: str, name: str, most: int) -> bytes:
+    def _read(self, key: str, subfolder: str, name: str, max_bytes: int) -> bytes:
         if self._folder is None:
-            raise self.refused("this place has no folder for files", key=key)
+            raise self.error("no folder for files is available here", key=key)
         parts = PurePosixPath(name).parts
         if len(name) > _MAX_NAME or not parts or "\0" in name or ".." in parts or parts[0] == "/":
-            where = below or "the operators' folder"
-            raise self.refused(f"{name[:80]!r} is not the name of a file in {where}", key=key)
+            folder_name = subfolder or "the operators' folder"
+            raise self.error(
+                f"{name[:80]!r} is not a valid path of a file in {folder_name}",
+                key=key,
+                hint="use a relative path without ..",
+            )
         try:
-            home = (self._folder / below).resolve(strict=True)
-            path = (home / name).resolve(strict=True)
-            if not path.is_relative_to(home) or (not below and path.is_relative_to(home / PRIVATE)):
-                raise self.refused(f"{name[:80]!r} leads out of its folder", key=key, hint="copy the file there")
-            return self._bytes(key, path, name, most)
+            folder = (self._folder / subfolder).resolve(strict=True)
+            path = (folder / name).resolve(strict=True)
+            if not path.is_relative_to(folder) or (not subfolder and path.is_relative_to(folder / PRIVATE)):
+                raise self.error(
+                    f"{name[:80]!r} leads through a link to a file that may not be read",
+                    key=key,
+                    hint="copy the file instead",
+                )
+            return self._read_regular_file(key, path, name, max_bytes)
         except (OSError, RuntimeError) as error:
-            reason = error.strerror if isinstance(error, OSError) and error.strerror else "it leads round in a circle"
-            raise self.refused(f"{name[:80]!r} cannot be read: {reason}", key=key) from error
+            reason = error.strerror if isinstance(error, OSError) and error.strerror else "it is a cycle of links"
+            raise self.error(f"cannot read {name[:80]!r}: {reason}", key=key) from error
 
-    def _bytes(self, key: str, path: Path, name: str, most: int) -> bytes:
-        # Without following links and without waiting for a pipe: what was checked may have been exchanged since.
+    def _read_regular_file(self, key: str, path: Path, name: str, max_bytes: int) -> bytes:
+        # The file may have been replaced since it was checked: do not follow links, and do not wait for a pipe.
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as file:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise self.refused(f"{name[:80]!r} is not a file", key=key)
-            data = file.read(most + 1)
-        if len(data) > most:
-            raise self.refused(f"{name[:80]!r} has more than {most} bytes", key=key)
+                raise self.error(f"{name[:80]!r} is not a regular file", key=key)
+            data = file.read(max_bytes + 1)
+        if len(data) > max_bytes:
+            raise self.error(f"{name[:80]!r} is larger than {max_bytes} bytes", key=key)
         return data

@@ -1,8 +1,8 @@
-"""Look-ups: rows of a database's table that belong to an item.
+"""The operator `lookup`: find the rows of a database table whose key columns match an item.
 
-In: a table of a database that the settings name, then asks with keys: the inputs of a call, or the item's attributes.
-Out: the chosen columns of the table's rows with such keys; without columns, whether there is one. All asks of a batch
-are one question with bound parameters. A row that lacks a chosen column is no row.
+The keys are the inputs of a call or attributes of the item. The results are the configured columns of the matching
+rows; without configured columns, the operator holds if a row matches. A batch is one SQL query with bound parameters,
+or several if it has many keys. A row with null in a configured column is skipped.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from sqlalchemy.exc import NoSuchTableError
 
 from runnel.catalog.store.connection import chunks
 from runnel.errors import OperatorRefusedError
-from runnel.matching.operators.builtin.configuration import IN_TIME, Configuration
+from runnel.matching.operators.builtin.configuration import WORK_SHARE, Configuration
 from runnel.matching.operators.builtin.lookup_columns import comparable, for_column, from_column
 from runnel.matching.operators.builtin.lookup_database import Database, UnansweredError
 from runnel.matching.operators.builtin.suggest import suggestion
@@ -28,30 +28,33 @@ from runnel.model.item import Value
 from runnel.model.operator import HOLDS, Parameter, Row
 
 MAX_KEYS = 64
-"""Keys of one ask: an attribute may have several values."""
+"""Maximum number of keys per call. A call has several keys if an attribute has several values."""
 
-_SETTINGS = ("database", "table", "schema", "key", "columns", "attributes", "most")
+_OPTIONS = ("database", "table", "schema", "key", "columns", "attributes", "most")
 _Key = tuple[Any, ...]
 
 
 class _Target:
-    """A table as the database describes it: names are those it knows, so none is put into a question as text."""
+    """A table with its key and result columns, as the database describes them.
+
+    Queries use only names that the database reported, so no name from a configuration becomes SQL text.
+    """
 
     def __init__(self, table: Table, keys: Sequence[Column[Any]], results: Sequence[Column[Any]]) -> None:
         self.table = table
         self.keys = tuple(keys)
         self.results = tuple(results)
 
-    def question(self, wanted: Sequence[_Key], most: int) -> Select[Any]:
-        """One question for the rows of some keys."""
-        chosen = select(*self.keys, *self.results).limit(most) if self.results else select(*self.keys).distinct()
+    def select_rows(self, keys: Sequence[_Key], max_rows: int) -> Select[Any]:
+        """Return the SQL query for at most `max_rows` rows with these keys."""
+        query = select(*self.keys, *self.results).limit(max_rows) if self.results else select(*self.keys).distinct()
         if len(self.keys) == 1:
-            return chosen.where(self.keys[0].in_([one for (one,) in wanted]))
-        return chosen.where(tuple_(*self.keys).in_(wanted))
+            return query.where(self.keys[0].in_([value for (value,) in keys]))
+        return query.where(tuple_(*self.keys).in_(keys))
 
 
 class Lookup:
-    """Rows of a table: `stockOf(symbol, ?price)`, or `known(author)` without results.
+    """Finds rows of a table: `stockOf(symbol, ?price)`, or `known(author)` without results.
 
     >>> import pathlib, sqlite3, tempfile
     >>> folder = tempfile.TemporaryDirectory()
@@ -72,148 +75,156 @@ class Lookup:
     pure = False
     batch = 256
 
-    def __init__(self, place: OperatorContext) -> None:
-        self._configuration = configuration = Configuration("lookup", place, _SETTINGS)
-        name = configuration.text("database", hint="one of the setting `operator_databases`")
-        if name not in place.databases:
-            hint = f"the setting `operator_databases` has: {', '.join(sorted(place.databases)) or 'none'}"
-            raise configuration.refused(f"there is no database {name[:80]!r}", key="database", hint=hint)
+    def __init__(self, context: OperatorContext) -> None:
+        self._configuration = configuration = Configuration("lookup", context, _OPTIONS)
+        name = configuration.text("database", hint="use a name from the setting `operator_databases`")
+        if name not in context.databases:
+            hint = f"databases in the setting `operator_databases`: {', '.join(sorted(context.databases)) or 'none'}"
+            raise configuration.error(f"there is no database {name[:80]!r}", key="database", hint=hint)
         self._name = name
         self._keys = configuration.names("key")
         self._columns = configuration.names("columns", "")
         self._attributes = configuration.names("attributes", "")
         if self._attributes and len(self._attributes) != len(self._keys):
-            raise configuration.refused("there must be as many as in `key`", key="attributes")
-        self._most = configuration.whole("most", 100, least=1, most=10_000)
-        self._seconds = place.time_limit
+            raise configuration.error(
+                f"expected {len(self._keys)} attributes, one per column of `key`", key="attributes"
+            )
+        self._max_rows = configuration.integer("most", 100, minimum=1, maximum=10_000)
+        self._time_limit = context.time_limit
+        url = context.databases[name]
         try:
-            self._database = Database(place.databases[name], seconds=place.time_limit, connections=place.concurrency)
+            self._database = Database(url, time_limit=context.time_limit, connections=context.concurrency)
         except ValueError as error:
-            raise configuration.refused(str(error), key="database") from error
+            raise configuration.error(str(error), key="database") from error
         self._target: _Target | None = None
-        self._missed = ""
+        self._connection_failure = ""
         try:
-            self._target = self._reflected()
+            self._target = self._reflect_table()
         except UnansweredError as error:
-            self._missed = error.reason  # It may be there later; until then asks fail, in a way that passes.
+            # The database may become available later. Until then, calls fail and may be repeated.
+            self._connection_failure = error.reason
         except OperatorRefusedError:
             self.close()
             raise
 
     def answer(self, asks: Sequence[Ask]) -> Sequence[Answer]:
-        """The rows of every ask; where the database does not answer, all fail for now."""
+        """Return the rows of every call. If the database cannot be read, all calls fail and may be repeated."""
         try:
             if self._target is None:
-                self._target = self._reflected()
-            wanted = [self._wanted(ask, self._target) for ask in asks]
-            keys = dict.fromkeys(key for one in wanted if not isinstance(one, Failed) for key in one)
-            found = self._found(list(keys), self._target)
+                self._target = self._reflect_table()
+            keys_of_asks = [self._keys_of(ask, self._target) for ask in asks]
+            keys = dict.fromkeys(key for keys in keys_of_asks if not isinstance(keys, Failed) for key in keys)
+            rows = self._query_rows(list(keys), self._target)
         except (UnansweredError, OperatorRefusedError) as error:
             reason = error.reason if isinstance(error, UnansweredError) else str(error)
-            return [Failed(f"the database {self._name} did not answer: {reason}")] * len(asks)
-        return [one if isinstance(one, Failed) else self._rows(one, found) for one in wanted]
+            return [Failed(f"cannot read from the database {self._name}: {reason}")] * len(asks)
+        return [keys if isinstance(keys, Failed) else self._answer(keys, rows) for keys in keys_of_asks]
 
     def check(self) -> None:
-        """Refuse where the database did not answer: whoever registers a look-up can see to it; a worker waits."""
+        """Raise an error if the database could not be read. A registration fails then, whereas a worker waits."""
         if self._target is None:
-            raise self._configuration.refused(
-                f"the database {self._name} did not answer: {self._missed}",
+            raise self._configuration.error(
+                f"cannot read from the database {self._name}: {self._connection_failure}",
                 key="database",
-                hint="is it running, and is its URL in the setting `operator_databases` right?",
+                hint="check that it is running and that its URL in the setting `operator_databases` is correct",
             )
 
     def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         self._database.close()
 
-    def _reflected(self) -> _Target:
+    def _reflect_table(self) -> _Target:
         name, schema = self._configuration.text("table"), self._configuration.text("schema", "") or None
-        with self._database.connected() as connection:
+        with self._database.connect() as connection:
             try:
-                table = _described(name, schema, connection)
+                table = _reflect(name, schema, connection)
             except NoSuchTableError as error:
-                raise self._configuration.refused(f"there is no table {name[:80]!r}", key="table") from error
-        keys, results = self._named(table, "key", self._keys), self._named(table, "columns", self._columns)
+                raise self._configuration.error(f"there is no table {name[:80]!r}", key="table") from error
+        keys = self._find_columns(table, "key", self._keys)
+        results = self._find_columns(table, "columns", self._columns)
         if not self._database.is_postgresql:
-            self._fit_sqlite(keys, results)
+            self._adapt_sqlite_types(keys, results)
         return _Target(table, keys, results)
 
-    def _fit_sqlite(self, keys: Sequence[Column[Any]], results: Sequence[Column[Any]]) -> None:
-        """SQLite keeps decimals as doubles, and so they are compared; moments as texts of whoever wrote them."""
+    def _adapt_sqlite_types(self, keys: Sequence[Column[Any]], results: Sequence[Column[Any]]) -> None:
+        """Read decimals as doubles, as SQLite stores them. Refuse times as keys, because their text form varies."""
         for column in (*keys, *results):
             if isinstance(column.type, Numeric):
                 column.type = Numeric(asdecimal=False)
         for column in keys:
             if isinstance(column.type, Date | DateTime):
-                raise self._configuration.refused("a moment cannot be a key in SQLite", key="key")
+                raise self._configuration.error("date and time columns cannot be keys in SQLite", key="key")
 
-    def _named(self, table: Table, key: str, names: Iterable[str]) -> list[Column[Any]]:
+    def _find_columns(self, table: Table, key: str, names: Iterable[str]) -> list[Column[Any]]:
         for name in names:
             if name not in table.columns:
                 near = suggestion(name, table.columns.keys())
-                raise self._configuration.refused(f"the table has no column {name[:80]!r}{near}", key=key)
+                raise self._configuration.error(f"the table has no column {name[:80]!r}{near}", key=key)
         return [table.columns[name] for name in names]
 
-    def _wanted(self, ask: Ask, target: _Target) -> list[_Key] | Failed:
-        """The keys of an ask; none where the item lacks an attribute, or a column cannot hold a value."""
-        given = [ask.attributes.get(name, ()) for name in self._attributes] if self._attributes else ask.inputs
-        if len(given) != len(target.keys):
-            return Failed(f"a call needs as many inputs as `key` has columns: {len(target.keys)}", passing=False)
-        parts = [_held(one, column) for one, column in zip(given, target.keys, strict=True)]
-        keys = list(islice(product(*parts), MAX_KEYS + 1))
+    def _keys_of(self, ask: Ask, target: _Target) -> list[_Key] | Failed:
+        """Return the keys of a call. There are none if an attribute is missing or does not fit its column."""
+        inputs = [ask.attributes.get(name, ()) for name in self._attributes] if self._attributes else ask.inputs
+        if len(inputs) != len(target.keys):
+            return Failed(f"a call needs {len(target.keys)} inputs, one per column of `key`", passing=False)
+        values = [_column_values(given, column) for given, column in zip(inputs, target.keys, strict=True)]
+        keys = list(islice(product(*values), MAX_KEYS + 1))
         if len(keys) > MAX_KEYS:
             return Failed(f"the item has more than {MAX_KEYS} keys", passing=False)
         return keys
 
-    def _found(self, keys: Sequence[_Key], target: _Target) -> dict[_Key, list[Any]]:
-        places = len(target.keys)
-        found: dict[_Key, list[Any]] = {}
-        deadline = time.monotonic() + IN_TIME * self._seconds
-        for run in chunks(keys):
-            for row in self._asked(run, target, deadline):
-                key = tuple(comparable(value) for value in row[:places])
-                found.setdefault(key, []).append(tuple(row[places:]))
-        return found
+    def _query_rows(self, keys: Sequence[_Key], target: _Target) -> dict[_Key, list[Any]]:
+        """Return the rows of the database by their keys."""
+        width = len(target.keys)
+        rows_by_key: dict[_Key, list[Any]] = {}
+        deadline = time.monotonic() + WORK_SHARE * self._time_limit
+        for chunk in chunks(keys):
+            for row in self._query_chunk(chunk, target, deadline):
+                key = tuple(comparable(value) for value in row[:width])
+                rows_by_key.setdefault(key, []).append(tuple(row[width:]))
+        return rows_by_key
 
-    def _asked(self, run: Sequence[_Key], target: _Target, deadline: float) -> list[Any]:
-        """The rows of some keys; where one key may have taken the room of others, each half is asked by itself."""
-        most = len(run) * self._most + 1
-        rows = self._database.rows(target.question(run, most), deadline - time.monotonic())
-        if len(rows) < most or len(run) == 1 or not target.results:
+    def _query_chunk(self, keys: Sequence[_Key], target: _Target, deadline: float) -> list[Any]:
+        """Query the rows of these keys. If the limit of rows is reached, query each half of the keys separately.
+
+        Otherwise a key with many rows could displace the rows of the other keys.
+        """
+        limit = len(keys) * self._max_rows + 1
+        rows = self._database.rows(target.select_rows(keys, limit), deadline - time.monotonic())
+        if len(rows) < limit or len(keys) == 1 or not target.results:
             return rows
-        half = len(run) // 2
-        return [*self._asked(run[:half], target, deadline), *self._asked(run[half:], target, deadline)]
+        half = len(keys) // 2
+        return [*self._query_chunk(keys[:half], target, deadline), *self._query_chunk(keys[half:], target, deadline)]
 
-    def _rows(self, keys: Sequence[_Key], found: dict[_Key, list[Any]]) -> Answer:
-        several = [row for key in keys for row in found.get(tuple(map(comparable, key)), ())]
+    def _answer(self, keys: Sequence[_Key], rows_by_key: dict[_Key, list[Any]]) -> Answer:
+        table_rows = [row for key in keys for row in rows_by_key.get(tuple(map(comparable, key)), ())]
         if not self._columns:
-            return HOLDS if several else ()
-        if len(several) > self._most:
-            return Failed(f"more than {self._most} rows were found", passing=False)
+            return HOLDS if table_rows else ()
+        if len(table_rows) > self._max_rows:
+            return Failed(f"the table has more than {self._max_rows} rows for this item", passing=False)
         rows: dict[Row, None] = {}
-        for row in several:
+        for table_row in table_rows:
             try:
-                values = [from_column(value) for value in row]
+                values = [from_column(value) for value in table_row]
             except ValueError as error:
                 return Failed(str(error), passing=False)
-            if (whole := _whole(values)) is not None:
-                rows[whole] = None
+            if (row := _row_without_nulls(values)) is not None:
+                rows[row] = None
         return tuple(rows)
 
 
-def _described(name: str, schema: str | None, connection: Connection) -> Table:
+def _reflect(name: str, schema: str | None, connection: Connection) -> Table:
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore"
-        )  # Of columns with kinds that SQLAlchemy does not know; nobody may ask for them.
+        # SQLAlchemy warns about columns whose type it does not know. Such columns may exist, but cannot be read.
+        warnings.simplefilter("ignore")
         return Table(name, MetaData(), schema=schema, autoload_with=connection, resolve_fks=False)
 
 
-def _held(given: Value | tuple[Value, ...], column: Column[Any]) -> list[Any]:
+def _column_values(given: Value | tuple[Value, ...], column: Column[Any]) -> list[Any]:
     values = given if isinstance(given, tuple) else (given,)
-    return [held for value in values if (held := for_column(value, column)) is not None]
+    return [converted for value in values if (converted := for_column(value, column)) is not None]
 
 
-def _whole(values: Sequence[Value | None]) -> Row | None:
-    kept = tuple(value for value in values if value is not None)
-    return kept if len(kept) == len(values) else None
+def _row_without_nulls(values: Sequence[Value | None]) -> Row | None:
+    present = tuple(value for value in values if value is not None)
+    return present if len(present) == len(values) else None

@@ -1,6 +1,6 @@
-"""Columns of tables: values of items in, values as a column holds them out, and back.
+"""Conversion between values of items and values of database columns.
 
-A number of an item is a double, a moment is in UTC. What a column cannot hold is in none of its rows.
+Numbers of items are doubles, and times are in UTC. A value that a column cannot contain equals none of its values.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from sqlalchemy import Column
 
 from runnel.model.item import Value, clean_text, moment
 
-_LARGEST = 2**63
+_INTEGER_LIMIT = 2**63
 
 
 def for_column(value: Value, column: Column[Any]) -> Any | None:
-    """A value of an item as a column holds it, or None where it holds none such.
+    """Convert a value of an item to the type of a column. Return None if the column cannot contain it.
 
     >>> from sqlalchemy import Integer, Text
     >>> for_column(7.0, Column(Integer())), for_column(7.5, Column(Integer())), for_column("a", Column(Text()))
     (7, None, 'a')
     """
-    kind = _kind(column)
+    kind = _python_type(column)
     match value:
         case bool():
             return value if kind is bool else None
@@ -34,9 +34,9 @@ def for_column(value: Value, column: Column[Any]) -> Any | None:
         case str():
             return value.replace("\0", "") if kind is str else None
         case datetime():
-            return _moment_for(value, kind, column)
+            return _time_for_column(value, kind, column)
         case _ if kind is int:
-            return int(value) if abs(value) < _LARGEST and value == int(value) else None
+            return int(value) if abs(value) < _INTEGER_LIMIT and value == int(value) else None
         case _ if kind is float:
             return float(value)
         case _ if kind is Decimal:
@@ -46,7 +46,7 @@ def for_column(value: Value, column: Column[Any]) -> Any | None:
 
 
 def from_column(value: Any) -> Value | None:
-    """What a column held, as a value of conditions; None for what it did not hold. ValueError for a kind they lack.
+    """Convert a value of a column to a value of conditions, or null to None. Raise ValueError for other types.
 
     >>> from_column(Decimal("12.50")), from_column(date(2026, 11, 15)), from_column(None)
     (12.5, datetime.datetime(2026, 11, 15, 0, 0, tzinfo=datetime.timezone.utc), None)
@@ -65,22 +65,22 @@ def from_column(value: Any) -> Value | None:
         case UUID():
             return str(value)
         case _:
-            raise ValueError(f"a value of the kind {type(value).__name__} cannot stand in a condition")
+            raise ValueError(f"column values of the type {type(value).__name__} cannot be used in conditions")
 
 
 def comparable(value: Any) -> Any:
-    """A key as it is compared, however the database's driver gives it."""
+    """Convert a key value to the form in which keys are compared: times in UTC, whatever the driver returns."""
     return moment(value) if isinstance(value, datetime) else value
 
 
-def _kind(column: Column[Any]) -> type | None:
+def _python_type(column: Column[Any]) -> type | None:
     try:
         return column.type.python_type
     except NotImplementedError:
         return None
 
 
-def _moment_for(value: datetime, kind: type | None, column: Column[Any]) -> Any | None:
+def _time_for_column(value: datetime, kind: type | None, column: Column[Any]) -> Any | None:
     if kind is datetime:
         return value if getattr(column.type, "timezone", False) else moment(value).replace(tzinfo=None)
     midnight = (value.hour, value.minute, value.second, value.microsecond) == (0, 0, 0, 0)
@@ -107,5 +107,5 @@ def _finite(value: float | Decimal) -> float:
     except OverflowError:
         number = math.inf
     if not math.isfinite(number):
-        raise ValueError("a number is not finite")
+        raise ValueError("a column value is not a finite number")
     return number

@@ -1,4 +1,4 @@
-"""A few values that are dear to make, kept while they are used: keys in, values out, the longest unused dropped."""
+"""A cache of computed values for recently used texts, with least-recently-used eviction."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ _Value = TypeVar("_Value")
 
 
 class RecentValues(Generic[_Value]):
-    """Keeps what was made for the last `most` texts that were asked for. Several threads may ask.
+    """Caches the values of the `max_values` most recently used texts. Thread-safe. `computed` counts computations.
 
-    >>> lengths = RecentValues(len, most=2)
-    >>> [lengths.get(text) for text in ("one", "three", "one")], lengths.made
+    >>> lengths = RecentValues(len, max_values=2)
+    >>> [lengths.get(text) for text in ("one", "three", "one")], lengths.computed
     ([3, 5, 3], 2)
-    >>> nothing = RecentValues(lambda text: None, most=2)
-    >>> nothing.get("one"), nothing.get("one"), nothing.made
+    >>> no_values = RecentValues(lambda text: None, max_values=2)
+    >>> no_values.get("one"), no_values.get("one"), no_values.computed
     (None, None, 1)
     """
 
-    def __init__(self, make: Callable[[str], _Value], *, most: int) -> None:
-        self._make = make
-        self._kept = BoundedCache[str, tuple[_Value]](most)
+    def __init__(self, compute: Callable[[str], _Value], *, max_values: int) -> None:
+        self._compute = compute
+        self._cache = BoundedCache[str, tuple[_Value]](max_values)
         self._lock = threading.Lock()
-        self.made = 0
+        self.computed = 0
 
     def get(self, text: str) -> _Value:
-        """What is made of a text."""
+        """Return the value of a text; compute it if it is not cached."""
         with self._lock:
-            kept = self._kept.get(text)
-        if kept is not None:
-            return kept[0]
-        made = self._make(text)  # Without the lock: two threads may make the same, which does no harm.
+            cached = self._cache.get(text)
+        if cached is not None:
+            return cached[0]
+        value = self._compute(text)  # not under the lock: two threads may compute the same value, which is harmless
         with self._lock:
-            self.made += 1
-            self._kept.put(text, (made,))
-        return made
+            self.computed += 1
+            self._cache.put(text, (value,))
+        return value

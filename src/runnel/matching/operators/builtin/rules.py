@@ -1,8 +1,8 @@
-"""Rules: what follows from an item's attributes, by rules in the manner of Datalog.
+"""The operator `rules`: derive facts from an item's attributes with Datalog rules.
 
-In: rules from a configuration once, then items as facts: `has(Attribute, Value)` for every value, and `number`,
-`text`, `word` and `day` for those of a kind; `input(Place, Value)` for the inputs of a call. Out: the facts of the
-goal, as rows. Numbers are whole: decimals are multiplied by `scale` and rounded. The rules run in a child process.
+The attributes of an item become facts: `has(Attribute, Value)` for every value, and `number`, `text`, `word` and
+`day` for values of these types. The inputs of a call become `input(Position, Value)`. The rows are the derived facts
+of the goal. Numbers in rules are integers: a value is multiplied by `scale` and rounded. The rules run in a sandbox.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 from runnel.algebra.semantics.evaluate import is_text
 from runnel.algebra.values.words import words
 from runnel.errors import OperatorRefusedError
-from runnel.matching.operators.builtin.configuration import IN_TIME, Configuration
+from runnel.matching.operators.builtin.configuration import WORK_SHARE, Configuration
 from runnel.matching.operators.plugins.contract import Answer, Ask, Failed, OperatorContext
 from runnel.model.item import Attributes, Value
 from runnel.model.operator import Parameter, Row
@@ -25,18 +25,18 @@ from runnel.sandbox.rules_process import RulesLimits, RulesProcess, RulesProcess
 from runnel.sandbox.rules_program import LARGEST, MAX_BYTES, RulesProblem, RulesRefusedError, screen
 
 MAX_FACTS = 20_000
-LONGEST = 4096
-"""Characters of a text that rules see."""
+MAX_TEXT_LENGTH = 4096
+"""Texts in facts are cut to this number of characters."""
 
-SERVED = 2000
-"""Items after which a process is replaced: clingo keeps every text it has seen."""
+MAX_SERVED = 2000
+"""Items after which the process is replaced, because clingo never releases a text that it has seen."""
 
-_SETTINGS = ("rules", "file", "goal", "scale", "seconds", "megabytes")
+_OPTIONS = ("rules", "file", "goal", "scale", "seconds", "megabytes")
 _Fact = list[Any]
 
 
 class Rules:
-    """What follows from an item: `needsReview(?reason)`, from rules that make facts of a goal.
+    """Derives facts of a goal from an item: `needsReview(?reason)`.
 
     >>> rules = Rules(OperatorContext({"rules": 'holds(P) :- number(price, P), P > 50, not has(category, "food").'}))
     >>> rules.answer([Ask({"price": (60.0,)}), Ask({"price": (60.0,), "category": ("food",)})])
@@ -49,41 +49,48 @@ class Rules:
     pure = True
     batch = 64
 
-    def __init__(self, place: OperatorContext) -> None:
-        configuration = Configuration("rules", place, _SETTINGS)
-        self._program = _program(configuration)
+    def __init__(self, context: OperatorContext) -> None:
+        configuration = Configuration("rules", context, _OPTIONS)
+        self._program = _read_program(configuration)
         self._goal = configuration.text("goal", "holds")
         if not is_constant(self._goal):
-            raise configuration.refused("this is no relation", key="goal", hint="a name in small letters")
-        self._scale = configuration.whole("scale", 1, least=1, most=1_000_000)
+            raise configuration.error(
+                "the goal must be the name of a relation",
+                key="goal",
+                hint="use ASCII letters, digits and _, and begin with a lower-case letter",
+            )
+        self._scale = configuration.integer("scale", 1, minimum=1, maximum=1_000_000)
         self._limits = RulesLimits(
-            seconds=configuration.number("seconds", 1.0, least=0.1, most=60.0),
-            megabytes=configuration.whole("megabytes", 128, least=32, most=4096),
+            seconds=configuration.number("seconds", 1.0, minimum=0.1, maximum=60.0),
+            megabytes=configuration.integer("megabytes", 128, minimum=32, maximum=4096),
         )
-        self._time_limit = place.time_limit
-        self._turn = threading.Lock()  # The process takes one item at a time.
+        self._time_limit = context.time_limit
+        self._lock = threading.Lock()  # the process evaluates one item at a time
         self._process: RulesProcess | None = None
         key = "rules" if configuration.has("rules") else "file"
         try:
-            self._process = self._ready()
+            self._process = self._running_process()
         except RulesRefusedError as error:
-            raise _refusal(configuration, key, error.problem) from error
+            raise _program_error(configuration, key, error.problem) from error
         except RulesProcessError as error:
-            problem = RulesProblem(f"the rules were stopped: {error.reason}", hint="without any item")
-            raise _refusal(configuration, key, problem) from error
+            problem = RulesProblem(
+                f"the rules were stopped: {error.reason}",
+                hint="this happened before the first item; simplify the rules",
+            )
+            raise _program_error(configuration, key, problem) from error
         self._needs = self._process.needs
 
     def answer(self, asks: Sequence[Ask]) -> Sequence[Answer]:
-        """The rows of the goal for every ask; one that takes too long or too much fails alone."""
-        deadline = time.monotonic() + IN_TIME * self._time_limit
+        """Return the rows of the goal for every call. A call that exceeds a limit fails without affecting others."""
+        deadline = time.monotonic() + WORK_SHARE * self._time_limit
         answers: list[Answer] = []
         for ask in asks:
-            with self._turn:
-                left = deadline - time.monotonic()
-                if left <= 0:
-                    answers.append(Failed("the rules took too long over the items before this one"))
+            with self._lock:
+                remaining = deadline - time.monotonic()
+                if remaining <= 0:
+                    answers.append(Failed("previous items of the batch used up the time limit"))
                 else:
-                    answers.append(self._one(ask, left))
+                    answers.append(self._answer(ask, remaining))
         return answers
 
     def close(self) -> None:
@@ -91,40 +98,44 @@ class Rules:
         if self._process is not None:
             self._process.close()
 
-    def _one(self, ask: Ask, seconds: float) -> Answer:
+    def _answer(self, ask: Ask, seconds: float) -> Answer:
         facts = list(self._facts(ask))
         if len(facts) > MAX_FACTS:
-            return Failed(f"the item makes more than {MAX_FACTS} facts", passing=False)
+            return Failed(f"the item has more than {MAX_FACTS} facts", passing=False)
         if (large := next((fact for fact in facts if _is_too_large(fact)), None)) is not None:
-            return Failed(f"{large[1]} is too large a number for rules, which go up to {LARGEST}", passing=False)
+            return Failed(
+                f"the value of {_subject(large)} is too large: scaled numbers in rules go up to {LARGEST}",
+                passing=False,
+            )
         try:
-            rows = self._ready().rows(facts, seconds)
+            rows = self._running_process().rows(facts, seconds)
         except RulesRefusedError as error:
             return Failed(error.problem.message, passing=False)
         except RulesProcessError as error:
             return Failed(f"the rules were stopped: {error.reason}", passing=error.passing)
         return tuple(dict.fromkeys(_row(row) for row in rows))
 
-    def _ready(self) -> RulesProcess:
-        if self._process is None or self._process.dead or self._process.served >= SERVED:
+    def _running_process(self) -> RulesProcess:
+        """Return the process. Replace it if it is dead or has evaluated its maximum number of items."""
+        if self._process is None or self._process.dead or self._process.served >= MAX_SERVED:
             self.close()
             self._process = RulesProcess(self._program, self._goal, self._limits)
         return self._process
 
     def _facts(self, ask: Ask) -> Iterator[_Fact]:
-        """The facts that the rules look at, of an item and of a call's inputs."""
+        """Yield the facts that the rules use, from the item and from the inputs of the call."""
         for relation, names in self._needs.items():
             if relation == "input":
-                for place, given in enumerate(ask.inputs, 1):
+                for position, given in enumerate(ask.inputs, 1):
                     values = given if isinstance(given, tuple) else (given,)
-                    yield from (["input", place, *self._value(value)] for value in values)
+                    yield from (["input", position, *self._value(value)] for value in values)
                 continue
             attributes: Attributes = ask.attributes
             for name in attributes if names is None else names:
                 for value in attributes.get(name, ()):
-                    yield from self._of_kind(relation, name[:LONGEST], value)
+                    yield from self._attribute_facts(relation, name[:MAX_TEXT_LENGTH], value)
 
-    def _of_kind(self, relation: str, name: str, value: Value) -> Iterator[_Fact]:
+    def _attribute_facts(self, relation: str, name: str, value: Value) -> Iterator[_Fact]:
         match relation, value:
             case ("has", _):
                 yield [relation, name, *self._value(value)]
@@ -134,7 +145,7 @@ class Rules:
                 yield [relation, name, *self._value(value)]
             case ("word", str()) if is_text(value):
                 for word in dict.fromkeys(words(value)):
-                    yield [relation, name, "text", word[:LONGEST]]
+                    yield [relation, name, "text", word[:MAX_TEXT_LENGTH]]
             case ("day", datetime()):
                 yield [relation, name, "number", value.year * 10_000 + value.month * 100 + value.day]
             case _:
@@ -145,16 +156,19 @@ class Rules:
             case bool():
                 return "truth", value
             case str():
-                return "text", value.replace("\0", "")[:LONGEST]
+                return "text", value.replace("\0", "")[:MAX_TEXT_LENGTH]
             case datetime():
                 return "text", value.isoformat()
             case _:
                 return "number", round(value * self._scale)
 
 
-def _program(configuration: Configuration) -> str:
+def _read_program(configuration: Configuration) -> str:
     if configuration.has("rules") == configuration.has("file"):
-        raise configuration.refused("rules are needed", hint="with (rules '…') or with (file 'name'), and not both")
+        raise configuration.error(
+            "exactly one of the options rules and file is required",
+            hint="use: with (rules '…') or with (file 'name')",
+        )
     if configuration.has("rules"):
         program, key = configuration.text("rules"), "rules"
     else:
@@ -162,15 +176,19 @@ def _program(configuration: Configuration) -> str:
         try:
             program = configuration.read(key, MAX_BYTES).decode("utf-8-sig")
         except UnicodeDecodeError as error:
-            raise configuration.refused("this is no text in UTF-8", key=key) from error
+            raise configuration.error("the file is not UTF-8 text", key=key) from error
     if (problem := screen(program)) is not None:
-        raise _refusal(configuration, key, problem)
+        raise _program_error(configuration, key, problem)
     return program
 
 
-def _refusal(configuration: Configuration, key: str, problem: RulesProblem) -> OperatorRefusedError:
-    place = f"{key}, line {problem.line}" if problem.line else key
-    return configuration.refused(problem.message, key=place, hint=problem.hint or None)
+def _program_error(configuration: Configuration, key: str, problem: RulesProblem) -> OperatorRefusedError:
+    location = f"{key}, line {problem.line}" if problem.line else key
+    return configuration.error(problem.message, key=location, hint=problem.hint or None)
+
+
+def _subject(fact: _Fact) -> str:
+    return f"input {fact[1]}" if fact[0] == "input" else str(fact[1])
 
 
 def _is_too_large(fact: _Fact) -> bool:

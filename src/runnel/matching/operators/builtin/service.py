@@ -1,8 +1,9 @@
-"""Services: any model or program that answers over HTTP, asked through the guarded door.
+"""The operator `http`: call a model or program that is available as an HTTP service.
 
-In: asks. Out: its answers (`service_messages`). Asks go in chunks, several at once within the operator's concurrency;
-what may pass (429, 5xx, no connection) is tried again within the time limit, with waits that grow and vary. Redirects
-are not followed. A secret comes from a file or the environment of the runner, never from a statement.
+Calls are sent in chunks, several at once within the operator's concurrency; `service_messages` defines the format.
+Temporary failures (status 408, 425, 429 or 5xx, or no connection) are retried within the time limit, with growing,
+randomized pauses or after the time of Retry-After. Redirects are not followed. All requests use the HTTP client with
+SSRF protection. A secret comes from a file or from the runner's environment, never from a statement.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from runnel.errors import InputError, RefusedAddressError, UnreachableError
-from runnel.matching.operators.builtin.configuration import IN_TIME, Configuration
-from runnel.matching.operators.builtin.service_messages import encode_ask, read_answers, request_body, shown
+from runnel.matching.operators.builtin.configuration import WORK_SHARE, Configuration
+from runnel.matching.operators.builtin.service_messages import encode_ask, one_line, read_answers, request_body
 from runnel.matching.operators.plugins.contract import Answer, Ask, Failed, OperatorContext
 from runnel.model.operator import Parameter
-from runnel.net import http_client as outside
+from runnel.net import http_client
 from runnel.net.background_loop import BackgroundLoop
 from runnel.net.retry_after import retry_after
 
@@ -30,166 +31,175 @@ if TYPE_CHECKING:
     from runnel.net.http_client import HttpClient
     from runnel.net.http_client import HttpResponse as Response
 
-MAX_REQUEST = 8 << 20
-"""Bytes of asks that go in one request."""
+MAX_REQUEST_BYTES = 8 << 20
+"""Maximum size of the calls in one request."""
 
-FIRST_WAIT = 0.1
-LONGEST_WAIT = 10.0
-"""Seconds before the second attempt, and the most before any; waits double."""
+FIRST_PAUSE = 0.1
+MAX_PAUSE = 10.0
+"""Seconds before the first retry, and the longest pause before a retry. Pauses double."""
 
-VARIABLES = "RUNNEL_OPERATOR_"
-"""How the names of environment variables begin that a registration may name: all others are not its business."""
+VARIABLE_PREFIX = "RUNNEL_OPERATOR_"
+"""The prefix of environment variables that a registration may name. It must not read other variables."""
 
-_SETTINGS = ("url", "name", "header", "scheme", "secret_file", "secret_variable", "most", "bytes")
+_OPTIONS = ("url", "name", "header", "scheme", "secret_file", "secret_variable", "most", "bytes")
 _HEADER = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,63}")
-_OWN_HEADERS = frozenset({"host", "content-length", "content-type", "transfer-encoding", "connection"})
-_TOO_MUCH = frozenset({400, 413, 422})
-"""Answers that say that something is wrong with what was asked: each half is asked by itself."""
+_RESERVED_HEADERS = frozenset({"host", "content-length", "content-type", "transfer-encoding", "connection"})
+_BAD_REQUEST_STATUSES = frozenset({400, 413, 422})
+"""The service rejects the content of a request. Each half of its calls is sent separately."""
 
-_PASSING = frozenset({408, 425, 429})
+_TEMPORARY_STATUSES = frozenset({408, 425, 429})
 
 
 class Service:
-    """Asks a service over HTTP: `mobPattern(?people)` from 'http' with (url 'https://vision.example/mobs')."""
+    """Calls a service over HTTP: `mobPattern(?people)` from 'http' with (url 'https://vision.example/mobs')."""
 
     parameters: tuple[Parameter, ...] = ()
     cost = timedelta(milliseconds=50)
     pure = True
     batch = 64
 
-    def __init__(self, place: OperatorContext) -> None:
-        configuration = Configuration("http", place, _SETTINGS)
+    def __init__(self, context: OperatorContext) -> None:
+        configuration = Configuration("http", context, _OPTIONS)
         try:
-            self._url = outside.check_url(configuration.text("url"), place.allowed_addresses)
+            self._url = http_client.check_url(configuration.text("url"), context.allowed_addresses)
         except InputError as error:
-            raise configuration.refused(error.message, key="url", hint=error.hint) from error
-        self._name = configuration.text("name", place.name)
-        self._headers = {"Content-Type": "application/json", "Accept": "application/json", **_secret(configuration)}
-        self._most = configuration.whole("most", 64, least=1, most=10_000)
-        self._bytes = configuration.whole("bytes", 4 << 20, least=1024, most=64 << 20)
-        self._seconds = place.time_limit
-        self._concurrency = max(1, place.concurrency)
+            raise configuration.error(error.message, key="url", hint=error.hint) from error
+        self._name = configuration.text("name", context.name)
+        secret_header = _read_secret_header(configuration)
+        self._headers = {"Content-Type": "application/json", "Accept": "application/json", **secret_header}
+        self._max_calls = configuration.integer("most", 64, minimum=1, maximum=10_000)
+        self._max_bytes = configuration.integer("bytes", 4 << 20, minimum=1024, maximum=64 << 20)
+        self._time_limit = context.time_limit
+        self._concurrency = max(1, context.concurrency)
         self._background = BackgroundLoop("operator-http")
-        self._door: HttpClient | None = None
-        self._place = place
+        self._client: HttpClient | None = None
+        self._context = context
 
     def answer(self, asks: Sequence[Ask]) -> Sequence[Answer]:
-        """What the service says of every ask."""
-        return self._background.run(self._answers(asks)) if asks else []
+        """Return the service's answer to every call."""
+        return self._background.run(self._send_batch(asks)) if asks else []
 
     def close(self) -> None:
         """Close the connections."""
         if self._background.started:
-            self._background.run(self._leave())
+            self._background.run(self._close_client())
             self._background.close()
 
-    async def _answers(self, asks: Sequence[Ask]) -> list[Answer]:
-        deadline = time.monotonic() + IN_TIME * self._seconds
-        door = await self._entered()
-        bodies = [encode_ask(ask) for ask in asks]
-        runs = cut_runs([len(one) for one in bodies], self._most, self._concurrency)
-        answered = await asyncio.gather(*(self._chunk(door, bodies[run], deadline) for run in runs))
-        return [answer for chunk in answered for answer in chunk]
+    async def _send_batch(self, asks: Sequence[Ask]) -> list[Answer]:
+        deadline = time.monotonic() + WORK_SHARE * self._time_limit
+        client = await self._open_client()
+        encoded = [encode_ask(ask) for ask in asks]
+        chunks = split_into_chunks([len(body) for body in encoded], self._max_calls, self._concurrency)
+        answers = await asyncio.gather(*(self._send_chunk(client, encoded[chunk], deadline) for chunk in chunks))
+        return [answer for chunk_answers in answers for answer in chunk_answers]
 
-    async def _chunk(self, door: HttpClient, asks: Sequence[bytes], deadline: float) -> list[Answer]:
-        """The answers to some asks; halves are asked where something in them is refused, so that it fails alone."""
-        if sum(map(len, asks)) > MAX_REQUEST:
-            return [Failed(f"the item has more than {MAX_REQUEST} bytes", passing=False)] * len(asks)
-        outcome = await self._settled(door, request_body(self._name, asks), deadline)
+    async def _send_chunk(self, client: HttpClient, asks: Sequence[bytes], deadline: float) -> list[Answer]:
+        """Return the answers to the calls of a chunk.
+
+        If the service rejects the content of a request, send each half separately, so that only the bad call fails.
+        """
+        if sum(map(len, asks)) > MAX_REQUEST_BYTES:
+            return [Failed(f"the item is larger than {MAX_REQUEST_BYTES} bytes", passing=False)] * len(asks)
+        outcome = await self._post_with_retries(client, request_body(self._name, asks), deadline)
         if isinstance(outcome, Failed):
             return [outcome] * len(asks)
-        if outcome.status in _TOO_MUCH and len(asks) > 1:
+        if outcome.status in _BAD_REQUEST_STATUSES and len(asks) > 1:
             half = len(asks) // 2
-            first = await self._chunk(door, asks[:half], deadline)
-            return [*first, *await self._chunk(door, asks[half:], deadline)]
+            first = await self._send_chunk(client, asks[:half], deadline)
+            return [*first, *await self._send_chunk(client, asks[half:], deadline)]
         if not 200 <= outcome.status < 300:
-            return [_refusal(outcome)] * len(asks)
+            return [_error_answer(outcome)] * len(asks)
         try:
             return read_answers(outcome.body, len(asks))
         except ValueError as error:
-            return [Failed(f"the service cannot be understood: {error}")] * len(asks)
+            return [Failed(f"the service returned an invalid response: {error}")] * len(asks)
 
-    async def _settled(self, door: HttpClient, body: bytes, deadline: float) -> Response | Failed:
-        """An answer that trying again will not change, or why there is none within the time."""
-        wait = FIRST_WAIT
-        reason = Failed(f"the service did not answer within {self._seconds:g} seconds")
+    async def _post_with_retries(self, client: HttpClient, body: bytes, deadline: float) -> Response | Failed:
+        """Send a request until its response is not a temporary failure. Return Failed if that takes too long."""
+        backoff = FIRST_PAUSE
+        failure = Failed(f"the service did not respond within {self._time_limit:g} seconds")
         while True:
-            asked: float | None = None
+            requested_pause: float | None = None
             try:
                 async with asyncio.timeout(max(0.0, deadline - time.monotonic())):
-                    response = await door.post(
-                        self._url, body, headers=self._headers, max_bytes=self._bytes, whole=True
+                    response = await client.post(
+                        self._url, body, headers=self._headers, max_bytes=self._max_bytes, whole=True
                     )
-                if response.status not in _PASSING and response.status < 500:
+                if response.status not in _TEMPORARY_STATUSES and response.status < 500:
                     return response
-                reason = _refusal(response)
-                asked = retry_after(response.headers.get("Retry-After"), time.time())
+                failure = _error_answer(response)
+                requested_pause = retry_after(response.headers.get("Retry-After"), time.time())
             except RefusedAddressError as error:
                 return Failed(error.message)
             except UnreachableError as error:
-                reason = Failed(f"the service cannot be reached: {error.message}")
+                failure = Failed(f"cannot connect to the service: {error.message}")
             except TimeoutError:
-                return reason  # That of the last attempt, where there was one: it says more.
-            pause = wait * random.uniform(0.5, 1.0) if asked is None else asked  # noqa: S311 - to spread, not to hide
+                return failure  # if there was an earlier attempt, its failure is more specific than the timeout
+            random_pause = backoff * random.uniform(0.5, 1.0)  # noqa: S311 - spreads retries, no cryptography
+            pause = random_pause if requested_pause is None else requested_pause
             if time.monotonic() + pause >= deadline:
-                return reason
+                return failure
             await asyncio.sleep(pause)
-            wait = min(2 * wait, LONGEST_WAIT)
+            backoff = min(2 * backoff, MAX_PAUSE)
 
-    async def _entered(self) -> HttpClient:
-        if self._door is None:
-            self._door = outside.HttpClient(
-                allowed=self._place.allowed_addresses,
-                user_agent=self._place.user_agent,
-                max_bytes=self._bytes,
-                seconds=self._seconds,
+    async def _open_client(self) -> HttpClient:
+        if self._client is None:
+            self._client = http_client.HttpClient(
+                allowed=self._context.allowed_addresses,
+                user_agent=self._context.user_agent,
+                max_bytes=self._max_bytes,
+                seconds=self._time_limit,
                 concurrency=self._concurrency,
             )
-            await self._door.__aenter__()
-        return self._door
+            await self._client.__aenter__()
+        return self._client
 
-    async def _leave(self) -> None:
-        if self._door is not None:
-            await self._door.__aexit__()
-            self._door = None
+    async def _close_client(self) -> None:
+        if self._client is not None:
+            await self._client.__aexit__()
+            self._client = None
 
 
-def cut_runs(sizes: Sequence[int], most: int, concurrency: int) -> list[slice]:
-    """Runs of asks with these sizes: as many as may go at once, none above `most` asks or MAX_REQUEST bytes.
+def split_into_chunks(sizes: Sequence[int], max_calls: int, concurrency: int) -> list[slice]:
+    """Split calls with these sizes into chunks of at most `max_calls` calls and MAX_REQUEST_BYTES bytes.
 
-    >>> cut_runs([10] * 10, 4, 2), cut_runs([10] * 10, 64, 2)
+    There are at least `concurrency` chunks if there are enough calls. A single call may exceed the size.
+
+    >>> split_into_chunks([10] * 10, 4, 2), split_into_chunks([10] * 10, 64, 2)
     ([slice(0, 4, None), slice(4, 8, None), slice(8, 10, None)], [slice(0, 5, None), slice(5, 10, None)])
     """
-    longest = min(most, math.ceil(len(sizes) / concurrency))
-    runs: list[slice] = []
-    start, held = 0, 0
-    for place, size in enumerate(sizes):
-        if place > start and (place - start >= longest or held + size > MAX_REQUEST):
-            runs.append(slice(start, place))
-            start, held = place, 0
-        held += size
-    return [*runs, slice(start, len(sizes))]
+    max_length = min(max_calls, math.ceil(len(sizes) / concurrency))
+    chunks: list[slice] = []
+    start, chunk_size = 0, 0
+    for position, size in enumerate(sizes):
+        if position > start and (position - start >= max_length or chunk_size + size > MAX_REQUEST_BYTES):
+            chunks.append(slice(start, position))
+            start, chunk_size = position, 0
+        chunk_size += size
+    return [*chunks, slice(start, len(sizes))]
 
 
-def _refusal(response: Response) -> Failed:
-    said = shown(response.body.decode("utf-8", "replace"))
-    words = f"the service answered {response.status}" + (f": {said}" if said else "")
+def _error_answer(response: Response) -> Failed:
+    excerpt = one_line(response.body.decode("utf-8", "replace"))
+    reason = f"the service responded with status {response.status}" + (f": {excerpt}" if excerpt else "")
     if 300 <= response.status < 400:
-        words = f"the service answered {response.status}; redirects are not followed, register the final address"
-    return Failed(words, passing=response.status not in _TOO_MUCH)
+        reason = (
+            f"the service responded with status {response.status}; redirects are not followed, register the final URL"
+        )
+    return Failed(reason, passing=response.status not in _BAD_REQUEST_STATUSES)
 
 
-def _secret(configuration: Configuration) -> dict[str, str]:
-    """The header with the secret, from a file below `private` or from the environment."""
+def _read_secret_header(configuration: Configuration) -> dict[str, str]:
+    """Return the header with the secret from a file in `private` or from the environment, or an empty mapping."""
     header, scheme = configuration.text("header", "Authorization"), configuration.text("scheme", "")
-    if not _HEADER.fullmatch(header) or header.lower() in _OWN_HEADERS:
-        raise configuration.refused(f"{header[:80]!r} cannot carry a secret", key="header")
+    if not _HEADER.fullmatch(header) or header.lower() in _RESERVED_HEADERS:
+        raise configuration.error(f"{header[:80]!r} is not a valid or allowed header for a secret", key="header")
     if configuration.has("secret_file") and configuration.has("secret_variable"):
-        raise configuration.refused("there are two secrets", key="secret_file")
+        raise configuration.error("secret_file and secret_variable exclude each other", key="secret_file")
     if configuration.has("secret_file"):
         secret = configuration.secret("secret_file")
     elif configuration.has("secret_variable"):
-        secret = _from_environment(configuration)
+        secret = _read_environment_secret(configuration)
     else:
         return {}
     if not scheme and header.lower() == "authorization":
@@ -197,12 +207,17 @@ def _secret(configuration: Configuration) -> dict[str, str]:
     return {header: f"{scheme} {secret}".strip()}
 
 
-def _from_environment(configuration: Configuration) -> str:
+def _read_environment_secret(configuration: Configuration) -> str:
     name = configuration.text("secret_variable")
-    if not name.startswith(VARIABLES):
-        hint = f"variables that operators may use begin with {VARIABLES}"
-        raise configuration.refused(f"{name[:80]!r} may not be used", key="secret_variable", hint=hint)
+    if not name.startswith(VARIABLE_PREFIX):
+        raise configuration.error(
+            f"operators may not read the environment variable {name[:80]!r}",
+            key="secret_variable",
+            hint=f"use a variable whose name begins with {VARIABLE_PREFIX}",
+        )
     secret = os.environ.get(name, "").strip()
     if not secret or not secret.isascii() or not secret.isprintable():
-        raise configuration.refused(f"{name[:80]!r} has no secret", key="secret_variable", hint="plain ASCII")
+        raise configuration.error(
+            f"the environment variable {name[:80]!r} must contain printable ASCII characters", key="secret_variable"
+        )
     return secret

@@ -1,9 +1,9 @@
-"""What is said between Runnel and a service: asks in, JSON out; JSON of anybody in, answers out.
+"""The JSON format of requests to an HTTP service and of its responses, which are not trusted.
 
     {"operator": "mobPattern", "asks": [{"attributes": {"title": ["…"]}, "inputs": ["…"]}, …]}
     {"answers": [{"rows": [[60, "…"], …]}, {"error": "why not"}, …]}
 
-An answer that is not as it should be fails for its ask alone; where their number is wrong, all do.
+An invalid answer fails only its own call. If the number of answers is wrong, all calls of the request fail.
 """
 
 from __future__ import annotations
@@ -19,23 +19,25 @@ from runnel.model.item import MAX_TEXT, Value, clean_text
 from runnel.model.operator import Row
 
 MAX_ROWS = 1000
-MAX_PLACES = 64
-_SHOWN = 300
+MAX_ROW_VALUES = 64
+_MAX_EXCERPT = 300
 
 
 def encode_ask(ask: Ask) -> bytes:
-    """An ask as JSON: attributes and attributes among the inputs are lists, moments are texts.
+    """Encode a call as JSON. Attributes, including those in `inputs`, are lists, and times are texts.
 
     >>> encode_ask(Ask({"title": ("Muse",)}, ("Bronx", (1.0, 2.0))))
     b'{"attributes":{"title":["Muse"]},"inputs":["Bronx",[1.0,2.0]]}'
     """
     attributes = {name: [_plain(value) for value in values] for name, values in ask.attributes.items()}
-    inputs = [[_plain(one) for one in given] if isinstance(given, tuple) else _plain(given) for given in ask.inputs]
+    inputs = [
+        [_plain(value) for value in given] if isinstance(given, tuple) else _plain(given) for given in ask.inputs
+    ]
     return _json({"attributes": attributes, "inputs": inputs})
 
 
 def request_body(operator: str, asks: Sequence[bytes]) -> bytes:
-    """The body that is posted for encoded asks.
+    """Return the body of a request for encoded calls.
 
     >>> request_body("mobs", [b"{}"])
     b'{"operator":"mobs","asks":[{}]}'
@@ -44,7 +46,7 @@ def request_body(operator: str, asks: Sequence[bytes]) -> bytes:
 
 
 def read_answers(body: bytes, count: int) -> list[Answer]:
-    """The answers of a body; Failed for one that is not as it should be, ValueError where the whole is not.
+    """Read `count` answers from a body. An invalid answer becomes Failed; raise ValueError if the body is invalid.
 
     >>> read_answers(b'{"answers": [{"rows": [[7, "a"]]}, {"rows": [[null]]}]}', 2)[0]
     ((7.0, 'a'),)
@@ -52,43 +54,49 @@ def read_answers(body: bytes, count: int) -> list[Answer]:
     try:
         document = json.loads(body.decode("utf-8"), parse_constant=_refuse)
     except RecursionError as error:
-        raise ValueError("its answer is nested too deeply") from error
+        raise ValueError("the JSON is nested too deeply") from error
     except ValueError as error:
-        raise ValueError("its answer is no JSON") from error
+        raise ValueError("the body is not JSON in UTF-8") from error
     answers = document.get("answers") if isinstance(document, dict) else None
     if not isinstance(answers, list):
-        raise ValueError("its answer has no list `answers`")
+        raise ValueError("the body is not an object with a list `answers`")
     if len(answers) != count:
-        raise ValueError(f"it gave {len(answers)} answers to {count} asks")
-    return [_answer(one) for one in answers]
+        raise ValueError(f"{len(answers)} answers to {count} calls")
+    return [_answer(answer) for answer in answers]
 
 
-def shown(text: Any) -> str:
-    """The beginning of what somebody said, on one line and without what a terminal would act on."""
-    beginning = str(text)[:_SHOWN]
-    return " ".join("".join(one if one.isprintable() else " " for one in beginning).split())
+def one_line(text: Any) -> str:
+    """Return the beginning of a text on one line, without control characters, which a terminal would interpret."""
+    beginning = str(text)[:_MAX_EXCERPT]
+    return " ".join("".join(character if character.isprintable() else " " for character in beginning).split())
 
 
 def _answer(value: Any) -> Answer:
     match value:
         case {"error": str(reason)}:
-            return Failed(f"the service says: {shown(reason)}", passing=value.get("passing") is not False)
+            return Failed(f"the service reports: {one_line(reason)}", passing=value.get("passing") is not False)
         case {"rows": list(rows)} if len(rows) <= MAX_ROWS:
-            found = [_row(row) for row in rows]
-            kept = dict.fromkeys(row for row in found if row is not None)
-            if len({len(row) for row in kept}) <= 1 and None not in found:
-                return tuple(kept)
-            return Failed("the service gave a row that is not one of texts, numbers and truths", passing=False)
+            checked = [_row(row) for row in rows]
+            distinct = dict.fromkeys(row for row in checked if row is not None)
+            if None in checked:
+                return Failed(
+                    f"the service returned a row that is not a list of at most {MAX_ROW_VALUES} texts, finite "
+                    "numbers and booleans",
+                    passing=False,
+                )
+            if len({len(row) for row in distinct}) > 1:
+                return Failed("the service returned rows of different lengths", passing=False)
+            return tuple(distinct)
         case {"rows": list()}:
-            return Failed(f"the service gave more than {MAX_ROWS} rows", passing=False)
+            return Failed(f"the service returned more than {MAX_ROWS} rows", passing=False)
         case _:
-            return Failed("the service gave neither `rows` nor `error`", passing=False)
+            return Failed("the service returned an answer without a list `rows` or a text `error`", passing=False)
 
 
 def _row(row: Any) -> Row | None:
-    if not isinstance(row, list) or len(row) > MAX_PLACES:
+    if not isinstance(row, list) or len(row) > MAX_ROW_VALUES:
         return None
-    values = tuple(value for one in row if (value := _value(one)) is not None)
+    values = tuple(checked for value in row if (checked := _value(value)) is not None)
     return values if len(values) == len(row) else None
 
 

@@ -1,1 +1,1 @@
-"""Deciding disjuncts that need operators: what filters let through in, matches with bindings out."""
+"""Decide the disjuncts that need operators. In: the matches of filters. Out: matches with bindings."""

@@ -1,8 +1,8 @@
-"""Tests of calls: what rows must be like for a way to go on. Answers in, a truth value for every test of each out.
+"""Tests of operator answers. In: the answers of calls. Out: for every test of each call, whether its answer passes.
 
-Many queries ask one call for different bounds (`?people > 50`, `?people > 60`), and a round has many calls. So tests
-that compare one result with a constant, or ask for any row, are decided together in one loop over numbers; all others
-are, one by one, what `algebra.semantics.bindings` says.
+Many queries compare the results of the same call with different bounds (`?people > 50`, `?people > 60`), and a round
+has many calls. So tests that compare one result with a constant, or need any row, are evaluated together in one loop
+over numbers. All other tests are evaluated one by one with `algebra.semantics.bindings`.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from runnel.model.item import Value
 from runnel.model.operator import Rows
 
 Truths = npt.NDArray[np.bool_]
-Places = npt.NDArray[np.int64]
+Integers = npt.NDArray[np.int64]
 
 _LESS, _AT_MOST, _MORE, _AT_LEAST, _EQUAL, _UNEQUAL, _TEXT, _ANY, _OPEN, _OTHER = range(10)
-"""Kinds of tests: of a number; of a text; for any row; for an answer, no more; and all others."""
+"""Kinds of tests: comparisons of a number, equality of a text, any row, any answer even without rows, and others."""
 
 _KINDS: dict[Relation, int] = {
     "<": _LESS,
@@ -36,12 +36,12 @@ _KINDS: dict[Relation, int] = {
     "=": _EQUAL,
     "!=": _UNEQUAL,
 }
-_TURNED: dict[Relation, Relation] = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
+_SWAPPED: dict[Relation, Relation] = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerTest:
-    """A term of one call, and whether it must not hold. Without a term the test asks for an answer, no more."""
+    """A term of one call, and whether it must not hold. A test without a term passes with any answer."""
 
     term: Term | None
     negated: bool = False
@@ -49,7 +49,7 @@ class AnswerTest:
 
 @dataclass(frozen=True, slots=True)
 class _Comparison:
-    """What a test comes to: its kind, and for comparisons the result that is compared, and with what."""
+    """A test in a form for the kernel: its kind, and for comparisons the index of the result and the constant."""
 
     kind: int
     result: int = 0
@@ -57,7 +57,7 @@ class _Comparison:
 
 
 class CallTests:
-    """The tests of one call, in order: each as a comparison where it is one, else as the term that it asks for."""
+    """The tests of one call, in order, with their forms for the kernel."""
 
     def __init__(self, tests: Sequence[AnswerTest]) -> None:
         self.tests = tuple(tests)
@@ -68,7 +68,7 @@ class CallTests:
 
 
 class AllTests:
-    """The tests of many calls, laid out for many answers at once.
+    """The tests of many calls in arrays, to evaluate many answers at once.
 
     >>> from runnel.algebra.nodes.calls import Call
     >>> call = Call("mob", (Variable("1"),), 1, (0,))
@@ -79,45 +79,48 @@ class AllTests:
     """
 
     def __init__(self, calls: Sequence[CallTests]) -> None:
-        every = [one for call in calls for one in call.comparisons]
+        comparisons = [comparison for call in calls for comparison in call.comparisons]
         self._offsets = offsets_of(np.array([len(call) for call in calls], dtype=np.int64))
         self._texts: dict[str, int] = {}
-        self._kinds = np.array([one.kind for one in every], dtype=np.int64)
-        self._results = np.array([one.result for one in every], dtype=np.int64)
-        self._bounds = np.array([self._number(one.bound) for one in every], dtype=np.float64)
+        self._kinds = np.array([comparison.kind for comparison in comparisons], dtype=np.int64)
+        self._results = np.array([comparison.result for comparison in comparisons], dtype=np.int64)
+        self._bounds = np.array([self._number(comparison.bound) for comparison in comparisons], dtype=np.float64)
         self._negated = np.array([test.negated for call in calls for test in call.tests], dtype=np.bool_)
         self._others: dict[int, list[tuple[int, Term, bool]]] = {}
         for number, call in enumerate(calls):
-            for place, (test, one) in enumerate(zip(call.tests, call.comparisons, strict=True)):
-                if one.kind == _OTHER and test.term is not None:
-                    self._others.setdefault(number, []).append((place, test.term, test.negated))
+            for index, (test, comparison) in enumerate(zip(call.tests, call.comparisons, strict=True)):
+                if comparison.kind == _OTHER and test.term is not None:
+                    self._others.setdefault(number, []).append((index, test.term, test.negated))
         self._with_others = np.zeros(len(calls), dtype=np.bool_)
         self._with_others[list(self._others)] = True
 
     def _number(self, bound: float | str) -> float:
-        """Texts are numbered, so that comparing them is comparing numbers."""
+        """Return the number of a bound. Texts are numbered, so that comparing texts means comparing numbers."""
         return bound if isinstance(bound, float) else float(self._texts.setdefault(bound, len(self._texts)))
 
-    def hold(self, calls: Places, answers: Sequence[Rows], accepted: Sequence[datetime | None]) -> Truths:
-        """Which tests of each call its answer passes, end to end; `accepted` is the moment of each call's item."""
+    def hold(self, calls: Integers, answers: Sequence[Rows], accepted: Sequence[datetime | None]) -> Truths:
+        """Return for every test of each call, one call after another, whether the call's answer passes it.
+
+        `accepted` is the time when each call's item was accepted.
+        """
         if len(calls) and not 0 <= calls.min() <= calls.max() < len(self._with_others):
-            raise ValueError("there is no such call")
+            raise ValueError("a call number is out of range")
         offsets = offsets_of(self._offsets[calls + 1] - self._offsets[calls])
-        found = np.empty(offsets[-1], dtype=np.bool_)
-        laid = self._laid(answers)
+        passed = np.empty(offsets[-1], dtype=np.bool_)
         tests = self._offsets, self._kinds, self._results, self._bounds, self._negated
-        _compare(calls.astype(np.int64), *tests, *laid, offsets, found)
+        _compare(calls.astype(np.int64), *tests, *self._answer_arrays(answers), offsets, passed)
         for pair in np.flatnonzero(self._with_others[calls]).tolist():
             rows = answers[pair]
-            for place, term, negated in self._others[int(calls[pair])]:
-                solved = bool(term_solutions(term, lambda _, rows=rows: rows, accepted[pair]))  # type: ignore[misc]
-                found[offsets[pair] + place] = solved != negated
-        return found
+            for index, term, negated in self._others[int(calls[pair])]:
+                holds = bool(term_solutions(term, lambda _, rows=rows: rows, accepted[pair]))  # type: ignore[misc]
+                passed[offsets[pair] + index] = holds != negated
+        return passed
 
-    def _laid(self, answers: Sequence[Rows]) -> tuple[Places, Places, npt.NDArray[np.float64], Places]:
-        """Where the rows of each answer begin, where the values of each row do, and the values as numbers and texts.
+    def _answer_arrays(self, answers: Sequence[Rows]) -> tuple[Integers, Integers, npt.NDArray[np.float64], Integers]:
+        """Return the offsets of the rows of each answer, the offsets of the values of each row, and the values.
 
-        What is no number is none in the one, and what is no text that is asked for is -1 in the other.
+        The values come as two arrays. In the array of numbers, other values are NaN; in the array of text numbers,
+        values that are no bound of a test are -1.
         """
         starts: list[int] = [0]
         numbers: list[float] = []
@@ -139,21 +142,21 @@ class AllTests:
 
 @kernel
 def _compare(
-    calls: Places,
-    offsets: Places,
-    kinds: Places,
-    results: Places,
+    calls: Integers,
+    offsets: Integers,
+    kinds: Integers,
+    results: Integers,
     bounds: npt.NDArray[np.float64],
     negated: Truths,
-    row_offsets: Places,
-    starts: Places,
+    row_offsets: Integers,
+    starts: Integers,
     numbers: npt.NDArray[np.float64],
-    texts: Places,
-    found_offsets: Places,
-    found: Truths,
+    texts: Integers,
+    passed_offsets: Integers,
+    passed: Truths,
 ) -> None:
     for pair in range(len(calls)):
-        at = found_offsets[pair]
+        position = passed_offsets[pair]
         for test in range(offsets[calls[pair]], offsets[calls[pair] + 1]):
             kind, holds = kinds[test], False
             for row in range(row_offsets[pair], row_offsets[pair + 1]):
@@ -161,15 +164,15 @@ def _compare(
                 if kind == _ANY:
                     holds = True
                 elif value >= starts[row + 1]:
-                    holds = False  # a row without this result; never read what belongs to the next
+                    holds = False  # the row lacks this result; do not read values of the next row
                 elif kind == _TEXT:
                     holds = texts[value] == bounds[test]
                 else:
                     holds = _holds(kind, numbers[value], bounds[test])
                 if holds:
                     break
-            found[at] = kind == _OPEN or holds != negated[test]
-            at += 1
+            passed[position] = kind == _OPEN or holds != negated[test]
+            position += 1
 
 
 @step
@@ -188,7 +191,7 @@ def _holds(kind: int, value: float, bound: float) -> bool:
 
 
 def _as_number(value: Value) -> float:
-    """A number as such; all else is none, which is unequal to every number and neither above nor below."""
+    """Return an integer as a float, and NaN for other values, which is unequal to every number."""
     return float(value) if isinstance(value, int) and not isinstance(value, bool) else np.nan
 
 
@@ -196,10 +199,10 @@ def _comparison(test: AnswerTest) -> _Comparison:
     if test.term is None:
         return _Comparison(_OPEN)
     pattern = test.term.calls[0].pattern
-    variables = {one.name for one in pattern if isinstance(one, Variable)}
+    variables = {element.name for element in pattern if isinstance(element, Variable)}
     if not test.term.constraints and len(variables) == len(pattern):
         return _Comparison(_ANY)
-    match _simple(test.term):
+    match _simple_comparison(test.term):
         case (result, relation, float() as bound):
             return _Comparison(_KINDS[relation], result, bound)
         case (result, _, str() as text):
@@ -208,25 +211,27 @@ def _comparison(test: AnswerTest) -> _Comparison:
             return _Comparison(_OTHER)
 
 
-def _simple(term: Term) -> tuple[int, Relation, float | str] | None:
-    """The one result that a term compares with a constant: its place, the relation, and the constant."""
+def _simple_comparison(term: Term) -> tuple[int, Relation, float | str] | None:
+    """Return result index, relation and constant of a term that only compares one result with a constant, or None."""
     pattern = term.calls[0].pattern
-    constants = [(place, one.value) for place, one in enumerate(pattern) if isinstance(one, Literally)]
-    names = [one.name for one in pattern if isinstance(one, Variable)]
+    constants = [(index, element.value) for index, element in enumerate(pattern) if isinstance(element, Literally)]
+    names = [element.name for element in pattern if isinstance(element, Variable)]
     if len(set(names)) != len(names) or len(constants) + len(term.constraints) != 1:
         return None
     if constants:
-        place, value = constants[0]
-        return (place, "=", value) if isinstance(value, float | str) else None
+        index, value = constants[0]
+        return (index, "=", value) if isinstance(value, float | str) else None
     constraint = term.constraints[0]
     match constraint:
         case Constraint(Variable(name), relation, Literally(value)):
             pass
-        case Constraint(Literally(value), turned, Variable(name)):
-            relation = _TURNED[turned]
+        case Constraint(Literally(value), swapped, Variable(name)):
+            relation = _SWAPPED[swapped]
         case _:
             return None
     if not isinstance(value, float | str) or (isinstance(value, str) and relation != "="):
         return None
-    place = next(at for at, one in enumerate(pattern) if isinstance(one, Variable) and one.name == name)
-    return place, relation, value
+    index = next(
+        index for index, element in enumerate(pattern) if isinstance(element, Variable) and element.name == name
+    )
+    return index, relation, value

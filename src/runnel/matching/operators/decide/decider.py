@@ -1,9 +1,9 @@
-"""Deciding the ways that operators must settle: what filters let through in, matches with bindings out.
+"""Decide the disjuncts that need operators.
 
-In: a batch of items and what its matcher answered, ways among it. Out: the queries instead of the ways, for each
-match of a query with variables the bindings, and what stays unknown because an operator failed. Evaluation goes in
-rounds: every item names the call that its order wants next, and all are asked together, so that operators get large
-batches.
+In: a batch of items and the matches of its matcher, which may be disjuncts instead of queries. Out: matched queries,
+the bindings of their variables, and the queries that stay undecided because an operator failed. Evaluation proceeds
+in rounds: the order names the next call of every item, and all these calls are made together, so that operators get
+large batches.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from runnel.model.match import Failure, Matches
 from runnel.plan.gates import FIRST_OPERATOR_DISJUNCT, NO_GATE, query_of, query_of_id
 
 Key = tuple[str, int]
-"""An operator by its name and version."""
+"""The name and version of an operator."""
 
 
 @dataclass(frozen=True, slots=True)
 class UndecidedQuery:
-    """A query that could not be decided for the item of a row: which operator failed, and why."""
+    """A query that could not be decided for the item of a row, with the operator that failed and the reason."""
 
     row: int
     query: int
@@ -51,17 +51,17 @@ class UndecidedQuery:
 
 @dataclass(frozen=True)
 class Decisions:
-    """What operators decided for a batch.
+    """The decisions for a batch.
 
-    `bindings` has for rows and queries (or their ways through gates) what the variables are bound to. `asked` and
-    `passed` count for every test how often it was decided, and how often it passed; `calls` counts answered calls,
-    `rounds` how often operators were asked.
+    `bindings` maps rows and queries (or their disjuncts that lead through gates) to the bindings of their variables.
+    `asked` and `passed` count for every test how often it was evaluated and how often it passed. `calls` is the
+    number of questions that were sent, `rounds` the number of rounds.
     """
 
     matches: Matches
     bindings: Mapping[int, Mapping[int, Sequence[Binding]]] = field(default_factory=dict)
     partial: frozenset[tuple[int, int]] = frozenset()
-    """The rows and queries that have more bindings than were looked for."""
+    """The rows and queries whose bindings are incomplete because there are too many."""
     unknown: tuple[UndecidedQuery, ...] = ()
     asked: Array = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     passed: Array = field(default_factory=lambda: np.empty(0, dtype=np.int64))
@@ -69,57 +69,63 @@ class Decisions:
     rounds: int = 0
 
     def bindings_by_query(self, sequences: Array) -> MatchBindings:
-        """The bindings by the sequences of the items and by queries, also of those that a gate is before."""
-        found: dict[int, dict[int, Bindings | list[Binding]]] = {}
-        for row, of_row in self.bindings.items():
-            of_queries: dict[int, list[Binding]] = {}
-            for target, some in of_row.items():
-                of_queries.setdefault(query_of_id(target), []).extend(some)
-            partial = {query_of_id(target) for target in of_row if (row, target) in self.partial}
-            found[int(sequences[row])] = {
-                query: bounded(some, is_whole=False) if query in partial else some
-                for query, some in of_queries.items()
+        """Return the bindings by item sequence and query, including queries with a gate."""
+        by_sequence: dict[int, dict[int, Bindings | list[Binding]]] = {}
+        for row, by_target in self.bindings.items():
+            by_query: dict[int, list[Binding]] = {}
+            for target, bindings in by_target.items():
+                by_query.setdefault(query_of_id(target), []).extend(bindings)
+            partial = {query_of_id(target) for target in by_target if (row, target) in self.partial}
+            by_sequence[int(sequences[row])] = {
+                query: bounded(bindings, is_whole=False) if query in partial else bindings
+                for query, bindings in by_query.items()
             }
-        return found
+        return by_sequence
 
 
 def for_queries_alone(sequences: Array, matches: Matches, again: Mapping[int, Sequence[int]]) -> Matches:
-    """The matches without those of items that are in the log again, but for the queries that they are there for.
+    """Drop matches of repeated items, except those of the queries for which an item was repeated.
+
+    `again` maps the sequence of an item that is in the log again to these queries.
 
     >>> matches = Matches.of([[1, 2], [1, 2]])
     >>> for_queries_alone(np.array([7, 8]), matches, {8: (2,)}).queries.tolist()
     [1, 2, 2]
     """
     rows = np.repeat(np.arange(len(matches)), np.diff(matches.offsets))
-    are_again = np.isin(sequences, np.fromiter(again, dtype=np.int64, count=len(again)))
-    wanted = {(row, query) for row in np.flatnonzero(are_again).tolist() for query in again[int(sequences[row])]}
-    asked = np.flatnonzero(are_again[rows])
-    queries = query_of(matches.queries[asked]).tolist()
-    kept = ~are_again[rows]
-    kept[asked] = [pair in wanted for pair in zip(rows[asked].tolist(), queries, strict=True)]
-    offsets = offsets_of(np.bincount(rows[kept], minlength=len(matches)))
-    failures = (one for one in matches.failures if not are_again[one.row] or (one.row, one.query) in wanted)
-    return Matches(offsets, matches.queries[kept], tuple(failures))
+    is_repeated = np.isin(sequences, np.fromiter(again, dtype=np.int64, count=len(again)))
+    wanted = {(row, query) for row in np.flatnonzero(is_repeated).tolist() for query in again[int(sequences[row])]}
+    repeated = np.flatnonzero(is_repeated[rows])
+    queries = query_of(matches.queries[repeated]).tolist()
+    is_kept = ~is_repeated[rows]
+    is_kept[repeated] = [pair in wanted for pair in zip(rows[repeated].tolist(), queries, strict=True)]
+    offsets = offsets_of(np.bincount(rows[is_kept], minlength=len(matches)))
+    failures = (
+        failure
+        for failure in matches.failures
+        if not is_repeated[failure.row] or (failure.row, failure.query) in wanted
+    )
+    return Matches(offsets, matches.queries[is_kept], tuple(failures))
 
 
 ChosenOrder = Callable[[Array, Array], Order]
-"""The order for items whose active ways are given: offsets, and ways by place."""
+"""Returns the order for a batch whose active disjuncts are given as offsets per item and indexes of disjuncts."""
 
 
 @dataclass(frozen=True)
 class Decider:
-    """The ways of a plan, the order in which their calls are made, and who answers these."""
+    """Decides the disjuncts of a plan: `order` orders the calls, and `asker` makes them."""
 
     ways: OperatorDisjuncts
     problem: OrderProblem
     order: ChosenOrder
     asker: Asker
     gates: Mapping[int, int] = field(default_factory=dict)
-    """The gates, by feed, that ways of queries lead through."""
+    """The gate's feed by the ID of a disjunct that leads through a gate."""
 
     @property
     def is_needed(self) -> bool:
-        """Whether operators take part in the plan at all."""
+        """Whether the plan uses operators."""
         return len(self.ways.table) > 0
 
     @cached_property
@@ -129,24 +135,24 @@ class Decider:
 
     @cached_property
     def numbers(self) -> Mapping[Call, int]:
-        """The number of every call that is not given variables of a pattern."""
+        """The number of every call that takes no variables of a pattern as inputs."""
         return {call: number for number, call in enumerate(self.ways.calls) if not call.given}
 
     def decide(self, items: ItemBatch, matches: Matches) -> Decisions:
-        """The matches with every way replaced by what it decides."""
+        """Decide the disjuncts in `matches`, and replace those that hold by their queries."""
         rows = np.repeat(np.arange(len(matches)), np.diff(matches.offsets))
-        operated = matches.queries >= FIRST_OPERATOR_DISJUNCT
-        failures = tuple(_of_query(one) for one in matches.failures)
-        if not operated.any():
+        needs_operators = matches.queries >= FIRST_OPERATOR_DISJUNCT
+        failures = tuple(_query_failure(failure) for failure in matches.failures)
+        if not needs_operators.any():
             return Decisions(Matches(matches.offsets, matches.queries, failures))
-        certain = rows[~operated], matches.queries[~operated]
-        active = self._active(rows[operated], matches.queries[operated], certain)
-        work = _Work(self, items, *active)
+        certain = rows[~needs_operators], matches.queries[~needs_operators]
+        active = self._active(rows[needs_operators], matches.queries[needs_operators], certain)
+        work = _BatchDecision(self, items, *active)
         work.run()
         accepted = work.accepted()
-        found = _united(len(matches), certain, work.matched(accepted), failures)
+        all_matches = _merge_matches(len(matches), certain, work.matched(accepted), failures)
         return Decisions(
-            found,
+            all_matches,
             work.bindings(accepted),
             frozenset(work.partial),
             tuple(work.unknown(accepted, certain)),
@@ -157,22 +163,25 @@ class Decider:
         )
 
     def _active(self, rows: Array, ids: Array, certain: tuple[Array, Array]) -> tuple[Array, Array]:
-        """Rows and ways, by place, that must be decided: without those that could only say again what is known."""
+        """Return the rows and the indexes of the disjuncts that must be decided.
+
+        A disjunct without bindings is left out if its query matches the row anyway.
+        """
         table = self.ways.table
-        places = np.searchsorted(table.disjunct_ids, ids)
-        if np.any(places >= len(table)) or np.any(table.disjunct_ids[np.minimum(places, len(table) - 1)] != ids):
-            raise RunnelError("a matcher named a way that its plan does not have")
-        targets = table.disjunct_targets[places]
-        known = np.unique(certain[1])
-        # A pair of row and query as one number, for the queries that are certain somewhere.
-        certainly = certain[0] * len(known) + np.searchsorted(known, certain[1])
-        maybe = rows * len(known) + np.searchsorted(known, targets)
-        again = np.isin(targets, known) & np.isin(maybe, certainly) & ~self.ways.binding[places]
-        return rows[~again], places[~again]
+        indexes = np.searchsorted(table.disjunct_ids, ids)
+        if np.any(indexes >= len(table)) or np.any(table.disjunct_ids[np.minimum(indexes, len(table) - 1)] != ids):
+            raise RunnelError("the matcher returned a disjunct that is not in its plan")
+        targets = table.disjunct_targets[indexes]
+        matched = np.unique(certain[1])
+        # Encode each pair of a row and a query as one number, for the queries that match at least one row.
+        certain_pairs = certain[0] * len(matched) + np.searchsorted(matched, certain[1])
+        pairs = rows * len(matched) + np.searchsorted(matched, targets)
+        is_redundant = np.isin(targets, matched) & np.isin(pairs, certain_pairs) & ~self.ways.binding[indexes]
+        return rows[~is_redundant], indexes[~is_redundant]
 
 
-class _Work:
-    """One batch being decided. Items are numbered as far as they have ways to decide."""
+class _BatchDecision:
+    """The decision of one batch. Its items are numbered; items without disjuncts to decide are left out."""
 
     def __init__(self, decider: Decider, items: ItemBatch, rows: Array, ways: Array) -> None:
         self._gates = decider.gates
@@ -197,33 +206,34 @@ class _Work:
         self.partial: set[tuple[int, int]] = set()
 
     def run(self) -> None:
-        """Ask until nothing is undecided."""
+        """Call operators in rounds until all disjuncts are decided."""
         while not self._rounds.is_done:
             items, calls = self._rounds.next_calls()
             self.rounds += 1
             pairs = list(zip(items.tolist(), calls.tolist(), strict=True))
             answers = self._questions.ask(pairs)
-            missing = np.array([one.failure is not None for one in answers], dtype=np.bool_)
-            partly = np.array([one.partly for one in answers], dtype=np.bool_)
-            passed = self._tests.hold(calls, [one.rows for one in answers], [self._accepted[one] for one, _ in pairs])
+            missing = np.array([answer.failure is not None for answer in answers], dtype=np.bool_)
+            partly = np.array([answer.partly for answer in answers], dtype=np.bool_)
+            accepted = [self._accepted[item] for item, _ in pairs]
+            passed = self._tests.hold(calls, [answer.rows for answer in answers], accepted)
             self._count(calls, passed, missing)
-            # Where some of a call's questions were answered, whether a term holds is seen when it is checked.
+            # If only some questions of a call were answered, let its tests pass; its terms are checked at the end.
             passed |= np.repeat(partly, np.diff(self._rounds.answer_offsets(calls)))
             self._rounds.settle(items, calls, passed, missing & ~partly)
         self._decide_without_failed()
 
     def _decide_without_failed(self) -> None:
-        """Decide ways that a failed call left unknown, where the other calls may show that they hold all the same.
+        """Decide disjuncts that are unknown because of a failed call, if the other calls suffice.
 
-        That is so where only joins that must not hold need the failed call: one of the others may have no rows.
+        This is possible if only negated joins need the failed call: another call of the join may have no rows.
         """
         pairs = np.flatnonzero(self._rounds.outcomes == UNKNOWN)
         unknown = zip(self._pair_items[pairs].tolist(), self._pair_ways[pairs].tolist(), strict=True)
         waiting = [(item, way) for item, way in unknown if self._may_hold(item, way)]
         if not waiting:
             return
-        left = {(item, call) for item, way in waiting for call in self._calls_of(way)}
-        missing = sorted(pair for pair in left if not self._questions.was_asked(*pair))
+        needed = {(item, call) for item, way in waiting for call in self._calls_of(way)}
+        missing = sorted(pair for pair in needed if not self._questions.was_asked(*pair))
         if missing:
             self.rounds += 1
             self._questions.ask(missing)
@@ -233,7 +243,7 @@ class _Work:
                 self._decided_later[item, way] = truth
 
     def _may_hold(self, item: int, way: int) -> bool:
-        """Whether a way may hold although calls of it failed: a test of what such a call must say cannot pass."""
+        """Return whether a disjunct may hold although calls failed: no test of a failed call requires rows."""
         tests = self._ways.way_tests[way]
         failed = (test for test in tests if self._questions.failure(item, self._ways.test_calls[test]) is not None)
         return all(self._ways.tests[test].term is None for test in failed)
@@ -242,22 +252,22 @@ class _Work:
         return (self._ways.test_calls[test] for test in self._ways.way_tests[way])
 
     def _truth(self, item: int, way: int) -> bool | None:
-        """Whether all literals of a way hold, in three values."""
-        unknown = False
+        """Return whether all literals of a disjunct hold, or None if that is unknown."""
+        is_unknown = False
         for literal in self._ways.way_literals[way]:
-            found = self._solutions(literal.term, item)
-            if found is not None and bool(found) == literal.negated:
+            solutions = self._solutions(literal.term, item)
+            if solutions is not None and bool(solutions) == literal.negated:
                 return False
-            unknown |= found is None
-        return None if unknown else True
+            is_unknown |= solutions is None
+        return None if is_unknown else True
 
     @property
     def calls(self) -> int:
-        """How many questions were asked."""
+        """The number of questions that were sent to operators."""
         return self._questions.asked
 
     def _count(self, calls: Array, passed: Array, failed: Array) -> None:
-        """Note for the tests of calls that were answered how often they were asked, and passed."""
+        """Count the evaluated and passed tests of the calls that were answered."""
         begins, lengths = self._problem.call_offsets[calls], np.diff(self._rounds.answer_offsets(calls))
         within = np.arange(len(passed)) - np.repeat(offsets_of(lengths)[:-1], lengths)
         tests = self._problem.call_tests[np.repeat(begins, lengths) + within]
@@ -266,108 +276,115 @@ class _Work:
         self.passed += np.bincount(tests[counts & passed], minlength=len(self.passed))
 
     def accepted(self) -> list[tuple[int, int]]:
-        """The items and ways, by place, that hold: their tests have passed, and so do their joins."""
+        """Return the items and the indexes of disjuncts that hold: their tests passed, and their joins hold."""
         pairs = np.flatnonzero(self._rounds.outcomes == ACCEPTED)
-        found = zip(self._pair_items[pairs].tolist(), self._pair_ways[pairs].tolist(), strict=True)
-        joined = [(item, way) for item, way in found if self._joins(item, way)]
-        return joined + [pair for pair, holds in self._decided_later.items() if holds]
+        passed = zip(self._pair_items[pairs].tolist(), self._pair_ways[pairs].tolist(), strict=True)
+        holding = [(item, way) for item, way in passed if self._joins_hold(item, way)]
+        return holding + [pair for pair, holds in self._decided_later.items() if holds]
 
-    def _joins(self, item: int, way: int) -> bool:
+    def _joins_hold(self, item: int, way: int) -> bool:
         unknown: Term | None = None
         for check in self._ways.way_checks[way]:
-            found = self._solutions(check.term, item)
-            if found is None:
+            solutions = self._solutions(check.term, item)
+            if solutions is None:
                 unknown = unknown or check.term
-            elif bool(found) == check.negated:
+            elif bool(solutions) == check.negated:
                 return False
         if unknown is not None:
             self._too_many.append((item, way, unknown))
         return unknown is None
 
     def _solutions(self, term: Term, item: int) -> list[dict[str, Value]] | None:
-        """The bindings of a term whose calls were answered; None where that was in part, or there are too many."""
+        """Return the bindings of a term, or None if a call has no complete answer or there are too many bindings."""
         search = self._questions.searches[item]
         rows = search.rows if term.calls else search.first_rows
         return term_solutions(term, self._questions.answers(item), self._accepted[item], rows)
 
     def matched(self, accepted: Sequence[tuple[int, int]]) -> tuple[Array, Array]:
-        """The rows, and what matches in them."""
+        """Return the rows and the targets of the accepted disjuncts."""
         pairs = np.array([(self.row(item), self.target(way)) for item, way in accepted], dtype=np.int64)
         rows, targets = pairs.reshape(-1, 2).T
         return rows, targets
 
     def row(self, item: int) -> int:
-        """The row of an item in its batch."""
+        """Return the row of an item in its batch."""
         return int(self.item_rows[item])
 
     def target(self, way: int) -> int:
-        """What a way decides."""
+        """Return the query (or its disjunct behind a gate) that a disjunct decides."""
         return int(self._ways.table.disjunct_targets[way])
 
     def bindings(self, accepted: Sequence[tuple[int, int]]) -> Mapping[int, Mapping[int, Sequence[Binding]]]:
-        """What the variables of the matches are bound to: of every way that holds."""
-        found: dict[int, dict[int, list[Binding]]] = {}
+        """Return the bindings of all accepted disjuncts, by row and target."""
+        by_row: dict[int, dict[int, list[Binding]]] = {}
         for item, way in accepted:
             terms = self._ways.way_terms[way]
             if terms:
-                of_row = found.setdefault(self.row(item), {})
-                rows, is_whole = self._bound(item, terms)
-                of_row.setdefault(self.target(way), []).extend(rows)
-                if not is_whole:
+                by_target = by_row.setdefault(self.row(item), {})
+                bindings, is_complete = self._join_bindings(item, terms)
+                by_target.setdefault(self.target(way), []).extend(bindings)
+                if not is_complete:
                     self.partial.add((self.row(item), self.target(way)))
-        return {row: {one: distinct(some) for one, some in of.items()} for row, of in found.items()}
+        return {
+            row: {target: distinct(bindings) for target, bindings in by_target.items()}
+            for row, by_target in by_row.items()
+        }
 
-    def _bound(self, item: int, terms: Sequence[tuple[Term, tuple[str, ...]]]) -> tuple[list[dict[str, Value]], bool]:
-        """The joint bindings of some terms, under the names of the query, of very many the first; and whether these
-        are all."""
-        bound: list[dict[str, Value]] = [{}]
-        is_whole = True
+    def _join_bindings(
+        self, item: int, terms: Sequence[tuple[Term, tuple[str, ...]]]
+    ) -> tuple[list[dict[str, Value]], bool]:
+        """Return the joint bindings of terms, with the query's variable names, and whether they are complete.
+
+        There are at most `MAX_BINDINGS`.
+        """
+        bindings: list[dict[str, Value]] = [{}]
+        is_complete = True
         for term, names in terms:
             rows = self._solutions(term, item) or []
-            own = [{names[int(name) - 1]: one for name, one in row.items()} for row in rows[:MOST_BINDINGS]]
-            every = joined(bound, own)
-            is_whole &= len(rows) <= MOST_BINDINGS and len(every) <= MOST_BINDINGS
+            renamed = [{names[int(name) - 1]: value for name, value in row.items()} for row in rows[:MAX_BINDINGS]]
+            combined = joined(bindings, renamed)
+            is_complete &= len(rows) <= MAX_BINDINGS and len(combined) <= MAX_BINDINGS
             if not term.calls:
                 search = self._questions.searches[item]
-                is_whole &= all(search.found(pattern).is_whole for pattern in term.patterns)
-            bound = every[:MOST_BINDINGS]
-        return bound, is_whole
+                is_complete &= all(search.found(pattern).is_whole for pattern in term.patterns)
+            bindings = combined[:MAX_BINDINGS]
+        return bindings, is_complete
 
     def unknown(self, accepted: Sequence[tuple[int, int]], certain: tuple[Array, Array]) -> list[UndecidedQuery]:
-        """What could not be decided: once for each item, query and operator; not where the query matches anyway."""
+        """Return the undecided queries, once per item, query and operator, except queries that match anyway."""
         pairs = np.flatnonzero(self._rounds.outcomes == UNKNOWN)
         if not len(pairs) and not self._too_many:
             return []
-        known = set(zip(certain[0].tolist(), query_of(certain[1]).tolist(), strict=True))
-        known |= {(self.row(item), query_of_id(self.target(way))) for item, way in accepted}
-        found: dict[tuple[int, int, Key], UndecidedQuery] = {}
+        matched = set(zip(certain[0].tolist(), query_of(certain[1]).tolist(), strict=True))
+        matched |= {(self.row(item), query_of_id(self.target(way))) for item, way in accepted}
+        undecided: dict[tuple[int, int, Key], UndecidedQuery] = {}
         gates: dict[tuple[int, int, Key], int] = {}
         for item, way in zip(self._pair_items[pairs].tolist(), self._pair_ways[pairs].tolist(), strict=True):
             row, target = self.row(item), self.target(way)
             query = query_of_id(target)
-            if (row, query) in known or (item, way) in self._decided_later:
+            if (row, query) in matched or (item, way) in self._decided_later:
                 continue
             for operator, failure in self._failures(item, way):
                 key = (row, query, operator)
-                found.setdefault(key, UndecidedQuery(row, query, operator, failure.reason, failure.passing))
+                undecided.setdefault(key, UndecidedQuery(row, query, operator, failure.reason, failure.passing))
                 gates[key] = self._gates.get(target, NO_GATE)
         for item, way, term in self._too_many:
             row, query = self.row(item), query_of_id(self.target(way))
-            if (row, query) in known:
+            if (row, query) in matched:
                 continue
-            asked = (term.calls[0].operator, term.calls[0].version)
-            for operator, failure in list(self._failures(item, way)) or [(asked, Failed(_TOO_MANY, passing=False))]:
+            first = (term.calls[0].operator, term.calls[0].version)
+            for operator, failure in list(self._failures(item, way)) or [(first, Failed(_TOO_MANY, passing=False))]:
                 key = (row, query, operator)
-                found.setdefault(key, UndecidedQuery(row, query, operator, failure.reason, failure.passing))
+                undecided.setdefault(key, UndecidedQuery(row, query, operator, failure.reason, failure.passing))
                 gates.setdefault(key, self._gates.get(self.target(way), NO_GATE))
-        undecided = {(row, query) for row, query, _ in found}
+        undecided_pairs = {(row, query) for row, query, _ in undecided}
         return [
-            one if gates[key] == NO_GATE or (one.row, gates[key]) in undecided else _for_good(one)
-            for key, one in found.items()
+            query if gates[key] == NO_GATE or (query.row, gates[key]) in undecided_pairs else _without_retry(query)
+            for key, query in undecided.items()
         ]
 
     def _failures(self, item: int, way: int) -> Iterator[tuple[Key, Failed]]:
-        """The operators that a way needs and that gave no answer."""
+        """Yield the operators of a disjunct whose calls failed, with the failures."""
         for test in self._ways.way_tests[way]:
             call = self._ways.test_calls[test]
             failure = self._questions.failure(item, call)
@@ -375,33 +392,33 @@ class _Work:
                 yield (self._ways.calls[call].operator, self._ways.calls[call].version), failure
 
 
-def _for_good(one: UndecidedQuery) -> UndecidedQuery:
-    """A query behind a gate that has counted the item: the gate would count it again."""
-    reason = f"{one.reason}; the item cannot be tried again behind a gate that has counted it"
-    return replace(one, reason=reason, passing=False)
+def _without_retry(query: UndecidedQuery) -> UndecidedQuery:
+    """Return the query as not retryable, because its gate has counted the item and would count it again."""
+    reason = f"{query.reason}; it is not retried because the gate of the query has already counted the item"
+    return replace(query, reason=reason, passing=False)
 
 
-_TOO_MANY = "its rows and those of the operators beside it have too many combinations to look at"
+_TOO_MANY = "the rows of its operators have too many combinations to join"
 
-MOST_BINDINGS = 300
-"""Of so many joint bindings of one match none more are looked for."""
+MAX_BINDINGS = 300
+"""Maximum number of joint bindings per disjunct and item."""
 
 
-def _of_query(failure: Failure) -> Failure:
-    """A failure of a way that operators decide, as one of its query."""
+def _query_failure(failure: Failure) -> Failure:
+    """Return the failure of a disjunct as a failure of its query."""
     if failure.query < FIRST_OPERATOR_DISJUNCT:
         return failure
     return Failure(failure.row, query_of_id(failure.query), failure.reason)
 
 
-def _united(
+def _merge_matches(
     rows: int, certain: tuple[Array, Array], added: tuple[Array, Array], failures: Sequence[Failure]
 ) -> Matches:
-    """Matches of rows and ids from two hands, each once."""
-    of_rows, ids = (np.concatenate([one, other]) for one, other in zip(certain, added, strict=True))
-    order = np.lexsort((ids, of_rows))
-    of_rows, ids = of_rows[order], ids[order]
-    fresh = np.ones(len(ids), dtype=np.bool_)
-    fresh[1:] = (ids[1:] != ids[:-1]) | (of_rows[1:] != of_rows[:-1])
-    offsets = offsets_of(np.bincount(of_rows[fresh], minlength=rows))
-    return Matches(offsets, ids[fresh], tuple(failures))
+    """Merge two lists of rows and matched IDs, sorted and without duplicates."""
+    match_rows, ids = (np.concatenate(columns) for columns in zip(certain, added, strict=True))
+    order = np.lexsort((ids, match_rows))
+    match_rows, ids = match_rows[order], ids[order]
+    is_first = np.ones(len(ids), dtype=np.bool_)
+    is_first[1:] = (ids[1:] != ids[:-1]) | (match_rows[1:] != match_rows[:-1])
+    offsets = offsets_of(np.bincount(match_rows[is_first], minlength=rows))
+    return Matches(offsets, ids[is_first], tuple(failures))

@@ -1,7 +1,7 @@
-"""The ways of a plan that operators decide, laid out: which calls they need, and what these must answer.
+"""The disjuncts of a plan that operators decide: which calls they need, and which tests the answers must pass.
 
-In: the operator table of a plan. Out: calls, their tests, the ways over tests as the orders take them, and for ways
-with terms of several calls the joins that are checked once all their tests have passed.
+In: the operator table of a plan. Out: calls, their tests, the tests of each disjunct for the orders, and for terms of
+several calls the joins that are checked after all tests of the disjunct have passed.
 """
 
 from __future__ import annotations
@@ -25,17 +25,20 @@ from runnel.matching.operators.orders.problem import OrderProblem
 from runnel.plan.operator_table import OperatorTable
 
 Chance = Callable[[bytes], float]
-"""How likely a test passes, by its digest."""
+"""Returns the probability that a test passes, by the test's digest."""
 
 Price = Callable[[tuple[str, int]], float]
-"""What a call of an operator (name and version) costs, in seconds."""
+"""Returns the cost of a call in seconds, by the operator's name and version."""
 
-DIGEST = 16
+DIGEST_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A term that is looked at once all tests of its way have passed, because no test of one call decides it."""
+    """A term that must hold, or must not hold if `negated`.
+
+    It is checked after all tests of its disjunct have passed, because it joins several calls or patterns.
+    """
 
     term: Term
     negated: bool
@@ -43,29 +46,29 @@ class Check:
 
 @dataclass(frozen=True)
 class OperatorDisjuncts:
-    """Ways over tests over calls, by their places in the operator table."""
+    """Calls, their tests, and the tests of each disjunct. Disjuncts have the order of the operator table."""
 
     table: OperatorTable
     calls: tuple[Call, ...]
     call_patterns: tuple[tuple[ItemPattern, ...], ...]
-    """For calls that are given variables of item patterns, these patterns."""
+    """For each call that takes variables of item patterns as inputs, these patterns."""
     tests: tuple[AnswerTest, ...]
     test_calls: tuple[int, ...]
     way_tests: tuple[tuple[int, ...], ...]
     way_checks: tuple[tuple[Check, ...], ...]
     way_literals: tuple[tuple[Check, ...], ...]
-    """All that operators must decide of a way, whether a test of one call does or not."""
+    """All terms with calls of a disjunct, including those that a test of a single call decides."""
     way_terms: tuple[tuple[tuple[Term, tuple[str, ...]], ...], ...]
-    """The terms of a way that bind variables of its query, and what these are called there."""
+    """The terms of a disjunct that bind variables of its query, with the query's names of these variables."""
 
     @property
     def operators(self) -> list[tuple[str, int]]:
-        """The operators that are called, by name and version."""
+        """The names and versions of the operators that are called."""
         return sorted({(call.operator, call.version) for call in self.calls})
 
     @cached_property
     def binding(self) -> Array:
-        """Which ways bind variables."""
+        """Whether each disjunct binds variables of its query."""
         return np.array([bool(terms) for terms in self.way_terms], dtype=np.bool_)
 
     @cached_property
@@ -78,14 +81,14 @@ class OperatorDisjuncts:
 
     @cached_property
     def digests(self) -> tuple[bytes, ...]:
-        """For every test a digest that stays the same from plan to plan."""
+        """A digest of every test, which is the same in all plans."""
         return tuple(
             _digest(self.calls[call].question if test.term is None else test.term, test.negated)
             for test, call in zip(self.tests, self.test_calls, strict=True)
         )
 
     def problem(self, chance: Chance, price: Price) -> OrderProblem:
-        """The ways, tests and calls as orders take them, with what was learned of them."""
+        """Return the disjuncts, tests and calls for the orders, with their probabilities and costs."""
         chances = [
             1.0 if test.term is None else chance(digest)
             for test, digest in zip(self.tests, self.digests, strict=True)
@@ -96,30 +99,30 @@ class OperatorDisjuncts:
 
     @staticmethod
     def of(table: OperatorTable) -> OperatorDisjuncts:
-        """The ways of an operator table."""
-        return _Laying(table).done()
+        """Build the disjuncts of an operator table."""
+        return _Builder(table).build()
 
 
-def _digest(part: Call | Term, negated: bool) -> bytes:
-    text = json.dumps([negated, encode_operators(part)])
-    return hashlib.blake2b(text.encode(), digest_size=DIGEST).digest()
+def _digest(node: Call | Term, negated: bool) -> bytes:
+    text = json.dumps([negated, encode_operators(node)])
+    return hashlib.blake2b(text.encode(), digest_size=DIGEST_BYTES).digest()
 
 
 @lru_cache(maxsize=1 << 17)
-def _term(text: str) -> Term:
-    """A term by its stored form; a plan that was loaded anew has mostly the same."""
+def _decode_term(text: str) -> Term:
+    """Decode a stored term. Terms are cached, because a new plan has mostly the terms of the old one."""
     try:
         tag, *rest = json.loads(text)
-        found = decode_operators(tag, rest)
+        node = decode_operators(tag, rest)
     except (ValueError, TypeError, IndexError) as error:
-        raise CorruptDataError(f"this is not a term of a plan: {text[:200]}") from error
-    if not isinstance(found, Term) or not (found.calls or found.patterns):
-        raise CorruptDataError(f"this is not a term of a plan: {text[:200]}")
-    return found
+        raise CorruptDataError(f"invalid operator term in a plan: {text[:200]}") from error
+    if not isinstance(node, Term) or not (node.calls or node.patterns):
+        raise CorruptDataError(f"invalid operator term in a plan: {text[:200]}")
+    return node
 
 
-class _Laying:
-    """Numbers calls and tests while the ways are gone through."""
+class _Builder:
+    """Collects and numbers the calls and tests of all disjuncts."""
 
     def __init__(self, table: OperatorTable) -> None:
         self._table = table
@@ -127,21 +130,23 @@ class _Laying:
         self._tests: dict[tuple[int, AnswerTest], int] = {}
         self._literals: dict[int, tuple[tuple[int, ...], Check | None]] = {}
 
-    def done(self) -> OperatorDisjuncts:
-        terms = [_term(self._table.terms.text(number)) for number in range(len(self._table.terms))]
+    def build(self) -> OperatorDisjuncts:
+        terms = [_decode_term(self._table.terms.text(number)) for number in range(len(self._table.terms))]
         way_tests: list[tuple[int, ...]] = []
         way_checks: list[tuple[Check, ...]] = []
         way_literals: list[tuple[Check, ...]] = []
         way_terms: list[tuple[tuple[Term, tuple[str, ...]], ...]] = []
         for way, literals in enumerate(self._table.literals.lists()):
-            laid = [self._literal(literal, terms) for literal in literals]
-            way_tests.append(tuple(dict.fromkeys(test for tests, _ in laid for test in tests)))
-            way_checks.append(tuple(check for _, check in laid if check is not None))
-            asked = (Check(terms[one >> 1], bool(one & 1)) for one in literals)
-            way_literals.append(tuple(one for one in asked if one.term.calls))
+            parts = [self._literal(literal, terms) for literal in literals]
+            way_tests.append(tuple(dict.fromkeys(test for tests, _ in parts for test in tests)))
+            way_checks.append(tuple(check for _, check in parts if check is not None))
+            checks = (Check(terms[literal >> 1], bool(literal & 1)) for literal in literals)
+            way_literals.append(tuple(check for check in checks if check.term.calls))
             names = self._table.names_of(way, len(literals))
             named = zip(literals, names, strict=True)
-            way_terms.append(tuple((terms[one >> 1], own) for one, several in named for own in several))
+            way_terms.append(
+                tuple((terms[literal >> 1], variables) for literal, lists in named for variables in lists)
+            )
         return OperatorDisjuncts(
             self._table,
             tuple(call for call, _ in self._calls),
@@ -156,20 +161,25 @@ class _Laying:
 
     def _literal(self, literal: int, terms: Sequence[Term]) -> tuple[tuple[int, ...], Check | None]:
         if literal not in self._literals:
-            self._literals[literal] = self._laid(terms[literal >> 1], bool(literal & 1))
+            self._literals[literal] = self._split_literal(terms[literal >> 1], bool(literal & 1))
         return self._literals[literal]
 
-    def _laid(self, term: Term, negated: bool) -> tuple[tuple[int, ...], Check | None]:
-        """The tests of a literal, and what is left to check behind them."""
+    def _split_literal(self, term: Term, negated: bool) -> tuple[tuple[int, ...], Check | None]:
+        """Return the tests of a literal, and the check that remains after them."""
         if not term.calls:
-            return (), None  # the filter before it has the pattern
+            return (), None  # the matcher's filter evaluates the pattern
         if len(term.calls) == 1 and not term.patterns:
             return (self._test(term.calls[0], (), AnswerTest(term, negated)),), None
         if negated:
-            # No row of one call rules the others out: all must be answered.
-            return tuple(self._test(one, term.patterns, AnswerTest(None)) for one in term.calls), Check(term, negated)
-        own = [AnswerTest(Term((_ungiven(call),), _own(call, term.constraints))) for call in term.calls]
-        tests = tuple(self._test(call, term.patterns, test) for call, test in zip(term.calls, own, strict=True))
+            # The rows of a single call cannot decide a negated join, so all its calls must be answered.
+            tests = tuple(self._test(call, term.patterns, AnswerTest(None)) for call in term.calls)
+            return tests, Check(term, negated)
+        answer_tests = [
+            AnswerTest(Term((_without_given(call),), _own_constraints(call, term.constraints))) for call in term.calls
+        ]
+        tests = tuple(
+            self._test(call, term.patterns, test) for call, test in zip(term.calls, answer_tests, strict=True)
+        )
         return tests, Check(term, negated)
 
     def _test(self, call: Call, patterns: tuple[ItemPattern, ...], test: AnswerTest) -> int:
@@ -177,15 +187,19 @@ class _Laying:
         return self._tests.setdefault((number, test), len(self._tests))
 
 
-def _ungiven(call: Call) -> Call:
-    """A call whose results alone matter, whatever it was given."""
+def _without_given(call: Call) -> Call:
+    """Replace the input variables of a call by constants, so that only its results are tested."""
     if not call.given:
         return call
-    arguments = tuple(Literally(f"?{one.name}") if isinstance(one, Given) else one for one in call.arguments)
+    arguments = tuple(
+        Literally(f"?{argument.name}") if isinstance(argument, Given) else argument for argument in call.arguments
+    )
     return replace(call, arguments=arguments)
 
 
-def _own(call: Call, constraints: Sequence[Constraint]) -> tuple[Constraint, ...]:
-    """The constraints that speak of a call's variables alone."""
+def _own_constraints(call: Call, constraints: Sequence[Constraint]) -> tuple[Constraint, ...]:
+    """Return the constraints that use only variables of the call."""
     bound = {variable.name for variable in variables_of(call)}
-    return tuple(one for one in constraints if {variable.name for variable in variables_of(one)} <= bound)
+    return tuple(
+        constraint for constraint in constraints if {variable.name for variable in variables_of(constraint)} <= bound
+    )

@@ -1,7 +1,7 @@
-"""Operators at work in a process: kept from batch to batch, so that a model is loaded once.
+"""The operators of a process. They are reused for all batches, so that a model is loaded only once.
 
-In: a plan, the operators that are declared, and what was learned of them. Out: a decider, which asks in the order
-that is expected to cost least; and what was learned and answered meanwhile.
+In: a plan, the declared operators, and statistics about them. Out: a decider, which makes calls in the order with the
+lowest expected cost, and new statistics and answers.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from runnel.model.operator_cache import CacheSegment
 from runnel.plan.store import Plan
 from runnel.storage.file_storage import Storage
 
-_SAMPLE = 32
-"""Items by which an order is chosen."""
+_SAMPLE_ITEMS = 32
+"""The number of items of the first batch from which an order is chosen."""
 
 
 class Operators:
@@ -37,46 +37,46 @@ class Operators:
 
     def __init__(self, storage: Storage, environment: OperatorEnvironment) -> None:
         self._storage = storage
-        self._keeps_answers = environment.cache_bytes > 0
+        self._writes_answers = environment.cache_bytes > 0
         self._candidates = (environment.order,) if environment.order else CANDIDATES
         self._declarations: dict[Key, OperatorDeclaration] = {}
         self.caller = Caller(environment, {})
 
     def use(self, declarations: Iterable[OperatorDeclaration], segments: Iterable[str] = ()) -> None:
-        """Know these operators, and the answers in these files."""
-        declared = {(one.name, one.version): one for one in declarations}
+        """Use these operators, and the cached answers in these segments, from now on."""
+        declared = {(declaration.name, declaration.version): declaration for declaration in declarations}
         if declared != self._declarations:
             self.caller.use_declarations(declared)
             self._declarations = declared
         self.caller.use_segments(self._storage, segments)
 
     def new_decider(self, plan: Plan, learned: OperatorStatistics) -> Decider:
-        """A decider of a plan, or of a partition of one."""
+        """Create the decider of a plan or of a partition."""
         ways = OperatorDisjuncts.of(plan.operators)
         problem = order_problem_of(ways, self._declarations, learned)
         return Decider(ways, problem, CheapestOrder(problem, self._candidates), self.caller, _gates_of(plan))
 
     def note(self, decider: Decider, decided: Decisions) -> None:
-        """Note how often tests passed."""
+        """Record how often tests passed."""
         for test in decided.asked.nonzero()[0].tolist():
             self.caller.notebook.note_test(
                 decider.ways.digests[test], asked=int(decided.asked[test]), passed=int(decided.passed[test])
             )
 
     def new_answers(self) -> CacheSegment | None:
-        """Answers that are in no file yet, written into one."""
-        draft = self.caller.take_fresh()
-        return write_segment(self._storage, draft) if draft and self._keeps_answers else None
+        """Write the answers that are in no segment yet to a new one. Return None if there are none."""
+        draft = self.caller.take_unsaved()
+        return write_segment(self._storage, draft) if draft and self._writes_answers else None
 
     def close(self) -> None:
-        """End all processes of operators."""
+        """Close all operators and end their processes."""
         self.caller.close()
 
 
 def order_problem_of(
     ways: OperatorDisjuncts, declarations: Mapping[Key, OperatorDeclaration], learned: OperatorStatistics
 ) -> OrderProblem:
-    """The ways with what was learned of their tests and operators, as far as it was; else with what was declared."""
+    """Return the problem for the orders, with learned costs where there are any, and declared costs otherwise."""
 
     def price(operator: Key) -> float:
         declared = declarations[operator].cost.total_seconds() if operator in declarations else 0.0
@@ -90,7 +90,7 @@ def _gates_of(plan: Plan) -> dict[int, int]:
 
 
 class CheapestOrder:
-    """The order that is expected to cost least, chosen when it is seen which ways items leave undecided."""
+    """Chooses the order with the lowest expected cost when the first batch shows which disjuncts are undecided."""
 
     def __init__(self, problem: OrderProblem, candidates: Sequence[str] = CANDIDATES) -> None:
         self._problem = problem
@@ -98,9 +98,9 @@ class CheapestOrder:
         self._chosen: Order | None = None
 
     def __call__(self, active_offsets: Array, active_ways: Array) -> Order:
-        """The order, for items with these active ways; those of the first batch stand for all that come."""
+        """Return the order, chosen for the active disjuncts of the first batch and kept for all later batches."""
         if self._chosen is None:
-            last = min(_SAMPLE, len(active_offsets) - 1)
+            last = min(_SAMPLE_ITEMS, len(active_offsets) - 1)
             offsets = active_offsets[: last + 1]
             self._chosen = choose_order(
                 self._problem, offsets, active_ways[: offsets[-1]], candidates=self._candidates
@@ -109,7 +109,7 @@ class CheapestOrder:
 
 
 class DecidingMatcher:
-    """A matcher whose ways are decided, for callers without a log; `decided` has the decisions on the last batch."""
+    """A matcher with a decider, for callers without a log. `decided` contains the decisions of the last batch."""
 
     def __init__(self, matcher: Matcher, decider: Decider) -> None:
         self._matcher = matcher
@@ -118,7 +118,10 @@ class DecidingMatcher:
         self.decided: Decisions | None = None
 
     def match(self, items: ItemBatch) -> Matches:
-        """The queries that each item of the batch matches; what stays unknown is a failure."""
+        """Return the queries that each item matches. Undecided queries are failures."""
         decided = self.decided = self._decider.decide(items, self._matcher.match(items))
-        unknown = (Failure(one.row, one.query, one.reason, by_operator=True) for one in decided.unknown)
+        unknown = (
+            Failure(undecided.row, undecided.query, undecided.reason, by_operator=True)
+            for undecided in decided.unknown
+        )
         return replace(decided.matches, failures=(*decided.matches.failures, *unknown))

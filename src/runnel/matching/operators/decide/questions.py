@@ -1,8 +1,7 @@
-"""What operators are asked about the items of a batch, and what they said.
+"""The questions to operators about the items of a batch, and the answers.
 
-In: calls of a plan, as orders name them. Out: rows, or why there are none. Most calls are one question about an item;
-one that is given variables of item patterns is a question for every value that these have on the item, each asked
-once.
+In: calls of a plan, in the order that was chosen. Out: rows, or failures. Most calls are one question per item. A
+call whose inputs are variables of item patterns is one question per distinct value of these variables on the item.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ from runnel.matching.patterns.item_search import FamilySearch
 from runnel.model.item import Attributes
 from runnel.model.operator import Rows
 
-TOO_MANY_SOLUTIONS = "a pattern has too many solutions to ask about"
-TOO_MANY_INPUTS = f"a pattern gives it more than {MOST_INPUTS} different values for one item"
+TOO_MANY_SOLUTIONS = "a pattern that provides its inputs has too many solutions"
+TOO_MANY_INPUTS = f"a pattern provides more than {MOST_INPUTS} different inputs for one item"
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """What was said to a call about an item. With a failure and `partly`, some of the questions were answered."""
+    """The answer to a call about an item. `partly` means that only some of the call's questions failed."""
 
     rows: Rows = ()
     failure: Failed | None = None
@@ -34,7 +33,10 @@ class Answered:
 
 
 class Questions:
-    """The questions about the items of one batch. Items and calls are numbers; `numbers` are those of plain calls."""
+    """The questions about the items of one batch. Items and calls are identified by numbers.
+
+    `numbers` has the numbers of the calls without variables of item patterns.
+    """
 
     def __init__(
         self,
@@ -48,101 +50,105 @@ class Questions:
         self._patterns = patterns
         self._asker = asker
         self._attributes = attributes
-        self.searches = [FamilySearch(one) for one in attributes]
-        self._constant: dict[int, tuple[Input, ...] | None] = {}
+        self.searches = [FamilySearch(item_attributes) for item_attributes in attributes]
+        self._constant_inputs: dict[int, tuple[Input, ...] | None] = {}
         self._numbers = numbers
         self._answers: dict[tuple[int, int], Answered] = {}
         self._grounded: dict[tuple[int, Call], Answer] = {}
         self.asked = 0
 
     def ask(self, pairs: Sequence[tuple[int, int]]) -> list[Answered]:
-        """What is said to these calls about these items, all asked together."""
-        several = [self._several(item, call) if self._calls[call].given else [] for item, call in pairs]
+        """Send all questions of these calls about these items together, and return one answer per pair."""
+        ground_calls = [self._ground_calls(item, call) if self._calls[call].given else [] for item, call in pairs]
         questions: list[Question] = []
-        places: list[tuple[int, Call] | None] = []
-        for (item, call), some in zip(pairs, several, strict=True):
+        sources: list[
+            tuple[int, Call] | None
+        ] = []  # the item and the ground call of a question; None for plain calls
+        for (item, call), own_calls in zip(pairs, ground_calls, strict=True):
             if not self._calls[call].given:
                 questions.append(self._question(item, call))
-                places.append(None)
-            for one in some if isinstance(some, list) else ():
-                if (item, one) not in self._grounded:
-                    questions.append(question_of(one, self._attributes[item]))
-                    places.append((item, one))
+                sources.append(None)
+            for ground_call in own_calls if isinstance(own_calls, list) else ():
+                if (item, ground_call) not in self._grounded:
+                    questions.append(question_of(ground_call, self._attributes[item]))
+                    sources.append((item, ground_call))
         self.asked += len(questions)
-        said = self._asker.ask(questions)
-        self._grounded.update((place, one) for place, one in zip(places, said, strict=True) if place is not None)
-        plain = (one for place, one in zip(places, said, strict=True) if place is None)
-        for pair, some in zip(pairs, several, strict=True):
+        answers = self._asker.ask(questions)
+        self._grounded.update(
+            (source, answer) for source, answer in zip(sources, answers, strict=True) if source is not None
+        )
+        plain = (answer for source, answer in zip(sources, answers, strict=True) if source is None)
+        for pair, own_calls in zip(pairs, ground_calls, strict=True):
             given = self._calls[pair[1]].given
-            self._answers[pair] = self._united(pair[0], some) if given else _answered(next(plain))
+            self._answers[pair] = self._merge_answers(pair[0], own_calls) if given else _answered(next(plain))
         return [self._answers[pair] for pair in pairs]
 
     def _question(self, item: int, call: int) -> Question:
-        if call not in self._constant:
-            self._constant[call] = _constants(self._calls[call])
-        inputs = self._constant[call]
+        if call not in self._constant_inputs:
+            self._constant_inputs[call] = _constants(self._calls[call])
+        inputs = self._constant_inputs[call]
         if inputs is None:
             return question_of(self._calls[call], self._attributes[item])
         return Question((self._calls[call].operator, self._calls[call].version), self._attributes[item], inputs)
 
-    def _several(self, item: int, call: int) -> list[Call] | Failed:
-        """The questions that an item's patterns make of a call, or why they cannot be asked."""
+    def _ground_calls(self, item: int, call: int) -> list[Call] | Failed:
+        """Return the call once per distinct value of its pattern variables, or Failed if there are too many."""
         rows = pattern_rows(self._patterns[call], self.searches[item].rows)
         if rows is None:
             return Failed(TOO_MANY_SOLUTIONS, passing=False)
-        found = list(grounded(self._calls[call], rows).values())
-        return found if len(found) <= MOST_INPUTS else Failed(TOO_MANY_INPUTS, passing=False)
+        calls = list(grounded(self._calls[call], rows).values())
+        return calls if len(calls) <= MOST_INPUTS else Failed(TOO_MANY_INPUTS, passing=False)
 
-    def _united(self, item: int, some: list[Call] | Failed) -> Answered:
-        """All that was said to the questions of a call that is given variables."""
-        if isinstance(some, Failed):
-            return Answered(failure=some)
-        said = [self._grounded[item, one] for one in some]
-        failures = [one for one in said if isinstance(one, Failed)]
-        rows = dict.fromkeys(row for one in said if not isinstance(one, Failed) for row in one)
+    def _merge_answers(self, item: int, ground_calls: list[Call] | Failed) -> Answered:
+        """Merge the answers to all questions of a call with pattern variables."""
+        if isinstance(ground_calls, Failed):
+            return Answered(failure=ground_calls)
+        answers = [self._grounded[item, call] for call in ground_calls]
+        failures = [answer for answer in answers if isinstance(answer, Failed)]
+        rows = dict.fromkeys(row for answer in answers if not isinstance(answer, Failed) for row in answer)
         if not failures:
             return Answered(tuple(rows))
-        # What passes by itself is worth asking again, even if another will not.
-        worst = next((one for one in failures if one.passing), failures[0])
-        return Answered(tuple(rows), worst, partly=len(failures) < len(said))
+        # Report a passing failure if there is one: a retry may succeed for it, even if other questions fail again.
+        reported = next((failure for failure in failures if failure.passing), failures[0])
+        return Answered(tuple(rows), reported, partly=len(failures) < len(answers))
 
     def was_asked(self, item: int, call: int) -> bool:
-        """Whether a call was asked about an item, with or without an answer."""
+        """Return whether a call about an item was made, successfully or not."""
         return (item, call) in self._answers
 
     def failure(self, item: int, call: int) -> Failed | None:
-        """Why a call had no answer, or not all of it."""
+        """Return the failure of a call, which may concern only some of its questions, or None."""
         return self._answers[item, call].failure if (item, call) in self._answers else None
 
     def answers(self, item: int) -> Answers:
-        """What was said about an item, to those who check terms."""
+        """Return a function that looks up the answers about an item. It returns None for missing answers."""
 
         def answer(call: Call) -> Rows | None:
             question = call.question
             number = self._numbers.get(question)
             if number is not None and (item, number) in self._answers:
-                told = self._answers[item, number]
-                return None if told.failure is not None else told.rows
-            said = self._grounded.get((item, question))
-            return None if isinstance(said, Failed) else said
+                answered = self._answers[item, number]
+                return None if answered.failure is not None else answered.rows
+            rows = self._grounded.get((item, question))
+            return None if isinstance(rows, Failed) else rows
 
         return answer
 
 
-def _answered(said: Answer) -> Answered:
-    return Answered(failure=said) if isinstance(said, Failed) else Answered(said)
+def _answered(answer: Answer) -> Answered:
+    return Answered(failure=answer) if isinstance(answer, Failed) else Answered(answer)
 
 
 def question_of(call: Call, attributes: Attributes) -> Question:
-    """What an operator is asked for a call about an item."""
-    inputs = tuple(_input(one, attributes) for one in call.inputs)
+    """Return the question of a call about an item."""
+    inputs = tuple(_input(argument, attributes) for argument in call.inputs)
     return Question((call.operator, call.version), attributes, inputs)
 
 
 def _constants(call: Call) -> tuple[Input, ...] | None:
-    """The inputs of a call, where they are constants."""
-    constant = all(isinstance(one, Literally) for one in call.inputs)
-    return question_of(call, {}).inputs if constant else None
+    """Return the inputs of a call if all of them are constants, otherwise None."""
+    is_constant = all(isinstance(argument, Literally) for argument in call.inputs)
+    return question_of(call, {}).inputs if is_constant else None
 
 
 def _input(argument: Argument, attributes: Attributes) -> Input:
@@ -152,4 +158,4 @@ def _input(argument: Argument, attributes: Attributes) -> Input:
         case Attribute(name):
             return attributes.get(name, ())
         case Variable() | Given():
-            raise RunnelError("a variable was given to an operator as an input")
+            raise RunnelError("an input of an operator call is an unbound variable")

@@ -1,4 +1,4 @@
-"""The contract of operators, their registry, and the process in which a plug-in runs.
+"""The contract of operators, their registry, and the processes in which plug-ins run.
 
-In: a source such as `module:Class`. Out: an operator that answers questions.
+In: the source of an operator, such as `module:Class`. Out: an operator that can be called.
 """

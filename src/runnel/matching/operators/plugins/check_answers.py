@@ -1,7 +1,8 @@
-"""What operators say, checked: whatever an operator gave in, rows of the declared types or a failure out.
+"""Validation of operator answers. In: an object that an operator returned. Out: rows of declared types, or a failure.
 
-Every answer passes here, from built-in operators and plug-ins alike. Rows are as wide as the registration says, their
-values of its types, each row once, in one order, so that equal answers are equal values.
+The answers of built-in operators and plug-ins are checked alike. Rows have the number of results that the
+registration declares and values of the declared types. Rows are sorted and distinct, so that equal answers are equal
+values.
 """
 
 from __future__ import annotations
@@ -16,100 +17,107 @@ from runnel.matching.operators.plugins.encoding import plain
 from runnel.model.item import MAX_TEXT, Value, clean_text, moment
 from runnel.model.operator import HOLDS, Parameter, Row, Rows, ValueType
 
-MOST_ROWS = 1_000
-"""Rows of one answer."""
+MAX_ROWS = 1_000
+"""Maximum number of rows of one answer."""
 
-_MOST_WHOLE = 2**53
-"""Whole numbers beyond this are not told apart as doubles."""
+_MAX_INTEGER = 2**53
+"""Doubles cannot represent all integers beyond this number."""
 
 _MAX_REASON = 500
 
 
 class InvalidAnswerError(Exception):
-    """An answer that does not fit its declaration; the reason in words."""
+    """An answer does not fit the operator's declaration."""
 
 
 RawRows = tuple[tuple[object, ...], ...]
-"""Rows that were not checked yet."""
+"""Rows that have not been checked."""
 
 
-def rows_of(given: object) -> RawRows:
-    """The rows that a plain function's value stands for, not checked yet.
+def rows_of(returned: object) -> RawRows:
+    """Convert the return value of a plain function to rows, without checking them.
 
     >>> rows_of(None), rows_of(True), rows_of(3.0), rows_of((1.0, "a")), rows_of([1.0, 2.0])
     ((), ((),), ((3.0,),), ((1.0, 'a'),), ((1.0,), (2.0,)))
     """
-    given = plain(given)
-    match given:
+    value = plain(returned)
+    match value:
         case None | False:
             return ()
         case True:
             return HOLDS
         case tuple():
-            return (given,)
+            return (value,)
         case str() | int() | float() | date():
-            return ((given,),)
+            return ((value,),)
         case Mapping() | bytes():
-            raise InvalidAnswerError(f"it gave a value of the type {type(given).__name__}")
-        case _ if isinstance(given, Iterable):
-            return tuple(one if isinstance(one, tuple) else (one,) for one in islice(given, MOST_ROWS + 1))
+            raise InvalidAnswerError(f"it returned a value of the type {type(value).__name__}")
+        case _ if isinstance(value, Iterable):
+            return tuple(row if isinstance(row, tuple) else (row,) for row in islice(value, MAX_ROWS + 1))
         case _:
-            raise InvalidAnswerError(f"it gave a value of the type {type(given).__name__}")
+            raise InvalidAnswerError(f"it returned a value of the type {type(value).__name__}")
 
 
-def checked_answers(given: object, asks: int, name: str, results: Sequence[Parameter]) -> list[Answer]:
-    """The answers to so many asks, each checked; Wrong where they are not one for each.
+def check_answers(returned: object, calls: int, name: str, results: Sequence[Parameter]) -> list[Answer]:
+    """Check the answers to `calls` calls of the operator `name`. An invalid answer becomes a failure.
 
-    >>> checked_answers([[(3,)], Failed("no model")], 2, "mob", (Parameter("people", "result", "int"),))
+    Raise InvalidAnswerError if the operator did not return one answer per call.
+
+    >>> check_answers([[(3,)], Failed("no model")], 2, "mob", (Parameter("people", "result", "int"),))
     [((3.0,),), Failed(reason='mob: no model', passing=True)]
     """
-    if not isinstance(given, Sequence) or isinstance(given, str | bytes) or len(given) != asks:
-        raise InvalidAnswerError("it did not give one answer for every question")
-    return [_checked(one, name, results) for one in given]
+    if not isinstance(returned, Sequence) or isinstance(returned, str | bytes) or len(returned) != calls:
+        raise InvalidAnswerError("it did not return one answer per call")
+    return [_check_answer(answer, name, results) for answer in returned]
 
 
-def _checked(given: object, name: str, results: Sequence[Parameter]) -> Answer:
-    if isinstance(given, Failed):
-        return Failed(f"{name}: {str(given.reason)[:_MAX_REASON]}", bool(given.passing))
+def _check_answer(answer: object, name: str, results: Sequence[Parameter]) -> Answer:
+    if isinstance(answer, Failed):
+        return Failed(f"{name}: {str(answer.reason)[:_MAX_REASON]}", bool(answer.passing))
     try:
-        return checked_rows(given, results)
-    except InvalidAnswerError as wrong:
-        return Failed(f"{name}: {wrong}", passing=False)
+        return check_rows(answer, results)
+    except InvalidAnswerError as error:
+        return Failed(f"{name}: {error}", passing=False)
 
 
-def checked_rows(given: object, results: Sequence[Parameter]) -> Rows:
-    """Rows of an operator as they are declared, each once and in order; Wrong where they do not fit.
+def check_rows(answer: object, results: Sequence[Parameter]) -> Rows:
+    """Return the rows of an answer with their declared types, sorted and distinct.
 
-    >>> checked_rows([("b", 2), ("a", 1), ("b", 2)], (Parameter("x", "result"), Parameter("y", "result", "number")))
+    Raise InvalidAnswerError if a row does not fit the declared results.
+
+    >>> check_rows([("b", 2), ("a", 1), ("b", 2)], (Parameter("x", "result"), Parameter("y", "result", "number")))
     (('a', 1.0), ('b', 2.0))
     """
-    if not isinstance(given, Iterable) or isinstance(given, str | bytes | Mapping):
+    if not isinstance(answer, Iterable) or isinstance(answer, str | bytes | Mapping):
         raise InvalidAnswerError("its answer is not a list of rows")
-    found: set[Row] = set()
-    for count, row in enumerate(given):
-        if count >= MOST_ROWS:
-            raise InvalidAnswerError(f"it gave more than {MOST_ROWS:,} rows")
+    rows: set[Row] = set()
+    for count, row in enumerate(answer):
+        if count >= MAX_ROWS:
+            raise InvalidAnswerError(f"it returned more than {MAX_ROWS:,} rows")
         if not isinstance(row, Sequence) or isinstance(row, str | bytes):
-            raise InvalidAnswerError("its answer has something that is not a row")
+            raise InvalidAnswerError(f"its answer contains {_format_value(row)} instead of a row")
         if len(row) != len(results):
-            raise InvalidAnswerError(f"it gave {len(row)} results, and the registration has {len(results)}")
-        found.add(tuple(_typed(value, one) for value, one in zip(row, results, strict=True)))
+            raise InvalidAnswerError(
+                f"it returned a row with {len(row)} results, but the registration declares {len(results)}"
+            )
+        rows.add(tuple(_check_value(value, result) for value, result in zip(row, results, strict=True)))
     # Values of one column are of one type, so rows can be compared.
-    return tuple(sorted(found))
+    return tuple(sorted(rows))
 
 
-def _typed(value: object, result: Parameter) -> Value:
+def _check_value(value: object, result: Parameter) -> Value:
     try:
-        found = _value(plain(value), result.type)
+        converted = _convert(plain(value), result.type)
     except (OverflowError, ValueError):
-        found = None
-    if found is None:
-        raise InvalidAnswerError(f"it gave {_shown(value)} for ?{result.name}, which is not {_WORDS[result.type]}")
-    return found
+        converted = None
+    if converted is None:
+        expected = _EXPECTED[result.type]
+        raise InvalidAnswerError(f"it returned {_format_value(value)} for ?{result.name}, which is not {expected}")
+    return converted
 
 
-def _value(value: object, kind: ValueType) -> Value | None:
-    """A value as its type has it, or None where it is of another."""
+def _convert(value: object, kind: ValueType) -> Value | None:
+    """Convert a value to the declared type. Return None if it is of another type or out of range."""
     match kind, value:
         case "boolean", bool():
             return value
@@ -130,22 +138,22 @@ def _value(value: object, kind: ValueType) -> Value | None:
 
 
 def _number(value: float, *, whole: bool) -> float | None:
-    number = float(value) + 0.0  # one zero, not two
-    if not math.isfinite(number) or (whole and (number != math.floor(number) or abs(number) > _MOST_WHOLE)):
+    number = float(value) + 0.0  # -0.0 becomes 0.0
+    if not math.isfinite(number) or (whole and (number != math.floor(number) or abs(number) > _MAX_INTEGER)):
         return None
     return number
 
 
-_WORDS: dict[ValueType, str] = {
+_EXPECTED: dict[ValueType, str] = {
     "text": f"a text of at most {MAX_TEXT:,} characters",
     "number": "a finite number",
-    "int": "a whole number below 2^53",
+    "int": "an integer of at most 2^53",
     "boolean": "true or false",
     "date": "a date",
 }
 
 
-def _shown(value: object) -> str:
+def _format_value(value: object) -> str:
     match value:
         case bool() | float() | None:
             return str(value).lower()

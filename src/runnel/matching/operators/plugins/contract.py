@@ -1,16 +1,16 @@
-"""The contract of operators: questions about items in, rows of result values out.
+"""The contract of operators. In: questions about items. Out: rows of result values.
 
-A built-in or plug-in is found through an entry point of the group `runnel.operators`, or as `module:function` of a
-module that the settings allow. It is either a plain function, called with an item's attributes and the inputs of the
-call, or a class, made once for each worker and asked in batches.
+A built-in or plug-in operator is an entry point of the group `runnel.operators`, or `module:function` of a module
+that the settings allow. It is either a plain function, called with an item's attributes and the inputs of the call,
+or a class, whose instances are called with batches.
 
-- A plain function `function(attributes, *inputs)` gives: None or False (does not hold), True (holds, no results), one
+- A plain function `function(attributes, *inputs)` returns None or False (does not hold), True (holds, no results), a
   value (one result), a tuple (one row), or a list, set or generator of values or tuples (several rows).
-- A class is called as `cls(place)` with an `OperatorContext`, and has `answer(asks)`. It may have `close()`. A class
-  attribute `parameters: tuple[Parameter, ...]` is the signature that a registration without one takes; other class
-  attributes of that kind: `cost: timedelta`, `pure: bool`, `batch: int`, `reads: tuple[str, ...]`.
+- A class is called as `cls(context)` with an `OperatorContext`, and its instances have a method `answer(asks)`. They
+  may have a method `close()`. The class attributes `parameters: tuple[Parameter, ...]`, `cost: timedelta`,
+  `pure: bool`, `batch: int` and `reads: tuple[str, ...]` are the defaults of a registration that omits them.
 
-An `answer` that raises fails all of its asks; one ask fails alone by a `Failed` in its place.
+An `answer` that raises an exception fails all of its calls. To fail a single call, return `Failed` as its answer.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from runnel.model.item import Attributes, Value
 from runnel.model.operator import Rows
 
 Input = Value | tuple[Value, ...]
-"""What a call gives an operator: a constant of the parameter's type, or all values of an attribute of the item."""
+"""An input of a call: a constant of the parameter's type, or all values of an attribute of the item."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """One question: an item's attributes (those that the operator reads), and the inputs of the call, in order."""
+    """One call of an operator: the attributes of an item that the operator reads, and the inputs, in order."""
 
     attributes: Attributes
     inputs: tuple[Input, ...] = ()
@@ -37,7 +37,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question for an operator, by its name and version: an item's attributes, all of them, and the inputs."""
+    """A question for the operator with this name and version: all attributes of an item, and the inputs."""
 
     operator: tuple[str, int]
     attributes: Attributes
@@ -46,7 +46,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """An ask that could not be answered, with the reason in the user's words. Some failures pass with time."""
+    """The answer of a failed call, with the reason for the user. `passing` means that a later call may succeed."""
 
     reason: str
     passing: bool = True
@@ -57,10 +57,11 @@ Answer = Rows | Failed
 
 @dataclass(frozen=True, slots=True)
 class OperatorContext:
-    """Where an operator is loaded: its name and configuration from the registration, and what settings give.
+    """The context that an operator class is created with: values of the registration and of the settings.
 
-    `folder` is the root's folder for files that configurations name (regions, rules): names below it alone.
-    `databases` are the URLs by name that look-ups may use; `allowed_addresses` are private ones that may be asked.
+    `folder` is the workspace's folder for files that configurations name, such as regions and rules; a configuration
+    cannot name files outside it. `databases` maps names to the URLs that look-ups may use. `allowed_addresses` are
+    the private network addresses that operators may connect to.
     """
 
     configuration: Mapping[str, str] = field(default_factory=dict)
@@ -74,16 +75,16 @@ class OperatorContext:
 
 
 class Asker(Protocol):
-    """Has questions for any operators answered."""
+    """Calls operators to answer questions."""
 
     def ask(self, questions: Sequence[Question]) -> Sequence[Answer]:
-        """One answer for every question, in order."""
+        """Return one answer per question, in order."""
         ...
 
 
 class Operator(Protocol):
-    """Answers questions about items."""
+    """An operator that is loaded and can be called."""
 
     def answer(self, asks: Sequence[Ask]) -> Sequence[Answer]:
-        """One answer for every ask, in order."""
+        """Return one answer per call, in order."""
         ...

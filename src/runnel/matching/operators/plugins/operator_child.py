@@ -1,7 +1,8 @@
-"""The program of an operator's sandbox: its first request says what to load, all others are batches of asks.
+"""The program that runs an operator in a sandbox.
 
-In: JSON, see `encoding`. Out: JSON: first the operator's signature, then an answer for every ask. The operator is
-loaded by a request and not before, so that the sandbox's limit of memory holds for models, too.
+The first request names the operator to load, and the reply is its signature. All other requests are batches of calls,
+and the reply has one answer per call. Requests and replies are JSON, see `encoding`. The operator is loaded by a
+request and not earlier, so that the sandbox's memory limit applies to its models, too.
 """
 
 from __future__ import annotations
@@ -20,46 +21,48 @@ MAX_FRAME = 64 << 20
 
 
 def open_program() -> Callable[[bytes], bytes]:
-    """The function that answers requests."""
+    """Return the function that replies to requests."""
     return OperatorProgram().answer
 
 
 class OperatorProgram:
-    """Loads an operator, and has it answer."""
+    """Loads an operator and calls it."""
 
     def __init__(self) -> None:
         self._operator: Operator | None = None
 
     def answer(self, request: bytes) -> bytes:
-        """The reply to a request."""
-        told = from_bytes(request)
+        """Return the reply to a request."""
+        decoded = from_bytes(request)
         if self._operator is not None:
-            return _answered(self._operator, told)
+            return _call_operator(self._operator, decoded)
         try:
-            found = find_operator(told["source"], told["modules"])
-            signature = _described(signature_of(found))
-            self._operator = open_operator(found, _context(told["context"]))
+            implementation = find_operator(decoded["source"], decoded["modules"])
+            signature = _encode_signature(signature_of(implementation))
+            self._operator = open_operator(implementation, _decode_context(decoded["context"]))
             return to_bytes({"ready": signature})
         except OperatorRefusedError as refused:
             message = f"{refused.place}: {refused.message}" if refused.place else refused.message
             return to_bytes({"refused": message, "hint": refused.hint})
 
 
-def _context(told: Mapping[str, Any]) -> OperatorContext:
-    folder = told["folder"]
+def _decode_context(encoded: Mapping[str, Any]) -> OperatorContext:
+    folder = encoded["folder"]
     typed = {
-        "configuration": dict(told["configuration"]),  # it comes as pairs, and so do the databases
-        "databases": dict(told["databases"]),
+        "configuration": dict(encoded["configuration"]),  # sent as pairs, like the databases
+        "databases": dict(encoded["databases"]),
         "folder": folder and Path(folder),
-        "allowed_addresses": tuple(told["allowed_addresses"]),
+        "allowed_addresses": tuple(encoded["allowed_addresses"]),
     }
-    return OperatorContext(**{**told, **typed})
+    return OperatorContext(**{**encoded, **typed})
 
 
-def _described(signature: Signature) -> dict[str, object]:
+def _encode_signature(signature: Signature) -> dict[str, object]:
     parameters = signature.parameters
     return {
-        "parameters": None if parameters is None else [[one.name, one.role, one.type] for one in parameters],
+        "parameters": None
+        if parameters is None
+        else [[parameter.name, parameter.role, parameter.type] for parameter in parameters],
         "cost": None if signature.cost is None else signature.cost.total_seconds(),
         "pure": signature.pure,
         "batch": signature.batch,
@@ -67,32 +70,32 @@ def _described(signature: Signature) -> dict[str, object]:
     }
 
 
-def _answered(operator: Operator, asks: Sequence[Any]) -> bytes:
+def _call_operator(operator: Operator, encoded_asks: Sequence[Any]) -> bytes:
     try:
-        answers = operator.answer([_ask(one) for one in asks])
-        if len(answers) != len(asks):
-            return to_bytes({"raised": "it did not give one answer for every question"})
-        encoded = b",".join(_encoded(one) for one in answers)
+        answers = operator.answer([_decode_ask(encoded) for encoded in encoded_asks])
+        if len(answers) != len(encoded_asks):
+            return to_bytes({"raised": f"it returned {len(answers)} answers for {len(encoded_asks)} calls"})
+        encoded = b",".join(_encode_answer(answer) for answer in answers)
     except MemoryError:
         raise
     except Exception as error:  # a plug-in may raise anything
         return to_bytes({"raised": f"{type(error).__name__}: {error}"[:300]})
     if len(encoded) > MAX_FRAME - 64:
-        return to_bytes({"raised": f"its answers have more than {MAX_FRAME:,} bytes"})
+        return to_bytes({"raised": f"its answers exceed {MAX_FRAME:,} bytes"})
     return b'{"answers":[' + encoded + b"]}"
 
 
-def _ask(told: Sequence[Any]) -> Ask:
-    attributes, inputs = told
-    given: tuple[Input, ...] = tuple(tuple(one) if isinstance(one, list) else one for one in inputs)
-    return Ask({name: tuple(values) for name, values in attributes.items()}, given)
+def _decode_ask(encoded: Sequence[Any]) -> Ask:
+    attributes, encoded_inputs = encoded
+    inputs: tuple[Input, ...] = tuple(tuple(value) if isinstance(value, list) else value for value in encoded_inputs)
+    return Ask({name: tuple(values) for name, values in attributes.items()}, inputs)
 
 
-def _encoded(answer: Answer) -> bytes:
-    """An answer as it is sent: a list of rows, or the reason why there are none."""
+def _encode_answer(answer: Answer) -> bytes:
+    """Encode an answer: a list of rows, or the reason of a failure."""
     if isinstance(answer, Failed):
         return to_bytes({"failed": str(answer.reason), "passing": bool(answer.passing)})
     try:
         return to_bytes([[plain(value) for value in row] for row in answer])
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        return to_bytes({"failed": f"its answer cannot be sent: {error}"[:300], "passing": False})
+        return to_bytes({"failed": f"its answer cannot be encoded as JSON: {error}"[:300], "passing": False})

@@ -1,7 +1,8 @@
-"""Hosts of operators: asks in, answers that are not checked yet out, or an OperatorHostError.
+"""Hosts, which run operators. In: batches of calls. Out: unchecked answers, or an OperatorHostError.
 
-Operators that come with Runnel run in a thread of the worker. Plug-ins run in sandboxes, which are started when they
-are first needed and ended when they are late. These have little of the worker's environment, and bounded memory.
+A built-in operator runs in a thread of the worker. A plug-in runs in a sandbox, which is started with its first batch
+and killed when a batch exceeds its time limit. A sandbox sees only a few of the worker's environment variables, and
+its memory is limited.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from runnel.matching.operators.plugins.registry import (
     check_operator,
     check_source,
     find_operator,
-    is_shipped,
+    is_builtin,
     open_operator,
     signature_of,
 )
@@ -34,26 +35,28 @@ from runnel.sandbox.process import BadReplyError, EndCause, SandboxError, Sandbo
 
 CHILD = "runnel.matching.operators.plugins.operator_child"
 START_SECONDS = 120.0
-"""How long loading a plug-in may take: models are large."""
+"""Time limit for loading an operator. It is long because models can be large."""
 
 MEGABYTES = 4_096
-"""Memory that a plug-in's process may take by default."""
+"""Default memory limit of a plug-in's process."""
 
-_PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES")
-"""What a plug-in's process has of the worker's environment: nothing that usually holds a secret."""
+_PASSED_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES")
+"""Environment variables of the worker that a plug-in's process receives. None of them usually contains a secret."""
 
 FailureKind = Literal["late", "died", "raised", "refused"]
 
 
 class OperatorHostError(Exception):
-    """There are no answers: too late, a process that ended, an exception, or an operator that cannot be loaded."""
+    """A batch has no answers: it timed out, its process died, it raised an exception, or loading the operator failed.
+
+    `refused` is the refusal that a plug-in's process reported while loading the operator, with message and hint.
+    """
 
     def __init__(self, reason: str, kind: FailureKind, refused: OperatorRefusedError | None = None) -> None:
         super().__init__(reason)
         self.reason = reason
         self.kind = kind
         self.refused = refused
-        """The refusal that the operator's own process told, in its parts."""
 
 
 class OperatorHost(Protocol):
@@ -63,17 +66,17 @@ class OperatorHost(Protocol):
         """Load the operator, unless it is loaded."""
 
     def answer(self, asks: Sequence[Ask], seconds: float) -> Sequence[object]:
-        """An answer for every ask, or an OperatorHostError after this time."""
+        """Return one unchecked answer per call. Raise OperatorHostError if that fails or exceeds the time limit."""
 
     def close(self) -> None:
-        """End the operator, whatever it does."""
+        """Stop the operator. A thread ends after its current batch, a sandbox is ended at once."""
 
 
 def open_operator_host(
     source: str, context: OperatorContext, modules: Collection[str], megabytes: int
 ) -> OperatorHost:
-    """A thread for an operator that comes with Runnel, a sandbox for a plug-in of one of these modules."""
-    if is_shipped(source):
+    """Return a thread for a built-in operator, or a sandbox for a plug-in. `modules` are the allowed modules."""
+    if is_builtin(source):
         return OperatorThread(source, context)
     return OperatorProcess(source, context, modules, megabytes)
 
@@ -81,14 +84,14 @@ def open_operator_host(
 def describe_operator(
     source: str, context: OperatorContext, modules: Collection[str], megabytes: int = MEGABYTES
 ) -> Signature:
-    """The signature of an operator, which is made as it will be for its work and closed again.
+    """Load an operator as a worker does, return its signature, and close it.
 
-    An OperatorRefusedError where it cannot be made. A plug-in is imported in a sandbox, never here.
+    Raise OperatorRefusedError if it cannot be loaded. A plug-in is imported in a sandbox, never in this process.
     """
-    if is_shipped(source):
-        found = find_operator(source, modules)
-        check_operator(found, context)
-        return signature_of(found)
+    if is_builtin(source):
+        implementation = find_operator(source, modules)
+        check_operator(implementation, context)
+        return signature_of(implementation)
     check_source(source, modules)
     child = OperatorProcess(source, context, modules, megabytes)
     try:
@@ -101,7 +104,7 @@ def describe_operator(
 
 
 class OperatorThread:
-    """Runs an operator that comes with Runnel in a thread; one that is late is abandoned with its thread."""
+    """Runs a built-in operator in a thread. If a batch exceeds its time limit, operator and thread are abandoned."""
 
     def __init__(self, source: str, context: OperatorContext) -> None:
         self._source = source
@@ -120,16 +123,16 @@ class OperatorThread:
         assert self._asks is not None  # noqa: S101 - for the type checker
         self._asks.put(asks)
         try:
-            said = self._answers.get(timeout=seconds)
+            result = self._answers.get(timeout=seconds)
         except queue.Empty:
             self.close()
             raise OperatorHostError(f"it took more than {seconds:g} seconds", "late") from None
-        if isinstance(said, OperatorHostError):
-            raise said
-        return said
+        if isinstance(result, OperatorHostError):
+            raise result
+        return result
 
     def close(self) -> None:
-        """Have the thread end after what it does now."""
+        """Make the thread end after its current batch."""
         if self._asks is not None:
             self._asks.put(None)
         self._asks = None
@@ -140,12 +143,12 @@ class OperatorThread:
         arguments = (self._source, self._context, asks, answers)
         threading.Thread(target=_serve, args=arguments, name=f"operator {self._source}", daemon=True).start()
         try:
-            said = answers.get(timeout=START_SECONDS)
+            result = answers.get(timeout=START_SECONDS)
         except queue.Empty:
-            said = OperatorHostError(f"it was not ready in {START_SECONDS:g} seconds", "refused")
-        if isinstance(said, OperatorHostError):
+            result = OperatorHostError(f"loading it took more than {START_SECONDS:g} seconds", "refused")
+        if isinstance(result, OperatorHostError):
             asks.put(None)
-            raise said
+            raise result
         self._asks, self._answers = asks, answers
 
 
@@ -155,7 +158,7 @@ def _serve(
     asks: queue.SimpleQueue[Sequence[Ask] | None],
     answers: queue.SimpleQueue[Sequence[object] | OperatorHostError],
 ) -> None:
-    """The work of an OperatorThread: first whether the operator could be made, then an answer for every batch."""
+    """Run the thread of an `OperatorThread`: load the operator and report the outcome, then answer batches."""
     try:
         operator = open_operator(find_operator(source, ()), context)
     except OperatorRefusedError as refused:
@@ -165,7 +168,7 @@ def _serve(
     while (batch := asks.get()) is not None:
         try:
             answers.put(operator.answer(batch))
-        except Exception as error:  # whatever it is, the batch has no answer and the next one may have
+        except Exception as error:  # whatever was raised, only this batch fails; the next batch may succeed
             answers.put(OperatorHostError(f"{type(error).__name__}: {error}"[:300], "raised"))
     close: Callable[[], None] | None = getattr(operator, "close", None)
     if close is not None:
@@ -174,7 +177,7 @@ def _serve(
 
 
 class OperatorProcess:
-    """Runs an operator in a sandbox, which is replaced when it is late or ends."""
+    """Runs an operator in a sandbox, which is replaced after a timeout or a crash."""
 
     def __init__(
         self, source: str, context: OperatorContext, modules: Collection[str], megabytes: int = MEGABYTES
@@ -187,13 +190,13 @@ class OperatorProcess:
 
     @property
     def process(self) -> int | None:
-        """The number of the process, while there is one."""
+        """The process ID, or None if no process is running."""
         return None if self._sandbox is None else self._sandbox.pid
 
     def prepare(self) -> None:
         """See `OperatorHost.prepare`."""
         if self._sandbox is not None and not self._sandbox.is_usable():
-            self.close()  # it ended while it was idle, which is no failure of a question
+            self.close()  # the process ended while it was idle, so no call has failed
         if self._sandbox is None:
             self.start()
 
@@ -202,7 +205,7 @@ class OperatorProcess:
         self.prepare()
         request = to_bytes([[dict(ask.attributes), ask.inputs] for ask in asks])
         if len(request) > MAX_FRAME:
-            raise OperatorHostError(f"the questions have more than {MAX_FRAME:,} bytes", "raised")
+            raise OperatorHostError(f"the request exceeds {MAX_FRAME:,} bytes", "raised")
         try:
             reply = self._ask(request, seconds)
         except SandboxError as error:
@@ -210,16 +213,16 @@ class OperatorProcess:
             raise OperatorHostError(error.reason, kind) from None
         match reply:
             case {"answers": list(answers)} if len(answers) == len(asks):
-                return [_said(one) for one in answers]
+                return [_decode_answer(answer) for answer in answers]
             case {"raised": str(reason)}:
                 raise OperatorHostError(_printable(reason), "raised")
             case _:
                 self.close()
-                raise OperatorHostError("its process sent something else than answers", "died")
+                raise OperatorHostError("its process sent an invalid reply to a batch", "died")
 
     def start(self) -> Signature:
-        """Start the process and have the operator loaded; gives what it says of itself."""
-        environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+        """Start the process, load the operator in it, and return the operator's signature."""
+        environment = {name: os.environ[name] for name in _PASSED_VARIABLES if name in os.environ}
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))  # for processes that the plug-in starts
         program = SandboxProgram(
             CHILD,
@@ -232,12 +235,12 @@ class OperatorProcess:
         )
         try:
             self._sandbox = SandboxProcess(program)
-            reply = self._ask(to_bytes(self._what_to_load()), START_SECONDS)
+            reply = self._ask(to_bytes(self._load_request()), START_SECONDS)
         except SandboxError as error:
             is_late = error.cause is EndCause.DEADLINE
             raise OperatorHostError(f"loading {error.reason}" if is_late else error.reason, "refused") from None
         match reply:
-            case {"ready": dict(described)} if (signature := _signature(described)) is not None:
+            case {"ready": dict(described)} if (signature := _decode_signature(described)) is not None:
                 return signature
             case {"refused": str(message), "hint": hint}:
                 self.close()
@@ -247,10 +250,10 @@ class OperatorProcess:
                 raise OperatorHostError(str(refused), "refused", refused)
             case _:
                 self.close()
-                raise OperatorHostError("its process sent something else than was expected", "refused")
+                raise OperatorHostError("its process sent an invalid reply while loading", "refused")
 
     def close(self) -> None:
-        """End the process and whatever it started."""
+        """End the process and all processes that it started."""
         if self._sandbox is not None:
             self._sandbox.close()
         self._sandbox = None
@@ -263,12 +266,12 @@ class OperatorProcess:
             self._sandbox = None
             raise
 
-    def _what_to_load(self) -> dict[str, object]:
+    def _load_request(self) -> dict[str, object]:
         context: dict[str, Any] = asdict(self._context)
-        # A plug-in gets those databases that its configuration names.
+        # A plug-in receives only the databases that its configuration names.
         named = set(self._context.configuration.values())
         context["databases"] = [(name, url) for name, url in context["databases"].items() if name in named]
-        # As pairs: a mapping with the one key `date` would arrive as a moment.
+        # Send pairs: a mapping whose only key is `date` would be decoded as a time.
         context["configuration"] = list(context["configuration"].items())
         context["folder"] = None if context["folder"] is None else str(context["folder"])
         return {"source": self._source, "modules": self._modules, "context": context}
@@ -281,24 +284,24 @@ def _read_reply(reply: memoryview) -> Any:
         raise BadReplyError(error.message) from error
 
 
-def _said(one: object) -> object:
-    """An answer that came over a pipe: rows to be checked, or a failure."""
-    match one:
+def _decode_answer(answer: object) -> object:
+    """Decode an answer of the process: unchecked rows, or a failure."""
+    match answer:
         case {"failed": str(reason), "passing": bool(passing)}:
             return Failed(_printable(reason), passing)
         case _:
-            return one
+            return answer
 
 
-def _signature(told: dict[str, Any]) -> Signature | None:
-    """The signature that a process told, or None where it is none."""
+def _decode_signature(encoded: dict[str, Any]) -> Signature | None:
+    """Decode the signature that a process sent. Return None if it is invalid."""
     try:
-        parameters, cost, reads = told["parameters"], told["cost"], told["reads"]
+        parameters, cost, reads = encoded["parameters"], encoded["cost"], encoded["reads"]
         described = type("Described", (), {
-            "parameters": None if parameters is None else tuple(Parameter(*one) for one in parameters),
+            "parameters": None if parameters is None else tuple(Parameter(*fields) for fields in parameters),
             "cost": None if cost is None else timedelta(seconds=cost),
-            "pure": told["pure"],
-            "batch": told["batch"],
+            "pure": encoded["pure"],
+            "batch": encoded["batch"],
             "reads": None if reads is None else tuple(reads),
         })  # fmt: skip
         return signature_of(described)
@@ -307,5 +310,5 @@ def _signature(told: dict[str, Any]) -> Signature | None:
 
 
 def _printable(text: str) -> str:
-    """Text of a plug-in, for a person: on one line, without what a terminal would act on."""
+    """Put the text of a plug-in on one line, and replace control characters, which a terminal would interpret."""
     return "".join(map(visible, " ".join(text.split())))[:500]

@@ -1,7 +1,7 @@
-"""Finding operators: a source in, what it names out, ready to be asked.
+"""Finding and loading operators. In: the source of a registration. Out: an operator that can be called.
 
 A source is the name of an entry point of the group `runnel.operators`, or `module:function` of a module that the
-settings allow. What is not allowed is refused before anything is imported: importing runs code.
+settings allow. A module that is not allowed is refused before it is imported, because importing runs code.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from runnel.matching.operators.plugins.contract import Answer, Ask, Failed, Oper
 from runnel.model.operator import VALUE_TYPES, Parameter, Role, Rows
 
 GROUP = "runnel.operators"
-SHIPPED = "runnel.matching.operators.builtin."
-"""Where the operators are that come with Runnel; they run in the worker itself."""
+BUILTIN_PREFIX = "runnel.matching.operators.builtin."
+"""The prefix of built-in operators, which run in the worker's own process."""
 
 _FUNCTION = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z]\w*)", re.ASCII)
 _MAX_SOURCE = 500
@@ -34,7 +34,7 @@ _MAX_BATCH = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What an operator says of itself; None where it says nothing."""
+    """The class attributes with which an operator describes itself. None means that the attribute is missing."""
 
     parameters: tuple[Parameter, ...] | None = None
     cost: timedelta | None = None
@@ -44,28 +44,28 @@ class Signature:
 
 
 def operator_names() -> list[str]:
-    """The names of the entry points that are installed."""
+    """Return the names of the installed entry points."""
     return list(plugin_names(GROUP))
 
 
-def is_shipped(source: str) -> bool:
-    """Whether a source names an operator that comes with Runnel.
+def is_builtin(source: str) -> bool:
+    """Return whether a source names a built-in operator.
 
-    >>> is_shipped("region"), is_shipped("city.vision:mob_pattern")
+    >>> is_builtin("region"), is_builtin("city.vision:mob_pattern")
     (True, False)
     """
     entry = _entry(source)
-    return entry is not None and entry.value.startswith(SHIPPED)
+    return entry is not None and entry.value.startswith(BUILTIN_PREFIX)
 
 
 def release_of(source: str) -> str:
-    """The distribution and version that a source comes from, where that is known without importing anything."""
+    """Return the distribution and version of an entry point, or an empty text if they are not known."""
     entry = _entry(source)
     return "" if entry is None or entry.dist is None else f"{entry.dist.name} {entry.dist.version}"
 
 
 def check_source(source: str, modules: Collection[str]) -> None:
-    """Refuse what `find_operator` would refuse without importing anything.
+    """Raise OperatorRefusedError if `find_operator` would refuse the source before importing anything.
 
     >>> check_source("os:system", ["city"])
     Traceback (most recent call last):
@@ -76,34 +76,34 @@ def check_source(source: str, modules: Collection[str]) -> None:
 
 
 def find_operator(source: str, modules: Collection[str]) -> Callable[..., Any]:
-    """The function or class that a source names. `modules` are those that are allowed, with all below them.
+    """Import the function or class that a source names. `modules` are the allowed modules, including submodules.
 
     >>> find_operator("pathlib:Path", ["pathlib"]).__name__
     'Path'
     """
     entry = _entry(source)
     if entry is not None:
-        found = _loaded(source, entry.load)
+        implementation = _load(source, entry.load)
     else:
         module, name = _check_function(source, modules)
-        imported = _loaded(source, lambda: importlib.import_module(module))
-        found = getattr(imported, name, None)
-        if found is None:
-            raise OperatorRefusedError(f"the module {module} has no {name}", hint="look at its spelling")
-        # What a module has only imported is not its own: `vision:system` must not be `os.system`.
-        if str(getattr(found, "__module__", "")).partition(".")[0] != module.partition(".")[0]:
+        imported = _load(source, lambda: importlib.import_module(module))
+        implementation = getattr(imported, name, None)
+        if implementation is None:
+            raise OperatorRefusedError(f"the module {module} does not define {name}", hint="check the spelling")
+        # A name that the module imports from elsewhere is refused: `vision:system` must not be `os.system`.
+        if str(getattr(implementation, "__module__", "")).partition(".")[0] != module.partition(".")[0]:
             raise OperatorRefusedError(
-                f"{name} does not belong to {module}", hint="define a function there that calls it"
+                f"{name} is not defined in the package of {module}", hint="define a function there that calls it"
             )
-    if not callable(found):
+    if not callable(implementation):
         raise OperatorRefusedError(f"{source} is not a function or a class")
-    function: Callable[..., Any] = found
+    function: Callable[..., Any] = implementation
     return function
 
 
 @lru_cache(maxsize=256)
 def _entry(source: str) -> EntryPoint | None:
-    return None if ":" in source else find_entry(GROUP, source, SHIPPED)
+    return None if ":" in source else find_entry(GROUP, source, BUILTIN_PREFIX)
 
 
 def _check_function(source: str, modules: Collection[str]) -> tuple[str, str]:
@@ -111,78 +111,87 @@ def _check_function(source: str, modules: Collection[str]) -> tuple[str, str]:
     if parts is None:
         known = operator_names()
         near = get_close_matches(source[:100].lower(), known, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}; or 'module:function'"
+        hint = f"did you mean {near[0]}?" if near else f"use 'module:function' or one of {', '.join(known)}"
         raise OperatorRefusedError(f"there is no operator {source[:100]!r}", hint=hint)
     module, name = parts.groups()
-    if not any(module == one or module.startswith(f"{one}.") for one in modules if one):
-        allowed = ", ".join(sorted(modules)) or "none"
+    if not any(module == allowed or module.startswith(f"{allowed}.") for allowed in modules if allowed):
+        names = ", ".join(sorted(modules)) or "none"
         raise OperatorRefusedError(
-            f"operators of the module {module} are not allowed", hint=f"allowed modules: {allowed}"
+            f"operators of the module {module} are not allowed", hint=f"allowed modules: {names}"
         )
     return module, name
 
 
-def _loaded(source: str, load: Callable[[], Any]) -> Any:
+def _load(source: str, load: Callable[[], Any]) -> Any:
     try:
         return load()
     except OperatorRefusedError:
         raise
     except Exception as error:  # a plug-in's module may raise anything
         reason = f"{type(error).__name__}: {error}"[:300]
-        hint = "is its package installed where the workers run?" if isinstance(error, ImportError) else None
+        hint = "install its package on all workers" if isinstance(error, ImportError) else None
         raise OperatorRefusedError(f"{source} cannot be loaded: {reason}", hint=hint) from error
 
 
-def signature_of(found: Callable[..., Any]) -> Signature:
-    """What a class, or a function with attributes, says of itself; checked."""
-    said = {name: getattr(found, name, None) for name in ("parameters", "cost", "pure", "batch", "reads")}
-    match said:
+def signature_of(implementation: Callable[..., Any]) -> Signature:
+    """Return the signature that a class or function declares in its attributes. Raise an error if it is invalid."""
+    attributes = {
+        name: getattr(implementation, name, None) for name in ("parameters", "cost", "pure", "batch", "reads")
+    }
+    match attributes:
         case {"cost": None | timedelta(), "pure": None | bool(), "batch": None | int(), "reads": None | tuple()}:
             pass
         case _:
-            raise OperatorRefusedError("its cost, pure, batch or reads are of a wrong type", place=_name(found))
-    reads, batch = said["reads"], said["batch"]
-    if reads is not None and not all(isinstance(one, str) for one in reads):
-        raise OperatorRefusedError("what it reads are not names of attributes", place=_name(found))
+            raise OperatorRefusedError(
+                "its attribute cost, pure, batch or reads has a wrong type", place=_name(implementation)
+            )
+    reads, batch = attributes["reads"], attributes["batch"]
+    if reads is not None and not all(isinstance(name, str) for name in reads):
+        raise OperatorRefusedError("reads must be a tuple of attribute names", place=_name(implementation))
     if batch is not None and not 1 <= batch <= _MAX_BATCH:
-        raise OperatorRefusedError(f"its batch is not between 1 and {_MAX_BATCH:,}", place=_name(found))
-    return Signature(_parameters(found, said["parameters"]), said["cost"], said["pure"], batch, reads)
+        raise OperatorRefusedError(f"batch must be between 1 and {_MAX_BATCH:,}", place=_name(implementation))
+    parameters = _check_parameters(implementation, attributes["parameters"])
+    return Signature(parameters, attributes["cost"], attributes["pure"], batch, reads)
 
 
-def _parameters(found: Callable[..., Any], said: object) -> tuple[Parameter, ...] | None:
-    if said is None:
+def _check_parameters(implementation: Callable[..., Any], declared: object) -> tuple[Parameter, ...] | None:
+    if declared is None:
         return None
-    if isinstance(said, tuple) and all(
-        isinstance(one, Parameter) and one.role in get_args(Role) and one.type in VALUE_TYPES for one in said
+    if isinstance(declared, tuple) and all(
+        isinstance(parameter, Parameter) and parameter.role in get_args(Role) and parameter.type in VALUE_TYPES
+        for parameter in declared
     ):
-        return said
-    raise OperatorRefusedError("its parameters are not a tuple of Parameter", place=_name(found))
+        return declared
+    raise OperatorRefusedError(
+        "parameters must be a tuple of Parameter with valid roles and types", place=_name(implementation)
+    )
 
 
-def open_operator(found: Callable[..., Any], place: OperatorContext) -> Operator:
-    """An operator, ready to be asked: a class is made, a function is called once for every question."""
-    if not isinstance(found, type):
-        return FunctionOperator(found)
-    made = _loaded(_name(found), lambda: found(place))
-    if not callable(getattr(made, "answer", None)):
-        raise OperatorRefusedError("the class has no method answer(asks)", place=_name(found))
-    operator: Operator = made
+def open_operator(implementation: Callable[..., Any], context: OperatorContext) -> Operator:
+    """Create an instance of a class, or wrap a function, which is called once per question."""
+    if not isinstance(implementation, type):
+        return FunctionOperator(implementation)
+    instance = _load(_name(implementation), lambda: implementation(context))
+    if not callable(getattr(instance, "answer", None)):
+        raise OperatorRefusedError("the class has no method answer(asks)", place=_name(implementation))
+    operator: Operator = instance
     return operator
 
 
-def check_operator(found: Callable[..., Any], place: OperatorContext) -> None:
-    """Make an operator as it will be made for its work, and let go of it: OperatorRefused where it cannot be used.
+def check_operator(implementation: Callable[..., Any], context: OperatorContext) -> None:
+    """Load an operator as a worker does, and close it. Raise OperatorRefusedError if it cannot be used.
 
-    Nothing is asked. One that would rather wait than refuse has a method `check()`, which refuses all the same.
+    The operator is not called. An operator that waits in a worker instead of failing, for example for a database, may
+    have a method `check()`, which raises OperatorRefusedError in that case.
     """
-    operator = open_operator(found, place)
+    operator = open_operator(implementation, context)
     check, close = getattr(operator, "check", None), getattr(operator, "close", None)
     try:
         if callable(check):
             check()
     finally:
         if callable(close):
-            with suppress(Exception):  # what it is to say was said
+            with suppress(Exception):  # a failing close() is no reason to refuse the operator
                 close()
 
 
@@ -197,19 +206,19 @@ class FunctionOperator:
         self._function = function
 
     def answer(self, asks: Sequence[Ask]) -> list[Answer]:
-        """One answer for every ask; one that raises fails alone."""
+        """Return one answer per call. If the function raises an exception, only that call fails."""
         return [self._answer(ask) for ask in asks]
 
     def _answer(self, ask: Ask) -> Answer:
         try:
-            return cast(Rows, rows_of(self._function(ask.attributes, *ask.inputs)))  # checked by who asked
-        except InvalidAnswerError as wrong:
-            return Failed(str(wrong), passing=False)
+            return cast(Rows, rows_of(self._function(ask.attributes, *ask.inputs)))  # the client checks the rows
+        except InvalidAnswerError as error:
+            return Failed(str(error), passing=False)
         except MemoryError:
             raise
         except Exception as error:  # a plug-in may raise anything
             return Failed(f"{type(error).__name__}: {error}"[:300])
 
 
-def _name(found: Callable[..., Any]) -> str:
-    return str(getattr(found, "__qualname__", type(found).__name__))
+def _name(implementation: Callable[..., Any]) -> str:
+    return str(getattr(implementation, "__qualname__", type(implementation).__name__))

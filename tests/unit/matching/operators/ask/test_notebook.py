@@ -1,4 +1,4 @@
-"""What is learned of operators: merged, faded, bounded, and never disturbed by damage."""
+"""Statistics about operators: merging, decay, limits, and damaged JSON."""
 
 from __future__ import annotations
 
@@ -39,14 +39,16 @@ def test_merging_does_not_depend_on_the_order(
 
 @given(_LEARNED)
 @settings(deadline=None, max_examples=60)
-def test_json_and_back(one: OperatorStatistics) -> None:
+def test_json_round_trip(one: OperatorStatistics) -> None:
     assert OperatorStatistics.from_json(json.loads(json.dumps(one.to_json()))) == one
     assert bool(one) == bool(one.to_json())
 
 
 @given(_LEARNED, st.floats(0, 1), st.floats(0, 10))
 @settings(deadline=None, max_examples=60)
-def test_chances_are_chances_and_costs_positive(one: OperatorStatistics, guess: float, declared: float) -> None:
+def test_chances_are_probabilities_and_costs_are_not_negative(
+    one: OperatorStatistics, guess: float, declared: float
+) -> None:
     for test in [*one.tests, key_of_test("unknown")]:
         assert 0 <= one.chance(test, guess) <= 1
     assert one.chance(key_of_test("unknown"), guess) == pytest.approx(guess)
@@ -54,7 +56,7 @@ def test_chances_are_chances_and_costs_positive(one: OperatorStatistics, guess: 
     assert all(one.cost(name, declared) >= 0 for name in one.operators)
 
 
-def test_little_known_is_near_the_guess_and_much_known_near_the_truth() -> None:
+def test_estimates_move_from_the_guess_to_the_observed_value() -> None:
     test, name = key_of_test("mob@1()"), operator_key("mob", 1)
     few = OperatorStatistics({name: OperatorUse(1, 1.0)}, {test: ObservedShare(1, 0)})
     assert few.chance(test) == pytest.approx(1 / 3)
@@ -64,7 +66,7 @@ def test_little_known_is_near_the_guess_and_much_known_near_the_truth() -> None:
     assert many.cost(name, 0.1) == pytest.approx(1.0, rel=0.01)
 
 
-def test_what_is_old_fades_by_what_came_since_and_by_days() -> None:
+def test_old_observations_decay_with_new_calls_and_with_days() -> None:
     test, other = key_of_test("one"), key_of_test("other")
     known = OperatorStatistics(
         {"mob 1": OperatorUse(100, 10.0)}, {test: ObservedShare(100, 100), other: ObservedShare(100, 100)}
@@ -74,13 +76,13 @@ def test_what_is_old_fades_by_what_came_since_and_by_days() -> None:
     )
     assert after.operators["mob 1"] == OperatorUse(HALF_LIFE_CALLS + 50, 5.0)
     assert after.tests[test] == ObservedShare(HALF_LIFE_CALLS + 50, 50)
-    assert after.tests[other] == ObservedShare(100, 100), "it was not asked, so nothing is newer"
+    assert after.tests[other] == ObservedShare(100, 100), "there are no newer observations of this test"
     later = known.then(OperatorStatistics(), days=HALF_LIFE_DAYS)
     assert later.tests[other] == ObservedShare(50, 50)
-    assert known.then(OperatorStatistics(), days=-5) == known, "a clock that was set back makes nothing heavier"
+    assert known.then(OperatorStatistics(), days=-5) == known, "a clock that was set back does not increase weights"
 
 
-def test_a_change_is_learned() -> None:
+def test_estimates_follow_a_changed_rate() -> None:
     test = key_of_test("one")
     known = OperatorStatistics()
     for _ in range(100):
@@ -91,7 +93,7 @@ def test_a_change_is_learned() -> None:
     assert known.chance(test) == pytest.approx(0.1, abs=0.02)
 
 
-def test_the_least_asked_tests_are_let_go() -> None:
+def test_the_least_used_tests_and_operators_are_dropped() -> None:
     tests = {key_of_test(str(number)): ObservedShare(float(number), 0.0) for number in range(50)}
     operators = {operator_key("mob", number): OperatorUse(float(number)) for number in range(50)}
     kept = OperatorStatistics(operators, tests).bounded(tests=10, operators=5)
@@ -102,7 +104,7 @@ def test_the_least_asked_tests_are_let_go() -> None:
 
 
 @pytest.mark.parametrize(
-    "told",
+    "damaged",
     [
         None,
         [],
@@ -116,11 +118,11 @@ def test_the_least_asked_tests_are_let_go() -> None:
         {"tests": {"00": [1, 0]}},
     ],
 )
-def test_nothing_is_learned_from_damage(told: object) -> None:
-    assert OperatorStatistics.from_json(told) == OperatorStatistics()
+def test_damaged_json_yields_empty_statistics(damaged: object) -> None:
+    assert OperatorStatistics.from_json(damaged) == OperatorStatistics()
 
 
-def test_notes_are_taken_once() -> None:
+def test_recorded_statistics_are_taken_once() -> None:
     notebook = Notebook()
     for _ in range(3):
         notebook.note_calls("mob", 1, calls=4, seconds=0.5, failures=1)

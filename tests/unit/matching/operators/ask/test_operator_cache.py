@@ -1,4 +1,4 @@
-"""Answers in memory and in files: bounded, found again, and passed over where they are damaged."""
+"""The answer cache: answers in memory and in segments, and damaged segments."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ def draft(*numbers: int) -> CacheDraft:
 
 @pytest.fixture
 def storage(tmp_path: Path) -> Storage:
-    """The files of a root."""
+    """The files of a workspace."""
     return open_storage(f"file://{tmp_path}")
 
 
-def written(storage: Storage, *numbers: int) -> str:
+def write_answers(storage: Storage, *numbers: int) -> str:
     segment = write_segment(storage, draft(*numbers))
     assert segment is not None
     assert segment.bytes == storage.local(segment.path).stat().st_size
@@ -47,30 +47,30 @@ def written(storage: Storage, *numbers: int) -> str:
 # --- in files ----------------------------------------------------------------------------------------------------
 
 
-def test_what_was_written_is_found(storage: Storage) -> None:
-    first, second = written(storage, *range(100)), written(storage, *range(90, 200))
+def test_answers_of_all_segments_are_found(storage: Storage) -> None:
+    first, second = write_answers(storage, *range(100)), write_answers(storage, *range(90, 200))
     cache = AnswerCache()
     cache.use_segments(storage, [first, second])
     wanted = [key(number) for number in range(250)]
     assert cache.find(wanted) == {key(number): rows(number) for number in range(200)}
     cache.use_segments(storage, [])
-    assert len(cache.find(wanted)) == 200, "in memory they stay"
+    assert len(cache.find(wanted)) == 200, "the answers in memory remain"
     assert AnswerCache().find(wanted) == {}
 
 
-def test_answers_without_rows_are_answers(storage: Storage) -> None:
+def test_answers_without_rows_are_cached(storage: Storage) -> None:
     cache = AnswerCache()
     cache.add(key(1), ())
     cache.add(key(2), HOLDS)
-    segment = write_segment(storage, cache.take_fresh())
+    segment = write_segment(storage, cache.take_unsaved())
     assert segment is not None
-    assert not cache.take_fresh()
+    assert not cache.take_unsaved()
     other = AnswerCache()
     other.use_segments(storage, [segment.path])
     assert other.find([key(1), key(2), key(3)]) == {key(1): (), key(2): HOLDS}
 
 
-def test_keys_that_end_in_zeros_are_told_apart(storage: Storage) -> None:
+def test_keys_that_end_in_zeros_are_distinct(storage: Storage) -> None:
     names = [bytes(16), b"\1" + bytes(15), b"\1" * 15 + b"\0", b"\1" * 16, b"\xff" * 16]
     segment = write_segment(storage, CacheDraft(tuple((name, to_bytes(((name.hex(),),))) for name in names)))
     assert segment is not None
@@ -84,27 +84,27 @@ def test_keys_that_end_in_zeros_are_told_apart(storage: Storage) -> None:
 def test_very_large_answers_are_not_written() -> None:
     cache = AnswerCache()
     cache.add(key(1), tuple((f"{number:04}" + "x" * 10_000,) for number in range(200)))
-    assert not cache.take_fresh()
+    assert not cache.take_unsaved()
     assert len(cache.find([key(1)])) == 1
 
 
-def test_a_missing_segment_is_passed_over(storage: Storage, caplog: pytest.LogCaptureFixture) -> None:
-    there = written(storage, 1)
+def test_a_missing_segment_is_skipped(storage: Storage, caplog: pytest.LogCaptureFixture) -> None:
+    there = write_answers(storage, 1)
     cache = AnswerCache()
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
             cache.use_segments(storage, ["operators/cache/gone.arrow", there])
-    assert len(caplog.records) == 1, "it is warned of once"
+    assert len(caplog.records) == 1, "the warning is logged once"
     assert cache.find([key(1)]) == {key(1): rows(1)}
 
 
 @given(data=st.data())
 @settings(deadline=None, max_examples=60)
-def test_a_damaged_segment_gives_true_answers_or_none(
+def test_a_damaged_segment_returns_correct_answers_or_none(
     data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    storage = open_storage(f"file://{tmp_path_factory.mktemp('root')}")
-    path = storage.local(written(storage, *range(20)))
+    storage = open_storage(f"file://{tmp_path_factory.mktemp('workspace')}")
+    path = storage.local(write_answers(storage, *range(20)))
     content = bytearray(path.read_bytes())
     match data.draw(st.sampled_from(["cut", "flip", "fill"])):
         case "cut":
@@ -123,18 +123,18 @@ def test_a_damaged_segment_gives_true_answers_or_none(
 
 
 @pytest.mark.parametrize("content", [b"", b"ARROW1", b"\0" * 5_000, b'{"a": 1}'])
-def test_what_is_no_segment_is_passed_over(content: bytes, storage: Storage) -> None:
+def test_a_file_that_is_not_a_segment_is_skipped(content: bytes, storage: Storage) -> None:
     storage.write("operators/cache/other.arrow", content)
     assert open_segment(storage, "operators/cache/other.arrow") is None
 
 
-def test_writers_at_one_time_do_not_meet(storage: Storage) -> None:
+def test_concurrent_writers_create_distinct_segments(storage: Storage) -> None:
     def write_many(first: int) -> list[str]:
-        return [written(storage, number, number + 1) for number in range(first, first + 10)]
+        return [write_answers(storage, number, number + 1) for number in range(first, first + 10)]
 
     with ThreadPoolExecutor(3) as writers:
-        found = [path for some in writers.map(write_many, (0, 0, 10)) for path in some]
-    assert len(set(found)) == 30
+        paths = [path for written in writers.map(write_many, (0, 0, 10)) for path in written]
+    assert len(set(paths)) == 30
     cache = AnswerCache()
-    cache.use_segments(storage, found)
+    cache.use_segments(storage, paths)
     assert cache.find([key(number) for number in range(30)]) == {key(number): rows(number) for number in range(21)}

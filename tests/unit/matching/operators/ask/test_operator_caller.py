@@ -1,4 +1,4 @@
-"""Asking: batches, repetitions, known answers, side by side, within budgets, and whatever operators do meanwhile."""
+"""Calling operators: batches, cached answers, concurrency, failures, budgets and cache keys."""
 
 from __future__ import annotations
 
@@ -16,7 +16,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.matching.operators.ask.asked_plugins import declared, plugins
 
-from runnel.matching.operators.ask.budget import FIRST_REST, IN_A_ROW, LONGEST_REST, Breaker, CallAllowance
+from runnel.matching.operators.ask.budget import (
+    FIRST_PAUSE_SECONDS,
+    MAX_FAILURES,
+    MAX_PAUSE_SECONDS,
+    Breaker,
+    CallAllowance,
+)
 from runnel.matching.operators.ask.cache_files import write_segment
 from runnel.matching.operators.ask.caller import Caller
 from runnel.matching.operators.ask.operator_environment import OperatorEnvironment
@@ -71,10 +77,10 @@ def reasons(answers: list[Answer]) -> list[str]:
     return [one.reason if isinstance(one, Failed) else "" for one in answers]
 
 
-# --- batches, repetitions, known answers -------------------------------------------------------------------------
+# --- batches and cached answers -------------------------------------------------------------------------
 
 
-def test_answers_come_in_the_order_of_questions(made: Made) -> None:
+def test_answers_have_the_order_of_the_questions(made: Made) -> None:
     caller = made(declared("echo", "text", inputs=1), declared("count", "int"), declared("has_title"))
     questions = [titled("echo", 1, "a"), about("count", {}), titled("has_title", 1), titled("echo", 2, "b")]
     questions += [about("has_title", {}), titled("count", 3)]
@@ -89,13 +95,13 @@ def test_answers_come_in_the_order_of_questions(made: Made) -> None:
     assert caller.ask([]) == []
 
 
-def test_batches_are_as_large_as_declared(made: Made) -> None:
+def test_batches_have_the_declared_size(made: Made) -> None:
     caller = made(declared("Batches", "int", "int", batch=7))
     answers = caller.ask([titled("Batches", number) for number in range(17)])
     assert [rows[0][0] for rows in answers if not isinstance(rows, Failed)] == [7.0] * 14 + [3.0] * 3
 
 
-def test_a_pure_operator_is_asked_once_for_one_content(made: Made) -> None:
+def test_a_pure_operator_is_called_once_per_content(made: Made) -> None:
     caller = made(declared("Batches", "int", "int"), declared("process", "int", pure=False))
     questions = [titled("Batches", number % 3) for number in range(12)]
     first = caller.ask(questions)
@@ -106,17 +112,17 @@ def test_a_pure_operator_is_asked_once_for_one_content(made: Made) -> None:
     assert used.seconds > 0
 
 
-def test_an_impure_operator_is_asked_every_time(made: Made) -> None:
+def test_an_impure_operator_is_called_every_time(made: Made) -> None:
     caller = made(declared("Batches", "int", "int", pure=False))
     for _ in range(2):
         answers = caller.ask([titled("Batches", 1)] * 5)
         assert {rows[0][0] for rows in answers if not isinstance(rows, Failed)} == {5.0}
     used = caller.take_learned().operators["Batches 1"]
     assert (used.calls, used.hits) == (10, 0)
-    assert not caller.take_fresh()
+    assert not caller.take_unsaved()
 
 
-def test_only_what_it_reads_counts_and_is_given(made: Made) -> None:
+def test_an_operator_receives_only_the_attributes_that_it_reads(made: Made) -> None:
     caller = made(declared("Batches", "int", "int", reads=("title",)), declared("echo", "text", reads=("other",)))
     one = {"title": ("a",), "body": ("x",)}
     two = {"title": ("a",), "body": ("y",)}
@@ -125,15 +131,15 @@ def test_only_what_it_reads_counts_and_is_given(made: Made) -> None:
     assert caller.ask([about("echo", one)]) == [()]
 
 
-def test_an_operator_that_is_not_known_fails(made: Made) -> None:
+def test_a_question_to_an_unregistered_operator_fails(made: Made) -> None:
     caller = made(declared("has_title"))
     good, bad = caller.ask([titled("has_title", 1), about("has_title", {}, version=2)])
     assert good == HOLDS
     assert isinstance(bad, Failed)
-    assert "no operator has_title of version 2" in bad.reason
+    assert "operator has_title version 2 is not registered" in bad.reason
 
 
-def test_operators_may_be_replaced(made: Made) -> None:
+def test_a_changed_declaration_replaces_the_process(made: Made) -> None:
     caller = made(declared("process", "int", pure=False))
     (first,) = caller.ask([titled("process", 1)])
     caller.use_declarations({("process", 1): declared("process", "int", pure=False)})
@@ -144,10 +150,10 @@ def test_operators_may_be_replaced(made: Made) -> None:
     assert fresh != first
 
 
-# --- side by side ------------------------------------------------------------------------------------------------
+# --- concurrency ------------------------------------------------------------------------------------------------
 
 
-def test_batches_run_side_by_side_within_concurrency(made: Made, plugins: Path) -> None:
+def test_batches_run_concurrently_up_to_the_declared_number(made: Made, plugins: Path) -> None:
     def most_at_once(**more: object) -> int:
         processes = more.pop("processes", 3)
         caller = made(
@@ -175,13 +181,13 @@ def test_batches_run_side_by_side_within_concurrency(made: Made, plugins: Path) 
         ("kill", "moody: its process was ended by signal 9"),
         ("exit", "moody: its process ended with code 3: gone fishing"),
         ("memory", "moody: it took more than 300 MB of memory"),
-        ("text", "moody: it gave 'text' for ?r0, which is not a finite number"),
-        ("object", "moody: its answer cannot be sent: a value of the type object"),
-        ("many", "moody: it gave more than 1,000 rows"),
-        ("large", "moody: its answers have more than 67,108,864 bytes"),
+        ("text", "moody: it returned 'text' for ?r0, which is not a finite number"),
+        ("object", "moody: its answer cannot be encoded as JSON: values of the type object cannot be encoded"),
+        ("many", "moody: it returned more than 1,000 rows"),
+        ("large", "moody: its answers exceed 67,108,864 bytes"),
     ],
 )
-def test_one_poisonous_item_does_not_fail_its_neighbours(word: str, reason: str, made: Made) -> None:
+def test_an_item_that_fails_an_operator_does_not_fail_the_others(word: str, reason: str, made: Made) -> None:
     caller = made(declared("moody", "number", limit=1.0 if word == "loop" else 20.0), megabytes=300)
     questions = [titled("moody", number) for number in range(6)]
     questions.insert(3, about("moody", {"mood": (word,)}))
@@ -194,7 +200,7 @@ def test_one_poisonous_item_does_not_fail_its_neighbours(word: str, reason: str,
     assert caller.take_learned().operators["moody 1"].hits == 3
 
 
-def test_a_class_that_raises_is_asked_one_by_one(made: Made) -> None:
+def test_a_batch_that_raises_is_retried_call_by_call(made: Made) -> None:
     caller = made(declared("Broken"))
     answers = caller.ask(
         [titled("Broken", 1), about("Broken", {"poison": (True,)}), about("Broken", {"none": (True,)})]
@@ -202,45 +208,45 @@ def test_a_class_that_raises_is_asked_one_by_one(made: Made) -> None:
     assert answers == [HOLDS, Failed("Broken: RuntimeError: poisoned"), Failed("Broken: no model", False)]
 
 
-def test_a_single_ask_whose_process_was_killed_is_tried_again(made: Made, plugins: Path) -> None:
+def test_a_single_call_whose_process_was_killed_is_retried(made: Made, plugins: Path) -> None:
     caller = made(declared("once", "number", inputs=1))
     assert caller.ask([titled("once", 1, str(plugins))]) == [((1.0,),)]
 
 
-def test_failures_are_not_remembered(made: Made, plugins: Path) -> None:
+def test_failures_are_not_cached(made: Made, plugins: Path) -> None:
     caller = made(declared("moody", "number"))
     question = about("moody", {"mood": ("raise",)})
     for _ in range(2):
         assert reasons(caller.ask([question])) == ["moody: ValueError: a bad day"]
     assert caller.take_learned().operators["moody 1"].calls == 2
-    assert not caller.take_fresh()
+    assert not caller.take_unsaved()
 
 
-def test_an_operator_that_is_always_late_rests(made: Made) -> None:
+def test_repeated_timeouts_open_the_breaker(made: Made) -> None:
     clock = Seconds()
     caller = made(declared("moody", "number", limit=0.3, batch=4), clock=clock)
     loops = [about("moody", {"mood": ("sleep",), "number": (float(number),)}) for number in range(40)]
     answers = reasons(caller.ask(loops))
     assert "moody: it took more than 0.3 seconds" in answers
-    assert sum("failed several times in a row" in reason for reason in answers) >= 36
+    assert sum("not called because it failed recently" in reason for reason in answers) >= 36
     calls = caller.take_learned().operators["moody 1"].calls
-    assert calls <= 4 + 4, "neither forty time limits nor four hundred starts are waited for"
-    clock.now += FIRST_REST - 1
-    assert "in a row" in reasons(caller.ask([titled("moody", 1)]))[0]
+    assert calls <= 4 + 4, "the breaker opens after the first failures"
+    clock.now += FIRST_PAUSE_SECONDS - 1
+    assert "failed recently" in reasons(caller.ask([titled("moody", 1)]))[0]
     clock.now += 1
-    assert caller.ask([titled("moody", 1)]) == [((1.0,),)], "a trial that goes well ends the rest"
+    assert caller.ask([titled("moody", 1)]) == [((1.0,),)], "a successful trial ends the pause"
     assert caller.ask([titled("moody", 2)]) == [((1.0,),)]
 
 
-def test_an_operator_that_cannot_be_loaded_rests_at_once(made: Made) -> None:
+def test_a_loading_failure_opens_the_breaker_immediately(made: Made) -> None:
     clock = Seconds()
     caller = made(declared("Unmade", batch=1), clock=clock)
     answers = reasons(caller.ask([titled("Unmade", number) for number in range(5)]))
     assert "no such model" in answers[0]
-    assert all("in a row" in reason for reason in answers[1:])
+    assert all("failed recently" in reason for reason in answers[1:])
 
 
-def test_quick_failures_do_not_hide_an_operator(made: Made) -> None:
+def test_fast_failures_do_not_open_the_breaker(made: Made) -> None:
     caller = made(declared("moody", "number", batch=1))
     questions = [about("moody", {"mood": ("raise",), "number": (float(number),)}) for number in range(10)]
     assert set(reasons(caller.ask(questions))) == {"moody: ValueError: a bad day"}
@@ -256,14 +262,14 @@ def test_calls_beyond_the_budget_are_not_made(made: Made) -> None:
     answers = caller.ask([titled("count", number) for number in range(8)])
     assert answers[:5] == [((1.0,),)] * 5
     for answer in answers[5:]:
-        assert answer == Failed("count: over budget, which is 10 calls in a minute", passing=True)
+        assert answer == Failed("count: over its budget of 10 calls per minute", passing=True)
     assert caller.take_learned().operators["count 1"].calls == 5
-    assert caller.ask([titled("count", 2)]) == [((1.0,),)], "what is known costs nothing"
+    assert caller.ask([titled("count", 2)]) == [((1.0,),)], "cached answers do not count"
     clock.now += 12
     assert reasons(caller.ask([titled("count", 10), titled("count", 11)])) == ["", reasons(answers)[7]]
 
 
-def test_seconds_are_known_afterwards() -> None:
+def test_a_budget_of_seconds_may_be_overdrawn_and_refills() -> None:
     clock = Seconds()
     allowance = CallAllowance(Budget(seconds=6.0), share=0.5, clock=clock)
     assert allowance.take(1000) == 1000
@@ -275,7 +281,7 @@ def test_seconds_are_known_afterwards() -> None:
     assert allowance.take(1) == 1
 
 
-def test_a_share_of_less_than_a_call_is_saved_up() -> None:
+def test_a_share_below_one_call_accumulates() -> None:
     clock = Seconds()
     allowance = CallAllowance(Budget(calls=1), share=0.25, clock=clock)
     given_calls = 0
@@ -285,7 +291,7 @@ def test_a_share_of_less_than_a_call_is_saved_up() -> None:
     assert 15 <= given_calls <= 17, "4,000 seconds at a quarter of a call in a minute"
 
 
-def test_no_budget_means_no_limit_and_none_means_none() -> None:
+def test_no_budget_means_no_limit_and_zero_allows_no_call() -> None:
     assert CallAllowance(Budget()).take(10**6) == 10**6
     clock = Seconds()
     nothing = CallAllowance(Budget(calls=0), clock=clock)
@@ -295,7 +301,7 @@ def test_no_budget_means_no_limit_and_none_means_none() -> None:
 
 @given(st.lists(st.tuples(st.floats(0, 100), st.integers(0, 50)), max_size=30), st.integers(0, 60))
 @settings(deadline=None, max_examples=80)
-def test_over_a_long_time_a_budget_holds(steps: list[tuple[float, int]], calls: int) -> None:
+def test_a_budget_is_kept_over_a_long_time(steps: list[tuple[float, int]], calls: int) -> None:
     clock = Seconds()
     allowance = CallAllowance(Budget(calls=calls), clock=clock)
     given_calls = 0
@@ -305,26 +311,26 @@ def test_over_a_long_time_a_budget_holds(steps: list[tuple[float, int]], calls: 
         assert given_calls <= calls * (1 + clock.now / 60) + 1e-6
 
 
-def test_rests_double_and_are_bounded() -> None:
+def test_pauses_of_the_breaker_double_up_to_a_limit() -> None:
     clock = Seconds()
     breaker = Breaker(clock)
-    for _ in range(IN_A_ROW + 5):
-        assert breaker.allows() == (breaker.rest == 0)
-        breaker.note(failed=True)
-    assert breaker.rest == FIRST_REST, "those that were under way do not prolong it"
-    rests = []
+    for _ in range(MAX_FAILURES + 5):
+        assert breaker.allows() == (breaker.pause_left == 0)
+        breaker.record(failed=True)
+    assert breaker.pause_left == FIRST_PAUSE_SECONDS, "failures of calls that began earlier do not extend the pause"
+    pauses = []
     for _ in range(10):
-        clock.now += breaker.rest
+        clock.now += breaker.pause_left
         assert breaker.allows()
         assert not breaker.allows(), "one trial at a time"
-        breaker.note(failed=True)
-        rests.append(breaker.rest)
-    assert rests[:3] == [2 * FIRST_REST, 4 * FIRST_REST, 8 * FIRST_REST]
-    assert rests[-1] == LONGEST_REST
-    clock.now += LONGEST_REST
+        breaker.record(failed=True)
+        pauses.append(breaker.pause_left)
+    assert pauses[:3] == [2 * FIRST_PAUSE_SECONDS, 4 * FIRST_PAUSE_SECONDS, 8 * FIRST_PAUSE_SECONDS]
+    assert pauses[-1] == MAX_PAUSE_SECONDS
+    clock.now += MAX_PAUSE_SECONDS
     assert breaker.allows()
-    breaker.note(failed=False)
-    breaker.note(failed=True)
+    breaker.record(failed=False)
+    breaker.record(failed=True)
     assert breaker.allows()
 
 
@@ -337,7 +343,7 @@ def key_of(declaration: OperatorDeclaration, folder: Path | None = None) -> byte
     return KeyMaker(declaration, folder).key(("x",), content)
 
 
-def test_registering_again_keeps_what_is_known(tmp_path: Path) -> None:
+def test_keys_change_only_with_source_release_parameters_configuration_and_files(tmp_path: Path) -> None:
     one = declared("echo", "text", inputs=1, configuration=(("file", "regions.json"),))
     known = key_of(one, tmp_path)
     assert key_of(declared("echo", "text", inputs=1, version=7, batch=3, configuration=one.configuration)) == known
@@ -354,7 +360,7 @@ def test_registering_again_keeps_what_is_known(tmp_path: Path) -> None:
     (tmp_path / "regions.json").write_text("[1]")
     assert key_of(one, tmp_path) not in (known, edited)
     outside = declared("echo", "text", inputs=1, configuration=(("file", f"../{tmp_path.name}/regions.json"),))
-    assert key_of(outside, tmp_path) == key_of(outside, None), "no file out of the folder is looked at"
+    assert key_of(outside, tmp_path) == key_of(outside, None), "files outside the folder are not read"
 
 
 _VALUES: st.SearchStrategy[Value] = st.one_of(
@@ -365,7 +371,7 @@ _ATTRIBUTES = st.dictionaries(st.text(min_size=1, max_size=3), st.lists(_VALUES,
 
 @given(_ATTRIBUTES, _ATTRIBUTES)
 @settings(deadline=None, max_examples=100)
-def test_contents_of_one_digest_are_the_same(one: Attributes, two: Attributes) -> None:
+def test_equal_digests_mean_equal_attributes(one: Attributes, two: Attributes) -> None:
     def shown(attributes: Attributes) -> str:
         return repr(sorted(attributes.items()))
 
@@ -373,15 +379,15 @@ def test_contents_of_one_digest_are_the_same(one: Attributes, two: Attributes) -
     assert (contents.read(one, ())[1] == contents.read(two, ())[1]) == (shown(one) == shown(two))
 
 
-def test_what_was_answered_is_found_by_another_process(made: Made, plugins: Path) -> None:
+def test_another_process_reuses_written_answers(made: Made, plugins: Path) -> None:
     storage = open_storage(f"file://{plugins}/root")
     caller = made(declared("process", "int"))
     questions = [titled("process", number) for number in range(5)]
     answers = caller.ask(questions)
-    segment = write_segment(storage, caller.take_fresh())
+    segment = write_segment(storage, caller.take_unsaved())
     assert segment is not None
     assert segment.answers == 5
-    assert write_segment(storage, caller.take_fresh()) is None, "once is enough"
+    assert write_segment(storage, caller.take_unsaved()) is None, "answers are returned once"
     program = f"""
 import json
 from tests.unit.matching.operators.ask.asked_plugins import declared
@@ -408,4 +414,4 @@ caller.close()
     assert found[5] != found[0]
     assert learned["operators"]["process 2"][0] == 1
     assert learned["operators"]["process 2"][3] == 5
-    assert "cannot be used" in done.stderr
+    assert "skipping a cache file of operator answers" in done.stderr

@@ -61,7 +61,7 @@ def test_all_built_in_operators_are_found() -> None:
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_every_operator_says_what_a_registration_may_leave_out(name: str) -> None:
+def test_every_operator_declares_the_defaults_of_a_registration(name: str) -> None:
     operator: Any = OURS[name].load()
     assert all(isinstance(one, Parameter) for one in operator.parameters)
     assert isinstance(operator.cost, timedelta)
@@ -86,7 +86,7 @@ def operator(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
         made.close()
 
 
-def test_threads_may_ask_at_once(operator: Any) -> None:
+def test_operators_may_be_called_from_several_threads(operator: Any) -> None:
     inputs: list[Any] = [
         (),
         ("Square",),
@@ -109,7 +109,7 @@ def test_threads_may_ask_at_once(operator: Any) -> None:
 
 @settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(ASKS, max_size=6))
-def test_no_ask_makes_an_operator_raise(operator: Any, asks: list[Ask]) -> None:
+def test_operators_answer_any_call_without_an_exception(operator: Any, asks: list[Ask]) -> None:
     answers = operator.answer(asks)
     assert len(answers) == len(asks)
     for answer in answers:

@@ -102,7 +102,7 @@ def opened() -> Iterator[Callable[[Lookup], Lookup]]:
 Keep = Callable[[Lookup], Lookup]
 
 
-def test_rows_of_one_key(server: Server, opened: Keep) -> None:
+def test_rows_with_a_single_key_column_are_found(server: Server, opened: Keep) -> None:
     lookup = opened(server.lookup(table="tags", key="symbol", columns="tag"))
     answers = lookup.answer([Ask({}, ("ACME",)), Ask({}, ("NONE",)), Ask({}, (("MUSE", "ACME"),)), Ask({}, ((),))])
     assert [sorted(answer) if not isinstance(answer, Failed) else answer for answer in answers] == [
@@ -113,7 +113,7 @@ def test_rows_of_one_key(server: Server, opened: Keep) -> None:
     ]
 
 
-def test_rows_of_two_keys_and_of_attributes(server: Server, opened: Keep) -> None:
+def test_rows_with_two_key_columns_and_attributes_are_found(server: Server, opened: Keep) -> None:
     lookup = opened(server.lookup(table="stocks", key="symbol, year", columns="price,listed", attributes="ticker, y"))
     asks = [
         Ask({"ticker": ("ACME",), "y": (2025.0,)}),
@@ -128,12 +128,12 @@ def test_rows_of_two_keys_and_of_attributes(server: Server, opened: Keep) -> Non
     assert answers[2:] == [(), ()]
 
 
-def test_without_columns_it_says_whether_there_is_a_row(server: Server, opened: Keep) -> None:
+def test_without_columns_the_operator_holds_if_a_row_exists(server: Server, opened: Keep) -> None:
     lookup = opened(server.lookup(table="tags", key="symbol"))
     assert lookup.answer([Ask({}, ("ACME",)), Ask({}, ("NONE",)), Ask({}, (("NONE", "MUSE"),))]) == [HOLDS, (), HOLDS]
 
 
-def test_values_are_typed_and_a_row_that_lacks_one_is_none(server: Server, opened: Keep) -> None:
+def test_values_have_types_and_rows_with_null_are_skipped(server: Server, opened: Keep) -> None:
     lookup = opened(server.lookup(table="stocks", key="year", columns="symbol,weight"))
     assert lookup.answer([Ask({}, (2026.0,)), Ask({}, (2025.0,))]) == [(("MUSE", 1.5),), (("ACME", 0.25),)]
     dated = opened(server.lookup(table="stocks", key="price", columns="since,odd name"))
@@ -141,9 +141,9 @@ def test_values_are_typed_and_a_row_that_lacks_one_is_none(server: Server, opene
     assert dated.answer([Ask({}, (12.5,)), Ask({}, (99.0,)), Ask({}, (12.51,))]) == [((since, "a"),), (), ()]
 
 
-def test_moments_are_keys_where_the_database_knows_them(server: Server, opened: Keep) -> None:
+def test_times_are_keys_in_postgresql_only(server: Server, opened: Keep) -> None:
     if server.kind == "sqlite":
-        with pytest.raises(OperatorRefusedError, match="a moment cannot be a key in SQLite"):
+        with pytest.raises(OperatorRefusedError, match="date and time columns cannot be keys in SQLite"):
             server.lookup(table="stocks", key="since", columns="year")
         return
     since = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -156,14 +156,14 @@ def test_moments_are_keys_where_the_database_knows_them(server: Server, opened: 
 @pytest.mark.parametrize(
     "value", ["'; drop table stocks; --", "ACME' or '1'='1", "%", "\\", '"', "ACME\0", True, 3.0, datetime.now(UTC)]
 )
-def test_values_are_never_part_of_the_question(server: Server, opened: Keep, value: Value) -> None:
+def test_values_never_become_part_of_the_sql_text(server: Server, opened: Keep, value: Value) -> None:
     lookup = opened(server.lookup(table="stocks", key="symbol", columns="year"))
     answers = lookup.answer([Ask({}, (value,)), Ask({}, ("MUSE",))])
     assert answers[1] == ((2026.0,),)
     assert answers[0] == (((2025.0,), (2026.0,)) if value == "ACME\0" else ())
 
 
-def test_a_batch_is_one_question(server: Server, opened: Keep) -> None:
+def test_a_batch_is_one_sql_query(server: Server, opened: Keep) -> None:
     lookup = opened(server.lookup(table="tags", key="symbol", columns="tag"))
     asked: list[str] = []
     event.listen(lookup._database._engine, "before_cursor_execute", lambda *call: asked.append(call[2]))
@@ -171,7 +171,7 @@ def test_a_batch_is_one_question(server: Server, opened: Keep) -> None:
     assert len([statement for statement in asked if "tags" in statement]) == 1
 
 
-def test_a_key_with_very_many_rows_fails_alone(server: Server, opened: Keep) -> None:
+def test_a_key_with_too_many_rows_fails_only_its_call(server: Server, opened: Keep) -> None:
     server.execute("delete from many")
     values = ", ".join(f"('BIG', {number})" for number in range(400))
     server.execute(f"insert into many values {values}")
@@ -179,11 +179,11 @@ def test_a_key_with_very_many_rows_fails_alone(server: Server, opened: Keep) -> 
     lookup = opened(server.lookup(table="many", key="symbol", columns="number", most="5"))
     asks = [Ask({}, ("BIG",)), *(Ask({}, (f"S{number}",)) for number in range(40))]
     answers = lookup.answer(asks)
-    assert answers[0] == Failed("more than 5 rows were found", passing=False)
+    assert answers[0] == Failed("the table has more than 5 rows for this item", passing=False)
     assert answers[1:] == [((float(number),),) for number in range(40)]
 
 
-def test_a_slow_question_is_stopped(server: Server, opened: Keep) -> None:
+def test_a_slow_query_is_stopped(server: Server, opened: Keep) -> None:
     lookup = opened(
         Lookup(
             OperatorContext(
@@ -194,19 +194,19 @@ def test_a_slow_question_is_stopped(server: Server, opened: Keep) -> None:
         )
     )
     answers = lookup.answer([Ask({}, ("ACME",)), Ask({}, ("MUSE",))])
-    assert answers == [Failed("the database market did not answer: it took more than 0.3 seconds")] * 2
+    assert answers == [Failed("cannot read from the database market: it took more than 0.3 seconds")] * 2
     quick = opened(server.lookup(table="tags", key="symbol"))
     assert quick.answer([Ask({}, ("ACME",))]) == [HOLDS]
 
 
-def test_nobody_writes(server: Server) -> None:
-    database = Database(server.url, seconds=2.0)
-    with pytest.raises(UnansweredError, match=r"read-?only"), database.connected() as connection:
+def test_transactions_are_read_only(server: Server) -> None:
+    database = Database(server.url, time_limit=2.0)
+    with pytest.raises(UnansweredError, match=r"read-?only"), database.connect() as connection:
         connection.execute(text("insert into tags values ('x', 'y')"))
     database.close()
 
 
-def test_an_ask_with_the_wrong_number_of_keys_or_too_many_fails_alone(server: Server, opened: Keep) -> None:
+def test_a_call_with_a_wrong_number_of_keys_fails_only_itself(server: Server, opened: Keep) -> None:
     lookup = opened(server.lookup(table="tags", key="symbol"))
     many = tuple(f"S{number}" for number in range(65))
     none, two, large, fine = lookup.answer([Ask({}), Ask({}, ("a", "b")), Ask({}, (many,)), Ask({}, ("ACME",))])
@@ -224,12 +224,12 @@ def test_an_ask_with_the_wrong_number_of_keys_or_too_many_fails_alone(server: Se
         ({"table": "stocks", "key": "symbl"}, "no column 'symbl'; did you mean symbol?"),
         ({"table": "stocks", "key": "symbol", "columns": 'price"; drop table tags; --'}, "no column"),
         ({"table": "stocks", "key": "symbol", "columns": "*"}, "no column"),
-        ({"table": "stocks"}, "must be set"),
-        ({"table": "stocks", "key": "symbol", "attributes": "a, b"}, "as many as in `key`"),
-        ({"table": "stocks", "key": "symbol", "most": "0"}, "not a number that fits"),
+        ({"table": "stocks"}, "is required"),
+        ({"table": "stocks", "key": "symbol", "attributes": "a, b"}, "expected 1 attributes"),
+        ({"table": "stocks", "key": "symbol", "most": "0"}, "expected a number from 1 to 10000"),
     ],
 )
-def test_wrong_settings_are_refused(server: Server, settings: dict[str, str], words: str) -> None:
+def test_invalid_options_are_refused(server: Server, settings: dict[str, str], words: str) -> None:
     with pytest.raises(OperatorRefusedError) as caught:
         server.lookup(**settings)
     assert words in caught.value.message
@@ -239,19 +239,19 @@ def test_wrong_settings_are_refused(server: Server, settings: dict[str, str], wo
     ("databases", "words"),
     [
         ({}, "there is no database 'market'"),
-        ({"market": "mysql://a:b@db.example/x"}, "mysql is not a kind"),
-        ({"market": "sqlite://"}, "a file of SQLite is needed"),
-        ({"market": "::p@ssword::"}, "its URL cannot be read"),
+        ({"market": "mysql://a:b@db.example/x"}, "look-ups support PostgreSQL and SQLite, not mysql"),
+        ({"market": "sqlite://"}, "look-ups require an SQLite file"),
+        ({"market": "::p@ssword::"}, "is invalid"),
     ],
 )
-def test_databases_are_those_of_the_settings(databases: dict[str, str], words: str) -> None:
+def test_unknown_and_unsupported_databases_are_refused(databases: dict[str, str], words: str) -> None:
     with pytest.raises(OperatorRefusedError) as caught:
         Lookup(OperatorContext({"database": "market", "table": "a", "key": "b"}, databases=databases))
     assert words in caught.value.message
     assert "p@ssword" not in str(caught.value)
 
 
-def test_a_database_that_comes_later_is_used_then(tmp_path: Path, opened: Keep) -> None:
+def test_a_database_that_becomes_available_later_is_used(tmp_path: Path, opened: Keep) -> None:
     settings = {"database": "market", "table": "tags", "key": "symbol"}
     path = tmp_path / "later.sqlite"
     lookup = opened(Lookup(OperatorContext(settings, databases={"market": f"sqlite:///{path}"}, time_limit=1.0)))
@@ -264,7 +264,7 @@ def test_a_database_that_comes_later_is_used_then(tmp_path: Path, opened: Keep) 
     assert lookup.answer([Ask({}, ("ACME",))]) == [HOLDS]
 
 
-def test_no_password_is_shown(opened: Keep) -> None:
+def test_messages_do_not_contain_the_password(opened: Keep) -> None:
     url = "postgresql://runnel:s3cret@127.0.0.1:9/market"
     settings = {"database": "market", "table": "tags", "key": "symbol"}
     lookup = opened(Lookup(OperatorContext(settings, databases={"market": url}, time_limit=1.0)))
@@ -273,13 +273,15 @@ def test_no_password_is_shown(opened: Keep) -> None:
     assert answer.passing
     assert "s3cret" not in answer.reason
     assert "127.0.0.1" in answer.reason
-    with pytest.raises(OperatorRefusedError, match="did not answer") as refused:
+    with pytest.raises(OperatorRefusedError, match="cannot read from the database") as refused:
         lookup.check()
     assert "s3cret" not in str(refused.value)
     assert "operator_databases" in (refused.value.hint or "")
 
 
-def test_keys_are_compared_exactly_whatever_the_database_thinks(server: Server, tmp_path: Path, opened: Keep) -> None:
+def test_keys_are_compared_exactly_despite_collations_of_the_database(
+    server: Server, tmp_path: Path, opened: Keep
+) -> None:
     if server.kind == "sqlite":
         path = tmp_path / "folded.sqlite"
         execute, url = _on_sqlite(path), f"sqlite:///{path}"
@@ -297,7 +299,7 @@ def test_keys_are_compared_exactly_whatever_the_database_thinks(server: Server, 
         assert lookup.answer([Ask({}, ("ACME",)), Ask({}, (stored,)), Ask({}, ("Acme  ",))]) == [(), found, ()]
 
 
-def test_values_that_conditions_lack_fail_alone(tmp_path: Path, opened: Keep) -> None:
+def test_values_of_unsupported_types_fail_only_their_call(tmp_path: Path, opened: Keep) -> None:
     path = tmp_path / "kinds.sqlite"
     execute = _on_sqlite(path)
     execute("create table kinds (symbol text, data)")

@@ -36,7 +36,7 @@ def rows(program: str, attributes: Any, *inputs: Any, **settings: str) -> set[An
     return set(answer)
 
 
-def test_rules_with_negation_and_comparison() -> None:
+def test_rules_use_negation_and_comparison() -> None:
     program = 'dear(P) :- number(price, P), P > 50.  holds(P) :- dear(P), not has(category, "food").'
     asks = [
         Ask({"price": (60.0,), "category": ("music",)}),
@@ -48,12 +48,12 @@ def test_rules_with_negation_and_comparison() -> None:
     assert answered(program, *asks) == [((60.0,),), (), (), (), ()]
 
 
-def test_a_goal_without_places_holds_or_not() -> None:
+def test_a_goal_without_arguments_holds_or_not() -> None:
     asks = [Ask({"urgent": (True,)}), Ask({"urgent": (False,)}), Ask({})]
     assert answered("alarm :- has(urgent, true).", *asks, goal="alarm") == [HOLDS, (), ()]
 
 
-def test_recursion_reaches_what_it_reaches() -> None:
+def test_recursive_rules_derive_the_transitive_closure() -> None:
     program = """
         part_of("Bronx", "New York").  part_of("New York", "USA").  part_of("Paris", "France").
         within(A, B) :- part_of(A, B).
@@ -63,7 +63,7 @@ def test_recursion_reaches_what_it_reaches() -> None:
     assert rows(program, {"place": ("Bronx",)}) == {("New York",), ("USA",)}
 
 
-def test_words_days_numbers_and_inputs() -> None:
+def test_words_days_numbers_and_inputs_are_facts() -> None:
     attributes = {
         "title": ("Muse on TOUR",),
         "published": (datetime(2026, 11, 15, 9, 30, tzinfo=UTC),),
@@ -90,11 +90,11 @@ def test_words_days_numbers_and_inputs() -> None:
         "holds(a) :- any. any :- not none. none :- not some. some :- has(title, T).",
     ],
 )
-def test_rules_get_all_facts_that_they_ask_for_in_whatever_way(program: str) -> None:
+def test_rules_receive_the_facts_of_every_form_of_use(program: str) -> None:
     assert len(rows(program, {"title": ("a",)})) == 1
 
 
-def test_aggregates_and_constants() -> None:
+def test_rules_use_aggregates_and_constants() -> None:
     program = "#const enough = 2. holds(N) :- N = #count { C : has(category, C) }, N >= enough."
     assert rows(program, {"category": ("a", "b", "c")}) == {(3.0,)}
     assert rows(program, {"category": ("a",)}) == set()
@@ -102,7 +102,7 @@ def test_aggregates_and_constants() -> None:
 
 @settings(deadline=None, max_examples=60)
 @given(st.lists(st.text(max_size=50).map(clean_text), max_size=4))
-def test_no_text_is_taken_for_a_rule(shared: Rules, texts: list[str]) -> None:
+def test_texts_of_items_are_never_parsed_as_rules(shared: Rules, texts: list[str]) -> None:
     given_texts = tuple(text for text in texts if text)
     hostile = ('"). holds("x', "\\", '"', "a\nb", "%* ", "#script(python)")
     (answer,) = shared.answer([Ask({"title": given_texts + hostile})])
@@ -137,21 +137,21 @@ def shared() -> Iterator[Rules]:
         ("holds", "unexpected"),
         ("holds :- ,", "unexpected"),
         ("holds(X) :- has(title, T).", "unsafe"),
-        ("{ holds }.", "not a rule that can be used"),
-        ("holds ; other.", "not a rule that can be used"),
-        (":- has(title, T). holds.", "not a rule that can be used"),
-        ("-holds.", "not a rule that can be used"),
-        ("not holds :- has(a, b).", "not a rule that can be used"),
-        ("has(a, 1). holds.", "has is given by the item"),
-        ("other.", "no rule makes holds"),
-        ("holds(1). holds(1, 2).", "different number of places"),
-        ("holds :- not other. other :- not holds.", "do not decide"),
-        ("holds :- not holds.", "do not decide"),
+        ("{ holds }.", "this kind of rule cannot be used"),
+        ("holds ; other.", "this kind of rule cannot be used"),
+        (":- has(title, T). holds.", "this kind of rule cannot be used"),
+        ("-holds.", "this kind of rule cannot be used"),
+        ("not holds :- has(a, b).", "this kind of rule cannot be used"),
+        ("has(a, 1). holds.", "rules cannot define has"),
+        ("other.", "no rule defines holds"),
+        ("holds(1). holds(1, 2).", "different number of arguments"),
+        ("holds :- not other. other :- not holds.", "no unique result"),
+        ("holds :- not holds.", "no unique result"),
         (f"holds. % {'x' * 300_000}", "more than 262144 bytes"),
         ("holds. \0", "NUL"),
     ],
 )
-def test_what_may_not_be_loaded(program: str, words: str) -> None:
+def test_invalid_programs_are_refused(program: str, words: str) -> None:
     with pytest.raises(OperatorRefusedError) as caught:
         answered(program)
     assert words in caught.value.message
@@ -164,7 +164,7 @@ def test_errors_name_the_line() -> None:
     assert caught.value.place == "rules, rules, line 4"
 
 
-def test_words_in_texts_and_comments_are_no_directives() -> None:
+def test_directives_in_texts_and_comments_are_ignored() -> None:
     assert (
         screen('holds("#script @ & 99999999999"). % #include\n%* "#script %* @ *% 99999999999 *% holds(1).') is None
     )
@@ -173,12 +173,12 @@ def test_words_in_texts_and_comments_are_no_directives() -> None:
 @pytest.mark.parametrize(
     "program", ["n(0). n(X + 1) :- n(X). holds :- n(5).", "p(1..3000). holds :- p(X), p(Y), p(Z), X + Y = Z * 7919."]
 )
-def test_rules_that_run_for_ever_are_refused(program: str) -> None:
+def test_rules_that_run_forever_are_refused(program: str) -> None:
     with pytest.raises(OperatorRefusedError, match="the rules were stopped"):
         answered(program, seconds="0.5", megabytes="64")
 
 
-def test_an_item_that_makes_rules_run_for_ever_fails_alone() -> None:
+def test_an_item_that_makes_rules_run_forever_fails_only_its_call() -> None:
     program = "n(X) :- number(start, X). n(X + 1) :- n(X), X > 0. holds(X) :- n(X), X <= 0."
     asks = [Ask({"start": (0.0,)}), Ask({"start": (1.0,)}), Ask({"start": (-5.0,)})]
     before, stopped, after = answered(program, *asks, seconds="1", megabytes="64")
@@ -188,41 +188,41 @@ def test_an_item_that_makes_rules_run_for_ever_fails_alone() -> None:
     assert stopped.reason.startswith("the rules were stopped: they took more than")
 
 
-def test_memory_is_limited_too() -> None:
+def test_memory_is_limited() -> None:
     program = "p(1..X) :- number(size, X). q(A, B) :- p(A), p(B). holds :- q(1, 1)."
     small, large = answered(program, Ask({"size": (3.0,)}), Ask({"size": (9000.0,)}), seconds="30", megabytes="64")
     assert small == HOLDS
-    assert large == Failed("the rules were stopped: they took more than 64 megabytes", passing=False)
+    assert large == Failed("the rules were stopped: they took more than 64 megabytes of memory", passing=False)
 
 
-def test_all_items_together_stay_within_the_time_limit() -> None:
+def test_a_batch_stays_within_the_time_limit() -> None:
     program = "n(X) :- number(start, X). n(X + 1) :- n(X). holds :- n(-1)."
     rules = Rules(OperatorContext({"rules": program, "seconds": "0.3", "megabytes": "512"}, time_limit=0.5))
     answers = rules.answer([Ask({"start": (0.0,)})] * 20)
     rules.close()
     assert all(isinstance(answer, Failed) for answer in answers)
-    assert answers[-1] == Failed("the rules took too long over the items before this one")
+    assert answers[-1] == Failed("previous items of the batch used up the time limit")
 
 
-def test_numbers_that_rules_cannot_hold_fail_alone() -> None:
+def test_a_number_that_is_too_large_fails_only_its_call() -> None:
     asks = [Ask({"views": (3e9,)}), Ask({"other": (3e9,), "views": (7.0,)})]
     large, fine = answered("holds(N) :- number(views, N).", *asks)
     assert isinstance(large, Failed)
-    assert "views is too large a number" in large.reason
+    assert "the value of views is too large" in large.reason
     assert fine == ((7.0,),)
 
 
-def test_an_item_with_too_many_facts_fails_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_item_with_too_many_facts_fails_only_its_call(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_FACTS", 3)
     many, few = answered("holds :- has(A, V).", Ask({"a": ("1", "2", "3", "4")}), Ask({"a": ("1",)}))
     assert isinstance(many, Failed)
     assert few == HOLDS
 
 
-def test_rules_that_give_too_many_rows_fail_alone() -> None:
+def test_a_call_with_too_many_rows_fails_only_itself() -> None:
     program = "p(1..X) :- number(size, X). holds(A, B) :- p(A), p(B)."
     many, few = answered(program, Ask({"size": (400.0,)}), Ask({"size": (2.0,)}), seconds="20", megabytes="1024")
-    assert many == Failed("the rules give more than 1000 rows", passing=False)
+    assert many == Failed("the rules give more than 1000 rows or 4 MB", passing=False)
     assert not isinstance(few, Failed)
     assert len(few) == 4
 
@@ -231,12 +231,12 @@ def test_a_killed_process_is_replaced(shared: Rules) -> None:
     assert shared._process is not None
     os.kill(shared._process.pid, signal.SIGKILL)
     first, second = shared.answer([Ask({"title": ("a",)}), Ask({"title": ("b",)})])
-    assert first == Failed("the rules were stopped: something ended the process that applies them")
+    assert first == Failed("the rules were stopped: their process ended unexpectedly")
     assert second == (("b",),)
 
 
-def test_a_process_serves_only_so_many_items(monkeypatch: pytest.MonkeyPatch, shared: Rules) -> None:
-    monkeypatch.setattr(module, "SERVED", 2)
+def test_a_process_is_replaced_after_a_number_of_items(monkeypatch: pytest.MonkeyPatch, shared: Rules) -> None:
+    monkeypatch.setattr(module, "MAX_SERVED", 2)
     pids = set()
     for _ in range(5):
         assert shared.answer([Ask({"title": ("a",)})]) == [(("a",),)]
@@ -245,7 +245,7 @@ def test_a_process_serves_only_so_many_items(monkeypatch: pytest.MonkeyPatch, sh
     assert len(pids) >= 2
 
 
-def test_rules_from_a_file(tmp_path: Path) -> None:
+def test_rules_are_read_from_a_file(tmp_path: Path) -> None:
     (tmp_path / "review.lp").write_text("holds(T) :- has(title, T).", "utf-8")
     rules = Rules(OperatorContext({"file": "review.lp"}, tmp_path))
     assert rules.answer([Ask({"title": ("a",)})]) == [(("a",),)]

@@ -19,7 +19,7 @@ from tests.services import refusing_port
 
 from runnel.errors import OperatorRefusedError
 from runnel.matching.operators.builtin import service as module
-from runnel.matching.operators.builtin.service import Service, cut_runs
+from runnel.matching.operators.builtin.service import Service, split_into_chunks
 from runnel.matching.operators.builtin.service_messages import read_answers
 from runnel.matching.operators.plugins.contract import Ask, Failed, OperatorContext
 from runnel.model.operator import HOLDS
@@ -166,7 +166,7 @@ def test_threads_may_ask_at_once(endpoint: Endpoint, opened: Opened) -> None:
     assert endpoint.most_under_way <= 2
 
 
-def test_one_ask_fails_alone(endpoint: Endpoint, opened: Opened) -> None:
+def test_a_failed_answer_fails_only_its_call(endpoint: Endpoint, opened: Opened) -> None:
     answers = [
         {"rows": []},
         {"rows": [[]]},
@@ -184,26 +184,26 @@ def test_one_ask_fails_alone(endpoint: Endpoint, opened: Opened) -> None:
     endpoint.respond = saying(json.dumps({"answers": answers}))
     found = opened(endpoint).answer(numbered(len(answers)))
     assert found[:3] == [(), HOLDS, (("a", 1.0, True), ("b", 2.5, False))]
-    assert found[3] == Failed("the service says: no picture [31m in it")
-    assert found[4] == Failed("the service says: never", passing=False)
+    assert found[3] == Failed("the service reports: no picture [31m in it")
+    assert found[4] == Failed("the service reports: never", passing=False)
     assert all(isinstance(one, Failed) and not one.passing for one in found[5:])
 
 
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        ("", "no JSON"),
-        ("{", "no JSON"),
-        ("[1]", "no list `answers`"),
-        ('{"answers": 7}', "no list `answers`"),
-        ('{"answers": []}', "0 answers to 2 asks"),
-        ('{"answers": [{"rows": []}, {"rows": []}, {"rows": []}]}', "3 answers to 2 asks"),
-        ('{"answers": [{"rows": [[NaN]]}, {"rows": []}]}', "no JSON"),
+        ("", "not JSON in UTF-8"),
+        ("{", "not JSON in UTF-8"),
+        ("[1]", "with a list `answers`"),
+        ('{"answers": 7}', "with a list `answers`"),
+        ('{"answers": []}', "0 answers to 2 calls"),
+        ('{"answers": [{"rows": []}, {"rows": []}, {"rows": []}]}', "3 answers to 2 calls"),
+        ('{"answers": [{"rows": [[NaN]]}, {"rows": []}]}', "not JSON in UTF-8"),
         ("[" * 100_000, "nested too deeply"),
-        (b"\xff\xfe", "no JSON"),
+        (b"\xff\xfe", "not JSON in UTF-8"),
     ],
 )
-def test_an_answer_that_makes_no_sense_fails_all(
+def test_an_invalid_response_fails_all_calls_of_the_request(
     endpoint: Endpoint, opened: Opened, body: str | bytes, words: str
 ) -> None:
     endpoint.respond = saying(body)
@@ -217,25 +217,25 @@ def test_an_answer_that_makes_no_sense_fails_all(
 @pytest.fixture
 def once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first wait is beyond the time limit, so nothing is tried again."""
-    monkeypatch.setattr(module, "FIRST_WAIT", 1000.0)
+    monkeypatch.setattr(module, "FIRST_PAUSE", 1000.0)
 
 
 @pytest.mark.usefixtures("once")
-def test_an_answer_that_is_too_large_is_not_read(endpoint: Endpoint, opened: Opened) -> None:
+def test_a_response_that_is_too_large_is_not_read(endpoint: Endpoint, opened: Opened) -> None:
     endpoint.respond = saying("x" * 100_000)
     (found,) = opened(endpoint, bytes="2000").answer(numbered(1))
     assert isinstance(found, Failed)
     assert "larger than 2000 bytes" in found.reason
 
 
-def test_a_large_answer_is_read_whole(endpoint: Endpoint, opened: Opened) -> None:
+def test_a_large_response_is_read_completely(endpoint: Endpoint, opened: Opened) -> None:
     text = "x" * 300_000
     endpoint.respond = saying(json.dumps({"answers": [{"rows": [[text]]}]}))
     assert opened(endpoint).answer(numbered(1)) == [((text,),)]
 
 
 @pytest.mark.usefixtures("once")
-def test_a_compressed_answer_is_read(endpoint: Endpoint, opened: Opened) -> None:
+def test_a_compressed_response_is_read(endpoint: Endpoint, opened: Opened) -> None:
     async def compressed(endpoint: Endpoint, body: dict[str, Any]) -> web.StreamResponse:
         response = web.json_response({"answers": [{"rows": [["x" * 1500]]}]})
         response.enable_compression(web.ContentCoding.gzip)
@@ -248,8 +248,8 @@ def test_a_compressed_answer_is_read(endpoint: Endpoint, opened: Opened) -> None
     assert "larger than 1024 bytes" in found.reason
 
 
-def test_what_passes_is_tried_again(endpoint: Endpoint, opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "FIRST_WAIT", 0.01)
+def test_temporary_failures_are_retried(endpoint: Endpoint, opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "FIRST_PAUSE", 0.01)
     statuses = iter([503, 429, 500])
 
     async def failing(endpoint: Endpoint, body: dict[str, Any]) -> web.StreamResponse:
@@ -261,9 +261,11 @@ def test_what_passes_is_tried_again(endpoint: Endpoint, opened: Opened, monkeypa
     assert len(endpoint.asked) == 4
 
 
-def test_retry_after_is_honoured_within_the_time(endpoint: Endpoint, opened: Opened) -> None:
+def test_retry_after_is_honored_within_the_time_limit(endpoint: Endpoint, opened: Opened) -> None:
     endpoint.respond = saying("later", status=503, **{"Retry-After": "3600"})
-    assert opened(endpoint, seconds=5.0).answer(numbered(1)) == [Failed("the service answered 503: later")]
+    assert opened(endpoint, seconds=5.0).answer(numbered(1)) == [
+        Failed("the service responded with status 503: later")
+    ]
     assert len(endpoint.asked) == 1
     waits = iter(["0", "0"])
 
@@ -278,17 +280,17 @@ def test_retry_after_is_honoured_within_the_time(endpoint: Endpoint, opened: Ope
 
 
 @pytest.mark.parametrize(("status", "passing"), [(401, True), (404, True), (400, False), (422, False), (302, True)])
-def test_other_answers_are_not_tried_again(endpoint: Endpoint, opened: Opened, status: int, passing: bool) -> None:
+def test_other_statuses_are_not_retried(endpoint: Endpoint, opened: Opened, status: int, passing: bool) -> None:
     endpoint.respond = saying("no", status=status, Location=endpoint.url)
     (found,) = opened(endpoint).answer(numbered(1))
     assert isinstance(found, Failed)
-    assert f"the service answered {status}" in found.reason
+    assert f"the service responded with status {status}" in found.reason
     assert found.passing is passing
     assert len(endpoint.asked) == 1
     assert ("redirects are not followed" in found.reason) is (status == 302)
 
 
-def test_an_ask_that_the_service_refuses_fails_alone(endpoint: Endpoint, opened: Opened) -> None:
+def test_a_call_that_the_service_rejects_fails_only_itself(endpoint: Endpoint, opened: Opened) -> None:
     async def picky(endpoint: Endpoint, body: dict[str, Any]) -> web.StreamResponse:
         if any(ask["attributes"]["n"] == [5.0] for ask in body["asks"]):
             return web.Response(status=422, text="not five")
@@ -296,7 +298,7 @@ def test_an_ask_that_the_service_refuses_fails_alone(endpoint: Endpoint, opened:
 
     endpoint.respond = picky
     found = opened(endpoint).answer(numbered(16))
-    assert found[5] == Failed("the service answered 422: not five", passing=False)
+    assert found[5] == Failed("the service responded with status 422: not five", passing=False)
     assert [*found[:5], *found[6:]] == [*twice(16)[:5], *twice(16)[6:]]
 
 
@@ -314,22 +316,22 @@ def test_a_slow_service_fails_at_the_time_limit(endpoint: Endpoint, opened: Open
         assert "second" in one.reason
 
 
-def test_a_service_that_is_away_fails_for_now(opened: Opened) -> None:
+def test_an_unreachable_service_is_a_passing_failure(opened: Opened) -> None:
     with refusing_port() as port:
         service = opened(Endpoint(url=f"http://127.0.0.1:{port}/ask"), seconds=2)
         (found,) = service.answer(numbered(1))
     assert isinstance(found, Failed)
     assert found.passing
-    assert "cannot be reached" in found.reason
+    assert "cannot connect to the service" in found.reason
 
 
-def test_an_item_that_is_too_large_fails_alone(
+def test_an_item_that_is_too_large_fails_only_its_call(
     endpoint: Endpoint, opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "MAX_REQUEST", 1000)
+    monkeypatch.setattr(module, "MAX_REQUEST_BYTES", 1000)
     asks = [*numbered(2), Ask({"n": (2.0,), "text": ("x" * 2000,)}), *numbered(2)]
     found = opened(endpoint).answer(asks)
-    assert found[2] == Failed("the item has more than 1000 bytes", passing=False)
+    assert found[2] == Failed("the item is larger than 1000 bytes", passing=False)
     assert [*found[:2], *found[3:]] == [*twice(2), *twice(2)]
 
 
@@ -383,8 +385,8 @@ def test_secrets_come_from_files_and_the_environment(
 
 @settings(deadline=None, max_examples=100)
 @given(st.lists(st.integers(0, 30), min_size=1, max_size=40), st.integers(1, 10), st.integers(1, 5))
-def test_runs_keep_the_order_and_their_limits(sizes: list[int], most: int, concurrency: int) -> None:
-    runs = cut_runs(sizes, most, concurrency)
+def test_chunks_keep_the_order_and_the_limits(sizes: list[int], most: int, concurrency: int) -> None:
+    runs = split_into_chunks(sizes, most, concurrency)
     assert [place for run in runs for place in range(len(sizes))[run]] == list(range(len(sizes)))
     assert all(0 < len(sizes[run]) <= most for run in runs)
 
@@ -401,7 +403,7 @@ JSON = st.recursive(
 
 @settings(deadline=None, max_examples=80)
 @given(st.lists(JSON, max_size=4))
-def test_whatever_a_service_says_is_answers_of_the_right_shape(answers: list[Any]) -> None:
+def test_any_response_becomes_rows_of_equal_length_or_failures(answers: list[Any]) -> None:
     for answer in read_answers(json.dumps({"answers": answers}).replace("Infinity", "1e999").encode(), len(answers)):
         if not isinstance(answer, Failed):
             assert len({len(row) for row in answer}) <= 1

@@ -1,4 +1,4 @@
-"""What operators say is checked against their registrations, whatever they give."""
+"""Operator answers are checked against the declared results, whatever an operator returns."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from runnel.errors import CorruptDataError
 from runnel.matching.operators.plugins.check_answers import (
-    MOST_ROWS,
+    MAX_ROWS,
     InvalidAnswerError,
-    checked_answers,
-    checked_rows,
+    check_answers,
+    check_rows,
     rows_of,
 )
 from runnel.matching.operators.plugins.contract import Failed
@@ -47,12 +47,12 @@ def results(*kinds: ValueType) -> tuple[Parameter, ...]:
         (date(2026, 1, 2), ((date(2026, 1, 2),),)),
     ],
 )
-def test_what_a_function_gives_stands_for_rows(value: object, rows: object) -> None:
+def test_return_values_of_functions_are_converted_to_rows(value: object, rows: object) -> None:
     assert rows_of(value) == rows
 
 
 @pytest.mark.parametrize("value", [{"a": 1}, b"bytes", object()])
-def test_what_stands_for_no_rows_is_refused(value: object) -> None:
+def test_return_values_that_are_not_rows_are_refused(value: object) -> None:
     with pytest.raises(InvalidAnswerError, match="type"):
         rows_of(value)
 
@@ -74,8 +74,8 @@ def test_what_stands_for_no_rows_is_refused(value: object) -> None:
         ("date", "2026-01-02T03:00:00Z", datetime(2026, 1, 2, 3, tzinfo=UTC)),
     ],
 )
-def test_values_become_those_of_their_type(kind: ValueType, value: object, found: object) -> None:
-    ((value,),) = checked_rows([[value]], results(kind))
+def test_values_are_converted_to_the_declared_type(kind: ValueType, value: object, found: object) -> None:
+    ((value,),) = check_rows([[value]], results(kind))
     assert value == found
     assert type(value) is type(found)
     assert str(value) == str(found)
@@ -105,7 +105,7 @@ def test_values_become_those_of_their_type(kind: ValueType, value: object, found
 )
 def test_values_of_another_type_are_refused(kind: ValueType, value: object) -> None:
     with pytest.raises(InvalidAnswerError, match=r"\?r0"):
-        checked_rows([[value]], results(kind))
+        check_rows([[value]], results(kind))
 
 
 @pytest.mark.parametrize(
@@ -119,32 +119,32 @@ def test_values_of_another_type_are_refused(kind: ValueType, value: object) -> N
         (3, ()),
     ],
 )
-def test_rows_are_as_wide_as_was_registered(given_rows: object, kinds: tuple[ValueType, ...]) -> None:
+def test_rows_must_have_the_declared_number_of_results(given_rows: object, kinds: tuple[ValueType, ...]) -> None:
     with pytest.raises(InvalidAnswerError):
-        checked_rows(given_rows, results(*kinds))
+        check_rows(given_rows, results(*kinds))
 
 
 def test_too_many_rows_are_refused_without_reading_all() -> None:
-    assert len(checked_rows(((number,) for number in range(MOST_ROWS)), results("int"))) == MOST_ROWS
+    assert len(check_rows(((number,) for number in range(MAX_ROWS)), results("int"))) == MAX_ROWS
     with pytest.raises(InvalidAnswerError, match="1,000 rows"):
-        checked_rows(((number,) for number in range(10**15)), results("int"))
+        check_rows(((number,) for number in range(10**15)), results("int"))
     with pytest.raises(InvalidAnswerError, match="1,000 rows"):
-        checked_rows(rows_of(number for number in range(10**15)), results("int"))
+        check_rows(rows_of(number for number in range(10**15)), results("int"))
 
 
-def test_one_wrong_answer_fails_alone() -> None:
-    found = checked_answers([[("a",)], [(1.0,)], Failed("no model", False)], 3, "mob", results("text"))
+def test_an_invalid_answer_fails_only_its_call() -> None:
+    found = check_answers([[("a",)], [(1.0,)], Failed("no model", False)], 3, "mob", results("text"))
     assert found[0] == (("a",),)
     assert isinstance(found[1], Failed)
     assert not found[1].passing
-    assert found[1].reason.startswith("mob: it gave 1.0 for ?r0")
+    assert found[1].reason.startswith("mob: it returned 1.0 for ?r0")
     assert found[2] == Failed("mob: no model", False)
 
 
 @pytest.mark.parametrize("answers", [[], [HOLDS, HOLDS], None, "a", 3])
-def test_there_is_one_answer_for_every_ask(answers: object) -> None:
+def test_the_number_of_answers_must_equal_the_number_of_calls(answers: object) -> None:
     with pytest.raises(InvalidAnswerError, match="one answer"):
-        checked_answers(answers, 1, "mob", ())
+        check_answers(answers, 1, "mob", ())
 
 
 _KINDS: dict[ValueType, st.SearchStrategy[object]] = {
@@ -158,32 +158,32 @@ _KINDS: dict[ValueType, st.SearchStrategy[object]] = {
 
 @given(st.data())
 @settings(deadline=None, max_examples=60)
-def test_equal_answers_are_equal_values_and_survive_being_stored(data: st.DataObject) -> None:
+def test_equal_answers_are_equal_values_and_survive_encoding(data: st.DataObject) -> None:
     kinds = data.draw(st.lists(st.sampled_from(list(_KINDS)), max_size=3))
     rows = data.draw(st.lists(st.tuples(*(_KINDS[kind] for kind in kinds)), max_size=6))
     shuffled = data.draw(st.permutations(rows + rows))
-    found = checked_rows(rows, results(*kinds))
-    assert checked_rows(shuffled, results(*kinds)) == found
+    found = check_rows(rows, results(*kinds))
+    assert check_rows(shuffled, results(*kinds)) == found
     assert len(set(found)) == len(found)
     again = rows_from_bytes(to_bytes(found))
     assert again == found
     assert [[type(value) for value in row] for row in again] == [[type(value) for value in row] for row in found]
-    assert checked_rows(found, results(*kinds)) == found
+    assert check_rows(found, results(*kinds)) == found
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[" * 100_000, b'{"date":"never"}', b"\xff", b"9" * 5_000])
-def test_what_is_not_json_is_corrupt(data: bytes) -> None:
+def test_invalid_json_is_corrupt(data: bytes) -> None:
     with pytest.raises(CorruptDataError):
         from_bytes(data)
 
 
 @pytest.mark.parametrize("data", [b"{}", b"[1]", b"[[null]]", b"[[[1.0]]]", b'[[{"a":1}]]', b"[[3]]"])
-def test_what_is_no_answer_is_corrupt(data: bytes) -> None:
+def test_json_that_is_not_an_answer_is_corrupt(data: bytes) -> None:
     with pytest.raises(CorruptDataError):
         rows_from_bytes(data)
 
 
-def test_bytes_tell_apart_what_python_takes_for_equal() -> None:
+def test_bytes_distinguish_true_from_1() -> None:
     assert to_bytes((True,)) != to_bytes((1.0,))
     assert to_bytes(("a",)) != to_bytes((("a",),))
     assert to_bytes({"a": 1, "b": 2}) == to_bytes({"b": 2, "a": 1})

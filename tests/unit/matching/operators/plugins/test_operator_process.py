@@ -1,4 +1,4 @@
-"""Operators in processes of their own: real ones that loop, die, eat memory, talk nonsense or print too much."""
+"""Plug-ins in sandboxes that loop, crash, exceed their memory, send invalid replies or print too much."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Opened = Callable[..., OperatorProcess]
 
 @pytest.fixture
 def opened(plugins: Path) -> Iterator[Opened]:
-    """Opens hosts of functions of `city.vision`, and ends them."""
+    """Opens hosts for functions of `city.vision`, and closes them."""
     made: list[OperatorProcess] = []
 
     def make(function: str, context: OperatorContext = CONTEXT, megabytes: int = MEGABYTES) -> OperatorProcess:
@@ -49,8 +49,8 @@ def mood(word: str) -> Ask:
     return Ask({"mood": (word,)})
 
 
-def gone(process: int) -> bool:
-    """Whether there is no such process, or it only waits to be noticed."""
+def has_ended(process: int) -> bool:
+    """Return whether a process does not exist or is a zombie."""
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except FileNotFoundError:
@@ -67,12 +67,12 @@ def test_a_process_answers_batch_after_batch(opened: Opened) -> None:
     assert rows != [[os.getpid()]]
 
 
-def test_what_it_prints_does_not_disturb(opened: Opened) -> None:
+def test_output_of_a_plug_in_does_not_disturb_its_replies(opened: Opened) -> None:
     assert opened("moody").answer([mood("print")] * 5, 20) == [[[1.0]]] * 5
 
 
 @pytest.mark.parametrize("word", ["loop", "sleep"])
-def test_an_endless_one_is_ended_in_time_and_replaced(word: str, opened: Opened) -> None:
+def test_a_process_that_exceeds_the_time_limit_is_replaced(word: str, opened: Opened) -> None:
     host = opened("moody")
     host.prepare()
     process = host.process
@@ -80,12 +80,12 @@ def test_an_endless_one_is_ended_in_time_and_replaced(word: str, opened: Opened)
     with pytest.raises(OperatorHostError, match=r"more than 0\.3 seconds") as failed:
         host.answer([mood(word)], 0.3)
     assert failed.value.kind == "late"
-    assert gone(process)
+    assert has_ended(process)
     assert host.answer([Ask({})], 20) == [[[1.0]]]
     assert host.process != process
 
 
-def test_one_that_is_killed_in_mid_batch_is_replaced(opened: Opened) -> None:
+def test_a_process_that_is_killed_during_a_batch_is_replaced(opened: Opened) -> None:
     host = opened("moody")
     host.prepare()
     process = host.process
@@ -99,18 +99,18 @@ def test_one_that_is_killed_in_mid_batch_is_replaced(opened: Opened) -> None:
     assert host.answer([Ask({})], 20) == [[[1.0]]]
 
 
-def test_one_that_was_killed_in_between_is_replaced_without_a_failure(opened: Opened) -> None:
+def test_a_process_that_is_killed_while_idle_is_replaced_without_a_failure(opened: Opened) -> None:
     host = opened("moody")
     host.prepare()
     process = host.process
     assert process is not None
     os.kill(process, signal.SIGKILL)
-    while not gone(process):
+    while not has_ended(process):
         time.sleep(0.01)
     assert host.answer([Ask({})], 20) == [[[1.0]]]
 
 
-def test_the_end_of_what_it_complained_is_in_the_reason(opened: Opened) -> None:
+def test_the_reason_contains_the_last_line_of_output(opened: Opened) -> None:
     with pytest.raises(OperatorHostError, match="code 3: gone fishing") as failed:
         opened("moody").answer([mood("exit")], 20)
     assert failed.value.kind == "died"
@@ -118,7 +118,7 @@ def test_the_end_of_what_it_complained_is_in_the_reason(opened: Opened) -> None:
         opened("moody").answer([mood("say")], 20)
 
 
-def test_memory_is_bounded(opened: Opened) -> None:
+def test_the_memory_of_a_process_is_limited(opened: Opened) -> None:
     host = opened("moody", megabytes=512)
     with pytest.raises(OperatorHostError, match="more than 512 MB of memory") as failed:
         host.answer([mood("memory")], 20)
@@ -126,7 +126,7 @@ def test_memory_is_bounded(opened: Opened) -> None:
     assert host.answer([Ask({})], 20) == [[[1.0]]]
 
 
-def test_what_cannot_be_sent_fails_alone(opened: Opened) -> None:
+def test_an_answer_that_cannot_be_encoded_fails_only_its_call(opened: Opened) -> None:
     good, bad, failed = opened("moody").answer([Ask({}), mood("object"), mood("raise")], 20)
     assert good == [[1.0]]
     assert isinstance(bad, Failed)
@@ -134,7 +134,7 @@ def test_what_cannot_be_sent_fails_alone(opened: Opened) -> None:
     assert failed == Failed("ValueError: a bad day")
 
 
-def test_too_large_an_answer_fails_and_the_process_lives(opened: Opened) -> None:
+def test_answers_that_are_too_large_fail_without_ending_the_process(opened: Opened) -> None:
     host = opened("moody")
     with pytest.raises(OperatorHostError, match="bytes") as failed:
         host.answer([mood("large")], 20)
@@ -144,9 +144,9 @@ def test_too_large_an_answer_fails_and_the_process_lives(opened: Opened) -> None
     assert host.process == process
 
 
-def test_too_large_a_question_is_not_sent(opened: Opened) -> None:
+def test_a_request_that_is_too_large_is_not_sent(opened: Opened) -> None:
     host = opened("moody")
-    with pytest.raises(OperatorHostError, match="questions have more than"):
+    with pytest.raises(OperatorHostError, match="the request exceeds"):
         host.answer([Ask({"title": ("x" * (1 << 20),)})] * 65, 20)
     assert host.answer([Ask({"title": ("x" * (1 << 20),)})] * 5, 20) == [[[1.0]]] * 5
 
@@ -157,11 +157,11 @@ def test_a_class_that_raises_fails_its_batch(opened: Opened) -> None:
     with pytest.raises(OperatorHostError, match="RuntimeError: poisoned") as failed:
         host.answer([Ask({}), Ask({"poison": (True,)})], 20)
     assert failed.value.kind == "raised"
-    with pytest.raises(OperatorHostError, match="one answer"):
+    with pytest.raises(OperatorHostError, match="0 answers for 1 calls"):
         opened("Short").answer([Ask({})], 20)
 
 
-def test_one_that_writes_nonsense_to_us_is_ended(opened: Opened) -> None:
+def test_a_process_that_sends_an_invalid_reply_is_ended(opened: Opened) -> None:
     with pytest.raises(OperatorHostError) as failed:
         opened("Liar").answer([Ask({})], 20)
     assert failed.value.kind == "died"
@@ -171,12 +171,12 @@ def test_one_that_writes_nonsense_to_us_is_ended(opened: Opened) -> None:
     ("source", "reason"),
     [
         ("city.vision:Unmade", "no such model"),
-        ("city.vision:nothing", "has no nothing"),
+        ("city.vision:nothing", "does not define nothing"),
         ("city.failing:run", "not today"),
         ("mine:run", "not allowed"),
     ],
 )
-def test_what_cannot_be_loaded_is_said(source: str, reason: str, plugins: Path) -> None:
+def test_a_loading_failure_has_a_reason(source: str, reason: str, plugins: Path) -> None:
     host = OperatorProcess(source, OperatorContext(), MODULES)
     with pytest.raises(OperatorHostError, match=reason) as failed:
         host.prepare()
@@ -185,7 +185,9 @@ def test_what_cannot_be_loaded_is_said(source: str, reason: str, plugins: Path) 
     assert not (plugins / "touched").exists()
 
 
-def test_it_knows_no_more_than_it_needs(opened: Opened, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_process_sees_only_its_own_databases_and_few_environment_variables(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("RUNNEL_SMTP_PASSWORD", "secret")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
     context = OperatorContext(
@@ -202,20 +204,20 @@ def test_it_knows_no_more_than_it_needs(opened: Opened, monkeypatch: pytest.Monk
     assert folder == str(tmp_path)
 
 
-def test_secrets_are_not_among_the_arguments_of_its_process(opened: Opened) -> None:
+def test_command_line_of_a_process_contains_no_secrets(opened: Opened) -> None:
     host = opened("Place", OperatorContext({"database": "places"}, databases={"places": "postgresql://hush"}))
     host.prepare()
     for file in ("cmdline", "environ"):
         assert b"hush" not in Path(f"/proc/{host.process}/{file}").read_bytes()
 
 
-def test_processes_that_it_starts_cannot_answer_for_it(opened: Opened) -> None:
+def test_processes_started_by_a_plug_in_do_not_inherit_its_connection(opened: Opened) -> None:
     (rows,) = opened("surroundings").answer([Ask({})], 20)
     # The three standard streams, and what `ls` opens.
     assert rows == [["descriptors 0 1 2 3"], ["no_site 0"], ["/"]]
 
 
-def test_loading_counts_as_memory_of_the_operator(plugins: Path) -> None:
+def test_the_memory_limit_applies_while_loading(plugins: Path) -> None:
     (plugins / "plugins" / "city" / "large.py").write_text("MODEL = bytearray(8 << 30)\ndef run(a): return True\n")
     host = OperatorProcess("city.large:run", OperatorContext(), MODULES, 512)
     with pytest.raises(OperatorHostError, match="MemoryError") as failed:
@@ -223,7 +225,7 @@ def test_loading_counts_as_memory_of_the_operator(plugins: Path) -> None:
     assert failed.value.kind == "refused"
 
 
-def test_it_ends_with_the_worker_that_started_it(plugins: Path) -> None:
+def test_a_process_ends_with_its_worker(plugins: Path) -> None:
     program = (
         "import os, signal\n"
         "from runnel.matching.operators.plugins.contract import Ask, OperatorContext\n"
@@ -240,12 +242,12 @@ def test_it_ends_with_the_worker_that_started_it(plugins: Path) -> None:
     assert done.returncode == -signal.SIGKILL, done.stderr
     process = int(done.stdout)
     deadline = time.monotonic() + 20
-    while not gone(process):
+    while not has_ended(process):
         assert time.monotonic() < deadline, "the process outlived its worker"
         time.sleep(0.05)
 
 
-def test_what_comes_with_runnel_runs_here(tmp_path: Path) -> None:
+def test_a_built_in_operator_runs_in_the_workers_process(tmp_path: Path) -> None:
     found = open_operator_host("language", OperatorContext(), (), MEGABYTES)
     assert isinstance(found, OperatorThread)
     (rows,) = found.answer([Ask({"title": ("this is surely an English sentence about nothing",)})], 60)
@@ -253,7 +255,7 @@ def test_what_comes_with_runnel_runs_here(tmp_path: Path) -> None:
     found.close()
 
 
-def test_one_in_the_worker_that_is_late_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_built_in_operator_that_exceeds_its_time_limit_is_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
     waiting = threading.Event()
     threads: list[str] = []
 
@@ -289,12 +291,12 @@ def test_one_in_the_worker_that_is_late_is_left_behind(monkeypatch: pytest.Monke
         time.sleep(0.01)
 
 
-@pytest.mark.parametrize("said", ["2026-01-01", "soon"])
-def test_a_configuration_with_the_one_key_date_arrives_as_it_is(opened: Opened, said: str) -> None:
-    context = OperatorContext({"date": said}, databases={said: "sqlite:///one", "other": "sqlite:///two"})
+@pytest.mark.parametrize("value", ["2026-01-01", "soon"])
+def test_a_configuration_whose_only_key_is_date_arrives_unchanged(opened: Opened, value: str) -> None:
+    context = OperatorContext({"date": value}, databases={value: "sqlite:///one", "other": "sqlite:///two"})
     (rows,) = opened("Place", context).answer([Ask({})], 20)
-    assert [repr({"date": said})] in rows  # type: ignore[operator]
-    assert [repr({said: "sqlite:///one"})] in rows  # type: ignore[operator]
+    assert [repr({"date": value})] in rows  # type: ignore[operator]
+    assert [repr({value: "sqlite:///one"})] in rows  # type: ignore[operator]
     dated = OperatorContext({"use": "date"}, databases={"date": "2026-01-01"})
     (rows,) = opened("Place", dated).answer([Ask({})], 20)
     assert [repr({"date": "2026-01-01"})] in rows  # type: ignore[operator]

@@ -1,4 +1,4 @@
-"""Operators are found by name or in modules that are allowed, and nothing else is ever imported."""
+"""Operators are found by entry point or in allowed modules, and no other module is imported."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from runnel.matching.operators.plugins.registry import (
     check_operator,
     check_source,
     find_operator,
-    is_shipped,
+    is_builtin,
     open_operator,
     operator_names,
     signature_of,
@@ -36,7 +36,7 @@ def test_an_allowed_function_is_found(plugins: Path) -> None:
     assert operator.answer([Ask({"title": ("a",)}), Ask({})]) == [HOLDS, ()]
 
 
-def test_a_package_allows_all_below_it(plugins: Path) -> None:
+def test_an_allowed_package_includes_its_submodules(plugins: Path) -> None:
     assert callable(find_operator("city.vision:echo", ["city"]))
     with pytest.raises(OperatorRefusedError, match="not allowed"):
         find_operator("cityscape.vision:echo", ["city"])
@@ -45,7 +45,7 @@ def test_a_package_allows_all_below_it(plugins: Path) -> None:
 @pytest.mark.parametrize(
     "source", ["mine:run", "os:system", "city:vision", "city.visionary:run", "builtins:eval", "subprocess:run"]
 )
-def test_what_is_not_allowed_is_not_imported(source: str, plugins: Path) -> None:
+def test_a_module_that_is_not_allowed_is_not_imported(source: str, plugins: Path) -> None:
     before = set(sys.modules)
     with pytest.raises(OperatorRefusedError, match="not allowed") as refused:
         find_operator(source, MODULES)
@@ -74,28 +74,28 @@ def test_what_is_not_allowed_is_not_imported(source: str, plugins: Path) -> None
         *("city..vision:echo", ".city:echo", "city.vision:echo\n", "x" * 10_000, "x" * 600 + ":run"),
     ],
 )
-def test_what_is_no_source_is_refused_with_a_hint(source: str) -> None:
+def test_an_invalid_source_is_refused_with_a_hint(source: str) -> None:
     with pytest.raises(OperatorRefusedError, match="there is no operator") as refused:
         find_operator(source, ["city", "x", "a"])
     assert refused.value.hint
 
 
-def test_a_slip_is_guessed() -> None:
+def test_a_similar_name_is_suggested() -> None:
     with pytest.raises(OperatorRefusedError, match="did you mean region"):
         find_operator("regoin", [])
 
 
-def test_what_a_module_only_imported_is_not_its_own(plugins: Path) -> None:
-    with pytest.raises(OperatorRefusedError, match="does not belong"):
+def test_a_function_that_a_module_only_imports_is_refused(plugins: Path) -> None:
+    with pytest.raises(OperatorRefusedError, match="is not defined in the package of"):
         find_operator("city.described:system", MODULES)
 
 
-def test_a_missing_function_and_a_failing_module_are_said(plugins: Path) -> None:
-    with pytest.raises(OperatorRefusedError, match="has no echoes"):
+def test_missing_functions_and_failing_modules_are_reported(plugins: Path) -> None:
+    with pytest.raises(OperatorRefusedError, match="does not define echoes"):
         find_operator("city.vision:echoes", MODULES)
     with pytest.raises(OperatorRefusedError, match="not today"):
         find_operator("city.failing:run", MODULES)
-    with pytest.raises(OperatorRefusedError, match="is its package installed"):
+    with pytest.raises(OperatorRefusedError, match="install its package on all workers"):
         find_operator("nowhere.at.all:run", ["nowhere"])
     with pytest.raises(OperatorRefusedError, match="not a function"):
         find_operator("city.vision:VALUE", MODULES) if _with_value() else None
@@ -113,8 +113,8 @@ def _with_value() -> bool:
 
 def test_entry_points_are_found_by_name() -> None:
     assert {"region", "distance", "http"} <= set(operator_names())
-    assert is_shipped("region")
-    assert not is_shipped("runnel.matching.operators.builtin.geo.region:Region"), (
+    assert is_builtin("region")
+    assert not is_builtin("runnel.matching.operators.builtin.geo.region:Region"), (
         "a module must be allowed by somebody"
     )
     assert isinstance(find_operator("region", []), type)
@@ -134,7 +134,7 @@ def test_signatures_are_read_and_checked(plugins: Path) -> None:
         signature_of(find_operator("city.described:Wrong", MODULES))
 
 
-def test_a_plug_in_is_described_without_being_imported_here(plugins: Path) -> None:
+def test_a_plug_in_is_described_without_importing_it_in_this_process(plugins: Path) -> None:
     for name in [name for name in sys.modules if name.partition(".")[0] == "city"]:
         del sys.modules[name]
     described = describe_operator("city.described:Mob", OperatorContext(), MODULES)
@@ -148,13 +148,13 @@ def test_a_plug_in_is_described_without_being_imported_here(plugins: Path) -> No
     assert not (plugins / "touched").exists()
 
 
-def test_a_plug_in_is_made_in_its_own_process(plugins: Path) -> None:
+def test_a_plug_in_is_created_in_a_process_of_its_own(plugins: Path) -> None:
     with pytest.raises(OperatorRefusedError, match="no such model"):
         describe_operator("city.vision:Unmade", OperatorContext(), MODULES)
     assert describe_operator("city.vision:Place", OperatorContext({"a": "b"}), MODULES) == Signature()
 
 
-def test_a_checked_operator_is_let_go_of_whatever_it_says() -> None:
+def test_a_checked_operator_is_closed_even_if_its_check_fails() -> None:
     closed: list[str] = []
 
     class Waiting:
@@ -178,7 +178,7 @@ def test_a_checked_operator_is_let_go_of_whatever_it_says() -> None:
     assert closed == ["there", "away"]
 
 
-def test_functions_fail_ask_by_ask(plugins: Path) -> None:
+def test_a_function_that_raises_fails_only_that_call(plugins: Path) -> None:
     operator = open_operator(find_operator("city.vision:moody", MODULES), OperatorContext())
     good, bad, text = operator.answer([Ask({}), Ask({"mood": ("raise",)}), Ask({"mood": ("text",)})])
     assert good == ((1.0,),)
@@ -186,7 +186,7 @@ def test_functions_fail_ask_by_ask(plugins: Path) -> None:
     assert text == (("text",),)
 
 
-def test_a_class_that_cannot_be_made_is_refused(plugins: Path) -> None:
+def test_a_class_that_cannot_be_created_is_refused(plugins: Path) -> None:
     with pytest.raises(OperatorRefusedError, match="no such model"):
         open_operator(find_operator("city.vision:Unmade", MODULES), OperatorContext())
     with pytest.raises(OperatorRefusedError, match="no method answer"):

@@ -1,1 +1,1 @@
-"""Operators about places: distances and regions."""
+"""Built-in operators about positions on Earth: distances and regions."""

@@ -1,7 +1,7 @@
-"""Distances: how far an item is from a named place, in metres along a great circle.
+"""The operator `distance`: the distance of an item from a place, in meters along a great circle.
 
-In: named points from a GeoJSON or CSV file once (or a point in the call itself), then asks about items that have a
-position. Out: a row of metres for every point of the item. Earth is a sphere here; the error is below 0.6 %.
+The place is a named point of a GeoJSON or CSV file, or a point in the call itself. There is one row per distinct
+distance, with an item's points measured separately. Earth is treated as a sphere; the error is below 0.6 %.
 """
 
 from __future__ import annotations
@@ -14,7 +14,14 @@ from datetime import timedelta
 
 from runnel.matching.operators.builtin.configuration import Configuration
 from runnel.matching.operators.builtin.geo.geojson import MAX_NAME, decode_features, position
-from runnel.matching.operators.builtin.geo.points import KEYS, Point, PointReader, checked, number_of, point_of
+from runnel.matching.operators.builtin.geo.points import (
+    KEYS,
+    Point,
+    PointReader,
+    make_point,
+    parse_number,
+    parse_point,
+)
 from runnel.matching.operators.builtin.recent_values import RecentValues
 from runnel.matching.operators.builtin.suggest import suggestion
 from runnel.matching.operators.builtin.text.input_texts import only_text
@@ -23,19 +30,19 @@ from runnel.model.item import clean_text
 from runnel.model.operator import Parameter
 
 RADIUS = 6_371_008.8
-"""Metres from the centre of Earth, in the mean (IUGG)."""
+"""The mean radius of Earth in meters (IUGG)."""
 
 MAX_BYTES = 32 << 20
 MAX_PLACES = 500_000
 _COLUMNS = ("name", "latitude", "longitude")
-_KEPT_POINTS = 10_000
-_SETTINGS = ("places", "name", *KEYS)
+_MAX_CACHED_POINTS = 10_000
+_OPTIONS = ("places", "name", *KEYS)
 
 
 class Distance:
-    """How far an item is from a place: `distanceFrom('StatueOfLiberty', ?metres)`.
+    """Computes the distance of an item from a place: `distanceFrom('StatueOfLiberty', ?metres)`.
 
-    The place is a name in the file of `places`, or a point such as '40.6892, -74.0445'.
+    The place is a name in the file of the option `places`, or a point such as '40.6892, -74.0445'.
 
     >>> distance = Distance(OperatorContext())
     >>> asks = [Ask({"latitude": (48.8566,), "longitude": (2.3522,)}, ("51.5074, -0.1278",))]
@@ -48,82 +55,99 @@ class Distance:
     pure = True
     batch = 1024
 
-    def __init__(self, place: OperatorContext) -> None:
-        configuration = Configuration("distance", place, _SETTINGS)
+    def __init__(self, context: OperatorContext) -> None:
+        configuration = Configuration("distance", context, _OPTIONS)
         self._reader = PointReader.of(configuration)
-        self._points = RecentValues(point_of, most=_KEPT_POINTS)
+        self._points = RecentValues(parse_point, max_values=_MAX_CACHED_POINTS)
         self._places: dict[str, Point] = read_places(configuration) if configuration.has("places") else {}
 
     def answer(self, asks: Sequence[Ask]) -> Sequence[Answer]:
-        """A row with the metres from the place to every point of the item."""
-        return [self._one(ask) for ask in asks]
+        """Return the distinct distances, in meters, from the place to the points of each item, in rows."""
+        return [self._answer(ask) for ask in asks]
 
-    def _one(self, ask: Ask) -> Answer:
+    def _answer(self, ask: Ask) -> Answer:
         name = only_text(ask, "the name of a place")
         if isinstance(name, Failed):
             return name
-        centre = self._places.get(name) or self._points.get(name)
-        if centre is None:
-            hint = suggestion(name, self._places) or "; name one of the file, or write 'latitude, longitude'"
+        center = self._places.get(name) or self._points.get(name)
+        if center is None:
+            hint = suggestion(name, self._places) or "; use a name of the file, or write 'latitude, longitude'"
             return Failed(f"there is no place {name[:80]!r}{hint}", passing=False)
-        metres = {great_circle(centre, point) for point in self._reader.points(ask.attributes)}
-        return tuple((one,) for one in sorted(metres))
+        distances = {great_circle(center, point) for point in self._reader.points(ask.attributes)}
+        return tuple((distance,) for distance in sorted(distances))
 
 
-def great_circle(one: Point, other: Point) -> float:
-    """Metres between two points, by the haversine formula: exact enough for near and for opposite points alike.
+def great_circle(start: Point, end: Point) -> float:
+    """Return the meters between two points by the haversine formula, which is accurate for near and opposite points.
 
     >>> round(great_circle(Point(0.0, 0.0), Point(0.0, 180.0)) / 1000)
     20015
     """
-    first, second = math.radians(one.latitude), math.radians(other.latitude)
-    half_latitude = math.sin((second - first) / 2)
-    half_longitude = math.sin(math.radians(other.longitude - one.longitude) / 2)
-    chord = half_latitude * half_latitude + math.cos(first) * math.cos(second) * half_longitude * half_longitude
-    return 2 * RADIUS * math.asin(math.sqrt(min(1.0, chord)))
+    start_latitude, end_latitude = math.radians(start.latitude), math.radians(end.latitude)
+    half_latitude = math.sin((end_latitude - start_latitude) / 2)
+    half_longitude = math.sin(math.radians(end.longitude - start.longitude) / 2)
+    cosines = math.cos(start_latitude) * math.cos(end_latitude)
+    haversine = half_latitude * half_latitude + cosines * half_longitude * half_longitude
+    return 2 * RADIUS * math.asin(math.sqrt(min(1.0, haversine)))
 
 
 def read_places(configuration: Configuration) -> dict[str, Point]:
-    """The named points of the file of `places`: GeoJSON where it begins with a brace, else CSV with a heading."""
+    """Read the named points of the file of the option `places`.
+
+    A file that begins with a brace or a bracket is GeoJSON; any other file is CSV with a header line.
+    """
     data = configuration.read("places", MAX_BYTES)
-    named = configuration.text("name", "name")
+    name_key = configuration.text("name", "name")
     is_json = data.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"[")
-    found: dict[str, Point] = {}
-    for name, point in _from_json(configuration, data, named) if is_json else _from_csv(configuration, data, named):
-        if found.setdefault(name, point) != point:
-            raise configuration.refused(f"there are two places {name!r}", key="places")
-        if len(found) > MAX_PLACES:
-            raise configuration.refused(f"it has more than {MAX_PLACES} places", key="places")
-    return found
+    read_points = _from_json if is_json else _from_csv
+    places: dict[str, Point] = {}
+    for name, point in read_points(configuration, data, name_key):
+        if places.setdefault(name, point) != point:
+            raise configuration.error(f"two places have the name {name!r}", key="places")
+        if len(places) > MAX_PLACES:
+            raise configuration.error(f"the file has more than {MAX_PLACES} places", key="places")
+    return places
 
 
-def _from_json(configuration: Configuration, data: bytes, named: str) -> Iterator[tuple[str, Point]]:
-    for feature in decode_features(configuration, "places", data, named):
-        where = position(feature.geometry.get("coordinates")) if feature.geometry.get("type") == "Point" else None
-        if where is None:
-            raise configuration.refused(f"{feature.place} is no Point", key="places", hint="longitude, then latitude")
-        yield feature.name, Point(where[1], where[0])
+def _from_json(configuration: Configuration, data: bytes, name_key: str) -> Iterator[tuple[str, Point]]:
+    for feature in decode_features(configuration, "places", data, name_key):
+        is_point = feature.geometry.get("type") == "Point"
+        coordinates = position(feature.geometry.get("coordinates")) if is_point else None
+        if coordinates is None:
+            raise configuration.error(
+                f"{feature.location} is not a valid Point",
+                key="places",
+                hint="write longitude from -180 to 180, then latitude from -90 to 90",
+            )
+        yield feature.name, Point(coordinates[1], coordinates[0])
 
 
-def _from_csv(configuration: Configuration, data: bytes, named: str) -> Iterator[tuple[str, Point]]:
+def _from_csv(configuration: Configuration, data: bytes, name_key: str) -> Iterator[tuple[str, Point]]:
     try:
         lines = csv.DictReader(io.StringIO(data.decode("utf-8-sig"), newline=""), strict=True)
-        columns = (named, *_COLUMNS[1:])
+        columns = (name_key, *_COLUMNS[1:])
         if not set(columns) <= set(lines.fieldnames or ()):
-            hint = f"its first line must name {', '.join(columns)}"
-            raise configuration.refused("this is no CSV of places", key="places", hint=hint)
+            raise configuration.error(
+                f"the first line of a CSV file must have the columns {', '.join(columns)}", key="places"
+            )
         for line in lines:
-            yield _place(configuration, line, named, f"line {lines.line_num}")
+            yield _parse_line(configuration, line, name_key, f"line {lines.line_num}")
     except (ValueError, csv.Error) as error:
-        raise configuration.refused(f"this is no CSV in UTF-8: {str(error)[:120]}", key="places") from error
+        raise configuration.error(f"the file is not CSV in UTF-8: {str(error)[:120]}", key="places") from error
 
 
-def _place(configuration: Configuration, line: Mapping[str, str | None], named: str, where: str) -> tuple[str, Point]:
-    name = clean_text(line[named] or "").strip()
+def _parse_line(
+    configuration: Configuration, line: Mapping[str, str | None], name_key: str, location: str
+) -> tuple[str, Point]:
+    name = clean_text(line[name_key] or "").strip()
     if not 0 < len(name) <= MAX_NAME:
-        raise configuration.refused(f"{where} has no name of at most {MAX_NAME} characters", key="places")
-    latitude, longitude = number_of(line["latitude"] or ""), number_of(line["longitude"] or "")
-    point = None if latitude is None or longitude is None else checked(latitude, longitude)
+        raise configuration.error(f"{location} must have a name of 1 to {MAX_NAME} characters", key="places")
+    latitude, longitude = parse_number(line["latitude"] or ""), parse_number(line["longitude"] or "")
+    point = None if latitude is None or longitude is None else make_point(latitude, longitude)
     if point is None:
-        raise configuration.refused(f"{where} ({name!r}) has no position", key="places", hint="in degrees")
+        raise configuration.error(
+            f"{location} ({name!r}) has no valid position",
+            key="places",
+            hint="write latitude from -90 to 90 and longitude from -180 to 360, in degrees",
+        )
     return name, point

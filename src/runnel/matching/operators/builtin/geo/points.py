@@ -1,6 +1,7 @@
-"""Where an item is: its attributes in, points in degrees out, as JSON lines, GeoRSS and W3C's geo vocabulary say it.
+"""Read the positions of an item from its attributes, in the forms of JSON lines, GeoRSS and the W3C geo vocabulary.
 
-Latitudes from -90 to 90, longitudes from -180 to 180, in WGS 84. A longitude up to 360 is taken to go on eastwards.
+Positions are in degrees in WGS 84: latitudes from -90 to 90, longitudes from -180 to 180. Longitudes from 180 to 360,
+counted eastward, are converted.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from runnel.model.item import Attributes, Value
 
 KEYS = ("latitude", "longitude")
 MAX_POINTS = 64
-"""Points of one item that are looked at."""
+"""Maximum number of points that are read from an item."""
 
 _PAIRS = (("latitude", "longitude"), ("geo:lat", "geo:long"))
 _TEXTS = ("georss:point", "gml:pos")
@@ -23,7 +24,7 @@ _NUMBER = re.compile(r"[+-]?\d{1,12}(?:\.\d{0,30})?(?:[eE][+-]?\d{1,2})?", re.AS
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A place on Earth, in degrees."""
+    """A position on Earth, in degrees."""
 
     latitude: float
     longitude: float
@@ -31,56 +32,56 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class PointReader:
-    """Finds the points of items, under the names of attributes that are configured or usual."""
+    """Reads the points of items. `pairs` are attributes for latitude and longitude; those of `texts` contain both."""
 
     pairs: tuple[tuple[str, str], ...] = _PAIRS
     texts: tuple[str, ...] = _TEXTS
 
     @staticmethod
     def of(configuration: Configuration) -> PointReader:
-        """Reads the attributes that `latitude` and `longitude` name, or else the usual ones."""
+        """Return a reader of the attributes in the options `latitude` and `longitude`, or of the usual attributes."""
         if not any(map(configuration.has, KEYS)):
             return PointReader()
         names = (configuration.text("latitude"), configuration.text("longitude"))
         return PointReader(pairs=(names,), texts=())
 
     def points(self, attributes: Attributes) -> list[Point]:
-        """The points of an item, each once; those out of range are none.
+        """Return the distinct points of an item. Positions out of range are skipped.
 
         >>> PointReader().points({"georss:point": ("40.85 -73.87",), "geo:lat": ("91",), "geo:long": ("0",)})
         [Point(latitude=40.85, longitude=-73.87)]
         """
-        found: dict[Point, None] = {}
-        for name_of_latitude, name_of_longitude in self.pairs:
-            latitudes, longitudes = attributes.get(name_of_latitude, ()), attributes.get(name_of_longitude, ())
+        points: dict[Point, None] = {}
+        for latitude_name, longitude_name in self.pairs:
+            latitudes, longitudes = attributes.get(latitude_name, ()), attributes.get(longitude_name, ())
             if len(latitudes) != len(longitudes):
-                continue  # An item has equal values of an attribute once: which belong together cannot be told.
+                continue  # items drop repeated values of an attribute, so it is unknown which values belong together
             for latitude, longitude in zip(latitudes[:MAX_POINTS], longitudes[:MAX_POINTS], strict=True):
-                _add(found, number_of(latitude), number_of(longitude))
+                _add(points, parse_number(latitude), parse_number(longitude))
         for name in self.texts:
             for value in attributes.get(name, ())[:MAX_POINTS]:
-                if isinstance(value, str) and (point := point_of(value)) is not None:
-                    found[point] = None
-        return list(found)[:MAX_POINTS]
+                if isinstance(value, str) and (point := parse_point(value)) is not None:
+                    points[point] = None
+        return list(points)[:MAX_POINTS]
 
 
-def point_of(text: str) -> Point | None:
-    """The point of "latitude longitude", with a space or a comma between them.
+def parse_point(text: str) -> Point | None:
+    """Parse "latitude longitude", separated by a space or a comma. Return None if that fails.
 
-    >>> point_of("40.6892, -74.0445"), point_of("Liberty")
+    >>> parse_point("40.6892, -74.0445"), parse_point("Liberty")
     (Point(latitude=40.6892, longitude=-74.0445), None)
     """
     parts = text[:100].replace(",", " ").split()
-    found: dict[Point, None] = {}
+    points: dict[Point, None] = {}
     if len(parts) == 2:
-        _add(found, number_of(parts[0]), number_of(parts[1]))
-    return next(iter(found), None)
+        _add(points, parse_number(parts[0]), parse_number(parts[1]))
+    return next(iter(points), None)
 
 
-def number_of(value: Value) -> float | None:
-    """A number, or the number that a text is.
+def parse_number(value: Value) -> float | None:
+    """Return a number, or parse a text as a number. Return None for other values.
 
-    >>> number_of(40.5), number_of(" 40.5 "), number_of("north"), number_of(True)
+    >>> parse_number(40.5), parse_number(" 40.5 "), parse_number("north"), parse_number(True)
     (40.5, 40.5, None, None)
     """
     match value:
@@ -94,10 +95,10 @@ def number_of(value: Value) -> float | None:
             return None
 
 
-def checked(latitude: float, longitude: float) -> Point | None:
-    """A point within the ranges, or None; a longitude beyond 180 goes on eastwards.
+def make_point(latitude: float, longitude: float) -> Point | None:
+    """Return a point, or None if it is out of range. Longitudes from 180 to 360 are converted to negative ones.
 
-    >>> checked(10.0, 190.0), checked(95.0, 0.0)
+    >>> make_point(10.0, 190.0), make_point(95.0, 0.0)
     (Point(latitude=10.0, longitude=-170.0), None)
     """
     if not (-90.0 <= latitude <= 90.0 and -180.0 <= longitude <= 360.0):
@@ -105,6 +106,6 @@ def checked(latitude: float, longitude: float) -> Point | None:
     return Point(latitude, longitude - 360.0 if longitude > 180.0 else longitude)
 
 
-def _add(found: dict[Point, None], latitude: float | None, longitude: float | None) -> None:
-    if latitude is not None and longitude is not None and (point := checked(latitude, longitude)) is not None:
-        found[point] = None
+def _add(points: dict[Point, None], latitude: float | None, longitude: float | None) -> None:
+    if latitude is not None and longitude is not None and (point := make_point(latitude, longitude)) is not None:
+        points[point] = None

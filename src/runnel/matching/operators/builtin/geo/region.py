@@ -1,8 +1,8 @@
-"""Regions: whether an item lies in a named region, and in which regions it lies.
+"""The operators `region` (whether an item is in a named region) and `region_of` (the regions of an item).
 
-In: a GeoJSON file of named areas once, then asks about items that have a position. Out: rows. A region has its border
-too. Edges are straight lines of latitude and longitude, as RFC 7946 says: a region across the antimeridian is cut
-there in two, and a point on it is looked for on both sides. An item without a position lies nowhere.
+The regions are named areas of a GeoJSON file and include their borders. Edges are straight lines in longitude and
+latitude. According to RFC 7946, a region across the antimeridian consists of two polygons that meet there, so a point
+on the antimeridian is tested with longitudes 180 and -180. An item without a position is in no region.
 """
 
 from __future__ import annotations
@@ -23,43 +23,46 @@ from runnel.matching.operators.builtin.text.input_texts import only_text
 from runnel.matching.operators.plugins.contract import Answer, Ask, Failed, OperatorContext
 from runnel.model.operator import HOLDS, Parameter, Rows
 
-_SETTINGS = ("regions", "name", *KEYS)
+_OPTIONS = ("regions", "name", *KEYS)
 _Positions = list[tuple[float, float]]
 
 
 class _Regions:
-    """Named areas, ready to be asked for points."""
+    """Named areas with a spatial index."""
 
-    def __init__(self, place: OperatorContext, operator: str) -> None:
-        configuration = Configuration(operator, place, _SETTINGS)
+    def __init__(self, context: OperatorContext, operator: str) -> None:
+        configuration = Configuration(operator, context, _OPTIONS)
         self.reader = PointReader.of(configuration)
         features = read_features(configuration, "regions", configuration.text("name", "name"))
-        areas = AreaReader(configuration, "regions")
-        parts: dict[str, list[Any]] = {}
+        area_reader = AreaReader(configuration, "regions")
+        areas: dict[str, list[Any]] = {}
         for feature in features:
-            parts.setdefault(feature.name, []).append(areas.area(feature))
-        self.names = list(parts)
-        self.areas = np.array([_joined(several) for several in parts.values()], dtype=object)
+            areas.setdefault(feature.name, []).append(area_reader.area(feature))
+        self.names = list(areas)
+        self.areas = np.array([_union(same_name) for same_name in areas.values()], dtype=object)
         self.numbers = {name: number for number, name in enumerate(self.names)}
         shapely.prepare(self.areas)
-        self._lock = threading.Lock()  # A prepared area makes its index when it is first asked.
+        self._lock = threading.Lock()  # a prepared area builds its index on first use
         self._tree = shapely.STRtree(self.areas)
 
     def covering(self, positions: _Positions) -> tuple[Any, Any]:
-        """Pairs of position and region that covers it, as two arrays of numbers: boxes first, then prepared areas."""
+        """Return the pairs of a position and a region that covers it, as an array of indexes and one of numbers.
+
+        The bounding boxes are searched first, then the candidates are tested exactly.
+        """
         points, regions = self._tree.query(shapely.points(_array(positions)))
-        held = self.covers(regions, [positions[point] for point in points])
-        return points[held], regions[held]
+        is_covered = self.covers(regions, [positions[point] for point in points])
+        return points[is_covered], regions[is_covered]
 
     def covers(self, regions: Any, positions: _Positions) -> Any:
-        """Whether each of some regions covers the position beside it, as an array of truths."""
-        where = _array(positions)
+        """Return whether each region covers the position with the same index, as an array of booleans."""
+        coordinates = _array(positions)
         with self._lock:
-            return shapely.intersects_xy(self.areas[regions], where[:, 0], where[:, 1])
+            return shapely.intersects_xy(self.areas[regions], coordinates[:, 0], coordinates[:, 1])
 
 
 class Region:
-    """Whether an item lies in a region: `locIn('Bronx')`.
+    """Tests whether an item is in a region: `locIn('Bronx')`.
 
     >>> import json, pathlib, tempfile
     >>> square = {"type": "Polygon", "coordinates": [[[0, 0], [2, 0], [2, 2], [0, 2], [0, 0]]]}
@@ -78,31 +81,31 @@ class Region:
     pure = True
     batch = 1024
 
-    def __init__(self, place: OperatorContext) -> None:
-        self._regions = _Regions(place, "region")
+    def __init__(self, context: OperatorContext) -> None:
+        self._regions = _Regions(context, "region")
 
     def answer(self, asks: Sequence[Ask]) -> Sequence[Answer]:
-        """One empty row where a point of the item lies in the region that the call names."""
+        """Return an empty row for each item with a point in the region that the call names, and no row otherwise."""
         answers: list[Answer] = [()] * len(asks)
-        owners: list[int] = []
-        wanted: list[int] = []
+        indexes: list[int] = []
+        regions: list[int] = []
         positions: _Positions = []
-        for place, ask in enumerate(asks):
-            number = self._number(ask)
-            if isinstance(number, Failed):
-                answers[place] = number
+        for index, ask in enumerate(asks):
+            region = self._region_number(ask)
+            if isinstance(region, Failed):
+                answers[index] = region
                 continue
             for position in _positions(self._regions.reader.points(ask.attributes)):
-                owners.append(place)
-                wanted.append(number)
+                indexes.append(index)
+                regions.append(region)
                 positions.append(position)
-        held = self._regions.covers(np.array(wanted, dtype=np.intp), positions)
-        for owner, inside in zip(owners, held.tolist(), strict=True):
-            if inside:
-                answers[owner] = HOLDS
+        is_covered = self._regions.covers(np.array(regions, dtype=np.intp), positions)
+        for index, is_inside in zip(indexes, is_covered.tolist(), strict=True):
+            if is_inside:
+                answers[index] = HOLDS
         return answers
 
-    def _number(self, ask: Ask) -> int | Failed:
+    def _region_number(self, ask: Ask) -> int | Failed:
         name = only_text(ask, "the name of a region")
         if isinstance(name, Failed):
             return name
@@ -114,47 +117,47 @@ class Region:
 
 
 class RegionOf:
-    """The regions that an item lies in, one row for each: `regionOf(?name)`."""
+    """Returns the regions of an item, one row per region: `regionOf(?name)`."""
 
     parameters = (Parameter("name", "result", "text"),)
     cost = timedelta(microseconds=30)
     pure = True
     batch = 1024
 
-    def __init__(self, place: OperatorContext) -> None:
-        self._regions = _Regions(place, "region_of")
+    def __init__(self, context: OperatorContext) -> None:
+        self._regions = _Regions(context, "region_of")
 
     def answer(self, asks: Sequence[Ask]) -> Sequence[Answer]:
-        """A row with the name of every region that covers a point of the item, in the order of the file."""
-        owners: list[int] = []
+        """Return a row with the name of every region that covers a point of the item, in the order of the file."""
+        indexes: list[int] = []
         positions: _Positions = []
-        for place, ask in enumerate(asks):
+        for index, ask in enumerate(asks):
             for position in _positions(self._regions.reader.points(ask.attributes)):
-                owners.append(place)
+                indexes.append(index)
                 positions.append(position)
-        found: list[set[int]] = [set() for _ in asks]
+        region_numbers: list[set[int]] = [set() for _ in asks]
         points, regions = self._regions.covering(positions)
         for point, region in zip(points.tolist(), regions.tolist(), strict=True):
-            found[owners[point]].add(region)
-        return [self._rows(numbers) for numbers in found]
+            region_numbers[indexes[point]].add(region)
+        return [self._rows(numbers) for numbers in region_numbers]
 
     def _rows(self, numbers: Iterable[int]) -> Rows:
         return tuple((self._regions.names[number],) for number in sorted(numbers))
 
 
 def _positions(points: Iterable[Point]) -> _Positions:
-    """Longitude and latitude of points; those on the antimeridian from both of its sides."""
-    found: _Positions = []
+    """Return longitude and latitude of points. A point on the antimeridian has two positions, at 180 and -180."""
+    positions: _Positions = []
     for point in points:
-        found.append((point.longitude, point.latitude))
+        positions.append((point.longitude, point.latitude))
         if abs(point.longitude) == 180.0:
-            found.append((-point.longitude, point.latitude))
-    return found
+            positions.append((-point.longitude, point.latitude))
+    return positions
 
 
 def _array(positions: _Positions) -> Any:
     return np.array(positions, dtype=np.float64).reshape(-1, 2)
 
 
-def _joined(areas: Sequence[Any]) -> Any:
+def _union(areas: Sequence[Any]) -> Any:
     return areas[0] if len(areas) == 1 else shapely.union_all(areas)

@@ -1,1 +1,1 @@
-"""Operators about texts: language, similarity, near-duplicates, meaning."""
+"""Built-in operators about texts: language, similarity, near-duplicates and meaning."""

@@ -1,4 +1,4 @@
-"""The text that an operator looks at: an ask in; the texts of attributes that its call names, or of the item, out."""
+"""Read the inputs of a call to a text operator: the text to evaluate, and the constants."""
 
 from __future__ import annotations
 
@@ -9,38 +9,38 @@ from runnel.matching.operators.plugins.contract import Ask, Failed
 from runnel.model.item import Value
 
 TEXT = ("title", "description")
-"""The attributes that stand for an item where a call names none."""
+"""The attributes whose text is evaluated if neither the call nor the configuration names attributes."""
 
 
-def text_of(ask: Ask, attributes: Sequence[str], most: int) -> str:
-    """The texts of an ask, one after another, and of a long one the beginning.
+def text_of(ask: Ask, attributes: Sequence[str], max_length: int) -> str:
+    """Join the texts of the attributes that a call names, or of `attributes`, and cut them to `max_length`.
 
-    Attributes that the call names come as tuples among its inputs. Where there are none, the configured ones count.
+    The attributes that a call names are tuples in its inputs.
 
     >>> text_of(Ask({"title": ("Muse",), "description": ("On tour",)}), TEXT, 100)
     'Muse\\nOn tour'
     >>> text_of(Ask({}, (("Muse", 7.0), "phrase")), TEXT, 100)
     'Muse'
     """
-    named = [one for one in ask.inputs if isinstance(one, tuple)]
+    named = [values for values in ask.inputs if isinstance(values, tuple)]
     chosen = named or [ask.attributes.get(name, ()) for name in attributes]
-    parts = [value[:most] for values in chosen for value in values if is_text(value)]
-    return "\n".join(parts)[:most].strip()
+    parts = [value[:max_length] for values in chosen for value in values if is_text(value)]
+    return "\n".join(parts)[:max_length].strip()
 
 
 def constants_of(ask: Ask) -> list[Value]:
-    """The inputs of a call that are constants.
+    """Return the inputs of a call that are constants.
 
     >>> constants_of(Ask({}, (("Muse",), "phrase", 3.0)))
     ['phrase', 3.0]
     """
-    return [one for one in ask.inputs if not isinstance(one, tuple)]
+    return [value for value in ask.inputs if not isinstance(value, tuple)]
 
 
-def only_text(ask: Ask, what: str) -> str | Failed:
-    """The one constant of a call that wants one text, or what is wrong with it."""
+def only_text(ask: Ask, label: str) -> str | Failed:
+    """Return the only constant of a call, which must be a text, or Failed. `label` names it in the message."""
     match constants_of(ask):
         case [str(text)] if text.strip():
             return text.strip()
         case _:
-            return Failed(f"a call needs {what} as its one constant", passing=False)
+            return Failed(f"a call needs exactly one constant, {label}", passing=False)

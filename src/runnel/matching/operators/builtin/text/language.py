@@ -1,6 +1,6 @@
-"""The language of a text: the title and description of items in (or what a call names), ISO 639-1 codes out.
+"""The operator `language`: the language of an item's title and description, or of other attributes, in ISO 639-1.
 
-The model is py3langid's: a naive Bayes decision over bytes, in a wheel of 5 MB, under a BSD licence. On
+The model comes from py3langid: a naive Bayes classifier over bytes, in a wheel of 5 MB, with a BSD license. On
 headlines it is as good as models of twenty times its size, and takes a tenth of their time.
 """
 
@@ -20,18 +20,18 @@ from runnel.matching.operators.builtin.text.input_texts import TEXT, text_of
 from runnel.matching.operators.plugins.contract import Answer, Ask, OperatorContext
 from runnel.model.operator import Parameter, Row
 
-LONGEST = 2000
-"""Characters of a text that are looked at: more make the answer no surer, only dearer."""
+MAX_LENGTH = 2000
+"""Characters of a text that are classified. Longer texts take more time without a better result."""
 
 _RESULTS = ("code", "confidence")
-_SETTINGS = ("attributes", "languages", "least", "results")
-_CODE = 2
+_OPTIONS = ("attributes", "languages", "least", "results")
+_CODE_LENGTH = 2
 
 
 class Language:
-    """The language of an item: `language(?code, ?confidence)`, or of an attribute where a call names one.
+    """Identifies the language of an item, or of attributes that a call names: `language(?code, ?confidence)`.
 
-    A text without letters has no language. `results 'code'` in the configuration leaves the confidence out.
+    A text without letters has no language. The option `results 'code'` omits the confidence.
 
     >>> language = Language(OperatorContext({"results": "code"}))
     >>> titles = ["Rock concert in the park tonight", "Le président annonce des élections", "1234"]
@@ -44,47 +44,47 @@ class Language:
     pure = True
     batch = 64
 
-    def __init__(self, place: OperatorContext) -> None:
-        configuration = Configuration("language", place, _SETTINGS)
+    def __init__(self, context: OperatorContext) -> None:
+        configuration = Configuration("language", context, _OPTIONS)
         self._attributes = configuration.names("attributes", ",".join(TEXT))
-        self._least = configuration.number("least", 0.0, least=0.0, most=1.0)
-        self._chosen = self._chosen_results(configuration)
-        self._identifier = copy(_model())  # Limiting its languages leaves the model itself as it is.
-        # Of the model's languages those with a code in ISO 639-1; others are mostly near ones, such as Wu to Chinese.
-        known = sorted({code for code in self._identifier.labels if len(code) == _CODE})
-        wanted = configuration.names("languages", ",".join(known))
-        for code in wanted:
+        self._min_confidence = configuration.number("least", 0.0, minimum=0.0, maximum=1.0)
+        self._result_indexes = self._read_results(configuration)
+        self._identifier = copy(_load_model())  # set_languages changes only the copy, not the cached model
+        # Use only languages with an ISO 639-1 code. Most others resemble one of these, such as Wu and Chinese.
+        known = sorted({code for code in self._identifier.labels if len(code) == _CODE_LENGTH})
+        languages = configuration.names("languages", ",".join(known))
+        for code in languages:
             if code not in known:
-                raise configuration.refused(
-                    f"{code[:40]!r} is no language that is known{suggestion(code, known)}",
+                raise configuration.error(
+                    f"{code[:40]!r} is not a supported language{suggestion(code, known)}",
                     key="languages",
-                    hint="codes of ISO 639-1, such as en",
+                    hint="use ISO 639-1 codes, such as en",
                 )
-        self._identifier.set_languages(wanted)
+        self._identifier.set_languages(languages)
 
     def answer(self, asks: Sequence[Ask]) -> Sequence[Answer]:
-        """A row with the language of every ask's text, and how sure it is: from 0 to 1."""
-        return [self._one(text_of(ask, self._attributes, LONGEST)) for ask in asks]
+        """Return a row per call: the language of its text, and the confidence from 0 to 1."""
+        return [self._classify(text_of(ask, self._attributes, MAX_LENGTH)) for ask in asks]
 
-    def _one(self, text: str) -> Answer:
+    def _classify(self, text: str) -> Answer:
         if not any(map(str.isalpha, text)):
             return ()
         code, confidence = self._identifier.classify(text)
-        if confidence < self._least:
+        if confidence < self._min_confidence:
             return ()
         row: Row = (str(code), float(confidence))
-        return (tuple(row[place] for place in self._chosen),)
+        return (tuple(row[index] for index in self._result_indexes),)
 
     @staticmethod
-    def _chosen_results(configuration: Configuration) -> tuple[int, ...]:
-        places = dict(zip(_RESULTS, range(len(_RESULTS)), strict=True))
+    def _read_results(configuration: Configuration) -> tuple[int, ...]:
+        indexes = dict(zip(_RESULTS, range(len(_RESULTS)), strict=True))
         names = configuration.names("results", ",".join(_RESULTS))
-        if not set(names) <= places.keys():
-            raise configuration.refused("there is no such result", key="results", hint=", ".join(_RESULTS))
-        return tuple(places[name] for name in names)
+        if not set(names) <= indexes.keys():
+            raise configuration.error("unknown result", key="results", hint=f"results are {' and '.join(_RESULTS)}")
+        return tuple(indexes[name] for name in names)
 
 
 @cache
-def _model() -> Any:
-    """The model, once for each process."""
+def _load_model() -> Any:
+    """Load the model once per process."""
     return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)

@@ -1,7 +1,7 @@
-"""Near-duplicates: texts that say the same in mostly the same words, such as one report in two papers.
+"""The operator `near_duplicate`: find texts with mostly the same words, such as a news report in two newspapers.
 
-In: a text in the call, and items. Out: how much of their runs of words (shingles) the two share, from 0 to 1, by
-Jaccard's measure. It is computed exactly: with one text to compare, an estimate by MinHash would not be faster.
+The result is the Jaccard similarity, from 0 to 1, of the shingles (runs of words) of an item and of the text in the
+call. It is computed exactly: for a single pair of texts, a MinHash estimate would not be faster.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from runnel.matching.operators.builtin.text.input_texts import TEXT, only_text, 
 from runnel.matching.operators.plugins.contract import Answer, Ask, Failed, OperatorContext
 from runnel.model.operator import Parameter
 
-LONGEST = 50_000
+MAX_LENGTH = 50_000
 """Characters of a text that are compared."""
 
-_SETTINGS = ("attributes", "words", "least")
-_KEPT_TEXTS = 10_000
-_KEPT_ITEMS = 256
+_OPTIONS = ("attributes", "words", "least")
+_MAX_CACHED_TEXTS = 10_000
+_MAX_CACHED_ITEMS = 256
 
 
 class NearDuplicate:
-    """How much of a text an item repeats: `nearDuplicate('Muse announce a tour of small halls', ?share)`.
+    """Compares an item with a text: `nearDuplicate('Muse announce a tour of small halls', ?share)`.
 
     >>> near = NearDuplicate(OperatorContext({"words": "2"}))
     >>> near.answer([Ask({"title": ("Muse announce a tour",)}, ("Muse announce a long tour",))])
@@ -38,39 +38,40 @@ class NearDuplicate:
     pure = True
     batch = 64
 
-    def __init__(self, place: OperatorContext) -> None:
-        configuration = Configuration("near_duplicate", place, _SETTINGS)
+    def __init__(self, context: OperatorContext) -> None:
+        configuration = Configuration("near_duplicate", context, _OPTIONS)
         self._attributes = configuration.names("attributes", ",".join(TEXT))
-        self._words = configuration.whole("words", 3, least=1, most=20)
-        self._least = configuration.number("least", 0.0, least=0.0, most=1.0)
-        self._texts = RecentValues(self._shingles, most=_KEPT_TEXTS)
-        self._items = RecentValues(self._shingles, most=_KEPT_ITEMS)
+        self._shingle_length = configuration.integer("words", 3, minimum=1, maximum=20)
+        self._min_share = configuration.number("least", 0.0, minimum=0.0, maximum=1.0)
+        self._text_shingles = RecentValues(self._shingles, max_values=_MAX_CACHED_TEXTS)
+        self._item_shingles = RecentValues(self._shingles, max_values=_MAX_CACHED_ITEMS)
 
     def answer(self, asks: Sequence[Ask]) -> Sequence[Answer]:
-        """A row with the share for every ask; none where it is below `least`, or where a text has no words."""
-        return [self._one(ask) for ask in asks]
+        """Return a row with the share per call, or no row if it is below `least` or a text has no words."""
+        return [self._answer(ask) for ask in asks]
 
-    def _one(self, ask: Ask) -> Answer:
-        given = only_text(ask, "a text to compare with")
-        if isinstance(given, Failed):
-            return given
-        one, other = self._texts.get(given), self._items.get(text_of(ask, self._attributes, LONGEST))
-        if not one or not other:
+    def _answer(self, ask: Ask) -> Answer:
+        text = only_text(ask, "a text to compare with")
+        if isinstance(text, Failed):
+            return text
+        text_shingles = self._text_shingles.get(text)
+        item_shingles = self._item_shingles.get(text_of(ask, self._attributes, MAX_LENGTH))
+        if not text_shingles or not item_shingles:
             return ()
-        share = float(similarity(one, other))
-        return ((share,),) if share >= self._least else ()
+        share = float(similarity(text_shingles, item_shingles))
+        return ((share,),) if share >= self._min_share else ()
 
     def _shingles(self, text: str) -> frozenset[str]:
-        return shingles(text[:LONGEST], self._words)
+        return shingles(text[:MAX_LENGTH], self._shingle_length)
 
 
 def shingles(text: str, length: int) -> frozenset[str]:
-    """The runs of `length` words of a text; a shorter text is one run.
+    """Return the runs of `length` words of a text. A shorter text is a single run.
 
     >>> sorted(shingles("Rock am Ring", 2)), sorted(shingles("Rock", 2)), shingles("!", 2)
     (['am ring', 'rock am'], ['rock'], frozenset())
     """
-    cut = words(text)
-    if len(cut) <= length:
-        return frozenset([" ".join(cut)] if cut else [])
-    return frozenset(" ".join(cut[start : start + length]) for start in range(len(cut) - length + 1))
+    text_words = words(text)
+    if len(text_words) <= length:
+        return frozenset([" ".join(text_words)] if text_words else [])
+    return frozenset(" ".join(text_words[start : start + length]) for start in range(len(text_words) - length + 1))

@@ -1,8 +1,8 @@
-"""Meaning: how near an item is to a phrase, in whatever words both are put.
+"""The operator `semantic`: the similarity in meaning between an item and a phrase, regardless of their words.
 
-In: a phrase in the call, and items. Out: the cosine of the angle between the two texts' embeddings, from -1 to 1. The
-embeddings are WordLlama's: 32,000 pieces of words with 256 numbers each, averaged over a text. They come in a wheel
-of the extra `semantic`; nothing is loaded from elsewhere. They know English best.
+The result is the cosine similarity, from -1 to 1, of the two texts' embeddings. The embeddings come from WordLlama:
+32,000 tokens with 256 dimensions each, averaged over a text. They are part of the extra `semantic`; nothing is
+downloaded. They work best for English.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from runnel.matching.operators.builtin.text.input_texts import TEXT, only_text, 
 from runnel.matching.operators.plugins.contract import Answer, Ask, Failed, OperatorContext
 from runnel.model.operator import Parameter
 
-LONGEST = 2000
-"""Characters of a text that are looked at."""
+MAX_LENGTH = 2000
+"""Characters of a text that are embedded."""
 
-_SETTINGS = ("attributes", "least")
-_PHRASES = 10_000
-_ITEMS = 4096
-_WEIGHTS = "weights/l2_supercat_256.safetensors"
-_TOKENS = "tokenizers/l2_supercat_tokenizer_config.json"
+_OPTIONS = ("attributes", "least")
+_MAX_CACHED_PHRASES = 10_000
+_MAX_CACHED_ITEMS = 4096
+_WEIGHTS_FILE = "weights/l2_supercat_256.safetensors"
+_TOKENIZER_FILE = "tokenizers/l2_supercat_tokenizer_config.json"
 _MATRIX = "embedding.weight"
 
 _Vector = np.ndarray[Any, np.dtype[np.float32]]
 
 
 class Semantic:
-    """How near an item is to a phrase in meaning: `semantic('flash mob in a city', ?score)`.
+    """Computes how similar an item is to a phrase in meaning: `semantic('flash mob in a city', ?score)`.
 
     >>> semantic = Semantic(OperatorContext())
     >>> titles = ["Hundreds dance at once in the street", "Shares fall as oil gets dearer"]
@@ -50,73 +50,74 @@ class Semantic:
     pure = True
     batch = 64
 
-    def __init__(self, place: OperatorContext) -> None:
-        configuration = Configuration("semantic", place, _SETTINGS)
+    def __init__(self, context: OperatorContext) -> None:
+        configuration = Configuration("semantic", context, _OPTIONS)
         self._attributes = configuration.names("attributes", ",".join(TEXT))
-        self._least = configuration.number("least", -1.0, least=-1.0, most=1.0)
+        self._min_score = configuration.number("least", -1.0, minimum=-1.0, maximum=1.0)
         embedder = Embedder()
-        self._phrases = RecentValues(embedder.embed, most=_PHRASES)
-        # A batch may ask for many phrases about one item: its text is embedded once for all of them.
-        self._items = RecentValues(embedder.embed, most=_ITEMS)
+        self._phrases = RecentValues(embedder.embed, max_values=_MAX_CACHED_PHRASES)
+        # A batch may compare many phrases with the same item, whose text is then embedded only once.
+        self._items = RecentValues(embedder.embed, max_values=_MAX_CACHED_ITEMS)
 
     def answer(self, asks: Sequence[Ask]) -> Sequence[Answer]:
-        """A row with the score for every ask; none where it is below `least`, or where a text says nothing."""
-        return [self._one(ask) for ask in asks]
+        """Return a row with the score per call, or no row if it is below `least` or a text has no embedding."""
+        return [self._answer(ask) for ask in asks]
 
-    def _one(self, ask: Ask) -> Answer:
+    def _answer(self, ask: Ask) -> Answer:
         phrase = only_text(ask, "a phrase")
         if isinstance(phrase, Failed):
             return phrase
-        one, other = self._phrases.get(phrase[:LONGEST]), self._items.get(text_of(ask, self._attributes, LONGEST))
-        if one is None or other is None:
+        phrase_vector = self._phrases.get(phrase[:MAX_LENGTH])
+        item_vector = self._items.get(text_of(ask, self._attributes, MAX_LENGTH))
+        if phrase_vector is None or item_vector is None:
             return ()
-        score = min(1.0, max(-1.0, float(one @ other)))
-        return ((score,),) if score >= self._least else ()
+        score = min(1.0, max(-1.0, float(phrase_vector @ item_vector)))
+        return ((score,),) if score >= self._min_score else ()
 
 
 class Embedder:
-    """Makes vectors of length one from texts.
+    """Converts texts to vectors of length one.
 
-    The weights and the tokeniser are read as the files they are: importing the wheel's own package would set up
-    logging for the whole process and bring in a client for downloads.
+    The weights and the tokenizer are read directly from their files. Importing the package `wordllama` would
+    configure logging for the whole process and import a client for downloads.
     """
 
     def __init__(self) -> None:
-        folder = _folder_of_model()
+        folder = _model_folder()
         try:
             from safetensors import safe_open
             from tokenizers import Tokenizer
         except ImportError as error:
-            raise _missing() from error
-        with safe_open(folder / _WEIGHTS, framework="np") as weights:
+            raise _not_installed() from error
+        with safe_open(folder / _WEIGHTS_FILE, framework="np") as weights:
             self._matrix = np.ascontiguousarray(weights.get_tensor(_MATRIX), dtype=np.float32)
-        self._tokenizer = Tokenizer.from_file(str(folder / _TOKENS))
+        self._tokenizer = Tokenizer.from_file(str(folder / _TOKENIZER_FILE))
         self._tokenizer.no_padding()
         self._tokenizer.no_truncation()
 
     def embed(self, text: str) -> _Vector | None:
-        """The mean of a text's pieces, scaled to length one; None for a text without any."""
-        # One text at a time: encoding in batches starts threads, which do not survive the forks of Spark's workers.
-        # In small letters: headlines have capitals where phrases have none, and the model tells them apart.
-        pieces = np.array(self._tokenizer.encode(text.lower(), add_special_tokens=False).ids, dtype=np.intp)
-        if not len(pieces):
+        """Return the mean of a text's token vectors, scaled to length one, or None for a text without tokens."""
+        # Encode one text at a time: encoding a batch starts threads, which do not survive the forks of Spark workers.
+        # Use lower case: headlines have capitals where phrases have none, and the model distinguishes them.
+        tokens = np.array(self._tokenizer.encode(text.lower(), add_special_tokens=False).ids, dtype=np.intp)
+        if not len(tokens):
             return None
-        mean = self._matrix[np.minimum(pieces, len(self._matrix) - 1)].mean(axis=0, dtype=np.float32)
+        mean = self._matrix[np.minimum(tokens, len(self._matrix) - 1)].mean(axis=0, dtype=np.float32)
         length = float(np.linalg.norm(mean))
         return mean / np.float32(length) if length > 0 else None
 
 
-def _folder_of_model() -> Path:
-    found = find_spec("wordllama")
-    folder = Path(found.origin).parent if found is not None and found.origin else None
-    if folder is None or not (folder / _WEIGHTS).is_file() or not (folder / _TOKENS).is_file():
-        raise _missing()
+def _model_folder() -> Path:
+    spec = find_spec("wordllama")
+    folder = Path(spec.origin).parent if spec is not None and spec.origin else None
+    if folder is None or not (folder / _WEIGHTS_FILE).is_file() or not (folder / _TOKENIZER_FILE).is_file():
+        raise _not_installed()
     return folder
 
 
-def _missing() -> OperatorRefusedError:
+def _not_installed() -> OperatorRefusedError:
     return OperatorRefusedError(
-        "the model for meanings is not installed",
+        "the embedding model is not installed",
         place="semantic",
         hint=f"install the extra: {install_hint('semantic')}",
     )

@@ -1,7 +1,7 @@
-"""Similarity of texts, letter by letter: names with slips, titles with words in another order.
+"""The operator `similarity`: find similar spellings, such as names with typing errors or titles in another order.
 
-In: a text in the call, and an attribute of items. Out: how alike they are, from 0 to 1, by rapidfuzz's ratios over
-the words of both, folded as `contains` folds them. Of several values the most alike counts.
+The result is a ratio of rapidfuzz, from 0 to 1, between an attribute of the item and the text in the call. Both are
+normalized to words like the texts of `contains`. If the attribute has several values, the highest ratio counts.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from runnel.matching.operators.plugins.contract import Answer, Ask, Failed, Oper
 from runnel.model.item import Value
 from runnel.model.operator import Parameter
 
-LONGEST = 5000
-"""Characters of a text that are compared: the time grows with the product of both lengths."""
+MAX_LENGTH = 5000
+"""Characters of a text that are compared. The time grows with the product of both lengths."""
 
 MAX_VALUES = 100
-"""Values of an attribute that are compared."""
+"""Maximum number of values that are compared per call."""
 
 MEASURES: dict[str, Callable[[str, str], float]] = {
     "ratio": fuzz.ratio,
@@ -32,15 +32,15 @@ MEASURES: dict[str, Callable[[str, str], float]] = {
     "token_sort": fuzz.token_sort_ratio,
     "token_set": fuzz.token_set_ratio,
 }
-"""`ratio` compares from beginning to end, `partial` the best part, `token_sort` without the order of words, and
-`token_set` also without the words that only one of them has."""
+"""`ratio` compares the whole texts, `partial` the most similar substring, `token_sort` ignores the order of words,
+and `token_set` additionally ignores the words that occur in only one of the texts."""
 
-_SETTINGS = ("attributes", "measure", "least")
-_KEPT = 10_000
+_OPTIONS = ("attributes", "measure", "least")
+_MAX_CACHED_TEXTS = 10_000
 
 
 class Similarity:
-    """How alike an attribute and a text are: `textSimilarity(title, 'Muse tour Europe', ?score)`.
+    """Compares the spelling of an attribute and a text: `textSimilarity(title, 'Muse tour Europe', ?score)`.
 
     >>> similarity = Similarity(OperatorContext({"measure": "token_sort"}))
     >>> similarity.answer([Ask({}, (("Muse: Europe tour",), "muse tour europe")), Ask({}, ((), "muse"))])
@@ -56,33 +56,33 @@ class Similarity:
     pure = True
     batch = 256
 
-    def __init__(self, place: OperatorContext) -> None:
-        configuration = Configuration("similarity", place, _SETTINGS)
+    def __init__(self, context: OperatorContext) -> None:
+        configuration = Configuration("similarity", context, _OPTIONS)
         self._attributes = configuration.names("attributes", ",".join(TEXT))
         self._measure = MEASURES[configuration.one_of("measure", MEASURES, "token_set")]
-        self._least = configuration.number("least", 0.0, least=0.0, most=1.0)
-        self._texts = RecentValues(_folded, most=_KEPT)
+        self._min_score = configuration.number("least", 0.0, minimum=0.0, maximum=1.0)
+        self._normalized_texts = RecentValues(_normalize, max_values=_MAX_CACHED_TEXTS)
 
     def answer(self, asks: Sequence[Ask]) -> Sequence[Answer]:
-        """A row with the score for every ask; none where it is below `least`, or where a text has no words."""
-        return [self._one(ask) for ask in asks]
+        """Return a row with the score per call, or no row if it is below `least` or a text has no words."""
+        return [self._answer(ask) for ask in asks]
 
-    def _one(self, ask: Ask) -> Answer:
-        given = only_text(ask, "a text to compare with")
-        if isinstance(given, Failed):
-            return given
-        text = self._texts.get(given)
-        values = [folded for value in self._values(ask) if (folded := _folded(value))]
+    def _answer(self, ask: Ask) -> Answer:
+        constant = only_text(ask, "a text to compare with")
+        if isinstance(constant, Failed):
+            return constant
+        text = self._normalized_texts.get(constant)
+        values = [normalized for value in self._values(ask) if (normalized := _normalize(value))]
         if not text or not values:
             return ()
         score = max(self._measure(value, text) for value in values) / 100
-        return ((score,),) if score >= self._least else ()
+        return ((score,),) if score >= self._min_score else ()
 
     def _values(self, ask: Ask) -> list[str]:
-        named: list[Sequence[Value]] = [one for one in ask.inputs if isinstance(one, tuple)]
+        named: list[Sequence[Value]] = [values for values in ask.inputs if isinstance(values, tuple)]
         chosen = named or [ask.attributes.get(name, ()) for name in self._attributes]
         return [value for values in chosen for value in values if is_text(value)][:MAX_VALUES]
 
 
-def _folded(text: str) -> str:
-    return " ".join(words(text[:LONGEST]))
+def _normalize(text: str) -> str:
+    return " ".join(words(text[:MAX_LENGTH]))

@@ -1,4 +1,4 @@
-"""Distances: known ones, the laws of distances, and files of places."""
+"""The operator `distance`: known distances, properties of a metric, and files of places."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ POINTS = st.builds(Point, st.floats(-90, 90), st.floats(-180, 180))
         (Point(0.0, 0.0), Point(0.0, 1.0), 111.195),  # a degree of the equator
     ],
 )
-def test_known_distances(one: Point, other: Point, kilometres: float) -> None:
+def test_known_distances_are_computed(one: Point, other: Point, kilometres: float) -> None:
     assert great_circle(one, other) / 1000 == pytest.approx(kilometres, rel=0.002, abs=0.001)
 
 
 @settings(deadline=None, max_examples=200)
 @given(POINTS, POINTS, POINTS)
-def test_distances_are_distances(one: Point, other: Point, third: Point) -> None:
+def test_distances_are_symmetric_and_satisfy_the_triangle_inequality(one: Point, other: Point, third: Point) -> None:
     direct = great_circle(one, other)
     assert 0 <= direct <= 20_015_200
     assert direct == pytest.approx(great_circle(other, one), abs=1e-3)
@@ -48,7 +48,7 @@ def written(folder: Path, text: str, **more: str) -> Distance:
     return Distance(OperatorContext({"places": "places", **more}, folder))
 
 
-def test_places_come_from_csv_and_geojson(tmp_path: Path) -> None:
+def test_places_are_read_from_csv_and_geojson(tmp_path: Path) -> None:
     liberty = {"type": "Point", "coordinates": [-74.0445, 40.6892]}
     document = {"type": "FeatureCollection", "features": [{"properties": {"name": "Liberty"}, "geometry": liberty}]}
     item = {"latitude": (40.6892,), "longitude": (-74.0445,)}
@@ -59,7 +59,7 @@ def test_places_come_from_csv_and_geojson(tmp_path: Path) -> None:
         assert missing == Failed("there is no place 'Libert'; did you mean Liberty?", passing=False)
 
 
-def test_every_point_of_an_item_has_its_distance() -> None:
+def test_every_distinct_distance_of_an_items_points_is_a_row() -> None:
     distance = Distance(OperatorContext())
     item = {"georss:point": ("0 1", "0 2", "0 1"), "latitude": (0.0,), "longitude": (1.0,)}
     (rows,) = distance.answer([Ask(item, ("0,0",))])
@@ -69,7 +69,7 @@ def test_every_point_of_an_item_has_its_distance() -> None:
 
 
 @pytest.mark.parametrize("inputs", [(), ("nowhere",), (7.0,), ("91, 0",), ("0,0", "0,0"), (("0,0",),), ("",)])
-def test_a_call_without_a_place_fails_alone(inputs: tuple[str, ...]) -> None:
+def test_a_call_without_a_valid_place_fails_only_itself(inputs: tuple[str, ...]) -> None:
     item = {"latitude": (0.0,), "longitude": (1.0,)}
     wrong, right = Distance(OperatorContext()).answer([Ask(item, inputs), Ask(item, ("0, 1",))])
     assert isinstance(wrong, Failed)
@@ -80,25 +80,28 @@ def test_a_call_without_a_place_fails_alone(inputs: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "no CSV of places"),
-        ("a,b\n1,2\n", "no CSV of places"),
-        ("name,latitude,longitude\n,1,2\n", "line 2 has no name"),
-        ("name,latitude,longitude\nA,1\n", "line 2 ('A') has no position"),
-        ("name,latitude,longitude\nA,1,2\nB,100,0\n", "line 3 ('B') has no position"),
-        ("name,latitude,longitude\nA,nan,2\n", "has no position"),
-        ("name,latitude,longitude\nA,1,2\nA,1,3\n", "two places 'A'"),
-        ('name,latitude,longitude\n"A,1,2\n', "no CSV in UTF-8"),
-        ('{"type": "FeatureCollection", "features": [{"properties": {"name": "A"}, "geometry": {}}]}', "is no Point"),
-        ("[]", "no FeatureCollection"),
+        ("", "must have the columns name, latitude, longitude"),
+        ("a,b\n1,2\n", "must have the columns name, latitude, longitude"),
+        ("name,latitude,longitude\n,1,2\n", "line 2 must have a name"),
+        ("name,latitude,longitude\nA,1\n", "line 2 ('A') has no valid position"),
+        ("name,latitude,longitude\nA,1,2\nB,100,0\n", "line 3 ('B') has no valid position"),
+        ("name,latitude,longitude\nA,nan,2\n", "has no valid position"),
+        ("name,latitude,longitude\nA,1,2\nA,1,3\n", "two places have the name 'A'"),
+        ('name,latitude,longitude\n"A,1,2\n', "is not CSV in UTF-8"),
+        (
+            '{"type": "FeatureCollection", "features": [{"properties": {"name": "A"}, "geometry": {}}]}',
+            "is not a valid Point",
+        ),
+        ("[]", "not a FeatureCollection"),
     ],
 )
-def test_wrong_files_are_refused_with_the_place(tmp_path: Path, text: str, words: str) -> None:
+def test_invalid_files_are_refused_with_line_or_feature(tmp_path: Path, text: str, words: str) -> None:
     with pytest.raises(OperatorRefusedError) as caught:
         written(tmp_path, text)
     assert words in caught.value.message
 
 
-def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
     (tmp_path / "places").write_bytes(b"name,latitude,longitude\n\xff,1,2\n")
-    with pytest.raises(OperatorRefusedError, match="no CSV in UTF-8"):
+    with pytest.raises(OperatorRefusedError, match="is not CSV in UTF-8"):
         Distance(OperatorContext({"places": "places"}, tmp_path))

@@ -1,4 +1,4 @@
-"""Regions: the same as an independent test of points in polygons, and no GeoJSON that is wrong."""
+"""The operators `region` and `region_of`: agreement with a simple point-in-polygon test, and invalid GeoJSON."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ CITY = collection(
 )
 
 
-def test_an_item_lies_in_the_regions_that_cover_it(tmp_path: Path) -> None:
+def test_an_item_is_in_the_regions_that_cover_it(tmp_path: Path) -> None:
     region, region_of = Region(place_of(tmp_path, CITY)), RegionOf(place_of(tmp_path, CITY))
     expected = {
         (40.45, -73.5): {"Bronx", "Park"},
@@ -92,7 +92,7 @@ def test_an_item_lies_in_the_regions_that_cover_it(tmp_path: Path) -> None:
         {"georss:point": ("nowhere", "40.5 -73.9")},
     ],
 )
-def test_positions_are_read_as_sources_give_them(tmp_path: Path, attributes: Any) -> None:
+def test_positions_are_read_in_all_forms_of_sources(tmp_path: Path, attributes: Any) -> None:
     assert Region(place_of(tmp_path, CITY)).answer([Ask(attributes, ("Bronx",))]) == [HOLDS]
 
 
@@ -108,19 +108,19 @@ def test_positions_are_read_as_sources_give_them(tmp_path: Path, attributes: Any
         {"georss:point": ("40.5 -73.9 7",)},
     ],
 )
-def test_an_item_without_a_position_lies_nowhere(tmp_path: Path, attributes: Any) -> None:
+def test_an_item_without_a_position_is_in_no_region(tmp_path: Path, attributes: Any) -> None:
     assert Region(place_of(tmp_path, CITY)).answer([Ask(attributes, ("Bronx",))]) == [()]
     assert RegionOf(place_of(tmp_path, CITY)).answer([Ask(attributes)]) == [()]
 
 
-def test_attributes_and_names_are_as_configured(tmp_path: Path) -> None:
+def test_configured_attributes_and_name_property_are_used(tmp_path: Path) -> None:
     named = collection({**feature("x", polygon(square(0, 0, 1, 1))), "properties": {"borough": 7}})
     region_of = RegionOf(place_of(tmp_path, named, name="borough", latitude="y", longitude="x"))
     inside = Ask({"y": (0.5,), "x": ("0.5",), "latitude": (50.0,), "longitude": (50.0,)})
     assert region_of.answer([inside, at(0.5, 0.5)]) == [(("7",),), ()]
 
 
-def test_a_call_of_an_unknown_region_fails_alone(tmp_path: Path) -> None:
+def test_a_call_with_an_unknown_region_fails_only_itself(tmp_path: Path) -> None:
     answers = Region(place_of(tmp_path, CITY)).answer([at(40.5, -73.9, "Bronks"), at(40.5, -73.9, "Bronx"), Ask({})])
     assert answers[0] == Failed("there is no region 'Bronks'; did you mean Bronx?", passing=False)
     assert answers[1] == HOLDS
@@ -148,7 +148,7 @@ def on_border(corners: Corners, x: float, y: float) -> bool:
 
 @st.composite
 def stars(draw: st.DrawFn) -> list[list[float]]:
-    """A ring around a centre: never crossing itself, but not convex."""
+    """A ring around a center: never crossing itself, but not convex."""
     count = draw(st.integers(3, 9))
     radii = draw(st.lists(st.floats(1, 20), min_size=count, max_size=count))
     x, y = draw(st.floats(-40, 40)), draw(st.floats(-40, 40))
@@ -161,7 +161,7 @@ def stars(draw: st.DrawFn) -> list[list[float]]:
 
 @settings(deadline=None, max_examples=60)
 @given(st.lists(stars(), min_size=1, max_size=6), st.lists(st.tuples(st.floats(-60, 60), st.floats(-60, 60))))
-def test_regions_agree_with_counting_crossings(
+def test_regions_agree_with_the_ray_casting_test(
     rings: list[list[list[float]]], points: list[tuple[float, float]]
 ) -> None:
     points = [point for point in points if not any(on_border(ring, *point) for ring in rings)]
@@ -182,60 +182,60 @@ BOW = [[0, 0], [2, 2], [2, 0], [0, 2], [0, 0]]
 @pytest.mark.parametrize(
     ("document", "words"),
     [
-        ("", "no JSON"),
+        ("", "not JSON in UTF-8"),
         ("[" * 100_000, "nested too deeply"),
-        ("[]", "no FeatureCollection"),
+        ("[]", "not a FeatureCollection"),
         ('{"type": "FeatureCollection", "features": [NaN]}', "NaN is not a number"),
         (collection(), "no features"),
-        (collection(7), "feature 1 has no name"),
-        (collection(feature("", None)), "feature 1 has no name"),
-        (collection(feature("a" * 300, None)), "feature 1 has no name"),
+        (collection(7), "feature 1 must have a property 'name'"),
+        (collection(feature("", None)), "feature 1 must have a property 'name'"),
+        (collection(feature("a" * 300, None)), "feature 1 must have a property 'name'"),
         (collection(feature("A", None)), "feature 1 ('A') has no geometry"),
-        (collection(feature("A", {"type": "Point", "coordinates": [0, 0]})), "is no area but 'Point'"),
+        (collection(feature("A", {"type": "Point", "coordinates": [0, 0]})), "is not a valid area: 'Point'"),
         (collection(feature("A", polygon())), "feature 1 ('A') has no ring"),
-        (collection(feature("A", polygon([[0, 0], [1, 1], [0, 0]]))), "ring 1 has fewer than four corners"),
+        (collection(feature("A", polygon([[0, 0], [1, 1], [0, 0]]))), "ring 1 must have at least four vertices"),
         (collection(feature("A", polygon(square(0, 0, 1, 1)[:-1]))), "ring 1 is not closed"),
         (collection(feature("A", polygon([*square(0, 0, 1, 1)[:-1], [0, 0.5]]))), "ring 1 is not closed"),
-        (collection(feature("A", polygon([*square(0, 0, 1, 1), ["x", 0]]))), "corner 6 is no position"),
-        (collection(feature("A", polygon([[0, 91], *square(0, 0, 1, 1)]))), "corner 1 is no position"),
-        (collection(feature("A", polygon([[0, True], *square(0, 0, 1, 1)]))), "corner 1 is no position"),
+        (collection(feature("A", polygon([*square(0, 0, 1, 1), ["x", 0]]))), "vertex 6 is not a valid position"),
+        (collection(feature("A", polygon([[0, 91], *square(0, 0, 1, 1)]))), "vertex 1 is not a valid position"),
+        (collection(feature("A", polygon([[0, True], *square(0, 0, 1, 1)]))), "vertex 1 is not a valid position"),
         (collection(feature("A", polygon([[0, 1e999], *square(0, 0, 1, 1)]))), "is not a number"),
-        (collection(feature("A", polygon(BOW))), "is not a valid area: Self-intersection"),
+        (collection(feature("A", polygon(BOW))), "is not a valid polygon: Self-intersection"),
         (
             collection(feature("A", {"type": "MultiPolygon", "coordinates": [[square(0, 0, 1, 1)], [BOW]]})),
-            "feature 1 ('A'), polygon 2 is not a valid area",
+            "feature 1 ('A'), polygon 2 is not a valid polygon",
         ),
         (collection(feature("A", {"type": "GeometryCollection", "geometries": []})), "has no polygon"),
     ],
 )
-def test_wrong_documents_are_refused_with_the_place(tmp_path: Path, document: Any, words: str) -> None:
+def test_invalid_documents_are_refused_with_the_feature(tmp_path: Path, document: Any, words: str) -> None:
     with pytest.raises(OperatorRefusedError) as caught:
         Region(place_of(tmp_path, document))
     assert words in caught.value.message
     assert caught.value.place == "region, regions"
 
 
-def test_collections_within_collections_end(tmp_path: Path) -> None:
+def test_deeply_nested_geometry_collections_are_refused(tmp_path: Path) -> None:
     inner: Any = polygon(square(0, 0, 1, 1))
     for _ in range(3):
         inner = {"type": "GeometryCollection", "geometries": [inner]}
     assert RegionOf(place_of(tmp_path, collection(feature("A", inner)))).answer([at(0.5, 0.5)]) == [(("A",),)]
     for _ in range(3):
         inner = {"type": "GeometryCollection", "geometries": [inner]}
-    with pytest.raises(OperatorRefusedError, match="is no area"):
+    with pytest.raises(OperatorRefusedError, match="nested in more than 4 geometry collections"):
         RegionOf(place_of(tmp_path, collection(feature("A", inner))))
 
 
-def test_a_file_has_only_so_many_corners(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(geojson, "MAX_CORNERS", 9)
+def test_the_number_of_vertices_of_a_file_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(geojson, "MAX_VERTICES", 9)
     Region(place_of(tmp_path, collection(feature("A", polygon(square(0, 0, 1, 1))))))
     two = collection(feature("A", polygon(square(0, 0, 1, 1))), feature("B", polygon(square(0, 0, 1, 1))))
-    with pytest.raises(OperatorRefusedError, match=r"feature 2 \('B'\), ring 1 is beyond the 9 corners"):
+    with pytest.raises(OperatorRefusedError, match=r"feature 2 \('B'\), ring 1 exceeds the limit of 9 vertices"):
         Region(place_of(tmp_path, two))
 
 
-def test_regions_must_be_configured(tmp_path: Path) -> None:
-    with pytest.raises(OperatorRefusedError, match="must be set"):
+def test_the_options_for_regions_are_required(tmp_path: Path) -> None:
+    with pytest.raises(OperatorRefusedError, match="is required"):
         Region(OperatorContext({}, tmp_path))
-    with pytest.raises(OperatorRefusedError, match="must be set"):
+    with pytest.raises(OperatorRefusedError, match="is required"):
         Region(place_of(tmp_path, CITY, latitude="y"))

@@ -35,7 +35,9 @@ def number(answer: Answer) -> float:
         ("earthquake damage", "Buildings collapse after tremor", "New phone has a better camera"),
     ],
 )
-def test_near_meanings_score_above_far_ones(semantic: Semantic, phrase: str, near: str, far: str) -> None:
+def test_similar_meanings_score_higher_than_different_ones(
+    semantic: Semantic, phrase: str, near: str, far: str
+) -> None:
     one, other, same = semantic.answer([Ask({"title": (text,)}, (phrase,)) for text in (near, far, phrase)])
     assert -1 <= number(other) < number(one) < number(same) <= 1.0
     assert number(same) == pytest.approx(1.0, abs=1e-5)
@@ -47,21 +49,21 @@ def test_texts_are_embedded_once_for_all_phrases() -> None:
     asks = [Ask({"title": (title,)}, (phrase,)) for phrase in phrases for title in titles]
     once, twice = semantic.answer(asks), semantic.answer(asks)
     assert once == twice
-    assert (semantic._items.made, semantic._phrases.made) == (20, 30)
+    assert (semantic._items.computed, semantic._phrases.computed) == (20, 30)
 
 
 @pytest.mark.parametrize("attributes", [{}, {"title": ("",)}, {"title": (7.0,)}])
-def test_what_says_nothing_is_near_to_nothing(semantic: Semantic, attributes: dict[str, tuple[str, ...]]) -> None:
+def test_items_without_text_have_no_score(semantic: Semantic, attributes: dict[str, tuple[str, ...]]) -> None:
     assert semantic.answer([Ask(attributes, ("a phrase",))]) == [()]
 
 
-def test_strange_texts_have_scores(semantic: Semantic) -> None:
+def test_unusual_texts_have_scores(semantic: Semantic) -> None:
     for text in ("東京", "🎸🎸", "\ud7ff", "x" * 5_000_000, "​", "ا" * 3000):
         (answer,) = semantic.answer([Ask({"title": (text,)}, ("music",))])
         assert answer == () or -1 <= number(answer) <= 1
 
 
-def test_least_and_calls_without_a_phrase() -> None:
+def test_scores_below_least_and_calls_without_a_phrase() -> None:
     strict = Semantic(OperatorContext({"least": "0.9"}))
     asks = [Ask({"title": ("Oil",)}, ("dancing",)), Ask({"title": ("Oil",)}, ("oil",)), Ask({"title": ("Oil",)})]
     far, near, wrong = strict.answer(asks)
@@ -77,7 +79,7 @@ def test_without_the_extra_the_error_names_it(monkeypatch: pytest.MonkeyPatch) -
     assert "pip install 'runnel-pubsub[semantic]'" in (caught.value.hint or "")
 
 
-def test_nothing_comes_over_the_network_and_logging_stays_as_it_was() -> None:
+def test_loading_the_model_uses_no_network_and_leaves_logging_unchanged() -> None:
     """In a process of its own, in which every socket is refused."""
     program = """
         import logging, sys

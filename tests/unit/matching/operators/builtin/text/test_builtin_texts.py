@@ -44,7 +44,7 @@ def number(answer: Answer) -> float:
     return value
 
 
-def test_headlines_have_their_languages(language: Language) -> None:
+def test_languages_of_headlines_are_identified(language: Language) -> None:
     answers = language.answer([Ask({"title": (text,)}) for text in HEADLINES.values()])
     codes = []
     for answer in answers:
@@ -56,7 +56,7 @@ def test_headlines_have_their_languages(language: Language) -> None:
     assert codes == list(HEADLINES)
 
 
-def test_a_named_attribute_counts_before_the_item(language: Language) -> None:
+def test_an_attribute_of_the_call_replaces_the_default_attributes(language: Language) -> None:
     asks = [Ask({"title": (HEADLINES["en"],)}, ((HEADLINES["fr"],),)), Ask({"title": (HEADLINES["en"],)}, ((),))]
     french, nothing = language.answer(asks)
     assert not isinstance(french, Failed)
@@ -65,7 +65,7 @@ def test_a_named_attribute_counts_before_the_item(language: Language) -> None:
 
 
 @pytest.mark.parametrize("attributes", [{}, {"title": ("",)}, {"title": ("12 - 34!",)}, {"title": (7.0, True)}])
-def test_what_has_no_letters_has_no_language(language: Language, attributes: dict[str, tuple[str, ...]]) -> None:
+def test_texts_without_letters_have_no_language(language: Language, attributes: dict[str, tuple[str, ...]]) -> None:
     assert language.answer([Ask(attributes)]) == [()]
 
 
@@ -79,9 +79,13 @@ def test_languages_can_be_limited() -> None:
 
 @pytest.mark.parametrize(
     ("setting", "value", "words"),
-    [("languages", "en, tlh", "'tlh' is no language"), ("results", "name", "no such result"), ("least", "2", "fits")],
+    [
+        ("languages", "en, tlh", "'tlh' is not a supported language"),
+        ("results", "name", "unknown result"),
+        ("least", "2", "expected a number from 0 to 1"),
+    ],
 )
-def test_wrong_settings_are_refused(setting: str, value: str, words: str) -> None:
+def test_invalid_language_options_are_refused(setting: str, value: str, words: str) -> None:
     with pytest.raises(OperatorRefusedError, match=words):
         Language(OperatorContext({setting: value}))
 
@@ -91,7 +95,7 @@ TEXTS = st.text(st.sampled_from("abc dé"), max_size=40)
 
 @settings(deadline=None, max_examples=100)
 @given(TEXTS, TEXTS, st.integers(1, 4))
-def test_shares_are_those_of_sets_of_runs(one: str, other: str, length: int) -> None:
+def test_share_is_the_jaccard_similarity_of_shingles(one: str, other: str, length: int) -> None:
     def runs(text: str) -> set[tuple[str, ...]]:
         cut = text.split()
         return (
@@ -109,7 +113,7 @@ def test_shares_are_those_of_sets_of_runs(one: str, other: str, length: int) -> 
         assert number(answer) == pytest.approx(len(first & second) / len(first | second))
 
 
-def test_a_report_in_two_papers_is_nearly_the_same() -> None:
+def test_two_versions_of_a_report_are_near_duplicates() -> None:
     report = "Muse announce a tour of small halls across Europe next spring, with tickets on sale from Friday"
     copy = f"{report.upper()}, their label said."
     other = "The government announces elections for next spring, and a tax on tickets from Friday"
@@ -122,7 +126,7 @@ def test_a_report_in_two_papers_is_nearly_the_same() -> None:
 
 
 @pytest.mark.parametrize("measure", MEASURES)
-def test_similarity_is_symmetric_and_one_for_equals(measure: str) -> None:
+def test_similarity_is_symmetric_and_1_for_equal_texts(measure: str) -> None:
     similarity = Similarity(OperatorContext({"measure": measure}))
     one, other = "Muse: Europe tour", "Muse tours Europe again"
     there, back, same = similarity.answer([Ask({}, ((a,), b)) for a, b in ((one, other), (other, one), (one, one))])
@@ -130,7 +134,7 @@ def test_similarity_is_symmetric_and_one_for_equals(measure: str) -> None:
     assert 0 < number(there) <= number(same) == 1.0
 
 
-def test_measures_see_what_they_should() -> None:
+def test_each_measure_ignores_the_documented_differences() -> None:
     def score(measure: str, one: str, other: str) -> float:
         return number(Similarity(OperatorContext({"measure": measure})).answer([Ask({"title": (one,)}, (other,))])[0])
 
@@ -141,7 +145,7 @@ def test_measures_see_what_they_should() -> None:
     assert score("ratio", "Radiohead", "Radiohaed") > 0.85
 
 
-def test_of_several_values_the_most_alike_counts() -> None:
+def test_the_most_similar_value_counts() -> None:
     similarity = Similarity(OperatorContext({"least": "0.9"}))
     asks = [Ask({}, (("Blur", 7.0, "Muse"), "muse")), Ask({}, (("Blur",), "muse")), Ask({}, (("!",), "muse"))]
     assert similarity.answer(asks) == [((1.0,),), (), ()]
@@ -149,7 +153,7 @@ def test_of_several_values_the_most_alike_counts() -> None:
 
 @pytest.mark.parametrize("made", [NearDuplicate, Similarity])
 @pytest.mark.parametrize("inputs", [(), (7.0,), (" ",), ("a", "b")])
-def test_calls_without_a_text_fail_alone(
+def test_calls_without_a_text_fail_only_themselves(
     made: type[NearDuplicate] | type[Similarity], inputs: tuple[str | float, ...]
 ) -> None:
     wrong, right = made(OperatorContext()).answer([Ask({"title": ("a",)}, inputs), Ask({"title": ("a",)}, ("a",))])
@@ -158,6 +162,6 @@ def test_calls_without_a_text_fail_alone(
 
 
 def test_an_unknown_measure_is_refused() -> None:
-    with pytest.raises(OperatorRefusedError, match="not known") as caught:
+    with pytest.raises(OperatorRefusedError, match="is not a valid value") as caught:
         Similarity(OperatorContext({"measure": "soundex"}))
-    assert caught.value.hint == "one of: ratio, partial, token_sort, token_set"
+    assert caught.value.hint == "use one of ratio, partial, token_sort, token_set"

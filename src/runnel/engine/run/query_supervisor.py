@@ -1,6 +1,6 @@
-"""Keeping the one Spark query going: starting it, noticing that it failed, deciding what that means.
+"""Supervision of the Spark streaming query: start it, detect failures, and decide whether to restart it.
 
-In: a workspace, its lease and a way to open Spark. Out: a query that matches; or an error that cannot be mended here.
+In: a workspace, its lease and a function that opens Spark. Out: a running query, or an error that no restart fixes.
 """
 
 from __future__ import annotations
@@ -43,29 +43,34 @@ logger = logging.getLogger("runnel")
 MATCHING = "matching"
 SPARK = "Spark"
 _TICK = 0.05
-_RETRIES = 5
-_LOOK_SECONDS = 2.0
-_FRESH_START = 3
-"""Failures without progress after which the checkpoint is not trusted any more."""
-
+_PLAN_CHECK_SECONDS = 2.0
+_MAX_FAILURES = 5
+"""Failures without progress after which the run ends with an error."""
+_FAILURES_BEFORE_NEW_LINEAGE = 3
+"""Failures without progress after which the checkpoint is abandoned."""
 
 _BUSY_SECONDS = 1800.0
-"""How long matching is tried again on a machine that is too busy to start Python processes in time."""
+"""How long matching is retried on a machine that is too busy to start Python processes in time."""
 _BUSY_PAUSE = 5.0
-_RESTARTS = 5
+_MAX_RESTARTS = 5
+"""Restarts of Spark in a row after which the run ends with an error."""
 _RESTART_SECONDS = 2.0
-"""The first wait before Spark is started again; it doubles each time."""
+"""The wait before the first restart of Spark. It doubles each time."""
 _STEADY_SECONDS = 600.0
-"""After this long without a loss, losses are counted from zero again."""
+"""Time without a loss of the JVM after which losses are counted from zero again."""
 
 
-class QueryKeeper:
-    """The streaming query of one run."""
+class StreamingQuerySupervisor:
+    """Runs and restarts the streaming query of one run.
 
-    def __init__(self, workspace: Workspace, lease: Lease, pulse: RunState, stop: threading.Event) -> None:
+    `on_transient_error` is called for failures that end without intervention, such as a full disk or an unavailable
+    catalog. They do not count towards `_MAX_FAILURES`.
+    """
+
+    def __init__(self, workspace: Workspace, lease: Lease, run_state: RunState, stop: threading.Event) -> None:
         self._workspace = workspace
         self._lease = lease
-        self._pulse = pulse
+        self._run_state = run_state
         self._stop = stop
         self._open_spark: Callable[[], Any] = lambda: None
         self._spark: Any = None
@@ -75,76 +80,81 @@ class QueryKeeper:
         self._slow_starts = 0
         self._slow_since = 0.0
         self._failures = 0
-        self._last_seen = -1
+        self._last_matched = -1
         self._port: StreamPort = stream_port(None)
-        self._look_after = 0.0
-        self.on_hold_up: Callable[[RunnelError], None] = lambda error: None
+        self._next_plan_check = 0.0
+        self.on_transient_error: Callable[[RunnelError], None] = lambda error: None
 
-    def open(self, spark: Callable[[], Any]) -> None:
-        """Open Spark, which takes seconds; `spark` is called again where its JVM is lost."""
-        self._open_spark = spark
+    def open(self, open_spark: Callable[[], Any]) -> None:
+        """Open the Spark session, which takes several seconds. `open_spark` is called again if the JVM is lost."""
+        self._open_spark = open_spark
         try:
-            self._spark = spark()
+            self._spark = open_spark()
         except SparkLostError as error:
             self._reopen(error)
 
     def _reopen(self, error: SparkLostError) -> None:
-        """Start Spark again after its JVM ended; raises the error after too many restarts in a row.
+        """Start Spark again after its JVM ended. Raise the error after too many restarts in a row.
 
-        Nothing is lost with the JVM: a batch that was under way is run again, from the checkpoint. A run that is to
-        end does without Spark: a supervisor that stops it often ends the JVM at the same time.
+        No data is lost with the JVM: an interrupted batch is run again from the checkpoint. A run that is being
+        stopped does not restart Spark, because service managers often end the JVM together with the runner.
         """
         while True:
             if self._stop.is_set():
-                self._do_without(error)
+                self._continue_without_spark(error)
                 return
             self._count_loss(error)
-            self._pulse.hold_up(SPARK, error.message)
+            self._run_state.pause_part(SPARK, error.message)
             wait = _RESTART_SECONDS * 2.0 ** (self._losses - 1)
             logger.error("%s; starting Spark again in %.0f seconds", error.message, wait)
             if self._stop.wait(wait):
-                self._do_without(error)
+                self._continue_without_spark(error)
                 return
             self._query = None
             try:
                 self._spark = self._open_spark()
-            except SparkLostError as again:
-                error = again
+            except SparkLostError as next_error:
+                error = next_error
                 continue
             logger.info("Spark was started again")
-            self._pulse.count("Spark restarts")
-            self._pulse.release(SPARK)
+            self._run_state.count("Spark restarts")
+            self._run_state.resume_part(SPARK)
             return
 
-    def _do_without(self, error: SparkLostError) -> None:
+    def _continue_without_spark(self, error: SparkLostError) -> None:
         logger.info("%s; the run is being stopped, so Spark is not started again", error.message)
         self._query = None
-        self._pulse.release(SPARK)
+        self._run_state.resume_part(SPARK)
 
     def _count_loss(self, error: SparkLostError) -> None:
-        """Count a loss; raises the error after too many in a row."""
+        """Count a loss of the JVM. Raise the error after too many in a row."""
         self.notice_progress()
         if time.monotonic() > self._lost_after + _STEADY_SECONDS:
             self._losses = 0
         self._lost_after = time.monotonic()
         self._losses += 1
-        if self._losses > _RESTARTS:
+        if self._losses > _MAX_RESTARTS:
             raise error
 
     @property
     def is_active(self) -> bool:
-        """Whether a query is under way."""
+        """Whether the query is running."""
         with suppress(*UNANSWERED):
             return self._query is not None and bool(self._query.isActive)
         return False
 
-    def start(self, *, once: bool = False, force: str | None = None) -> None:
-        """Start the query; `force` is a reason to begin a new lineage."""
+    def start(self, *, once: bool = False, new_lineage_reason: str | None = None) -> None:
+        """Start the query. With `once`, it ends when all current items are matched.
+
+        If `new_lineage_reason` is given, abandon the current checkpoint and record the reason in the catalog.
+        """
         workspace, lease = self._workspace, self._lease
         parallelism = int(self._spark.sparkContext.defaultParallelism)
         self._port, slots = self._current_port(parallelism)
         form = form_of(slots)
-        lineage = choose_lineage(workspace.catalog, workspace.storage, epoch=lease.epoch, form=form, force_new=force)
+        lineage = choose_lineage(
+            workspace.catalog, workspace.storage, epoch=lease.epoch, form=form, force_new=new_lineage_reason
+        )
         make_private_folder(workspace.storage.local(checkpoint_path(lineage.id)).parent)
         drop_old_checkpoints(workspace.storage, lineage.id)
         settings = workspace.settings
@@ -165,73 +175,72 @@ class QueryKeeper:
             plan_bytes=settings.plan_megabytes << 20,
         )
         self._query = start_query(self._spark, job, self._port, once=once)
-        self._pulse.start_matching()
+        self._run_state.start_matching()
 
     def match_all(self, lag: Callable[[], int], note_progress: Callable[[], None] = lambda: None) -> None:
-        """Match what there is, in bounded queries, until nothing waits or the run is stopped.
+        """Run bounded queries until `lag` returns 0 or the run is stopped.
 
-        `note_progress` is called every second meanwhile.
+        `note_progress` is called about once per second.
         """
-        force: str | None = None
+        new_lineage_reason: str | None = None
         while lag() and not self._stop.is_set():
             try:
                 with noticing_loss():
-                    self._match_bounded(force, note_progress)
-                force = None
+                    self._match_bounded(new_lineage_reason, note_progress)
+                new_lineage_reason = None
                 self.notice_progress()
             except SparkLostError as error:
                 self._reopen(error)
-                force = None
+                new_lineage_reason = None
             except RunnelError:
                 raise
             except Exception as error:
-                force = self._after_failure(error)
+                new_lineage_reason = self._handle_failure(error)
             finally:
                 self.end()
 
-    def _match_bounded(self, force: str | None, note_progress: Callable[[], None]) -> None:
+    def _match_bounded(self, new_lineage_reason: str | None, note_progress: Callable[[], None]) -> None:
         """Run one bounded query to its end, or until the run is stopped."""
-        self.start(once=True, force=force)
-        noted = time.monotonic()
+        self.start(once=True, new_lineage_reason=new_lineage_reason)
+        last_note = time.monotonic()
         while not self._query.awaitTermination(_TICK):
             if self._stop.is_set():
                 self._query.stop()
-            if time.monotonic() - noted >= 1.0:
-                noted = time.monotonic()
-                with suppress(CatalogUnavailableError):  # a query that cannot do without it fails by itself
+            if time.monotonic() - last_note >= 1.0:
+                last_note = time.monotonic()
+                with suppress(CatalogUnavailableError):  # if the query needs the catalog, it fails itself
                     self.notice_progress()
                 note_progress()
 
-    def keep_going(self) -> None:
-        """Start the query again if it has ended, and Spark if its JVM has; raises what cannot be fixed here."""
+    def ensure_running(self) -> None:
+        """Restart the query if it has ended, and Spark if its JVM has ended. Raise errors that no restart fixes."""
         try:
             with noticing_loss():
-                self._keep_query_going()
+                self._ensure_query_running()
         except SparkLostError as error:
             self._reopen(error)
 
-    def _keep_query_going(self) -> None:
+    def _ensure_query_running(self) -> None:
         if self._query is None:  # Spark was started again
             self.start()
         elif not self.is_active:
             error = self._query.exception()
-            force = None if error is None else self._after_failure(error)
-            self.start(force=force)
-        elif self._is_time_to_look() and self._current_port(1)[0] is not self._port:
-            # The stages of either port can match either plan, so there is no hurry; but only one is good at it.
-            logger.info("the plan is distributed in another way: matching starts again in the stages that suit it")
+            self.start(new_lineage_reason=None if error is None else self._handle_failure(error))
+        elif self._is_plan_check_due() and self._current_port(1)[0] is not self._port:
+            # The stages of either port can match either plan, but those of the other port are slower.
+            logger.info("the distribution of the plan changed; restarting the streaming query")
             self.end()
             self.start()
 
-    def _is_time_to_look(self) -> bool:
-        """Whether it is time to ask the catalog for the plan again: seldom enough not to burden it."""
-        if time.monotonic() < self._look_after:
+    def _is_plan_check_due(self) -> bool:
+        """Return whether to read the plan again, at most once per `_PLAN_CHECK_SECONDS`, and note the check."""
+        if time.monotonic() < self._next_plan_check:
             return False
-        self._look_after = time.monotonic() + _LOOK_SECONDS
+        self._next_plan_check = time.monotonic() + _PLAN_CHECK_SECONDS
         return True
 
     def _current_port(self, parallelism: int) -> tuple[StreamPort, int]:
-        """The port of the current plan, and the slots that it is best matched in."""
+        """Return the port of the current plan, and the number of slots in which it is matched."""
         with self._workspace.catalog.read() as connection:
             current = plan_versions.current_plan(connection)
         if current is None:
@@ -240,27 +249,29 @@ class QueryKeeper:
         return port, port.slots(current, parallelism)
 
     def notice_progress(self) -> None:
-        """Note how far matching has come. If it was held up and has made progress, it is not held up any more."""
+        """Record the progress of matching. Progress ends a pause of matching and resets the failure counts."""
         with self._workspace.catalog.read() as connection:
             matched = match_segments.matched_upto(connection)
             waiting = last_sequence(connection) - matched
-        if matched > self._last_seen:
-            self._last_seen = matched
+        if matched > self._last_matched:
+            self._last_matched = matched
             self._failures = self._slow_starts = 0
             self._losses = 0
-            self._pulse.release(MATCHING)
-        if self._pulse.note_matching((matched, read_mark(self._workspace.storage)), waiting):
-            logger.error("%s; look for the cause in logs/spark.log, and restart the runner", self._pulse.told_state())
+            self._run_state.resume_part(MATCHING)
+        if self._run_state.note_matching((matched, read_mark(self._workspace.storage)), waiting):
+            logger.error(
+                "%s; find the cause in logs/spark.log, and restart the runner", self._run_state.describe_state()
+            )
 
     def drain(self, goal: int, seconds: float) -> None:
-        """Let the query reach a sequence, within a bound, and end it."""
+        """Wait until the query has matched up to the sequence `goal`, at most for `seconds`, and end it."""
         deadline = time.monotonic() + seconds
         while self.is_active and self._matched() < goal and time.monotonic() < deadline:
             time.sleep(_TICK)
         self.end()
 
     def end(self) -> None:
-        """End the query if it is under way."""
+        """End the query if it is running."""
         if self.is_active:
             with suppress(*UNANSWERED):
                 self._query.stop()
@@ -269,58 +280,68 @@ class QueryKeeper:
         with self._workspace.catalog.read() as connection:
             return match_segments.matched_upto(connection)
 
-    def _after_failure(self, error: Exception) -> str | None:
-        """What to do after the query failed: gives the reason for a new lineage, or raises what cannot be mended."""
+    def _handle_failure(self, error: Exception) -> str | None:
+        """Decide how to continue after the query failed.
+
+        Return None to restart from the checkpoint, or a reason for a new lineage. Raise errors that no restart fixes.
+        """
         failure = read_failure(error)
         cause = RunnelError(first_line(str(error))) if failure is None else failure.error()
         match cause:
             case FencedError():
-                raise FencedError("another runner took this workspace over", hint="stop one of them") from error
+                raise FencedError(
+                    "another runner has taken over this workspace", hint="run only one runner per workspace"
+                ) from error
             case StorageFullError() | ReadOnlyError() | CatalogUnavailableError():
-                self.on_hold_up(cause)
+                self.on_transient_error(cause)
                 return None
             case _ if failure is None and is_disk_full(error):
-                self.on_hold_up(StorageFullError("no room left for Spark's files"))
+                self.on_transient_error(StorageFullError("no disk space left for Spark's files"))
                 return None
         self.notice_progress()
-        if is_slow_start(error) and self._has_patience():
+        if is_slow_start(error) and self._wait_for_slow_start():
             return None
         self._failures += 1
         reason = cause.message[:300]
         if isinstance(cause, LineageConflictError):
-            if self._failures < _RETRIES:
+            if self._failures < _MAX_FAILURES:
                 logger.warning("the checkpoint does not continue the match log; a new lineage starts: %s", reason)
                 self._stop.wait(self._failures - 1.0)
                 return "the checkpoint does not continue the match log"
         elif isinstance(cause, CorruptDataError):
-            return self._after_damage(error, reason, () if failure is None else failure.damaged)
+            return self._handle_damage(error, reason, () if failure is None else failure.damaged)
         logger.error("matching failed: %s", reason)
-        if self._failures >= _RETRIES:
+        if self._failures >= _MAX_FAILURES:
             raise RunnelError(
-                f"matching failed {_RETRIES} times without progress: {reason}",
-                hint="logs/spark.log in the workspace has the whole story",
+                f"matching failed {_MAX_FAILURES} times without progress: {reason}",
+                hint="logs/spark.log in the workspace contains the full error",
             ) from error
         self._stop.wait(min(2.0**self._failures, 30.0))
-        # A checkpoint that only Spark finds unreadable fails every time; the match log knows how far it has come.
-        return "matching failed three times with this checkpoint" if self._failures == _FRESH_START else None
+        # A checkpoint that Spark cannot read fails every time. The match log records the position without it.
+        if self._failures == _FAILURES_BEFORE_NEW_LINEAGE:
+            return f"matching failed {_FAILURES_BEFORE_NEW_LINEAGE} times with this checkpoint"
+        return None
 
-    def _after_damage(self, error: Exception, reason: str, paths: Sequence[str]) -> str | None:
-        """Contain the damage of files; gives the reason for a new lineage, or raises what cannot be contained."""
+    def _handle_damage(self, error: Exception, reason: str, paths: Sequence[str]) -> str | None:
+        """Repair or remove damaged files. Return None to restart from the checkpoint, or a reason for a new lineage.
+
+        Raise CorruptDataError if the damage cannot be contained.
+        """
         epoch = self._lease.epoch
-        if self._failures < _RETRIES and repair_distributions(self._workspace, epoch):
-            logger.warning("a part of the plan is damaged, and not needed: a new lineage starts: %s", reason)
-            return "a part of the plan was damaged"
+        if self._failures < _MAX_FAILURES and repair_distributions(self._workspace, epoch):
+            logger.warning("the distribution of a plan is damaged; starting a new lineage: %s", reason)
+            return "the distribution of a plan was damaged"
         contained = {contain_damage(self._workspace, epoch, path) for path in paths} - {None}
         if not contained:
             raise CorruptDataError(
                 reason, hint="restore the file from a backup; `runnel doctor` checks the rest"
             ) from error
-        self._failures = 0  # each time a file less: that is progress
-        self._pulse.count("files contained")
+        self._failures = 0  # each time there is one damaged file less, which counts as progress
+        self._run_state.count("files contained")
         return "a plan was damaged" if Containment.PLAN in contained else None
 
-    def _has_patience(self) -> bool:
-        """Wait a little for a machine that is too busy to start processes; False if it has been so for too long."""
+    def _wait_for_slow_start(self) -> bool:
+        """Wait for a machine that is too busy to start processes. Return False after `_BUSY_SECONDS` in total."""
         if self._slow_starts == 0:
             self._slow_since = time.monotonic()
         self._slow_starts += 1
@@ -328,9 +349,9 @@ class QueryKeeper:
         if waited > _BUSY_SECONDS:
             return False
         reason = "the machine is too busy: a Python process of Spark did not start within 10 seconds"
-        self._pulse.hold_up(MATCHING, reason)
+        self._run_state.pause_part(MATCHING, reason)
         logger.warning(
-            "%s (%d times in %.0f seconds); matching is tried again for up to %.0f minutes",
+            "%s (%d times in %.0f seconds); matching is retried for up to %.0f minutes",
             reason,
             self._slow_starts,
             waited,
@@ -341,7 +362,7 @@ class QueryKeeper:
 
 
 def first_line(text: str) -> str:
-    """The first line of an error of Spark's.
+    """Return the first non-empty line of a Spark error.
 
     >>> first_line("\\n  [STREAM_FAILED] it failed\\n  at x")
     '[STREAM_FAILED] it failed'
