@@ -30,7 +30,7 @@ from runnel.algebra.nodes.window_atoms import WindowAtom, WindowRelation
 from runnel.algebra.semantics.distinct import Distinct
 from runnel.algebra.semantics.evaluate import holds
 from runnel.algebra.semantics.evaluate_log import Evaluated, evaluate_log
-from runnel.algebra.semantics.joins import Join, Window, window_of
+from runnel.algebra.semantics.joins import INDEXES, Join, Window, window_of
 from runnel.algebra.semantics.window_conditions import condition_given
 from runnel.language.grammar.parser import parse
 from runnel.language.syntax.statements import CreateFeed
@@ -392,7 +392,7 @@ def test_windows_and_lower_gates_become_feeds_of_their_own() -> None:
     assert isinstance(hidden_node.window, Read)
     outer = by_id[hidden_node.window.feed]
     assert isinstance(outer, Gated)
-    assert outer.rule == Window(("title",))
+    assert outer.rule == Window((("title", "values"),))
     assert isinstance(outer.input, Read)
     assert by_id[outer.input.feed] == window
     assert isinstance(hidden_node.input, Union)
@@ -402,17 +402,17 @@ def test_windows_and_lower_gates_become_feeds_of_their_own() -> None:
     assert isinstance(lower, Gated)
     assert lower.rule == Join(9, SAME, "q")
     assert isinstance(lower.window, Read)
-    assert by_id[lower.window.feed] == Gated(cheap(Read(VIDEOS)), Window(("title",)))
+    assert by_id[lower.window.feed] == Gated(cheap(Read(VIDEOS)), Window((("title", "values"),)))
     assert hide_gates(hidden_node.input, hide) == hidden_node.input
 
 
-def test_a_window_stores_the_attributes_that_the_condition_reads() -> None:
+def test_a_window_stores_and_indexes_the_attributes_that_the_condition_reads() -> None:
     year = Attribute("published", "year")
     condition = conjunction([SAME, Not(pair("=", PRICE, year)), Contains(LINK, ("x",))])
-    assert Join(1, condition, "p").window_rule == Window(("published", "title"))
+    assert Join(1, condition, "p").window_rule == Window((("published", "none"), ("title", "values")))
     whole = disjunction([SAME, pair("contains", TITLE, WHOLE)])
-    assert Join(1, whole, "p").window_rule == Window((WHOLE.name,))
-    assert Window(("title",)).history().add(item(1, NEWS), ()) == Pass()
+    assert Join(1, whole, "p").window_rule == Window(((WHOLE.name, "phrases"), ("title", "values")))
+    assert Window((("title", "words"),)).history().add(item(1, NEWS), ()) == Pass()
 
 
 def test_groups_of_windows_are_expanded() -> None:
@@ -442,7 +442,8 @@ conditions: st.SearchStrategy[Expression] = st.recursive(
 )
 extents = st.integers(1, 1_000_000) | st.timedeltas(MICROSECOND, timedelta(days=366))
 rules: st.SearchStrategy[GateRule] = st.builds(Join, extents, conditions, names) | st.builds(
-    Window, st.lists(names, min_size=1, max_size=3, unique=True).map(tuple)
+    Window,
+    st.lists(st.tuples(names, st.sampled_from(sorted(INDEXES))), min_size=1, max_size=3, unique=True).map(tuple),
 )
 
 
@@ -504,16 +505,18 @@ def test_damaged_joins_are_refused(values: list[Any]) -> None:
         decode_rule(["join", *values])
 
 
-@pytest.mark.parametrize("values", [[], [3], [None], [["title"]]])
+@pytest.mark.parametrize(
+    "values", [[], [3], [None], ["title"], [["title"]], [["title", "hashes"]], [[3, "words"]], [["a", "words", "b"]]]
+)
 def test_damaged_windows_are_refused(values: list[Any]) -> None:
-    with pytest.raises(ValueError, match="a window needs the names of attributes"):
+    with pytest.raises(ValueError, match="a window needs attributes with indexes"):
         decode_rule(["window", *values])
 
 
 def test_joins_are_described() -> None:
     assert Join(HOUR, SAME, "p").describe() == "joins one of the items of the last 1 hour: title = window.title"
     assert Join(5, Not(SAME), "p").render() == "join last 5 items with [not title = window.title]"
-    assert Join(5, SAME, "p").lookback == timedelta.max
+    assert Join(5, SAME, "p").lookback > timedelta(days=365 * 50)
     assert Join(HOUR, SAME, "p").lookback == HOUR
     assert render(WindowAtom("similar", TITLE, WHOLE, Fraction(3, 5))) == (  # type: ignore[arg-type]
         "title similar window.item at least 0.6"

@@ -141,10 +141,9 @@ class Window(GateRule):
     @classmethod
     def decode(cls, values: Sequence[Any]) -> Window:
         """The rule of values made by `encode`."""
-        rule = Window(tuple((str(name), str(index)) for name, index in values))
-        if not rule.columns or not {index for _, index in rule.columns} <= INDEXES:
-            raise ValueError(f"the columns of a window need indexes, not {values!r}")
-        return rule
+        if values and all(_is_column(column) for column in values):
+            return Window(tuple((name, index) for name, index in values))
+        raise ValueError(f"a window needs attributes with indexes, not {values!r}")
 
     def render(self) -> str:
         """The attributes. Statements print a window as part of its join."""
@@ -153,6 +152,13 @@ class Window(GateRule):
     def describe(self) -> str:
         """What holds of an item that passes, in words."""
         return "every item is in the window"
+
+
+def _is_column(value: Any) -> bool:
+    match value:
+        case [str(), str(index)]:
+            return index in INDEXES
+    return False
 
 
 class WindowHistory:
