@@ -124,7 +124,7 @@ def test_people_with_a_token_say_their_prefixes_in_the_block(engine: Engine) -> 
 @pytest.mark.parametrize(
     ("text", "message", "hint"),
     [
-        ("register prefix foaf as 'urn:f:';", "known from the start", "another name"),
+        ("register prefix foaf as 'urn:f:';", "is predefined", "another name"),
         ("drop prefix foaf;", "known from the start", ""),
         ("drop prefix lap;", "there is no prefix lap", "did you mean lab?"),
         ("drop prefix nobody;", "there is no prefix nobody", "show prefixes"),
