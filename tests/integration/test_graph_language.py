@@ -124,7 +124,7 @@ def test_owners_declare_prefixes_inside_the_pattern(engine: Engine) -> None:
 @pytest.mark.parametrize(
     ("text", "message", "hint"),
     [
-        ("register prefix foaf as 'urn:f:';", "known from the start", "another name"),
+        ("register prefix foaf as 'urn:f:';", "is predefined", "another name"),
         ("drop prefix foaf;", "built in", ""),
         ("drop prefix lap;", "there is no prefix lap", "did you mean lab?"),
         ("drop prefix nobody;", "there is no prefix nobody", "show prefixes"),

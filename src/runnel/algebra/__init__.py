@@ -1,5 +1,5 @@
-"""Conditions on items and query nodes over feeds; the reference evaluator, which defines what they mean.
+"""Conditions on items, query nodes over feeds, and the reference evaluator that defines their meaning.
 
-In: expressions built by the language. Out: truth (`semantics.evaluate`), text (`nodes.render`), stored form
-(`nodes.encode`), traces (`semantics.trace`). `values` knows words, links and networks, `nodes` conditions on them.
+In: expressions of the language. Out: truth values (`semantics.evaluate`), text (`nodes.render`), a stored
+form (`nodes.encode`) and traces (`semantics.trace`). `values` handles words, links and networks.
 """

@@ -1,5 +1,5 @@
-"""The optimiser: queries and view definitions in, a logical plan with shared predicates out.
+"""The optimizer, which compiles queries and view definitions into a logical plan with shared predicates.
 
-In: the ids of the feeds to match and the nodes of the virtual feeds. Out: `optimize` gives the logical plan (one
-file and one function per pass in `passes`), `merge_plans` folds a delta into its base.
+In: the IDs of the feeds to match and the nodes of the virtual feeds. Out: a logical plan. `optimize` runs the passes
+in `passes`, one file and one function each. `merge_plans` merges a delta into its base.
 """

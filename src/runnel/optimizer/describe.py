@@ -1,7 +1,7 @@
-"""Formulas, clauses and drafts as text in the language of conditions, for `explain --steps` and for golden files.
+"""The text of formulas, clauses and drafts in the language of conditions, for `explain --steps` and golden files.
 
-A formula is a shared graph and its text a tree, so every text has a limit: beyond it the rest is counted, not
-shown.
+Formulas share subformulas, but their texts do not, so a text can be exponentially longer than its formula. If a text
+would have more than `LIMIT` conditions, only their number is shown.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from runnel.plan.logical_plan import FormulaKind, LogicalPlan
 from runnel.plan.operator_table import OperatorTable
 
 LIMIT = 100
-"""How many conditions a text shows at most."""
+"""How many conditions a text can show."""
 
 WIDTH = 78
-"""How wide a line of an explanation is, where its words allow it: the commands put two blanks before it."""
+"""The width of an explanation's lines, without the two spaces that commands print before them."""
 
 Children = Mapping[int, tuple[int, ...]]
 
 
 def shortened(names: Sequence[str], most: int = 20) -> str:
-    """Names in a row, the first of them if they are many.
+    """Return a list of names as text. Show only the first `most` names, and the number of the others.
 
     >>> shortened(["A", "B", "C", "D"], most=2)
     'A, B and 2 more'
@@ -42,7 +42,7 @@ def shortened(names: Sequence[str], most: int = 20) -> str:
 
 
 def counted(number: int, thing: str) -> str:
-    """A number of things.
+    """Return a number with a noun in the singular or plural.
 
     >>> counted(1, "query"), counted(2, "query"), counted(1200, "more source")
     ('1 query', '2 queries', '1,200 more sources')
@@ -52,7 +52,7 @@ def counted(number: int, thing: str) -> str:
 
 
 def wrapped(lines: Iterable[str]) -> list[str]:
-    """The same lines, none wider than a screen; what is cut off stands below, further in.
+    """Wrap lines to `WIDTH`. Continuation lines are indented further.
 
     >>> wrapped(["  on One:", "  " + " ".join(["rock"] * 20)])[1:]
     ['  rock rock rock rock rock rock rock rock rock rock rock rock rock rock rock', '      rock rock rock rock rock']
@@ -73,7 +73,7 @@ def wrapped(lines: Iterable[str]) -> list[str]:
 
 
 def describe_draft(draft: Draft, feeds: Mapping[int, str] = MappingProxyType({})) -> list[str]:
-    """The draft as it stands after its last pass, a line for every query and its sources; `feeds` gives names."""
+    """Return the draft after its last pass as text, one line per query and set of sources. `feeds` has names."""
     if draft.logical is not None:
         return describe_plan(draft.logical, feeds)
     if draft.branches is not None:
@@ -86,17 +86,16 @@ def describe_draft(draft: Draft, feeds: Mapping[int, str] = MappingProxyType({})
 
 
 def describe_disjuncts(table: OperatorTable, feeds: Mapping[int, str]) -> list[str]:
-    """The ways that operators decide, a line for each."""
+    """Return the disjuncts with operators as text, one line each."""
+    pairs = zip(table.disjunct_ids.tolist(), table.disjunct_targets.tolist(), strict=True)
     return [
-        f"{_name(way, feeds)} decides {_name(target, feeds)}: {describe_disjunct(table, place)}"
-        for place, (way, target) in enumerate(
-            zip(table.disjunct_ids.tolist(), table.disjunct_targets.tolist(), strict=True)
-        )
+        f"{_name(disjunct, feeds)} decides {_name(target, feeds)}: {describe_disjunct(table, index)}"
+        for index, (disjunct, target) in enumerate(pairs)
     ]
 
 
 def describe_plan(logical: LogicalPlan, feeds: Mapping[int, str]) -> list[str]:
-    """The predicate table: each predicate once, with the queries and sources that refer to it."""
+    """Return the predicate table as text: each predicate once, with the queries and sources that refer to it."""
     lines = []
     for target, members in enumerate(logical.targets.lists()):
         predicate = int(logical.target_predicates[target])
@@ -108,58 +107,58 @@ def describe_plan(logical: LogicalPlan, feeds: Mapping[int, str]) -> list[str]:
 
 
 def describe_formula(formulas: Formulas, formula: int) -> str:
-    """The text of a formula, or its size where the text would be long."""
+    """Return the text of a formula, or its size if the text would be too long."""
     order = formulas.reachable([formula])
-    kinds = {one: formulas.kinds[one] for one in order}
-    children = {one: formulas.children[one] for one in order}
+    kinds = {number: formulas.kinds[number] for number in order}
+    children = {number: formulas.children[number] for number in order}
     return _describe(formula, order, kinds, children, formulas.atoms.__getitem__, formulas.terms)
 
 
 def describe_stored_formula(logical: LogicalPlan, formula: int) -> str:
-    """The text of a formula of a stored plan, or its size where the text would be long."""
+    """Return the text of a formula of a stored plan, or its size if the text would be too long."""
     kinds: dict[int, int] = {}
     children: dict[int, tuple[int, ...]] = {}
     stack = [formula]
     while stack:
-        one = stack.pop()
-        if one not in kinds:
-            kinds[one] = int(logical.formula_kinds[one])
-            children[one] = tuple(logical.formulas.row(one).tolist())
-            if kinds[one] in COMPOUND:
-                stack.extend(children[one])
+        number = stack.pop()
+        if number not in kinds:
+            kinds[number] = int(logical.formula_kinds[number])
+            children[number] = tuple(logical.formulas.row(number).tolist())
+            if kinds[number] in COMPOUND:
+                stack.extend(children[number])
     return _describe(formula, sorted(kinds), kinds, children, lambda atom: stored_atom(logical, atom))
 
 
-def describe_disjunct(table: OperatorTable, way: int) -> str:
-    """What operators must say on a way, by its place, as written; variables of views have numbers for names."""
-    row = table.literals.row(way).tolist()
-    found: list[str] = []
-    for literal, several in zip(row, table.names_of(way, len(row)), strict=True):
+def describe_disjunct(table: OperatorTable, index: int) -> str:
+    """Return the operator conditions of the disjunct at an index. Variables of views are named by numbers."""
+    row = table.literals.row(index).tolist()
+    conditions: list[str] = []
+    for literal, all_names in zip(row, table.names_of(index, len(row)), strict=True):
         term = decode_expression(json.loads(table.terms.text(literal >> 1)))
-        for names in several or ((),):
+        for names in all_names or ((),):
             text = render(rename_term(term, names) if isinstance(term, Term) else term)
-            found.append(f"not ({text})" if literal & 1 else text)
-    return " and ".join(found)
+            conditions.append(f"not ({text})" if literal & 1 else text)
+    return " and ".join(conditions)
 
 
 def stored_atom(logical: LogicalPlan, atom: int) -> Expression:
-    """An atom of a stored plan."""
+    """Return an atom of a stored plan."""
     return decode_expression(json.loads(logical.atoms.text(atom)))
 
 
 def stored_clause(logical: LogicalPlan, clause: int) -> Expression:
-    """A clause of a stored plan, as an expression."""
+    """Return a clause of a stored plan as an expression."""
     literals = logical.clauses.row(clause).tolist()
     return clause_expression(_signed(stored_atom(logical, literal >> 1), literal) for literal in literals)
 
 
 def stored_predicate(logical: LogicalPlan, predicate: int) -> Expression:
-    """The clauses of a predicate of a stored plan, as an expression."""
+    """Return the clauses of a predicate of a stored plan as an expression."""
     return _conjunction(stored_clause(logical, clause) for clause in logical.predicates.row(predicate).tolist())
 
 
 def normal_expression(formulas: Formulas, form: NormalForm) -> Expression:
-    """A normal form as an expression."""
+    """Return a normal form as an expression."""
     return _conjunction(
         clause_expression(_signed(formulas.atoms[literal >> 1], literal) for literal in clause)
         for clause in form.clauses
@@ -167,7 +166,7 @@ def normal_expression(formulas: Formulas, form: NormalForm) -> Expression:
 
 
 def clause_expression(literals: Iterable[Expression]) -> Expression:
-    """A disjunction of literals as an expression."""
+    """Return a disjunction of literals as an expression."""
     parts = tuple(literals)
     return parts[0] if len(parts) == 1 else Or(parts) if parts else FALSE
 
@@ -181,15 +180,15 @@ def _signed(atom: Expression, literal: int) -> Expression:
     return Not(atom) if literal & 1 else atom
 
 
-def _name(one: int, feeds: Mapping[int, str]) -> str:
-    """A query by its name, or its id; a disjunct by that of its query, with a mark."""
-    query, place = disjunct_position(one)
+def _name(query_id: int, feeds: Mapping[int, str]) -> str:
+    """Return the name of a query, or its ID if unknown. For a disjunct, append `/` and its position."""
+    query, position = disjunct_position(query_id)
     name = render_name(feeds[query]) if query in feeds else str(query)
-    return name if place is None else f"{name}/{place}"
+    return name if position is None else f"{name}/{position}"
 
 
 def _names(ids: Sequence[int], feeds: Mapping[int, str]) -> str:
-    shown = ", ".join(_name(one, feeds) for one in ids[:LIMIT])
+    shown = ", ".join(_name(query_id, feeds) for query_id in ids[:LIMIT])
     return shown if len(ids) <= LIMIT else f"{shown} and {len(ids) - LIMIT} more"
 
 
@@ -203,7 +202,7 @@ def _describe_branch(draft: Draft, branch: Branch, feeds: Mapping[int, str]) -> 
 
 
 def _describe_node(draft: Draft, number: int, room: int, feeds: Mapping[int, str]) -> str:
-    """The text of a flat node; views inside views are cut where they nest deeper than the room."""
+    """Return the text of a flat node. Deeply nested nodes are omitted; `room` limits the size of the text."""
     if room <= 0:
         return "…"
     match draft.nodes.nodes[number]:
@@ -211,7 +210,7 @@ def _describe_node(draft: Draft, number: int, room: int, feeds: Mapping[int, str
             return _name(source, feeds)
         case FlatUnion(inputs):
             share = room // max(1, len(inputs))
-            return f"({' | '.join(_describe_node(draft, one, share, feeds) for one in inputs)})"
+            return f"({' | '.join(_describe_node(draft, each, share, feeds) for each in inputs)})"
         case FlatFilter(inner, formula):
             return f"{_describe_node(draft, inner, room - 1, feeds)}[{describe_formula(draft.formulas, formula)}]"
 
@@ -225,24 +224,26 @@ def _describe(
     terms: Sequence[str] = (),
 ) -> str:
     sizes: dict[int, int] = {}
-    for one in order:
-        below = children[one] if kinds[one] in COMPOUND else ()
-        sizes[one] = 1 + sum(sizes[child] for child in below)
+    for number in order:
+        subformulas = children[number] if kinds[number] in COMPOUND else ()
+        sizes[number] = 1 + sum(sizes[child] for child in subformulas)
     if sizes[formula] > LIMIT:
         return f"… ({len(order)} shared conditions)"
-    built: dict[int, Expression] = {}
-    for one in order:
-        match kinds[one]:
+    expressions: dict[int, Expression] = {}
+    for number in order:
+        first = children[number][0]
+        parts = tuple(expressions[child] for child in children[number]) if kinds[number] in COMPOUND else ()
+        match kinds[number]:
             case FormulaKind.CONSTANT:
-                built[one] = Truth(bool(children[one][0]))
+                expressions[number] = Truth(bool(first))
             case FormulaKind.LITERAL:
-                built[one] = _signed(atom(children[one][0] >> 1), children[one][0])
+                expressions[number] = _signed(atom(first >> 1), first)
             case FormulaKind.TERM:
-                built[one] = decode_expression(json.loads(terms[children[one][0]]))
+                expressions[number] = decode_expression(json.loads(terms[first]))
             case FormulaKind.NOT:
-                built[one] = Not(built[children[one][0]])
+                expressions[number] = Not(parts[0])
             case FormulaKind.AND:
-                built[one] = And(tuple(built[child] for child in children[one]))
+                expressions[number] = And(parts)
             case _:
-                built[one] = Or(tuple(built[child] for child in children[one]))
-    return render(built[formula])
+                expressions[number] = Or(parts)
+    return render(expressions[formula])

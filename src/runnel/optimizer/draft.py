@@ -1,7 +1,7 @@
-"""The draft: what the passes hand on, from view definitions to the logical plan.
+"""The draft of a plan, which the passes of the optimizer complete step by step.
 
-Each pass fills one more field and leaves the others; formulas and nodes live in append-only tables that all drafts
-of one run share, so a pass that changes nothing returns the same numbers.
+Each pass sets further fields. Formulas and nodes are numbers in append-only tables that all drafts of a run share, so
+a pass that does not change a formula keeps its number.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class FlatRead:
 
 @dataclass(frozen=True, slots=True)
 class FlatUnion:
-    """The items of any of these flat nodes, by number."""
+    """The union of flat nodes, which are given by number."""
 
     inputs: tuple[int, ...]
 
@@ -45,29 +45,29 @@ FlatNode = FlatRead | FlatUnion | FlatFilter
 
 
 class FlatNodes:
-    """An append-only table of nodes that read sources only; equal nodes have equal numbers, inputs come first."""
+    """An append-only table of nodes that read source feeds. Equal nodes have equal numbers; inputs come first."""
 
     def __init__(self) -> None:
         self.nodes: list[FlatNode] = []
         self._numbers: dict[FlatNode, int] = {}
 
     def number(self, node: FlatNode) -> int:
-        """The number of a node."""
+        """Return the number of a node. Add the node if it is new."""
         number = self._numbers.setdefault(node, len(self.nodes))
         if number == len(self.nodes):
             self.nodes.append(node)
         return number
 
     def reachable(self, roots: Iterable[int]) -> list[int]:
-        """The nodes below and including the roots, inputs first."""
+        """Return the roots and all nodes below them in ascending order, so that inputs come first."""
         seen = set(roots)
         stack = list(seen)
         while stack:
             match self.nodes[stack.pop()]:
                 case FlatUnion(inputs):
-                    fresh = [one for one in inputs if one not in seen]
-                case FlatFilter(one, _) if one not in seen:
-                    fresh = [one]
+                    fresh = [number for number in inputs if number not in seen]
+                case FlatFilter(number, _) if number not in seen:
+                    fresh = [number]
                 case _:
                     fresh = []
             seen.update(fresh)
@@ -77,7 +77,7 @@ class FlatNodes:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A query matches the items of these sources that satisfy the formula. `query` is a position in the draft."""
+    """A query matches the items of `sources` that satisfy `formula`. `query` is an index into the draft's queries."""
 
     query: int
     formula: int
@@ -86,9 +86,10 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class NormalForm:
-    """A formula as a conjunction of clauses (sorted sets). Not exact: a match implies the clauses, no more.
+    """A formula as a conjunction of clauses, which are sorted tuples of literals.
 
-    No clauses: always true. An empty clause: never true.
+    If it is not exact, the formula implies the clauses but may be narrower. Without clauses it is always true, with
+    an empty clause never.
     """
 
     clauses: tuple[Clause, ...]
@@ -96,13 +97,13 @@ class NormalForm:
 
     @property
     def unsatisfiable(self) -> bool:
-        """Whether nothing can satisfy it."""
+        """Whether the normal form can never be true."""
         return () in self.clauses
 
 
 @dataclass(frozen=True)
 class Draft:
-    """A plan in the making. Flattening adds the disjuncts that have gates to the queries."""
+    """A plan under construction. The passes also add disjuncts that have gates or operators to the queries."""
 
     queries: tuple[PlanQuery, ...]
     definitions: Mapping[int, Node]
@@ -115,6 +116,6 @@ class Draft:
     gates: GateTable = field(default_factory=GateTable)
     operators: OperatorTable = field(default_factory=OperatorTable)
     names: Mapping[int, Mapping[int, tuple[str, ...]]] = field(default_factory=dict)
-    """For the feeds whose own conditions have terms: what the variables of each are called there."""
+    """The original names of variables by feed and term, for feeds with terms in their own conditions."""
     bound: Mapping[int, tuple[NamedPattern, ...]] = field(default_factory=dict)
-    """For the queries whose own conditions bind variables by graph patterns alone: these, as they are stored."""
+    """The stored patterns by query, for queries whose own conditions bind variables only by item patterns."""

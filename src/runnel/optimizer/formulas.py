@@ -1,8 +1,7 @@
-"""Formulas: conditions as nodes of one shared graph, so that a view used a thousand times is there once.
+"""Formulas: conditions as nodes of a shared graph, so that a view that many queries read is stored once.
 
-Expressions are trees, and views on views would make them exponentially large. A formula is an integer: equal
-formulas have equal numbers, and children have smaller numbers than their parents, so every pass is a loop without
-recursion.
+Expressions are trees, which views on views would make exponentially large. A formula is a number: equal formulas have
+equal numbers, and children have smaller numbers than their parents, so every pass is a loop without recursion.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from runnel.errors import RunnelError
 from runnel.plan.logical_plan import FormulaKind
 
 COMPOUND = frozenset([FormulaKind.NOT, FormulaKind.AND, FormulaKind.OR])
-"""The kinds of formula whose children are formulas."""
+"""The kinds of formulas whose children are formulas."""
 
 NEVER, ALWAYS = 0, 1
 """The numbers of the constant formulas."""
@@ -56,7 +55,7 @@ class Formulas:
         self.atom_texts: list[str] = []
         self.terms: list[str] = []
         self.pattern_terms: set[int] = set()
-        """The terms that ask no operator: the pattern next to them decides whether they hold."""
+        """The terms without operator calls. They hold if their patterns hold, which are separate atoms."""
         self._terms: dict[tuple[str, tuple[str, ...], int | None], int] = {}
         self._atoms: dict[str, int] = {}
         self._words: dict[Contains, int] = {}
@@ -66,8 +65,8 @@ class Formulas:
         return len(self.kinds)
 
     def atom(self, atom: Atom) -> int:
-        """The number of an atom (not of a formula)."""
-        # In Python 1.0 == True, so atoms are compared by their stored forms, never directly.
+        """Return the number of an atom, which is not the number of a formula. Add the atom if it is new."""
+        # Compare atoms by their stored forms, because 1.0 == True in Python.
         text = json.dumps(encode_expression(atom), separators=(",", ":"))
         number = self._atoms.setdefault(text, len(self.atoms))
         if number == len(self.atoms):
@@ -76,9 +75,9 @@ class Formulas:
         return number
 
     def term(self, term: Term, feed: int | None = None) -> int:
-        """The number of a term, by its stored form (not of a formula).
+        """Return the number of a term, which is not the number of a formula. Add the term if it is new.
 
-        A term that binds variables of a feed has its own number: other terms of this form bind other variables.
+        Terms of the same stored form have different numbers if they bind variables of different names or feeds.
         """
         text = json.dumps(encode_expression(term), separators=(",", ":"))
         number = self._terms.setdefault((text, term.names, feed if term.names else None), len(self.terms))
@@ -89,19 +88,19 @@ class Formulas:
         return number
 
     def literal(self, literal: int) -> int:
-        """The formula of a literal, which is an atom's number twice, plus one where it is negated."""
+        """Return the formula of a literal, which is `atom * 2`, or `atom * 2 + 1` for a negated atom."""
         return self._node(FormulaKind.LITERAL, (literal,))
 
     def conjunction(self, parts: Iterable[int]) -> int:
-        """All of the parts hold."""
-        return self._combined(FormulaKind.AND, parts, neutral=ALWAYS, decisive=NEVER)
+        """Return the formula of a conjunction."""
+        return self._combine(FormulaKind.AND, parts, neutral=ALWAYS, decisive=NEVER)
 
     def disjunction(self, parts: Iterable[int]) -> int:
-        """Some part holds."""
-        return self._combined(FormulaKind.OR, parts, neutral=NEVER, decisive=ALWAYS)
+        """Return the formula of a disjunction."""
+        return self._combine(FormulaKind.OR, parts, neutral=NEVER, decisive=ALWAYS)
 
     def negation(self, part: int) -> int:
-        """The part does not hold."""
+        """Return the formula of a negation."""
         match self.kinds[part]:
             case FormulaKind.CONSTANT:
                 return 1 - part
@@ -113,7 +112,7 @@ class Formulas:
                 return self._node(FormulaKind.NOT, (part,))
 
     def expression(self, expression: Expression, feed: int | None = None) -> int:
-        """The formula of an expression in the definition of a feed, without recursion: it may be nested deeply."""
+        """Return the formula of an expression in the definition of a feed. Not recursive: nesting may be deep."""
         results: list[int] = []
         stack: list[tuple[Expression, bool]] = [(expression, False)]
         while stack:
@@ -134,18 +133,19 @@ class Formulas:
                 case Truth(value):
                     results.append(ALWAYS if value else NEVER)
                 case Term():
-                    # An item without these patterns is decided without asking an operator.
-                    patterns = [self._of_atom(pattern.canonical()) for pattern in current.patterns]
+                    # The patterns are separate conjuncts, so that an item that does not match them needs no operator
+                    # call.
+                    patterns = [self._atom_formula(pattern.canonical()) for pattern in current.patterns]
                     term = self._node(FormulaKind.TERM, (self.term(current, feed),))
                     results.append(self.conjunction([*patterns, term]))
                 case Call() | Constraint():
                     raise RunnelError("a condition with operators must be closed before it is optimized")
                 case atom:
-                    results.append(self._of_atom(canonical_atom(atom)))
+                    results.append(self._atom_formula(canonical_atom(atom)))
         return results[0]
 
     def reachable(self, roots: Iterable[int]) -> list[int]:
-        """The formulas below and including the roots, children first."""
+        """Return the roots and all formulas below them in ascending order, so that children come first."""
         seen = set(roots)
         stack = list(seen)
         while stack:
@@ -156,18 +156,19 @@ class Formulas:
                 stack.extend(fresh)
         return sorted(seen)
 
-    def _of_atom(self, atom: Atom | Truth) -> int:
+    def _atom_formula(self, atom: Atom | Truth) -> int:
         if isinstance(atom, Truth):
             return ALWAYS if atom.value else NEVER
         if not isinstance(atom, Contains):
             return self.literal(2 * self.atom(atom))
-        # Most atoms are words, which hold nothing but texts: these can be compared, and that is faster.
-        known = self._words.get(atom)
-        if known is None:
-            known = self._words[atom] = self.literal(2 * self.atom(atom))
-        return known
+        # Most atoms are words. They have only texts, so a dictionary of atoms is correct, and faster than stored
+        # forms.
+        formula = self._words.get(atom)
+        if formula is None:
+            formula = self._words[atom] = self.literal(2 * self.atom(atom))
+        return formula
 
-    def _combined(self, kind: int, parts: Iterable[int], *, neutral: int, decisive: int) -> int:
+    def _combine(self, kind: int, parts: Iterable[int], *, neutral: int, decisive: int) -> int:
         kept = {part for part in parts if part != neutral}
         if decisive in kept:
             return decisive
@@ -190,7 +191,10 @@ class Formulas:
 
 
 def canonical_atom(atom: Atom) -> Atom | Truth:
-    """The same atom in one form: lists sorted, without repetitions; a list of one is an equality, of none is false.
+    """Return the canonical form of an atom: lists are sorted, without repetitions.
+
+    `in` with one constant becomes an equality, and without constants `false`.
+
 
     >>> from runnel.algebra.nodes.attributes import Attribute
     >>> canonical_atom(In(Attribute("category"), ("rock", "rock")))

@@ -1,7 +1,4 @@
-"""Compaction.
-
-A base and its delta folded into the logical plan of the next base, without parsing anything again.
-"""
+"""Compaction: merge a base and its delta into the logical plan of the next base, without parsing queries again."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from runnel.plan.store import Plan
 
 
 def merge_plans(plan: Plan) -> LogicalPlan:
-    """The logical plan that matches as a base with its delta does; what no living query uses is left out."""
+    """Return a logical plan that is equivalent to a base with its delta. Parts of removed queries are omitted."""
     started = perf_counter()
     builder = TableBuilder()
     queries = [query for part in plan.parts for query in _add(builder, part.logical, plan.removed(part))]
@@ -31,21 +28,21 @@ def merge_plans(plan: Plan) -> LogicalPlan:
 
 
 def _add(builder: TableBuilder, logical: LogicalPlan, removed: Array) -> list[PlanQuery]:
-    copy = _Copy(builder, logical)
+    copier = _TableCopier(builder, logical)
     ids, since = logical.query_ids.tolist(), logical.query_since.tolist()
-    gone = removed.tolist()
+    is_removed = removed.tolist()
     for target, members in enumerate(logical.targets.lists()):
-        alive = [ids[member] for member in members if not gone[member]]
-        if alive:
-            predicate = copy.predicate(int(logical.target_predicates[target]))
+        live_queries = [ids[member] for member in members if not is_removed[member]]
+        if live_queries:
+            predicate = copier.predicate(int(logical.target_predicates[target]))
             scope = builder.scope(logical.scopes.row(int(logical.target_scopes[target])).tolist())
-            for query in alive:
+            for query in live_queries:
                 builder.add(predicate, scope, query)
-    return [PlanQuery(*pair) for pair, dead in zip(zip(ids, since, strict=True), gone, strict=True) if not dead]
+    return [PlanQuery(*pair) for pair, flag in zip(zip(ids, since, strict=True), is_removed, strict=True) if not flag]
 
 
-class _Copy:
-    """Predicates of one table in another, each copied when first asked for."""
+class _TableCopier:
+    """Copies predicates from one table into another, each when it is first requested."""
 
     def __init__(self, builder: TableBuilder, logical: LogicalPlan) -> None:
         self._builder = builder
@@ -55,7 +52,7 @@ class _Copy:
         self._formulas: dict[int, int] = {}
 
     def predicate(self, predicate: int) -> int:
-        """The new id of a predicate."""
+        """Return the ID of a predicate in the new table."""
         if predicate not in self._predicates:
             formula = int(self._logical.predicate_formulas[predicate])
             clauses = [self._clause(clause) for clause in self._logical.predicates.row(predicate).tolist()]
@@ -78,13 +75,13 @@ class _Copy:
             formula = stack[-1]
             children = self._logical.formulas.row(formula).tolist()
             kind = int(self._logical.formula_kinds[formula])
-            inner = kind > FormulaKind.LITERAL
-            missing = [child for child in children if inner and child not in self._formulas]
+            is_compound = kind > FormulaKind.LITERAL
+            missing = [child for child in children if is_compound and child not in self._formulas]
             if missing:
                 stack.extend(missing)
                 continue
             stack.pop()
-            if inner:
+            if is_compound:
                 children = [self._formulas[child] for child in children]
             elif kind == FormulaKind.LITERAL:
                 children = [self._literal(children[0])]

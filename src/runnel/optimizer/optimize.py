@@ -1,4 +1,4 @@
-"""The optimizer itself: a tuple of passes and a loop (RoSeS §4.3)."""
+"""The optimizer's entry point, which runs the passes in order (RoSeS §4.3)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Step:
     draft: Draft
 
     def lines(self, feeds: Mapping[int, str]) -> list[str]:
-        """The draft as text; `feeds` gives names."""
+        """Return the draft as text. `feeds` has the names of feeds by ID."""
         return describe_draft(self.draft, feeds)
 
 
@@ -51,7 +51,7 @@ def optimize(
     settings: OptimizerSettings | None = None,
     steps: list[Step] | None = None,
 ) -> LogicalPlan:
-    """The logical plan of the queries that somebody subscribes to. `definitions` has the nodes of the virtual feeds.
+    """Compile queries into a logical plan. `definitions` has the nodes of the virtual feeds.
 
     `steps` collects the draft after each pass, for `explain --steps`.
 
@@ -60,19 +60,19 @@ def optimize(
     1
     """
     limits = settings or OptimizerSettings()
-    # The last of several entries for one feed wins, as in a catalog that was read twice.
+    # If a feed occurs several times, the last entry wins.
     distinct = {query.id: query for query in queries}
     draft = Draft(tuple(sorted(distinct.values(), key=lambda query: query.id)), definitions)
     costs = []
-    for run in PASSES:
+    for run_pass in PASSES:
         started = perf_counter()
-        draft = run(draft, limits)
-        costs.append(CostRecord(run.__name__, perf_counter() - started, _counters(draft)))
-        check_draft(draft, run.__name__)
+        draft = run_pass(draft, limits)
+        costs.append(CostRecord(run_pass.__name__, perf_counter() - started, _counters(draft)))
+        check_draft(draft, run_pass.__name__)
         if steps is not None:
-            steps.append(Step(run.__name__, draft))
+            steps.append(Step(run_pass.__name__, draft))
     if draft.logical is None:
-        raise RunnelError("the passes of the optimizer made no plan")
+        raise RunnelError("the optimizer passes produced no plan")
     return replace(draft.logical, costs=tuple(costs), gates=draft.gates, operators=draft.operators)
 
 

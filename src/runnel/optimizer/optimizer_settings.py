@@ -1,4 +1,4 @@
-"""The limits within which the optimizer works."""
+"""The limits of the optimizer."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class OptimizerSettings:
-    """How large a predicate in conjunctive normal form may become before it is cut to what is still sound.
+    """Limits on the size of predicates and queries.
 
-    `max_clauses` and `max_literals` bound one predicate; `max_constants` is the length up to which `x in (…)`
-    becomes a disjunction of equalities, so that lists and single values share atoms. `max_ways` bounds in how many
-    ways one query may combine operators.
+    A predicate in conjunctive normal form with more than `max_clauses` or `max_literals` is replaced by a wider one.
+    A list `x in (…)` of up to `max_constants` becomes a disjunction of equalities, so that lists and single values
+    share atoms. A query can have at most `max_disjuncts` disjuncts with operators.
     """
 
     max_clauses: int = 64
     max_literals: int = 1024
     max_constants: int = 16
-    max_ways: int = 256
+    max_disjuncts: int = 256

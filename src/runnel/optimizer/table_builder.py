@@ -1,4 +1,4 @@
-"""Builds the predicate table. Equal atoms, clauses, predicates and scopes share one dense id, by first use."""
+"""Construction of the predicate table. Equal atoms, clauses, predicates and scopes get the same dense ID."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 class Numbered(Generic[Key]):
-    """Different values, numbered from 0.
+    """Numbers different values from 0 on, in the order of their first use.
 
     >>> numbered = Numbered[str]()
     >>> numbered.number("a"), numbered.number("b"), numbered.number("a")
@@ -26,12 +26,12 @@ class Numbered(Generic[Key]):
         self.numbers: dict[Key, int] = {}
 
     def number(self, value: Key) -> int:
-        """The number of a value, a new one if it is new."""
+        """Return the number of a value. A new value gets the next number."""
         return self.numbers.setdefault(value, len(self.numbers))
 
 
 class TableBuilder:
-    """Collects targets and gives the logical plan. Ids given and returned are dense ids of the table."""
+    """Collects targets and builds the logical plan. All IDs except those of queries and sources are dense."""
 
     def __init__(self) -> None:
         self._atoms = Numbered[str]()
@@ -42,37 +42,37 @@ class TableBuilder:
         self._targets: dict[tuple[int, int], list[int]] = {}
 
     def atom(self, text: str) -> int:
-        """The id of an atom by its stored form."""
+        """Return the ID of an atom by its stored form."""
         return self._atoms.number(text)
 
     def clause(self, literals: Iterable[int]) -> int:
-        """The id of a disjunction of literals."""
+        """Return the ID of a disjunction of literals."""
         return self._clauses.number(tuple(sorted(literals)))
 
     def formula(self, kind: int, children: Iterable[int]) -> int:
-        """The id of a formula over formulas, or over a literal."""
+        """Return the ID of a formula by its kind and children, which are formulas, a literal, or a constant."""
         return self._formulas.number((kind, tuple(children)))
 
     def predicate(self, clauses: Iterable[int], formula: int = EXACT) -> int:
-        """The id of a conjunction of clauses, with the formula that decides where they are not exact."""
+        """Return the ID of a conjunction of clauses. If these are not exact, `formula` decides."""
         return self._predicates.number((tuple(sorted(clauses)), formula))
 
     def scope(self, sources: Iterable[int]) -> int:
-        """The id of a set of source feeds."""
+        """Return the ID of a set of source feeds."""
         return self._scopes.number(tuple(sorted(sources)))
 
     def add(self, predicate: int, scope: int, query: int) -> None:
-        """A query (by its catalog id) matches the items of the scope that satisfy the predicate."""
+        """Add a query, by its catalog ID, that matches the items of the scope that satisfy the predicate."""
         self._targets.setdefault((predicate, scope), []).append(query)
 
     def bound_patterns(self, patterns: Mapping[int, Sequence[NamedPattern]]) -> PatternBindings:
-        """The patterns by which queries bind variables; patterns that no predicate uses get an id too."""
+        """Return the patterns by which queries bind variables. Patterns that no predicate uses get an ID, too."""
         named = (pattern for of_query in patterns.values() for pattern in of_query if pattern.names)
         texts = {pattern.text: self.atom(pattern.text) for pattern in named}
         return PatternBindings.of(patterns, texts)
 
     def finish(self, queries: Iterable[PlanQuery], costs: tuple[CostRecord, ...] = ()) -> LogicalPlan:
-        """The logical plan of all that was added."""
+        """Return the logical plan of all added targets."""
         ordered = sorted(queries, key=lambda query: query.id)
         positions = {query.id: position for position, query in enumerate(ordered)}
         targets = list(self._targets.items())

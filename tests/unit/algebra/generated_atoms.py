@@ -1,4 +1,4 @@
-"""Generated atoms on texts, in the canonical form that the language gives them."""
+"""Hypothesis strategies for atoms on texts, in the canonical form that the parser builds."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Found = TypeVar("Found")
 
 
 def found(texts: st.SearchStrategy[str], read: Callable[[str], Found | None]) -> st.SearchStrategy[Found]:
-    """What is read of texts, where something is."""
+    """Return a strategy for the results of reading texts, without the texts that have none."""
 
     def read_or_none(text: str) -> Found | None:
         try:
@@ -108,7 +108,7 @@ def _several(one: st.SearchStrategy[Found]) -> st.SearchStrategy[tuple[Found, ..
 
 
 def text_atoms(attributes: st.SearchStrategy[Attribute]) -> st.SearchStrategy[Expression]:
-    """Atoms of every kind that looks at texts."""
+    """Generate atoms of every kind that applies to texts."""
     return st.one_of(
         st.builds(Contains, attributes, phrases),
         st.builds(ContainsPattern, attributes, patterns),

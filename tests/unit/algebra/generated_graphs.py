@@ -1,7 +1,7 @@
-"""Generated RDF terms, graphs and patterns, and the same questions put to an RDF store (pyoxigraph) in SPARQL.
+"""Hypothesis strategies for RDF terms, graphs and patterns, and the same evaluation by an RDF store (pyoxigraph).
 
-The store is an engine of its own, so what both say is not said by one author twice. Where Runnel means to differ
-from it is listed in `set_apart`, which the page on what conditions mean tells in words.
+The store is an independent implementation, so agreement with it is evidence. `set_apart` lists the cases in which
+Runnel differs from it on purpose; the documentation of conditions describes them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from runnel.model.graph import RdfGraph, Triple, canonical_term, escape_text
 
 
 def typed(text: object, name: str) -> str:
-    """A literal of a type of XML Schema."""
+    """Return a literal of an XML Schema type."""
     return f'"{text}"^^<{XSD}{name}>'
 
 
@@ -105,22 +105,22 @@ terms = literals | iris
 
 
 def set_apart(left: str, relation: Relation, right: str) -> bool:
-    """Whether Runnel and the store may differ on two terms: as is meant, or as the store leaves SPARQL's text."""
+    """Return whether Runnel may differ from the store on two terms, on purpose or because the store is not SPARQL."""
     first, second = known_term(left), known_term(right)
     ordering = relation not in ("=", "!=")
     types = {left.rpartition("^^")[2], right.rpartition("^^")[2]}
     if first.sort == second.sort == Sort.NUMBER:
         single = f"<{XSD}float>" in types and len(types) > 1 and not types <= {f"<{XSD}float>", f"<{XSD}double>"}
-        # Runnel's numbers are doubles; the store takes a number beside a float for a float. Of NaN the store says
-        # that it has no order, XPath that it is neither less nor more.
+        # Runnel's numbers are doubles; the store converts a number to float in a comparison with a float. The store
+        # treats comparisons with NaN as errors, XPath as false.
         return single or (ordering and (first.key != first.key or second.key != second.key))
     if first.sort == second.sort and first.sort in (Sort.MOMENT, Sort.DAY):
-        # Without a zone is UTC for Runnel; for the store it is fourteen hours either way.
+        # A time without a zone is in UTC for Runnel; for the store it may be in any zone of ±14 hours.
         return _has_zone(left) != _has_zone(right)
     if not ordering or first.sort != second.sort:
         return False
-    # The store orders texts of one language, says that no truth is less than another, and that every term, even one
-    # that has no order, is at most itself.
+    # The store orders texts of the same language, does not order booleans, and treats every term as less than or
+    # equal to itself, even if it has no order.
     return first.sort in (Sort.TAGGED, Sort.TRUTH) or left == right
 
 
@@ -134,7 +134,7 @@ _EMPTY = ox.Store()
 
 
 def compared_by_store(left: str, right: str) -> dict[Relation, bool | None]:
-    """What the store says of two terms (none of them blank) in every relation."""
+    """Return the results of the store for two terms, which are not blank nodes, in every relation."""
     query = f"SELECT {_ANSWERS} WHERE {{ VALUES (?a ?b) {{ ({left} {right}) }} }}"
     found = next(iter(_EMPTY.query(query)))  # type: ignore[arg-type]
     return {
@@ -165,7 +165,7 @@ VALUES = (
     typed("2020-01-01", "date"),
     typed("2020-01-02", "date"),
 )
-"""As the store keeps them: it writes known values in one way."""
+"""Terms that the store does not change; it converts others to a canonical form."""
 
 triples = st.tuples(st.sampled_from(NODES), st.sampled_from(LABELS), st.sampled_from(NODES) | st.sampled_from(VALUES))
 graphs = st.lists(triples, max_size=14).map(RdfGraph.of)
@@ -179,9 +179,9 @@ _edges = st.lists(st.builds(Edge, _subjects, _labels, _objects), min_size=1, max
 
 @st.composite
 def patterns(draw: st.DrawFn, *, is_written: bool = False) -> Graph:
-    """A pattern whose filter asks for its own variables alone; `is_written` leaves out what the language cannot say.
+    """Generate a pattern whose filter uses only its own variables. `is_written`: the language can express it.
 
-    `Certain` comes from comparisons next to the braces.
+    `Certain` has no syntax; it results from comparisons outside the braces.
     """
     edges = tuple(draw(_edges))
     bound = sorted({node.name for edge in edges for node in edge.nodes if isinstance(node, Variable)})
@@ -208,7 +208,7 @@ def patterns(draw: st.DrawFn, *, is_written: bool = False) -> Graph:
 
 
 def store_of(triples: Iterable[Triple]) -> ox.Store:
-    """An RDF store that holds a graph."""
+    """Return an RDF store with the triples of a graph."""
     store = ox.Store()
     lines = "".join(f"{subject} {label} {object_} .\n" for subject, label, object_ in triples)
     store.load(lines.encode(), format=ox.RdfFormat.N_TRIPLES)
@@ -216,7 +216,7 @@ def store_of(triples: Iterable[Triple]) -> ox.Store:
 
 
 def solved_by_store(graph: Graph, store: ox.Store) -> list[dict[str, str]]:
-    """The solutions of a pattern, by SPARQL, without local variables."""
+    """Return the solutions of a pattern by SPARQL, without local variables."""
     where = " . ".join(" ".join(map(_node, edge.nodes)) for edge in graph.edges)
     tail = "" if graph.filter is None else f" FILTER({_filter(graph.filter)})"
     names = sorted({one.name for edge in graph.edges for one in edge.nodes if isinstance(one, Variable)})
@@ -227,17 +227,17 @@ def solved_by_store(graph: Graph, store: ox.Store) -> list[dict[str, str]]:
 
 
 def _without_labels(solution: Mapping[str, str]) -> dict[str, str]:
-    """A solution as it can be compared: a store calls blank nodes by names of its own."""
+    """Return a solution without the labels of blank nodes, because the store renames them."""
     return {name: "_:" if term.startswith("_:") else term for name, term in solution.items()}
 
 
 def known_of(solution: Mapping[str, str]) -> dict[str, str]:
-    """A solution of ours as `solved_by_store` gives them."""
+    """Convert one of Runnel's solutions to the form that `solved_by_store` returns."""
     return _without_labels({name: term for name, term in solution.items() if not is_local(name)})
 
 
 def _node(node: Node) -> str:
-    """A node in SPARQL; local variables are there what a blank node is."""
+    """Return a node in SPARQL syntax. Local variables become blank nodes."""
     if isinstance(node, Variable):
         return f"?local_{node.name[2:]}" if is_local(node.name) else f"?{node.name}"
     return node
@@ -260,7 +260,7 @@ def _filter(one: GraphFilter) -> str:
 
 
 def _ordered(left: str, relation: str, right: str) -> str:
-    """An order by SPARQL's text, where the store leaves it (see `set_apart`): truths have one, IRIs have none."""
+    """Compare as SPARQL specifies where the store deviates (see `set_apart`): booleans are ordered, IRIs are not."""
     boolean, whole = f"<{XSD}boolean>", f"<{XSD}integer>"
     plain = f"(<{XSD}string>, <{XSD}dateTime>, <{XSD}date>)"
     truths_in = f"datatype({left}) = {boolean} && datatype({right}) = {boolean}"

@@ -1,4 +1,4 @@
-"""What is a duplicate: keys, windows, and feeds that read one another, by the definition of it all."""
+"""The reference semantics of `distinct`: keys, windows, and feeds that read each other."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DAYS = timedelta(days=2)
         ("Caf\u00e9", "Cafe\u0301", True),
         ("Muse on tour", "Muse on tour!", False),
         ("résumé", "resume", False),
-        # Links are compared as links: hosts know no case, paths do.
+        # Links are compared in canonical form: hosts ignore case, paths do not.
         ("HTTPS://Muse.example:443/a#top", "https://muse.example/a", True),
         ("https://video.example/AbC", "https://video.example/aBc", False),
         (3.0, 3.0, True),
@@ -41,14 +41,14 @@ DAYS = timedelta(days=2)
         (NOON, NOON + timedelta(microseconds=1), False),
     ],
 )
-def test_values_are_compared_as_people_would(left: Value, right: Value, same: bool) -> None:
+def test_keys_ignore_case_whitespace_and_link_spelling(left: Value, right: Value, same: bool) -> None:
     keys = [key_of((TITLE,), "1", {"title": (value,)}) for value in (left, right)]
     assert (keys[0] == keys[1]) is same
     digests = [key_digest(encode_key(key), b"h") for key in keys if key is not None]
     assert (digests[0] == digests[1]) is same
 
 
-def test_a_key_has_all_values_of_all_attributes_in_order() -> None:
+def test_key_has_all_values_of_all_attributes_in_order() -> None:
     def key(**attributes: tuple[Value, ...]) -> object:
         return key_of((TITLE, LINK), "1", attributes)
 
@@ -61,13 +61,13 @@ def test_a_key_has_all_values_of_all_attributes_in_order() -> None:
     assert key_of((Attribute("title", "year"),), "1", {"title": ("2026",)}) is None
 
 
-def test_ids_are_compared_letter_by_letter() -> None:
+def test_ids_are_compared_exactly() -> None:
     assert key_of((ID,), "a", {}) != key_of((ID,), "A", {})
     assert key_of((ID,), "a", {"id": ("x",)}) == key_of((ID,), "a", {"id": ("y",)})
 
 
 def log(*rows: tuple[float, int, str, int]) -> list[LoggedItem]:
-    """Items: the day of acceptance, the source feed, the title (none if empty), the price."""
+    """Return items from their day of acceptance, source feed, title (omitted if empty) and price."""
     return [
         LoggedItem(
             number,
@@ -88,10 +88,10 @@ def cheap(node: Node) -> Node:
     return Filter(node, Compare(PRICE, "<", 5.0))
 
 
-def test_an_item_is_left_out_if_an_earlier_one_is_less_than_the_window_older() -> None:
+def test_item_is_stopped_if_an_equal_item_came_within_the_window() -> None:
     news: dict[int, Node] = {9: Gated(Union((Read(1), Read(2))), Distinct((TITLE,), DAYS))}
     items = log((0, 1, "a", 1), (1, 2, "A", 1), (1.5, 1, "b", 1), (2.9, 1, "a", 1), (4.9, 1, "a", 1), (5, 3, "a", 1))
-    # The fourth is 1.9 days after the second, which was left out itself; the fifth exactly two days after the fourth.
+    # The fourth is 1.9 days after the second, which was stopped; the fifth is exactly two days after the fourth.
     assert shown(news, items, {9: 0}) == [[9], [], [9], [], [9], []]
     assert [one.stopped.get(9) for one in evaluate_log(items, news, {9: 0})] == [
         None,
@@ -103,24 +103,24 @@ def test_an_item_is_left_out_if_an_earlier_one_is_less_than_the_window_older() -
     ]
 
 
-def test_only_what_the_query_accepts_counts_as_earlier() -> None:
+def test_only_items_that_the_query_accepts_count_as_earlier() -> None:
     news: dict[int, Node] = {9: Gated(cheap(Read(1)), Distinct((TITLE,), DAYS))}
     assert shown(news, log((0, 1, "a", 9), (0, 1, "a", 1), (0, 1, "a", 1)), {9: 0}) == [[], [9], []]
 
 
-def test_an_item_without_a_key_is_no_duplicate_and_makes_none() -> None:
+def test_item_without_a_key_is_never_a_duplicate() -> None:
     news: dict[int, Node] = {9: Gated(Read(1), Distinct((TITLE,), DAYS))}
     assert shown(news, log((0, 1, "", 1), (0, 1, "", 1)), {9: 0}) == [[9], [9]]
 
 
-def test_what_came_before_the_query_counts_for_nothing() -> None:
+def test_items_before_the_start_of_the_query_have_no_effect() -> None:
     news: dict[int, Node] = {9: Gated(Read(1), Distinct((TITLE,), DAYS)), 10: Read(9)}
     items = log((0, 1, "a", 1), (0, 1, "a", 1), (0, 1, "a", 1))
     assert shown(news, items, {9: 1}) == [[], [9], []]
     assert shown(news, items, {9: 1, 10: 0}) == [[10], [9, 10], []]
 
 
-def test_views_unions_and_distinct_feeds_over_distinct_feeds() -> None:
+def test_distinct_feeds_over_views_unions_and_distinct_feeds() -> None:
     definitions: dict[int, Node] = {
         9: Gated(Read(1), Distinct((TITLE,), DAYS)),
         10: cheap(Read(9)),
@@ -129,7 +129,7 @@ def test_views_unions_and_distinct_feeds_over_distinct_feeds() -> None:
         13: Read(12),
     }
     items = log((0, 1, "a", 1), (0, 1, "a", 1), (0, 1, "b", 9), (0, 2, "c", 9), (0, 2, "d", 7), (0, 1, "b", 7))
-    # The second reaches 11 by its other way; the fourth has the price of the third; the last is stopped by 9 (b).
+    # The second reaches 11 through its other input; the fourth has the price of the third; 9 (b) stops the last.
     assert shown(definitions, items, dict.fromkeys(definitions, 0)) == [
         [9, 10, 11, 12, 13],
         [11],
@@ -140,13 +140,13 @@ def test_views_unions_and_distinct_feeds_over_distinct_feeds() -> None:
     ]
 
 
-def test_the_clause_is_printed_in_its_shortest_form() -> None:
+def test_clause_is_printed_in_its_shortest_form() -> None:
     assert Distinct((ID,), timedelta(days=30)).render() == "distinct"
     assert Distinct((ID,), timedelta(hours=30)).render() == "distinct within 30 hours"
     assert Distinct((TITLE, Attribute("dc:title"))).render() == 'distinct by title, "dc:title"'
 
 
-def test_a_distinct_node_is_stored_and_read_back() -> None:
+def test_stored_distinct_node_is_decoded_to_the_same_node() -> None:
     node = Gated(
         cheap(Union((Read(1), Read(2)))), Distinct((TITLE, Attribute("published", "day")), timedelta(minutes=90))
     )
@@ -154,7 +154,7 @@ def test_a_distinct_node_is_stored_and_read_back() -> None:
     assert list(reads(node)) == [1, 2]
 
 
-def test_the_trace_names_the_earlier_item() -> None:
+def test_trace_names_the_earlier_item() -> None:
     definitions: dict[int, Node] = {9: Gated(cheap(Read(1)), Distinct((TITLE,), DAYS)), 10: Read(9)}
     item: dict[str, tuple[Value, ...]] = {"title": ("a",), "price": (1.0,)}
     assert accepts(Read(10), 1, item, definitions)

@@ -1,4 +1,4 @@
-"""Variables of graph patterns: joined, filtered, given to operators, and told as bindings."""
+"""Variables of graph patterns: joins, filters, inputs of operators, and bindings of matches."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def found(condition: Expression, answers: Answers = nobody) -> list[dict[str, ob
     return [dict(sorted(one.items())) for one in solutions(condition, ITEM, answers)]
 
 
-def test_blocks_that_share_variables_are_one_pattern() -> None:
+def test_blocks_that_share_variables_form_one_pattern() -> None:
     both = And((YEAR, PLACE))
     closed = close_condition(both)
     assert isinstance(closed, Graph)
@@ -70,20 +70,20 @@ def test_blocks_that_share_variables_are_one_pattern() -> None:
     }
 
 
-def test_blocks_that_share_nothing_are_decided_by_themselves() -> None:
+def test_blocks_without_shared_variables_are_evaluated_separately() -> None:
     other = Graph((edge("?q", "<urn:by>", "?r"),))
     assert close_condition(And((YEAR, other))) == And((YEAR, other))
     assert {(one["p"], one["q"]) for one in found(And((YEAR, other)))} == {("urn:a", "urn:a"), ("urn:b", "urn:a")}
 
 
-def test_blank_nodes_of_two_blocks_are_two() -> None:
+def test_blank_nodes_of_different_blocks_are_different() -> None:
     year = Graph((edge("?p", "<urn:year>", "?_:x"),))
     place = Graph((edge("?p", "<urn:place>", "?_:x"),))
     assert {one["p"] for one in found(And((year, place)))} == {"urn:a", "urn:b"}
     assert all(set(one) == {"p"} for one in found(And((year, place))))
 
 
-def test_the_join_decides_also_where_no_one_asks_for_bindings() -> None:
+def test_shared_variables_are_joined_even_if_no_bindings_are_requested() -> None:
     late = Graph((edge("?p", "<urn:year>", f'"2010"^^<{XSD}integer>'),))
     bronx = Graph((edge("?p", "<urn:place>", '"Bronx"'),))
     node = Filter(Read(1), And((late, bronx)))
@@ -98,7 +98,7 @@ def test_variables_under_not_are_local() -> None:
     assert all(set(one) == {"p", "y"} for one in found(condition))
 
 
-def test_a_comparison_beside_a_block_is_its_filter() -> None:
+def test_comparison_outside_a_block_becomes_its_filter() -> None:
     condition = And((YEAR, Constraint(Variable("y"), ">", Literally(2003.0))))
     closed = close_condition(condition)
     assert isinstance(closed, Graph)
@@ -106,7 +106,7 @@ def test_a_comparison_beside_a_block_is_its_filter() -> None:
     assert found(condition) == [{"p": "urn:b", "y": 2010.0}]
 
 
-def test_a_comparison_over_two_blocks_joins_them() -> None:
+def test_comparison_of_variables_of_two_blocks_joins_them() -> None:
     other = Graph((edge("?q", "<urn:year>", "?z"),))
     condition = And((YEAR, other, Constraint(Variable("y"), "<", Variable("z"))))
     assert found(condition) == [{"p": "urn:a", "q": "urn:b", "y": 2003.0, "z": 2010.0}]
@@ -119,14 +119,14 @@ def test_a_comparison_over_two_blocks_joins_them() -> None:
         Constraint(Variable("y"), ">", Literally(Ago(timedelta(days=2)))),
     ],
 )
-def test_what_a_filter_cannot_say_is_refused_with_a_hint(constraint: Constraint) -> None:
+def test_comparison_that_no_filter_can_express_is_rejected_with_a_hint(constraint: Constraint) -> None:
     with pytest.raises(InvalidConditionError) as refused:
         close_condition(And((YEAR, constraint)))
     assert "filter(" in (refused.value.hint or "")
 
 
-def test_a_constraint_on_nothing_is_refused() -> None:
-    with pytest.raises(InvalidConditionError, match="nothing gives"):
+def test_constraint_on_an_unbound_variable_is_rejected() -> None:
+    with pytest.raises(InvalidConditionError, match="is not bound here"):
         close_condition(And((YEAR, Constraint(Variable("z"), ">", Literally(1.0)))))
 
 
@@ -141,7 +141,7 @@ _relations: st.SearchStrategy[Relation] = st.sampled_from(["=", "!=", "<", "<=",
 
 @settings(max_examples=60, deadline=None)
 @given(_constants, _constants, _relations)
-def test_a_filter_says_of_plain_values_what_a_constraint_says(
+def test_filter_is_equivalent_to_its_constraint_on_plain_values(
     left: object, right: object, relation: Relation
 ) -> None:
     from runnel.algebra.graphs.constraint_filters import _term, as_filter
@@ -163,7 +163,9 @@ def test_a_filter_says_of_plain_values_what_a_constraint_says(
     _relations,
     st.booleans(),
 )
-def test_a_day_means_all_of_it(moment: datetime, day: date, relation: Relation, turned: bool) -> None:
+def test_comparison_with_a_day_covers_the_whole_day(
+    moment: datetime, day: date, relation: Relation, turned: bool
+) -> None:
     from runnel.algebra.graphs.constraint_filters import as_filter
     from runnel.algebra.semantics.bindings import satisfied
 
@@ -193,7 +195,7 @@ def test_a_day_means_all_of_it(moment: datetime, day: date, relation: Relation, 
     ],
 )
 @pytest.mark.parametrize("turned", [False, True])
-def test_whatever_is_not_the_day_differs_from_it(term: str, differs: bool, turned: bool) -> None:
+def test_other_terms_differ_from_a_day(term: str, differs: bool, turned: bool) -> None:
     day, own = Literally(date(2026, 1, 2)), Variable("o")
     apart = Constraint(day, "!=", own) if turned else Constraint(own, "!=", day)
     condition = And((Graph((edge("?s", "<urn:p>", "?o"),)), apart))
@@ -213,19 +215,19 @@ def region(call: Call) -> Rows | None:
     return {"Bronx": ((1.0,), (2.0,)), "Queens": ((3.0,),), "urn:nowhere": ()}[str(where)]
 
 
-def test_an_operator_is_asked_for_every_solution() -> None:
+def test_operator_is_called_for_every_solution_of_a_pattern() -> None:
     told = [(one["p"], one["where"], one["n"]) for one in found(And((PLACE, REGION)), region)]
     assert sorted(told, key=repr) == [("urn:a", "Bronx", 1.0), ("urn:a", "Bronx", 2.0), ("urn:b", "Queens", 3.0)]
 
 
-def test_a_value_of_another_type_has_no_rows() -> None:
+def test_operator_is_not_called_with_a_value_of_another_type() -> None:
     call = Call("region", (Given("y", "text"), Variable("n")), 1, (1,))
     assert found(And((YEAR, call))) == []
     whole = Call("whole", (Given("y", "int"),), 1)
     assert {one["y"] for one in found(And((YEAR, whole)), lambda call: ((),))} == {2003.0, 2010.0}
 
 
-def test_a_failure_for_one_solution_counts_where_no_other_satisfies() -> None:
+def test_failed_call_leaves_the_term_unknown_unless_another_solution_satisfies_it() -> None:
     def without_bronx(call: Call) -> Rows | None:
         return None if Literally("Bronx") in call.arguments else region(call)
 
@@ -237,13 +239,13 @@ def test_a_failure_for_one_solution_counts_where_no_other_satisfies() -> None:
     assert truth(Not(many), ITEM, without_bronx) is None
 
 
-def test_without_a_solution_nobody_is_asked() -> None:
+def test_operator_is_not_called_without_a_solution() -> None:
     none = Graph((edge("?p", "<urn:none>", "?where"),))
     assert truth(close_condition(And((none, REGION))), ITEM, nobody) is False
     assert truth(close_condition(Not(And((none, REGION)))), ITEM, nobody) is True
 
 
-def test_too_many_values_leave_a_term_unknown() -> None:
+def test_too_many_inputs_leave_the_term_unknown() -> None:
     triples = [("<urn:a>", "<urn:place>", f'"{number}"') for number in range(MOST_INPUTS + 1)]
     item: Attributes = {"graph": (RdfGraph.of(triples),)}
     assert truth(close_condition(And((PLACE, REGION))), item, lambda call: ((1.0,),)) is None
@@ -251,7 +253,7 @@ def test_too_many_values_leave_a_term_unknown() -> None:
     assert truth(close_condition(And((PLACE, REGION))), fewer, lambda call: ((1.0,),)) is True
 
 
-def test_an_input_that_no_graph_binds_is_refused() -> None:
+def test_input_that_no_pattern_binds_is_rejected() -> None:
     with pytest.raises(InvalidConditionError) as refused:
         close_condition(And((YEAR, REGION)))
     assert "?where" in str(refused.value)
@@ -259,7 +261,7 @@ def test_an_input_that_no_graph_binds_is_refused() -> None:
         close_condition(Or((PLACE, REGION)))
 
 
-def test_terms_with_graphs_have_one_stored_form_whatever_their_names_are() -> None:
+def test_stored_form_of_a_term_does_not_depend_on_variable_names() -> None:
     first = close_condition(And((PLACE, REGION)))
     second = close_condition(
         And(
@@ -302,7 +304,7 @@ _triples = st.lists(
 
 @settings(max_examples=80, deadline=None)
 @given(st.recursive(_leaves, _wider, max_leaves=5), _triples)
-def test_closing_keeps_what_a_condition_says(condition: Expression, triples: list[tuple[str, str, str]]) -> None:
+def test_closed_condition_is_equivalent(condition: Expression, triples: list[tuple[str, str, str]]) -> None:
     try:
         closed = close_condition(condition)
     except InvalidConditionError:

@@ -1,4 +1,4 @@
-"""Graph patterns as values: what is canonical, what it was called, and that neither changes the meaning."""
+"""Canonical forms and stored forms of graph patterns, which do not change the meaning."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def counted(graph: Graph, triples: RdfGraph) -> Counter[frozenset[tuple[str, str
 
 @settings(deadline=None, max_examples=150)
 @given(patterns(), graphs)
-def test_a_canonical_pattern_has_the_solutions_of_the_written_one(pattern: Graph, graph: RdfGraph) -> None:
+def test_canonical_pattern_has_the_same_solutions(pattern: Graph, graph: RdfGraph) -> None:
     one = pattern.canonical()
     assert counted(one.as_written(), graph) == counted(
         Graph(tuple(dict.fromkeys(pattern.edges)), pattern.filter), graph
@@ -41,10 +41,10 @@ def test_a_canonical_pattern_has_the_solutions_of_the_written_one(pattern: Graph
 
 @settings(deadline=None, max_examples=200)
 @given(patterns(), st.permutations(["x", "y", "z", "_:k"]), st.randoms(use_true_random=False))
-def test_names_and_order_play_no_part_where_edges_differ_by_their_terms(
+def test_canonical_form_ignores_names_and_order_if_edges_have_different_terms(
     pattern: Graph, others: list[str], random: st.DataObject
 ) -> None:
-    """Edges that look alike but for their variables may be numbered in either order: then two may stay two."""
+    """Edges that differ only in their variables may be numbered in either order, so their forms may differ."""
     looks = [tuple(node if isinstance(node, str) else "?" for node in edge.nodes) for edge in set(pattern.edges)]
     if len(set(looks)) < len(looks):
         return
@@ -56,12 +56,12 @@ def test_names_and_order_play_no_part_where_edges_differ_by_their_terms(
 
 @settings(deadline=None, max_examples=200)
 @given(patterns())
-def test_a_pattern_survives_its_json(pattern: Graph) -> None:
+def test_encoded_pattern_is_decoded_to_the_same_pattern(pattern: Graph) -> None:
     for one in (pattern, pattern.canonical()):
         assert decode_expression(encode_pattern(one)) == one
 
 
-def test_equal_patterns_are_equal_however_they_are_written() -> None:
+def test_different_spellings_of_a_pattern_have_the_same_canonical_form() -> None:
     year, recent = Edge(B, "<urn:year>", C), Comparison(C, ">", typed(2003, "integer"))
     one = Graph((Edge(A, "<urn:project>", B), year), AllOf((recent, AllOf((recent,)))))
     other = Graph((Edge(A, "<urn:year>", B), Edge(C, "<urn:project>", A), Edge(C, "<urn:project>", A)))
@@ -72,7 +72,7 @@ def test_equal_patterns_are_equal_however_they_are_written() -> None:
     assert [item.relation for item in comparisons(one.canonical().filter)] == [">"]
 
 
-def test_patterns_that_mean_something_else_stay_different() -> None:
+def test_patterns_with_different_meanings_have_different_canonical_forms() -> None:
     label = "<urn:p>"
     path = Graph((Edge(A, label, B), Edge(B, label, C)))
     fork = Graph((Edge(A, label, B), Edge(A, label, C)))

@@ -1,4 +1,4 @@
-"""The reference semantics of graph patterns: against an RDF store that is asked in SPARQL, and case by case."""
+"""The reference semantics of graph patterns, compared with SPARQL queries to an RDF store, and single cases."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ def counted(solutions: Iterable[Mapping[str, str]]) -> Counter[frozenset[tuple[s
 
 @settings(deadline=None, max_examples=400)
 @given(patterns(), graphs)
-def test_solutions_are_those_of_a_store(pattern: Graph, graph: RdfGraph) -> None:
+def test_solutions_equal_those_of_an_rdf_store(pattern: Graph, graph: RdfGraph) -> None:
     expected = solved_by_store(pattern, store_of(graph.triples()))
     assert counted(map(known_of, solve(pattern, graph.triples()))) == counted(expected)
     assert matches_graph(pattern, graph.triples()) is bool(expected)
     assert holds(pattern, {"graph": (graph,)} if graph else {}) is bool(expected)
 
 
-def test_the_store_keeps_the_values_of_this_test_as_they_are() -> None:
-    """Else the comparison above would compare names of values."""
+def test_rdf_store_does_not_change_the_test_values() -> None:
+    """Otherwise, the comparison above would compare different spellings of the same value."""
     triples = {("<urn:a>", "<urn:p>", value) for value in VALUES}
     everything = Graph((Edge(Variable("s"), Variable("p"), Variable("o")),))
     kept = {(one["s"], one["p"], one["o"]) for one in solved_by_store(everything, store_of(triples))}
@@ -60,7 +60,7 @@ PROJECTS = read_ntriples(
 )
 
 
-def test_edges_share_variables_and_filters_choose() -> None:
+def test_shared_variables_join_edges_and_filters_select_solutions() -> None:
     project = Variable("p")
     edges = (Edge(PAGE, "<urn:project>", project), Edge(project, "<urn:year>", YEAR))
     recent = Graph(edges, Comparison(YEAR, ">", typed(2003, "integer")))
@@ -68,14 +68,14 @@ def test_edges_share_variables_and_filters_choose() -> None:
     assert len(list(solve(Graph(edges), PROJECTS.triples()))) == 2
 
 
-def test_two_variables_may_stand_for_one_node_and_one_only_for_itself() -> None:
+def test_two_variables_may_have_the_same_value() -> None:
     one, other = Variable("one"), Variable("other")
     assert matches_graph(Graph((Edge(one, "<urn:cites>", one),)), PROJECTS.triples())
     assert matches_graph(Graph((Edge(one, "<urn:cites>", other),)), PROJECTS.triples())
     assert not matches_graph(Graph((Edge(one, "<urn:year>", one),)), PROJECTS.triples())
 
 
-def test_a_label_may_be_a_variable_and_be_the_same_elsewhere() -> None:
+def test_label_variable_can_be_shared_with_other_positions() -> None:
     label = Variable("label")
     both = Graph((Edge("<urn:page:1>", label, Variable("x")), Edge("<urn:page:2>", label, Variable("y"))))
     assert [one["label"] for one in solve(both, PROJECTS.triples())] == ["<urn:project>"]
@@ -83,7 +83,7 @@ def test_a_label_may_be_a_variable_and_be_the_same_elsewhere() -> None:
     assert not matches_graph(as_subject, PROJECTS.triples())
 
 
-def test_a_blank_node_of_a_pattern_is_a_variable_that_nobody_sees() -> None:
+def test_blank_node_of_a_pattern_is_a_variable_without_binding() -> None:
     led = Graph((Edge("<urn:filter>", "<urn:led_by>", Variable("_:x")), Edge(Variable("_:x"), "<urn:name>", NAME)))
     assert graph_bindings(led, PROJECTS.triples()) == [{"name": "Ann"}, {"name": "Anne"}]
 
@@ -116,15 +116,17 @@ def test_edges_compare_terms_and_filters_compare_values() -> None:
         (AnyOf((Complement(ERROR), ERROR)), None),
     ],
 )
-def test_an_error_is_unknown(part: Comparison | AllOf | AnyOf | Complement | Certain, truth: bool | None) -> None:
+def test_error_in_a_filter_is_unknown(
+    part: Comparison | AllOf | AnyOf | Complement | Certain, truth: bool | None
+) -> None:
     assert truth_of(part, {}) is truth
     assert matches_graph(Graph((Edge(PAGE, "<urn:project>", Variable("p")),), part), PROJECTS.triples()) is (
         truth is True
     )
 
 
-def test_not_around_a_pattern_is_the_complement_and_inside_a_filter_it_is_not() -> None:
-    """An item without a graph, or whose graph the filter cannot be asked of, satisfies `not graph { … }` alone."""
+def test_not_outside_a_pattern_is_the_complement_but_not_inside_a_filter() -> None:
+    """An item without a graph, or with an error in the filter, satisfies only `not graph { … }`."""
     name = Graph((Edge(PAGE, "<urn:name>", NAME),), Comparison(NAME, "<", '"B"'))
     inside = Graph(name.edges, Complement(Comparison(NAME, "<", '"B"')))
     for attributes in ({}, {"graph": (PROJECTS,)}, {"graph": ("no graph but a text",)}):
@@ -133,12 +135,12 @@ def test_not_around_a_pattern_is_the_complement_and_inside_a_filter_it_is_not() 
         assert holds(Not(name), attributes)
 
 
-def test_a_pattern_that_takes_too_long_is_refused_and_does_not_hang(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(graph_solutions, "MOST_ATTEMPTS", 10_000)
+def test_expensive_pattern_raises_an_error_after_limited_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(graph_solutions, "MAX_ATTEMPTS", 10_000)
     triples = [(f"<urn:{number}>", "<urn:p>", f"<urn:{number + 1}>") for number in range(200)]
     apart = tuple(Edge(Variable(f"s{place}"), "<urn:p>", Variable(f"o{place}")) for place in range(4))
     never = Comparison(Variable("s0"), "=", Variable("o0"))
-    with pytest.raises(TooExpensiveError, match="too many ways") as caught:
+    with pytest.raises(TooExpensiveError, match="too many possible matches") as caught:
         matches_graph(Graph(apart, never), triples)
     assert caught.value.hint
     chain = tuple(Edge(Variable(f"n{place}"), "<urn:p>", Variable(f"n{place + 1}")) for place in range(40))

@@ -1,4 +1,4 @@
-"""What `why` marks is what it claims: every place of every kind of condition is looked at again, by itself."""
+"""Highlights of `why`: independent checks that each highlighted range satisfies its condition."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ from runnel.algebra.values.words import words
 X = Attribute("x")
 NOW = datetime(2026, 11, 16, 12, tzinfo=UTC)
 _ANCHORS = re.compile(r"[\^$]|\\[bBAzZ]")
-"""What makes a regular expression look beyond the characters that it takes."""
+"""Elements of regular expressions that depend on characters outside the match."""
 
 
 def is_claimed(atom: Atom, marked: str, whole: str) -> bool:
-    """Whether some marked characters are, by themselves, what an atom asks for."""
+    """Return whether highlighted characters satisfy an atom by themselves."""
     link = links_in(marked.replace("&amp;", "&").strip())
     match atom:
         case Contains(_, phrase):
@@ -110,7 +110,7 @@ _FIRMLY = (
     st.text(max_size=30) | st.text(st.sampled_from("aAbßéİ\u0301 \u00ad*'’東Σ"), max_size=20) | _LINKED,
 )
 @example(Similar(X, ("\u0300", "\u1000"), Fraction(1, 9)), "\u1000\u0300")  # a letter that is a word, with a mark
-def test_every_place_is_what_the_condition_asks_for(atom: Atom, text: str) -> None:
+def test_every_highlight_satisfies_the_condition(atom: Atom, text: str) -> None:
     found = highlights(atom, text)
     for (_, before), (after, _) in pairwise(found):
         assert before <= after, "places do not overlap"
@@ -137,7 +137,7 @@ def conditions(node: Node) -> list[Expression]:
 
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(worlds())
-def test_highlights_are_of_the_item_and_of_conditions_that_hold(world: GeneratedWorld) -> None:
+def test_highlights_belong_to_the_item_and_to_conditions_that_hold(world: GeneratedWorld) -> None:
     for condition in (one for node in world.definitions.values() for one in conditions(node)):
         labels = {render(atom): atom for atom in leaves(condition) if isinstance(atom, Atom)}
         for attributes in world.batch.attributes():
@@ -163,7 +163,7 @@ def test_highlights_are_of_the_item_and_of_conditions_that_hold(world: Generated
         ("x" * 4_090 + " rock", ["rock"]),
     ],
 )
-def test_in_a_long_text_the_places_are_those_of_the_part_that_is_told(text: str, shown: list[str]) -> None:
+def test_highlights_of_a_long_text_refer_to_its_extract(text: str, shown: list[str]) -> None:
     (told,) = trace_expression(Contains(X, ("rock",)), {"x": (text,)}).highlights()
     assert [told["text"][first:last] for first, last in told["places"]] == shown
     assert len(told["text"]) <= 4_096

@@ -1,4 +1,4 @@
-"""Links: one form, found wherever they stand, and never an exception."""
+"""Links: canonical forms, extraction from texts, and robustness."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ X = Attribute("x")
         ("", None),
     ],
 )
-def test_one_form(text: str, url: str | None) -> None:
+def test_canonical_links(text: str, url: str | None) -> None:
     assert canonical_link(text) == url
 
 
 @settings(max_examples=300, deadline=None, derandomize=True)
 @given(links)
-def test_the_one_form_is_its_own(url: str) -> None:
+def test_canonical_form_of_a_canonical_link_is_unchanged(url: str) -> None:
     assert canonical_link(url) == url
     assert [one.url for one in links_in(url)] == [url]
     host = URL(url).raw_host or ""
@@ -66,7 +66,7 @@ def test_the_one_form_is_its_own(url: str) -> None:
 
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(hosts)
-def test_a_host_in_one_form_is_its_own(host: str) -> None:
+def test_canonical_form_of_a_canonical_host_is_unchanged(host: str) -> None:
     assert canonical_host(f"[{host}]" if ":" in host else host) == host
 
 
@@ -106,7 +106,7 @@ def test_an_html_parser_finds_the_same_links(parts: list[tuple[str, str]]) -> No
 
 @settings(max_examples=300, deadline=None, derandomize=True)
 @given(st.text(st.sampled_from("htps:/.@[]%?#&;\\ aü\ud800\0'\"<>=ref"), max_size=30), st.text(max_size=20))
-def test_nothing_raises(start: str, rest: str) -> None:
+def test_no_text_raises_an_error(start: str, rest: str) -> None:
     for text in (start, f"https://{start}{rest}", f"<a href='http://{start}'>{rest}", f"x http://{rest}"):
         for link in links_in(text):
             assert canonical_link(link.url) == link.url
@@ -130,7 +130,7 @@ def test_nothing_raises(start: str, rest: str) -> None:
     ],
     ids=range(9),
 )
-def test_hostile_texts_are_read_to_their_end(text: str) -> None:
+def test_hostile_texts_take_linear_time(text: str) -> None:
     assert all(link.end <= len(text) for link in links_in(text))
 
 

@@ -1,4 +1,4 @@
-"""Comparisons of RDF terms: against an RDF store, and case by case where SPARQL's text says more than the store."""
+"""Comparisons of RDF terms, compared with an RDF store, and cases that only the SPARQL specification defines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ X = "<urn:x>"
 
 @settings(deadline=None, max_examples=1000)
 @given(terms, terms)
-def test_terms_stand_in_the_relations_that_a_store_gives(left: str, right: str) -> None:
+def test_comparisons_equal_those_of_an_rdf_store(left: str, right: str) -> None:
     answers = compared_by_store(left, right)
     for relation in RELATIONS:
         if not set_apart(left, relation, right):
@@ -26,15 +26,15 @@ def test_terms_stand_in_the_relations_that_a_store_gives(left: str, right: str) 
 
 @settings(deadline=None, max_examples=300)
 @given(literals)
-def test_a_literal_is_equal_to_itself_unless_it_is_no_number(term: str) -> None:
+def test_literal_equals_itself_unless_it_is_nan(term: str) -> None:
     assert compare_terms(term, "=", term) is not (known_term(term).key != known_term(term).key)
     assert compare_terms(term, "=", X) is False
 
 
 @settings(deadline=None, max_examples=300)
 @given(terms, terms)
-def test_relations_fit_each_other(left: str, right: str) -> None:
-    """Turned round they say the same; `!=` is the complement of `=`; an order has no error for one relation alone."""
+def test_relations_are_consistent_with_each_other(left: str, right: str) -> None:
+    """Mirrored relations agree, `!=` is the complement of `=`, and either all or no order relations are errors."""
     turned: dict[Relation, Relation] = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
     answers = {relation: compare_terms(left, relation, right) for relation in RELATIONS}
     for relation in RELATIONS:
@@ -52,12 +52,12 @@ def test_relations_fit_each_other(left: str, right: str) -> None:
         (typed("0.1", "float"), "=", typed("0.1", "decimal"), False),
         (typed(2**53, "integer"), "=", typed(2**53 + 1, "integer"), True),
         (typed("9" * 400, "integer"), "=", typed("INF", "double"), True),
-        # NaN is neither less nor more than anything, and not equal to itself.
+        # NaN is neither less nor greater than anything, and not equal to itself.
         (typed("NaN", "double"), "<", typed(1, "integer"), False),
         (typed("NaN", "double"), ">=", typed("NaN", "float"), False),
         (typed("NaN", "double"), "!=", typed("NaN", "double"), True),
         (typed("-0.0", "double"), "=", typed("0", "integer"), True),
-        # Truths have an order, texts of a language have none, nor have terms without a value.
+        # Booleans are ordered; texts with a language and terms without a value are not.
         (typed("false", "boolean"), "<", typed("1", "boolean"), True),
         ('"a"@en', "<", '"b"@en', None),
         ('"a"@en', "<=", '"a"@en', None),
@@ -68,7 +68,7 @@ def test_relations_fit_each_other(left: str, right: str) -> None:
         ("_:b", "!=", "_:c", True),
         ("_:b", "!=", '"b"', True),
         ("_:b", "!=", '"b"^^<urn:type:x>', True),
-        # Of an unknown type only the same is known to be equal, and nothing to be different but what has a language.
+        # A literal of an unknown type equals itself, and is known to differ only from texts with a language.
         ('"a"^^<urn:type:x>', "=", '"a"^^<urn:type:x>', True),
         ('"a"^^<urn:type:x>', "!=", '"b"^^<urn:type:x>', None),
         ('"a"^^<urn:type:x>', "!=", typed(1, "integer"), None),
@@ -76,25 +76,27 @@ def test_relations_fit_each_other(left: str, right: str) -> None:
         ('"a"^^<urn:type:x>', "!=", X, True),
         (typed("12:00:00", "time"), "!=", typed("13:00:00", "time"), None),
         (typed("one", "integer"), "!=", typed(1, "integer"), None),
-        # Known types are different.
+        # Literals of different known types are unequal.
         ('"1"', "!=", typed(1, "integer"), True),
         ('"1"', "<", typed(2, "integer"), None),
         (typed("2020-01-01", "date"), "=", typed("2020-01-01T00:00:00Z", "dateTime"), False),
         (typed("2020-01-01", "date"), "<", typed("2020-01-02T00:00:00Z", "dateTime"), None),
-        # Without a zone is UTC.
+        # A time without a zone is in UTC.
         (typed("2020-01-01T00:00:00", "dateTime"), "=", typed("2020-01-01T00:00:00Z", "dateTime"), True),
         (typed("2020-01-01T00:00:00", "dateTime"), "<", typed("2020-01-01T00:30:00Z", "dateTime"), True),
         (typed("2020-01-01", "date"), ">", typed("2020-01-01+01:00", "date"), True),
-        # Parts of a second count up to the microsecond.
+        # Fractions of a second are compared up to the microsecond.
         (typed("2020-01-01T00:00:00.0000001Z", "dateTime"), "=", typed("2020-01-01T00:00:00Z", "dateTime"), True),
         (typed("2020-01-01T00:00:00.000001Z", "dateTime"), ">", typed("2020-01-01T00:00:00Z", "dateTime"), True),
-        # Midnight is the end of a day, and nothing is behind it.
+        # 24:00:00 is the end of a day, and later times are invalid.
         (typed("2020-02-28T24:00:00Z", "dateTime"), "=", typed("2020-02-29T00:00:00Z", "dateTime"), True),
         (typed("-0001-12-31T24:00:00Z", "dateTime"), "=", typed("0000-01-01T00:00:00Z", "dateTime"), True),
         (typed("12020-01-01", "date"), ">", typed("9999-12-31", "date"), True),
     ],
 )
-def test_where_the_text_decides(left: str, relation: Relation, right: str, expected: bool | None) -> None:
+def test_comparisons_that_the_sparql_specification_defines(
+    left: str, relation: Relation, right: str, expected: bool | None
+) -> None:
     assert compare_terms(left, relation, right) is expected
 
 
@@ -119,12 +121,12 @@ def test_where_the_text_decides(left: str, relation: Relation, right: str, expec
         '"1"^^<urn:decimal>',
     ],
 )
-def test_what_its_type_does_not_have_is_of_no_known_value(term: str) -> None:
+def test_invalid_text_of_a_type_has_no_known_value(term: str) -> None:
     assert known_term(term) == KnownTerm(Sort.OTHER, term)
 
 
-def test_a_hostile_literal_takes_linear_time() -> None:
-    """A text that a careless expression would try in exponentially many ways."""
+def test_hostile_literal_takes_linear_time() -> None:
+    """A backtracking regular expression would need exponential time for this text."""
     for text in ("0" * 1_000_000 + "x", "1" * 1_000_000, "2020-01-01T00:00:00." + "0" * 1_000_000 + "x"):
         for name in ("integer", "decimal", "double", "dateTime", "date", "boolean"):
             assert known_term(typed(text, name)).sort in (Sort.OTHER, Sort.NUMBER)
@@ -153,7 +155,7 @@ def test_a_hostile_literal_takes_linear_time() -> None:
         (typed("9999-12-31T24:00:00Z", "dateTime"), "9999-12-31T24:00:00Z"),
     ],
 )
-def test_what_a_binding_shows(term: str, value: object) -> None:
+def test_plain_values(term: str, value: object) -> None:
     shown = plain_value(term)
     assert (type(shown), shown) == (type(value), value)
 

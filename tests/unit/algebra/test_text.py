@@ -1,4 +1,4 @@
-"""Words and their places, in scripts of all kinds."""
+"""Words of texts and their spans, in different scripts."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ AWKWARD = (
         ("rock'n'roll", "rock 'n' roll"),
     ],
 )
-def test_what_is_one_word_in_two_spellings(one: str, other: str) -> None:
+def test_different_spellings_of_a_word_are_equal(one: str, other: str) -> None:
     assert words(one) == words(other)
 
 
@@ -48,7 +48,7 @@ def test_what_is_one_word_in_two_spellings(one: str, other: str) -> None:
         ("won't", "won t"),
     ],
 )
-def test_what_are_two_words(one: str, other: str) -> None:
+def test_different_words_are_not_equal(one: str, other: str) -> None:
     assert words(one) != words(other)
 
 
@@ -67,7 +67,7 @@ def test_what_are_two_words(one: str, other: str) -> None:
         ("שלום עולם", ["שלום", "עולם"]),
     ],
 )
-def test_scripts(text: str, cut: list[str]) -> None:
+def test_words_of_different_scripts(text: str, cut: list[str]) -> None:
     assert words(text) == cut
 
 
@@ -98,19 +98,19 @@ def test_a_phrase_finds_thai_anywhere_in_a_text() -> None:
 
 @settings(max_examples=400, deadline=None, derandomize=True)
 @given(st.text(st.sampled_from(AWKWARD), max_size=12) | st.text(max_size=12))
-def test_places_are_those_of_the_words(text: str) -> None:
+def test_word_spans_contain_the_words(text: str) -> None:
     found = word_spans(text)
     assert [one.word for one in found] == words(text)
     assert all(0 <= one.start < one.end <= len(text) for one in found)
     assert [one.start for one in found] == sorted(one.start for one in found)
     for one in found:
-        # A piece of the text never begins or ends within a character that was composed of several.
+        # A span never begins or ends within a character that was composed of several.
         assert one.word in "".join(words(text[one.start : one.end])) or len(words(text[one.start : one.end])) > 1
 
 
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(st.text(max_size=20))
-def test_cutting_twice_changes_nothing(text: str) -> None:
+def test_splitting_words_again_does_not_change_them(text: str) -> None:
     for word in words(text):
         assert words(word) == [word]
         assert unicodedata.is_normalized("NFC", word)
@@ -129,11 +129,11 @@ def test_cutting_twice_changes_nothing(text: str) -> None:
         ("\u00ada\u00ad", ["a"]),
     ],
 )
-def test_places_show_the_text_as_it_was_written(text: str, shown: list[str]) -> None:
+def test_word_spans_refer_to_the_original_text(text: str, shown: list[str]) -> None:
     assert [text[one.start : one.end] for one in word_spans(text)] == shown
 
 
-def test_wildcards_are_letters_of_patterns_only() -> None:
+def test_wildcards_are_letters_only_in_patterns() -> None:
     assert words("conc* h?ll") == ["conc", "h", "ll"]
     assert wild_words("CONC* h?ll *") == ["conc*", "h?ll", "*"]
     assert wild_words("OpenAI's* don't* *n't") == ["openai", "s*", "don't*", "*n't"]

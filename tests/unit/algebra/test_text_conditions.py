@@ -1,4 +1,4 @@
-"""Patterns, stems, similarity, regular expressions and networks: corners by hand, the rest against other engines."""
+"""Patterns, stems, similarity, regular expressions and networks: edge cases, and comparisons with other engines."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ CASES = settings(max_examples=300, deadline=None, derandomize=True)
 
 @CASES
 @given(st.text("ab?*", max_size=6), st.text("ab", max_size=7))
-def test_patterns_fit_as_file_names_do(pattern: str, word: str) -> None:
+def test_patterns_match_like_fnmatch(pattern: str, word: str) -> None:
     assert fits(pattern, word) == fnmatch.fnmatchcase(word, pattern)
     assert not fits(pattern, word) or word.startswith(literal_start(pattern))
 
@@ -70,13 +70,13 @@ def test_patterns_of_words(pattern: str, text: str, truth: bool) -> None:
     st.lists(st.sampled_from(["a", "ab", "b"]), max_size=6),
     st.lists(st.sampled_from(["a", "a*", "?", "*"]), min_size=1, max_size=4),
 )
-def test_runs_are_those_of_every_start(text: list[str], patterns: list[str]) -> None:
+def test_runs_finds_every_start(text: list[str], patterns: list[str]) -> None:
     starts = range(len(text) - len(patterns) + 1)
     fitting = [at for at in starts if all(fits(one, text[at + behind]) for behind, one in enumerate(patterns))]
     assert list(runs(text, pattern_steps(tuple(patterns)))) == fitting
 
 
-def test_a_hostile_pattern_ends() -> None:
+def test_hostile_pattern_takes_limited_time() -> None:
     assert not fits("a*" * 50 + "b", "a" * 5000)
 
 
@@ -94,11 +94,11 @@ def test_a_hostile_pattern_ends() -> None:
         ("russian", "книга", "Книги", True),
     ],
 )
-def test_stems(language: str, phrase: str, text: str, truth: bool) -> None:
+def test_words_are_stemmed(language: str, phrase: str, text: str, truth: bool) -> None:
     assert satisfies(ContainsStems(X, language, tuple(words(phrase))), text) is truth
 
 
-def test_every_language_takes_every_word() -> None:
+def test_every_language_can_stem_every_word() -> None:
     odd = ["", "'", "a" * 10_000, "東", "i\u0307", "\ud7ff", "1"]
     assert len(languages()) > 20
     for language in languages():
@@ -113,7 +113,7 @@ _shares = st.fractions(Fraction(1, 20), 1, max_denominator=20)
 
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(_sets, _sets)
-def test_a_database_measures_the_same_similarity(one: set[str], other: set[str]) -> None:
+def test_similarity_equals_that_of_a_database(one: set[str], other: set[str]) -> None:
     left, right = sorted(one), sorted(other)
     with duckdb.connect() as database:
         row = database.execute(
@@ -128,13 +128,15 @@ def test_a_database_measures_the_same_similarity(one: set[str], other: set[str])
 
 @CASES
 @given(_sets.filter(bool), _sets, _shares)
-def test_whoever_is_similar_has_enough_words_in_common(one: set[str], other: set[str], least: Fraction) -> None:
+def test_similar_texts_have_at_least_the_required_common_words(
+    one: set[str], other: set[str], least: Fraction
+) -> None:
     if similar(one, other, least):
         assert len(one & other) >= least_common(len(one), least)
 
 
-def test_a_bound_is_met_exactly() -> None:
-    # Three of five words are 0.6, though no double is.
+def test_similarity_equal_to_the_bound_suffices() -> None:
+    # Three of five words are exactly 0.6, which no double can represent.
     atom = Similar(X, tuple("abcde"), Fraction("0.6"))
     assert satisfies(atom, "a b c")
     assert not satisfies(Similar(X, tuple("abcde"), Fraction("0.600001")), "a b c")
@@ -147,13 +149,13 @@ def test_a_bound_is_met_exactly() -> None:
 
 @CASES
 @given(st.text("abc(|)[]^-.$*+?{}2,", max_size=8), st.text("abc2-\n", max_size=10))
-def test_a_safe_subset_means_what_it_means_elsewhere(pattern: str, text: str) -> None:
+def test_simple_regular_expressions_match_as_in_python(pattern: str, text: str) -> None:
     try:
         other = re.compile(pattern)
         ours = compiled(pattern)
     except (re.error, RefusedPatternError, FutureWarning, OverflowError):
         return
-    # `$` before a last line break, `{,2}` and possessive repetition are Python's own.
+    # `$` before a final line break, `{,2}` and possessive repetition work differently in Python.
     if "$" in pattern or "{," in pattern or re.search(r"[*+?}]\+", pattern):
         return
     assert occurs_in(pattern, text) == (other.search(text) is not None)
@@ -165,7 +167,7 @@ def test_a_safe_subset_means_what_it_means_elsewhere(pattern: str, text: str) ->
     st.sampled_from(["gr[ae]y", "^a", "b$", "(?i)GRAY", "[[:digit:]]+", "a.c", r"\bx\b", "é|ü", "a{2,3}"]),
     st.text("agrey12bcxéü ", max_size=12),
 )
-def test_a_database_with_the_same_engine_agrees(pattern: str, text: str) -> None:
+def test_regular_expressions_match_as_in_a_database_with_the_same_engine(pattern: str, text: str) -> None:
     with duckdb.connect() as database:
         row = database.execute("SELECT regexp_matches(?, ?)", [text, pattern]).fetchone()
     assert row == (satisfies(RegularExpression(X, pattern), text),)
@@ -187,13 +189,15 @@ def test_a_database_with_the_same_engine_agrees(pattern: str, text: str) -> None
         ("a" * (LONGEST_PATTERN + 1), "the pattern has more than 1,000 characters", None),
     ],
 )
-def test_a_refused_pattern_says_where(pattern: str, reason: str, place: tuple[int, int] | None) -> None:
+def test_rejected_pattern_has_the_offsets_of_the_mistake(
+    pattern: str, reason: str, place: tuple[int, int] | None
+) -> None:
     with pytest.raises(RefusedPatternError) as refused:
         compiled(pattern)
     assert (refused.value.reason, refused.value.place) == (reason, place)
 
 
-def test_searching_ends_and_takes_any_text() -> None:
+def test_search_accepts_any_text_and_takes_limited_time() -> None:
     assert not occurs_in("(a+)+$", "a" * 100_000 + "b")
     assert occurs_in("^.b$", "\ud800b"), "a lone surrogate is one character"
     assert list(match_spans("b", "é\ud800b")) == [(2, 3)]
@@ -205,7 +209,7 @@ def test_searching_ends_and_takes_any_text() -> None:
 
 @CASES
 @given(st.ip_addresses(), networks)
-def test_addresses_are_in_networks_as_elsewhere(address: object, network: str) -> None:
+def test_networks_contain_addresses_as_in_ipaddress(address: object, network: str) -> None:
     found = ip_address(str(address))
     mapped = getattr(found, "ipv4_mapped", None) or found
     assert in_networks(str(address), (network,)) == (mapped in ip_network(network))
@@ -231,11 +235,11 @@ def test_addresses_are_in_networks_as_elsewhere(address: object, network: str) -
         ("1" * 100_000, False),
     ],
 )
-def test_texts_that_are_addresses(text: str, truth: bool) -> None:
+def test_addresses_in_texts(text: str, truth: bool) -> None:
     assert satisfies(InNetwork(X, ("10.0.0.0/8", "fe80::/10")), text) is truth
 
 
-def test_an_address_written_as_ipv6_is_an_ipv4_address() -> None:
+def test_ipv4_mapped_address_counts_as_ipv4() -> None:
     assert canonical_network("::ffff:10.0.0.0/104") == "10.0.0.0/8"
     assert canonical_network("::/0") == "::/0"
     assert not in_networks("::ffff:10.0.0.1", ("::/0",))

@@ -1,4 +1,4 @@
-"""Where conditions are satisfied, in the characters of the text as it was written."""
+"""The ranges of characters that satisfy conditions, in the original text."""
 
 from __future__ import annotations
 
@@ -72,11 +72,11 @@ X = Attribute("x")
         (Contains(X, ("jazz",)), "Rock", []),
     ],
 )
-def test_places(atom: Atom, text: str, shown: list[str]) -> None:
+def test_highlighted_ranges(atom: Atom, text: str, shown: list[str]) -> None:
     assert [text[start:end] for start, end in highlights(atom, text)] == shown
 
 
-def test_only_texts_have_places_and_only_so_many_are_told() -> None:
+def test_only_texts_have_highlights_and_their_number_is_limited() -> None:
     assert highlights(Compare(X, "=", 3.0), 3.0) == []
     assert highlights(Exists(X), datetime(2026, 11, 15, tzinfo=UTC)) == []
     assert len(highlights(Contains(X, ("a",)), "a " * 1000)) == MOST_HIGHLIGHTS
@@ -84,7 +84,7 @@ def test_only_texts_have_places_and_only_so_many_are_told() -> None:
 
 @settings(max_examples=300, deadline=None, derandomize=True)
 @given(text_atoms(st.just(X)), st.text(max_size=30) | st.text(st.sampled_from("aAßé\u0301 \u00ad*'東"), max_size=20))
-def test_places_are_there_where_an_atom_holds(atom: Atom, text: str) -> None:
+def test_atom_that_holds_has_highlights(atom: Atom, text: str) -> None:
     found = highlights(atom, text)
     assert all(0 <= start < end <= len(text) for start, end in found)
     assert found == sorted(found)
@@ -94,14 +94,14 @@ def test_places_are_there_where_an_atom_holds(atom: Atom, text: str) -> None:
 
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(st.lists(st.sampled_from(["Straße", "rock", "e\u0301te\u0301", "東", "İs", "ﬁ", "-", " "]), max_size=8))
-def test_what_is_marked_satisfies_the_condition_by_itself(parts: list[str]) -> None:
+def test_highlighted_text_satisfies_the_condition_by_itself(parts: list[str]) -> None:
     text = " ".join(parts)
     for word in set(words(text)):
         for start, end in highlights(Contains(X, (word,)), text):
             assert satisfies(Contains(X, (word,)), text[start:end])
 
 
-def test_a_trace_tells_what_to_mark() -> None:
+def test_trace_returns_highlights() -> None:
     condition = And(
         (Contains(Attribute("title"), ("rock",)), Not(Contains(WHOLE, ("jazz",))), Exists(Attribute("n")))
     )

@@ -1,4 +1,4 @@
-"""Generated graph patterns in the shape that parsing gives: flat filters, variables on the left of constants."""
+"""Hypothesis strategies for graph patterns as the parser builds them: flat filters, variables left of constants."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _any_of(parts: list[GraphFilter]) -> GraphFilter:
 
 
 def filters(bound: list[Variable]) -> st.SearchStrategy[GraphFilter]:
-    """Filters over the variables of some edges."""
+    """Generate filters on the variables of edges."""
     constants: st.SearchStrategy[Node] = iris | literals | unknown_names
     compared = st.builds(
         Comparison, st.sampled_from(bound), st.sampled_from(RELATIONS), st.sampled_from(bound) | constants

@@ -1,4 +1,4 @@
-"""Generated calls, comparisons of results, and registrations of operators, as the parser would give them."""
+"""Hypothesis strategies for calls, constraints and registrations of operators, as the parser builds them."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ bindings = bare.map(Variable)
 def operator_calls(
     names: st.SearchStrategy[str], attributes: st.SearchStrategy[str], constants: st.SearchStrategy[Constant]
 ) -> st.SearchStrategy[Call]:
-    """Calls of operators of any name with arguments of any kind."""
+    """Generate calls of operators with any name and any kinds of arguments."""
     arguments = bindings | attributes.map(Attribute) | constants.map(Literally)
     return st.builds(Call, names, st.lists(arguments, max_size=4).map(tuple))
 
 
 def quantities(numbers: st.SearchStrategy[float]) -> st.SearchStrategy[Quantity]:
-    """Variables, numbers, and calculations with them, nested either way."""
+    """Generate variables, numbers and calculations with them, nested on either side."""
     leaves: st.SearchStrategy[Quantity] = bindings | numbers.map(Literally)
     return st.recursive(
         leaves, lambda inner: st.builds(Arithmetic, st.sampled_from(["+", "-", "*", "/"]), inner, inner), max_leaves=8
@@ -46,7 +46,7 @@ def quantities(numbers: st.SearchStrategy[float]) -> st.SearchStrategy[Quantity]
 def constraints(
     numbers: st.SearchStrategy[float], others: st.SearchStrategy[Constant], ages: st.SearchStrategy[Ago]
 ) -> st.SearchStrategy[Constraint]:
-    """Comparisons with a variable on the left."""
+    """Generate comparisons with a variable on the left."""
     left = quantities(numbers).filter(lambda one: next(variables_of(one), None) is not None)
     relations: st.SearchStrategy[Relation] = st.sampled_from(RELATIONS)
     ordered = relations.filter(lambda sign: sign not in ("=", "!="))
@@ -62,7 +62,7 @@ def registrations(
     values: st.SearchStrategy[str],
     durations: st.SearchStrategy[timedelta],
 ) -> st.SearchStrategy[RegisterOperator]:
-    """Registrations with any options."""
+    """Generate registrations with any options."""
     types = st.sampled_from(VALUE_TYPES)
     parameter = st.one_of(
         st.builds(Parameter, texts, st.just("input"), types),

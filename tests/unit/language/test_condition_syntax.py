@@ -1,4 +1,4 @@
-"""Families of conditions bring their own syntax: a table entry is enough."""
+"""Condition families add their syntax by an entry in a table."""
 
 from __future__ import annotations
 
@@ -36,26 +36,26 @@ def condition(text: str) -> Expression:
     return parsed.statement.query.conditions[0].expression
 
 
-def test_a_family_adds_its_syntax_without_a_change_of_the_parser() -> None:
+def test_family_adds_its_syntax_without_a_change_to_the_parser() -> None:
     window = Compare(Attribute("rock"), "=", 3 * 86_400.0)
     plain = Compare(Attribute("x"), "=", 1.0)
     assert condition("window last 3 days (title contains 'rock')") == window
     assert condition("x = 1 and not (window last 3 days (title contains 'rock'))") == And((plain, Not(window)))
 
 
-def test_errors_inside_the_added_syntax_name_what_it_expects() -> None:
+def test_errors_in_the_added_syntax_list_its_expectations() -> None:
     with pytest.raises(StatementSyntaxError, match="expected `last` but found `3`") as refused:
         condition("window 3 days (x = 1)")
     assert refused.value.span is not None
     assert refused.value.span.column == 35
 
 
-def test_only_the_grammar_with_the_family_knows_its_syntax() -> None:
+def test_grammar_without_the_family_rejects_its_syntax() -> None:
     with pytest.raises(StatementSyntaxError, match="expected a condition but found `window`"):
         parse("create feed F from A where window last 3 days (title contains 'rock')")
 
 
-def test_two_families_cannot_begin_alike() -> None:
+def test_two_families_cannot_begin_with_the_same_word() -> None:
     with pytest.raises(ValueError, match="two families of conditions begin with window"):
         WINDOWS.with_conditions(ConditionSyntax(("window",), parse_window))
     with pytest.raises(ValueError, match=f"begin with {WORD}"):

@@ -1,4 +1,4 @@
-"""Names to ids, conditions to filters, and cycles."""
+"""Binding of queries: names, conditions on variables, and cycles of feeds."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def bind(text: str) -> Node:
     return bind_query(statement.query, FEEDS.get, lambda: FEEDS)
 
 
-def test_terms_are_walked_from_left_to_right_groups_first() -> None:
+def test_each_term_yields_groups_before_their_members() -> None:
     a, b, c = (FeedTerm(Name(name)) for name in "ABC")
     inner = GroupTerm((b, AllTerm()))
     whole = GroupTerm((a, inner, c))
@@ -62,26 +62,26 @@ def test_bind_query(text: str, node: Node) -> None:
     assert bind(text) == node
 
 
-def test_the_rock_concerts_of_roses() -> None:
+def test_example_query_of_the_roses_paper() -> None:
     # RoSeS §3.1 and its algebra in §3.2.
     node = bind("from (A | B as $ca | C) as $r where $ca[t contains 'rock'] and $r[t contains 'concert']")
     assert node == Filter(Union((Read(1), Filter(Read(2), has("rock")), Read(3))), has("concert"))
 
 
-def test_an_unknown_feed() -> None:
+def test_unknown_feed_is_rejected_with_a_suggestion() -> None:
     with pytest.raises(UnknownNameError, match="there is no feed Nwes") as caught:
         bind("from A |\n Nwes")
     assert caught.value.hint == "did you mean News?"
     assert caught.value.span == Span(2, 2, 6)
 
 
-def test_an_unknown_feed_with_nothing_near() -> None:
+def test_unknown_feed_without_a_similar_name() -> None:
     with pytest.raises(UnknownNameError) as caught:
         bind("from Zzzzzzz")
     assert "show feeds" in (caught.value.hint or "")
 
 
-def test_names_are_asked_for_only_after_an_error() -> None:
+def test_names_are_listed_only_after_an_error() -> None:
     statement = parse("create feed F from A")[0].statement
     assert isinstance(statement, CreateFeed)
 
@@ -99,7 +99,7 @@ def test_names_are_asked_for_only_after_an_error() -> None:
         ("from A where $v[x = 1]", "define it after a feed or a group of the from clause: as $v"),
     ],
 )
-def test_an_unknown_variable(text: str, hint: str) -> None:
+def test_unknown_variable_is_rejected(text: str, hint: str) -> None:
     with pytest.raises(UnknownNameError, match="there is no variable") as caught:
         bind(text)
     assert caught.value.hint == hint
@@ -108,7 +108,7 @@ def test_an_unknown_variable(text: str, hint: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["from A as $a | B as $a", "from (A as $a | B) as $a", "from ((A as $a)) as $a"])
-def test_a_variable_defined_twice(text: str) -> None:
+def test_variable_that_is_defined_twice_is_rejected(text: str) -> None:
     with pytest.raises(DuplicateNameError, match=r"\$a is defined twice") as caught:
         bind(text)
     assert caught.value.span is not None
@@ -131,7 +131,7 @@ def test_find_cycle(node: Node, path: list[int] | None) -> None:
 
 def test_find_cycle_is_linear_and_does_not_recurse() -> None:
     count = 50_000
-    # Every feed reads the two before it: there are exponentially many ways, and a chain longer than Python's stack.
+    # Every feed reads the two before it: there are exponentially many paths, and a chain longer than Python's stack.
     definitions: dict[int, Node] = {i: Union((Read(i - 1), Read(i - 2))) for i in range(2, count)}
     started = time.process_time()
     path = find_cycle(0, Read(count - 1), definitions)
@@ -141,7 +141,7 @@ def test_find_cycle_is_linear_and_does_not_recurse() -> None:
     assert time.process_time() - started < 10
 
 
-def test_nearest_does_not_search_a_million_names_for_long() -> None:
+def test_nearest_takes_limited_time_for_a_million_names() -> None:
     started = time.process_time()
     assert nearest("x" * 100, ["x" * 99]) is None
     nearest("Feed123x", (f"Feed{i}" for i in range(300_000)))

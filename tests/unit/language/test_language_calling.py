@@ -1,4 +1,4 @@
-"""Calls bound to registrations: versions, results, types, and refusals in the words of whoever wrote them."""
+"""Binding of operator calls to registrations: versions, results, types, and error messages."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def refused(text: str) -> StatementError:
     return found.value
 
 
-def test_calls_know_versions_and_results() -> None:
+def test_bound_calls_have_versions_and_results() -> None:
     assert condition("holds() and near('Bronx', ?x) and ?x < 10") == And(
         (
             Call("holds", (), 7, ()),
@@ -82,21 +82,21 @@ def test_calls_know_versions_and_results() -> None:
     assert condition("not alike(title, 3)") == Not(Call("alike", (Attribute("title"), Literally(3.0)), 1, ()))
 
 
-def test_a_day_that_is_given_is_its_first_moment_and_one_that_is_compared_is_all_of_it() -> None:
+def test_day_is_its_first_moment_as_input_and_the_whole_day_as_result() -> None:
     found = condition("dated(date '2026-11-15', date '2026-11-16')")
     assert found == Call(
         "dated", (Literally(datetime(2026, 11, 15, tzinfo=UTC)), Literally(date(2026, 11, 16))), 1, (1,)
     )
 
 
-def test_places_stay() -> None:
+def test_binding_keeps_spans() -> None:
     found = condition("mob(?n)")
     assert isinstance(found, Call)
     assert found.span is not None
     assert found.span.column == START + 1
 
 
-def test_conditions_on_terms_are_bound_too() -> None:
+def test_conditions_on_variables_are_bound() -> None:
     assert bound("$a[mob(?n) and ?n > 5] and $b[mob(?m) and ?m < 5]") == Union(
         (
             Filter(
@@ -111,7 +111,7 @@ def test_conditions_on_terms_are_bound_too() -> None:
     )
 
 
-def test_without_operators_names_are_not_asked_for() -> None:
+def test_operators_are_not_looked_up_without_calls() -> None:
     (parsed,) = parse("create feed F from A where x = 1")
     assert isinstance(parsed.statement, CreateFeed)
     query = parsed.statement.query
@@ -132,7 +132,7 @@ def test_without_operators_names_are_not_asked_for() -> None:
         ("mob()", InvalidConditionError, "mob takes 1 argument, not 0", 1, "registered as mob(?people int)"),
         ("near('a')", InvalidConditionError, "near takes 2 arguments, not 1", 1, "near(place text, ?metres number)"),
         ("holds(1)", InvalidConditionError, "holds takes no arguments, not 1", 1, "holds()"),
-        ("near(?p, ?x)", InvalidConditionError, "nothing gives ?p a value here", 6, "of a pattern next to"),
+        ("near(?p, ?x)", InvalidConditionError, "?p is not bound here", 6, "a variable of a pattern in the same"),
         ("near(title, ?x)", InvalidConditionError, "not the attribute title", 1, "in single quotes: 'title'"),
         ("near(5, ?x)", InvalidConditionError, "place is a text, not 5", 1, "near(place text"),
         ("near('a', 'b')", InvalidConditionError, "metres is a number, not 'b'", 1, "near(place text"),
@@ -150,9 +150,15 @@ def test_without_operators_names_are_not_asked_for() -> None:
         ),
         ("alike(?f, 1)", InvalidConditionError, "field takes the name of an attribute", 1, "alike(field attribute"),
         ("alike(5, 1)", InvalidConditionError, "field takes the name of an attribute", 1, "alike(field attribute"),
-        ("holds() and ?x > 3", InvalidConditionError, "nothing gives ?x a value here", 13, "in a pattern next to"),
-        ("mob(?n) and not ?n > 3", InvalidConditionError, "nothing gives ?n a value", 17, "under `not` are local"),
-        ("not (mob(?n) and ?m > 3)", InvalidConditionError, "nothing gives ?m a value", 18, "must be a result"),
+        (
+            "holds() and ?x > 3",
+            InvalidConditionError,
+            "?x is not bound here",
+            13,
+            "a pattern in the same conjunction",
+        ),
+        ("mob(?n) and not ?n > 3", InvalidConditionError, "?n is not bound here", 17, "under `not` are local"),
+        ("not (mob(?n) and ?m > 3)", InvalidConditionError, "?m is not bound here", 18, "bind it by an operator"),
         ("name(?x) and ?x > 3", InvalidConditionError, "a text is compared with a number", 14, "of one type"),
         (
             "name(?x) and ?x != 3",
@@ -179,13 +185,15 @@ def test_without_operators_names_are_not_asked_for() -> None:
         (
             " and ".join(f"(near('a', ?x) or near('{n}', ?x))" for n in range(7)),
             InvalidConditionError,
-            "more than 64 alternative ways",
+            "more than 64 disjuncts",
             2,
             "fewer `or`",
         ),
     ],
 )
-def test_refusals(text: str, kind: type[StatementError], message: str, column: int, hint: str | None) -> None:
+def test_invalid_calls_are_rejected(
+    text: str, kind: type[StatementError], message: str, column: int, hint: str | None
+) -> None:
     error = refused(text)
     assert isinstance(error, kind)
     assert message in error.message
@@ -208,11 +216,11 @@ def test_refusals(text: str, kind: type[StatementError], message: str, column: i
         "mob(?n) and (?n > 3 or ?n * 2 < -1)",
     ],
 )
-def test_what_is_accepted(text: str) -> None:
+def test_valid_calls_are_accepted(text: str) -> None:
     assert decode_node(encode_node(bound(text))) == bound(text)
 
 
-def test_bound_again_to_another_registration() -> None:
+def test_bound_call_can_be_bound_to_another_registration() -> None:
     node = Gated(bound("$a[mob(?n) and ?n > 3] and holds()"), Distinct((Attribute("title"),), timedelta(days=1)))
     newer = OPERATORS | {"mob": OPERATORS["mob"].as_version(4)}
     again = bind_node(node, newer.get, list)
@@ -230,7 +238,7 @@ def test_signatures() -> None:
 
 @settings(deadline=None, max_examples=60)
 @given(st.lists(st.integers(0, 9), max_size=4), st.integers(0, 9), st.integers(0, 9))
-def test_a_bound_condition_means_what_it_says(people: list[int], low: int, high: int) -> None:
+def test_bound_condition_evaluates_as_written(people: list[int], low: int, high: int) -> None:
     rows: Rows = tuple((float(one),) for one in people)
     node = bound(f"mob(?n) and ?n between {min(low, high)} and {max(low, high)} and not mob({low})")
     assert isinstance(node, Filter)
@@ -249,7 +257,7 @@ def test_a_bound_condition_means_what_it_says(people: list[int], low: int, high:
         "graph { ?x <urn:a> ?y } and not (not graph { ?y <urn:b> ?z })",
     ],
 )
-def test_double_negation_stays_where_it_makes_variables_local(text: str) -> None:
+def test_double_negation_of_variables_is_kept(text: str) -> None:
     node = bound(text)
     assert isinstance(node, Filter)
     stored = decode_node(json.loads(json.dumps(encode_node(node))))
@@ -263,7 +271,7 @@ def test_double_negation_of_filters_is_removed() -> None:
     assert condition("not (not title exists)") == Exists(Attribute("title"))
 
 
-def test_a_variable_under_two_negations_is_not_joined_with_its_namesake_outside() -> None:
+def test_variable_under_two_negations_is_not_joined_with_an_outer_variable() -> None:
     def answers(call: Call) -> Rows:
         return ((1.0,),) if call.operator == "mob" else ((2.0,),)
 
@@ -281,7 +289,7 @@ def test_a_variable_under_two_negations_is_not_joined_with_its_namesake_outside(
         ("?x not between 6 / ?y and 4", {(1, 2), (5, 2)}),
     ],
 )
-def test_lists_and_ranges_with_a_part_without_value_do_not_hold(text: str, values: set[tuple[int, int]]) -> None:
+def test_lists_and_ranges_with_an_undefined_bound_do_not_hold(text: str, values: set[tuple[int, int]]) -> None:
     written = condition(f"mob(?x) and near('Bronx', ?y) and {text}")
     for x, y in itertools.product((1, 3, 5), (0, 2)):
         found = solutions(written, {}, lambda call, x=x, y=y: ((float(x if call.operator == "mob" else y),),))  # type: ignore[misc,arg-type]
@@ -291,5 +299,5 @@ def test_lists_and_ranges_with_a_part_without_value_do_not_hold(text: str, value
 
 
 @pytest.mark.parametrize("text", ["?x in (1, 2 / 0)", "?x < 1 / (2 - 2)", "?x > ?x + 3 / 0", "?x not in (1, 2 / 0)"])
-def test_a_calculation_with_constants_that_has_no_value_is_refused(text: str) -> None:
+def test_calculation_of_constants_without_a_value_is_rejected(text: str) -> None:
     assert "has no value" in refused(f"mob(?x) and {text}").message

@@ -1,4 +1,4 @@
-"""Conditions on texts, links, addresses and relative times, from text to value."""
+"""Parsing of conditions on texts, links, addresses and relative times."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_conditions_on_texts_links_and_relative_times(text: str, expression: Exp
     assert condition(text) == expression
 
 
-def test_lists_are_no_levels_of_parentheses() -> None:
+def test_parentheses_of_lists_do_not_count_as_nesting() -> None:
     lists = (
         "x in (1, 2)",
         "x contains any ('a', 'b')",

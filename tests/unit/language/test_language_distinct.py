@@ -1,4 +1,4 @@
-"""The clause `distinct [by …] [within …]`: what it parses to, how it is printed, and what is said of mistakes."""
+"""The clause `distinct [by …] [within …]`: parsing, printing and error messages."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ def clause(text: str) -> GateRule | None:
             'create feed N from A | B distinct by title, "dc:title", published.day within 90 minutes where x = 1',
             Distinct((TITLE, Attribute("dc:title"), Attribute("published", "day")), timedelta(minutes=90)),
         ),
-        # The words are special only here.
+        # The keywords of the clause can be names elsewhere.
         ("create feed by from within distinct by by within 2 days", Distinct((Attribute("by"),), timedelta(2))),
         ('create feed N from A distinct by "item"', Distinct((Attribute("item"),), DEFAULT_WINDOW)),
         ("create feed distinct from distinct", None),
         ("create feed N from A where distinct = 1 and within exists", None),
     ],
 )
-def test_the_clause(text: str, expected: Distinct | None) -> None:
+def test_clause_is_parsed(text: str, expected: Distinct | None) -> None:
     assert clause(text) == expected
 
 
@@ -65,7 +65,7 @@ def test_the_clause(text: str, expected: Distinct | None) -> None:
         ("preview create feed N from A distinct by title within 36 hours over last 7 days", None),
     ],
 )
-def test_the_canonical_form(text: str, canonical: str | None) -> None:
+def test_canonical_text(text: str, canonical: str | None) -> None:
     printed = print_statement(parse(text)[0].statement)
     expected = text.replace("24 hours", "1 day").replace("x=1", "x = 1") + ";"
     assert printed == (canonical or expected)
@@ -83,7 +83,7 @@ clauses = st.builds(
 
 @given(clauses, st.booleans(), st.booleans())
 @settings(deadline=None, max_examples=150)
-def test_what_is_printed_parses_to_the_same(distinct: Distinct, union: bool, filtered: bool) -> None:
+def test_printed_clause_parses_to_the_same_rule(distinct: Distinct, union: bool, filtered: bool) -> None:
     terms = (FeedTerm(Name("A")), FeedTerm(Name("B")))
     where = (Condition(None, Compare(TITLE, "=", "x")),) if filtered else ()
     query = CreateFeed(Name("N"), QueryText(GroupTerm(terms) if union else terms[0], where, distinct))
@@ -91,7 +91,7 @@ def test_what_is_printed_parses_to_the_same(distinct: Distinct, union: bool, fil
         assert parse(print_statement(statement))[0].statement == statement
 
 
-def test_distinct_stands_above_all_conditions() -> None:
+def test_distinct_is_applied_after_all_conditions() -> None:
     statement = parse("create feed N from A as $a | B distinct by title within 1 day where $a[x = 1] and y = 2")[0]
     assert isinstance(statement.statement, CreateFeed)
     node = bind_query(statement.statement.query, {"A": 1, "B": 2}.get, list)
@@ -120,7 +120,7 @@ def test_distinct_stands_above_all_conditions() -> None:
         ("distinct by where x = 1", "expected", 34, "reserved word"),
     ],
 )
-def test_mistakes_are_told_with_their_place(text: str, message: str, column: int, hint: str | None) -> None:
+def test_mistakes_are_reported_with_span_and_hint(text: str, message: str, column: int, hint: str | None) -> None:
     with pytest.raises(StatementError, match=message.replace("*", r"\*")) as caught:
         parse(f"create feed N from A {text}")
     assert caught.value.span is not None

@@ -1,4 +1,4 @@
-"""The grammar of the reference and the parser describe one language."""
+"""The grammar in the reference and the parser define the same language."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SAMPLES = {
 
 @dataclass(frozen=True)
 class Part:
-    """A symbol, or a group of alternatives, and how often it may come."""
+    """A symbol or a group of alternatives, and how often it may occur."""
 
     symbol: str
     group: list[list[Part]]
@@ -41,7 +41,7 @@ class Part:
 
 
 def read_rule(text: str) -> list[list[Part]]:
-    """The alternatives of a rule."""
+    """Return the alternatives of a rule."""
     symbols = [*_SYMBOL.findall(text), ")"]
     rule = read_alternatives(symbols)
     assert not symbols, text
@@ -49,7 +49,7 @@ def read_rule(text: str) -> list[list[Part]]:
 
 
 def read_alternatives(symbols: list[str]) -> list[list[Part]]:
-    """What stands before the next closing parenthesis; the symbols are taken from the list."""
+    """Read the alternatives up to the next closing parenthesis, and remove their symbols from the list."""
     found: list[list[Part]] = [[]]
     while (symbol := symbols.pop(0)) != ")":
         if symbol == "|":
@@ -64,7 +64,7 @@ GRAMMAR_RULES = {name: read_rule(text) for name, text in RULES.items()}
 
 
 def derive(alternatives: list[list[Part]], chance: random.Random, depth: int = 0) -> list[str]:
-    """Random words that a rule allows; deep down, as few as it allows."""
+    """Derive random words from a rule; at great depth, as few as possible."""
     words: list[str] = []
     for part in chance.choice(alternatives):
         least = 0 if part.repetition in ("?", "*") else 1
@@ -84,7 +84,7 @@ def keywords_of_grammar() -> set[str]:
 
 
 def keywords_of_parser() -> set[str]:
-    """Every word that the rules compare tokens with."""
+    """Return every keyword that the parser compares tokens with."""
     nodes: list[ast.expr | None] = []
     for path in Path(grammar.__file__).parent.glob("parse*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -110,14 +110,14 @@ def test_every_rule_is_defined_and_used() -> None:
     assert EBNF.rstrip() in language_reference()
 
 
-def test_the_grammar_and_the_parser_know_the_same_words() -> None:
+def test_grammar_and_parser_have_the_same_keywords() -> None:
     graph_is_one_token = {"graph"}
     assert keywords_of_grammar() | graph_is_one_token == keywords_of_parser()
 
 
 @pytest.mark.parametrize("rule", ["statement", "create", "register", "condition", "filter", "comparison", "call"])
-def test_what_the_grammar_derives_is_never_a_syntax_error(rule: str) -> None:
-    """Only meaning may be refused: `day` may be no unit, and a text no network."""
+def test_statements_derived_from_the_grammar_are_no_syntax_errors(rule: str) -> None:
+    """Derived statements may only be invalid for other reasons: a word is not a unit, or a text not a network."""
     chance = random.Random(7)
     outcomes: Counter[str] = Counter()
     for _ in range(600):
@@ -133,7 +133,7 @@ def test_what_the_grammar_derives_is_never_a_syntax_error(rule: str) -> None:
     assert outcomes["parsed"] > 60, outcomes
 
 
-def test_a_removed_word_of_the_grammar_is_noticed() -> None:
+def test_keyword_removed_from_the_grammar_is_detected() -> None:
     chance = random.Random(3)
     refused = 0
     for _ in range(300):

@@ -1,4 +1,4 @@
-"""Graph patterns in the language: what they mean, how they are printed, and how they are refused."""
+"""Graph patterns in the language: parsing, printing and error messages."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PREFIX = "prefix ex: <http://muse.example/>"
 
 
 def read(block: str) -> Graph:
-    """The pattern of what stands between braces."""
+    """Parse the content of a block."""
     (parsed,) = parse(f"create feed F from A where graph {{ {block} }};")
     assert isinstance(parsed.statement, CreateFeed)
     expression = (
@@ -54,8 +54,8 @@ def number(text: str, kind: str = "integer") -> str:
     return f'"{text}"^^<{XSD}{kind}>'
 
 
-def test_the_example_of_the_paper() -> None:
-    # Section 1: pages of a project that ProfA supervises, of some years.
+def test_example_of_the_paper() -> None:
+    # Section 1: pages of projects that ProfA supervises, in a range of years.
     found = read(
         "?page ex:project ex:RSSFilter . ex:RSSFilter ex:supervisor ex:ProfA ; ex:year ?x . "
         "filter(?x > 2003 and ?x != 2010)"
@@ -98,7 +98,7 @@ def test_the_example_of_the_paper() -> None:
         ("[]", Variable("_:anonymous1")),
     ],
 )
-def test_objects(written: str, term: str | Variable) -> None:
+def test_objects_of_edges(written: str, term: str | Variable) -> None:
     for block in (f"?x ex:p {written}", f"?x ex:p {written}.", f"{PREFIX}?x ex:p {written};."):
         assert [edge.object for edge in read(block).edges] == [term]
 
@@ -113,7 +113,7 @@ def test_objects(written: str, term: str | Variable) -> None:
         ("prefix foaf: <urn:f#> ?x foaf:p ?y . prefix foaf: <urn:g#> ?x foaf:p ?y", []),
     ],
 )
-def test_lists_and_dots(block: str, edges: list[tuple[str, str, str]]) -> None:
+def test_separators_of_edges(block: str, edges: list[tuple[str, str, str]]) -> None:
     if edges and edges[-1][2] == "":
         assert refused(f"graph {{ {block} }}")  # a name may hold dots, as in SPARQL
         return
@@ -151,7 +151,7 @@ LOW, HIGH = Comparison(Y, ">", number("1")), Comparison(Y, "<", number("9"))
         ("?x=<urn:a>", Comparison(X, "=", "<urn:a>")),
     ],
 )
-def test_filters(written: str, meant: object) -> None:
+def test_filters_are_parsed(written: str, meant: object) -> None:
     for block in (
         f"?x ex:p ?y filter({written})",
         f"filter ( {written} ) . ?x ex:p ?y",
@@ -165,7 +165,7 @@ def test_several_filters_are_joined() -> None:
     assert read("filter(?y > 1) ?x ex:p ?y . filter(?y < 9 or ?y > 1)").filter == AllOf((LOW, AnyOf((HIGH, LOW))))
 
 
-def test_comments_and_case() -> None:
+def test_comments_are_skipped_and_keywords_ignore_case() -> None:
     found = read("?x -- the page; 'a }\n ex:p -- {\n <urn:a--b> . FILTER(?x != 2) -- done\n")
     assert found.edges == (Edge(X, ex("p"), "<urn:a--b>"),)
     (parsed,) = parse("create feed F from A where not GRAPH--\n{?x a ?y} and $a[graph{?x a ?y}] and title = 'x'")
@@ -176,7 +176,7 @@ def test_comments_and_case() -> None:
     assert isinstance(plain.expression.parts[0], Not)
 
 
-def test_places_point_into_the_block() -> None:
+def test_spans_point_into_the_block() -> None:
     (parsed,) = parse("create feed F from A where\n  graph { ?x a\n   ?y ; ex:p _:z\n . filter(?y > 1) }")
     assert isinstance(parsed.statement, CreateFeed)
     found = parsed.statement.query.conditions[0].expression
@@ -191,7 +191,7 @@ def test_places_point_into_the_block() -> None:
 
 @settings(deadline=None, max_examples=150)
 @given(graph_patterns)
-def test_what_is_printed_is_read_again(graph: Graph) -> None:
+def test_printed_pattern_parses_to_the_same_pattern(graph: Graph) -> None:
     printed = graph.render()
     match = TOKEN.fullmatch(printed)
     assert match is not None
@@ -234,7 +234,7 @@ _:n <http://muse.example/title> "Chat" .
         "?x ex:year ?n . ?y ex:year ?m . filter(?n < ?m)",
     ],
 )
-def test_blocks_mean_what_they_mean_in_sparql(block: str) -> None:
+def test_blocks_have_the_same_solutions_as_in_sparql(block: str) -> None:
     store = pyoxigraph.Store()
     store.load(DATA.encode(), pyoxigraph.RdfFormat.N_TRIPLES)
     asked = store.query(f"{PREFIX} select * where {{ {block} }}")
@@ -333,7 +333,7 @@ def _sorted(solutions: list[dict[str, str]]) -> list[list[tuple[str, str]]]:
         ("graph { ?x a 'a\0b' }", "\0", "NUL", ""),
     ],
 )
-def test_refusals(condition: str, at: str, message: str, hint: str) -> None:
+def test_mistakes_are_rejected_with_span_and_hint(condition: str, at: str, message: str, hint: str) -> None:
     problem = refused(condition)
     text = problem.text or ""
     assert message in problem.message, problem.message
@@ -348,7 +348,7 @@ def test_refusals(condition: str, at: str, message: str, hint: str) -> None:
 @pytest.mark.parametrize(
     "rest", ["", " ;\nshow feeds;", " ; -- }", " . optional { ?x a ?z }", " 'a;b'", " ;\n drop feed B"]
 )
-def test_a_block_that_is_not_closed(rest: str) -> None:
+def test_unclosed_block_is_reported(rest: str) -> None:
     text = f"show feeds;\ncreate feed F from A where graph {{ ?x a ?y{rest};\nshow feeds;"
     with pytest.raises(StatementError) as error:
         parse(text)
@@ -357,7 +357,7 @@ def test_a_block_that_is_not_closed(rest: str) -> None:
     assert "the { at line 2, column 34 is not closed" in (error.value.hint or "") or "optional" in rest
 
 
-def test_limits() -> None:
+def test_limits_on_edges_and_variables() -> None:
     edges = " . ".join(f"?x ex:p {n}" for n in range(MAX_EDGES))
     assert len(read(edges).edges) == MAX_EDGES
     assert "at most 64 edges" in refused(f"graph {{ {edges} . ?x a 1 }}").message
@@ -367,7 +367,7 @@ def test_limits() -> None:
     assert "at most" in refused(f"graph {{ ?{'v' * 500} a 1 }}").message
 
 
-def test_nesting() -> None:
+def test_limits_on_nesting() -> None:
     deep = "(" * 50 + "?x = 1" + ")" * 50
     assert read(f"?x a ?y filter({deep})").filter == Comparison(X, "=", number("1"))
     assert "levels deep" in refused(f"graph {{ ?x a ?y filter(({deep})) }}").message
@@ -397,14 +397,14 @@ def test_nesting() -> None:
         "graph { ?x a " + "1, " * 50_000,
     ],
 )
-def test_hostile_blocks_are_refused(text: str) -> None:
+def test_hostile_blocks_are_rejected(text: str) -> None:
     with pytest.raises(StatementError):
         parse(f"create feed F from A where {text};")
     with pytest.raises(StatementError):
         parse("show feeds;" * 60 + f"create feed F from A where {text};")
 
 
-def test_prefixes_that_nobody_knows_are_refused_when_names_are_looked_up() -> None:
+def test_unknown_prefixes_are_rejected_when_prefixes_are_expanded() -> None:
     (parsed,) = parse("create feed F from A where x = 1 and (y = 2 or not graph { ?x rdfs:label 'a'^^exx:t })")
     assert isinstance(parsed.statement, CreateFeed)
     query = parsed.statement.query

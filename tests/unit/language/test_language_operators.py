@@ -1,4 +1,4 @@
-"""Operators as they are written: registrations, calls, variables, comparisons of results, and what is refused."""
+"""Syntax of operators: registrations, calls, variables, comparisons of results, and error messages."""
 
 from __future__ import annotations
 
@@ -90,13 +90,13 @@ def refused(text: str) -> StatementError:
         ("show operator show", Show("operator", Name("show"))),
     ],
 )
-def test_statements(text: str, statement: Statement | None) -> None:
+def test_registrations_are_parsed_and_printed(text: str, statement: Statement | None) -> None:
     (parsed,) = parse(text)
     assert statement is None or parsed.statement == statement
     assert parse(print_statement(parsed.statement))[0].statement == parsed.statement
 
 
-def test_what_an_operator_is_set_up_with_is_not_in_a_statement_s_shape() -> None:
+def test_configuration_of_an_operator_is_not_in_its_repr() -> None:
     (parsed,) = parse("register operator f from 'd' with (token 'secret')")
     assert "secret" not in repr(parsed.statement)
 
@@ -172,12 +172,12 @@ def test_what_an_operator_is_set_up_with_is_not_in_a_statement_s_shape() -> None
         ("?x not in (1, true)", And((Constraint(X, "!=", Literally(1.0)), Constraint(X, "!=", Literally(True))))),
     ],
 )
-def test_conditions(text: str, expression: Expression) -> None:
+def test_calls_and_constraints_are_parsed(text: str, expression: Expression) -> None:
     assert condition(text) == expression
     assert condition(f"(({text}))") == expression
 
 
-def test_calls_and_variables_know_their_places() -> None:
+def test_calls_and_variables_have_spans() -> None:
     found = condition("x = 1 and\n  near('p', ?x) and 5 < ?x")
     assert isinstance(found, And)
     _, call, constraint = found.parts
@@ -203,7 +203,7 @@ def test_calls_and_variables_know_their_places() -> None:
         ("?x > 1e999", "too large", (6, 11), "doubles"),
     ],
 )
-def test_conditions_without_a_meaning(text: str, message: str, columns: tuple[int, int], hint: str | None) -> None:
+def test_invalid_conditions_are_rejected(text: str, message: str, columns: tuple[int, int], hint: str | None) -> None:
     error = refused(WHERE + text)
     assert isinstance(error, InvalidConditionError)
     assert message in error.message
@@ -266,7 +266,7 @@ def test_conditions_without_a_meaning(text: str, message: str, columns: tuple[in
         ("drop operator", "expected a name", None),
     ],
 )
-def test_syntax_problems(text: str, message: str, hint: str | None) -> None:
+def test_syntax_errors_of_operators(text: str, message: str, hint: str | None) -> None:
     error = refused(text)
     assert isinstance(error, StatementSyntaxError)
     assert message in error.message
@@ -288,14 +288,14 @@ def test_syntax_problems(text: str, message: str, hint: str | None) -> None:
     ],
     ids=range(8),
 )
-def test_hostile_texts_are_refused_quickly(text: str) -> None:
+def test_hostile_operator_texts_are_rejected_quickly(text: str) -> None:
     started = time.process_time()
     error = refused(text)
     assert len(error.message) < 400
     assert time.process_time() - started < 10
 
 
-def test_depth_of_calculations_counts_with_that_of_conditions() -> None:
+def test_nesting_of_calculations_and_conditions_is_added() -> None:
     deep = "?x > " + "".join("1 - (" for _ in range(18)) + "?y" + ")" * 18
     assert condition(deep)
     text = "f() and (" * 49 + deep
@@ -303,7 +303,7 @@ def test_depth_of_calculations_counts_with_that_of_conditions() -> None:
 
 
 @pytest.mark.parametrize("word", ["operator", "operators", "cost", "pure", "reading", "release", "budget", "batch"])
-def test_new_words_are_still_names(word: str) -> None:
+def test_keywords_of_operators_can_be_names(word: str) -> None:
     text = f"create feed {word} tagged {word} from {word} where {word} = 1 and {word}({word})"
     (parsed,) = parse(text)
     assert print_statement(parsed.statement) == f"{text};"

@@ -1,4 +1,4 @@
-"""Every statement and every form of condition, from text to value."""
+"""Parsing of every statement and every form of condition."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_an_empty_script_has_no_statements(text: str) -> None:
         ),
     ],
 )
-def test_every_statement(text: str, statement: Statement) -> None:
+def test_statements_are_parsed(text: str, statement: Statement) -> None:
     for written in (text, f"{text};", f"  {text}\n;\n-- done"):
         assert one(written) == statement
 
@@ -145,13 +145,13 @@ _NEW_WORDS = """
 """
 
 
-def test_new_words_are_no_reserved_words() -> None:
+def test_keywords_that_are_not_reserved_can_be_names() -> None:
     for word in _NEW_WORDS.split():
         assert one(f"drop feed {word}") == Drop(Name(word))
         assert query(f"from {word} where {word} = 1").source == FeedTerm(Name(word))
 
 
-def test_the_parts_of_a_subscription_know_their_places() -> None:
+def test_parts_of_a_subscription_have_spans() -> None:
     found = one("subscribe to A\n apply 'x.xsl' output\n rss 'a.rss'")
     assert isinstance(found, Subscribe)
     assert found.spans == SubscribeSpans(kind=Span(3, 2, 5), target=Span(3, 6, 13), sheet=Span(2, 8, 15))
@@ -160,12 +160,12 @@ def test_the_parts_of_a_subscription_know_their_places() -> None:
     assert without.spans.target == Span(1, 23, 26), "where nothing is said, the kind asks for it"
 
 
-def test_secrets_are_not_in_a_statement_s_shape() -> None:
+def test_secrets_are_not_in_the_repr_of_a_statement() -> None:
     for text in ("renew ticket 'geheim'", "unsubscribe ticket 'geheim'"):
         assert "geheim" not in repr(one(text))
 
 
-def test_keywords_in_capitals() -> None:
+def test_keywords_ignore_case() -> None:
     lower = (
         "create or replace feed A from (B as $b) where $b[x not between 1 and 2 or t contains 'z' and y in (true)]"
     )
@@ -173,7 +173,7 @@ def test_keywords_in_capitals() -> None:
     assert one(upper) == one(lower)
 
 
-def test_clauses_of_a_subscription_in_any_order() -> None:
+def test_clauses_of_a_subscription_can_have_any_order() -> None:
     expected = Subscribe(Name("A"), "rss", None, timedelta(hours=1), timedelta(days=2), timedelta(days=3))
     clauses = ["every 1 hour", "for 2 days", "from last 3 days"]
     for order in ([0, 1, 2], [2, 1, 0], [1, 2, 0]):
@@ -194,13 +194,13 @@ def test_clauses_of_a_subscription_in_any_order() -> None:
         ("100 years", 3153600000),
     ],
 )
-def test_durations(text: str, seconds: int) -> None:
+def test_durations_are_parsed(text: str, seconds: int) -> None:
     assert one(f"subscribe to A output log every {text}") == Subscribe(
         Name("A"), "log", every=timedelta(seconds=seconds)
     )
 
 
-def test_a_script_gives_statements_with_their_places() -> None:
+def test_statements_of_a_script_have_spans() -> None:
     text = "show feeds;\n  drop feed A; -- gone\n\nexplain feed B;"
     assert [parsed.span for parsed in parse(text)] == [Span(1, 1, 5), Span(2, 3, 7), Span(4, 1, 8)]
     last = parse(text)[-1].statement
@@ -208,14 +208,14 @@ def test_a_script_gives_statements_with_their_places() -> None:
     assert last.name.span == Span(4, 14, 15)
 
 
-def test_the_last_semicolon_may_be_missing_only_for_one_statement() -> None:
+def test_last_semicolon_may_be_omitted_only_for_a_single_statement() -> None:
     assert len(parse("show feeds")) == 1
     with pytest.raises(StatementSyntaxError) as caught:
         parse("show feeds; show feeds")
     assert caught.value.hint == "in a script of several statements, each one ends with ;"
 
 
-def test_terms() -> None:
+def test_terms_of_from_are_parsed() -> None:
     a, b, c = (FeedTerm(Name(name)) for name in "ABC")
     assert query("from A as $x").source == FeedTerm(Name("A"), Name("x"))
     assert query("from A | B | C").source == GroupTerm((a, b, c))
@@ -284,13 +284,13 @@ def test_conditions_on_variables_keep_their_order_and_plain_ones_come_last_as_on
         ("a = 'e\u0301'", equal("a", "é")),
     ],
 )
-def test_conditions(text: str, expression: Expression) -> None:
+def test_conditions_are_parsed(text: str, expression: Expression) -> None:
     assert condition(text) == expression
 
 
 @pytest.mark.parametrize("text", ["a = true", "a = 1", "a in (true)", "a in (1)"])
 def test_a_truth_value_is_not_a_number(text: str) -> None:
-    # In Python 1.0 == True, so equality of expressions would not notice.
+    # 1.0 == True in Python, so comparing the constants would not detect a difference.
     match condition(text):
         case Compare(_, _, constant) | In(_, (constant,)):
             assert type(constant) is (bool if "true" in text else float)
@@ -298,7 +298,7 @@ def test_a_truth_value_is_not_a_number(text: str) -> None:
             pytest.fail(f"unexpected {other}")
 
 
-def test_numbers_and_truth_values_stay_apart_in_a_list() -> None:
+def test_list_distinguishes_1_from_true() -> None:
     assert repr(condition("a in (1, true, 1)")).endswith("constants=(1.0, True))")
 
 
@@ -314,7 +314,7 @@ def test_numbers_and_truth_values_stay_apart_in_a_list() -> None:
         ("x = '2026-11-15'", "2026-11-15"),
     ],
 )
-def test_dates(text: str, constant: date | datetime | str) -> None:
+def test_dates_are_parsed(text: str, constant: date | datetime | str) -> None:
     expression = condition(text)
     assert isinstance(expression, Compare)
     assert (type(expression.constant), expression.constant) == (type(constant), constant)
@@ -323,7 +323,7 @@ def test_dates(text: str, constant: date | datetime | str) -> None:
 @pytest.mark.parametrize(
     "word", ["create", "show", "feeds", "rss", "second", "year", "replace", "cascade", "why", "null"]
 )
-def test_words_are_special_only_where_they_are_expected(word: str) -> None:
+def test_keywords_are_recognized_only_where_they_are_expected(word: str) -> None:
     assert one(f"create feed {word} from {word} as ${word} where ${word}[{word} = 1]") == CreateFeed(
         Name(word),
         QueryText(FeedTerm(Name(word), Name(word)), (Condition(Name(word), equal(word, 1.0)),)),
@@ -331,7 +331,7 @@ def test_words_are_special_only_where_they_are_expected(word: str) -> None:
 
 
 @pytest.mark.parametrize("word", sorted(RESERVED))
-def test_reserved_words_are_names_in_double_quotes_only(word: str) -> None:
+def test_reserved_words_are_names_only_in_double_quotes(word: str) -> None:
     quoted = one(f'create feed "{word}" from "{word}" where "{word}" = 1')
     assert quoted == CreateFeed(Name(word), QueryText(FeedTerm(Name(word)), (Condition(None, equal(word, 1.0)),)))
     for text in (f"drop feed {word}", f"drop feed {word.upper()}", f"create feed F from {word}"):
@@ -339,12 +339,12 @@ def test_reserved_words_are_names_in_double_quotes_only(word: str) -> None:
             parse(text)
 
 
-def test_names_in_double_quotes_are_normalised_as_attributes_are() -> None:
+def test_quoted_names_are_normalized_like_attributes() -> None:
     assert one('drop feed " cafe\u0301 "') == Drop(Name("café"))
 
 
 @pytest.mark.parametrize("name", ['""', '"  "', '"a\nb"', '"\0"', f'"{"x" * 257}"', "x" * 257])
-def test_names_that_are_refused(name: str) -> None:
+def test_invalid_names_are_rejected(name: str) -> None:
     with pytest.raises(StatementSyntaxError):
         parse(f"drop feed {name}")
 
@@ -361,16 +361,16 @@ def test_names_that_are_refused(name: str) -> None:
         "subscribe to A output rss ''",
     ],
 )
-def test_texts_and_numbers_that_are_refused(text: str) -> None:
+def test_invalid_texts_and_numbers_are_rejected(text: str) -> None:
     with pytest.raises(StatementSyntaxError):
         parse(text)
 
 
-def test_addresses_are_kept_letter_by_letter() -> None:
+def test_addresses_are_not_normalized() -> None:
     assert one("register feed 'cafe\u0301.xml' as A") == RegisterFeed(Name("A"), "cafe\u0301.xml")
 
 
-def test_fifty_levels_are_accepted_and_fifty_one_are_not() -> None:
+def test_50_levels_of_nesting_are_accepted_and_51_rejected() -> None:
     deep = "(" * 50 + "a = 1" + ")" * 50
     assert condition(deep) == A
     assert condition(deep.replace("a = 1", "a in (1)")) == In(Attribute("a"), (1.0,))
@@ -381,8 +381,8 @@ def test_fifty_levels_are_accepted_and_fifty_one_are_not() -> None:
         query("from " + "(" * 51 + "A" + ")" * 51)
 
 
-def test_levels_are_counted_as_printed_too() -> None:
-    # Each level as written is printed with two: around the `and`, and around the `not`.
+def test_nesting_of_the_canonical_text_is_limited() -> None:
+    # Each level of the source becomes two in the canonical text: around the `and` and around the `not`.
     text = "a = 1 or b = 2 and not (" * 30 + "c = 3" + ")" * 30
     with pytest.raises(StatementSyntaxError, match="more than 50 levels"):
         condition(text)
@@ -392,6 +392,6 @@ def test_depth_starts_again_with_every_statement() -> None:
     assert len(parse(("create feed F from " + "(" * 30 + "A" + ")" * 30 + ";") * 4)) == 4
 
 
-def test_a_variable_may_not_stand_inside_another() -> None:
+def test_conditions_on_variables_cannot_be_nested() -> None:
     with pytest.raises(InvalidConditionError, match="cannot contain another"):
         query("from A as $a where $a[$a[x = 1]]")

@@ -1,4 +1,4 @@
-"""What is said about a text that is refused: message, place, hint and caret."""
+"""Errors of invalid texts: message, span, hint and caret."""
 
 from __future__ import annotations
 
@@ -142,7 +142,9 @@ WHERE = "create feed A from B where "
         ),
     ],
 )
-def test_syntax_problems(text: str, message: str, place: tuple[int, int, int], hint: str | None) -> None:
+def test_syntax_errors_have_message_span_and_hint(
+    text: str, message: str, place: tuple[int, int, int], hint: str | None
+) -> None:
     error = refused(text)
     assert isinstance(error, StatementSyntaxError)
     assert message in error.message
@@ -231,7 +233,9 @@ def test_syntax_problems(text: str, message: str, place: tuple[int, int, int], h
         ("x = 1 or (y = 2 and $v[x = 1])", "cannot be combined with or", (21, 23), "inside the brackets"),
     ],
 )
-def test_conditions_without_a_meaning(where: str, message: str, columns: tuple[int, int], hint: str | None) -> None:
+def test_invalid_conditions_have_message_span_and_hint(
+    where: str, message: str, columns: tuple[int, int], hint: str | None
+) -> None:
     error = refused(WHERE + where)
     assert isinstance(error, InvalidConditionError)
     assert message in error.message
@@ -241,7 +245,7 @@ def test_conditions_without_a_meaning(where: str, message: str, columns: tuple[i
     assert (error.hint is None) if hint is None else (hint in (error.hint or ""))
 
 
-def test_render_shows_the_caret_under_the_place() -> None:
+def test_render_shows_carets_under_the_span() -> None:
     assert refused("show feeds;\ncreate feed A form B;").render() == (
         "line 2, column 15: expected `from` or `tagged` but found `form`\n"
         "  create feed A form B;\n"
@@ -275,7 +279,7 @@ def test_render_shows_the_caret_under_the_place() -> None:
     ],
     ids=range(19),
 )
-def test_hostile_texts_are_refused_quickly(text: str) -> None:
+def test_hostile_texts_are_rejected_quickly(text: str) -> None:
     started = time.process_time()
     error = refused(text)
     error.render().encode("utf-8", "replace")
@@ -307,19 +311,19 @@ network '10.0.0.0/8' references extends shares 'http://a.example/' item
 
 @settings(max_examples=400, deadline=None, derandomize=True)
 @given(st.lists(st.sampled_from([*FRAGMENTS.split(), "\n", "\0", "\ud800"]), max_size=25))
-def test_any_sequence_of_fragments_parses_or_is_refused(fragments: list[str]) -> None:
+def test_any_sequence_of_fragments_parses_or_is_rejected(fragments: list[str]) -> None:
     _parse_or_refuse(" ".join(fragments))
 
 
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(st.text(max_size=60))
-def test_any_text_parses_or_is_refused(text: str) -> None:
+def test_any_text_parses_or_is_rejected(text: str) -> None:
     _parse_or_refuse(text)
     _parse_or_refuse(WHERE + text)
 
 
 def _parse_or_refuse(text: str) -> None:
-    """Anything but a StatementError fails the test by itself."""
+    """Check that a text parses or raises StatementError. Any other exception fails the test."""
     refusal = None
     try:
         parse(text)

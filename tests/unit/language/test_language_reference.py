@@ -1,4 +1,4 @@
-"""The reference describes the language that there is."""
+"""The language reference matches the parser."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def test_every_kind_of_statement_has_an_example() -> None:
 
 
 @pytest.mark.parametrize("row", ATOMS + OPERATORS, ids=lambda row: row.form)
-def test_every_atom_parses(row: Row) -> None:
+def test_every_example_of_an_atom_parses(row: Row) -> None:
     assert parse(f"create feed F from A where {row.example}")
 
 
 @pytest.mark.parametrize("row", GRAPHS, ids=lambda row: row.form)
-def test_everything_in_a_block_parses(row: Row) -> None:
+def test_every_example_of_a_graph_block_parses(row: Row) -> None:
     (parsed,) = parse(f"create feed F from A where graph {{ {row.example} }}")
     assert isinstance(parsed.statement, statements.CreateFeed)
     assert isinstance(parsed.statement.query.conditions[0].expression, Graph)
@@ -63,7 +63,7 @@ def test_every_kind_of_atom_has_an_example() -> None:
     assert shown == {*typing.get_args(Atom), *families} - {ItemPattern}
 
 
-def test_the_page_names_every_language() -> None:
+def test_page_names_every_stemmer_language() -> None:
     page = language_reference()
     assert all(f"`{language}`" in page for language in languages())
 
@@ -74,19 +74,19 @@ def test_every_constant_parses(row: Row) -> None:
 
 
 @pytest.mark.parametrize("text", MISTAKES)
-def test_every_mistake_is_refused_with_a_caret_and_a_hint(text: str) -> None:
+def test_every_example_of_a_mistake_is_rejected_with_caret_and_hint(text: str) -> None:
     shown = refusal(text)
     assert "^" in shown
     assert "hint: " in shown
     assert (shown in language_reference()) == (text in MISTAKES[:SHOWN_MISTAKES])
 
 
-def test_what_is_no_mistake_is_not_shown_as_one() -> None:
+def test_valid_statement_is_not_shown_as_a_mistake() -> None:
     with pytest.raises(ValueError, match="no mistake"):
         refusal("show feeds;")
 
 
-def test_the_page_names_every_reserved_word() -> None:
+def test_page_names_every_reserved_word() -> None:
     page = language_reference()
     assert all(f"`{word}`" in page for word in RESERVED)
     assert page.startswith("# The language\n")

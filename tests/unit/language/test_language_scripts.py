@@ -1,4 +1,4 @@
-"""Whole scripts: every statement at its place, nothing but statement errors, and linear time."""
+"""Whole scripts: spans of statements, no errors other than StatementError, and linear time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WHERE = "create feed A from B where "
 
 
 def spanned(node: object) -> Iterator[tuple[str, Span]]:
-    """The names, variables and calls below a node, with their places."""
+    """Yield the names, variables and calls in a node, with their spans."""
     match node:
         case Name(text, span):
             yield text, span
@@ -49,7 +49,7 @@ def written_at(lines: list[str], span: Span) -> str:
 
 @settings(deadline=None, max_examples=100)
 @given(st.lists(st.tuples(statements, st.sampled_from(BLANKS)), min_size=1, max_size=6))
-def test_a_script_gives_its_statements_and_every_span_shows_what_is_named(
+def test_every_span_of_a_script_contains_its_name(
     script: list[tuple[Statement, str]],
 ) -> None:
     text = "".join(blank + print_statement(statement) for statement, blank in script)
@@ -64,7 +64,7 @@ def test_a_script_gives_its_statements_and_every_span_shows_what_is_named(
 
 
 @pytest.mark.parametrize("written", [one for one, _ in golden_pairs()])
-def test_places_count_on_over_a_script(written: str) -> None:
+def test_spans_continue_over_the_statements_of_a_script(written: str) -> None:
     alone = parse(written)
     text = written if written.rstrip().endswith(";") else f"{written}\n;"
     (_, inside, last) = parse(f"show feeds;\n{text}\n  show\nfeeds;")
@@ -181,7 +181,7 @@ PIECES = [
 
 
 def outcome(text: str) -> list[Parsed] | StatementError:
-    """The statements or the refusal; anything else that is raised fails the test."""
+    """Return the statements or the StatementError. Any other exception fails the test."""
     try:
         return parse(text)
     except StatementError as error:
@@ -195,7 +195,7 @@ def outcome(text: str) -> list[Parsed] | StatementError:
 
 @settings(deadline=None, max_examples=200)
 @given(st.lists(statements, min_size=1, max_size=3), st.integers(0), st.lists(st.sampled_from(PIECES), max_size=3))
-def test_damaged_scripts_are_parsed_or_refused(script: list[Statement], seed: int, pieces: list[str]) -> None:
+def test_damaged_scripts_are_parsed_or_rejected(script: list[Statement], seed: int, pieces: list[str]) -> None:
     text = "\n".join(map(print_statement, script))
     chance = random.Random(seed)
     for piece in pieces:
@@ -211,14 +211,14 @@ def test_damaged_scripts_are_parsed_or_refused(script: list[Statement], seed: in
 @given(st.lists(st.sampled_from(PIECES), min_size=1, max_size=14))
 @example(["create", "feed", "a", "from", "a", "where", "a", ".5", ";"])
 @example(["create", "feed", "a", "from", "a", "where", "a", "=", "5.", "days", "ago", ";"])
-def test_soups_of_tokens_are_parsed_or_refused(pieces: list[str]) -> None:
+def test_random_tokens_are_parsed_or_rejected(pieces: list[str]) -> None:
     for text in (" ".join(pieces), "".join(pieces), WHERE + " ".join(pieces), WHERE + "".join(pieces)):
         outcome(text)
 
 
 @settings(deadline=None, max_examples=200)
 @given(st.binary(max_size=80))
-def test_random_bytes_are_parsed_or_refused(data: bytes) -> None:
+def test_random_bytes_are_parsed_or_rejected(data: bytes) -> None:
     for encoding in ("latin-1", "utf-8"):
         outcome(data.decode(encoding, "surrogateescape"))
 
@@ -227,17 +227,17 @@ def test_random_bytes_are_parsed_or_refused(data: bytes) -> None:
 @given(
     st.lists(st.sampled_from([*sorted(RESERVED), "a", "feeds", "show", "Day", "days", "ago"]), min_size=2, max_size=2)
 )
-def test_words_are_names_unless_they_are_reserved(words: list[str]) -> None:
+def test_words_are_names_unless_reserved(words: list[str]) -> None:
     text = "".join(
         f"create feed {one} from {two} where {two} = 5 and {one} contains '{one}';\n"
         for one in words
         for two in words
     )
-    # `item` alone begins a condition, but it is no name of a feed.
+    # `item` begins a condition, but it cannot be the name of a feed.
     assert isinstance(outcome(text), list) == RESERVED.isdisjoint(word.lower() for word in words)
 
 
-def test_one_bad_statement_among_many_is_found_at_its_place() -> None:
+def test_error_has_the_span_of_the_bad_statement_among_many() -> None:
     good = "".join(f"create feed Q{n} from News where title contains 'w{n}' and n > {n};\n" for n in range(200))
     for bad in (
         "create feed Q form News;",
@@ -251,7 +251,7 @@ def test_one_bad_statement_among_many_is_found_at_its_place() -> None:
         assert refused.value.span.line == 201
 
 
-def test_operators_and_graph_patterns_know_their_places_in_a_long_script() -> None:
+def test_operators_and_graph_patterns_have_correct_spans_in_a_long_script() -> None:
     text = "".join(
         f"create feed Q{n} from News where not (near('p{n}', ?x) and ?x + 1 < {n}.5)\n"
         f" and graph {{ ?x ex:p{n} {n} ;\n rdf:value 'it\\'s;' .\n filter(?y != <urn:a;b--{n}>) . ?y a 5 }};\n"
@@ -283,7 +283,7 @@ def test_operators_and_graph_patterns_know_their_places_in_a_long_script() -> No
         ("$b[(", "a = 1", ")]"),
     ],
 )
-def test_deep_nesting_is_refused_at_a_bound_and_not_by_the_stack(opening: str, inner: str, closing: str) -> None:
+def test_deep_nesting_is_rejected_before_the_stack_overflows(opening: str, inner: str, closing: str) -> None:
     text = f"create feed A from B as $b where {opening * 20_000}{inner}{closing * 20_000}"
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(_frames() + 12 * MAX_NESTING)
@@ -301,7 +301,7 @@ def _frames() -> int:
     return count
 
 
-def test_quantities_and_conditions_share_the_bound_on_nesting() -> None:
+def test_quantities_and_conditions_share_the_nesting_limit() -> None:
     def nested(levels: int) -> str:
         return WHERE + "(" * 25 + "?x > " + "(" * (levels - 25) + "1" + ")" * levels
 
@@ -325,4 +325,4 @@ def test_ten_megabytes_take_linear_time(text: str) -> None:
     assert len(text) > 9_000_000
     started = time.process_time()
     outcome(text)
-    assert time.process_time() - started < 30  # counting lines from the start for every place takes minutes
+    assert time.process_time() - started < 30  # counting lines from the start for every span would take minutes

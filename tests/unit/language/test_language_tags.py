@@ -1,4 +1,4 @@
-"""Tags: read in any order and case, printed in one, bounded, and refused with a place."""
+"""Tags: canonical order and case, limits, and error messages."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def created(text: str) -> CreateFeed:
         ("", (), ""),
     ],
 )
-def test_tags_are_read_and_printed(written: str, tags: tuple[str, ...], printed: str) -> None:
+def test_tags_are_parsed_and_printed(written: str, tags: tuple[str, ...], printed: str) -> None:
     statement = created(f"create or replace feed Rock {written} from Wire where title contains 'rock'")
     assert statement.tags == tags
     assert print_statement(statement) == (
@@ -54,7 +54,7 @@ def test_a_feed_may_be_named_tagged() -> None:
         (f"create feed X tagged {', '.join(f't{n}' for n in range(MAX_TAGS + 1))} from Y", "at most 16 tags", 92),
     ],
 )
-def test_what_is_no_tag_is_refused(text: str, message: str, column: int) -> None:
+def test_invalid_tags_are_rejected(text: str, message: str, column: int) -> None:
     with pytest.raises(StatementSyntaxError, match=message) as refused:
         parse(text)
     assert refused.value.span is not None
@@ -68,7 +68,7 @@ _words = st.text(min_size=1, max_size=20).filter(
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(_words, min_size=1, max_size=MAX_TAGS))
-def test_canonical_tags_stay_as_they_are(texts: list[str]) -> None:
+def test_canonical_tags_are_unchanged(texts: list[str]) -> None:
     quoted = ", ".join('"' + text.replace('"', '""') + '"' for text in texts)
     statement = created(f"create feed X tagged {quoted} from Y")
     again = created(print_statement(statement))

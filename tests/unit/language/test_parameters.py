@@ -62,31 +62,31 @@ TEXTS = st.text(max_size=40) | st.sampled_from(
 
 
 @given(TEXTS)
-def test_any_text_is_the_constant_that_quoting_it_gives(text: str) -> None:
+def test_text_parameter_equals_the_quoted_text(text: str) -> None:
     assert condition("title = :x", x=text) == condition(f"title = {quoted(text)}")
 
 
 @given(st.lists(TEXTS, min_size=1, max_size=5))
-def test_any_list_of_texts_is_the_list_that_quoting_them_gives(texts: list[str]) -> None:
+def test_list_parameter_equals_the_list_of_quoted_texts(texts: list[str]) -> None:
     written = f"title in ({', '.join(map(quoted, texts))})"
     assert condition("title in :xs", xs=texts) == condition(written)
 
 
 @given(TEXTS)
-def test_a_colon_inside_a_text_is_no_parameter(text: str) -> None:
+def test_colon_inside_a_text_is_not_a_parameter(text: str) -> None:
     written = quoted(f"{text}:x")
     assert condition(f"title = {written}") == condition("title = :y", y=f"{text}:x")
     assert statement(f'create feed A from ":x" where ":x" = {written}') is not None
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(2**200), 2**200))
-def test_any_number_is_read_as_a_double(number: float) -> None:
+def test_number_parameter_is_read_as_a_double(number: float) -> None:
     expected = float(number) + 0.0
     assert condition("price = :x", x=number) == Compare(condition("price = 1").attribute, "=", expected)
 
 
 @given(st.datetimes(), st.integers(-14 * 60, 14 * 60))
-def test_any_instant_is_read_in_utc(naive: datetime, minutes: int) -> None:
+def test_datetime_parameter_is_converted_to_utc(naive: datetime, minutes: int) -> None:
     assert condition("seen > :x", x=naive).constant == naive.replace(tzinfo=UTC)
     aware = naive.replace(tzinfo=timezone(timedelta(minutes=minutes)))
     try:
@@ -99,7 +99,7 @@ def test_any_instant_is_read_in_utc(naive: datetime, minutes: int) -> None:
 
 
 @given(st.dates())
-def test_any_day_is_read_as_a_day(day: date) -> None:
+def test_date_parameter_is_read_as_a_day(day: date) -> None:
     assert condition("seen > :x", x=day).constant == day
 
 
@@ -131,7 +131,7 @@ class Color(enum.StrEnum):
         ("near(?m) and ?m in :x", [1, 2], "near(?m) and ?m in (1, 2)"),
     ],
 )
-def test_a_parameter_may_stand_wherever_a_constant_can(text: str, value: object, written: str) -> None:
+def test_parameter_is_allowed_wherever_a_constant_is(text: str, value: object, written: str) -> None:
     assert condition(text, x=value) == condition(written)
 
 
@@ -148,7 +148,7 @@ def test_a_parameter_may_stand_wherever_a_constant_can(text: str, value: object,
         ("preview feed A over last :x days", 2, "preview feed A over last 2 days"),
     ],
 )  # fmt: skip
-def test_statements_other_than_queries_have_parameters(text: str, value: object, written: str) -> None:
+def test_statements_other_than_queries_accept_parameters(text: str, value: object, written: str) -> None:
     assert statement(text, x=value) == statement(written)
 
 
@@ -160,12 +160,12 @@ def test_a_parameter_may_be_used_twice() -> None:
     assert condition("a = :x or b = :x", x=1) == condition("a = 1 or b = 1")
 
 
-def test_the_canonical_text_holds_the_value() -> None:
+def test_canonical_text_contains_the_value() -> None:
     text = print_statement(statement(WHERE + "a = :x", x="it's"))
     assert text == "create feed A from Wire where a = 'it''s';"
 
 
-def test_a_list_of_one_is_a_list_and_an_empty_one_is_refused() -> None:
+def test_list_parameter_must_not_be_empty() -> None:
     assert condition("a in :xs", xs=["b"]) == In(condition("a = 1").attribute, ("b",))
     refused("a in :xs", "the list :xs is empty", (36, 39), xs=[])
 
@@ -191,15 +191,15 @@ def refused(text: str, message: str, columns: tuple[int, int], **values: object)
         ([1], "expected a constant"),
     ],
 )
-def test_other_values_are_refused_at_the_parameter(value: object, message: str) -> None:
+def test_unsupported_values_are_rejected_at_the_parameter(value: object, message: str) -> None:
     refused("a = :x", message, (35, 37), x=value)
 
 
-def test_a_list_in_a_list_is_refused() -> None:
+def test_nested_list_is_rejected() -> None:
     refused("a in :x", "has a value of the unsupported type list", (36, 38), x=[[1]])
 
 
-def test_an_unknown_parameter_is_refused_where_it_stands() -> None:
+def test_unknown_parameter_is_rejected_at_its_span() -> None:
     assert refused("a = :wrod", "no value was passed for the parameter :wrod", (35, 40), word=1).hint == (
         "did you mean word?"
     )
@@ -208,7 +208,7 @@ def test_an_unknown_parameter_is_refused_where_it_stands() -> None:
 
 @pytest.mark.parametrize("text", [":x = 1", "a contains 'b' stemmed in :x", "a.:x = 1"])
 @pytest.mark.parametrize("value", ["year", True, 2, date(2026, 1, 2), ["a"]])
-def test_a_parameter_never_stands_for_a_name(text: str, value: object) -> None:
+def test_parameter_cannot_be_a_name(text: str, value: object) -> None:
     with pytest.raises(StatementError):
         condition(text, x=value)
 
@@ -229,7 +229,7 @@ def test_a_parameter_never_stands_for_a_name(text: str, value: object) -> None:
         "register operator f(a :x) from 'python:f'",
     ],
 )
-def test_no_parameter_is_a_feed_a_keyword_or_an_output(text: str, value: object) -> None:
+def test_parameter_cannot_be_a_feed_a_keyword_or_an_output(text: str, value: object) -> None:
     with pytest.raises(StatementError) as caught:
         statement(text, x=value)
     start = text.index(":x") + 1
@@ -251,7 +251,7 @@ def test_graph_patterns_keep_their_colons() -> None:
     assert condition(block) == condition(block)
 
 
-def test_notes_are_given_on_phrases_of_parameters() -> None:
+def test_phrases_of_parameters_have_notes() -> None:
     text = WHERE + "a contains :x or a contains any :xs"
     values = Parameters({"x": "c++", "xs": ["rock", "f#"]})
     assert [note.position for note in phrase_notes(text, values)] == [(1, 42), (1, 63)]
@@ -272,7 +272,7 @@ def test_compile_uses_the_same_parameters_for_all_statements() -> None:
 
 
 @pytest.mark.parametrize("texts", ["create feed A from Wire where n > 1", [], ""])
-def test_compile_refuses_an_unused_parameter(texts: str | list[str]) -> None:
+def test_compile_rejects_an_unused_parameter(texts: str | list[str]) -> None:
     with pytest.raises(StatementError, match="a value was passed for :low") as caught:
         runnel.compile(texts, low=3)
     assert caught.value.span == Span(1, 1, 1)

@@ -1,4 +1,4 @@
-"""Notes on phrases: given where characters are ignored that somebody meant, and nowhere else."""
+"""Notes on phrases whose characters are ignored, except for ordinary separators."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from runnel.language.phrase_notes import phrase_notes
         ("東京 ©", "©"),
     ],
 )
-def test_ignored_characters_are_named(phrase: str, ignored: str) -> None:
+def test_note_names_the_ignored_characters(phrase: str, ignored: str) -> None:
     (note,) = phrase_notes(f"create feed C from A where title contains '{phrase}';")
     assert note.position == (1, 43)
     assert f": {ignored} {'is' if len(ignored) == 1 else 'are'} ignored" in note.text
@@ -42,16 +42,16 @@ def test_ignored_characters_are_named(phrase: str, ignored: str) -> None:
         "x contains '+'",
     ],
 )
-def test_nothing_is_noted_where_words_are_only_separated(condition: str) -> None:
+def test_ordinary_separators_have_no_note(condition: str) -> None:
     assert phrase_notes(f"create feed C from A where {condition};") == []
 
 
-def test_several_phrases_have_a_note_each_at_their_place() -> None:
+def test_each_phrase_has_its_own_note_and_position() -> None:
     text = "create feed C from A\n where x CONTAINS Any ('a', 'c++',\n  'rock*') stemmed in english;"
     assert [note.position for note in phrase_notes(text)] == [(2, 29), (3, 3)]
 
 
-def test_the_answer_of_the_statement_shows_its_notes(tmp_path: Path) -> None:
+def test_result_of_the_statement_shows_its_notes(tmp_path: Path) -> None:
     with connect(tmp_path / "workspace") as engine:
         registered, plain, noted = engine.execute(
             "register feed A; create feed B from A where title contains 'rock';\n"

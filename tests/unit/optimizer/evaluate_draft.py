@@ -1,4 +1,4 @@
-"""What a draft means at any stage: the ids of the queries that an item matches, found without any index."""
+"""A reference evaluator for drafts after any pass: the IDs of the queries that an item matches, without indexes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from runnel.plan.logical_plan import EXACT, FormulaKind, LogicalPlan
 
 
 def evaluate_draft(draft: Draft, feed: int, attributes: Attributes) -> set[int]:
-    """The queries that an item of a source feed matches, by the newest stage of the draft."""
+    """Return the queries that an item of a source feed matches, by the latest form in the draft."""
     if draft.logical is not None:
         return evaluate_logical(draft.logical, feed, attributes)
     if draft.branches is not None:
@@ -79,7 +79,7 @@ def _evaluate_branches(draft: Draft, feed: int, attributes: Attributes) -> set[i
 
 
 def evaluate_logical(logical: LogicalPlan, feed: int, attributes: Attributes) -> set[int]:
-    """The queries and ways of a logical plan that an item matches."""
+    """Return the queries and disjuncts of a logical plan that an item matches."""
     atoms = [decode_expression(json.loads(logical.atoms.text(one))) for one in range(len(logical.atoms))]
     clauses = [any(_literal(atoms[one >> 1], one, attributes) for one in row) for row in logical.clauses.lists()]
     formulas: list[bool] = []

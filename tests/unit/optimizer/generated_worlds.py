@@ -1,7 +1,7 @@
-"""Small generated worlds: source feeds, views on views, conditions and items over a small vocabulary.
+"""Hypothesis strategies for small worlds: source feeds, views on views, conditions and items.
 
-The vocabulary is small so that conditions meet items, and odd so that they meet the corners: words that fold, numbers
-that Python holds equal to truth values, moments at the end of a day, attributes with no value or with several.
+The vocabulary is small so that conditions match items, and it has edge cases: words that change by case folding,
+numbers that equal booleans in Python, times at the end of a day, attributes without a value or with several.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ _OPERATORS: tuple[AtomRelation, ...] = ("=", "<", "<=", ">", ">=")
 _PHRASES = tuple(tuple(words(text)) for text in (*_TEXTS, "concert", "b a", "京", "zebra") if words(text))
 _DAYS = (date(2026, 11, 15), date(2026, 11, 16), date(1969, 12, 31))
 
-# Most atoms ask an attribute for what it usually holds, so that they are often true, and often only just not.
+# Most atoms compare an attribute with its usual values, so that they are often true or narrowly false.
 _USUAL: dict[str, tuple[tuple[Value, ...], tuple[Constant, ...]]] = {
     "title": (_TEXTS[:7] + _TEXTS[8:], _TEXTS),
     "price": (_NUMBERS, _NUMBERS),
@@ -178,7 +178,7 @@ expressions: st.SearchStrategy[Expression] = st.recursive(atoms, _wider, max_lea
 
 @st.composite
 def nodes(draw: st.DrawFn, readable: tuple[int, ...]) -> Node:
-    """A query node over feeds that exist already."""
+    """Generate a query node over existing feeds."""
     inputs = draw(st.lists(st.sampled_from(readable), min_size=1, max_size=3))
     parts: list[Node] = []
     for feed in inputs:
@@ -211,7 +211,7 @@ def _items(draw: st.DrawFn) -> Item:
 
 @st.composite
 def worlds(draw: st.DrawFn) -> GeneratedWorld:
-    """A world whose views read sources and earlier views, so that diamonds arise."""
+    """Generate a world whose views read sources and earlier views, including diamonds of views."""
     definitions: dict[int, Node] = {}
     for feed in range(10, 10 + draw(st.integers(1, 6))):
         definitions[feed] = draw(nodes((*SOURCES, *definitions, *definitions)))

@@ -1,4 +1,4 @@
-"""The passes: each keeps the answers, and does what its golden file shows."""
+"""The optimizer passes: each keeps the matches, and its drafts equal its golden file."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ MOB = Call("mob", (Variable("people"),), 1, (0,))
 MANY = Constraint(Variable("people"), ">", Literally(50.0))
 
 GOLDEN_VIEWS: dict[int, Node] = {
-    # RoSeS §4.3, Figure 3: p3 is defined over p2, with a filter of its own.
+    # RoSeS §4.3, Figure 3: p3 is defined over p2, with an additional filter.
     10: Filter(Union((Read(1), Read(2))), And((word("a"), word("b")))),
     11: Filter(Union((Read(2), Read(3))), And((word("a"), word("c")))),
     12: Filter(Union((Read(11), Read(4))), word("d")),
-    # The same source by two ways; the same predicate as 10 in another order.
+    # The same source through two inputs; the same predicate as 10 in another order.
     13: Union((Filter(Read(1), word("a")), Filter(Read(1), equals("rock")), Filter(Read(2), word("a")))),
     14: Filter(Union((Read(2), Read(1))), And((word("b"), word("a"), word("b")))),
-    # Negations, lists, and what contradicts itself or says nothing.
+    # Negations, lists, contradictions and tautologies.
     15: Filter(Read(1), Not(Or((word("a"), And((word("b"), Not(price(3.0)))))))),
     16: Filter(Read(1), Or((In(Attribute("category"), ("rock", "jazz")), And((word("a"), equals("rock")))))),
     17: Filter(Filter(Read(1), word("a")), Not(word("a"))),
@@ -81,7 +81,7 @@ def drafts(
 
 @settings(max_examples=120, deadline=None, derandomize=True)
 @given(worlds())
-def test_every_pass_keeps_the_answers(world: GeneratedWorld) -> None:
+def test_every_pass_keeps_the_matches(world: GeneratedWorld) -> None:
     feeds = {name: feed for feed, name in NAMES.items()}
     queries = [PlanQuery(feed) for feed in sorted((*world.definitions, *SOURCES))]
     for limits in LIMITS:
@@ -125,7 +125,7 @@ def counts(queries: list[int], definitions: Mapping[int, Node]) -> dict[str, int
     return optimize([PlanQuery(feed) for feed in queries], definitions).counts
 
 
-def test_equal_predicates_are_one_and_so_are_equal_scopes() -> None:
+def test_equal_predicates_and_equal_scopes_are_shared() -> None:
     plan = optimize([PlanQuery(10), PlanQuery(14)], GOLDEN_VIEWS)
     assert plan.counts["queries"] == 2
     assert (plan.counts["targets"], plan.counts["predicates"], plan.counts["scopes"]) == (1, 1, 1)
@@ -138,7 +138,7 @@ def test_a_query_that_contradicts_itself_has_no_target() -> None:
     assert plan.counts["targets"] == plan.counts["predicates"] == 0
 
 
-def test_a_source_feed_is_a_query_like_any_other() -> None:
+def test_source_feed_can_be_a_query() -> None:
     plan = optimize([PlanQuery(1, since=9)], {})
     assert plan.scopes.row(0).tolist() == [1]
     assert (plan.counts["predicates"], plan.counts["clauses"]) == (1, 0)
@@ -175,7 +175,7 @@ def test_a_deeply_nested_condition_is_read_without_recursion() -> None:
     assert counts([10], {10: Filter(Read(1), condition)})["queries"] == 1
 
 
-def test_an_explosive_condition_is_cut_and_kept_whole() -> None:
+def test_exponential_normal_form_becomes_inexact_and_keeps_its_formula() -> None:
     parts = tuple(And((word(f"a{n}"), word(f"b{n}"))) for n in range(20))
     plan = optimize([PlanQuery(10)], {10: Filter(Read(1), And((Or(parts), word("anchor"))))})
     assert plan.counts["inexact_predicates"] == 1
@@ -185,7 +185,7 @@ def test_an_explosive_condition_is_cut_and_kept_whole() -> None:
     assert evaluate_draft(draft, 1, {"title": ("anchor a7 b8",)}) == set()
 
 
-def test_views_that_read_each_other_are_refused() -> None:
+def test_cycle_of_views_is_rejected() -> None:
     with pytest.raises(CyclicFeedsError, match="reads itself"):
         optimize([PlanQuery(10)], {10: Read(11), 11: Union((Read(1), Read(10)))})
 
@@ -230,7 +230,7 @@ def test_simplifying_drops_exactly_the_clauses_that_contain_another() -> None:
         assert simplify_clauses(clauses) == minimal
 
 
-def test_a_pass_that_breaks_an_invariant_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_names_the_pass_that_breaks_an_invariant(monkeypatch: pytest.MonkeyPatch) -> None:
     def lose_sources(draft: Draft, limits: OptimizerSettings) -> Draft:
         return Draft(draft.queries, draft.definitions, draft.formulas, branches=(Branch(0, 1, ()),))
 

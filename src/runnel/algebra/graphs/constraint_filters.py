@@ -1,7 +1,7 @@
-"""Comparisons next to a graph pattern as filters of the pattern.
+"""Conversion of comparisons outside a graph pattern into filters of the pattern.
 
-In: a constraint on variables that a pattern binds. Out: the filter that says the same. So a comparison of such
-variables with one another or with constants means the same inside and outside the braces.
+In: a constraint on variables that a pattern binds. Out: the equivalent filter. Therefore a comparison of such
+variables with each other or with constants has the same meaning inside and outside the braces.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from runnel.algebra.nodes.attributes import Ago, Constant
 from runnel.algebra.nodes.calls import Constraint, Literally, Quantity, Relation, Variable
 from runnel.model.graph import escape_text
 
-_LARGEST_WHOLE = 1e15
+_MAX_INTEGER = 1e15
 
 
 def as_filter(constraint: Constraint) -> GraphFilter | None:
-    """A constraint as a filter of a pattern that binds its variables; None where only the other says it.
+    """Return the filter that is equivalent to a constraint, or None for calculations and relative times.
 
     >>> as_filter(Constraint(Variable("y"), ">", Literally(2003.0))).right
     '"2003"^^<http://www.w3.org/2001/XMLSchema#integer>'
@@ -26,18 +26,18 @@ def as_filter(constraint: Constraint) -> GraphFilter | None:
     left, right = constraint.left, constraint.right
     match left, right:
         case Variable(), Literally(date() as day) if not isinstance(day, datetime):
-            return _of_day(left, constraint.relation, day)
+            return _compare_with_day(left, constraint.relation, day)
         case Literally(date() as day), Variable() if not isinstance(day, datetime):
-            return _of_day(right, TURNED[constraint.relation], day)
+            return _compare_with_day(right, MIRRORED[constraint.relation], day)
     first, second = _node(left), _node(right)
     return None if first is None or second is None else Comparison(first, constraint.relation, second)
 
 
-TURNED: dict[Relation, Relation] = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+MIRRORED: dict[Relation, Relation] = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
-def _node(one: Quantity) -> Node | None:
-    match one:
+def _node(quantity: Quantity) -> Node | None:
+    match quantity:
         case Variable(name):
             return Variable(name)
         case Literally(value):
@@ -47,7 +47,7 @@ def _node(one: Quantity) -> Node | None:
 
 
 def _term(value: Constant) -> str | None:
-    """A constant as a term; None for a time that counts from the acceptance of the item."""
+    """Return a constant as a term, or None for days, which `_compare_with_day` handles, and for relative times."""
     match value:
         case bool():
             return f'"{str(value).lower()}"^^<{BOOLEAN}>'
@@ -57,31 +57,31 @@ def _term(value: Constant) -> str | None:
             return f'"{value.astimezone(UTC).isoformat().replace("+00:00", "Z")}"^^<{XSD}dateTime>'
         case date() | Ago():
             return None
-        case _ if value == int(value) and abs(value) < _LARGEST_WHOLE:
+        case _ if value == int(value) and abs(value) < _MAX_INTEGER:
             return f'"{int(value)}"^^<{INTEGER}>'
         case _:
             return f'"{value!r}"^^<{DOUBLE}>'
 
 
-def _of_day(variable: Variable, relation: Relation, day: date) -> GraphFilter | None:
-    """A comparison with a date holds for the whole day: for the date and for the moments in it.
+def _compare_with_day(variable: Variable, relation: Relation, day: date) -> GraphFilter | None:
+    """Return a filter that compares a variable with a whole day: with the date itself and with the times in it.
 
-    Of other terms it says what a filter says of them and the day: `!=` holds of a text, a number or an IRI.
+    Other terms compare as in a filter with the date: `!=` holds for a text, a number or an IRI.
     """
-    own = Variable(variable.name)
+    compared = Variable(variable.name)
     try:
-        begin, end = (_term(datetime.combine(one, time(), UTC)) or "" for one in (day, day + timedelta(days=1)))
+        begin, end = (_term(datetime.combine(each, time(), UTC)) or "" for each in (day, day + timedelta(days=1)))
     except OverflowError:
         return None
-    whole = f'"{day.isoformat()}"^^<{XSD}date>'
-    within = AllOf((Comparison(own, ">=", begin), Comparison(own, "<", end)))
+    date_term = f'"{day.isoformat()}"^^<{XSD}date>'
+    within = AllOf((Comparison(compared, ">=", begin), Comparison(compared, "<", end)))
     match relation:
         case "=":
-            return AnyOf((Comparison(own, "=", whole), within))
+            return AnyOf((Comparison(compared, "=", date_term), within))
         case "!=":
-            return AllOf((Comparison(own, "!=", whole), Complement(Certain(within))))
+            return AllOf((Comparison(compared, "!=", date_term), Complement(Certain(within))))
         case "<" | ">=":
-            return AnyOf((Comparison(own, relation, whole), Comparison(own, relation, begin)))
+            return AnyOf((Comparison(compared, relation, date_term), Comparison(compared, relation, begin)))
         case _:
-            beyond: Relation = "<" if relation == "<=" else ">="
-            return AnyOf((Comparison(own, relation, whole), Comparison(own, beyond, end)))
+            bound_relation: Relation = "<" if relation == "<=" else ">="
+            return AnyOf((Comparison(compared, relation, date_term), Comparison(compared, bound_relation, end)))

@@ -1,4 +1,4 @@
-"""Edges and filters of graph patterns as JSON values. Names of variables begin with `?`."""
+"""The stored form of the edges and filters of graph patterns. Names of variables begin with `?`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from runnel.algebra.nodes.calls import Relation, Variable
 
 
 def encode_edge(edge: Edge) -> list[str]:
-    """A JSON value for an edge.
+    """Return a JSON value for an edge.
 
     >>> encode_edge(Edge(Variable("p"), "<urn:year>", '"1"'))
     ['?p', '<urn:year>', '"1"']
@@ -18,7 +18,7 @@ def encode_edge(edge: Edge) -> list[str]:
 
 
 def decode_edge(value: list[str]) -> Edge:
-    """The edge of a value made by `encode_edge`."""
+    """Return the edge of a value that `encode_edge` returned."""
     return Edge(*map(_decode_node, value))
 
 
@@ -30,9 +30,9 @@ def _decode_node(text: str) -> Node:
     return Variable(text[1:]) if text[0] == "?" else text
 
 
-def encode_filter(one: GraphFilter) -> Any:
-    """A JSON value for a filter."""
-    match one:
+def encode_filter(graph_filter: GraphFilter) -> Any:
+    """Return a JSON value for a filter."""
+    match graph_filter:
         case Comparison(left, relation, right):
             return [relation, _encode_node(left), _encode_node(right)]
         case AllOf(parts):
@@ -46,7 +46,7 @@ def encode_filter(one: GraphFilter) -> Any:
 
 
 def decode_filter(value: Any) -> GraphFilter:
-    """The filter of a value made by `encode_filter`."""
+    """Return the filter of a value that `encode_filter` returned."""
     match value:
         case ["and", *parts]:
             return AllOf(tuple(map(decode_filter, parts)))

@@ -1,4 +1,4 @@
-"""Edges and filters of graph patterns as text, with all IRIs in full."""
+"""The text of the edges and filters of graph patterns, with full IRIs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _UNQUOTED = {
 
 
 def render_edges(pattern: EdgePattern) -> str:
-    """The inside of a pattern's braces.
+    """Return the text of a pattern inside its braces.
 
     >>> from runnel.algebra.graphs.edges import Edge
     >>> render_edges(EdgePattern((Edge(Variable("p"), "<urn:year>", Variable("y")),)))
@@ -31,11 +31,11 @@ def render_edges(pattern: EdgePattern) -> str:
 
 
 def render_term(term: str) -> str:
-    """A term as written: numbers and booleans without a type that they have anyway."""
-    found = _TYPED.fullmatch(term)
-    if found is None:
+    """Return the text of a term. Numbers and booleans need no type if SPARQL infers it."""
+    match = _TYPED.fullmatch(term)
+    if match is None:
         return term
-    text, name = found.groups()
+    text, name = match.groups()
     return text if _UNQUOTED[name].fullmatch(text) else term
 
 
@@ -45,8 +45,8 @@ def _render_node(node: Node) -> str:
     return node.name if is_local(node.name) else f"?{node.name}"
 
 
-def _render_filter(one: GraphFilter, inside: str = "") -> str:
-    match one:
+def _render_filter(graph_filter: GraphFilter, inside: str = "") -> str:
+    match graph_filter:
         case Comparison(left, relation, right):
             return f"{_render_node(left)} {relation} {_render_node(right)}"
         case AllOf(parts):
@@ -56,6 +56,6 @@ def _render_filter(one: GraphFilter, inside: str = "") -> str:
         case Complement(part):
             return f"not ({_render_filter(part)})"
         case Certain(part):
-            # There is no syntax for it: `explain` shows with it how a comparison outside the braces is evaluated.
+            # This has no syntax. `explain` shows it for comparisons outside the braces that became filters.
             return f"coalesce({_render_filter(part)}, false)"
     return f"({text})" if inside else text

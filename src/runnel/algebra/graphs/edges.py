@@ -1,4 +1,4 @@
-"""Edges and filters: what a graph pattern is made of, as immutable values."""
+"""Edges and filters, the parts of a graph pattern, as immutable values."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from runnel.algebra.nodes.calls import Relation, Variable
 
 Node = str | Variable
-"""A term as N-Triples writes it, or a variable; a blank node of a pattern is one whose name begins with `_:`."""
+"""A term in N-Triples syntax, or a variable. A blank node of a pattern is a variable whose name begins with `_:`."""
 
 MAX_EDGES, MAX_VARIABLES = 64, 32
 """Limits on the edges and variables, including blank nodes, of a pattern after joining it with others."""
@@ -16,7 +16,7 @@ MAX_EDGES, MAX_VARIABLES = 64, 32
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """A triple of the graph that must be there."""
+    """A triple that the graph must contain."""
 
     subject: Node
     label: Node
@@ -30,7 +30,7 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two terms stand in a relation, by SPARQL's rules (see `rdf.compare_terms`)."""
+    """A comparison of two terms by SPARQL's rules (see `rdf_terms.compare_terms`)."""
 
     left: Node
     relation: Relation
@@ -46,21 +46,21 @@ class AllOf:
 
 @dataclass(frozen=True, slots=True)
 class AnyOf:
-    """Some part of a filter holds."""
+    """At least one part of a filter holds."""
 
     parts: tuple[GraphFilter, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Complement:
-    """A part of a filter does not hold, and is no error."""
+    """A part of a filter is false. If the part is an error, so is this."""
 
     part: GraphFilter
 
 
 @dataclass(frozen=True, slots=True)
 class Certain:
-    """A part of a filter holds; where it is an error this is false (SPARQL's `coalesce(part, false)`)."""
+    """A part of a filter holds. If the part is an error, this is false, like SPARQL's `coalesce(part, false)`."""
 
     part: GraphFilter
 
@@ -76,11 +76,11 @@ class EdgePattern:
     filter: GraphFilter | None = None
 
 
-def comparisons(one: GraphFilter | None) -> Iterator[Comparison]:
-    """The comparisons of a filter, from left to right."""
-    match one:
+def comparisons(graph_filter: GraphFilter | None) -> Iterator[Comparison]:
+    """Yield the comparisons of a filter from left to right."""
+    match graph_filter:
         case Comparison():
-            yield one
+            yield graph_filter
         case AllOf(parts) | AnyOf(parts):
             for part in parts:
                 yield from comparisons(part)
@@ -91,13 +91,13 @@ def comparisons(one: GraphFilter | None) -> Iterator[Comparison]:
 
 
 def renamed_node(node: Node, names: Mapping[str, str]) -> Node:
-    """A node with its variable called otherwise."""
+    """Return a node with its variable renamed."""
     return Variable(names[node.name]) if isinstance(node, Variable) else node
 
 
-def renamed_filter(one: GraphFilter, names: Mapping[str, str]) -> GraphFilter:
-    """A filter with its variables called otherwise."""
-    match one:
+def renamed_filter(graph_filter: GraphFilter, names: Mapping[str, str]) -> GraphFilter:
+    """Return a filter with its variables renamed."""
+    match graph_filter:
         case Comparison(left, relation, right):
             return Comparison(renamed_node(left, names), relation, renamed_node(right, names))
         case AllOf(parts):
@@ -105,4 +105,4 @@ def renamed_filter(one: GraphFilter, names: Mapping[str, str]) -> GraphFilter:
         case AnyOf(parts):
             return AnyOf(tuple(renamed_filter(part, names) for part in parts))
         case Complement(part) | Certain(part):
-            return type(one)(renamed_filter(part, names))
+            return type(graph_filter)(renamed_filter(part, names))

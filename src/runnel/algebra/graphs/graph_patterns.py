@@ -1,8 +1,8 @@
-"""Graph patterns: edges between terms and variables, and a filter over these, as an item pattern.
+"""Graph patterns: edges between terms and variables, and a filter on the variables, as an item pattern.
 
-`graph { ?page ex:project ?p . ?p ex:year ?y . filter(?y > 2003) }` holds of an item if its graph contains an image of
-the edges: a homomorphism, as in SPARQL, so two variables may stand for one node. `graph_solutions.solve` is the
-definition.
+`graph { ?page ex:project ?p . ?p ex:year ?y . filter(?y > 2003) }` holds for an item if its graph contains the edges
+for some values of the variables. As in SPARQL, this is a homomorphism: two variables may have the same value.
+`graph_solutions.solve` defines the meaning.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Graph(EdgePattern, ItemPattern):
 
     family: ClassVar[str] = "graph"
     constraint_hint: ClassVar[str] = (
-        "variables of a graph are compared with constants and with one another: filter(?year > 2003)"
+        "variables of a graph can only be compared with constants and with each other: filter(?year > 2003)"
     )
 
     @property
@@ -63,11 +63,11 @@ class Graph(EdgePattern, ItemPattern):
 
     @property
     def size(self) -> int:
-        """How many edges there are."""
+        """The number of edges."""
         return len(self.edges)
 
     def variables(self) -> list[str]:
-        """The names of the variables, each once, in the order of the edges; filters have no others.
+        """Return the names of the variables in the order of the edges, without repetitions. Filters have no others.
 
         >>> Graph((Edge(Variable("p"), "<urn:year>", Variable("y")),)).variables()
         ['p', 'y']
@@ -76,7 +76,10 @@ class Graph(EdgePattern, ItemPattern):
         return list(dict.fromkeys(node.name for node in nodes if isinstance(node, Variable)))
 
     def canonical(self) -> Graph:
-        """The pattern with sorted edges and numbered variables; most patterns equal up to names become equal.
+        """Return the pattern with sorted edges and numbered variables.
+
+        Most patterns that differ only in names become equal.
+
 
         >>> one = Graph((Edge(Variable("p"), "<urn:year>", Variable("y")),)).canonical()
         >>> one.edges[0].subject, one.names
@@ -85,13 +88,13 @@ class Graph(EdgePattern, ItemPattern):
         return self if self.names else _canonical(self)
 
     def renamed(self, names: Mapping[str, str]) -> Graph:
-        """The pattern with other names for its variables."""
+        """Return the pattern with its variables renamed."""
         edges = tuple(Edge(*(renamed_node(node, names) for node in edge.nodes)) for edge in self.edges)
         return Graph(edges, None if self.filter is None else renamed_filter(self.filter, names), span=self.span)
 
     @classmethod
     def joined(cls, patterns: Sequence[Graph]) -> Graph:
-        """Patterns as one: a variable that they share is one node, and blank nodes of different patterns differ.
+        """Join patterns into one. They share variables of the same name, but not blank nodes.
 
         >>> year, name = (Graph((Edge(Variable("p"), f"<urn:{one}>", Variable("_:x")),)) for one in ("year", "name"))
         >>> [edge.object.name for edge in Graph.joined([year, name]).edges]
@@ -103,33 +106,33 @@ class Graph(EdgePattern, ItemPattern):
         filters: list[GraphFilter] = []
         taken: set[str] = set()
         for pattern in patterns:
-            own = pattern.renamed(_fresh_locals(pattern.variables(), taken))
-            taken.update(own.variables())
-            edges.update(dict.fromkeys(own.edges))
-            filters += [own.filter] if own.filter is not None else []
+            renamed = pattern.renamed(_rename_locals(pattern.variables(), taken))
+            taken.update(renamed.variables())
+            edges.update(dict.fromkeys(renamed.edges))
+            filters += [renamed.filter] if renamed.filter is not None else []
         if len(edges) > MAX_EDGES or len(taken) > MAX_VARIABLES:
             raise InvalidConditionError(
-                f"patterns that share variables form one: this has {len(edges)} edges and {len(taken)} variables",
+                f"graph patterns with shared variables have {len(edges)} edges and {len(taken)} variables together",
                 span=patterns[0].span,
-                hint=f"at most {MAX_EDGES} edges and {MAX_VARIABLES} variables, blank nodes too, belong together",
+                hint=f"use at most {MAX_EDGES} edges and {MAX_VARIABLES} variables in total, including blank nodes",
             )
         return Graph(tuple(edges), _all_of(filters), span=patterns[0].span)
 
     def constrained(self, constraints: Sequence[Constraint]) -> tuple[Graph, list[Constraint]]:
-        """The pattern with the constraints on its own variables as filters, and the other constraints."""
+        """Add constraints on the pattern's variables as filters. Return the new pattern and the other constraints."""
         bound = set(self.variables())
         filters, others = [] if self.filter is None else [self.filter], []
         for constraint in constraints:
             names = {variable.name for variable in variables_of(constraint)}
-            one = as_filter(constraint) if names and names <= bound else None
-            if one is None:
+            graph_filter = as_filter(constraint) if names and names <= bound else None
+            if graph_filter is None:
                 others.append(constraint)
             else:
-                filters.append(one)
+                filters.append(graph_filter)
         return replace(self, filter=_all_of(filters)), others
 
     def encode(self) -> list[Any]:
-        """The edges, and the filter where there is one.
+        """Return the edges, and the filter if there is one.
 
         >>> Graph((Edge(Variable("p"), "<urn:year>", '"1"'),)).encode()
         [[['?p', '<urn:year>', '"1"']]]
@@ -139,32 +142,32 @@ class Graph(EdgePattern, ItemPattern):
 
     @classmethod
     def decode(cls, values: Sequence[Any]) -> Graph:
-        """The pattern of values made by `encode`."""
+        """Return the pattern of values that `encode` returned."""
         return Graph(tuple(map(decode_edge, values[0])), decode_filter(values[1]) if len(values) > 1 else None)
 
     def render(self) -> str:
-        """The pattern as written, with all IRIs in full and the original names of its variables."""
+        """Return the text of the pattern with full IRIs and the original names of its variables."""
         return f"graph {{ {render_edges(self.as_written())} }}"
 
     def holds(self, value: Value) -> bool:
-        """Whether a graph contains the pattern."""
+        """Return whether a graph contains the pattern."""
         return isinstance(value, RdfGraph) and matches_graph(self, value.triples())
 
     def solutions(self, value: Value) -> Iterator[Solution]:
-        """A term for every variable, for every image of the pattern in a graph."""
+        """Yield the terms of the variables for every occurrence of the pattern in a graph."""
         return solve(self, value.triples()) if isinstance(value, RdfGraph) else iter(())
 
     def binding(self, solution: Solution) -> dict[str, Value]:
-        """The terms of a solution as plain values."""
+        """Return the terms of a solution as plain values."""
         return plain_binding(solution)
 
     def trace(self, search: PatternSearch, bound: Sequence[Mapping[str, Value]]) -> list[PatternPart]:
-        """The edges and the filter, each with the triple that satisfies it."""
+        """Return the edges with the triples that satisfy them, and the filter with the values of its variables."""
         return matched_edges(self, search, bound)
 
 
-def _fresh_locals(variables: Sequence[str], taken: set[str]) -> dict[str, str]:
-    """Names for variables under which the local ones are not taken."""
+def _rename_locals(variables: Sequence[str], taken: set[str]) -> dict[str, str]:
+    """Return new names for local variables that are taken; all other variables keep their names."""
     names: dict[str, str] = {}
     for name in variables:
         fresh, count = name, 0
@@ -181,15 +184,15 @@ def _all_of(filters: Sequence[GraphFilter]) -> GraphFilter | None:
 
 @lru_cache(maxsize=1 << 10)
 def _canonical(graph: Graph) -> Graph:
-    """The canonical form of a pattern as written; most are asked for twice."""
+    """Return the canonical form of a pattern. Most patterns are requested twice, so the results are cached."""
     edges = dict.fromkeys(graph.edges)
-    ordered = sorted((edge for edge in edges if not _has_variables(edge)), key=lambda edge: _look(edge, {}))
-    left = sorted((edge for edge in edges if _has_variables(edge)), key=lambda edge: _look(edge, {}))
+    ordered = sorted((edge for edge in edges if not _has_variables(edge)), key=lambda edge: _sort_key(edge, {}))
+    remaining = sorted((edge for edge in edges if _has_variables(edge)), key=lambda edge: _sort_key(edge, {}))
     numbers: dict[str, str] = {}
-    while left:
-        # The next edge is the first by what is known of its variables so far: names as written play no part.
-        edge = min(left, key=lambda one: _look(one, numbers))
-        left.remove(edge)
+    while remaining:
+        # Choose the next edge by the numbers that its variables have so far, so that original names have no effect.
+        edge = min(remaining, key=lambda candidate: _sort_key(candidate, numbers))
+        remaining.remove(edge)
         ordered.append(edge)
         for node in edge.nodes:
             if isinstance(node, Variable):
@@ -198,38 +201,38 @@ def _canonical(graph: Graph) -> Graph:
         Edge(*(renamed_node(node, numbers) for node in edge.nodes)) if _has_variables(edge) else edge
         for edge in ordered
     )
-    found = None if graph.filter is None else _ordered(renamed_filter(graph.filter, numbers))
-    return replace(graph, edges=renamed, filter=found, names=tuple(numbers), span=None)
+    normal_filter = None if graph.filter is None else _normalize_filter(renamed_filter(graph.filter, numbers))
+    return replace(graph, edges=renamed, filter=normal_filter, names=tuple(numbers), span=None)
 
 
 def _has_variables(edge: Edge) -> bool:
     return not (isinstance(edge.subject, str) and isinstance(edge.label, str) and isinstance(edge.object, str))
 
 
-def _look(edge: Edge, numbers: dict[str, str]) -> tuple[tuple[int, str], ...]:
-    """What an edge looks like where variables have these numbers; unknown ones come last."""
-    own: dict[str, str] = {}
-    found: list[tuple[int, str]] = []
+def _sort_key(edge: Edge, numbers: dict[str, str]) -> tuple[tuple[int, str], ...]:
+    """Return a key that orders edges by their terms and the numbers of their variables. Unnumbered ones come last."""
+    unnumbered: dict[str, str] = {}
+    key: list[tuple[int, str]] = []
     for node in (edge.label, edge.subject, edge.object):
         if isinstance(node, str):
-            found.append((0, node))
+            key.append((0, node))
         elif node.name in numbers:
-            found.append((1, numbers[node.name]))
+            key.append((1, numbers[node.name]))
         else:
-            found.append((2, own.setdefault(node.name, str(len(own)))))
-    return tuple(found)
+            key.append((2, unnumbered.setdefault(node.name, str(len(unnumbered)))))
+    return tuple(key)
 
 
-def _ordered(one: GraphFilter) -> GraphFilter:
-    """A filter that says the same: flat, without repetitions, its parts in order."""
-    match one:
+def _normalize_filter(graph_filter: GraphFilter) -> GraphFilter:
+    """Return an equivalent filter: flattened, without repetitions, with sorted parts."""
+    match graph_filter:
         case AllOf(parts) | AnyOf(parts):
-            kind = type(one)
+            kind = type(graph_filter)
             flat: dict[GraphFilter, None] = {}
-            for part in map(_ordered, parts):
+            for part in map(_normalize_filter, parts):
                 flat.update(dict.fromkeys(part.parts if isinstance(part, kind) else (part,)))
             return next(iter(flat)) if len(flat) == 1 else kind(tuple(sorted(flat, key=repr)))
         case Complement(part) | Certain(part):
-            return type(one)(_ordered(part))
+            return type(graph_filter)(_normalize_filter(part))
         case _:
-            return one
+            return graph_filter

@@ -1,8 +1,8 @@
-"""RDF terms in comparisons, by SPARQL's rules (SPARQL 1.1, sections 17.2 to 17.4), and as plain values.
+"""Comparison of RDF terms by SPARQL's rules (SPARQL 1.1, sections 17.2 to 17.4), and conversion to plain values.
 
-In: terms as N-Triples writes them. Out: what they stand for, and whether two stand in a relation: yes, no, or an
-error, which is None here. Numbers are doubles and moments without a zone are in UTC, as everywhere in Runnel;
-literals of different known types are different, not an error.
+In: terms in N-Triples syntax. Out: their values, and the results of comparisons: True, False, or None for an error.
+Numbers are doubles and times without a zone are in UTC, as everywhere in Runnel. Literals of different known types
+are unequal; this is not an error.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ INTEGER, DECIMAL, DOUBLE, BOOLEAN = f"{XSD}integer", f"{XSD}decimal", f"{XSD}dou
 
 
 class Sort(IntEnum):
-    """What a term stands for. Only terms of one sort from TEXT on have an order."""
+    """The kind of value of a term. Terms are ordered only within the same sort, and only from TEXT on."""
 
     IRI = 0
     BLANK = 1
@@ -39,29 +39,29 @@ class Sort(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class KnownTerm:
-    """A term: its sort, and what it is compared by. Moments and days are seconds since 1970, truths are 0 and 1."""
+    """The sort of a term, and the key for comparisons: seconds since 1970 for times and days, 0 or 1 for booleans."""
 
     sort: Sort
     key: str | float
 
 
-_WHOLE = re.compile(r"[+-]?[0-9]+\Z", re.ASCII)
-_DECIMAL = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)\Z", re.ASCII)
-_DOUBLE = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?\Z", re.ASCII)
+_INTEGER_TEXT = re.compile(r"[+-]?[0-9]+\Z", re.ASCII)
+_DECIMAL_TEXT = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)\Z", re.ASCII)
+_DOUBLE_TEXT = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?\Z", re.ASCII)
 _DATE = r"(-?(?:[1-9][0-9]{3,8}|0[0-9]{3}))-([0-9]{2})-([0-9]{2})"
 _ZONE = r"(Z|[+-](?:0[0-9]|1[0-3]):[0-5][0-9]|[+-]14:00)?"
-_MOMENT = re.compile(rf"{_DATE}T([0-9]{{2}}):([0-9]{{2}}):([0-9]{{2}})(?:\.([0-9]+))?{_ZONE}\Z", re.ASCII)
-_DAY = re.compile(rf"{_DATE}{_ZONE}\Z", re.ASCII)
-_FIRST, _BEHIND = (datetime(year, 1, 1, tzinfo=UTC).timestamp() for year in (1, 9999))
-"""The moments that a value of Runnel can be; others are shown as written."""
+_TIME_TEXT = re.compile(rf"{_DATE}T([0-9]{{2}}):([0-9]{{2}}):([0-9]{{2}})(?:\.([0-9]+))?{_ZONE}\Z", re.ASCII)
+_DAY_TEXT = re.compile(rf"{_DATE}{_ZONE}\Z", re.ASCII)
+_MIN_TIME, _TIME_END = (datetime(year, 1, 1, tzinfo=UTC).timestamp() for year in (1, 9999))
+"""The range of times that a Runnel value can represent. Other times become texts."""
 _NARROWER = ("int", "long", "short", "byte", "unsignedInt", "unsignedLong", "unsignedShort", "unsignedByte")
 _SIGNED = ("nonNegativeInteger", "positiveInteger", "nonPositiveInteger", "negativeInteger")
-_WHOLE_TYPES = frozenset(XSD + name for name in ("integer", *_NARROWER, *_SIGNED))
+_INTEGER_TYPES = frozenset(XSD + name for name in ("integer", *_NARROWER, *_SIGNED))
 
 
 @lru_cache(maxsize=1 << 16)
 def known_term(term: str) -> KnownTerm:
-    """What a term stands for.
+    """Return the sort and the comparison key of a term.
 
     >>> known_term('"2003"^^<http://www.w3.org/2001/XMLSchema#integer>')
     KnownTerm(sort=<Sort.NUMBER: 5>, key=2003.0)
@@ -78,46 +78,46 @@ def known_term(term: str) -> KnownTerm:
         return KnownTerm(Sort.TEXT, text)
     if rest[0] == "@":
         return KnownTerm(Sort.TAGGED, term)
-    return _typed(text, rest[3:-1]) or KnownTerm(Sort.OTHER, term)
+    return _read_typed(text, rest[3:-1]) or KnownTerm(Sort.OTHER, term)
 
 
-def _typed(text: str, datatype: str) -> KnownTerm | None:
-    if datatype in _WHOLE_TYPES:
-        return KnownTerm(Sort.NUMBER, _number(text)) if _WHOLE.match(text) else None
+def _read_typed(text: str, datatype: str) -> KnownTerm | None:
+    if datatype in _INTEGER_TYPES:
+        return KnownTerm(Sort.NUMBER, _read_number(text)) if _INTEGER_TEXT.match(text) else None
     if not datatype.startswith(XSD):
         return None
     match datatype.removeprefix(XSD):
         case "decimal":
-            return KnownTerm(Sort.NUMBER, _number(text)) if _DECIMAL.match(text) else None
+            return KnownTerm(Sort.NUMBER, _read_number(text)) if _DECIMAL_TEXT.match(text) else None
         case "double" | "float" as name:
-            return _floating(text, single=name == "float")
+            return _read_float(text, single=name == "float")
         case "boolean":
             truths = {"true": 1.0, "1": 1.0, "false": 0.0, "0": 0.0}
             return KnownTerm(Sort.TRUTH, truths[text]) if text in truths else None
         case "dateTime" | "dateTimeStamp":
-            found = _MOMENT.match(text)
-            return _instant(Sort.MOMENT, found) if found else None
+            match = _TIME_TEXT.match(text)
+            return _read_time(Sort.MOMENT, match) if match else None
         case "date":
-            found = _DAY.match(text)
-            return _instant(Sort.DAY, found) if found else None
+            match = _DAY_TEXT.match(text)
+            return _read_time(Sort.DAY, match) if match else None
         case _:
             return None
 
 
-def _number(text: str) -> float:
+def _read_number(text: str) -> float:
     try:
         return float(text) + 0.0
     except OverflowError:
         return math.inf
 
 
-def _floating(text: str, *, single: bool) -> KnownTerm | None:
+def _read_float(text: str, *, single: bool) -> KnownTerm | None:
     special = {"INF": math.inf, "+INF": math.inf, "-INF": -math.inf, "NaN": math.nan}
     if text in special:
         return KnownTerm(Sort.NUMBER, special[text])
-    if not _DOUBLE.match(text):
+    if not _DOUBLE_TEXT.match(text):
         return None
-    number = _number(text)
+    number = _read_number(text)
     if single and math.isfinite(number):
         try:
             number = struct.unpack("<f", struct.pack("<f", number))[0]
@@ -126,12 +126,12 @@ def _floating(text: str, *, single: bool) -> KnownTerm | None:
     return KnownTerm(Sort.NUMBER, number)
 
 
-def _instant(sort: Sort, found: re.Match[str]) -> KnownTerm | None:
-    """A moment, or a day that begins at its midnight, as seconds: whole microseconds from 1700 to 2200."""
-    year, month, day, *rest = found.groups()
+def _read_time(sort: Sort, match: re.Match[str]) -> KnownTerm | None:
+    """Return a time, or the midnight of a day, as seconds. They are exact to the microsecond from 1700 to 2200."""
+    year, month, day, *rest = match.groups()
     hour, minute, second, part, zone = rest if sort == Sort.MOMENT else ("00", "00", "00", None, rest[0])
     midnight = hour == "24" and minute == second == "00" and not (part or "").strip("0")
-    # The calendar repeats itself after 400 years, so Python's, which ends in 9999, serves for all.
+    # The calendar repeats every 400 years, so every year maps to one that Python's datetime supports.
     cycles, within = divmod(int(year), 400)
     try:
         moment_within = datetime(
@@ -147,7 +147,7 @@ def _instant(sort: Sort, found: re.Match[str]) -> KnownTerm | None:
 
 
 def compare_terms(left: str, relation: Relation, right: str) -> bool | None:
-    """Whether two terms stand in a relation; None is SPARQL's error.
+    """Compare two terms. Return None for an error of SPARQL.
 
     >>> compare_terms('"2"^^<http://www.w3.org/2001/XMLSchema#int>', "<", '"2.5"^^<http://www.w3.org/2001/XMLSchema#double>')
     True
@@ -158,7 +158,7 @@ def compare_terms(left: str, relation: Relation, right: str) -> bool | None:
 
 
 def compare_known(left: KnownTerm, relation: Relation, right: KnownTerm) -> bool | None:
-    """As `compare_terms`, for terms that are known."""
+    """Compare the values of two terms, as `compare_terms` does."""
     match relation:
         case "=":
             return _equal(left, right)
@@ -180,29 +180,29 @@ def compare_known(left: KnownTerm, relation: Relation, right: KnownTerm) -> bool
 
 
 def _equal(left: KnownTerm, right: KnownTerm) -> bool | None:
-    # A literal whose type or text is not known may be equal to any other, but not to one with a language: these are
-    # of a type of their own.
+    # A literal of an unknown type, or with an invalid text, may equal any other literal except one with a language
+    # tag, which has a type of its own.
     if Sort.OTHER in (left.sort, right.sort) and min(left.sort, right.sort) > Sort.TAGGED:
         return True if left == right else None
     return left.sort == right.sort and left.key == right.key
 
 
 def plain_value(term: str) -> Value:
-    """A term as a value of a binding: a number, a truth, a moment, or a text (an IRI without its brackets).
+    """Return a term as a value of a binding: a number, a boolean, a time, or a text (an IRI without its brackets).
 
     >>> plain_value("<urn:x>"), plain_value('"cold"@en'), plain_value('"2"^^<http://www.w3.org/2001/XMLSchema#integer>')
     ('urn:x', 'cold', 2.0)
     """
-    found = known_term(term)
-    match found.sort:
+    known = known_term(term)
+    match known.sort:
         case Sort.IRI:
             return term[1:-1]
-        case Sort.NUMBER if isinstance(found.key, float) and math.isfinite(found.key):
-            return found.key
+        case Sort.NUMBER if isinstance(known.key, float) and math.isfinite(known.key):
+            return known.key
         case Sort.TRUTH:
-            return found.key == 1.0
-        case Sort.MOMENT | Sort.DAY if isinstance(found.key, float) and _FIRST <= found.key < _BEHIND:
-            return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=found.key)
+            return known.key == 1.0
+        case Sort.MOMENT | Sort.DAY if isinstance(known.key, float) and _MIN_TIME <= known.key < _TIME_END:
+            return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=known.key)
         case Sort.BLANK:
             return term
         case _:

@@ -1,4 +1,4 @@
 """Conditions and query nodes as immutable values, with their canonical text and their stored form.
 
-In: what the language has parsed and bound. Out: nodes, `render`ed as text and `encode`d as JSON.
+In: parsed and bound conditions and queries. Out: nodes, their canonical text (`render`) and their JSON (`encode`).
 """

@@ -1,4 +1,4 @@
-"""What conditions look at and compare with: attributes of an item, and constants."""
+"""The operands of conditions: attributes of an item, and constants."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class Ago:
-    """A moment that lies this long before an item's acceptance: never before the reader's clock, so replays agree."""
+    """A time relative to an item's acceptance, this long before it. It ignores the current time, so replays agree."""
 
     length: timedelta
 
@@ -19,12 +19,12 @@ Constant = str | float | bool | datetime | date | Ago
 
 Part = Literal["year", "month", "day", "hour", "minute", "weekday"]
 PARTS: tuple[Part, ...] = ("year", "month", "day", "hour", "minute", "weekday")
-"""Parts of a moment, in UTC. Weekdays count from Monday = 1 to Sunday = 7 (ISO 8601)."""
+"""Parts of a time in UTC. Weekdays are numbered from 1 (Monday) to 7 (Sunday), as in ISO 8601."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """What an atom looks at: the values of an attribute, or a part of its moments."""
+    """The operand of an atom: the values of an attribute, or a date part of its times."""
 
     name: str
     part: Part | None = None

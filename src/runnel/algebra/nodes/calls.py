@@ -1,6 +1,7 @@
-"""Calls of operators, variables, and constraints on what they are bound to, as immutable values.
+"""Operator calls, variables, and constraints on the values of variables, as immutable values.
 
-`distanceFrom('Liberty', ?x) and ?x < 1000` is a call and a constraint. `bindings.solutions` is the definition.
+`distanceFrom('Liberty', ?x) and ?x < 1000` consists of a call and a constraint. `bindings.solutions` defines their
+meaning.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ Sign = Literal["+", "-", "*", "/"]
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A variable of a condition, without its `?`. All of one name are one, but those under `not` are local there."""
+    """A variable of a condition, without its `?`. Equal names mean the same variable; those under `not` are local."""
 
     name: str
     span: Span | None = field(default=None, compare=False, repr=False)
@@ -28,7 +29,7 @@ class Variable:
 
 @dataclass(frozen=True, slots=True)
 class Arithmetic:
-    """Two quantities, computed with. Defined for numbers alone, and not for a division by zero."""
+    """A calculation with two quantities. It has a value only if both are numbers and no division is by zero."""
 
     sign: Sign
     left: Quantity
@@ -37,7 +38,7 @@ class Arithmetic:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Literally:
-    """A constant in a constraint; 1 and true are two, which Python's own equality does not tell."""
+    """A constant in a call or constraint. Unlike in Python, 1 and true are not equal."""
 
     value: Constant
 
@@ -53,7 +54,7 @@ Quantity = Literally | Variable | Arithmetic
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """Two quantities stand in a relation: of one type, and both defined."""
+    """A comparison of two quantities. It holds only if both have values, and these are of the same type."""
 
     left: Quantity
     relation: Relation
@@ -62,7 +63,7 @@ class Constraint:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A variable of an item pattern, whose values an operator is given: those that are of the type it takes."""
+    """An input of a call that is a variable of an item pattern. Only values of the declared type are passed."""
 
     name: str
     type: ValueType
@@ -74,11 +75,11 @@ Argument = Literally | Attribute | Variable | Given
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """An operator, asked about the item.
+    """A call of an operator about the item.
 
-    `version` is the registration that the call was bound to (0: none yet); `results` are the places of the arguments
-    that are results, which are variables or constants; all others are inputs: constants, attributes, or variables
-    that an item pattern next to the call binds.
+    `version` is that of the registration to which the call is bound, or 0 if it is not bound. `results` are the
+    indexes of the arguments that are results: variables or constants. All other arguments are inputs: constants,
+    attributes, or variables that an item pattern in the same conjunction binds.
     """
 
     operator: str
@@ -89,29 +90,31 @@ class Call:
 
     @property
     def inputs(self) -> tuple[Argument, ...]:
-        """The arguments that the operator is given."""
-        return tuple(one for index, one in enumerate(self.arguments) if index not in self.results)
+        """The arguments that are passed to the operator."""
+        return tuple(argument for index, argument in enumerate(self.arguments) if index not in self.results)
 
     @property
     def pattern(self) -> tuple[Argument, ...]:
-        """The arguments that its rows must fit."""
+        """The arguments that the rows of the operator's answer must match."""
         return tuple(self.arguments[index] for index in self.results)
 
     @property
     def question(self) -> Call:
-        """The call without what its results are compared with: calls with one question have the same rows."""
-        nameless = Variable("")
-        arguments = tuple(nameless if index in self.results else one for index, one in enumerate(self.arguments))
+        """The call with unnamed variables as results. Calls with the same question get the same rows."""
+        unnamed = Variable("")
+        arguments = tuple(
+            unnamed if index in self.results else argument for index, argument in enumerate(self.arguments)
+        )
         return Call(self.operator, arguments, self.version, self.results)
 
     @property
     def given(self) -> tuple[Given, ...]:
-        """The inputs that an item pattern next to the call binds."""
-        return tuple(one for one in self.arguments if isinstance(one, Given))
+        """The inputs that an item pattern in the same conjunction binds."""
+        return tuple(argument for argument in self.arguments if isinstance(argument, Given))
 
 
 def variables_of(part: Call | Constraint | Quantity) -> Iterator[Variable]:
-    """The variables of a call's results, a constraint or a quantity, from left to right, repeated where they are."""
+    """Yield the variables of a call's results, a constraint or a quantity from left to right, with repetitions."""
     match part:
         case Variable():
             yield part

@@ -1,4 +1,4 @@
-"""Expressions and query nodes as JSON values, for the catalog and for plans: compact, and fast to read back."""
+"""The stored form of expressions and query nodes: compact JSON values for the catalog and for plans."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ from runnel.model.operator import ValueType
 
 
 def encode_expression(expression: Expression) -> Any:
-    """A JSON value for an expression.
+    """Return a JSON value for an expression.
 
     >>> encode_expression(Contains(Attribute("title"), ("rock",)))
     ['contains', 'title', 'rock']
@@ -111,7 +111,7 @@ def _encode_text_atom(atom: TextAtom) -> list[Any]:
 
 
 def decode_expression(value: Any) -> Expression:
-    """The expression of a JSON value made by `encode_expression`."""
+    """Return the expression of a JSON value that `encode_expression` returned."""
     if isinstance(value, bool):
         return Truth(value)
     tag, *rest = value
@@ -174,32 +174,32 @@ def _decode_window_atom(attribute: Attribute, rest: list[Any]) -> WindowAtom:
     raise ValueError(f"unknown comparison with a window {rest!r}")
 
 
-def _decode_phrase(phrase: list[str], cut: Callable[[str], Sequence[str]] = words) -> tuple[str, ...]:
-    """The words as they are cut today: apostrophes and scripts without spaces were once cut into longer ones."""
+def _decode_phrase(phrase: list[str], split: Callable[[str], Sequence[str]] = words) -> tuple[str, ...]:
+    """Return stored words as they are split today. Earlier versions kept apostrophes, and scripts without spaces."""
     if all(word.isascii() and "'" not in word for word in phrase):
         return tuple(phrase)
-    return tuple(word for stored in phrase for word in cut(stored) or [stored])
+    return tuple(word for stored in phrase for word in split(stored) or [stored])
 
 
 def encode_operators(part: Call | Constraint | Term) -> Any:
-    """A JSON value for what operators add to conditions."""
+    """Return a JSON value for a call, a constraint or a term."""
     match part:
         case Call(operator, arguments, version, results):
             return ["call", operator, version, list(results), *map(_encode_quantity, arguments)]
         case Constraint(left, relation, right):
             return ["constraint", relation, _encode_quantity(left), _encode_quantity(right)]
         case Term(calls, constraints, patterns=patterns):
-            own = ["term", [encode_operators(one) for one in calls], [encode_operators(one) for one in constraints]]
-            return [*own, *map(encode_pattern, patterns)]
+            parts = [[encode_operators(part) for part in group] for group in (calls, constraints)]
+            return ["term", *parts, *map(encode_pattern, patterns)]
 
 
 def decode_operators(tag: str, rest: list[Any]) -> Call | Constraint | Term:
-    """What a JSON value made by `encode_operators` stands for, given its tag and what comes behind."""
+    """Return the part of a JSON value that `encode_operators` returned, from its tag and its other entries."""
     if tag == "term":
-        calls, constraints = ([decode_operators(one[0], one[1:]) for one in some] for some in rest[:2])
+        calls, constraints = ([decode_operators(part[0], part[1:]) for part in group] for group in rest[:2])
         return Term(
-            tuple(one for one in calls if isinstance(one, Call)),
-            tuple(one for one in constraints if isinstance(one, Constraint)),
+            tuple(call for call in calls if isinstance(call, Call)),
+            tuple(constraint for constraint in constraints if isinstance(constraint, Constraint)),
             patterns=tuple(decode_pattern(name, values) for name, *values in rest[2:]),
         )
     if tag == "constraint":
@@ -208,8 +208,8 @@ def decode_operators(tag: str, rest: list[Any]) -> Call | Constraint | Term:
     return Call(operator, tuple(map(_decode_argument, arguments)), version, tuple(results))
 
 
-def _encode_quantity(one: Quantity | Attribute | Given) -> Any:
-    match one:
+def _encode_quantity(quantity: Quantity | Attribute | Given) -> Any:
+    match quantity:
         case Given(name, kind):
             return ["given", name, kind]
         case Variable(name):
@@ -219,7 +219,7 @@ def _encode_quantity(one: Quantity | Attribute | Given) -> Any:
         case Literally(value):
             return ["constant", encode_constant(value)]
         case Attribute():
-            return ["attribute", encode_attribute(one)]
+            return ["attribute", encode_attribute(quantity)]
 
 
 def _decode_quantity(value: Any) -> Quantity:
@@ -238,24 +238,24 @@ def _decode_argument(value: Any) -> Argument:
         return decode_attribute(value[1])
     if value[0] == "given":
         return Given(value[1], cast(ValueType, value[2]))
-    one = _decode_quantity(value)
-    if isinstance(one, Arithmetic):
+    quantity = _decode_quantity(value)
+    if isinstance(quantity, Arithmetic):
         raise ValueError(f"unknown argument {value!r}")
-    return one
+    return quantity
 
 
 def encode_attribute(attribute: Attribute) -> Any:
-    """A JSON value for an attribute."""
+    """Return a JSON value for an attribute."""
     return attribute.name if attribute.part is None else [attribute.name, attribute.part]
 
 
 def decode_attribute(value: Any) -> Attribute:
-    """The attribute of a JSON value made by `encode_attribute`."""
+    """Return the attribute of a JSON value that `encode_attribute` returned."""
     return Attribute(value) if isinstance(value, str) else Attribute(value[0], cast(Part, value[1]))
 
 
 def encode_constant(constant: Constant) -> Any:
-    """A JSON value for a constant; dates carry their type."""
+    """Return a JSON value for a constant. Dates and times become objects that name their type."""
     match constant:
         case datetime():
             return {"moment": constant.isoformat()}
@@ -268,7 +268,7 @@ def encode_constant(constant: Constant) -> Any:
 
 
 def decode_constant(value: Any) -> Constant:
-    """The constant of a JSON value made by `encode_constant`."""
+    """Return the constant of a JSON value that `encode_constant` returned."""
     match value:
         case {"moment": text}:
             return datetime.fromisoformat(text).astimezone(UTC)
@@ -283,7 +283,7 @@ def decode_constant(value: Any) -> Constant:
 
 
 def encode_node(node: Node) -> Any:
-    """A JSON value for a query node.
+    """Return a JSON value for a query node.
 
     >>> encode_node(Union((Read(1), Filter(Read(2), Truth(True)))))
     {'union': [1, {'filter': 2, 'where': True}]}
@@ -294,7 +294,7 @@ def encode_node(node: Node) -> Any:
         case ReadAll(owner, tags):
             return {"all": owner, "tagged": list(tags)}
         case Union(inputs):
-            return {"union": [encode_node(one) for one in inputs]}
+            return {"union": [encode_node(each) for each in inputs]}
         case Filter(inner, condition):
             return {"filter": encode_node(inner), "where": encode_expression(condition)}
         case Gated(inner, rule, window):
@@ -303,14 +303,14 @@ def encode_node(node: Node) -> Any:
 
 
 def decode_node(value: Any) -> Node:
-    """The query node of a JSON value made by `encode_node`."""
+    """Return the query node of a JSON value that `encode_node` returned."""
     match value:
         case int():
             return Read(value)
         case {"all": owner, "tagged": tags}:
             return ReadAll(int(owner), tuple(map(str, tags)))
         case {"union": inputs}:
-            return Union(tuple(decode_node(one) for one in inputs))
+            return Union(tuple(decode_node(each) for each in inputs))
         case {"filter": inner, "where": condition}:
             return Filter(decode_node(inner), decode_expression(condition))
         case {"gate": rule, "input": inner}:

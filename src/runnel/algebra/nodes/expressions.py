@@ -1,7 +1,7 @@
 """Conditions on one item: atoms and their Boolean combinations, as immutable values.
 
 Two-valued logic: an atom on a missing attribute is false, `not` is the complement, `!=` is `not =`. On an attribute
-with several values an atom holds if any value satisfies it. `evaluate.holds` is the definition.
+with several values an atom holds if any value satisfies it. `evaluate.holds` defines all of this.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ AtomRelation = Literal["=", "<", "<=", ">", ">="]
 
 
 class _TypedConstants:
-    """Equality that tells `x = 1` from `x = true`, which Python's own does not."""
+    """Equality that distinguishes `x = 1` from `x = true`, unlike Python's own."""
 
     __slots__ = ()
 
     def _constants(self) -> tuple[Constant, ...]:
-        raise AssertionError("every atom with constants names them")
+        raise AssertionError("every atom with constants overrides this")
 
     def _key(self) -> tuple[object, ...]:
         constants = self._constants()
@@ -39,7 +39,7 @@ class _TypedConstants:
 
 @dataclass(frozen=True, slots=True)
 class Contains:
-    """The words occur next to each other, in this order, in a text value. Words are as `text.words` gives them."""
+    """A text value contains these words, adjacent and in this order. `values.words` splits texts into words."""
 
     attribute: Attribute
     words: tuple[str, ...]
@@ -47,8 +47,9 @@ class Contains:
 
 @dataclass(frozen=True, slots=True)
 class ContainsPattern:
-    """Words that fit the patterns stand next to each other; `*` is any run of letters, `?` one (see
-    `word_patterns`).
+    """A text value contains adjacent words that match the patterns: `*` is any number of letters, `?` is one.
+
+    See `values.word_patterns`.
     """
 
     attribute: Attribute
@@ -57,7 +58,7 @@ class ContainsPattern:
 
 @dataclass(frozen=True, slots=True)
 class ContainsStems:
-    """Words with the stems of these words stand next to each other, by the stemmer of a language (see `stems`)."""
+    """A text value contains adjacent words with the same stems as these words, in a language (see `values.stems`)."""
 
     attribute: Attribute
     language: str
@@ -66,7 +67,7 @@ class ContainsStems:
 
 @dataclass(frozen=True, slots=True)
 class Similar:
-    """A text value shares enough of its words with these distinct ones (see `similarity`)."""
+    """A text value has at least the similarity `least` to these distinct words (see `values.similarity`)."""
 
     attribute: Attribute
     words: tuple[str, ...]
@@ -75,7 +76,7 @@ class Similar:
 
 @dataclass(frozen=True, slots=True)
 class RegularExpression:
-    """The regular expression, of RE2, is found somewhere in a text value (see `regular_expressions`)."""
+    """The RE2 regular expression matches some part of a text value (see `values.regular_expressions`)."""
 
     attribute: Attribute
     pattern: str
@@ -83,7 +84,7 @@ class RegularExpression:
 
 @dataclass(frozen=True, slots=True)
 class InNetwork:
-    """A text value is an IP address of one of the networks, which are in canonical form (see `networks`)."""
+    """A text value is an IP address in one of the networks, which are in canonical form (see `values.networks`)."""
 
     attribute: Attribute
     networks: tuple[str, ...]
@@ -91,7 +92,7 @@ class InNetwork:
 
 @dataclass(frozen=True, slots=True)
 class References:
-    """A text value has a link to the target: a host and what is below it, or a URL (see `links`)."""
+    """A text value has a link to the target: to a host or one of its subdomains, or to a URL (see `values.links`)."""
 
     attribute: Attribute
     target: str
@@ -99,7 +100,7 @@ class References:
 
 @dataclass(frozen=True, slots=True)
 class Extends:
-    """A text value has a link to the URL or to something below its path."""
+    """A text value has a link to the URL, or to a URL below its path."""
 
     attribute: Attribute
     prefix: str
@@ -115,7 +116,7 @@ class Shares:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Compare(_TypedConstants):
-    """A value of the constant's type stands in this relation to the constant."""
+    """A value of the constant's type satisfies the comparison with the constant."""
 
     attribute: Attribute
     operator: AtomRelation
@@ -127,7 +128,7 @@ class Compare(_TypedConstants):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Between(_TypedConstants):
-    """A value lies between the two constants, both included."""
+    """A value is between the two constants, both inclusive."""
 
     attribute: Attribute
     low: Constant
@@ -171,7 +172,7 @@ class And:
 
 @dataclass(frozen=True, slots=True)
 class Or:
-    """Some part holds."""
+    """At least one part holds."""
 
     parts: tuple[Expression, ...]
 
@@ -184,60 +185,60 @@ class Not:
 
 
 WordAtom = Contains | ContainsPattern | ContainsStems | Similar
-"""Atoms that look at the words of a text."""
+"""Atoms on the words of a text."""
 
 LinkAtom = References | Extends | Shares
-"""Atoms that look at the links of a text."""
+"""Atoms on the links of a text."""
 
 TextAtom = WordAtom | LinkAtom | RegularExpression | InNetwork
-"""Atoms that only a text can satisfy."""
+"""Atoms that only text values can satisfy."""
 
 Atom = TextAtom | Compare | Between | In | Exists | ItemPattern
 Expression: TypeAlias = "Atom | Truth | And | Or | Not | Call | Constraint | Term"
-"""A condition. Operators have calls and constraints (see `calls`), which become terms (see `terms`)."""
+"""A condition. Calls of operators and constraints (see `calls`) become terms (see `terms`)."""
 
 TRUE = Truth(True)
 FALSE = Truth(False)
 
 
 def conjunction(parts: list[Expression]) -> Expression:
-    """All of the parts: flat, without `true`, false as soon as one part is.
+    """Return the conjunction of parts: flattened, without `true`, and `false` if one part is.
 
     >>> conjunction([]) == TRUE, conjunction([FALSE, TRUE]) == FALSE
     (True, True)
     """
     flat: dict[Expression, None] = {}
     for part in parts:
-        for one in part.parts if isinstance(part, And) else (part,):
-            if one == FALSE:
+        for conjunct in part.parts if isinstance(part, And) else (part,):
+            if conjunct == FALSE:
                 return FALSE
-            if one != TRUE:
-                flat[one] = None
+            if conjunct != TRUE:
+                flat[conjunct] = None
     if not flat:
         return TRUE
     return next(iter(flat)) if len(flat) == 1 else And(tuple(flat))
 
 
 def disjunction(parts: list[Expression]) -> Expression:
-    """Any of the parts: flat, without `false`, true as soon as one part is.
+    """Return the disjunction of parts: flattened, without `false`, and `true` if one part is.
 
     >>> disjunction([]) == FALSE, disjunction([FALSE, TRUE]) == TRUE
     (True, True)
     """
     flat: dict[Expression, None] = {}
     for part in parts:
-        for one in part.parts if isinstance(part, Or) else (part,):
-            if one == TRUE:
+        for disjunct in part.parts if isinstance(part, Or) else (part,):
+            if disjunct == TRUE:
                 return TRUE
-            if one != FALSE:
-                flat[one] = None
+            if disjunct != FALSE:
+                flat[disjunct] = None
     if not flat:
         return FALSE
     return next(iter(flat)) if len(flat) == 1 else Or(tuple(flat))
 
 
 def negation(part: Expression) -> Expression:
-    """The complement, without double negation; that stays where variables are under it, which `not` makes local.
+    """Return the complement. Remove a double negation, except over variables, which `not` makes local.
 
     >>> negation(Not(TRUE)) == TRUE, negation(Not(Call("mob"))) == Not(Not(Call("mob")))
     (True, True)
@@ -252,7 +253,7 @@ def negation(part: Expression) -> Expression:
 
 
 def _has_variables(expression: Expression) -> bool:
-    """Whether a condition has calls, constraints or item patterns as written; a term has no variables outside it."""
+    """Return whether a condition has calls, constraints or item patterns. The variables of a term are all local."""
     match expression:
         case And(parts) | Or(parts):
             return any(map(_has_variables, parts))

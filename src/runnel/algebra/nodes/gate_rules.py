@@ -1,8 +1,8 @@
 """Gate rules: which of the items that reach a feed pass, given those that reached it earlier.
 
-A filter decides about each item alone. A gate depends on the order of the log, so matchers only report which items
-reach it, and the commit decides. A `GateRule` has all that the rest of the code asks of a kind of gate, and
-`runnel.families` lists the kinds.
+A filter decides about each item alone. A gate depends on the order of the log: matchers only report which items reach
+it, and the commit of the batch decides. A `GateRule` is the interface of a kind of gate. `runnel.families` lists the
+kinds.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from runnel.model.item import Attributes
 
 @dataclass(frozen=True, slots=True)
 class LoggedItem:
-    """An item in the log; `feed` is the id of its source feed."""
+    """An item in the item log. `feed` is the ID of its source feed."""
 
     sequence: int
     accepted: datetime
@@ -53,7 +53,7 @@ class GateHistory(Protocol):
 
 
 class GateRule(ABC):
-    """What a gate asks of the items that reach it: an immutable value."""
+    """The rule by which a gate decides about the items that reach it: an immutable value."""
 
     __slots__ = ()
 
@@ -71,37 +71,37 @@ class GateRule(ABC):
     @property
     @abstractmethod
     def lookback(self) -> timedelta:
-        """How far back the answer about an item reaches: items accepted this long before it have no effect."""
+        """The time window of the rule: items accepted at least this long before an item have no effect on it."""
 
     @abstractmethod
     def history(self) -> GateHistory:
-        """A gate that no item has reached yet. Its answers are the definition of the rule."""
+        """Return the history of a gate that no item has reached yet. Its decisions define the rule."""
 
     @abstractmethod
     def encode(self) -> list[Any]:
-        """The JSON values of the stored form, after the tag."""
+        """Return the JSON values of the stored form, after the tag."""
 
     @classmethod
     @abstractmethod
     def decode(cls, values: Sequence[Any], /) -> Self:
-        """The rule of values made by `encode`; any other values raise ValueError."""
+        """Return the rule of values that `encode` returned. Raise ValueError for any other values."""
 
     @abstractmethod
     def render(self) -> str:
-        """The clause in its shortest form; it parses to the same rule."""
+        """Return the clause in its shortest form, which parses to the same rule."""
 
     @abstractmethod
     def describe(self) -> str:
-        """What holds of an item that passes, in words."""
+        """Return in words what is true of an item that passes."""
 
 
 def encode_rule(rule: GateRule) -> list[Any]:
-    """The stored form of a rule: the name of its kind, and its values."""
+    """Return the stored form of a rule: the name of its kind, and its values."""
     return [rule.kind, *rule.encode()]
 
 
 def decode_rule(value: Sequence[Any]) -> GateRule:
-    """The rule of a stored form."""
+    """Return the rule of a stored form. Raise ValueError if its kind is unknown."""
     kind, *values = value
     if kind not in registry().gates:
         raise ValueError(f"unknown kind of gate {kind!r}")

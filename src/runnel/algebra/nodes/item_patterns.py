@@ -1,11 +1,11 @@
-"""Item patterns: conditions of a family of their own, on values of one kind, that may bind variables.
+"""Item patterns: conditions on structured values such as RDF graphs, which may bind variables.
 
-An `ItemPattern` has all that the rest of the code asks of such a condition. Evaluation, traces, bindings, encoding,
-printing and the optimizer use these methods and never name a family. `runnel.families` lists the families.
+`ItemPattern` is the interface of such a condition. Evaluation, traces, bindings, encoding, printing and the optimizer
+use only this interface, never a particular family. `runnel.families` lists the families.
 
-A variable whose name begins with `_:` is local: nothing outside its pattern refers to it. A *canonical* pattern names
-its variables by number, the first 1, and keeps the original names in `names`; canonical patterns that differ only in
-names are equal.
+A variable whose name begins with `_:` is local: nothing outside its pattern refers to it. The variables of a
+*canonical* pattern are named by numbers from 1 on, and `names` has their original names. Canonical patterns that
+differ only in original names are equal.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from runnel.families import find_family, load_part
 from runnel.model.item import Attributes, Value
 
 Solution = Mapping[str, str]
-"""A text for every variable of a pattern, in the notation of its family."""
+"""The values of the variables of a pattern, as texts in the notation of its family."""
 
 
 @dataclass(frozen=True, slots=True)
 class PatternPart:
-    """A part of a pattern as `why` shows it: its text, whether it is satisfied, and by what."""
+    """A part of a pattern as `why` shows it: its text, whether it holds, and the value that satisfies it."""
 
     text: str
     holds: bool
@@ -35,38 +35,38 @@ class PatternPart:
 
 
 class PatternSearch(Protocol):
-    """Decides patterns on one item: by definition, or within the limits of matching."""
+    """Evaluates patterns on one item, either by their definition or within the limits of matching."""
 
     def holds(self, pattern: ItemPattern, /) -> bool | None:
-        """Whether a pattern holds; None where the search was abandoned."""
+        """Return whether a pattern holds, or None if the search was abandoned."""
 
     def solutions(self, pattern: ItemPattern, /) -> Iterator[Solution]:
-        """The solutions of a pattern."""
+        """Yield the solutions of a pattern."""
 
     def rows(self, pattern: ItemPattern, /) -> list[dict[str, Value]] | None:
-        """The distinct bindings of a pattern; None where there are too many."""
+        """Return the distinct bindings of a pattern, or None if there are too many."""
 
 
 class ItemPattern(ABC):
-    """A condition on the values of one attribute, which are of one kind."""
+    """A condition of one family on the values of one attribute."""
 
     __slots__ = ()
 
     family: ClassVar[str]
     """The name of its family, which is the tag of its stored form."""
 
-    constraint_hint: ClassVar[str] = "variables of a pattern are compared with constants and with one another"
-    """What to do about a comparison that the pattern cannot check and no operator takes part in."""
+    constraint_hint: ClassVar[str] = "variables of a pattern can only be compared with constants and with each other"
+    """The hint for a comparison that the pattern cannot evaluate."""
 
     @property
     @abstractmethod
     def names(self) -> tuple[str, ...]:
-        """The original names of a canonical pattern's variables; empty where it is not canonical."""
+        """The original names of a canonical pattern's variables, empty if the pattern is not canonical."""
 
     @property
     @abstractmethod
     def span(self) -> Span | None:
-        """Where the pattern is written."""
+        """The span of the pattern in its script."""
 
     @property
     @abstractmethod
@@ -75,71 +75,71 @@ class ItemPattern(ABC):
 
     @abstractmethod
     def variables(self) -> list[str]:
-        """The names of its variables, each once, local ones included."""
+        """Return the names of all variables, including local ones, without repetitions."""
 
     def open_variables(self) -> list[str]:
-        """The variables that it shares with the conditions around it; a canonical pattern has none."""
+        """Return the variables that other conditions can refer to. A canonical pattern has none."""
         return [] if self.names else [name for name in self.variables() if not is_local(name)]
 
     @abstractmethod
     def canonical(self) -> Self:
-        """The pattern in canonical form; itself where it is canonical."""
+        """Return the pattern in canonical form, or itself if it is canonical."""
 
     @abstractmethod
     def renamed(self, names: Mapping[str, str]) -> Self:
-        """The pattern with other names for its variables, and no longer canonical."""
+        """Return the pattern with its variables renamed. The result is not canonical."""
 
     def as_written(self) -> Self:
-        """A canonical pattern with the original names of its variables."""
+        """Return a canonical pattern with the original names of its variables."""
         names = {str(number): name for number, name in enumerate(self.names, 1)}
         return self.renamed(names) if names else self
 
     @classmethod
     @abstractmethod
     def joined(cls, patterns: Sequence[Self]) -> Self:
-        """Patterns of one conjunction as one; InvalidConditionError where that is too large."""
+        """Join patterns of a conjunction into one. Raise InvalidConditionError if the result is too large."""
 
     @abstractmethod
     def constrained(self, constraints: Sequence[Constraint]) -> tuple[Self, list[Constraint]]:
-        """The pattern with the constraints that it can check itself, and the other constraints."""
+        """Add the constraints that the pattern can evaluate. Return the new pattern and the other constraints."""
 
     @abstractmethod
     def encode(self) -> list[Any]:
-        """The JSON values of the stored form, after the tag."""
+        """Return the JSON values of the stored form, after the tag."""
 
     @classmethod
     @abstractmethod
     def decode(cls, values: Sequence[Any]) -> Self:
-        """The pattern of values made by `encode`."""
+        """Return the pattern of values that `encode` returned."""
 
     @abstractmethod
     def render(self) -> str:
-        """The canonical text, with the original names; it parses to the same pattern."""
+        """Return the canonical text with the original names, which parses to the same pattern."""
 
     @property
     @abstractmethod
     def size(self) -> int:
-        """How many constants count towards the limits on a query."""
+        """How much the pattern counts towards the limits on the size of a query."""
 
     @abstractmethod
     def holds(self, value: Value) -> bool:
-        """Whether it holds of a value of its attribute: the definition. False for values of other kinds."""
+        """Return whether a value of the attribute satisfies the pattern, by definition. False for other types."""
 
     @abstractmethod
     def solutions(self, value: Value) -> Iterator[Solution]:
-        """Its solutions on a value of its attribute: the definition. May raise TooExpensiveError."""
+        """Yield the solutions on a value of the attribute, by definition. May raise TooExpensiveError."""
 
     @abstractmethod
     def binding(self, solution: Solution) -> dict[str, Value]:
-        """A solution as plain values, without local variables."""
+        """Return a solution as plain values, without local variables."""
 
     @abstractmethod
     def trace(self, search: PatternSearch, bound: Sequence[Mapping[str, Value]]) -> list[PatternPart]:
-        """Its parts under a solution that agrees with one of `bound`, or what it lacks."""
+        """Return the parts under a solution that agrees with a binding of `bound`, or the parts that do not hold."""
 
 
 def is_local(name: str) -> bool:
-    """Whether a variable is local to its pattern.
+    """Return whether a variable is local to its pattern.
 
     >>> is_local("_:x"), is_local("x")
     (True, False)
@@ -148,15 +148,15 @@ def is_local(name: str) -> bool:
 
 
 def encode_pattern(pattern: ItemPattern) -> list[Any]:
-    """The stored form of a pattern: the name of its family, and its values."""
+    """Return the stored form of a pattern: the name of its family, and its values."""
     return [pattern.family, *pattern.encode()]
 
 
 def decode_pattern(tag: str, values: Sequence[Any]) -> ItemPattern:
-    """The pattern of a stored form; InputError where there is no such family."""
+    """Return the pattern of a stored form. Raise InputError if there is no such family."""
     return cast(type[ItemPattern], load_part(find_family(tag).pattern)).decode(values)
 
 
 def pattern_values(pattern: ItemPattern, attributes: Attributes) -> tuple[Value, ...]:
-    """The values of an item that a pattern reads."""
+    """Return the values of an item that a pattern reads."""
     return attributes.get(pattern.attribute.name, ())

@@ -1,4 +1,4 @@
-"""Query nodes: what a virtual feed reads, after names have become catalog ids.
+"""Query nodes: the definitions of virtual feeds, with catalog IDs instead of names.
 
 `create feed F from (A | B as $b) as $r where $b[x] and $r[y]` is Filter(Union(Read(A), Filter(Read(B), x)), y):
 a condition on a variable filters the term that the variable names, and nothing else.
@@ -17,7 +17,7 @@ from runnel.errors import RunnelError
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """All items of a feed, source or virtual, by its catalog id."""
+    """All items of a source feed or virtual feed, by its catalog ID."""
 
     feed: int
 
@@ -26,8 +26,8 @@ class Read:
 class ReadAll:
     """All items of all source feeds that an owner may read and that have all of the tags.
 
-    Which feeds these are changes as feeds are registered, tagged and dropped. The catalog knows them at any moment,
-    and `expand_groups` says what the node means then: the union of them.
+    The set of feeds changes as feeds are registered, tagged and dropped. `expand_groups` replaces the node by the
+    union of the feeds that the catalog lists.
     """
 
     owner: int
@@ -36,7 +36,7 @@ class ReadAll:
 
 @dataclass(frozen=True, slots=True)
 class Union:
-    """The items of any input; a set, so an item that satisfies two inputs is there once."""
+    """The union of the inputs as a set: an item of two inputs occurs once."""
 
     inputs: tuple[Node, ...]
 
@@ -70,13 +70,13 @@ Node = Read | ReadAll | Union | Filter | Gated
 
 
 def conditions_of(node: Node) -> Iterator[Expression]:
-    """The conditions of a node's own filters, from the outermost on."""
+    """Yield the conditions of a node's own filters, outer filters before inner ones."""
     match node:
         case Read() | ReadAll():
             pass
         case Union(inputs):
-            for one in inputs:
-                yield from conditions_of(one)
+            for each in inputs:
+                yield from conditions_of(each)
         case Filter(inner, condition):
             yield condition
             yield from conditions_of(inner)
@@ -86,7 +86,7 @@ def conditions_of(node: Node) -> Iterator[Expression]:
 
 
 def reads(node: Node) -> Iterator[int]:
-    """The ids of the feeds that a node names and reads directly, from left to right.
+    """Yield the IDs of the feeds that a node reads directly and by name, from left to right.
 
     >>> list(reads(Union((Read(1), Read(4)))))
     [1, 4]
@@ -97,39 +97,39 @@ def reads(node: Node) -> Iterator[int]:
         case ReadAll():
             pass
         case Union(inputs):
-            for one in inputs:
-                yield from reads(one)
+            for each in inputs:
+                yield from reads(each)
         case Filter(inner, _):
             yield from reads(inner)
         case Gated():
-            for one in node.inputs:
-                yield from reads(one)
+            for each in node.inputs:
+                yield from reads(each)
 
 
 def groups_of(node: Node) -> Iterator[ReadAll]:
-    """The groups of feeds that a node reads directly, from left to right."""
+    """Yield the groups of feeds that a node reads directly, from left to right."""
     match node:
         case ReadAll():
             yield node
         case Union(inputs):
-            for one in inputs:
-                yield from groups_of(one)
+            for each in inputs:
+                yield from groups_of(each)
         case Filter(inner, _):
             yield from groups_of(inner)
         case Gated():
-            for one in node.inputs:
-                yield from groups_of(one)
+            for each in node.inputs:
+                yield from groups_of(each)
         case Read():
             pass
 
 
 def unexpanded(group: ReadAll) -> RunnelError:
-    """The error of meeting a group of feeds where only its members can be evaluated."""
-    return RunnelError(f"a group of feeds of owner {group.owner} was not expanded")
+    """Return the error for a group of feeds that should have been expanded into its members before evaluation."""
+    return RunnelError(f"the group `all feeds` of owner {group.owner} was not expanded into its feeds")
 
 
 def group_view(group: ReadAll) -> int:
-    """The id of a view that stands for a group in a plan: below zero, where no feed has its id.
+    """Return the ID of the view that represents a group in a plan. It is negative, unlike the IDs of feeds.
 
     >>> group_view(ReadAll(1)) == group_view(ReadAll(1)) != group_view(ReadAll(1, ("news",)))
     True
@@ -138,27 +138,28 @@ def group_view(group: ReadAll) -> int:
     return -1 - int.from_bytes(blake2b(text.encode(), digest_size=7).digest())
 
 
-def expand_groups(node: Node, meaning: Callable[[ReadAll], Node]) -> Node:
-    """A node with every group replaced by what it means: the union of its members, or a view of them.
+def expand_groups(node: Node, expand: Callable[[ReadAll], Node]) -> Node:
+    """Replace every group of a node by the result of `expand`: the union of its members, or a view of them.
 
     >>> expand_groups(Union((Read(9), ReadAll(1))), lambda group: Union((Read(3), Read(4))))
     Union(inputs=(Read(feed=9), Union(inputs=(Read(feed=3), Read(feed=4)))))
     """
     match node:
         case ReadAll():
-            return meaning(node)
+            return expand(node)
         case Read():
             return node
         case Union(inputs):
-            expanded = tuple(expand_groups(one, meaning) for one in inputs)
+            expanded = tuple(expand_groups(each, expand) for each in inputs)
             return node if expanded == inputs else Union(expanded)
         case Filter(inner, condition):
-            below = expand_groups(inner, meaning)
-            return node if below is inner else Filter(below, condition)
+            expanded_input = expand_groups(inner, expand)
+            return node if expanded_input is inner else Filter(expanded_input, condition)
         case Gated(inner, rule, window):
-            below = expand_groups(inner, meaning)
-            beside = window if window is None else expand_groups(window, meaning)
-            return node if below is inner and beside is window else Gated(below, rule, beside)
+            expanded_input = expand_groups(inner, expand)
+            expanded_window = None if window is None else expand_groups(window, expand)
+            is_unchanged = expanded_input is inner and expanded_window is window
+            return node if is_unchanged else Gated(expanded_input, rule, expanded_window)
 
 
 def hide_gates(node: Node, hide: Callable[[Node], int]) -> Node:
@@ -182,7 +183,7 @@ def _without_gates(node: Node, hide: Callable[[Node], int]) -> Node:
     """Return a node that reads a feed instead of each gate."""
     match node:
         case Union(inputs):
-            return Union(tuple(_without_gates(one, hide) for one in inputs))
+            return Union(tuple(_without_gates(each, hide) for each in inputs))
         case Filter(inner, condition):
             return Filter(_without_gates(inner, hide), condition)
         case Gated():

@@ -1,4 +1,4 @@
-"""Conditions as canonical text: what is printed here parses to the same expression again."""
+"""The canonical text of conditions, which parses to the same expression."""
 
 from __future__ import annotations
 
@@ -79,19 +79,19 @@ RESERVED = frozenset(
         "window",
     ]
 )
-"""Words that cannot be bare attribute or feed names: quote them with double quotes."""
+"""Words that need double quotes as names of attributes or feeds."""
 
 NOW = Ago(timedelta(0))
-"""The moment of an item's acceptance itself."""
+"""The time of an item's acceptance."""
 
 FRACTION_DIGITS = 6
-"""The most digits behind the point of `at least`."""
+"""How many digits after the point `at least` accepts."""
 
 _BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
 def render(expression: Expression) -> str:
-    """The canonical text of a condition.
+    """Return the canonical text of a condition.
 
     >>> from runnel.algebra.nodes.attributes import Attribute
     >>> from runnel.algebra.nodes.expressions import Contains
@@ -130,7 +130,7 @@ def render(expression: Expression) -> str:
 
 
 def render_operators(part: Call | Constraint | Term) -> str:
-    """What operators add to conditions, as written.
+    """Return the canonical text of a call, a constraint or a term.
 
     >>> render_operators(Constraint(Variable("y"), ">", Arithmetic("*", Literally(2.0), Variable("z"))))
     '?y > 2 * ?z'
@@ -155,20 +155,23 @@ def _render_argument(argument: Argument) -> str:
             return render_quantity(argument)
 
 
-def render_quantity(one: Quantity, inside: str = "") -> str:
-    """A quantity as written; `inside` is the sign of the calculation that it stands in, with `)` on its right."""
-    match one:
+def render_quantity(quantity: Quantity, inside: str = "") -> str:
+    """Return the text of a quantity.
+
+    `inside` is the sign of the enclosing calculation, followed by `)` if the quantity is its right operand.
+    """
+    match quantity:
         case Variable(name):
             return f"?{name}"
         case Literally(value):
             return render_constant(value)
         case Arithmetic(sign, left, right):
-            # The right operand of equal rank needs its parentheses: a - (b - c).
+            # A right operand of equal precedence needs parentheses: a - (b - c).
             text = f"{render_quantity(left, sign)} {sign} {render_quantity(right, sign + ')')}"
-            loose = inside[:1] in ("*", "/") and sign in ("+", "-")
-            return (
-                f"({text})" if loose or (inside.endswith(")") and not (inside[0] in "+-" and sign in "*/")) else text
-            )
+            binds_less = inside[:1] in ("*", "/") and sign in ("+", "-")
+            binds_more = inside[:1] in ("+", "-") and sign in ("*", "/")
+            is_right = inside.endswith(")")
+            return f"({text})" if binds_less or (is_right and not binds_more) else text
 
 
 def _render_text_atom(atom: TextAtom) -> str:
@@ -195,12 +198,12 @@ def _render_text_atom(atom: TextAtom) -> str:
 
 
 def _render_texts(texts: tuple[str, ...]) -> str:
-    """One text, or several in parentheses."""
+    """Return one text, or several in parentheses."""
     return quote(texts[0]) if len(texts) == 1 else f"({', '.join(map(quote, texts))})"
 
 
 def _render_fraction(fraction: Fraction) -> str:
-    """A fraction that is a finite decimal, digit by digit; others as near as a double comes."""
+    """Return a fraction as a decimal number with as many digits as it needs, at most `FRACTION_DIGITS`."""
     digits = 0
     while digits < FRACTION_DIGITS and (fraction * 10**digits).denominator != 1:
         digits += 1
@@ -218,7 +221,7 @@ def _operand(part: Expression, *, inside: str) -> str:
 
 
 def render_attribute(attribute: Attribute) -> str:
-    """An attribute as written: bare where it can be, in double quotes elsewhere.
+    """Return the text of an attribute, in double quotes if it needs them.
 
     >>> render_attribute(Attribute("dc:creator")), render_attribute(Attribute("published", "year"))
     ('"dc:creator"', 'published.year')
@@ -228,14 +231,14 @@ def render_attribute(attribute: Attribute) -> str:
 
 
 def render_name(name: str) -> str:
-    """A feed's or attribute's name, quoted where it must be."""
+    """Return the name of a feed or attribute, in double quotes if it needs them."""
     if _BARE.match(name) and name.lower() not in RESERVED and name.lower() not in registry().families:
         return name
     return '"' + name.replace('"', '""') + '"'
 
 
 def render_constant(constant: Constant) -> str:
-    """A constant as written.
+    """Return the text of a constant.
 
     >>> render_constant(3.0), render_constant("it's"), render_constant(True), render_constant(date(2026, 11, 15))
     ('3', "'it''s'", 'true', "date '2026-11-15'")
@@ -256,5 +259,5 @@ def render_constant(constant: Constant) -> str:
 
 
 def quote(text: str) -> str:
-    """A text in single quotes, quotes inside doubled."""
+    """Return a text in single quotes. Quotes inside it are doubled."""
     return "'" + text.replace("'", "''") + "'"

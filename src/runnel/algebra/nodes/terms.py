@@ -1,7 +1,6 @@
-"""Terms: the parts of a closed condition that variables hold together.
+"""Terms: conjunctions of operator calls, constraints and item patterns that share variables.
 
-`close_condition` cuts a condition where no variable leads across. A *term* is a conjunction of calls, constraints and
-item patterns that share variables. It holds or not by itself, whatever is around it.
+`close_condition` splits a condition into terms. No two terms share a variable, so each can be evaluated by itself.
 """
 
 from __future__ import annotations
@@ -14,16 +13,16 @@ from runnel.algebra.nodes.item_patterns import ItemPattern
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """Calls, constraints and patterns that share variables: it holds if a binding of these satisfies all.
+    """A conjunction of calls, constraints and patterns. It holds if a binding of its variables satisfies all of them.
 
-    Variables are named by their order of occurrence, so that terms that differ only in names have one stored form.
-    There is at most one pattern of each family. A term without calls is a pattern whose variables are bound in a
-    match.
+    Variables are named by their order of occurrence, so that terms that differ only in names have the same stored
+    form. A term has at most one pattern per family. A term without calls is a pattern whose variables become bindings
+    of a match.
     """
 
     calls: tuple[Call, ...]
     constraints: tuple[Constraint, ...] = ()
     names: tuple[str, ...] = field(default=(), repr=False)
-    """The original names of the variables, in order: the first is now named 1. They are no part of the
-    stored form, but two terms with different names bind different variables, so one does not replace the other."""
+    """The original names of the variables: the first belongs to variable 1. The stored form does not contain them,
+    but terms with different names are not equal, because they bind different variables."""
     patterns: tuple[ItemPattern, ...] = ()

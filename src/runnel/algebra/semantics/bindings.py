@@ -1,12 +1,13 @@
 """The reference semantics of variables in conditions: slow, short, and the definition.
 
-A condition has solutions: bindings of its variables that satisfy it. An item matches if there is one. Calls and
-item patterns are joined on the variables they share, by their plain values; what a constraint speaks of is bound
-next to it, which `close_condition` has checked. An operator that is given variables of a pattern is asked for each
+The solutions of a condition are the bindings of its variables that satisfy it. An item matches if there is at least
+one. Calls and item patterns are joined on the plain values of the variables that they share. `close_condition` has
+checked that the same conjunction binds the variables of each constraint. An operator with variables of a pattern as
+inputs is called for each solution of the pattern. Variables under `not` are local, so they are not part of a
 solution.
-Variables under `not` are local: that part has no solution of its own. An operator that failed leaves all unknown that
-depends on it, and what is unknown does not match (Kleene's three values): what other calls rule out does not depend
-on it.
+
+Truth has Kleene's three values. If an operator failed, all that depends on its answer is unknown, and an unknown
+condition does not match. A condition that other calls make false is false nevertheless.
 """
 
 from __future__ import annotations
@@ -36,23 +37,23 @@ from runnel.model.item import Attributes, Value
 from runnel.model.operator import Rows, ValueType
 
 Answers = Callable[[Call], Rows | None]
-"""What operators say of the item: the rows of a call, or None where it failed."""
+"""Returns the rows that an operator call has for the item, or None if the call failed."""
 
 PatternRows = Callable[[ItemPattern], list[dict[str, Value]] | None]
-"""The bindings of a pattern on the item; None where there are too many."""
+"""Returns the bindings of a pattern on the item, or None if there are too many."""
 
 Truth3 = bool | None
 """True, false, or unknown."""
 
 
 def fitting(call: Call, rows: Rows) -> list[dict[str, Value]]:
-    """The bindings under which rows fit a call's results: constants are equal, repeated variables too.
+    """Return the bindings of a call's result variables, for the rows that agree with its constants.
 
     >>> distance = Call("distance", (Literally("Liberty"), Variable("x")), 1, (1,))
     >>> fitting(distance, ((120.0,), (90.0,)))
     [{'x': 120.0}, {'x': 90.0}]
     """
-    found: list[dict[str, Value]] = []
+    bindings: list[dict[str, Value]] = []
     for row in rows:
         binding: dict[str, Value] = {}
         for argument, value in zip(call.pattern, row, strict=True):
@@ -69,12 +70,12 @@ def fitting(call: Call, rows: Rows) -> list[dict[str, Value]]:
             if not fits:
                 break
         else:
-            found.append(binding)
-    return distinct(found)
+            bindings.append(binding)
+    return distinct(bindings)
 
 
 def joined(left: Sequence[Binding], right: Sequence[Binding]) -> list[dict[str, Value]]:
-    """The natural join: all pairs that agree on the variables they share.
+    """Return the natural join: the union of each pair of bindings that agree on shared variables.
 
     >>> joined([{"x": 1.0}], [{"x": 1.0, "y": 2.0}, {"x": 3.0, "y": 4.0}])
     [{'x': 1.0, 'y': 2.0}]
@@ -85,29 +86,30 @@ def joined(left: Sequence[Binding], right: Sequence[Binding]) -> list[dict[str, 
     by_key: dict[tuple[tuple[bool, Value], ...], list[Binding]] = {}
     for other in right:
         by_key.setdefault(_key(other, shared), []).append(other)
-    return [{**one, **other} for one in left for other in by_key.get(_key(one, shared), ())]
+    return [{**binding, **other} for binding in left for other in by_key.get(_key(binding, shared), ())]
 
 
 def _key(binding: Binding, names: Sequence[str]) -> tuple[tuple[bool, Value], ...]:
-    """What two bindings must have in common; 1 and true are two."""
+    """Return the values that two bindings must have in common. 1 and true are different."""
     return tuple((isinstance(binding[name], bool), binding[name]) for name in names)
 
 
 def same(left: Value, right: Value) -> bool:
-    """Whether two values are one: of the same type, and equal."""
+    """Return whether two values are equal, and both or neither are booleans."""
     return isinstance(left, bool) == isinstance(right, bool) and left == right
 
 
 def distinct(bindings: Iterable[Binding]) -> list[dict[str, Value]]:
-    """The bindings without repetition, in order."""
-    found: dict[tuple[tuple[str, str, Value], ...], dict[str, Value]] = {}
-    for one in bindings:
-        found.setdefault(tuple((name, type(value).__name__, value) for name, value in sorted(one.items())), dict(one))
-    return list(found.values())
+    """Return the bindings without repetitions, in order."""
+    unique: dict[tuple[tuple[str, str, Value], ...], dict[str, Value]] = {}
+    for binding in bindings:
+        key = tuple((name, type(value).__name__, value) for name, value in sorted(binding.items()))
+        unique.setdefault(key, dict(binding))
+    return list(unique.values())
 
 
 def satisfied(constraint: Constraint, binding: Binding, accepted: datetime | None = None) -> bool:
-    """Whether a constraint holds under a binding of its variables.
+    """Return whether a constraint holds under a binding of its variables.
 
     >>> twice = Arithmetic("*", Literally(2.0), Variable("z"))
     >>> satisfied(Constraint(Variable("y"), ">", twice), {"y": 7.0, "z": 3.0})
@@ -117,23 +119,23 @@ def satisfied(constraint: Constraint, binding: Binding, accepted: datetime | Non
     if left is None or right is None:
         return False
     if constraint.relation == "!=":
-        return not _stands(left, "=", right, accepted)
-    return _stands(left, constraint.relation, right, accepted)
+        return not _compare_constants(left, "=", right, accepted)
+    return _compare_constants(left, constraint.relation, right, accepted)
 
 
-def _stands(left: Constant, relation: str, right: Constant, accepted: datetime | None) -> bool:
+def _compare_constants(left: Constant, relation: str, right: Constant, accepted: datetime | None) -> bool:
     if isinstance(left, datetime) or not isinstance(left, date | Ago):
         return compare(left, relation, right, accepted)  # type: ignore[arg-type]
-    # A whole day or a relative time stands on the right of a comparison alone.
-    turned = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}[relation]
+    # `compare` takes whole days and relative times only on the right side, so the comparison is mirrored.
+    mirrored = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}[relation]
     if isinstance(right, date | Ago) and not isinstance(right, datetime):
         return False
-    return compare(right, turned, left, accepted)  # type: ignore[arg-type]
+    return compare(right, mirrored, left, accepted)  # type: ignore[arg-type]
 
 
-def evaluate_quantity(one: Quantity, binding: Binding) -> Constant | None:
-    """The value of a quantity, or None where it has none."""
-    match one:
+def evaluate_quantity(quantity: Quantity, binding: Binding) -> Constant | None:
+    """Return the value of a quantity, or None if it has none."""
+    match quantity:
         case Literally(value):
             return value
         case Variable(name):
@@ -142,14 +144,14 @@ def evaluate_quantity(one: Quantity, binding: Binding) -> Constant | None:
             first, second = evaluate_quantity(left, binding), evaluate_quantity(right, binding)
             if not _is_number(first) or not _is_number(second):
                 return None
-            return _computed(sign, float(first), float(second))  # type: ignore[arg-type]
+            return _compute(sign, float(first), float(second))  # type: ignore[arg-type]
 
 
 def _is_number(value: Constant | None) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _computed(sign: str, first: float, second: float) -> float | None:
+def _compute(sign: str, first: float, second: float) -> float | None:
     match sign:
         case "+":
             return first + second
@@ -162,57 +164,62 @@ def _computed(sign: str, first: float, second: float) -> float | None:
 
 
 MOST_PAIRS = 200_000
-"""Combinations of rows that are looked at for one term and item; beyond, it stays unknown."""
+"""How many combinations of rows are joined per term and item. Beyond that, the term is unknown."""
 
 
 MOST_INPUTS = 64
-"""Different values that an operator is asked with for one call and item; beyond, the term stays unknown."""
+"""How many different inputs one call can have per item. Beyond that, the term is unknown."""
 
 
 def no_rows(pattern: ItemPattern) -> list[dict[str, Value]]:
-    """The bindings of any pattern on an item without values for it."""
+    """Return no bindings, whatever the pattern, for an item without structured values."""
     return []
 
 
 class Definition:
-    """Decides patterns on one item by their definition, which gives up early where there is much to try."""
+    """Evaluates patterns on one item by their definition, which has low limits on its effort."""
 
     def __init__(self, attributes: Attributes) -> None:
         self._attributes = attributes
 
     def holds(self, pattern: ItemPattern) -> Truth3:
-        """Whether a pattern holds."""
+        """Return whether a pattern holds."""
         return holds(pattern, self._attributes)
 
     def solutions(self, pattern: ItemPattern) -> Iterator[Solution]:
-        """The solutions of a pattern."""
-        return (found for value in pattern_values(pattern, self._attributes) for found in pattern.solutions(value))
+        """Yield the solutions of a pattern."""
+        values = pattern_values(pattern, self._attributes)
+        return (solution for value in values for solution in pattern.solutions(value))
 
     def rows(self, pattern: ItemPattern) -> list[dict[str, Value]] | None:
-        """The distinct bindings of a pattern."""
+        """Return the distinct bindings of a pattern."""
         return distinct(map(pattern.binding, self.solutions(pattern)))
 
 
 def grounded(call: Call, rows: Iterable[Binding]) -> dict[tuple[tuple[str, Value], ...], Call]:
-    """The calls that rows of item patterns make of one that is given their variables, by these and their values.
+    """Replace the input variables of a call by their values in the rows of item patterns.
 
-    A row with a value of another type than the operator takes makes none, nor one without a value.
+    Return one call per different set of values, by these values. Rows are skipped if a value is missing or not of the
+    declared type.
 
     >>> near = Call("near", (Given("where", "text"), Variable("x")), 1, (1,))
-    >>> [one.arguments[0] for one in grounded(near, [{"where": "Bronx"}, {"where": 3.0}, {"x": 1.0}]).values()]
+    >>> [call.arguments[0] for call in grounded(near, [{"where": "Bronx"}, {"where": 3.0}, {"x": 1.0}]).values()]
     [Literally(value='Bronx')]
     """
-    found: dict[tuple[tuple[str, Value], ...], Call] = {}
-    known = (row for row in rows if all(one.name in row for one in call.given))
-    for row in distinct({one.name: row[one.name] for one in call.given} for row in known):
-        if all(is_of_type(row[one.name], one.type) for one in call.given):
-            arguments = tuple(Literally(row[one.name]) if isinstance(one, Given) else one for one in call.arguments)
-            found[tuple(row.items())] = Call(call.operator, arguments, call.version, call.results)
-    return found
+    calls: dict[tuple[tuple[str, Value], ...], Call] = {}
+    complete = (row for row in rows if all(given.name in row for given in call.given))
+    for row in distinct({given.name: row[given.name] for given in call.given} for row in complete):
+        if all(is_of_type(row[given.name], given.type) for given in call.given):
+            arguments = tuple(
+                Literally(row[argument.name]) if isinstance(argument, Given) else argument
+                for argument in call.arguments
+            )
+            calls[tuple(row.items())] = Call(call.operator, arguments, call.version, call.results)
+    return calls
 
 
 def is_of_type(value: Value, kind: ValueType) -> bool:
-    """Whether a value is what an operator takes."""
+    """Return whether a value is of the declared type of an operator's input."""
     match kind:
         case "boolean":
             return isinstance(value, bool)
@@ -229,11 +236,11 @@ def is_of_type(value: Value, kind: ValueType) -> bool:
 def term_solutions(
     term: Term, answers: Answers, accepted: datetime | None = None, rows_of: PatternRows = no_rows
 ) -> list[dict[str, Value]] | None:
-    """The bindings that satisfy a term; None where it may have some and an operator failed, or there is too much to
-    join.
+    """Return the bindings that satisfy a term, or None if the term is unknown.
 
-    An operator that failed, for all or for some solutions of a pattern, may have had any rows. So a term without
-    bindings is unknown if such rows could give it one, and false if the other calls rule that out.
+    A call that failed could have had any rows. So a term without bindings is unknown if such rows could give it one,
+    and false (an empty list) if the other calls rule that out. A term is also unknown if there are too many rows to
+    join.
 
     >>> both = Term((Call("p", (Variable("x"),), 1, (0,)), Call("q", (Variable("x"),), 1, (0,))))
     >>> term_solutions(both, lambda call: None if call.operator == "p" else ())
@@ -244,32 +251,32 @@ def term_solutions(
     rows = pattern_rows(term.patterns, rows_of)
     if not rows:
         return rows
-    relations = [_relation(call, rows, answers) for call in term.calls]
+    relations = [_call_relation(call, rows, answers) for call in term.calls]
     joins = [_Join(rows, frozenset(rows[0]), term.constraints)]
     pairs = 0
     for relation in relations:
-        pairs += sum(len(one.found) * (len(relation.rows) + len(relation.failed)) for one in joins)
+        pairs += sum(len(join.rows) * (len(relation.rows) + len(relation.failed)) for join in joins)
         if pairs > MOST_PAIRS:
             return None
-        joins = [other for one in joins for other in one.joined(relation, accepted) if other.found]
-    sure = [one.found for one in joins if one.is_certain]
-    return sure[0] if sure else None if joins else []
+        joins = [extended for join in joins for extended in join.extend(relation, accepted) if extended.rows]
+    certain = [join.rows for join in joins if join.is_certain]
+    return certain[0] if certain else None if joins else []
 
 
 def pattern_rows(patterns: Sequence[ItemPattern], rows_of: PatternRows) -> list[dict[str, Value]] | None:
-    """The bindings that satisfy all patterns; None where there are too many."""
-    found: list[dict[str, Value]] = [{}]
+    """Return the bindings that satisfy all patterns, or None if there are too many."""
+    bindings: list[dict[str, Value]] = [{}]
     for pattern in patterns:
         rows = rows_of(pattern)
-        if rows is None or len(found) * len(rows) > MOST_PAIRS:
+        if rows is None or len(bindings) * len(rows) > MOST_PAIRS:
             return None
-        found = joined(found, rows)
-    return found
+        bindings = joined(bindings, rows)
+    return bindings
 
 
 @dataclass(frozen=True, slots=True)
 class _Relation:
-    """The answers of a call for rows of patterns: rows with its arguments, and arguments for which it failed."""
+    """The answers of a call for all its inputs: `rows` has inputs and results, `failed` inputs without answers."""
 
     rows: list[dict[str, Value]]
     variables: frozenset[str]
@@ -279,17 +286,18 @@ class _Relation:
 
 @dataclass(frozen=True, slots=True)
 class _Join:
-    """Bindings of the calls so far, and the constraints that wait for their variables; uncertain ones stand for what
-    a call that failed may have said.
+    """The join of the calls so far, and the constraints whose variables are not all bound yet.
+
+    If it is not certain, it assumes that failed calls had matching rows.
     """
 
-    found: list[dict[str, Value]]
+    rows: list[dict[str, Value]]
     bound: frozenset[str]
     waiting: tuple[Constraint, ...]
     is_certain: bool = True
 
-    def joined(self, relation: _Relation, accepted: datetime | None) -> Iterator[_Join]:
-        """The bindings with those of one more call."""
+    def extend(self, relation: _Relation, accepted: datetime | None) -> Iterator[_Join]:
+        """Yield the joins with the answers of one more call: with its rows, and with its failed inputs."""
         if relation.rows:
             yield self._with(relation.rows, relation.variables, self.is_certain, accepted)
         if relation.failed:
@@ -299,36 +307,36 @@ class _Join:
         self, rows: Sequence[Binding], names: frozenset[str], is_certain: bool, accepted: datetime | None
     ) -> _Join:
         bound = self.bound | names
-        # A constraint is checked as soon as its variables are bound, so that fewer bindings are joined.
-        ready = [one for one in self.waiting if {variable.name for variable in variables_of(one)} <= bound]
-        waiting = tuple(one for one in self.waiting if one not in ready)
-        found = [
-            one
-            for one in joined(self.found, rows)
-            if all(satisfied(constraint, one, accepted) for constraint in ready)
+        # Check each constraint as soon as its variables are bound, so that fewer bindings are joined.
+        ready = [each for each in self.waiting if {variable.name for variable in variables_of(each)} <= bound]
+        waiting = tuple(each for each in self.waiting if each not in ready)
+        satisfying = [
+            binding
+            for binding in joined(self.rows, rows)
+            if all(satisfied(constraint, binding, accepted) for constraint in ready)
         ]
-        return _Join(found, bound, waiting, is_certain)
+        return _Join(satisfying, bound, waiting, is_certain)
 
 
-def _relation(call: Call, rows: Sequence[Binding], answers: Answers) -> _Relation:
-    """The answers of a call for rows of patterns."""
-    given = frozenset(one.name for one in call.given)
+def _call_relation(call: Call, rows: Sequence[Binding], answers: Answers) -> _Relation:
+    """Return the answers of a call, for each of its inputs if rows of patterns provide these."""
+    given = frozenset(variable.name for variable in call.given)
     names = given | {variable.name for variable in variables_of(call)}
     if not call.given:
-        said = answers(call)
-        return _Relation([], names, [{}]) if said is None else _Relation(fitting(call, said), names)
-    asked = grounded(call, rows)
-    if len(asked) > MOST_INPUTS:
+        answer = answers(call)
+        return _Relation([], names, [{}]) if answer is None else _Relation(fitting(call, answer), names)
+    calls = grounded(call, rows)
+    if len(calls) > MOST_INPUTS:
         return _Relation([], names, [{}])
-    found: list[dict[str, Value]] = []
+    bindings: list[dict[str, Value]] = []
     failed: list[dict[str, Value]] = []
-    for values, one in asked.items():
-        said = answers(one)
-        if said is None:
-            failed.append(dict(values))
-        # What is a result under the name of an input must be what was given.
-        found += joined([dict(values)], fitting(one, said or ()))
-    return _Relation(found, names, failed, given)
+    for inputs, grounded_call in calls.items():
+        answer = answers(grounded_call)
+        if answer is None:
+            failed.append(dict(inputs))
+        # If a variable is both an input and a result, the result must equal the input.
+        bindings += joined([dict(inputs)], fitting(grounded_call, answer or ()))
+    return _Relation(bindings, names, failed, given)
 
 
 def truth(
@@ -338,7 +346,8 @@ def truth(
     accepted: datetime | None = None,
     search: PatternSearch | None = None,
 ) -> Truth3:
-    """Whether a closed condition (see `close_condition`) holds, in three values. `search` decides item patterns.
+    """Return whether a closed condition (see `close_condition`) holds, or None if unknown. `search` evaluates
+    patterns.
 
     >>> mob = Term((Call("mob", (), 1),))
     >>> truth(mob, {}, lambda call: ((),)), truth(mob, {}, lambda call: ()), truth(mob, {}, lambda call: None)
@@ -355,8 +364,8 @@ def truth(
             value = truth(part, attributes, answers, accepted, search)
             return None if value is None else not value
         case Term():
-            found = term_solutions(expression, answers, accepted, (search or Definition(attributes)).rows)
-            return None if found is None else bool(found)
+            bindings = term_solutions(expression, answers, accepted, (search or Definition(attributes)).rows)
+            return None if bindings is None else bool(bindings)
         case ItemPattern():
             return (search or Definition(attributes)).holds(expression)
         case _:
@@ -364,7 +373,7 @@ def truth(
 
 
 def asking(answers: Answers, search: PatternSearch | None = None) -> Holding:
-    """How a condition is decided, as written, by one who knows what operators say: what is unknown does not hold."""
+    """Return a function that evaluates conditions with the answers of operators. Unknown conditions do not hold."""
 
     def holding(expression: Expression, attributes: Attributes, accepted: datetime | None) -> bool:
         return bool(truth(close_condition(expression), attributes, answers, accepted, search))
@@ -379,17 +388,18 @@ def solutions(
     accepted: datetime | None = None,
     rows_of: PatternRows | None = None,
 ) -> list[dict[str, Value]]:
-    """The bindings that satisfy a condition as it was written; none where it does not hold or that is unknown.
+    """Return the bindings that satisfy a condition as written, or an empty list if it is false or unknown.
 
-    What holds without variables has the empty binding, which is left out where there are others.
+    A condition that holds without variables has the empty binding, which is omitted if there are others.
 
     >>> mob = And((Call("mob", (Variable("n"),), 1, (0,)), Constraint(Variable("n"), ">", Literally(50.0))))
     >>> solutions(mob, {}, lambda call: ((40.0,), (60.0,)))
     [{'n': 60.0}]
     """
+    rows_of = rows_of or Definition(attributes).rows
     found: list[dict[str, Value]] = []
-    for one in alternatives(expression):
-        if all(truth(close_condition(part), attributes, answers, accepted) for part in one.others):
-            found += term_solutions(gather(one), answers, accepted, rows_of or Definition(attributes).rows) or []
-    several = distinct(found)
-    return [one for one in several if one] or several
+    for alternative in alternatives(expression):
+        if all(truth(close_condition(part), attributes, answers, accepted) for part in alternative.others):
+            found += term_solutions(gather(alternative), answers, accepted, rows_of) or []
+    bindings = distinct(found)
+    return [binding for binding in bindings if binding] or bindings

@@ -1,10 +1,9 @@
-"""Conditions with variables, closed: cut into parts that hold or not by themselves.
+"""Closing of conditions: splitting them into parts that share no variables and can be evaluated separately.
 
-In: a condition with calls, constraints and item patterns, as written. Out: the same condition over terms, filters,
-item patterns, and, or and not. A variable ties the parts of a conjunction together; parts that no variable ties
-together are decided separately. Patterns of one family that are tied to one another become one pattern, and the
-patterns and constraints that are tied to a call form a term with it. Where a variable leads into an `or`, the `or` is
-distributed over the parts that it is tied to.
+In: a condition with calls, constraints and item patterns, as parsed. Out: an equivalent condition of terms, atoms,
+item patterns, `and`, `or` and `not`. The parts of a conjunction are grouped by the variables that they share. In each
+group, patterns of the same family become one pattern, and calls form a term with the patterns and constraints of the
+group. An `or` that shares variables with other parts of a conjunction is distributed over these parts.
 """
 
 from __future__ import annotations
@@ -30,12 +29,12 @@ from runnel.algebra.nodes.render import render_operators
 from runnel.algebra.nodes.terms import Term
 from runnel.errors import InvalidConditionError
 
-MOST_ALTERNATIVES = 64
+MAX_ALTERNATIVES = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """A conjunction: calls, constraints and patterns that share variables, and parts without open variables."""
+    """One disjunct: a conjunction of calls, constraints and patterns with variables, and of parts without any."""
 
     calls: tuple[Call, ...] = ()
     constraints: tuple[Constraint, ...] = ()
@@ -52,7 +51,7 @@ class Alternative:
 
 
 def leaves(expression: Expression) -> Iterator[Expression]:
-    """The parts of a condition that are no and, or or not, from left to right."""
+    """Yield the parts of a condition other than `and`, `or` and `not`, from left to right."""
     stack: list[Expression] = [expression]
     while stack:
         match stack.pop():
@@ -65,158 +64,162 @@ def leaves(expression: Expression) -> Iterator[Expression]:
 
 
 def has_calls(expression: Expression) -> bool:
-    """Whether operators take part in a condition."""
+    """Return whether a condition has operator calls or constraints."""
     return any(isinstance(leaf, Call | Constraint | Term) for leaf in leaves(expression))
 
 
 def has_variables(expression: Expression) -> bool:
-    """Whether a condition may have variables: of operators or of item patterns."""
+    """Return whether a condition has operator calls, constraints or item patterns, which may have variables."""
     return any(isinstance(leaf, ItemPattern | Call | Constraint | Term) for leaf in leaves(expression))
 
 
 def terms_of(closed: Expression) -> Iterator[Term]:
-    """The terms of a condition that was closed, from left to right."""
+    """Yield the terms of a closed condition, from left to right."""
     return (leaf for leaf in leaves(closed) if isinstance(leaf, Term))
 
 
 def free_variables(expression: Expression) -> set[str]:
-    """The variables by which a condition is tied to what stands beside it; those under `not` are local."""
-    found: set[str] = set()
+    """Return the variables that a condition can share with other conditions. Those under `not` are local."""
+    names: set[str] = set()
     stack: list[Expression] = [expression]
     while stack:
         match stack.pop():
             case And(parts) | Or(parts):
                 stack.extend(parts)
             case Call() as part:
-                found.update(one.name for one in part.arguments if isinstance(one, Variable | Given))
+                names.update(argument.name for argument in part.arguments if isinstance(argument, Variable | Given))
             case Constraint() as part:
-                found.update(one.name for one in variables_of(part))
+                names.update(variable.name for variable in variables_of(part))
             case ItemPattern() as part:
-                found.update(part.open_variables())
+                names.update(part.open_variables())
             case _:
                 pass
-    return found
+    return names
 
 
 def close_condition(expression: Expression) -> Expression:
-    """The condition over terms and item patterns; the same object where there are no variables.
+    """Return the closed condition, or the same object if there are no variables.
 
-    Refuses a constraint on a variable that nothing next to it binds.
+    Raise InvalidConditionError if a constraint has a variable that its conjunction does not bind.
 
     >>> call = Call("mob", (Variable("people"),), 1, (0,))
     >>> close_condition(And((call, Constraint(Variable("people"), ">", Literally(50.0))))).constraints[0].left
     Variable(name='1')
     """
-    return _closed(expression) if has_variables(expression) else expression
+    return _close(expression) if has_variables(expression) else expression
 
 
 @lru_cache(maxsize=4096)
-def _closed(expression: Expression) -> Expression:
+def _close(expression: Expression) -> Expression:
     match expression:
         case And(parts):
-            return conjunction([_close_tied(group) for group in _tied(parts)])
+            return conjunction([_close_parts(group) for group in _group_by_variables(parts)])
         case Or(parts):
             return disjunction([close_condition(part) for part in parts])
         case Not(part):
-            return negation(_nameless(close_condition(part)))
+            return negation(_drop_names(close_condition(part)))
         case Call():
-            return _gathered((expression,))
+            return _close_group((expression,))
         case Constraint():
-            return _gathered((expression,))
+            return _close_group((expression,))
         case _:
             return expression
 
 
-def _nameless(closed: Expression) -> Expression:
-    """The same condition, with terms whose variables nobody outside knows."""
+def _drop_names(closed: Expression) -> Expression:
+    """Drop the original names of variables in terms, because a match does not report variables under `not`."""
     match closed:
         case And(parts):
-            return And(tuple(map(_nameless, parts)))
+            return And(tuple(map(_drop_names, parts)))
         case Or(parts):
-            return Or(tuple(map(_nameless, parts)))
+            return Or(tuple(map(_drop_names, parts)))
         case Not(part):
-            return Not(_nameless(part))
+            return Not(_drop_names(part))
         case Term():
             return replace(closed, names=())
         case _:
             return closed
 
 
-def _close_tied(parts: Sequence[Expression]) -> Expression:
-    """Parts of a conjunction that variables tie together."""
+def _close_parts(parts: Sequence[Expression]) -> Expression:
+    """Close the parts of a conjunction that share variables."""
     if len(parts) == 1 and not isinstance(parts[0], And):
         return close_condition(parts[0])
-    return disjunction([_close_alternative(one) for one in alternatives(And(tuple(parts)))])
+    return disjunction([_close_alternative(each) for each in alternatives(And(tuple(parts)))])
 
 
-def _close_alternative(one: Alternative) -> Expression:
-    closed = [close_condition(part) for part in one.others]
-    closed += [_gathered(group) for group in _tied((*one.patterns, *one.calls, *one.constraints))]
+def _close_alternative(alternative: Alternative) -> Expression:
+    parts: tuple[Expression, ...] = (*alternative.patterns, *alternative.calls, *alternative.constraints)
+    closed = [close_condition(part) for part in alternative.others]
+    closed += [_close_group(group) for group in _group_by_variables(parts)]
     return conjunction(closed)
 
 
-def _gathered(group: Sequence[Expression]) -> Term | ItemPattern:
-    """Calls, constraints and patterns that are tied together: a term, or the pattern where there is nothing else."""
+def _close_group(group: Sequence[Expression]) -> Term | ItemPattern:
+    """Turn parts that share variables into a term, or into a pattern if the parts have no calls."""
     calls = tuple(part for part in group if isinstance(part, Call))
     constraints = tuple(part for part in group if isinstance(part, Constraint))
     patterns = tuple(part for part in group if isinstance(part, ItemPattern))
-    one = gather(Alternative(calls, constraints, patterns=patterns))
-    if calls or not one.patterns:
-        return _term(one)
-    _check_one_family(one)
-    pattern = one.patterns[0]
-    for constraint in one.constraints:
+    term = gather(Alternative(calls, constraints, patterns=patterns))
+    if calls or not term.patterns:
+        return _build_term(term)
+    _check_one_family(term)
+    pattern = term.patterns[0]
+    for constraint in term.constraints:
         _check_bound(constraint, set(pattern.variables()))
         raise InvalidConditionError(
-            f"{render_operators(constraint)} cannot be asked of a {pattern.family}",
+            f"a {pattern.family} pattern cannot evaluate {render_operators(constraint)}",
             span=next((variable.span for variable in variables_of(constraint)), None),
             hint=pattern.constraint_hint,
         )
     return pattern
 
 
-def _check_one_family(one: Term) -> None:
-    if len(one.patterns) > 1:
-        first, second = one.patterns[:2]
+def _check_one_family(term: Term) -> None:
+    if len(term.patterns) > 1:
+        first, second = term.patterns[:2]
         shared = sorted(set(first.open_variables()) & set(second.open_variables()))
         raise InvalidConditionError(
             f"?{shared[0]} is bound by a {first.family} and a {second.family} pattern"
             if shared
-            else f"a comparison ties a {first.family} and a {second.family} pattern together",
+            else f"a comparison has variables of a {first.family} pattern and of a {second.family} pattern",
             span=second.span,
-            hint="patterns of different families share variables only through an operator; use different names",
+            hint="pass the variables to an operator, or use different variables in the two patterns",
         )
 
 
-def gather(one: Alternative) -> Term:
-    """Calls, constraints and patterns as one term, under the names as written.
+def gather(alternative: Alternative) -> Term:
+    """Return the calls, constraints and patterns of a disjunct as one term, with the original names of variables.
 
-    The patterns of each family become one, and check the constraints that they can check themselves.
+    Patterns of the same family are joined into one, which takes over the constraints that it can evaluate.
     """
     families: dict[str, list[ItemPattern]] = {}
-    for pattern in one.patterns:
+    for pattern in alternative.patterns:
         families.setdefault(pattern.family, []).append(pattern)
-    constraints, patterns = list(one.constraints), []
+    constraints, patterns = list(alternative.constraints), []
     for name in sorted(families):
         joined = type(families[name][0]).joined(families[name])
         pattern, constraints = joined.constrained(constraints)
         patterns.append(pattern)
-    return Term(one.calls, tuple(constraints), patterns=tuple(patterns))
+    return Term(alternative.calls, tuple(constraints), patterns=tuple(patterns))
 
 
 def alternatives(expression: Expression) -> list[Alternative]:
-    """A condition as a disjunction of conjunctions, as far as variables take part in it."""
+    """Return the disjuncts of a condition. Parts without variables are not distributed.
+
+    Raise InvalidConditionError if there are more than `MAX_ALTERNATIVES`.
+    """
     match expression:
         case And(parts):
-            found = [Alternative()]
+            disjuncts = [Alternative()]
             for part in parts:
-                found = [one + other for other in alternatives(part) for one in found]
-                _check_number(found)
-            return found
+                disjuncts = [left + right for right in alternatives(part) for left in disjuncts]
+                _check_count(disjuncts)
+            return disjuncts
         case Or(parts) if has_variables(expression):
-            found = [one for part in parts for one in alternatives(part)]
-            _check_number(found)
-            return found
+            disjuncts = [alternative for part in parts for alternative in alternatives(part)]
+            _check_count(disjuncts)
+            return disjuncts
         case Call():
             return [Alternative(calls=(expression,))]
         case Constraint():
@@ -227,67 +230,68 @@ def alternatives(expression: Expression) -> list[Alternative]:
             return [Alternative(others=(expression,))]
 
 
-def _check_number(found: Sequence[Alternative]) -> None:
-    if len(found) > MOST_ALTERNATIVES:
+def _check_count(disjuncts: Sequence[Alternative]) -> None:
+    if len(disjuncts) > MAX_ALTERNATIVES:
         raise InvalidConditionError(
-            f"operators or patterns are combined in more than {MOST_ALTERNATIVES} alternative ways",
-            hint="use fewer `or` between conditions that share variables, or several feeds",
+            f"the condition has more than {MAX_ALTERNATIVES} disjuncts with operators or patterns",
+            hint="use fewer `or` between conditions that share variables, or define several feeds",
         )
 
 
-def _tied(parts: Iterable[Expression]) -> list[list[Expression]]:
-    """The parts in groups that share no variable with one another, in order of their first parts."""
+def _group_by_variables(parts: Iterable[Expression]) -> list[list[Expression]]:
+    """Group parts by shared variables. No two groups share a variable; groups are ordered by their first parts."""
     groups: list[tuple[set[str], list[tuple[int, Expression]]]] = []
     for index, part in enumerate(parts):
         variables = free_variables(part)
-        touched = [group for group in groups if group[0] & variables]
-        names = variables.union(*(group[0] for group in touched))
-        members = sorted([*(one for group in touched for one in group[1]), (index, part)], key=lambda one: one[0])
-        groups = [group for group in groups if group not in touched]
+        sharing = [group for group in groups if group[0] & variables]
+        names = variables.union(*(group[0] for group in sharing))
+        members = [*(member for group in sharing for member in group[1]), (index, part)]
+        members.sort(key=lambda member: member[0])
+        groups = [group for group in groups if group not in sharing]
         groups.append((names, members))
     groups.sort(key=lambda group: group[1][0][0])
     return [[part for _, part in members] for _, members in groups]
 
 
-def _term(one: Term) -> Term:
-    """The term, its variables named by their order; checked."""
-    known = {name for pattern in one.patterns for name in pattern.variables()}
-    bound = {*known, *(variable.name for call in one.calls for variable in variables_of(call))}
-    for constraint in one.constraints:
+def _build_term(term: Term) -> Term:
+    """Return the term with its variables numbered by their order. Raise an error if a variable is not bound."""
+    bound_by_patterns = {name for pattern in term.patterns for name in pattern.variables()}
+    bound = {*bound_by_patterns, *(variable.name for call in term.calls for variable in variables_of(call))}
+    for constraint in term.constraints:
         _check_bound(constraint, bound)
-    for given in (given for call in one.calls for given in call.given):
-        if given.name not in known:
-            raise _not_given(given)
+    for given in (given for call in term.calls for given in call.given):
+        if given.name not in bound_by_patterns:
+            raise _unbound_input_error(given)
     names: dict[str, str] = {}
-    patterns = tuple(_numbered(pattern, names) for pattern in one.patterns)
+    patterns = tuple(_number_variables(pattern, names) for pattern in term.patterns)
     named = [
-        replace(call, arguments=tuple(_renamed_given(each, names) for each in call.arguments)) for call in one.calls
+        replace(call, arguments=tuple(_renamed_given(each, names) for each in call.arguments)) for call in term.calls
     ]
     calls = tuple(dict.fromkeys(sorted(named, key=_call_order)))
     for call in calls:
         for variable in variables_of(call):
             names.setdefault(variable.name, str(len(names) + 1))
     renamed = tuple(_renamed_call(call, names) for call in calls)
-    constraints = {_renamed_constraint(constraint, names) for constraint in one.constraints}
+    constraints = {_renamed_constraint(constraint, names) for constraint in term.constraints}
     return Term(renamed, tuple(sorted(constraints, key=repr)), tuple(names), patterns)
 
 
 def pattern_term(pattern: ItemPattern) -> Term:
-    """A pattern as a term of its own, which binds its variables."""
-    return _term(Term((), patterns=(pattern,)))
+    """Return a term of a pattern alone, which binds the pattern's variables."""
+    return _build_term(Term((), patterns=(pattern,)))
 
 
 def _check_bound(constraint: Constraint, bound: set[str]) -> None:
     variables = list(variables_of(constraint))
     for variable in variables:
         if variable.name not in bound:
-            raise _unbound(variable)
+            raise _unbound_error(variable)
     if not variables:
-        raise InvalidConditionError("a constraint without a variable says nothing of the item")
+        raise InvalidConditionError("a comparison without a variable does not depend on the item")
 
 
-def _numbered(pattern: ItemPattern, names: dict[str, str]) -> ItemPattern:
-    """A pattern with new names that do not depend on the old ones; `names` gets the new name of every old one."""
+def _number_variables(pattern: ItemPattern, names: dict[str, str]) -> ItemPattern:
+    """Return a pattern with numbers as variable names, and add the new name of each old one to `names`."""
     ordered = pattern.canonical()
     numbers: dict[str, str] = {}
     for number, name in enumerate(ordered.names, 1):
@@ -300,44 +304,48 @@ def _renamed_given(argument: Argument, names: dict[str, str]) -> Argument:
 
 
 def _call_order(call: Call) -> tuple[str, str]:
-    """An order of calls that does not depend on the names of variables, as far as it can be had cheaply."""
+    """Return a sort key of a call that does not depend on the names of variables. Equal keys are possible."""
     return call.operator, repr(call.question)
 
 
-def _unbound(variable: Variable) -> InvalidConditionError:
+def _unbound_error(variable: Variable) -> InvalidConditionError:
     return InvalidConditionError(
-        f"nothing gives ?{variable.name} a value here",
+        f"?{variable.name} is not bound here",
         span=variable.span,
-        hint=f"?{variable.name} must be a result or in a pattern next to it; variables under `not` are local",
+        hint="bind it by an operator or a pattern in the same conjunction; variables under `not` are local",
     )
 
 
-def _not_given(given: Given) -> InvalidConditionError:
+def _unbound_input_error(given: Given) -> InvalidConditionError:
     return InvalidConditionError(
-        f"nothing gives ?{given.name} a value here",
+        f"?{given.name} is not bound here",
         span=given.span,
-        hint="operators are given constants, or variables of a pattern next to them",
+        hint="an input must be a constant or a variable of a pattern in the same conjunction",
     )
 
 
 def rename_term(term: Term, names: Sequence[str]) -> Term:
-    """A term with its variables called by these names, as it was written; the same where there are none."""
+    """Return a term with its original variable names `names`, or the same term if `names` is empty."""
     if not names:
         return term
     by_number = {str(number): name for number, name in enumerate(names, 1)}
     patterns = tuple(
-        one.renamed({name: by_number.get(name, name) for name in one.variables()}) for one in term.patterns
+        pattern.renamed({name: by_number.get(name, name) for name in pattern.variables()})
+        for pattern in term.patterns
     )
     named = (
-        replace(call, arguments=tuple(_renamed_given(one, by_number) for one in call.arguments))
+        replace(call, arguments=tuple(_renamed_given(argument, by_number) for argument in call.arguments))
         for call in term.calls
     )
     calls = tuple(_renamed_call(call, by_number) for call in named)
-    return Term(calls, tuple(_renamed_constraint(one, by_number) for one in term.constraints), patterns=patterns)
+    constraints = tuple(_renamed_constraint(constraint, by_number) for constraint in term.constraints)
+    return Term(calls, constraints, patterns=patterns)
 
 
 def _renamed_call(call: Call, names: dict[str, str]) -> Call:
-    arguments = tuple(Variable(names[one.name]) if isinstance(one, Variable) else one for one in call.arguments)
+    arguments = tuple(
+        Variable(names[argument.name]) if isinstance(argument, Variable) else argument for argument in call.arguments
+    )
     return replace(call, arguments=arguments, span=None)
 
 
@@ -345,11 +353,11 @@ def _renamed_constraint(constraint: Constraint, names: dict[str, str]) -> Constr
     return replace(constraint, left=_renamed(constraint.left, names), right=_renamed(constraint.right, names))
 
 
-def _renamed(one: Quantity, names: dict[str, str]) -> Quantity:
-    match one:
+def _renamed(quantity: Quantity, names: dict[str, str]) -> Quantity:
+    match quantity:
         case Variable(name):
             return Variable(names[name])
         case Arithmetic(sign, left, right):
             return Arithmetic(sign, _renamed(left, names), _renamed(right, names))
         case Literally():
-            return one
+            return quantity

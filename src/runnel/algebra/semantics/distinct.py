@@ -1,6 +1,7 @@
-"""The gate `distinct by … within …`: an item is stopped if an earlier one has the same key.
+"""The gate `distinct by … within …`, which stops an item if an earlier one has the same key.
 
-In: an item's id and attributes, and the attributes to compare by. Out: its key; items with equal keys are duplicates.
+In: the ID and the attributes of an item, and the names of the key attributes. Out: the key of the item. Items with
+equal keys are duplicates.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ from runnel.model.item import Attributes, Value
 from runnel.model.structured_value import StructuredValue
 
 ID = Attribute("id")
-"""The item's id, which is not one of its attributes: `by id`."""
+"""Stands for the ID of an item, which is not one of its attributes: `by id`."""
 
 DEFAULT_WINDOW = timedelta(days=30)
 MAX_WINDOW = timedelta(days=366)
 MAX_ATTRIBUTES = 8
 DIGEST = 16
-"""The bytes of a key's digest. Only digests are stored, because keys may be long or confidential."""
+"""The size of a key's digest in bytes. Only digests are stored, because keys may be long or confidential."""
 
 Part = tuple[str | float | bool, ...]
 Key = tuple[Part, ...]
@@ -60,29 +61,29 @@ class Distinct(GateRule):
         return self.window
 
     def history(self) -> DistinctHistory:
-        """A gate that no item has reached yet."""
+        """Return the history of a gate that no item has reached yet."""
         return DistinctHistory(self)
 
     def encode(self) -> list[Any]:
-        """The window in seconds, and the attributes."""
+        """Return the window in seconds, and the attributes."""
         return [self.window.total_seconds(), *map(encode_attribute, self.by)]
 
     @classmethod
     def decode(cls, values: Sequence[Any]) -> Distinct:
-        """The rule of values made by `encode`."""
+        """Return the rule of values that `encode` returned."""
         seconds, *by = values
         rule = Distinct(tuple(map(decode_attribute, by)), timedelta(seconds=seconds))
         if not rule.by or rule.window <= timedelta():
-            raise ValueError(f"a distinct feed needs attributes and a positive window, not {values!r}")
+            raise ValueError(f"distinct needs attributes and a positive window, not {values!r}")
         return rule
 
     def render(self) -> str:
-        """The clause in its shortest form."""
+        """Return the clause in its shortest form."""
         key = "" if self.by == (ID,) else f" by {self._names()}"
         return f"distinct{key}{'' if self.window == DEFAULT_WINDOW else f' within {render_duration(self.window)}'}"
 
     def describe(self) -> str:
-        """What holds of an item that passes, in words."""
+        """Return in words what is true of an item that passes."""
         return f"no earlier item with the same {self._names()} within {render_duration(self.window)}"
 
     def _names(self) -> str:
@@ -91,13 +92,13 @@ class Distinct(GateRule):
 
 @dataclass
 class DistinctHistory:
-    """The last item of every key."""
+    """The last item of every key, by sequence and time of acceptance."""
 
     rule: Distinct
     last: dict[Key, tuple[int, datetime]] = field(default_factory=dict)
 
     def add(self, item: LoggedItem, window: Sequence[LoggedItem] = ()) -> Stop | Pass:
-        """Stop an item that is a duplicate of an earlier one."""
+        """Add an item. Stop it if it duplicates an earlier item."""
         key = key_of(self.rule.by, item.id, item.attributes)
         if key is None:
             return Pass()
@@ -108,10 +109,10 @@ class DistinctHistory:
 
 
 def key_of(by: Sequence[Attribute], item: str, attributes: Attributes) -> Key | None:
-    """The key of an item; None for an item that has none of the attributes, which is no duplicate of any other.
+    """Return the key of an item, or None if it has none of the attributes and therefore cannot be a duplicate.
 
-    Texts are compared without regard to case and white space, and links as links. Ids are compared exactly, because
-    two ids may differ only in case. Structured values are compared by their canonical text.
+    Texts are compared ignoring case and differences in whitespace, and links in canonical form. IDs are compared
+    exactly, because two IDs may differ only in case. Structured values are compared by their canonical text.
 
     >>> key_of((Attribute("title"),), "1", {"title": ("Muse  on TOUR",)})
     (('text', 'muse on tour'),)
@@ -119,14 +120,16 @@ def key_of(by: Sequence[Attribute], item: str, attributes: Attributes) -> Key | 
     True
     """
     parts = tuple(
-        ("id", item) if one == ID else _flat([_comparable(value) for _, value in values_of(one, attributes)])
-        for one in by
+        ("id", item)
+        if attribute == ID
+        else _flatten([_comparable(value) for _, value in values_of(attribute, attributes)])
+        for attribute in by
     )
     return parts if any(parts) else None
 
 
 def encode_key(key: Key) -> bytes:
-    """A key as bytes: equal keys give equal bytes.
+    """Return a key as bytes. Equal keys have equal bytes.
 
     >>> encode_key((("text", "a"),))
     b'[["text", "a"]]'
@@ -135,7 +138,7 @@ def encode_key(key: Key) -> bytes:
 
 
 def key_digest(key: bytes, history: bytes) -> bytes:
-    """A short digest of an encoded key, under which a gate with this history stores it.
+    """Return a short digest of an encoded key. The digests of gates with different `history` values differ.
 
     >>> key_digest(b"a", b"1") == key_digest(b"a", b"2")
     False
@@ -154,7 +157,7 @@ def _comparable(value: Value) -> Part:
         case datetime():
             return "moment", value.astimezone(UTC).isoformat()
         case _:
-            return "number", float(value) + 0.0  # -0.0 is 0.0
+            return "number", float(value) + 0.0  # turns -0.0 into 0.0
 
 
 def _comparable_text(text: str) -> Part:
@@ -166,5 +169,5 @@ def _comparable_text(text: str) -> Part:
     return ("text", collapsed) if collapsed else ()
 
 
-def _flat(values: list[Part]) -> Part:
+def _flatten(values: list[Part]) -> Part:
     return tuple(part for value in values for part in value)

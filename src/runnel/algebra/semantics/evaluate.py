@@ -1,6 +1,6 @@
 """The reference evaluator: slow, short, and the definition of every condition and query.
 
-Matchers, optimiser passes and plans are tested against `holds` and `accepts`; where they differ, they are wrong.
+Matchers, optimizer passes and plans are tested against `holds` and `accepts`. If they differ, they are wrong.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ from runnel.model.item import Attributes, Value
 from runnel.model.structured_value import StructuredValue
 
 Holding = Callable[[Expression, Attributes, datetime | None], bool]
-"""Whether a condition holds: `holds`, or one that knows what operators say of the item (see `bindings`)."""
+"""Evaluates a condition: `holds`, or a function that knows the answers of operators (see `bindings.asking`)."""
 
 
 def holds(expression: Expression, attributes: Attributes, accepted: datetime | None = None) -> bool:
-    """Whether a condition holds for an item's attributes.
+    """Return whether a condition holds for an item's attributes.
 
-    `accepted` is the item's acceptance, which relative times count from; without it they are false.
+    `accepted` is the time of the item's acceptance. Without it, comparisons with relative times are false.
 
     >>> from runnel.algebra.nodes.attributes import Attribute
     >>> from runnel.algebra.nodes.expressions import Contains
@@ -76,18 +76,18 @@ def holds(expression: Expression, attributes: Attributes, accepted: datetime | N
         case ItemPattern():
             return any(map(expression.holds, pattern_values(expression, attributes)))
         case Call() | Constraint() | Term():
-            raise RunnelError("a condition with operators is decided by asking them")
+            raise RunnelError("a condition with operators cannot be evaluated without their answers")
         case atom:
             return any(satisfies(atom, value, accepted) for _, value in values_of(atom.attribute, attributes))
 
 
 def holds_as_written(expression: Expression, attributes: Attributes, accepted: datetime | None = None) -> bool:
-    """Whether a condition holds whose item patterns may share variables with the conditions next to them."""
+    """Return whether a condition holds, after closing it: its item patterns may share variables with other parts."""
     return holds(close_condition(expression), attributes, accepted)
 
 
 def values_of(attribute: Attribute, attributes: Attributes) -> list[tuple[str, Value]]:
-    """The values that an atom looks at, each with its attribute's name: none where the attribute or part is missing.
+    """Return the values of an atom's attribute with their attribute names, or an empty list if there are none.
 
     >>> values_of(WHOLE, {"title": ("Rock",), "price": (3.0, 4.0)})
     [('title', 'Rock'), ('price', 3.0), ('price', 4.0)]
@@ -102,7 +102,7 @@ def values_of(attribute: Attribute, attributes: Attributes) -> list[tuple[str, V
 
 
 def satisfies(atom: Atom, value: Value, accepted: datetime | None = None) -> bool:
-    """Whether one value satisfies an atom."""
+    """Return whether one value satisfies an atom."""
     match atom:
         case Exists():
             return True
@@ -119,7 +119,7 @@ def satisfies(atom: Atom, value: Value, accepted: datetime | None = None) -> boo
 
 
 def is_text(value: Value) -> TypeGuard[str]:
-    """Whether a value is a text; a structured value is none, though it is kept as one."""
+    """Return whether a value is a text. Structured values are not, although they are subclasses of `str`."""
     return isinstance(value, str) and not isinstance(value, StructuredValue)
 
 
@@ -140,7 +140,7 @@ def _satisfied_by_text(atom: TextAtom, text: str) -> bool:
 
 
 def satisfied_by_words(atom: WordAtom, text_words: list[str]) -> bool:
-    """Whether a text satisfies an atom that looks at its words, which are given.
+    """Return whether a text satisfies an atom on its words. `text_words` are the words of the text.
 
     >>> satisfied_by_words(ContainsPattern(WHOLE, ("conc*",)), ["rock", "concert"])
     True
@@ -157,9 +157,9 @@ def satisfied_by_words(atom: WordAtom, text_words: list[str]) -> bool:
 
 
 def compare(value: Value, operator: AtomRelation, constant: Constant, accepted: datetime | None = None) -> bool:
-    """Compare values of one type; values of two types stand in no relation.
+    """Compare a value with a constant. The result is false if they are of different types.
 
-    A whole day compares with the UTC day of a moment, so `<= date '2026-11-15'` includes that day's evening.
+    A day is compared with the UTC day of a time, so `<= date '2026-11-15'` includes the evening of that day.
 
     >>> compare(3.0, "<", 4.0), compare("3", "<", 4.0)
     (True, False)
@@ -186,7 +186,7 @@ def compare(value: Value, operator: AtomRelation, constant: Constant, accepted: 
 
 
 def moment_before(accepted: datetime, ago: Ago) -> datetime:
-    """The moment that a relative time means for an item that was accepted then."""
+    """Return the absolute time of a relative time, for an item that was accepted at `accepted`."""
     try:
         return accepted - ago.length
     except OverflowError:
@@ -206,7 +206,7 @@ def _comparable(value: Value, constant: Constant) -> tuple[Any, Any] | None:
 
 
 def part_of(moment: datetime, part: Part) -> float:
-    """A part of a moment, as a number."""
+    """Return a part of a time as a number."""
     return float(moment.isoweekday() if part == "weekday" else getattr(moment, part))
 
 
@@ -219,11 +219,11 @@ def accepts(
     stopped: Collection[int] = (),
     holding: Holding = holds_as_written,
 ) -> bool:
-    """Whether an item of the source feed `feed` reaches the output of a query node.
+    """Return whether an item of the source feed `feed` is in the output of a query node.
 
-    `definitions` holds the nodes of the virtual feeds; a feed that is not in it is a source feed. If an item
-    satisfies one of several inputs, that suffices (RoSeS §3.2, union). `stopped` are the feeds whose gates stopped
-    the item, which depends on the items before it (see `evaluate_log`).
+    `definitions` has the nodes of the virtual feeds; all other feeds are source feeds. A union contains the items of
+    any of its inputs (RoSeS §3.2). `stopped` are the feeds whose gates stopped the item, which depends on earlier
+    items (see `evaluate_log`).
 
     >>> accepts(Union((Read(1), Read(2))), 2, {}, {})
     True
@@ -243,14 +243,14 @@ def _reaches(
     accepted: datetime | None,
     holding: Holding,
 ) -> bool:
-    """As `accepts`, where it is known which of the views that the node reads hold the item."""
+    """Return what `accepts` returns. `inside` tells for each view that the node reads whether it has the item."""
     match node:
         case Read(read):
             return inside.get(read, read == feed)
         case ReadAll():
             raise unexpanded(node)
         case Union(inputs):
-            return any(_reaches(one, feed, attributes, inside, accepted, holding) for one in inputs)
+            return any(_reaches(each, feed, attributes, inside, accepted, holding) for each in inputs)
         case Filter(inner, condition):
             reached = _reaches(inner, feed, attributes, inside, accepted, holding)
             return reached and holding(condition, attributes, accepted)
@@ -259,17 +259,17 @@ def _reaches(
 
 
 def views_below(node: Node, definitions: Mapping[int, Node]) -> list[int]:
-    """The virtual feeds that a node reads, directly or through others, each after all that it reads itself.
+    """Return the virtual feeds that a node reads, directly or indirectly. Each comes after the feeds that it reads.
 
     >>> views_below(Read(3), {2: Read(1), 3: Read(2)})
     [2, 3]
     """
     order: dict[int, None] = {}
     entered: set[int] = set()
-    waiting = [one for one in reads(node) if one in definitions]
-    while waiting:  # a chain of views may be longer than Python's stack is deep
+    waiting = [feed for feed in reads(node) if feed in definitions]
+    while waiting:  # not recursive, because a chain of views may be longer than Python's stack
         view = waiting[-1]
-        below = [one for one in reads(definitions[view]) if one in definitions and one not in order]
+        below = [feed for feed in reads(definitions[view]) if feed in definitions and feed not in order]
         if view in order or not below:
             order[view] = None
             waiting.pop()

@@ -1,7 +1,7 @@
-"""The reference evaluator over a log: the feeds of each item, in order, gates and annotations included.
+"""The reference evaluator for a whole log: the feeds of each item, including the effect of gates, and annotations.
 
-`accepts` reads one item alone. A gate depends on the items before it as well, and here it sees all of them: this is
-the definition that matching and commits are tested against. Slow and short.
+`accepts` evaluates one item alone, but a gate also depends on earlier items. This slow and short evaluator passes all
+items through the gates in order; matching and commits are tested against it.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ def evaluate_log(
 ) -> Iterator[Evaluated]:
     """Evaluate virtual feeds on items in the order of their sequences.
 
-    `since` has the feeds to evaluate, each with the sequence after which it starts. The gate of a feed that is only
-    read starts at the beginning of the log. So do windows and joins, because a window reaches back before the feeds
-    that read it.
+    `since` maps each feed to evaluate to the sequence after which it starts. The gate of a feed that these feeds read
+    starts at the beginning of the log. So do windows and joins, because a window reaches back before the feeds that
+    read it.
 
     >>> from datetime import UTC, datetime, timedelta
     >>> from runnel.algebra.nodes.attributes import Attribute
     >>> from runnel.algebra.semantics.distinct import Distinct
     >>> news = {2: Gated(Read(1), Distinct((Attribute("title"),), timedelta(days=2)))}
     >>> days = [LoggedItem(n, datetime(2026, 11, n, tzinfo=UTC), 1, str(n), {"title": ("Muse",)}) for n in (1, 2, 4)]
-    >>> [sorted(one.feeds) for one in evaluate_log(days, news, {2: 0})]
+    >>> [sorted(evaluated.feeds) for evaluated in evaluate_log(days, news, {2: 0})]
     [[2], [], [2]]
     """
     views = views_below(Union(tuple(map(Read, since))), definitions)

@@ -1,6 +1,7 @@
-"""Where in a text a condition is satisfied, for those who want to see it.
+"""Highlights: the ranges of a text that satisfy a condition, for `why`.
 
-In: an atom and a value. Out: spans of the value's characters, exact also where folding and composing change lengths.
+In: an atom and a value. Out: ranges of characters in the value, exact even if case folding and Unicode normalization
+change lengths.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ from runnel.algebra.values.words import word_spans
 from runnel.model.item import Value
 
 Highlight = tuple[int, int]
-"""From the first character to behind the last."""
+"""The offsets of the first character and after the last one."""
 
 MOST_HIGHLIGHTS = 100
-"""Places that are told of one value: nobody looks at more."""
+"""How many highlights are reported per value."""
 
 
 def highlights(atom: Atom, value: Value, accepted: datetime | None = None) -> list[Highlight]:
-    """From where to where a text satisfies an atom, in order; empty where it does not, or is no text.
+    """Return the ranges of a text that satisfy an atom, or an empty list if none do or the value is not a text.
 
     >>> from runnel.algebra.nodes.attributes import Attribute
     >>> highlights(Contains(Attribute("title"), ("strasse",)), "Die Straße, die STRASSE")
@@ -46,19 +47,19 @@ def highlights(atom: Atom, value: Value, accepted: datetime | None = None) -> li
     """
     if not isinstance(value, str) or not satisfies(atom, value, accepted):
         return []
-    return list(islice(_found(atom, value), MOST_HIGHLIGHTS))
+    return list(islice(_find_highlights(atom, value), MOST_HIGHLIGHTS))
 
 
-def _found(atom: Atom, text: str) -> Iterable[Highlight]:
+def _find_highlights(atom: Atom, text: str) -> Iterable[Highlight]:
     match atom:
         case Contains(_, phrase):
-            return _runs(text, tuple(word.__eq__ for word in phrase))
+            return _find_phrases(text, tuple(word.__eq__ for word in phrase))
         case ContainsPattern(_, patterns):
-            return _runs(text, pattern_steps(patterns))
+            return _find_phrases(text, pattern_steps(patterns))
         case ContainsStems(_, language, phrase):
-            return _runs(text, tuple(stem.__eq__ for stem in stems_of(language, phrase)), language)
+            return _find_phrases(text, tuple(stem.__eq__ for stem in stems_of(language, phrase)), language)
         case Similar(_, phrase, _):
-            return ((one.start, one.end) for one in word_spans(text) if one.word in phrase)
+            return ((span.start, span.end) for span in word_spans(text) if span.word in phrase)
         case RegularExpression(_, pattern):
             return match_spans(pattern, text)
         case References(_, target):
@@ -75,13 +76,13 @@ def _found(atom: Atom, text: str) -> Iterable[Highlight]:
             return ((0, len(text)),) if text else ()
 
 
-def _runs(text: str, steps: tuple[Fits, ...], language: str | None = None) -> Iterator[Highlight]:
-    found = word_spans(text)
-    looked_at = [one.word for one in found]
+def _find_phrases(text: str, steps: tuple[Fits, ...], language: str | None = None) -> Iterator[Highlight]:
+    spans = word_spans(text)
+    words = [span.word for span in spans]
     if language is not None:
-        looked_at = stem_words(language, looked_at)
+        words = stem_words(language, words)
     end = 0
-    for start in runs(looked_at, steps):
-        if start >= end:  # what overlaps a run that was told already is seen there
+    for start in runs(words, steps):
+        if start >= end:  # skip occurrences that overlap the previous one
             end = start + len(steps)
-            yield found[start].start, found[end - 1].end
+            yield spans[start].start, spans[end - 1].end

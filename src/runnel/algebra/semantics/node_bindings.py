@@ -1,7 +1,7 @@
-"""What the variables of a query's own conditions are bound to, whatever its shape: the definition.
+"""The reference semantics of a query's bindings, for queries without operators.
 
-In: a query's node over feeds, the views it reads, and an item. Out: bindings, of every way by which the item reaches
-it. Variables of views are none of the query's. Operators take no part here.
+In: the node of a query, the views it reads, and an item. Out: the bindings of the variables in the query's own
+conditions, for every input of a union that contains the item. Variables of views are not included.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ def node_solutions(
     accepted: datetime | None = None,
     rows_of: PatternRows | None = None,
 ) -> list[dict[str, Value]]:
-    """The bindings of a query on an item of the source feed `feed`; none where it does not match.
+    """Return the bindings of a query on an item of the source feed `feed`, or an empty list if it does not match.
 
     >>> from runnel.algebra.nodes.expressions import Truth
     >>> node_solutions(Filter(Read(1), Truth(True)), 1, {}, {}), node_solutions(Read(1), 2, {}, {})
     ([{}], [])
     """
-    found = distinct(_solved(node, feed, attributes, definitions, accepted, rows_of or Definition(attributes).rows))
-    return [one for one in found if one] or found
+    bindings = distinct(_solve(node, feed, attributes, definitions, accepted, rows_of or Definition(attributes).rows))
+    return [binding for binding in bindings if binding] or bindings
 
 
-def _solved(
+def _solve(
     node: Node,
     feed: int,
     attributes: Attributes,
@@ -49,28 +49,28 @@ def _solved(
         case Read() | ReadAll():
             return [{}] if accepts(node, feed, attributes, definitions, accepted) else []
         case Union(inputs):
-            return [row for one in inputs for row in _solved(one, feed, attributes, definitions, accepted, rows_of)]
+            return [row for each in inputs for row in _solve(each, feed, attributes, definitions, accepted, rows_of)]
         case Gated(inner, _):
-            return _solved(inner, feed, attributes, definitions, accepted, rows_of)
+            return _solve(inner, feed, attributes, definitions, accepted, rows_of)
         case Filter(inner, condition):
-            found: list[dict[str, Value]] = []
-            own = solutions(condition, attributes, _unasked, accepted, rows_of)
-            for row in _solved(inner, feed, attributes, definitions, accepted, rows_of):
-                # Ways by which variables of a union are bound differ in their names: each is joined by itself.
-                found += joined([row], own)
-            return found
+            bindings: list[dict[str, Value]] = []
+            condition_bindings = solutions(condition, attributes, _no_answer, accepted, rows_of)
+            for row in _solve(inner, feed, attributes, definitions, accepted, rows_of):
+                # The inputs of a union may bind different variables, so each row is joined separately.
+                bindings += joined([row], condition_bindings)
+            return bindings
 
 
-def _unasked(call: Call) -> Rows | None:
+def _no_answer(call: Call) -> Rows | None:
     return None
 
 
 def encode_whole(node: Node, definitions: Mapping[int, Node]) -> Any:
-    """A JSON value for a query and the views that it reads."""
-    views = {str(one): encode_node(definitions[one]) for one in views_below(node, definitions)}
+    """Return a JSON value for a query and the views that it reads."""
+    views = {str(view): encode_node(definitions[view]) for view in views_below(node, definitions)}
     return {"node": encode_node(node), "views": views}
 
 
 def decode_whole(value: Any) -> tuple[Node, dict[int, Node]]:
-    """The query and the views of a JSON value made by `encode_whole`."""
-    return decode_node(value["node"]), {int(one): decode_node(node) for one, node in value["views"].items()}
+    """Return the query and the views of a JSON value that `encode_whole` returned."""
+    return decode_node(value["node"]), {int(view): decode_node(node) for view, node in value["views"].items()}

@@ -1,4 +1,7 @@
-"""Why an item is, or is not, in a feed: the evaluation as a tree that a person can read."""
+"""Traces: a readable tree that explains why an item is in a feed or not.
+
+In: a condition or query node, and an item. Out: a `Trace` whose steps show what holds and the values that decided.
+"""
 
 from __future__ import annotations
 
@@ -21,54 +24,54 @@ from runnel.algebra.semantics.highlights import Highlight, highlights
 from runnel.model.item import Attributes, Value
 from runnel.model.operator import Rows
 
-_MOST_VIEWS = 40
-_MOST_WAYS = 20
-"""The most ways of a union that are shown."""
+_MAX_VIEWS = 40
+_MAX_INPUTS = 20
+"""How many inputs of a union are shown."""
 _CONTEXT = 60
-_LONGEST_TEXT = 4096
+_MAX_TEXT_LENGTH = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class SeenValue:
-    """A value that an atom looked at: of which attribute, and where in it the atom is satisfied (texts only)."""
+    """A value that an atom was evaluated on, its attribute, and the ranges of a text that satisfy the atom."""
 
     attribute: str
     value: Value
-    places: tuple[Highlight, ...] = ()
+    ranges: tuple[Highlight, ...] = ()
 
     def in_context(self) -> str:
-        """The value, short, with the places marked.
+        """Return the value, shortened, with its highlights marked.
 
         >>> SeenValue("title", "Rock am Ring", ((0, 4),)).in_context()
         '»Rock« am Ring'
         """
-        if not self.places or not isinstance(self.value, str):
+        if not self.ranges or not isinstance(self.value, str):
             return _shorten(f"{self.value:g}" if isinstance(self.value, float) else str(self.value))
-        if self.places == ((0, len(self.value)),):
+        if self.ranges == ((0, len(self.value)),):
             return _shorten(self.value)
-        start = max(0, self.places[0][0] - _CONTEXT // 3)
-        end = max(min(len(self.value), start + _CONTEXT), self.places[0][1])
-        parts, at = ["…" if start else ""], start
-        for first, last in self.places:
+        start = max(0, self.ranges[0][0] - _CONTEXT // 3)
+        end = max(min(len(self.value), start + _CONTEXT), self.ranges[0][1])
+        parts, offset = ["…" if start else ""], start
+        for first, last in self.ranges:
             if last <= end:
-                parts += [self.value[at:first], "»", _shorten(self.value[first:last]), "«"]
-                at = last
-        return "".join([*parts, self.value[at:end], "…" if end < len(self.value) else ""])
+                parts += [self.value[offset:first], "»", _shorten(self.value[first:last]), "«"]
+                offset = last
+        return "".join([*parts, self.value[offset:end], "…" if end < len(self.value) else ""])
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """One step of an evaluation: what was asked, whether it holds, the values that decided, and its parts."""
+    """One step of an evaluation: its label, whether it holds, the values that decided, and its parts."""
 
     label: str
     holds: bool
     values: tuple[SeenValue, ...] = ()
     parts: tuple[Trace, ...] = ()
     whole: bool = False
-    """Whether the values are those of all attributes, so that their names must be said."""
+    """Whether the values are of several attributes, so that their names are shown."""
 
     def lines(self, indent: str = "") -> list[str]:
-        """The tree as text, a line a step.
+        """Return the tree as text, one line per step.
 
         >>> print("\\n".join(Trace("all of", False, (), (Trace("a", True), Trace("b", False))).lines()))
         ✗ all of
@@ -79,22 +82,23 @@ class Trace:
             f"{seen.attribute}: {seen.in_context()}" if self.whole else seen.in_context() for seen in self.values
         )
         shown = f"  [{', '.join(list(named)[:3])}]" if self.values else ""
-        own = f"{indent}{'✓' if self.holds else '✗'} {self.label}{shown}"
-        return [own, *(line for part in self.parts for line in part.lines(indent + "  "))]
+        first = f"{indent}{'✓' if self.holds else '✗'} {self.label}{shown}"
+        return [first, *(line for part in self.parts for line in part.lines(indent + "  "))]
 
     def highlights(self) -> list[dict[str, Any]]:
-        """What to mark in the item's texts, each once: the condition, the attribute, its text, and the places in it.
+        """Return what to highlight in the item's texts, without repetitions.
 
-        Of a long text only a part is told, in which the first place is; places are those in that part.
+        Each entry has a condition, an attribute, its text, and the ranges (`places`) that satisfy the condition. For
+        a long text, it has only an extract that contains the first range.
 
         >>> Trace("title contains 'rock'", True, (SeenValue("title", "Rock", ((0, 4),)),)).highlights()
         [{'condition': "title contains 'rock'", 'attribute': 'title', 'text': 'Rock', 'places': [(0, 4)]}]
         """
-        found = {(step.label, seen): None for step in self._steps() for seen in step.values if seen.places}
-        told = ((label, seen.attribute, *_cut(str(seen.value), seen.places)) for label, seen in found)
+        highlighted = {(step.label, seen): None for step in self._steps() for seen in step.values if seen.ranges}
+        entries = ((label, seen.attribute, *_extract(str(seen.value), seen.ranges)) for label, seen in highlighted)
         return [
-            {"condition": label, "attribute": attribute, "text": text, "places": places}
-            for label, attribute, text, places in told
+            {"condition": label, "attribute": attribute, "text": text, "places": ranges}
+            for label, attribute, text, ranges in entries
         ]
 
     def _steps(self) -> Iterator[Trace]:
@@ -103,16 +107,16 @@ class Trace:
             yield from part._steps()
 
 
-def _cut(text: str, places: tuple[Highlight, ...]) -> tuple[str, list[Highlight]]:
-    """A part of a text that is not too long, with the first place and all that fit in, counted from its beginning."""
-    first, last = places[0]
-    start = 0 if last <= _LONGEST_TEXT else max(0, first - _CONTEXT)
-    end = start + _LONGEST_TEXT
-    return text[start:end], [(first - start, min(last, end) - start) for first, last in places if first < end]
+def _extract(text: str, ranges: tuple[Highlight, ...]) -> tuple[str, list[Highlight]]:
+    """Return an extract of a text that contains the first range, and the ranges with offsets in the extract."""
+    first, last = ranges[0]
+    start = 0 if last <= _MAX_TEXT_LENGTH else max(0, first - _CONTEXT)
+    end = start + _MAX_TEXT_LENGTH
+    return text[start:end], [(first - start, min(last, end) - start) for first, last in ranges if first < end]
 
 
 def unanswered(call: Call) -> Rows | None:
-    """What operators say where nobody asks them."""
+    """Return no answer for any call: operators are not called."""
     return None
 
 
@@ -123,86 +127,87 @@ def trace_expression(
     answers: Answers = unanswered,
     search: PatternSearch | None = None,
 ) -> Trace:
-    """The evaluation of a condition on an item's attributes.
+    """Return the trace of a condition on an item's attributes.
 
-    `answers` is what operators say of the item, `search` decides item patterns on it.
+    `answers` returns the answers of operators for the item, and `search` evaluates item patterns on it.
     """
-    return _Conditions(attributes, accepted, answers, search or Definition(attributes)).trace(expression)
+    return _ConditionTracer(attributes, accepted, answers, search or Definition(attributes)).trace(expression)
 
 
 @dataclass(frozen=True, slots=True)
-class _Conditions:
-    """One item, and what operators say of it."""
+class _ConditionTracer:
+    """Traces conditions on one item."""
 
     attributes: Attributes
     accepted: datetime | None
     answers: Answers
     search: PatternSearch
 
-    def trace(self, expression: Expression, beside: tuple[Expression, ...] = ()) -> Trace:
-        """A condition; `beside` are the calls and patterns around it, which bind its variables."""
+    def trace(self, expression: Expression, context: tuple[Expression, ...] = ()) -> Trace:
+        """Return the trace of a condition. `context` has the calls and patterns that bind its variables."""
         match expression:
             case And(parts):
-                around = (*beside, *(one for one in parts if isinstance(one, Call | ItemPattern)))
-                traces = (self.trace(part, around) for part in parts)
-                return Trace("all of", self._holds(expression, beside), parts=tuple(traces))
+                inner_context = (*context, *(part for part in parts if isinstance(part, Call | ItemPattern)))
+                traces = (self.trace(part, inner_context) for part in parts)
+                return Trace("all of", self._holds(expression, context), parts=tuple(traces))
             case Or(parts):
                 return Trace(
-                    "any of", self._holds(expression, beside), parts=tuple(self.trace(one, beside) for one in parts)
+                    "any of",
+                    self._holds(expression, context),
+                    parts=tuple(self.trace(part, context) for part in parts),
                 )
             case Not(part):
                 return Trace("not", self._holds(expression, ()), parts=(self.trace(part),))
             case Call():
-                return self._call(expression, beside)
+                return self._trace_call(expression, context)
             case ItemPattern():
-                return self._pattern(expression, beside)
+                return self._trace_pattern(expression, context)
             case Truth() | Constraint() | Term():
-                return Trace(render(expression), self._holds(expression, beside))
+                return Trace(render(expression), self._holds(expression, context))
             case atom:
-                looked_at = values_of(atom.attribute, self.attributes)
-                holding = [one for one in looked_at if satisfies(atom, one[1], self.accepted)]
+                values = values_of(atom.attribute, self.attributes)
+                satisfying = [(name, value) for name, value in values if satisfies(atom, value, self.accepted)]
                 seen = (
                     SeenValue(name, value, tuple(highlights(atom, value, self.accepted)))
-                    for name, value in holding or looked_at
+                    for name, value in satisfying or values
                 )
-                return Trace(render(atom), bool(holding), tuple(seen), whole=atom.attribute.name == WHOLE.name)
+                return Trace(render(atom), bool(satisfying), tuple(seen), whole=atom.attribute.name == WHOLE.name)
 
-    def _holds(self, expression: Expression, beside: tuple[Expression, ...]) -> bool:
-        """Whether a condition holds, together with what binds its variables."""
+    def _holds(self, expression: Expression, context: tuple[Expression, ...]) -> bool:
+        """Return whether a condition holds together with the calls and patterns that bind its variables."""
         free = free_variables(expression)
-        tied = [one for one in beside if free & free_variables(one)]
-        if any(isinstance(one, Call) and one.given for one in tied):
-            tied = [
-                *(one for one in beside if isinstance(one, ItemPattern)),
-                *(one for one in tied if isinstance(one, Call)),
+        binding = [part for part in context if free & free_variables(part)]
+        if any(isinstance(part, Call) and part.given for part in binding):
+            binding = [
+                *(part for part in context if isinstance(part, ItemPattern)),
+                *(part for part in binding if isinstance(part, Call)),
             ]
-        whole = conjunction([*tied, expression]) if tied else expression
+        whole = conjunction([*binding, expression]) if binding else expression
         return asking(self.answers, self.search)(whole, self.attributes, self.accepted)
 
-    def _pattern(self, pattern: ItemPattern, beside: tuple[Expression, ...]) -> Trace:
-        others = [one for one in beside if isinstance(one, ItemPattern)]
+    def _trace_pattern(self, pattern: ItemPattern, context: tuple[Expression, ...]) -> Trace:
+        patterns = [part for part in context if isinstance(part, ItemPattern)]
         if pattern_values(pattern, self.attributes):
-            found = pattern.trace(self.search, self._bound(others) if len(others) > 1 else ())
+            pattern_parts = pattern.trace(self.search, self._bound(patterns) if len(patterns) > 1 else ())
         else:
-            found = [PatternPart(f"the item has the attribute {pattern.attribute.name}", False)]
-        parts = (Trace(f"{one.text}{f'  [{one.by}]' if one.by else ''}", one.holds) for one in found)
+            pattern_parts = [PatternPart(f"the item has the attribute {pattern.attribute.name}", False)]
+        parts = (Trace(f"{part.text}{f'  [{part.by}]' if part.by else ''}", part.holds) for part in pattern_parts)
         return Trace(pattern.render(), self._holds(pattern, ()), parts=tuple(parts))
 
     def _bound(self, patterns: Sequence[ItemPattern]) -> list[dict[str, Value]]:
         return solutions(And(tuple(patterns)), self.attributes, self.answers, rows_of=self.search.rows)
 
-    def _call(self, call: Call, beside: tuple[Expression, ...]) -> Trace:
-        patterns = [one for one in beside if isinstance(one, ItemPattern)]
+    def _trace_call(self, call: Call, context: tuple[Expression, ...]) -> Trace:
+        patterns = [part for part in context if isinstance(part, ItemPattern)]
         rows = self._bound(patterns) if call.given else []
-        asked = list(grounded(call, rows).values())[:MOST_INPUTS] if call.given else [call]
-        said = [(one, self.answers(one)) for one in asked]
-        found = [(one, row) for one, some in said for row in fitting(one, some or ())]
-        if not found and any(some is None for _, some in said):
+        calls = list(grounded(call, rows).values())[:MOST_INPUTS] if call.given else [call]
+        answers = [(each, self.answers(each)) for each in calls]
+        matching = [(each, row) for each, answer in answers for row in fitting(each, answer or ())]
+        if not matching and any(answer is None for _, answer in answers):
             return Trace(f"{render(call)}: unknown, the operator gave no answer", False)
-        told = [(one if call.given else None, row) for one, row in found[:3]]
-        values = [SeenValue(f"?{name}", value) for _, row in told for name, value in row.items()]
-        label = render(call) if not call.given or not told else f"{render(call)} as {render(told[0][0] or call)}"
-        return Trace(label, bool(found), tuple(values), whole=True)
+        values = [SeenValue(f"?{name}", value) for _, row in matching[:3] for name, value in row.items()]
+        label = f"{render(call)} as {render(matching[0][0])}" if call.given and matching else render(call)
+        return Trace(label, bool(matching), tuple(values), whole=True)
 
 
 def trace_node(
@@ -217,18 +222,18 @@ def trace_node(
     answers: Answers = unanswered,
     search: PatternSearch | None = None,
 ) -> Trace:
-    """The evaluation of a query on an item of the source feed `feed`, through views down to the source.
+    """Return the trace of a query on an item of the source feed `feed`, through all views down to the source.
 
-    A view that is reached by several ways is shown once; below a good many views nobody reads on. `stopped` are the
-    feeds whose gates stopped the item, each with the cause, or with an empty text.
+    A view that several inputs read is shown once, and only the first `_MAX_VIEWS` views are shown in full. `stopped`
+    maps the feeds whose gates stopped the item to the cause, or to an empty text.
     """
-    decides = search or Definition(attributes)
-    return _Tracer(feed, attributes, definitions, names, accepted, stopped or {}, answers, decides).node(node)
+    search = search or Definition(attributes)
+    return _NodeTracer(feed, attributes, definitions, names, accepted, stopped or {}, answers, search).node(node)
 
 
 @dataclass
-class _Tracer:
-    """One item, and all that is known of the world it is held against."""
+class _NodeTracer:
+    """Traces query nodes on one item."""
 
     feed: int
     attributes: Attributes
@@ -243,16 +248,16 @@ class _Tracer:
     def node(self, node: Node) -> Trace:
         match node:
             case Read(read):
-                return self._read(read, self._reached(node))
+                return self._trace_read(read, self._reached(node))
             case ReadAll():
                 raise unexpanded(node)
             case Gated(inner, _):
                 return self.node(inner)
             case Union(inputs):
-                return self._union(inputs, self._reached(node))
+                return self._trace_union(inputs, self._reached(node))
             case Filter(inner, condition):
-                told = trace_expression(condition, self.attributes, self.accepted, self.answers, self.search)
-                return Trace("both", self._reached(node), parts=(self.node(inner), told))
+                filtered = trace_expression(condition, self.attributes, self.accepted, self.answers, self.search)
+                return Trace("both", self._reached(node), parts=(self.node(inner), filtered))
 
     def _reached(self, node: Node) -> bool:
         holding = asking(self.answers, self.search)
@@ -260,28 +265,27 @@ class _Tracer:
             node, self.feed, self.attributes, self.definitions, self.accepted, self.stopped, holding=holding
         )
 
-    def _read(self, read: int, reached: bool) -> Trace:
+    def _trace_read(self, read: int, reached: bool) -> Trace:
         name = self.names.get(read, f"#{read}")
         inner = self.definitions.get(read)
         if inner is None:
             return Trace(f"comes from {name}", reached)
-        if read in self.shown or len(self.shown) >= _MOST_VIEWS:
+        if read in self.shown or len(self.shown) >= _MAX_VIEWS:
             return Trace(f"is in {name}, as above" if read in self.shown else f"is in {name} …", reached)
         self.shown.add(read)
         below = self.node(inner)
-        if not isinstance(inner, Gated) or not below.holds:  # the gate has not seen an item that did not reach it
+        if not isinstance(inner, Gated) or not below.holds:  # an item that does not reach the gate is not shown to it
             return Trace(f"is in {name}", reached, parts=(below,))
         cause = f": {self.stopped[read]}" if self.stopped.get(read) else ""
         gate = Trace(f"{inner.rule.describe()}{cause}", read not in self.stopped)
         return Trace(f"is in {name}", reached, parts=(below, gate))
 
-    def _union(self, inputs: Sequence[Node], reached: bool) -> Trace:
-        ways = [self.node(one) for one in inputs]
-        # Where a way leads in, the ways that do not are no answer to "why".
-        told = tuple(way for way in ways if way.holds or not reached)[:_MOST_WAYS]
-        missing = len(ways) - len(told)
-        others = f", {missing} {'other does' if missing == 1 else 'others do'} not lead here" if missing else ""
-        return Trace(f"by one of {len(ways)} ways{others}", reached, parts=told)
+    def _trace_union(self, inputs: Sequence[Node], reached: bool) -> Trace:
+        traces = [self.node(each) for each in inputs]
+        # If an input contains the item, the inputs that do not contain it explain nothing.
+        shown = tuple(trace for trace in traces if trace.holds or not reached)[:_MAX_INPUTS]
+        hidden = f", {len(traces) - len(shown)} not shown" if len(shown) < len(traces) else ""
+        return Trace(f"is in at least one of {len(traces)} inputs{hidden}", reached, parts=shown)
 
 
 def _shorten(text: str, limit: int = _CONTEXT) -> str:

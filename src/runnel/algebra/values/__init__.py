@@ -1,4 +1,4 @@
-"""Values that conditions compare: words, stems, word patterns, links, networks, similarity of texts.
+"""Comparisons of texts: words, stems, word patterns, links, networks, regular expressions and similarity.
 
-In: texts of items and constants of conditions. Out: their canonical form, and whether one fits the other.
+In: texts of items and constants of conditions. Out: their canonical forms, and whether a text matches a constant.
 """

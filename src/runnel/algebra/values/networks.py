@@ -1,6 +1,6 @@
-"""IP networks. In: networks as people write them, and texts that may be addresses. Out: canonical networks; truth.
+"""IP networks. In: networks of conditions, and texts of items. Out: canonical networks, and whether they match.
 
-An IPv4 address written as IPv6 (`::ffff:10.0.0.1`) is that IPv4 address, in items and in conditions.
+An IPv4-mapped IPv6 address such as `::ffff:10.0.0.1` counts as the IPv4 address, in items and in conditions.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
-_LONGEST = 64
+_MAX_LENGTH = 64
 _MAPPED = IPv6Network("::ffff:0:0/96")
 
 
 def canonical_network(text: str) -> str:
-    """A network in one form; ValueError with its reason where there is none. An address is a network of its own.
+    """Return a network in canonical form. A single address is a network, too. Raise ValueError for other texts.
 
     >>> canonical_network("10.0.0.0/8"), canonical_network("2001:DB8::1"), canonical_network("::ffff:10.0.0.0/104")
     ('10.0.0.0/8', '2001:db8::1/128', '10.0.0.0/8')
     """
-    network = ip_network(text.strip()[:_LONGEST])
+    network = ip_network(text.strip()[:_MAX_LENGTH])
     if isinstance(network, IPv6Network) and network.subnet_of(_MAPPED):
         first = int(network.network_address) & 0xFFFF_FFFF
         return str(IPv4Network((first, network.prefixlen - 96)))
@@ -29,25 +29,25 @@ def canonical_network(text: str) -> str:
 
 
 def enclosing_network(text: str) -> str | None:
-    """The network that somebody meant who wrote an address with the length of a prefix, or None.
+    """Return the network that contains an address with a prefix length, or None if the text is not one.
 
     >>> enclosing_network("10.1.2.3/8"), enclosing_network("ten")
     ('10.0.0.0/8', None)
     """
     try:
-        return str(ip_network(text.strip()[:_LONGEST], strict=False))
+        return str(ip_network(text.strip()[:_MAX_LENGTH], strict=False))
     except ValueError:
         return None
 
 
 def address_in(text: str) -> Address | None:
-    """The address that a text is, or None. The zone of an address (`fe80::1%eth0`) is not looked at.
+    """Return the IP address in a text, or None if it is not one. The zone of an address (`fe80::1%eth0`) is ignored.
 
     >>> address_in(" ::ffff:10.0.0.1 "), address_in("10.0.0.1:80") is None
     (IPv4Address('10.0.0.1'), True)
     """
     text = text.strip()
-    if not 2 <= len(text) <= _LONGEST:
+    if not 2 <= len(text) <= _MAX_LENGTH:
         return None
     try:
         address = ip_address(text.partition("%")[0] if ":" in text else text)
@@ -57,7 +57,7 @@ def address_in(text: str) -> Address | None:
 
 
 def in_networks(text: str, networks: tuple[str, ...]) -> bool:
-    """Whether a text is an address of one of the networks.
+    """Return whether a text is an address in one of the networks.
 
     >>> in_networks("10.1.2.3", ("10.0.0.0/8", "2001:db8::/32")), in_networks("11.1.2.3", ("10.0.0.0/8",))
     (True, False)

@@ -1,6 +1,6 @@
-"""Regular expressions, by RE2: time grows with the text and never explodes, whoever wrote the pattern.
+"""Regular expressions by RE2, which takes linear time in the length of the text for every pattern.
 
-In: a pattern. Out: a compiled one, bounded in size and memory; or RefusedPattern, which knows the place.
+In: a pattern. Out: a compiled pattern of limited size and memory, or a RefusedPatternError with the invalid part.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from typing import Any
 import re2
 
 LONGEST_PATTERN = 1_000
-"""Characters of a pattern."""
+"""How many characters a pattern can have."""
 
-_MEMORY = 1 << 20
-"""Bytes for one compiled pattern and what it remembers while it searches."""
+_MAX_MEMORY = 1 << 20
+"""Memory in bytes for a compiled pattern and its state during a search."""
 
-_COMPILED = 512
+_CACHE_SIZE = 512
 
 
 class RefusedPatternError(ValueError):
-    """A pattern that RE2 does not take: its words, and from where to where in the pattern (None: all of it)."""
+    """A pattern that RE2 rejects: the reason, and the offsets of the invalid part (None: the whole pattern)."""
 
     def __init__(self, reason: str, place: tuple[int, int] | None = None) -> None:
         super().__init__(reason)
@@ -29,9 +29,9 @@ class RefusedPatternError(ValueError):
         self.place = place
 
 
-@lru_cache(maxsize=_COMPILED)
+@lru_cache(maxsize=_CACHE_SIZE)
 def compiled(pattern: str) -> Any:
-    """The compiled pattern, kept for the next text.
+    """Return the compiled pattern. Patterns are cached.
 
     >>> compiled("gr[ae]y").search("a gray day").span()
     (2, 6)
@@ -39,23 +39,23 @@ def compiled(pattern: str) -> Any:
     if len(pattern) > LONGEST_PATTERN:
         raise RefusedPatternError(f"the pattern has more than {LONGEST_PATTERN:,} characters")
     options = re2.Options()
-    options.max_mem = _MEMORY
+    options.max_mem = _MAX_MEMORY
     options.log_errors = False
     options.never_capture = True
     try:
         return re2.compile(pattern, options)
     except UnicodeEncodeError as error:
-        raise RefusedPatternError("this character cannot stand in a text", (error.start, error.end)) from None
+        raise RefusedPatternError("texts cannot contain this character", (error.start, error.end)) from None
     except re2.error as error:
-        raise _refused(pattern, error.args[0]) from None
+        raise _pattern_error(pattern, error.args[0]) from None
 
 
-def _refused(pattern: str, said: bytes) -> RefusedPatternError:
-    """RE2 says what is wrong and, after a colon, which part of the pattern it speaks of."""
-    reason, _, part = said.decode("utf-8", "replace").partition(": ")
+def _pattern_error(pattern: str, message: bytes) -> RefusedPatternError:
+    """Convert an error message of RE2: the reason and, after a colon, the invalid part of the pattern."""
+    reason, _, part = message.decode("utf-8", "replace").partition(": ")
     match reason:
         case "missing )" | "unexpected )":  # RE2 shows the whole pattern here
-            return RefusedPatternError(reason, _unbalanced(pattern))
+            return RefusedPatternError(reason, _find_unbalanced(pattern))
         case "trailing \\":
             return RefusedPatternError(reason, (len(pattern) - 1, len(pattern)))
         case "pattern too large - compile failed":
@@ -64,8 +64,8 @@ def _refused(pattern: str, said: bytes) -> RefusedPatternError:
     return RefusedPatternError(f"{reason}: {part}" if part else reason, (at, at + len(part)) if at >= 0 else None)
 
 
-def _unbalanced(pattern: str) -> tuple[int, int] | None:
-    """The first parenthesis that closes nothing, or the last that is not closed, outside classes and escapes."""
+def _find_unbalanced(pattern: str) -> tuple[int, int] | None:
+    """Return the offsets of the first unopened or the last unclosed parenthesis, ignoring classes and escapes."""
     opened: list[int] = []
     in_class = False
     at = 0
@@ -88,23 +88,23 @@ def _unbalanced(pattern: str) -> tuple[int, int] | None:
 
 
 def occurs_in(pattern: str, text: str) -> bool:
-    """Whether a pattern is found anywhere in a text.
+    """Return whether a pattern matches any part of a text.
 
     >>> occurs_in("^rock", "hard rock"), occurs_in("(?i)ROCK$", "hard rock")
     (False, True)
     """
-    return compiled(pattern).search(_bytes(text)) is not None
+    return compiled(pattern).search(_encode(text)) is not None
 
 
 def match_spans(pattern: str, text: str) -> Iterator[tuple[int, int]]:
-    """From where to where a pattern is found, in characters, one after another; what is empty has no place."""
-    readable = _bytes(text).decode("utf-8")
-    for found in compiled(pattern).finditer(readable):
-        start, end = found.span()
+    """Yield the offsets of the matches of a pattern in a text, in characters. Empty matches are skipped."""
+    encodable = _encode(text).decode("utf-8")
+    for match in compiled(pattern).finditer(encodable):
+        start, end = match.span()
         if start < end:
             yield start, end
 
 
-def _bytes(text: str) -> bytes:
-    # A lone surrogate has no UTF-8: it becomes one `?`, so that places stay where they are.
+def _encode(text: str) -> bytes:
+    # A lone surrogate cannot be encoded. It becomes one `?`, so that offsets do not change.
     return text.encode("utf-8", "replace")

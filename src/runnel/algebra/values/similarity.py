@@ -1,4 +1,4 @@
-"""Similarity of texts, the one measure that conditions and joins use: Jaccard's, over sets of distinct words.
+"""The Jaccard similarity of texts, over their sets of distinct words.
 
 In: the words of two texts. Out: |common| / |all|, as an exact fraction, so that a bound of 0.6 means three fifths.
 """
@@ -9,31 +9,34 @@ from collections.abc import Collection
 from fractions import Fraction
 
 DEFAULT_LEAST = Fraction(1, 2)
-"""How similar is similar, where nothing is said."""
+"""The similarity that `similar to` requires without `at least`."""
 
 
-def similarity(one: Collection[str], other: Collection[str]) -> Fraction:
-    """How much of their distinct words two texts share; two texts without words share nothing.
+def similarity(words: Collection[str], other_words: Collection[str]) -> Fraction:
+    """Return the similarity of two texts, which is 0 for two texts without words.
 
     >>> similarity(["rock", "am", "ring"], ["rock", "im", "park"]), similarity([], [])
     (Fraction(1, 5), Fraction(0, 1))
     """
-    left, right = frozenset(one), frozenset(other)
-    everything = len(left | right)
-    return Fraction(len(left & right), everything) if everything else Fraction(0)
+    left, right = frozenset(words), frozenset(other_words)
+    total = len(left | right)
+    return Fraction(len(left & right), total) if total else Fraction(0)
 
 
-def similar(one: Collection[str], other: Collection[str], least: Fraction) -> bool:
-    """Whether two texts are at least this similar.
+def similar(words: Collection[str], other_words: Collection[str], least: Fraction) -> bool:
+    """Return whether two texts have at least the similarity `least`.
 
     >>> similar(["a", "b", "c"], ["a", "b", "c", "d", "e"], Fraction(6, 10))
     True
     """
-    return similarity(one, other) >= least
+    return similarity(words, other_words) >= least
 
 
 def least_common(count: int, least: Fraction) -> int:
-    """How many of `count` distinct words a text must have to be this similar, since it shares least · |all| of them.
+    """Return how many of `count` distinct words a text must contain to have at least the similarity `least`.
+
+    The number of common words is at least `least` times the number of all words, which is at least `count`.
+
 
     >>> least_common(5, Fraction(1, 2)), least_common(4, Fraction(1, 2))
     (3, 2)

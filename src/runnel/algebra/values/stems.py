@@ -12,7 +12,7 @@ import Stemmer
 
 @cache
 def languages() -> tuple[str, ...]:
-    """The languages whose words can be stemmed, by name.
+    """Return the names of the languages that have a stemmer.
 
     >>> "english" in languages(), "klingon" in languages()
     (True, False)
@@ -21,7 +21,7 @@ def languages() -> tuple[str, ...]:
 
 
 class _Stemmers(threading.local):
-    """A stemmer works in a buffer of its own, so each thread has its own."""
+    """The stemmers of a thread. A stemmer has an internal buffer, so threads cannot share it."""
 
     def __init__(self) -> None:
         self.of_language: dict[str, Any] = {}
@@ -31,7 +31,7 @@ _stemmers = _Stemmers()
 
 
 def stem_words(language: str, words: Sequence[str]) -> list[str]:
-    """The stems of words, in order.
+    """Return the stems of words, in order.
 
     >>> stem_words("english", ["running", "shoes"])
     ['run', 'shoe']
@@ -44,5 +44,5 @@ def stem_words(language: str, words: Sequence[str]) -> list[str]:
 
 @lru_cache(maxsize=4096)
 def stems_of(language: str, words: tuple[str, ...]) -> tuple[str, ...]:
-    """The stems of an atom's words."""
+    """Return the stems of an atom's words. The results are cached."""
     return tuple(stem_words(language, words))

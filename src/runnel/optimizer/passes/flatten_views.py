@@ -1,8 +1,7 @@
-"""Pass.
+"""Pass: replace every view by its definition, so that queries read only source feeds (RoSeS §4.3, normalization).
 
-Replace every view by its definition, so that queries read source feeds only (RoSeS §4.3, normalisation). A gated
-feed is replaced too, but its readers depend on its gate: a query gets a disjunct for every gate that is the nearest
-below it, in addition to what reaches it through no gate.
+A gated feed is replaced as well, but the queries that read it depend on its gate. Such a query gets one disjunct per
+gate, for the items whose last gate this is, in addition to the items that pass no gate.
 """
 
 from __future__ import annotations
@@ -24,24 +23,24 @@ from runnel.plan.logical_plan import PlanQuery
 from runnel.plan.pattern_bindings import NamedPattern
 
 Flow = int | dict[int, int]
-"""What flows out of a node: the number of a flat node, or of one for every gate that must be passed (or NO_GATE)."""
+"""The output of a node: the number of a flat node or, by the last gate of the items (or NO_GATE), several."""
 
 
 def flatten_views(draft: Draft, settings: OptimizerSettings) -> Draft:
     """Give every query a node over source feeds. A view is flattened once, however many queries read it."""
     flattener = _Flattener(draft.definitions, draft.formulas, draft.nodes)
     flows = [flattener.feed(query.id) for query in draft.queries]
-    wanted = {query.id for query in draft.queries}
-    bound = {feed: graphs for feed, graphs in flattener.bound.items() if feed in wanted}
+    query_ids = {query.id for query in draft.queries}
+    bound = {feed: patterns for feed, patterns in flattener.bound.items() if feed in query_ids}
     draft = replace(draft, names=flattener.names, bound=bound)
     if all(isinstance(flow, int) for flow in flows):
         return replace(draft, roots=tuple(flow for flow in flows if isinstance(flow, int)))
-    return _with_disjuncts(draft, flattener, flows)
+    return _add_disjuncts(draft, flattener, flows)
 
 
-def _with_disjuncts(draft: Draft, flattener: _Flattener, flows: list[Flow]) -> Draft:
-    """The draft with a query for every disjunct, and the gates of all gated feeds that are read."""
-    nothing = draft.nodes.number(FlatUnion(()))
+def _add_disjuncts(draft: Draft, flattener: _Flattener, flows: list[Flow]) -> Draft:
+    """Add a query for every disjunct, and the gates of all gated feeds that are read."""
+    empty_node = draft.nodes.number(FlatUnion(()))
     since = {query.id: query.since for query in draft.queries}
     roots: list[int] = []
     disjuncts: dict[int, tuple[int, int, int]] = {}
@@ -50,17 +49,17 @@ def _with_disjuncts(draft: Draft, flattener: _Flattener, flows: list[Flow]) -> D
             roots.append(flow)
             continue
         is_gate = query.id in flattener.inputs
-        roots.append(nothing if is_gate else flow.get(NO_GATE, nothing))
+        roots.append(empty_node if is_gate else flow.get(NO_GATE, empty_node))
         if not is_gate:
-            disjuncts |= _disjuncts(
+            disjuncts |= _number_disjuncts(
                 query.id, {gate: node for gate, node in flow.items() if gate != NO_GATE}, query.since
             )
     for feed, flow in flattener.inputs.items():
-        # All that reaches a gate is matched. Which items count there is decided behind the matcher.
-        disjuncts |= _disjuncts(feed, {NO_GATE: flow} if isinstance(flow, int) else flow, 0)
+        # Matching reports all items that reach a gate. The commit decides later which of them pass.
+        disjuncts |= _number_disjuncts(feed, {NO_GATE: flow} if isinstance(flow, int) else flow, 0)
     added = sorted((disjunct, node, start) for disjunct, (_, node, start) in disjuncts.items())
-    prints: dict[int, bytes] = {}
-    gates = [_gate(feed, draft.definitions, since, prints) for feed in flattener.inputs]
+    fingerprints: dict[int, bytes] = {}
+    gates = [_build_gate(feed, draft.definitions, since, fingerprints) for feed in flattener.inputs]
     return replace(
         draft,
         queries=(*draft.queries, *(PlanQuery(disjunct, start) for disjunct, _, start in added)),
@@ -69,36 +68,38 @@ def _with_disjuncts(draft: Draft, flattener: _Flattener, flows: list[Flow]) -> D
     )
 
 
-def _disjuncts(query: int, flow: Mapping[int, int], since: int) -> dict[int, tuple[int, int, int]]:
-    """The disjuncts of a query by id: the gate, the flat node, and the sequence after which it starts."""
+def _number_disjuncts(query: int, flow: Mapping[int, int], since: int) -> dict[int, tuple[int, int, int]]:
+    """Return the disjuncts of a query by ID: the gate, the flat node, and the sequence after which it starts."""
     return {disjunct_id(query, number): (gate, flow[gate], since) for number, gate in enumerate(sorted(flow))}
 
 
-def _gate(feed: int, definitions: Mapping[int, Node], since: Mapping[int, int], prints: dict[int, bytes]) -> Gate:
-    """The gate of a gated feed; `prints` are the fingerprints of views that are known already."""
+def _build_gate(
+    feed: int, definitions: Mapping[int, Node], since: Mapping[int, int], fingerprints: dict[int, bytes]
+) -> Gate:
+    """Return the gate of a gated feed. `fingerprints` caches the fingerprints of views."""
     node = definitions[feed]
     if not isinstance(node, Gated):
         raise RunnelError(f"feed {feed} has no gate")
     waiting = [feed]
     while waiting:
         view = waiting[-1]
-        below = [one for one in reads(definitions[view]) if one in definitions]
-        missing = [one for one in below if one not in prints]
+        below = [read for read in reads(definitions[view]) if read in definitions]
+        missing = [read for read in below if read not in fingerprints]
         if missing:
             waiting += missing
             continue
         waiting.pop()
-        # A group of feeds is the same group with one more member, so the gate keeps its history.
+        # The fingerprint of a group of feeds ignores its members, so the gate keeps its history when they change.
         definition = [] if view < 0 else encode_node(definitions[view])
-        prints[view] = digest([view, definition, [prints[one].hex() for one in below]])
+        fingerprints[view] = digest([view, definition, [fingerprints[each].hex() for each in below]])
     start = since.get(feed, 0)
-    history = gate_history(start, prints[feed])
+    history = gate_history(start, fingerprints[feed])
     window = node.window.feed if isinstance(node.window, Read) else None
-    return Gate(feed, node.rule, start, history, shown=feed in since, definition=prints[feed], window=window)
+    return Gate(feed, node.rule, start, history, shown=feed in since, definition=fingerprints[feed], window=window)
 
 
 class _Flattener:
-    """Flattens with explicit stacks: chains of a thousand views and diamonds of views are ordinary."""
+    """Flattens feeds. It uses explicit stacks instead of recursion, because chains of views can be long."""
 
     def __init__(self, definitions: Mapping[int, Node], formulas: Formulas, nodes: FlatNodes) -> None:
         self._definitions = definitions
@@ -107,15 +108,15 @@ class _Flattener:
         self._done: dict[int, Flow] = {}
         self._open: set[int] = set()
         self.inputs: dict[int, Flow] = {}
-        """What reaches the gates of the gated feeds that were read."""
+        """The inputs of the gates, by gated feed."""
         self.names: dict[int, dict[int, tuple[str, ...]]] = {}
-        """For every feed what the variables of the terms in its own conditions are called."""
+        """The original names of variables by feed and term, for the terms in a feed's own conditions."""
         self.bound: dict[int, tuple[NamedPattern, ...]] = {}
-        """For every feed the patterns by which its own conditions bind variables, without operators."""
-        self._by_terms: set[int] = set()
+        """The patterns by which a feed's own conditions bind variables without operators, by feed."""
+        self._pattern_term_feeds: set[int] = set()
 
     def feed(self, feed: int) -> Flow:
-        """What flows out of a feed."""
+        """Return the output of a feed."""
         stack = [feed]
         while stack:
             current = stack[-1]
@@ -127,20 +128,22 @@ class _Flattener:
             if not missing:
                 self._done[current] = self._flatten(current)
             elif current in self._open:
-                raise CyclicFeedsError(f"feed {current} reads itself", hint="a view cannot depend on itself")
+                raise CyclicFeedsError(
+                    f"feed {current} reads itself", hint="remove the cycle from the definitions of its views"
+                )
             else:
                 self._open.add(current)
                 stack.extend(missing)
         return self._done[feed]
 
     def _missing(self, feed: int) -> list[int]:
-        found: dict[int, None] = {}
+        missing: dict[int, None] = {}
         stack = [self._definitions[feed]] if feed in self._definitions else []
         while stack:
             match stack.pop():
                 case Read(read):
                     if read not in self._done:
-                        found[read] = None
+                        missing[read] = None
                 case ReadAll() as group:
                     raise unexpanded(group)
                 case Union(inputs):
@@ -149,22 +152,22 @@ class _Flattener:
                     stack.append(inner)
                 case Gated() as gated:
                     stack.extend(gated.inputs)
-        return list(found)
+        return list(missing)
 
     def _flatten(self, feed: int) -> Flow:
         if feed not in self._definitions:
             return self._nodes.number(FlatRead(feed))
         node = self._definitions[feed]
         if binds_by_patterns(node):
-            found = named_patterns(node, self._definitions)
-            if found is None:
-                self._by_terms.add(feed)
+            patterns = named_patterns(node, self._definitions)
+            if patterns is None:
+                self._pattern_term_feeds.add(feed)
             else:
-                self.bound[feed] = found
+                self.bound[feed] = patterns
         if not isinstance(node, Gated):
             return self._flatten_node(node, feed)
         flow = self.inputs[feed] = self._flatten_node(node.input, feed)
-        # Behind the gate it does not matter by which disjuncts an item reached it.
+        # After this gate, it does not matter which earlier gates an item passed.
         return {feed: flow if isinstance(flow, int) else self._union(list(flow.values()))}
 
     def _flatten_node(self, whole: Node, feed: int) -> Flow:
@@ -177,26 +180,26 @@ class _Flattener:
                     results.append(self._done[read])
                 case Union(inputs) if not ready:
                     stack.append((node, True))
-                    stack.extend((one, False) for one in reversed(inputs))
+                    stack.extend((each, False) for each in reversed(inputs))
                 case Union(inputs):
                     first = len(results) - len(inputs)
-                    merged = self._united(results[first:])
+                    merged = self._unite(results[first:])
                     del results[first:]
                     results.append(merged)
                 case Filter(inner, _) if not ready:
                     stack.extend([(node, True), (inner, False)])
                 case Filter(_, condition):
-                    results.append(self._filtered(results.pop(), self._condition(condition, feed)))
+                    results.append(self._filter(results.pop(), self._condition_formula(condition, feed)))
                 case ReadAll():
                     raise unexpanded(node)
                 case Gated():
                     raise RunnelError("only the outermost node of a query can be a gate")
         return results[0]
 
-    def _condition(self, condition: Expression, feed: int) -> int:
-        """The formula of a condition in a feed's own definition."""
+    def _condition_formula(self, condition: Expression, feed: int) -> int:
+        """Return the formula of a condition in a feed's own definition."""
         closed = close_condition(condition)
-        if feed in self._by_terms:
+        if feed in self._pattern_term_feeds:
             closed = patterns_as_terms(closed)
         if closed is not condition:
             names = self.names.setdefault(feed, {})
@@ -205,12 +208,12 @@ class _Flattener:
                     names[self._formulas.term(term, feed)] = term.names
         return self._formulas.expression(closed, feed)
 
-    def _filtered(self, flow: Flow, formula: int) -> Flow:
+    def _filter(self, flow: Flow, formula: int) -> Flow:
         if isinstance(flow, int):
             return self._nodes.number(FlatFilter(flow, formula))
         return {gate: self._nodes.number(FlatFilter(node, formula)) for gate, node in flow.items()}
 
-    def _united(self, flows: list[Flow]) -> Flow:
+    def _unite(self, flows: list[Flow]) -> Flow:
         plain = [flow for flow in flows if isinstance(flow, int)]
         if len(plain) == len(flows):
             return self._union(plain)

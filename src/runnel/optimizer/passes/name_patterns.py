@@ -1,8 +1,9 @@
-"""Which patterns of a query bind its variables, and how a plan says so: three ways, the cheapest that is exact.
+"""Selection of how a plan stores the patterns that bind the variables of a query.
 
-In: a query's node. Out: a query that asks for all of some patterns, whatever else it asks, has these with the names
-of their variables. One of another shape (`or`, several ways into a union) is kept whole. Where operators take part,
-the patterns become terms beside theirs, so that what both bind is told together.
+In: the node of a query. Out: one of three forms. If all binding patterns are conjuncts of the query, the plan stores
+these patterns with the names of their variables. For other queries without operators, for example with `or`, it
+stores the whole query. If the query has operators, the patterns become terms like operator calls, so that a match
+reports the bindings of both together.
 """
 
 from __future__ import annotations
@@ -20,37 +21,38 @@ from runnel.plan.pattern_bindings import NamedPattern
 
 
 def binds_by_patterns(node: Node) -> bool:
-    """Whether some pattern of a query's own conditions has variables that others may know."""
+    """Return whether a pattern in a query's own conditions has variables other than local ones."""
     return any(
         isinstance(leaf, ItemPattern) and bool(leaf.open_variables())
-        for one in conditions_of(node)
-        for leaf in leaves(one)
+        for condition in conditions_of(node)
+        for leaf in leaves(condition)
     )
 
 
 def named_patterns(node: Node, definitions: Mapping[int, Node]) -> tuple[NamedPattern, ...] | None:
-    """The patterns by which a query binds variables, or the query as a whole; None where operators take part."""
-    simple = _asked_for(node)
-    if simple is not None:
-        return tuple(map(_stored, simple))
-    below = (definitions[one] for one in views_below(node, definitions))
-    if any(has_calls(close_condition(one)) for each in (node, *below) for one in conditions_of(each)):
+    """Return the patterns by which a query binds variables, or the whole query, or None if it has operators."""
+    required = _required_patterns(node)
+    if required is not None:
+        return tuple(map(_name_pattern, required))
+    nodes = (node, *(definitions[view] for view in views_below(node, definitions)))
+    if any(has_calls(close_condition(condition)) for each in nodes for condition in conditions_of(each)):
         return None
     return (NamedPattern(json.dumps(encode_whole(node, definitions), separators=(",", ":"))),)
 
 
-def _asked_for(node: Node) -> list[ItemPattern] | None:
-    """The patterns that hold of every item of a query, if no others bind variables, nor operators."""
-    found: list[ItemPattern] = []
+def _required_patterns(node: Node) -> list[ItemPattern] | None:
+    """Return the patterns that every match satisfies, or None if operators or other patterns bind variables, too."""
+    patterns: list[ItemPattern] = []
     inner = node.input if isinstance(node, Gated) else node
     while isinstance(inner, Filter):
         for part in _conjuncts(close_condition(inner.condition)):
             if isinstance(part, ItemPattern):
-                found += [part] if part.open_variables() else []
+                patterns += [part] if part.open_variables() else []
             elif _binds(part):
                 return None
         inner = inner.input
-    return None if any(_binds(close_condition(one)) for one in conditions_of(inner)) else found
+    binds_below = any(_binds(close_condition(condition)) for condition in conditions_of(inner))
+    return None if binds_below else patterns
 
 
 def _conjuncts(closed: Expression) -> Iterator[Expression]:
@@ -62,7 +64,7 @@ def _conjuncts(closed: Expression) -> Iterator[Expression]:
 
 
 def _binds(closed: Expression) -> bool:
-    """Whether a closed condition binds variables that others may know: not what is under `not`."""
+    """Return whether a closed condition binds variables. Those under `not` are local."""
     match closed:
         case And(parts) | Or(parts):
             return any(map(_binds, parts))
@@ -72,15 +74,15 @@ def _binds(closed: Expression) -> bool:
             return any(term.names for term in terms_of(closed))
 
 
-def _stored(pattern: ItemPattern) -> NamedPattern:
-    """A pattern as it is stored among the atoms; variables that nobody knows have no name."""
-    one = pattern.canonical()
-    text = json.dumps(encode_pattern(one), separators=(",", ":"))
-    return NamedPattern(text, tuple("" if is_local(name) else name for name in one.names))
+def _name_pattern(pattern: ItemPattern) -> NamedPattern:
+    """Return the stored form of a pattern with the names of its variables. Local variables have an empty name."""
+    canonical = pattern.canonical()
+    text = json.dumps(encode_pattern(canonical), separators=(",", ":"))
+    return NamedPattern(text, tuple("" if is_local(name) else name for name in canonical.names))
 
 
 def patterns_as_terms(closed: Expression) -> Expression:
-    """A closed condition whose patterns with variables are terms; those under `not` are left."""
+    """Replace the patterns with variables in a closed condition by terms, except under `not`."""
     match closed:
         case And(parts):
             return And(tuple(map(patterns_as_terms, parts)))

@@ -11,33 +11,34 @@ from runnel.plan.logical_plan import FormulaKind
 
 
 def push_negations(draft: Draft, settings: OptimizerSettings) -> Draft:
-    """Give every branch a formula of literals, conjunctions and disjunctions only."""
+    """Give every branch an equivalent formula of literals, conjunctions and disjunctions."""
     branches = draft.branches or ()
-    pushed = _pushed(draft.formulas, {branch.formula for branch in branches})
-    return replace(draft, branches=tuple(replace(one, formula=pushed[one.formula]) for one in branches))
+    pushed = _push(draft.formulas, {branch.formula for branch in branches})
+    return replace(draft, branches=tuple(replace(branch, formula=pushed[branch.formula]) for branch in branches))
 
 
-def _pushed(formulas: Formulas, roots: set[int]) -> dict[int, int]:
-    """The formulas below the roots, without negations. The table grows meanwhile; the list of old ones does not."""
+def _push(formulas: Formulas, roots: set[int]) -> dict[int, int]:
+    """Return equivalent formulas without negations, for the roots and all formulas below them."""
     positive: dict[int, int] = {}
     negative: dict[int, int] = {}
-    # A subformula is shared, so both its forms are made once each, and only where something asks for them.
-    for formula, wanted in _wanted(formulas, roots):
-        table = positive if wanted else negative
+    # Subformulas are shared, so the positive and the negated form of each is built once, and only if it is needed.
+    for formula, is_positive in _needed_forms(formulas, roots):
+        table = positive if is_positive else negative
         children = formulas.children[formula]
-        match formulas.kinds[formula], wanted:
+        match formulas.kinds[formula], is_positive:
             case (FormulaKind.NOT, _):
-                table[formula] = (negative if wanted else positive)[children[0]]
+                table[formula] = (negative if is_positive else positive)[children[0]]
             case (FormulaKind.AND, True) | (FormulaKind.OR, False):
                 table[formula] = formulas.conjunction([table[child] for child in children])
             case (FormulaKind.OR, True) | (FormulaKind.AND, False):
                 table[formula] = formulas.disjunction([table[child] for child in children])
             case _:
-                table[formula] = formula if wanted else formulas.negation(formula)
+                table[formula] = formula if is_positive else formulas.negation(formula)
     return positive
 
 
-def _wanted(formulas: Formulas, roots: set[int]) -> list[tuple[int, bool]]:
+def _needed_forms(formulas: Formulas, roots: set[int]) -> list[tuple[int, bool]]:
+    """Return the formulas whose positive (True) or negated (False) form is needed, children first."""
     seen = {(root, True) for root in roots}
     stack = list(seen)
     while stack:

@@ -1,6 +1,6 @@
-"""Pass: hash-cons atoms, clauses, predicates and scopes into the predicate table.
+"""Pass: store atoms, clauses, predicates and scopes in the predicate table, each different one once (hash-consing).
 
-Queries refer to ids from here on.
+From here on, queries refer to the IDs of the table.
 """
 
 from __future__ import annotations
@@ -16,34 +16,36 @@ from runnel.plan.logical_plan import EXACT, FormulaKind
 
 
 def share_predicates(draft: Draft, settings: OptimizerSettings) -> Draft:
-    """Turn the branches into the logical plan: equal predicates are one predicate, equal scopes one scope."""
+    """Turn the branches into the logical plan. Equal predicates and equal scopes are shared."""
     builder = TableBuilder()
     forms = draft.normal_forms or {}
-    translated = _Translation(builder, draft.formulas)
-    predicates = {formula: translated.predicate(formula, form) for formula, form in forms.items()}
-    for (query, predicate), sources in _joined(draft.branches or (), predicates).items():
+    translator = _Translator(builder, draft.formulas)
+    predicates = {formula: translator.predicate(formula, form) for formula, form in forms.items()}
+    for (query, predicate), sources in _merge_sources(draft.branches or (), predicates).items():
         builder.add(predicate, builder.scope(sources), draft.queries[query].id)
-    alive = {draft.queries[branch.query].id for branch in draft.branches or ()}
-    alive |= {query_of_id(one) for one in alive}
-    bound = builder.bound_patterns({query: some for query, some in draft.bound.items() if query in alive})
+    satisfiable = {draft.queries[branch.query].id for branch in draft.branches or ()}
+    satisfiable |= {query_of_id(query) for query in satisfiable}
+    bound = builder.bound_patterns(
+        {query: patterns for query, patterns in draft.bound.items() if query in satisfiable}
+    )
     return replace(draft, logical=replace(builder.finish(draft.queries), bound_patterns=bound))
 
 
-def _joined(branches: tuple[Branch, ...], predicates: dict[int, int]) -> dict[tuple[int, int], list[int]]:
-    """The sources of every query by predicate: formulas that differed may have become the same predicate."""
-    joined: dict[tuple[int, int], list[int]] = {}
+def _merge_sources(branches: tuple[Branch, ...], predicates: dict[int, int]) -> dict[tuple[int, int], list[int]]:
+    """Return the sources by query and predicate. Different formulas may have become the same predicate."""
+    sources_by_predicate: dict[tuple[int, int], list[int]] = {}
     for branch in branches:
-        joined.setdefault((branch.query, predicates[branch.formula]), []).extend(branch.sources)
-    return joined
+        sources_by_predicate.setdefault((branch.query, predicates[branch.formula]), []).extend(branch.sources)
+    return sources_by_predicate
 
 
-class _Translation:
-    """Ids of the draft's formulas and literals in the table; only what is used gets one."""
+class _Translator:
+    """Translates formulas and literals of the draft into IDs of the table, each when it is first used."""
 
     def __init__(self, builder: TableBuilder, formulas: Formulas) -> None:
         self._builder = builder
         self._formulas = formulas
-        self._copied: dict[int, int] = {}
+        self._ids: dict[int, int] = {}
 
     def predicate(self, formula: int, form: NormalForm) -> int:
         clauses = [self._builder.clause(map(self._literal, clause)) for clause in form.clauses]
@@ -54,16 +56,16 @@ class _Translation:
 
     def _formula(self, root: int) -> int:
         for formula in self._formulas.reachable([root]):
-            if formula not in self._copied:
+            if formula not in self._ids:
                 kind, children = self._formulas.kinds[formula], self._formulas.children[formula]
-                self._copied[formula] = self._builder.formula(kind, self._below(kind, children))
-        return self._copied[root]
+                self._ids[formula] = self._builder.formula(kind, self._translate_children(kind, children))
+        return self._ids[root]
 
-    def _below(self, kind: int, children: tuple[int, ...]) -> tuple[int, ...]:
+    def _translate_children(self, kind: int, children: tuple[int, ...]) -> tuple[int, ...]:
         match kind:
             case FormulaKind.CONSTANT:
                 return children
             case FormulaKind.LITERAL:
                 return (self._literal(children[0]),)
             case _:
-                return tuple(self._copied[child] for child in children)
+                return tuple(self._ids[child] for child in children)

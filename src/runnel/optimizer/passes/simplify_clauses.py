@@ -1,4 +1,4 @@
-"""Clauses without what is redundant in them; used while normal forms are built."""
+"""Simplification of clauses, which `normalize_predicates` uses while it builds normal forms."""
 
 from __future__ import annotations
 
@@ -6,16 +6,13 @@ from collections import Counter
 from collections.abc import Iterable
 
 Clauses = frozenset[frozenset[int]]
-"""A conjunction of clauses.
-
-A clause is a set of literals, a literal and its complement differ in the lowest bit.
-"""
+"""A conjunction of clauses. A clause is a set of literals; a literal and its complement differ in the lowest bit."""
 
 UNSATISFIABLE: Clauses = frozenset([frozenset()])
 
 
 def simplify_clauses(clauses: Iterable[frozenset[int]]) -> Clauses:
-    """An equivalent conjunction: no tautologies, single literals propagated, no clause implied by another.
+    """Return an equivalent conjunction without tautologies and implied clauses, with unit literals propagated.
 
     >>> a, b, not_a = 2, 4, 3
     >>> sorted(map(sorted, simplify_clauses([frozenset([a]), frozenset([not_a, b]), frozenset([a, b])])))
@@ -29,23 +26,23 @@ def simplify_clauses(clauses: Iterable[frozenset[int]]) -> Clauses:
 
 
 def _propagate(clauses: set[frozenset[int]]) -> set[frozenset[int]]:
-    """Remove the complements of single literals from the other clauses, until nothing changes."""
-    singles: set[int] = set()
+    """Remove the complements of unit literals from the other clauses, until nothing changes."""
+    units: set[int] = set()
     while True:
-        found = {literal for clause in clauses if len(clause) == 1 for literal in clause}
-        if found == singles:
+        new_units = {literal for clause in clauses if len(clause) == 1 for literal in clause}
+        if new_units == units:
             return clauses
-        singles = found
-        denied = {literal ^ 1 for literal in singles}
-        clauses = {clause - denied if not denied.isdisjoint(clause) else clause for clause in clauses}
+        units = new_units
+        complements = {literal ^ 1 for literal in units}
+        clauses = {clause - complements if not complements.isdisjoint(clause) else clause for clause in clauses}
 
 
 def _absorb(clauses: set[frozenset[int]]) -> Clauses:
     """Drop every clause that contains another one.
 
-    A clause that contains a smaller one contains the smaller one's rarest literal too. So each kept clause is listed
-    under its rarest literal, and a clause is compared only with those listed under its own literals: comparing every
-    pair would make a conjunction of many thousand terms quadratic.
+    A clause that contains a smaller one also contains the rarest literal of the smaller one. So each kept clause is
+    listed under its rarest literal, and a clause is compared only with those listed under its own literals. Comparing
+    all pairs would take quadratic time for conjunctions of many thousand clauses.
     """
     counts = Counter(literal for clause in clauses for literal in clause)
     kept: dict[int, list[frozenset[int]]] = {}

@@ -1,8 +1,8 @@
-"""Pass: part what filters decide from what operators decide.
+"""Pass: separate the conditions that filters can decide from those that need operators.
 
-A formula with terms becomes ways: each a filter, and a set of literals over terms that must hold once the filter does
-(the disjunctive normal form, as far as terms are concerned). The filter goes on through the passes under the way's
-id; operators are asked about a way only for items that pass it. What needs no operator stays with the query itself.
+A formula with terms becomes disjuncts. Each has a filter, and a set of literals over terms that must hold as well
+(this is the disjunctive normal form with respect to terms). The later passes handle the filter under the ID of the
+disjunct, and operators are called only for items that pass it. A disjunct without terms stays with the query itself.
 """
 
 from __future__ import annotations
@@ -19,105 +19,108 @@ from runnel.plan.logical_plan import FormulaKind, PlanQuery
 from runnel.plan.operator_table import OperatorDisjunct, OperatorTable, TermLiteral
 
 Literals = frozenset[int]
-"""Terms that must hold, as `term * 2 + negated`."""
+"""Literals over terms that must all hold, as `term * 2 + negated`."""
 
 Disjuncts = dict[Literals, int]
-"""The ways to satisfy a formula: what must hold of terms, and the filter before it."""
+"""The disjuncts of a formula: the literals over terms, and the formula of the filter."""
 
 
 def split_operators(draft: Draft, settings: OptimizerSettings) -> Draft:
-    """Give every query with operators its ways, and leave it what filters alone decide."""
+    """Split the formulas of queries with operators into disjuncts. The query keeps those without operators."""
     if not draft.formulas.terms:
         return draft
-    splitter = _Splitter(draft.formulas, settings.max_ways)
+    splitter = _Splitter(draft.formulas, settings.max_disjuncts)
     branches: list[Branch] = []
-    ways: dict[int, tuple[int, Literals]] = {}
+    disjuncts: dict[int, tuple[int, Literals]] = {}
     queries = list(draft.queries)
-    places: dict[tuple[int, Literals], int] = {}
-    numbered: dict[int, int] = {}
+    positions: dict[tuple[int, Literals], int] = {}
+    counts: dict[int, int] = {}
     for branch in draft.branches or ():
-        for literals, formula in _told(draft, branch.query, splitter.ways(branch.formula)).items():
+        for literals, formula in _drop_idle_terms(draft, branch.query, splitter.split(branch.formula)).items():
             if not literals:
                 branches.append(replace(branch, formula=formula))
                 continue
             key = (branch.query, literals)
-            if key not in places:
+            if key not in positions:
                 target = draft.queries[branch.query]
                 query = query_of_id(target.id)
-                way = operator_disjunct_id(query, numbered.get(query, 0))
-                numbered[query] = numbered.get(query, 0) + 1
-                places[key] = len(queries)
-                queries.append(PlanQuery(way, target.since))
-                ways[way] = (target.id, literals)
-            branches.append(Branch(places[key], formula, branch.sources))
+                disjunct = operator_disjunct_id(query, counts.get(query, 0))
+                counts[query] = counts.get(query, 0) + 1
+                positions[key] = len(queries)
+                queries.append(PlanQuery(disjunct, target.since))
+                disjuncts[disjunct] = (target.id, literals)
+            branches.append(Branch(positions[key], formula, branch.sources))
     texts = draft.formulas.terms
     table = {
-        way: OperatorDisjunct(target, _named(draft, way, literals, texts)) for way, (target, literals) in ways.items()
+        disjunct: OperatorDisjunct(target, _name_literals(draft, disjunct, literals, texts))
+        for disjunct, (target, literals) in disjuncts.items()
     }
-    return _in_order(replace(draft, branches=tuple(branches), operators=OperatorTable.of(table)), queries)
+    return _sort_queries(replace(draft, branches=tuple(branches), operators=OperatorTable.of(table)), queries)
 
 
-def _told(draft: Draft, query: int, ways: Disjuncts) -> Disjuncts:
-    """The ways of a query without the terms that ask no operator and bind nothing that it wants to know."""
-    idle = draft.formulas.pattern_terms
-    if not idle:
-        return ways
+def _drop_idle_terms(draft: Draft, query: int, disjuncts: Disjuncts) -> Disjuncts:
+    """Remove the terms that have no operator calls and bind no variables of the query."""
+    pattern_terms = draft.formulas.pattern_terms
+    if not pattern_terms:
+        return disjuncts
     names = draft.names.get(query_of_id(draft.queries[query].id), {})
     by_literals: dict[Literals, list[int]] = {}
-    for literals, formula in ways.items():
-        left = frozenset(one for one in literals if one >> 1 not in idle or names.get(one >> 1))
-        by_literals.setdefault(left, []).append(formula)
-    return {literals: draft.formulas.disjunction(some) for literals, some in by_literals.items()}
+    for literals, formula in disjuncts.items():
+        remaining = frozenset(
+            literal for literal in literals if literal >> 1 not in pattern_terms or names.get(literal >> 1)
+        )
+        by_literals.setdefault(remaining, []).append(formula)
+    return {literals: draft.formulas.disjunction(formulas) for literals, formulas in by_literals.items()}
 
 
-def _named(draft: Draft, way: int, literals: Literals, texts: list[str]) -> tuple[TermLiteral, ...]:
-    """The literals of a way, with the names that the query itself gives to the variables of those that must hold."""
-    names = draft.names.get(query_of_id(way), {})
+def _name_literals(draft: Draft, disjunct: int, literals: Literals, texts: list[str]) -> tuple[TermLiteral, ...]:
+    """Return the literals of a disjunct. Those that are not negated have the query's names of their variables."""
+    names = draft.names.get(query_of_id(disjunct), {})
     return tuple(
-        TermLiteral(texts[one >> 1], bool(one & 1), () if one & 1 else names.get(one >> 1, ()))
-        for one in sorted(literals)
+        TermLiteral(texts[literal >> 1], bool(literal & 1), () if literal & 1 else names.get(literal >> 1, ()))
+        for literal in sorted(literals)
     )
 
 
-def _in_order(draft: Draft, queries: list[PlanQuery]) -> Draft:
-    """The draft with these queries, in the order of their ids."""
-    order = sorted(range(len(queries)), key=lambda place: queries[place].id)
-    places = {old: new for new, old in enumerate(order)}
+def _sort_queries(draft: Draft, queries: list[PlanQuery]) -> Draft:
+    """Return the draft with these queries, sorted by ID."""
+    order = sorted(range(len(queries)), key=lambda index: queries[index].id)
+    positions = {old: new for new, old in enumerate(order)}
     roots = draft.roots or ()
     return replace(
         draft,
-        queries=tuple(queries[place] for place in order),
-        # A way has no node: it was cut out of its target's.
-        roots=tuple(roots[place] if place < len(roots) else roots[0] for place in order),
-        branches=tuple(replace(one, query=places[one.query]) for one in draft.branches or ()),
+        queries=tuple(queries[index] for index in order),
+        # Disjuncts with operators have no node of their own, so any root serves as a placeholder.
+        roots=tuple(roots[index] if index < len(roots) else roots[0] for index in order),
+        branches=tuple(replace(branch, query=positions[branch.query]) for branch in draft.branches or ()),
     )
 
 
 class _Splitter:
-    """Splits formulas, each once, without recursion: children have smaller numbers than their parents."""
+    """Splits formulas into disjuncts, each formula once, without recursion."""
 
-    def __init__(self, formulas: Formulas, most: int) -> None:
+    def __init__(self, formulas: Formulas, max_disjuncts: int) -> None:
         self._formulas = formulas
-        self._most = most
+        self._max_disjuncts = max_disjuncts
         self._has_terms: dict[int, bool] = {}
-        self._done: dict[tuple[int, bool], Disjuncts] = {}
+        self._split_formulas: dict[tuple[int, bool], Disjuncts] = {}
 
-    def ways(self, root: int) -> Disjuncts:
-        """The ways to satisfy a formula."""
+    def split(self, root: int) -> Disjuncts:
+        """Return the disjuncts of a formula."""
         waiting = [(root, False)]
         while waiting:
             formula, negated = waiting[-1]
-            below = [one for one in self._below(formula, negated) if one not in self._done]
-            if below:
-                waiting += below
+            missing = [each for each in self._operands(formula, negated) if each not in self._split_formulas]
+            if missing:
+                waiting += missing
                 continue
             waiting.pop()
-            if (formula, negated) not in self._done:
-                self._done[formula, negated] = self._split(formula, negated)
-        return self._done[root, False]
+            if (formula, negated) not in self._split_formulas:
+                self._split_formulas[formula, negated] = self._split(formula, negated)
+        return self._split_formulas[root, False]
 
-    def _below(self, formula: int, negated: bool) -> list[tuple[int, bool]]:
-        if not self._touches(formula):
+    def _operands(self, formula: int, negated: bool) -> list[tuple[int, bool]]:
+        if not self._contains_terms(formula):
             return []
         match self._formulas.kinds[formula]:
             case FormulaKind.NOT:
@@ -127,51 +130,51 @@ class _Splitter:
             case _:
                 return []
 
-    def _touches(self, formula: int) -> bool:
-        """Whether a formula has terms."""
+    def _contains_terms(self, formula: int) -> bool:
+        """Return whether a formula contains terms."""
         if formula not in self._has_terms:
-            for one in self._formulas.reachable([formula]):
-                kind, children = self._formulas.kinds[one], self._formulas.children[one]
-                below = children if kind in COMPOUND else ()
-                self._has_terms[one] = kind == FormulaKind.TERM or any(self._has_terms[child] for child in below)
+            for number in self._formulas.reachable([formula]):
+                kind, children = self._formulas.kinds[number], self._formulas.children[number]
+                parts = children if kind in COMPOUND else ()
+                self._has_terms[number] = kind == FormulaKind.TERM or any(self._has_terms[part] for part in parts)
         return self._has_terms[formula]
 
     def _split(self, formula: int, negated: bool) -> Disjuncts:
-        if not self._touches(formula):
+        if not self._contains_terms(formula):
             return {frozenset(): self._formulas.negation(formula) if negated else formula}
         kind, children = self._formulas.kinds[formula], self._formulas.children[formula]
         if kind == FormulaKind.TERM:
             return {frozenset([2 * children[0] + negated]): ALWAYS}
-        below = [self._done[one] for one in self._below(formula, negated)]
+        parts = [self._split_formulas[each] for each in self._operands(formula, negated)]
         if kind == FormulaKind.NOT:
-            return below[0]
+            return parts[0]
         # De Morgan: a negated conjunction is a disjunction of negated parts.
-        return self._all(below) if (kind == FormulaKind.AND) != negated else self._any(below)
+        return self._conjoin(parts) if (kind == FormulaKind.AND) != negated else self._disjoin(parts)
 
-    def _all(self, parts: Iterable[Disjuncts]) -> Disjuncts:
-        found: Disjuncts = {frozenset(): ALWAYS}
+    def _conjoin(self, parts: Iterable[Disjuncts]) -> Disjuncts:
+        product: Disjuncts = {frozenset(): ALWAYS}
         for part in parts:
             pairs = [
-                (left | right, self._formulas.conjunction([one, other]))
-                for left, one in found.items()
-                for right, other in part.items()
+                (left | right, self._formulas.conjunction([left_filter, right_filter]))
+                for left, left_filter in product.items()
+                for right, right_filter in part.items()
                 if not any(literal ^ 1 in left for literal in right)
             ]
-            found = self._merged(pairs)
-        return found
+            product = self._merge(pairs)
+        return product
 
-    def _any(self, parts: Iterable[Disjuncts]) -> Disjuncts:
-        return self._merged(pair for part in parts for pair in part.items())
+    def _disjoin(self, parts: Iterable[Disjuncts]) -> Disjuncts:
+        return self._merge(pair for part in parts for pair in part.items())
 
-    def _merged(self, pairs: Iterable[tuple[Literals, int]]) -> Disjuncts:
-        """Ways with the same literals are one, if any of their filters holds."""
+    def _merge(self, pairs: Iterable[tuple[Literals, int]]) -> Disjuncts:
+        """Merge disjuncts with the same literals; the new filter is the disjunction of their filters."""
         by_literals: dict[Literals, list[int]] = {}
         for literals, formula in pairs:
             if formula != NEVER:
                 by_literals.setdefault(literals, []).append(formula)
-        if len(by_literals) > self._most:
+        if len(by_literals) > self._max_disjuncts:
             raise RunnelError(
-                f"a query combines operators in more than {self._most} ways",
-                hint="use fewer `or` between operators, or several feeds",
+                f"a query has more than {self._max_disjuncts} disjuncts with operators",
+                hint="use fewer `or` between conditions with operators, or define several feeds",
             )
-        return {literals: self._formulas.disjunction(some) for literals, some in by_literals.items()}
+        return {literals: self._formulas.disjunction(formulas) for literals, formulas in by_literals.items()}

@@ -1,7 +1,7 @@
-"""The values that satisfy a comparison, as intervals over one kind of value.
+"""The values that satisfy a comparison, as intervals.
 
-Values of two kinds stand in no relation, so an interval belongs to one kind: numbers, texts, truth values, moments,
-or moments as they are seen from an item's acceptance. A whole UTC day is an interval of moments.
+Values of different kinds cannot be compared, so an interval has one kind: numbers, texts, truth values, times, or
+times relative to an item's acceptance. A whole UTC day is an interval of times.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from runnel.algebra.nodes.expressions import Atom, Between, Compare, In
 
 Intervals = tuple["Interval", ...]
 
-_LONGEST_AGE = timedelta(days=100_000)
+_MAX_AGE = timedelta(days=100_000)
 
 
 class ValueKind(IntEnum):
-    """The kind of value that an interval is made of."""
+    """The kind of values in an interval."""
 
     NUMBER = 0
     TEXT = 1
@@ -32,7 +32,7 @@ class ValueKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """The values from `low` to `high`; None is no bound, and a bound belongs to the interval or does not."""
+    """The values from `low` to `high`, where None means no bound. `with_low`: the bound itself is included."""
 
     kind: ValueKind
     low: Any = None
@@ -41,28 +41,29 @@ class Interval:
     with_high: bool = True
 
     def __contains__(self, other: Interval) -> bool:
-        """Whether every value of the other interval lies in this one."""
+        """Return whether every value of the other interval is in this one."""
         return (
             self.kind == other.kind
-            and _below(self.low, self.with_low, other.low, other.with_low)
-            and _above(self.high, self.with_high, other.high, other.with_high)
+            and _starts_before(self.low, self.with_low, other.low, other.with_low)
+            and _ends_after(self.high, self.with_high, other.high, other.with_high)
         )
 
 
-def _below(mine: Any, closed: bool, theirs: Any, their_closed: bool) -> bool:
+def _starts_before(mine: Any, closed: bool, theirs: Any, their_closed: bool) -> bool:
     if mine is None or theirs is None:
         return mine is None
     return bool(mine < theirs or (mine == theirs and (closed or not their_closed)))
 
 
-def _above(mine: Any, closed: bool, theirs: Any, their_closed: bool) -> bool:
+def _ends_after(mine: Any, closed: bool, theirs: Any, their_closed: bool) -> bool:
     if mine is None or theirs is None:
         return mine is None
     return bool(mine > theirs or (mine == theirs and (closed or not their_closed)))
 
 
 def intervals_of(atom: Atom) -> Intervals | None:
-    """The intervals of values that satisfy an atom; None where it is no comparison, or no value can satisfy it.
+    """Return the intervals of values that satisfy an atom, or None if it is not a comparison or no value satisfies
+    it.
 
     >>> from runnel.algebra.nodes.attributes import Attribute
     >>> price = Attribute("price")
@@ -72,20 +73,20 @@ def intervals_of(atom: Atom) -> Intervals | None:
     """
     match atom:
         case Compare(_, operator, constant):
-            found = _compared(operator, constant)
-            return None if found is None else (found,)
+            interval = _comparison_interval(operator, constant)
+            return None if interval is None else (interval,)
         case Between(_, low, high):
-            return _between(low, high)
+            return _between_intervals(low, high)
         case In(_, constants):
-            points = [_compared("=", constant) for constant in constants]
-            known = tuple(point for point in points if point is not None)
-            return known if known and len(known) == len(points) else None
+            points = [_comparison_interval("=", constant) for constant in constants]
+            intervals = tuple(point for point in points if point is not None)
+            return intervals if intervals and len(intervals) == len(points) else None
         case _:
             return None
 
 
-def _compared(operator: str, constant: Constant) -> Interval | None:
-    span = _span(constant)
+def _comparison_interval(operator: str, constant: Constant) -> Interval | None:
+    span = _constant_interval(constant)
     if span is None:
         return None
     match operator:
@@ -96,7 +97,7 @@ def _compared(operator: str, constant: Constant) -> Interval | None:
         case "<=":
             return Interval(span.kind, None, span.high, with_high=span.with_high)
         case ">":
-            # After the last day of the calendar there is nothing.
+            # No time is after the last day of the calendar.
             return None if span.high is None else Interval(span.kind, span.high, None, not span.with_high)
         case ">=":
             return Interval(span.kind, span.low, None, span.with_low)
@@ -104,15 +105,15 @@ def _compared(operator: str, constant: Constant) -> Interval | None:
             return None
 
 
-def _between(low: Constant, high: Constant) -> Intervals | None:
-    first, last = _span(low), _span(high)
+def _between_intervals(low: Constant, high: Constant) -> Intervals | None:
+    first, last = _constant_interval(low), _constant_interval(high)
     if first is None or last is None or first.kind != last.kind:
         return None
     return (Interval(first.kind, first.low, last.high, first.with_low, last.with_high),)
 
 
-def _span(constant: Constant) -> Interval | None:
-    """The values that equal a constant; None for one that equals nothing, or that this module does not know."""
+def _constant_interval(constant: Constant) -> Interval | None:
+    """Return the values that equal a constant, or None if there are none or the constant is not supported."""
     match constant:
         case bool():
             return Interval(ValueKind.TRUTH, constant, constant)
@@ -123,8 +124,9 @@ def _span(constant: Constant) -> Interval | None:
         case datetime():
             return None if constant.tzinfo is None else Interval(ValueKind.MOMENT, constant, constant)
         case Ago(length):
-            # All relative times of an item count from the same moment; one of centuries may leave the calendar.
-            return Interval(ValueKind.AGE, -length, -length) if length <= _LONGEST_AGE else None
+            # Relative times of an item have the same reference, so they are comparable, unless they leave the
+            # calendar.
+            return Interval(ValueKind.AGE, -length, -length) if length <= _MAX_AGE else None
         case date():
             start = datetime(constant.year, constant.month, constant.day, tzinfo=UTC)
             end = None if constant == date.max else start + timedelta(days=1)

@@ -1,8 +1,8 @@
-"""Whether one condition subsumes another: by the values that satisfy atoms, and by the shape of the conditions.
+"""Subsumption of two conditions, by the values that satisfy their atoms and by their structure.
 
-An atom holds if any value of its attribute satisfies it. So between two atoms on one attribute the values decide
-(each value that satisfies `b` satisfies `a`), but nothing follows for two conditions that different values may
-satisfy: `x > 10 and x < 5` can hold, and `not x > 10` is not `x <= 10`.
+An atom holds if any value of its attribute satisfies it. So an atom `a` subsumes an atom `b` on the same attribute if
+each value that satisfies `b` satisfies `a`. But different values may satisfy different atoms: `x > 10 and x < 5` can
+hold, and `not x > 10` is not equivalent to `x <= 10`.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from runnel.algebra.nodes.terms import Term
 from runnel.optimizer.subsumption.intervals import intervals_of
 from runnel.optimizer.subsumption.word_steps import steps_within
 
-_LARGEST = 4096
-"""The most pairs of subconditions that are compared; beyond it, two conditions are taken to be unrelated."""
+_MAX_COMPARISONS = 4096
+"""How many pairs of subconditions are compared. Beyond that, the result is that there is no subsumption."""
 
 
 def subsumes(wide: Expression, narrow: Expression) -> bool:
-    """Whether every item that matches `narrow` surely matches `wide`.
+    """Return True if every item that matches `narrow` also matches `wide`. False means that this is not known.
 
     >>> price = Attribute("price")
     >>> subsumes(Compare(price, ">", 10.0), Compare(price, ">", 20.0))
@@ -51,20 +51,20 @@ def subsumes(wide: Expression, narrow: Expression) -> bool:
 
 
 class _Comparison:
-    """Two conditions and all their parts, each pair of parts compared once."""
+    """Compares two conditions and all their parts, each pair of parts once."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[Expression, Expression], bool] = {}
+        self._results: dict[tuple[Expression, Expression], bool] = {}
 
     def subsumes(self, wide: Expression, narrow: Expression) -> bool:
         if wide in (narrow, TRUE) or narrow == FALSE:
             return True
-        known = self._known.get((wide, narrow))
-        if known is None:
-            if len(self._known) >= _LARGEST:
+        result = self._results.get((wide, narrow))
+        if result is None:
+            if len(self._results) >= _MAX_COMPARISONS:
                 return False
-            known = self._known[wide, narrow] = self._compare(wide, narrow)
-        return known
+            result = self._results[wide, narrow] = self._compare(wide, narrow)
+        return result
 
     def _compare(self, wide: Expression, narrow: Expression) -> bool:
         match wide, narrow:
@@ -73,9 +73,9 @@ class _Comparison:
             case (And(parts), _):
                 return all(self.subsumes(part, narrow) for part in parts)
             case (Not(And() | Or() | Not() as inner), _):
-                return self.subsumes(_pushed(inner), narrow)
+                return self.subsumes(_push_negation(inner), narrow)
             case (_, Not(And() | Or() | Not() as inner)):
-                return self.subsumes(wide, _pushed(inner))
+                return self.subsumes(wide, _push_negation(inner))
             case (Or(parts), And(others)):
                 by_wide = any(self.subsumes(part, narrow) for part in parts)
                 return by_wide or any(self.subsumes(wide, part) for part in others)
@@ -93,8 +93,8 @@ class _Comparison:
                 return atom_subsumes(wide, narrow)
 
 
-def _pushed(negated: And | Or | Not) -> Expression:
-    """What the negation of a compound condition means, by De Morgan."""
+def _push_negation(negated: And | Or | Not) -> Expression:
+    """Push the negation of a compound condition to its parts, by De Morgan's laws."""
     match negated:
         case And(parts):
             return Or(tuple(map(Not, parts)))
@@ -105,7 +105,7 @@ def _pushed(negated: And | Or | Not) -> Expression:
 
 
 def atom_subsumes(wide: Atom, narrow: Atom) -> bool:
-    """Whether every item for which the atom `narrow` holds has `wide` hold too. Atoms of other kinds: only the same.
+    """Return True if every item that satisfies the atom `narrow` also satisfies `wide`. False means not known.
 
     >>> title = Attribute("title")
     >>> atom_subsumes(Contains(title, ("rock",)), Contains(title, ("red", "rock")))
@@ -119,12 +119,12 @@ def atom_subsumes(wide: Atom, narrow: Atom) -> bool:
         return True
     match wide, narrow:
         case (Exists(attribute), _):
-            # Every atom needs a value to look at, and a part of a moment needs the moment.
+            # Every atom needs a value of its attribute, and a date part needs the date.
             return covers(attribute, narrow.attribute) or covers(attribute, Attribute(narrow.attribute.name))
         case _ if not covers(wide.attribute, narrow.attribute):
             return False
         case (Contains() | ContainsPattern(), In(_, constants)):
-            values = (Compare(narrow.attribute, "=", one) for one in constants)
+            values = (Compare(narrow.attribute, "=", constant) for constant in constants)
             return all(steps_within(wide, value) for value in values)
         case (Contains() | ContainsPattern(), _):
             return steps_within(wide, narrow)
@@ -133,20 +133,20 @@ def atom_subsumes(wide: Atom, narrow: Atom) -> bool:
 
 
 def covers(wide: Attribute, narrow: Attribute) -> bool:
-    """Whether what looks at one attribute looks at all values of another: the same, or the whole item."""
+    """Return whether an attribute includes all values of another: it is the same attribute, or the whole item."""
     return wide == narrow or (wide.name == WHOLE.name and wide.part == narrow.part)
 
 
 def _same_condition(wide: Atom, narrow: Atom) -> bool:
-    """Whether the atoms ask the same of a value; the attributes were compared already."""
+    """Return whether two atoms are equal except for their attributes."""
     if isinstance(narrow, ItemPattern):
         return wide == narrow
     return type(wide) is type(narrow) and replace(narrow, attribute=wide.attribute) == wide
 
 
 def _values_within(wide: Atom, narrow: Atom) -> bool:
-    """Whether the values that satisfy one comparison lie within those that satisfy another."""
+    """Return whether all values that satisfy the comparison `narrow` satisfy `wide`."""
     inner, outer = intervals_of(narrow), intervals_of(wide)
     if inner is None or outer is None:
         return False
-    return all(any(one in interval for interval in outer) for one in inner)
+    return all(any(interval in other for other in outer) for interval in inner)

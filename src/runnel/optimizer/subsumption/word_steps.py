@@ -1,7 +1,7 @@
-"""Phrases and word patterns: where words that must stand next to each other contain others that must.
+"""Subsumption of phrases and word patterns: whether every text with one phrase contains the other one.
 
-A *step* is what one word must be: the word itself, or a pattern (see `algebra.values.word_patterns`). A prefix such
-as `conc*` lets through every word that begins so.
+A *step* describes one word of a phrase: the word itself, or a pattern (see `algebra.values.word_patterns`). A prefix
+such as `conc*` matches every word that begins with its letters.
 """
 
 from __future__ import annotations
@@ -15,36 +15,36 @@ from runnel.algebra.values.words import words
 
 Steps = tuple[str, ...]
 
-LONGEST = 64
-"""Of longer phrases and texts only the beginning is looked at."""
+MAX_STEPS = 64
+"""Only this many steps at the beginning of a phrase are compared."""
 
-_LONGEST_TEXT = 1024
+_MAX_TEXT_LENGTH = 1024
 
 
 def steps_of(atom: Atom) -> Steps:
-    """What words next to each other must be, wherever the atom holds; nothing if that is not known.
+    """Return the steps that adjacent words match in every text that satisfies the atom, or an empty tuple if unknown.
 
     >>> steps_of(Compare(Attribute("title"), "=", "Rock am Ring"))
     ('rock', 'am', 'ring')
     """
     match atom:
         case Contains(_, phrase):
-            return phrase[:LONGEST]
+            return phrase[:MAX_STEPS]
         case ContainsPattern(_, patterns):
-            return patterns[:LONGEST]
-        case Compare(Attribute(_, None), "=", str() as text) if len(text) <= _LONGEST_TEXT:
-            return tuple(words(text)[:LONGEST])
+            return patterns[:MAX_STEPS]
+        case Compare(Attribute(_, None), "=", str() as text) if len(text) <= _MAX_TEXT_LENGTH:
+            return tuple(words(text)[:MAX_STEPS])
         case _:
             return ()
 
 
 def is_pattern(atom: Atom, step: str) -> bool:
-    """Whether a step of an atom stands for more than one word; in a phrase, a star is no wildcard."""
+    """Return whether a step of an atom has wildcards. In a phrase of `contains`, a star is not a wildcard."""
     return isinstance(atom, ContainsPattern) and is_wild(step)
 
 
 def steps_within(wide: Atom, narrow: Atom) -> bool:
-    """Whether words that satisfy all steps of `narrow`, in a row, contain a row that satisfies those of `wide`.
+    """Return whether adjacent words that match the steps of `narrow` always contain words that match those of `wide`.
 
     >>> title = Attribute("title")
     >>> steps_within(ContainsPattern(title, ("conc*",)), Contains(title, ("rock", "concert")))
@@ -55,12 +55,12 @@ def steps_within(wide: Atom, narrow: Atom) -> bool:
         return False
     starts = range(len(inner) - len(outer) + 1)
     return any(
-        all(_covers(wide, step, narrow, inner[start + place]) for place, step in enumerate(outer)) for start in starts
+        all(_covers(wide, step, narrow, inner[start + index]) for index, step in enumerate(outer)) for start in starts
     )
 
 
 def _covers(wide: Atom, step: str, narrow: Atom, other: str) -> bool:
-    """Whether every word that fits the other step fits this one."""
+    """Return whether every word that matches the step `other` matches `step`."""
     if not is_pattern(wide, step):
         return step == other and not is_pattern(narrow, other)
     if not is_pattern(narrow, other):
@@ -69,12 +69,12 @@ def _covers(wide: Atom, step: str, narrow: Atom, other: str) -> bool:
 
 
 def is_prefix(step: str) -> bool:
-    """Whether a pattern is letters and then anything."""
+    """Return whether a pattern is a prefix: letters, followed by a single `*`."""
     return step == literal_start(step) + "*"
 
 
 def parts(steps: Sequence[str], longest: int) -> Iterator[Steps]:
-    """All rows of steps inside a row of steps, up to a length."""
+    """Yield all contiguous sequences of steps, up to a length of `longest`."""
     for start in range(len(steps)):
         for stop in range(start + 1, min(len(steps), start + longest) + 1):
             yield tuple(steps[start:stop])

@@ -1,4 +1,4 @@
-"""Which clauses of a table subsume others: sound, without circles, and what is near is found."""
+"""Subsumption between clauses of a table: sound, without cycles, and complete for near clauses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _clauses = st.lists(
 
 
 def chain(length: int) -> Rows:
-    """Literals of which each up to `length` implies those before it."""
+    """Return the wider literals of a chain of `length` literals, each of which implies the previous ones."""
     return Rows.of([list(range(one - 1, -1, -1)) if one <= length else [] for one in range(LITERALS)])
 
 
@@ -50,7 +50,7 @@ def test_every_clause_that_contains_another_is_found(clauses: list[tuple[int, ..
         assert set(rows.row(narrow).tolist()) == wanted
 
 
-def test_the_most_selective_ones_are_kept() -> None:
+def test_most_selective_clauses_are_kept() -> None:
     clauses = Rows.of([[0], *([0, one] for one in range(1, 40))])
     rates = np.concatenate([[0.01], np.linspace(0.9, 0.1, 39)])
     rows = wider_clauses(clauses, Rows.of([[]] * 40), rates, most=3)
@@ -61,8 +61,8 @@ def test_the_most_selective_ones_are_kept() -> None:
 @given(
     st.lists(st.lists(st.integers(0, 5), max_size=4), min_size=6, max_size=6), st.sets(st.integers(0, 5), min_size=1)
 )
-def test_of_clauses_that_imply_each_other_one_stays(wider: list[list[int]], predicate: set[int]) -> None:
-    # Even of a relation with circles, which the search does not make, something must be left to ask.
+def test_of_two_equivalent_clauses_only_one_subsumes_the_other(wider: list[list[int]], predicate: set[int]) -> None:
+    # Even if the relation of literals has cycles, which `wider_literals` does not produce, one clause must remain.
     filters = Filters.of(Rows.of([sorted(predicate)]), np.full(6, 0.5), Rows.of(wider))
     kept = set(reduced(filters).row(0).tolist())
     assert kept

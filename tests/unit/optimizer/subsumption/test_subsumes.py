@@ -1,4 +1,4 @@
-"""Subsumption never claims too much: held against the reference evaluator on generated conditions and items."""
+"""Soundness of subsumption, checked with the reference evaluator on generated conditions and items."""
 
 from __future__ import annotations
 
@@ -115,18 +115,18 @@ UNRELATED = {
 
 
 @pytest.mark.parametrize("pair", SUBSUMED.values(), ids=SUBSUMED.keys())
-def test_what_is_subsumed(pair: tuple[Expression, Expression]) -> None:
+def test_condition_is_subsumed(pair: tuple[Expression, Expression]) -> None:
     wide, narrow = pair
     assert subsumes(wide, narrow)
     assert not subsumes(narrow, wide) or wide == narrow
 
 
 @pytest.mark.parametrize("pair", UNRELATED.values(), ids=UNRELATED.keys())
-def test_what_is_not_subsumed(pair: tuple[Expression, Expression]) -> None:
+def test_condition_is_not_subsumed(pair: tuple[Expression, Expression]) -> None:
     assert not subsumes(*pair)
 
 
-def test_a_condition_that_needs_two_values_is_not_refused() -> None:
+def test_condition_that_needs_two_values_is_not_taken_for_false() -> None:
     both = And((above(10.0), Compare(PRICE, "<", 5.0)))
     assert holds(both, {"price": (3.0, 12.0)})
     assert not subsumes(FALSE, both)
@@ -146,7 +146,7 @@ _items = st.dictionaries(
 
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(expressions, expressions, st.lists(_items, min_size=1, max_size=8))
-def test_no_item_matches_the_narrow_and_not_the_wide(
+def test_every_item_that_matches_the_narrow_condition_matches_the_wide_one(
     wide: Expression, narrow: Expression, items: list[dict[str, tuple[Value, ...]]]
 ) -> None:
     for left, right in ((wide, narrow), (narrow, wide), (Or((wide, narrow)), narrow), (wide, And((wide, narrow)))):
@@ -196,7 +196,7 @@ def test_the_table_finds_what_comparing_all_pairs_finds(table: list[Expression])
 
 
 def _looked_up(atom: Expression) -> bool:
-    """Whether the table finds all that subsumes such an atom, not only what is usual."""
+    """Return whether the table finds all atoms that subsume atoms of this kind."""
     return isinstance(atom, Contains | Compare | Between | Exists) and atom.attribute != WHOLE
 
 
@@ -222,7 +222,7 @@ CONSTANTS: tuple[Constant, ...] = (
 )
 
 
-def test_on_single_values_every_pair_of_atoms_is_judged_rightly() -> None:
+def test_subsumption_of_atoms_is_correct_on_single_values() -> None:
     x = Attribute("x")
     table: list[Atom] = [Compare(x, operator, one) for operator in ("=", "<", "<=", ">", ">=") for one in CONSTANTS]
     table += [Between(x, low, high) for low in CONSTANTS[:6] for high in CONSTANTS[:6]]
