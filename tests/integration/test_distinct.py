@@ -235,7 +235,7 @@ def test_a_part_that_was_collected_before_the_lock_is_never_committed(
         return resolved
 
     monkeypatch.setattr(run.writer, "_resolve", collected)
-    with pytest.raises(ReportedError, match="removed before it could be committed"):
+    with pytest.raises(ReportedError, match="deleted before its batch was committed"):
         run.match()
     assert engine.workspace.matches.matched_upto() == 0
     monkeypatch.undo()

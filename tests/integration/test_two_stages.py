@@ -133,7 +133,7 @@ def test_a_batch_that_is_run_again_has_its_own_plan_and_partitions(tmp_path: Pat
 
 def test_matches_that_do_not_fit_are_written_in_more_layers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(two_stages, "MAX_BUFFER_BYTES", 1)
-    monkeypatch.setattr(two_stages, "_AT_ONCE", 1)
+    monkeypatch.setattr(two_stages, "_CHUNK_SLICES", 1)
     with _open(tmp_path / "root") as engine:
         engine.execute(SCRIPT)
         run = InProcess(engine, slice_items=20)
