@@ -232,7 +232,7 @@ def test_part_deleted_before_the_commit_is_not_committed(engine: Engine, monkeyp
         return resolved
 
     monkeypatch.setattr(run.writer, "_resolve", collected)
-    with pytest.raises(ReportedError, match="removed before it could be committed"):
+    with pytest.raises(ReportedError, match="deleted before its batch was committed"):
         run.match()
     assert engine.workspace.matches.matched_upto() == 0
     monkeypatch.undo()

@@ -127,7 +127,10 @@ def read_partitioning(storage: Storage, folder: str) -> Partitioning:
     try:
         value = unsealed_json(storage.read(f"{folder}/{MANIFEST}"))
         if value["format"] > FORMAT:
-            raise NewerWorkspaceError(f"the partitioning {folder} has format {value['format']}", hint="update Runnel")
+            raise NewerWorkspaceError(
+                f"the partitioning {folder} has format {value['format']}, this Runnel reads formats up to {FORMAT}",
+                hint="update Runnel",
+            )
         return _parse_manifest(folder, value)
     except OSError as error:
         raise CorruptDataError(f"{folder}/{MANIFEST} cannot be read: {error}", hint=REBUILD_HINT) from error

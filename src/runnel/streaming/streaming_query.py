@@ -69,7 +69,7 @@ def drop_old_checkpoints(storage: Storage, keep: int) -> None:
 
 
 def start_query(spark: SparkSession, job: Job, port: StreamPort, *, once: bool) -> Any:
-    """Start the streaming query with the stages of a port. With `once`, it ends after the current items."""
+    """Start the streaming query with the stages of a port. With `once`, it ends after the items that exist now."""
     check_cluster(spark, job.catalog, job.storage)
     make_active(spark)
     spark.dataSource.register(item_source.ItemSource)

@@ -95,20 +95,20 @@ def _log_missed(shares: Array) -> Array:
 def _about_topics(weights: Weights, pair_of: Array, roots: Array, count: int) -> Array:
     """Return for every pair the fraction of items that are about one of its topics and satisfy one of its roots."""
     topics = max(1, len(weights.topic_shares))
-    found, numbers = np.unique(pair_of * topics + weights.root_topics[roots], return_inverse=True)
-    chances = weights.topic_shares[found % topics]
+    topic_pairs, numbers = np.unique(pair_of * topics + weights.root_topics[roots], return_inverse=True)
+    chances = weights.topic_shares[topic_pairs % topics]
     within = weights.root_shares[roots] / np.maximum(weights.topic_shares[weights.root_topics[roots]], 1e-12)
-    missed = np.exp(_summed(numbers, _log_missed(within), len(found)))
-    return _summed(found // topics, chances * (1.0 - missed), count)
+    missed = np.exp(_summed(numbers, _log_missed(within), len(topic_pairs)))
+    return _summed(topic_pairs // topics, chances * (1.0 - missed), count)
 
 
 def _check_costs(weights: Weights, pair_of: Array, roots: Array, scopes: Array) -> Array:
     """Return the router's microseconds for each pair: for its distinct keys, and its part of each item pattern."""
     owners, keys = weights.root_keys.expand(roots)
     width = max(1, len(weights.key_shares))
-    found = _distinct(pair_of[owners], keys, width)
-    shares = weights.key_shares[found % width] * weights.scope_parts[scopes[found // width]]
-    checking = _summed(found // width, ENTRY * per_block(shares), len(scopes))
+    key_pairs = _distinct(pair_of[owners], keys, width)
+    shares = weights.key_shares[key_pairs % width] * weights.scope_parts[scopes[key_pairs // width]]
+    checking = _summed(key_pairs // width, ENTRY * per_block(shares), len(scopes))
     root_counts = np.bincount(roots, minlength=len(weights.root_shares))
     patterns = np.where(weights.root_topics[roots] >= 0, PATTERN / root_counts[roots], 0.0)
     return np.asarray(checking + _summed(pair_of, patterns, len(scopes)))

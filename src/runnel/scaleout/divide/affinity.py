@@ -39,13 +39,13 @@ def order_conditions(
 ) -> Affinity:
     """Order `count` conditions; `conditions` has the condition of every predicate."""
     predicates = _representatives(logical, conditions, count)
-    known = np.flatnonzero(predicates >= 0)
-    owners, keys = anchors.keys.expand(predicates[known])
-    owners, keys = known[owners], keys.astype(np.int64)
-    holders, asked, specific = _features(logical.atoms, key_atoms(atoms), owners, keys)
-    features = np.concatenate([keys, asked + len(atoms.key_tokens)])
+    represented = np.flatnonzero(predicates >= 0)
+    owners, keys = anchors.keys.expand(predicates[represented])
+    owners, keys = represented[owners], keys.astype(np.int64)
+    holders, pattern_features, specific = _features(logical.atoms, key_atoms(atoms), owners, keys)
+    features = np.concatenate([keys, pattern_features + len(atoms.key_tokens)])
     positions = arrange(np.concatenate([owners, holders]), features, count)
-    return Affinity(positions, predicates, _topics(holders, asked, specific, count))
+    return Affinity(positions, predicates, _topics(holders, pattern_features, specific, count))
 
 
 def _topics(owners: Array, features: Array, specific: Array, count: int) -> Array:

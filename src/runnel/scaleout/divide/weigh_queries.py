@@ -241,8 +241,8 @@ class _Weighing:
         owners, keys = self._anchors.keys.expand(predicates)
         shares = self.key_shares[keys] * self._target_parts[owners]
         entries = np.bincount(owners, weights=per_block(shares), minlength=len(predicates))
-        lone = self._anchors.keys.lengths[predicates] == 0
-        return np.where(lone, (EACH_NUMBER + ENTRY / BLOCK) * self._target_parts, ENTRY * entries)
+        is_keyless = self._anchors.keys.lengths[predicates] == 0
+        return np.where(is_keyless, (EACH_NUMBER + ENTRY / BLOCK) * self._target_parts, ENTRY * entries)
 
     def _evaluation_costs(self) -> Array:
         """Return by target the microseconds for item patterns and for atoms that only the evaluator can decide."""
@@ -271,14 +271,16 @@ class _Weighing:
         heaviest, root_positions = self._most_frequent_targets(), self._root_positions()
         roots = np.full(len(heaviest), len(self.root_conditions), dtype=np.int64)
         roots[heaviest >= 0] = self.roots[heaviest[heaviest >= 0]]
-        sets, asked = _expensive_questions(questions, filtering)
+        sets, shared_questions = _expensive_questions(questions, filtering)
         numbers = np.arange(len(heaviest))
-        _, groups = np.unique(np.where(asked >= 0, len(root_positions) + sets, roots), return_inverse=True)
-        _, units = np.unique(np.where(asked >= 0, len(numbers) + asked, numbers), return_inverse=True)
+        _, groups = np.unique(np.where(shared_questions >= 0, len(root_positions) + sets, roots), return_inverse=True)
+        _, units = np.unique(
+            np.where(shared_questions >= 0, len(numbers) + shared_questions, numbers), return_inverse=True
+        )
         first = np.full(int(groups.max(initial=-1)) + 1, len(root_positions), dtype=np.int64)
         np.minimum.at(first, groups, root_positions[roots])
         order = np.empty(len(groups), dtype=np.int64)
-        order[np.lexsort((root_positions[roots], asked, groups, first[groups]))] = numbers
+        order[np.lexsort((root_positions[roots], shared_questions, groups, first[groups]))] = numbers
         return groups, order, units
 
     def _root_positions(self) -> Array:
@@ -322,7 +324,7 @@ def _expensive_questions(questions: OperatorQuestions, filtering: Array) -> tupl
     chosen = is_expensive[questions.numbers]
     owners, numbers = questions.owners[chosen], questions.numbers[chosen]
     sets = components(owners, numbers + len(filtering), len(filtering) + len(is_expensive))[: len(filtering)]
-    asked = np.full(len(filtering), -1, dtype=np.int64)
+    shared_questions = np.full(len(filtering), -1, dtype=np.int64)
     order = np.argsort(questions.microseconds[numbers], kind="stable")
-    asked[owners[order]] = numbers[order]  # the last of several assignments, the most expensive, remains
-    return sets, asked
+    shared_questions[owners[order]] = numbers[order]  # the last of several assignments, the most expensive, remains
+    return sets, shared_questions
