@@ -18,7 +18,7 @@ from runnel.matching.filters.atoms.anchors import Anchors, choose_anchors
 from runnel.matching.filters.atoms.atom_layout import AtomLayout
 from runnel.matching.filters.index.index_layout import stored_atoms
 from runnel.matching.filters.streams.masks import BLOCK
-from runnel.matching.filters.streams.shared_groups import MOST_LEVELS, expected_holders
+from runnel.matching.filters.streams.shared_groups import MAX_LEVELS, expected_holders
 from runnel.matching.filters.streams.stream_layout import StreamLayout, stream_shares
 from runnel.matching.filters.streams.write_streams import ENTRY, GROUPED, HEAD, KIND, MIXED, RANGE
 from runnel.plan.store import PlanPart
@@ -90,38 +90,38 @@ def _per_walk(offsets: Array, stream: Array, shares: Array, holders: Array) -> t
     """
     entries, numbers = np.zeros(len(holders)), np.zeros(len(holders))
     # For the stream and each open group: its end, the chance that it is walked, and the items that still qualify.
-    ends, chances, left = np.zeros(MOST_LEVELS + 1, np.int64), np.ones(MOST_LEVELS + 1), np.ones(MOST_LEVELS + 1)
+    ends, chances, left = np.zeros(MAX_LEVELS + 1, np.int64), np.ones(MAX_LEVELS + 1), np.ones(MAX_LEVELS + 1)
     for number in range(len(holders)):
         start = offsets[number]
         if start == offsets[number + 1]:
             continue
-        direct, joined, spot = np.int64(stream[start]), np.int64(stream[start + 1]), start + HEAD
-        ends[0], left[0], depth = spot + joined, holders[number], 0
+        direct, joined, position = np.int64(stream[start]), np.int64(stream[start + 1]), start + HEAD
+        ends[0], left[0], depth = position + joined, holders[number], 0
         if direct & GROUPED:
             direct ^= GROUPED
-            ends[0] += 1 + np.int64(stream[spot])
-            spot += 1
+            ends[0] += 1 + np.int64(stream[position])
+            position += 1
         ends[0] += direct
         while True:
             entries[number] += chances[depth] * (direct + joined // ENTRY)
-            spot += direct
-            for entry in range(spot, spot + joined, ENTRY):
+            position += direct
+            for entry in range(position, position + joined, ENTRY):
                 if stream[entry + 1]:
                     items = chances[depth] * left[depth] * _share(stream, entry, shares)
                     numbers[number] += items * _count_ranges(stream, start + np.int64(stream[entry + 1]))
-            spot += joined
-            while depth > 0 and spot == ends[depth]:
+            position += joined
+            while depth > 0 and position == ends[depth]:
                 depth -= 1
-            if spot == ends[depth]:
+            if position == ends[depth]:
                 break
-            share = _share(stream, spot, shares)
+            share = _share(stream, position, shares)
             entries[number] += chances[depth]
-            direct, joined = np.int64(stream[spot + 1]), np.int64(stream[spot + ENTRY])
+            direct, joined = np.int64(stream[position + 1]), np.int64(stream[position + ENTRY])
             depth += 1
-            ends[depth] = spot + ENTRY + np.int64(stream[spot])
+            ends[depth] = position + ENTRY + np.int64(stream[position])
             chances[depth] = chances[depth - 1] * (1.0 - (1.0 - share) ** left[depth - 1])
             left[depth] = max(1.0, left[depth - 1] * share)
-            spot += ENTRY + 1
+            position += ENTRY + 1
     return entries, numbers
 
 
@@ -135,16 +135,16 @@ def _share(stream: Array, entry: Number, shares: Array) -> Number:
 
 
 @step
-def _count_ranges(stream: Array, spot: Number) -> Number:
+def _count_ranges(stream: Array, position: Number) -> Number:
     """Return the number of ranges in the tail of an entry."""
-    end = spot + 1 + np.int64(stream[spot])
-    spot += 1
+    end = position + 1 + np.int64(stream[position])
+    position += 1
     count = 0
-    while spot < end:
-        header = np.int64(stream[spot])
-        spot += 1
-        for index in range(spot, spot + (header & ((1 << KIND) - 1))):
+    while position < end:
+        header = np.int64(stream[position])
+        position += 1
+        for index in range(position, position + (header & ((1 << KIND) - 1))):
             if header >> KIND == MIXED and (np.int64(stream[index]) >> 1) & 3 == RANGE:
                 count += 1
-        spot += header & ((1 << KIND) - 1)
+        position += header & ((1 << KIND) - 1)
     return count

@@ -257,44 +257,46 @@ class StreamExplainer(_AnchorExplainer):
 
 
 @dataclass(frozen=True, slots=True)
-class _FoundEntry:
+class _StreamEntry:
     """A predicate in a stream: the number of predicates of the stream, and keys and size of each group around it."""
 
     predicates: int
     groups: tuple[tuple[frozenset[int], int], ...]
 
 
-def _find(stream: Array, predicate: int) -> _FoundEntry | None:
+def _find(stream: Array, predicate: int) -> _StreamEntry | None:
     """Search a stream for a predicate; `stream_layout` describes the format. Return None if it is not there."""
     if not len(stream):
         return None
-    direct, joined, spot, inner = int(stream[0]) & ~GROUPED, int(stream[1]), HEAD, 0
+    direct, joined, position, inner = int(stream[0]) & ~GROUPED, int(stream[1]), HEAD, 0
     if int(stream[0]) & GROUPED:
-        inner, spot = int(stream[HEAD]), HEAD + 1
-    return _search_entries(stream, spot, direct, joined, spot + direct + joined + inner, predicate)[0]
+        inner, position = int(stream[HEAD]), HEAD + 1
+    return _search_entries(stream, position, direct, joined, position + direct + joined + inner, predicate)[0]
 
 
 def _search_entries(
-    stream: Array, spot: int, direct: int, joined: int, end: int, predicate: int
-) -> tuple[_FoundEntry | None, int]:
-    """Search the entries and groups from `spot` to `end` for a predicate.
+    stream: Array, position: int, direct: int, joined: int, end: int, predicate: int
+) -> tuple[_StreamEntry | None, int]:
+    """Search the entries and groups from `position` to `end` for a predicate.
 
     Return the entry, or None if it is not among them, and the number of predicates.
     """
     count = direct + joined // ENTRY
-    own = np.concatenate([stream[spot : spot + direct], stream[spot + direct : spot + direct + joined : ENTRY]])
-    found = _FoundEntry(0, ()) if predicate in own else None
-    spot += direct + joined
-    while spot < end:
-        after = spot + ENTRY + int(stream[spot])
-        body = spot + ENTRY + 1, int(stream[spot + 1]), int(stream[spot + ENTRY]), after
+    own = np.concatenate(
+        [stream[position : position + direct], stream[position + direct : position + direct + joined : ENTRY]]
+    )
+    entry = _StreamEntry(0, ()) if predicate in own else None
+    position += direct + joined
+    while position < end:
+        after = position + ENTRY + int(stream[position])
+        body = position + ENTRY + 1, int(stream[position + 1]), int(stream[position + ENTRY]), after
         inside, size = _search_entries(stream, *body, predicate)
         if inside is not None:
-            keys = frozenset(stream[spot + 2 : spot + ENTRY].tolist())
-            found = _FoundEntry(0, ((keys, size), *inside.groups))
+            keys = frozenset(stream[position + 2 : position + ENTRY].tolist())
+            entry = _StreamEntry(0, ((keys, size), *inside.groups))
         count += size
-        spot = after
-    return (None if found is None else _FoundEntry(count, found.groups)), count
+        position = after
+    return (None if entry is None else _StreamEntry(count, entry.groups)), count
 
 
 def _format_amount(amount: float) -> str:

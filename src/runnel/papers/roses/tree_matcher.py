@@ -37,7 +37,7 @@ class TreeMatcher(ChunkedMatcher):
         self._trees = [
             TreePart(part, plan.removed(part), known, settings) for part, known in zip(plan.parts, told, strict=True)
         ]
-        predicates = max(len(part.reach.logical.predicates) for part in self._trees)
+        predicates = max(len(part.part_queries.logical.predicates) for part in self._trees)
         # A tree has at most twice as many nodes as predicates; a word of a mask holds 64 items.
         super().__init__(self._trees, 64 * max(1, min(_CHUNK // 64, _MASK_BYTES // (16 * (predicates + 1)))))
 

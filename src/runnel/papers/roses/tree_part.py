@@ -22,8 +22,8 @@ from runnel.matching.filters.atoms.item_keys import BatchKeys, KeyFinder
 from runnel.matching.filters.atoms.truth import TRUE, UNKNOWN, BatchTruth, formula_order
 from runnel.matching.filters.index.index_layout import stored_atoms, targets_of_predicates
 from runnel.matching.filters.index.part_index import CandidateMatches, PartIndex
+from runnel.matching.filters.index.part_queries import PartQueries
 from runnel.matching.filters.index.plan_words import PlanWords
-from runnel.matching.filters.index.reach import Reach
 from runnel.matching.patterns.plan_patterns import load_patterns
 from runnel.model.match import Failure
 from runnel.papers.roses.factoring.candidates import FactoringSettings
@@ -85,7 +85,7 @@ class TreePart:
     ) -> None:
         self._logical = part.logical
         self._atoms = stored_atoms(part)
-        self.reach = Reach(part.logical, targets_of_predicates(part.logical), ~removed)
+        self.part_queries = PartQueries(part.logical, targets_of_predicates(part.logical), ~removed)
         self._part, self._removed = part, removed
         self._finder = KeyFinder(self._atoms, load_patterns(part, self._atoms), words=False)
         self._words = PlanWords.of(part, self._atoms)
@@ -96,7 +96,7 @@ class TreePart:
 
     def tree(self, source: int) -> SourceTree:
         """The tree of a source; sources of which the same predicates are asked share one."""
-        mask = self.reach.predicates(source)
+        mask = self.part_queries.predicates(source)
         key = np.packbits(mask).tobytes()
         found = self._trees.get(key)
         if found is None:
@@ -143,7 +143,7 @@ class TreePart:
         verdicts = self._verdicts(rows, predicates, chunk.truth)
         statistics.atom_evaluations += chunk.truth.evaluations
         held, unknown = verdicts == TRUE, verdicts == UNKNOWN
-        found_rows, queries = self.reach.queries(columns, rows[held], predicates[held])
+        found_rows, queries = self.part_queries.queries(columns, rows[held], predicates[held])
         return CandidateMatches(
             found_rows, queries, self._failures(columns, rows[unknown], predicates[unknown], chunk.truth)
         )
@@ -187,7 +187,7 @@ class TreePart:
             np.zeros(shape, dtype=np.uint64),
             np.zeros(shape, dtype=np.uint64),
         )
-        truth = BatchTruth(self._logical, self._atoms, self.reach.atoms, columns, keys)
+        truth = BatchTruth(self._logical, self._atoms, self.part_queries.atoms, columns, keys)
         return _Chunk(arrays, truth, np.zeros(shape, dtype=np.uint64))
 
     def _verdicts(self, rows: Array, predicates: Array, truth: BatchTruth) -> Array:
@@ -212,7 +212,7 @@ class TreePart:
         failures = []
         for row, predicate in sorted(set(zip(rows.tolist(), predicates.tolist(), strict=True))):
             reason = next(reason for (where, _), reason in truth.reasons.items() if where == row)
-            _, queries = self.reach.queries(columns, np.array([row]), np.array([predicate]))
+            _, queries = self.part_queries.queries(columns, np.array([row]), np.array([predicate]))
             failures += [Failure(row, query, reason) for query in queries.tolist()]
         return tuple(failures)
 

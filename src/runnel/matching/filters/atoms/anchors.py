@@ -114,11 +114,11 @@ def _order_clauses(
             clause = clauses[index]
             if clause == anchor and proven[clause]:
                 continue
-            spot = filled
-            while spot > first and _before(shares, clause, check_values[spot - 1]):
-                check_values[spot] = check_values[spot - 1]
-                spot -= 1
-            check_values[spot] = clause
+            position = filled
+            while position > first and _before(shares, clause, check_values[position - 1]):
+                check_values[position] = check_values[position - 1]
+                position -= 1
+            check_values[position] = clause
             filled += 1
         check_offsets[predicate + 1] = filled
 
@@ -159,12 +159,12 @@ def _anchor_keys(
 @kernel
 def _add_ascending(keys: Array, first: int, filled: int, key: Number) -> int:
     """Insert a key into the sorted range from `first` to `filled` unless it is there; return the new end."""
-    spot = filled
-    while spot > first and keys[spot - 1] > key:
-        spot -= 1
-    if spot > first and keys[spot - 1] == key:
+    position = filled
+    while position > first and keys[position - 1] > key:
+        position -= 1
+    if position > first and keys[position - 1] == key:
         return filled
-    for moved in range(filled, spot, -1):
-        keys[moved] = keys[moved - 1]
-    keys[spot] = key
+    for index in range(filled, position, -1):
+        keys[index] = keys[index - 1]
+    keys[position] = key
     return filled + 1

@@ -34,7 +34,7 @@ from runnel.plan.logical_plan import LogicalPlan, identifiers
 from runnel.plan.validate import check_ids, check_rows, check_texts
 
 NOTHING = -1
-"""In place of a key or a clause: there is none."""
+"""The value in place of a key or a clause if there is none."""
 
 Frequencies = Mapping[str, float]
 """The known shares of items that contain a word. They affect only speed, never the matches."""

@@ -37,7 +37,7 @@ PATTERN = "pattern"
 
 
 class TestKind(IntEnum):
-    """The ways to decide the truth of an atom on an item."""
+    """How the truth of an atom on an item is decided."""
 
     KEY = 0
     RANGE = 1

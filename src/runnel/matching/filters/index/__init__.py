@@ -1,4 +1,4 @@
-"""The anchor index: candidates by key, then the exact check. Also what all array matchers share.
+"""The anchor index, which finds candidates by key and then checks them exactly, and code that several matchers share.
 
 In: a plan part and chunks of items. Out: pairs of a row and a query.
 """

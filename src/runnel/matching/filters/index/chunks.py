@@ -1,6 +1,7 @@
-"""Matching chunk by chunk, for matchers whose parts give pairs of a row and a query.
+"""Match batches in chunks, for matchers whose parts return pairs of a row and a query.
 
-In: batches of items. Out: matches. An item that breaks a part is taken alone, and if it still does, the slow way.
+In: batches of items. Out: matches. If a chunk raises an error, its items are matched one by one. If an item alone
+raises an error, the reference evaluator matches it.
 """
 
 from __future__ import annotations
@@ -15,81 +16,83 @@ from runnel.matching.contract import MatchStatistics
 from runnel.matching.filters.atoms.item_columns import ItemColumns
 from runnel.matching.filters.index.match_slowly import match_slowly
 from runnel.matching.filters.index.part_index import CandidateMatches
-from runnel.matching.filters.index.reach import Reach
+from runnel.matching.filters.index.part_queries import PartQueries
 from runnel.model.item_batch import ItemBatch
 from runnel.model.match import Failure, Matches
 
 
 class Part(Protocol):
-    """One part of a plan that matches chunks."""
+    """A matcher of chunks for one plan part."""
 
     @property
-    def reach(self) -> Reach:
-        """The queries behind the part's predicates."""
+    def part_queries(self) -> PartQueries:
+        """The queries of the part's predicates."""
 
     def match(self, columns: ItemColumns, statistics: MatchStatistics) -> CandidateMatches:
-        """The queries of the part that the items match."""
+        """Return the queries of the part that the items match."""
 
 
 class ChunkedMatcher:
-    """The parts of a plan behind one contract; `chunk` items are matched together."""
+    """Matches items with all parts of a plan, in chunks of `chunk` items."""
 
     def __init__(self, parts: Sequence[Part], chunk: int) -> None:
         self.statistics = MatchStatistics()
         self._parts: Sequence[Part] = parts
         self._chunk = chunk
-        self._queries = sum(part.reach.living for part in parts)
+        self._queries = sum(part.part_queries.living for part in parts)
 
     def match(self, items: ItemBatch) -> Matches:
-        """The queries that each item of the batch matches."""
-        found: list[CandidateMatches] = []
+        """Return the queries that each item of the batch matches."""
+        results: list[CandidateMatches] = []
         for start in range(0, len(items), self._chunk):
-            found.extend(self._matched(items, start, min(self._chunk, len(items) - start)))
-        matches = _gathered(found, len(items))
+            results.extend(self._match_chunk(items, start, min(self._chunk, len(items) - start)))
+        matches = _merge(results, len(items))
         self.statistics.items += len(items)
         self.statistics.naive_evaluations += len(items) * self._queries
         self.statistics.matches += matches.total
         self.statistics.failures += len(matches.failures)
         return matches
 
-    def _matched(self, items: ItemBatch, start: int, size: int) -> Iterator[CandidateMatches]:
+    def _match_chunk(self, items: ItemBatch, start: int, size: int) -> Iterator[CandidateMatches]:
         chunk = ItemBatch(items.records.slice(start, size))
         try:
             columns = ItemColumns(chunk)
-            found = [part.match(columns, self.statistics) for part in self._parts]
-        except Exception:  # one item can break a chunk; alone it breaks nothing but itself
+            results = [part.match(columns, self.statistics) for part in self._parts]
+        except Exception:  # one item can make a whole chunk fail, so match each item alone
             if size > 1:
                 for row in range(start, start + size):
-                    yield from self._matched(items, row, 1)
+                    yield from self._match_chunk(items, row, 1)
                 return
             self.statistics.fallbacks += 1
             columns = ItemColumns(chunk)
-            found = [match_slowly(part.reach, columns) for part in self._parts]
-        yield from (_moved(one, start) for one in found)
+            results = [match_slowly(part.part_queries, columns) for part in self._parts]
+        yield from (_shift_rows(result, start) for result in results)
 
 
-def _moved(found: CandidateMatches, start: int) -> CandidateMatches:
-    failures = tuple(Failure(one.row + start, one.query, one.reason) for one in found.failures)
-    return CandidateMatches(found.rows + start, found.queries, failures)
+def _shift_rows(result: CandidateMatches, start: int) -> CandidateMatches:
+    """Return the matches of a chunk with the row numbers of the batch, in which the chunk begins at `start`."""
+    failures = tuple(Failure(failure.row + start, failure.query, failure.reason) for failure in result.failures)
+    return CandidateMatches(result.rows + start, result.queries, failures)
 
 
-def _gathered(found: list[CandidateMatches], count: int) -> Matches:
-    """All pairs as rows of ascending query ids, each pair once."""
-    rows = np.concatenate([np.empty(0, dtype=np.int64), *(one.rows for one in found)])
-    queries = np.concatenate([np.empty(0, dtype=np.int64), *(one.queries for one in found)])
-    rows, queries = _distinct(rows, queries)
-    failures = sorted((one for each in found for one in each.failures), key=lambda one: (one.row, one.query))
+def _merge(results: list[CandidateMatches], count: int) -> Matches:
+    """Merge the matches of all chunks and parts of a batch with `count` items."""
+    rows = np.concatenate([np.empty(0, dtype=np.int64), *(result.rows for result in results)])
+    queries = np.concatenate([np.empty(0, dtype=np.int64), *(result.queries for result in results)])
+    rows, queries = _sort_distinct(rows, queries)
+    failures = [failure for result in results for failure in result.failures]
+    failures.sort(key=lambda failure: (failure.row, failure.query))
     return Matches(offsets_of(np.bincount(rows, minlength=count)), queries, tuple(failures))
 
 
-def _distinct(rows: Array, queries: Array) -> tuple[Array, Array]:
-    """The pairs in order, each once."""
+def _sort_distinct(rows: Array, queries: Array) -> tuple[Array, Array]:
+    """Return the distinct pairs in ascending order."""
     if not len(rows):
         return rows, queries
     lowest = int(queries.min())
     width = int(queries.max()) - lowest + 1
     if int(rows.max()) + 1 < (1 << 62) // width:
-        # One sort of one number each is several times faster than a sort by two columns.
+        # Sorting single numbers is several times faster than sorting by two columns.
         pairs = np.sort(rows * width + (queries - lowest))
         pairs = pairs[np.diff(pairs, prepend=-1) != 0]
         rows, offsets = np.divmod(pairs, width)

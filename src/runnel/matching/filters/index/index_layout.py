@@ -1,6 +1,6 @@
-"""The anchor index of a plan part: postings lead from a key to the predicates anchored there (see `anchors`).
+"""The anchor index of a plan part: postings map each key to the predicates anchored at it (see `anchors`).
 
-Predicates that no key leads to are asked for every item.
+Predicates without an anchor are checked for every item.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from runnel.plan.store import PlanPart
 
 @dataclass(frozen=True)
 class FilterLayout:
-    """The arrays; `predicate_targets` are the targets of every predicate."""
+    """The arrays of the anchor index. `predicate_targets` are the targets of every predicate."""
 
     atoms: AtomLayout
     postings: Rows
@@ -29,20 +29,23 @@ class FilterLayout:
 
 
 def stored_atoms(part: PlanPart) -> AtomLayout:
-    """The atoms of a loaded plan part, checked against its logical plan: a damaged index must not match wrongly."""
+    """Load the atom layout of a plan part and check it against the logical plan.
+
+    Raise CorruptDataError if it is damaged, because a damaged index would cause wrong matches.
+    """
     folder = part.manifest.folder
     try:
-        found = AtomLayout.stored(part.layout)
-        found.check(len(part.stored.atoms))
+        atoms = AtomLayout.stored(part.layout)
+        atoms.check(len(part.stored.atoms))
     except KeyError as error:
-        raise CorruptDataError(f"{folder} has no index array {error.args[0]}") from error
+        raise CorruptDataError(f"plan {folder} does not contain the index array {error.args[0]}") from error
     except ValueError as error:
-        raise CorruptDataError(f"{folder}: the index array {error}") from error
-    return found
+        raise CorruptDataError(f"plan {folder}: index array {error}") from error
+    return atoms
 
 
 def layout(logical: LogicalPlan, atoms: AtomLayout) -> FilterLayout:
-    """Lay out the anchor index of a logical plan."""
+    """Build the anchor index of a logical plan."""
     anchors = choose_anchors(logical, atoms)
     return FilterLayout(
         atoms=atoms,
@@ -54,7 +57,7 @@ def layout(logical: LogicalPlan, atoms: AtomLayout) -> FilterLayout:
 
 
 def targets_of_predicates(logical: LogicalPlan) -> Rows:
-    """The targets of every predicate."""
+    """Return the targets of every predicate."""
     targets = np.arange(len(logical.targets), dtype=IDENTIFIER)
     return Rows.grouped(logical.target_predicates, targets, len(logical.predicates))
 

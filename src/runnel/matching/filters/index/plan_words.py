@@ -1,4 +1,4 @@
-"""The words of a plan part, found in items: straight from their UTF-8 buffers, as streams do, for the other matchers.
+"""Find the words of a plan part in items for matchers without streams, directly in Arrow's UTF-8 buffers.
 
 In: a plan part and batches of items. Out: pairs of a row and a key, for the keys that are words or prefixes of words.
 """
@@ -23,12 +23,12 @@ from runnel.matching.filters.words.vocabulary import Vocabulary
 from runnel.plan.store import PlanPart
 
 WHOLE = "*"
-"""The name of the slot of whole items."""
+"""The attribute name of the slot that covers whole items."""
 
 
 @dataclass(frozen=True)
 class PlanWords:
-    """The words and prefixes that a plan part asks for, the keys of each, and the slots that they are asked of."""
+    """The words and prefixes of a plan part, the keys of each, and the slots in which they are searched."""
 
     vocabulary: Vocabulary
     word_keys: Rows
@@ -39,7 +39,7 @@ class PlanWords:
 
     @staticmethod
     def of(part: PlanPart, atoms: AtomLayout) -> PlanWords:
-        """The words of a loaded plan part, which its streams have."""
+        """Load the words of a plan part, which are stored with its streams."""
         streams = StreamLayout.stored(part.layout)
         return PlanWords(
             streams.vocabulary,
@@ -50,12 +50,12 @@ class PlanWords:
             word_slots(atoms),
         )
 
-    def add_keys(self, columns: ItemColumns, found: BatchKeys) -> None:
-        """Add the keys of the words in all items, each once for an item."""
+    def add_keys(self, columns: ItemColumns, batch_keys: BatchKeys) -> None:
+        """Add the keys of the words of all items to `batch_keys`, each key once per item."""
         slots = dict(self.slots)
         whole = slots.pop(WHOLE, NOTHING)
         texts, prefixed = cut_texts(columns, self.vocabulary, self.prefixes, slots, whole=whole != NOTHING)
-        rows, keys = _pairs(
+        rows, keys = _find_keys(
             texts,
             prefixed,
             whole,
@@ -65,18 +65,18 @@ class PlanWords:
             read_only(self.prefix_keys.values),
             read_only(self.key_slots),
         )
-        found.add_pairs(rows, keys)
+        batch_keys.add_pairs(rows, keys)
 
 
 def word_slots(atoms: AtomLayout) -> dict[str, int]:
-    """The slots whose words are asked for, by attribute."""
-    named = ((slot, *json.loads(atoms.slots.text(slot))) for slot in range(len(atoms.slots)))
-    wanted = SlotUse.WORDS | SlotUse.PREFIXES
-    return {name: slot for slot, name, facet in named if not facet and atoms.slot_uses[slot] & wanted}
+    """Return the slots in which words or prefixes are searched, by attribute."""
+    slots = ((slot, *json.loads(atoms.slots.text(slot))) for slot in range(len(atoms.slots)))
+    uses = SlotUse.WORDS | SlotUse.PREFIXES
+    return {name: slot for slot, name, facet in slots if not facet and atoms.slot_uses[slot] & uses}
 
 
 @kernel
-def _pairs(
+def _find_keys(
     texts: BlockTexts,
     prefixed: Prefixed,
     whole: int,
@@ -86,16 +86,16 @@ def _pairs(
     prefix_keys: Array,
     key_slots: Array,
 ) -> tuple[Array, Array]:
-    """Rows and keys; a word counts for its text's slot and for whole items."""
+    """Return rows and keys. A word counts for the slot of its text and for the slot `whole` of whole items."""
     seen = np.full(len(key_slots), NOTHING, np.int64)
     rows, keys = np.empty(1024, np.int64), np.empty(1024, np.int64)
     count, pair = 0, 0
     for row in range(len(texts.row_values) - 1):
         for value in range(texts.row_values[row], texts.row_values[row + 1]):
-            for place in range(texts.offsets[value], texts.offsets[value + 1]):
-                word = texts.words[place]
-                for spot in range(offsets[word], offsets[word + 1]) if word >= 0 else range(0):
-                    key = word_keys[spot]
+            for position in range(texts.offsets[value], texts.offsets[value + 1]):
+                word = texts.words[position]
+                for index in range(offsets[word], offsets[word + 1]) if word >= 0 else range(0):
+                    key = word_keys[index]
                     if seen[key] != row and (key_slots[key] == texts.slots[value] or key_slots[key] == whole):
                         seen[key] = row
                         if count == len(rows):
@@ -104,8 +104,8 @@ def _pairs(
                         count += 1
         while pair < len(prefixed.rows) and prefixed.rows[pair] == row:
             prefix = prefixed.prefixes[pair]
-            for spot in range(prefix_offsets[prefix], prefix_offsets[prefix + 1]):
-                key = prefix_keys[spot]
+            for index in range(prefix_offsets[prefix], prefix_offsets[prefix + 1]):
+                key = prefix_keys[index]
                 if seen[key] != row and (key_slots[key] == prefixed.slots[pair] or key_slots[key] == whole):
                     seen[key] = row
                     if count == len(rows):

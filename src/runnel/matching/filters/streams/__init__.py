@@ -1,5 +1,5 @@
-"""Streams: the layout for very many filters. A key's predicates lie in one run of numbers, their checks beside them.
+"""Streams: the index layout for very many filters. The predicates of a key are stored together with their checks.
 
-Items are matched in blocks: the truth of an atom is a mask with a bit for every item of the block, so that one walk
-along a key's stream decides its predicates for all of them. In: a logical plan. Out: a part that matches batches.
+Items are matched in blocks. The truth of an atom is a mask with one bit per item of the block, so reading a key's
+stream once decides its predicates for all items. In: a logical plan. Out: a matcher of batches for a plan part.
 """

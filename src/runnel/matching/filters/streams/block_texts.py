@@ -1,4 +1,4 @@
-"""The texts of a batch as words, and the prefixes that they begin with, for the parts of a plan."""
+"""Tokenize the texts of a batch that a plan part reads: the numbers of their words, and the prefixes of the words."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from runnel.model.item_batch import TEXT
 
 
 class Prefixed(NamedTuple):
-    """The prefixes that words begin with: the row and slot of the text that has the word, rows ascending."""
+    """The prefixes of words, each with the row and slot of its text, in ascending order of rows."""
 
     rows: Array
     slots: Array
@@ -26,19 +26,19 @@ class Prefixed(NamedTuple):
 def cut_texts(
     columns: ItemColumns, vocabulary: Vocabulary, prefixes: Vocabulary, slots: Mapping[str, int], *, whole: bool
 ) -> tuple[BlockTexts, Prefixed]:
-    """The words of the texts that a plan part looks at: of the attributes that have a slot, or of all (`whole`).
+    """Return the words and prefixes of the texts of attributes with a slot or, with `whole`, of all texts.
 
-    A text of another attribute is in no slot, -1.
+    A text of an attribute without a slot has the slot -1.
     """
-    found = np.full(len(columns.value_rows), -1, dtype=np.int32)
-    chosen = np.full(len(found), whole)
+    value_slots = np.full(len(columns.value_rows), -1, dtype=np.int32)
+    is_read = np.full(len(value_slots), whole)
     for name, positions in columns.names.items():
         if name in slots:
-            found[positions] = slots[name]
-            chosen[positions] = True
-    positions = np.flatnonzero(chosen & (columns.kinds == TEXT))
+            value_slots[positions] = slots[name]
+            is_read[positions] = True
+    positions = np.flatnonzero(is_read & (columns.kinds == TEXT))
     tokens = tokenize(columns.text_array, positions, vocabulary, prefixes)
-    rows, text_slots = columns.value_rows[positions], found[positions]
+    rows, text_slots = columns.value_rows[positions], value_slots[positions]
     row_values = offsets_of(np.bincount(rows, minlength=len(columns)))
-    beginnings = Prefixed(rows[tokens.prefix_values], text_slots[tokens.prefix_values], tokens.prefixes)
-    return BlockTexts(row_values, text_slots, tokens.offsets, tokens.words), beginnings
+    prefixed = Prefixed(rows[tokens.prefix_values], text_slots[tokens.prefix_values], tokens.prefixes)
+    return BlockTexts(row_values, text_slots, tokens.offsets, tokens.words), prefixed

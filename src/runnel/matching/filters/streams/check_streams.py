@@ -1,4 +1,4 @@
-"""The form of streams that were read from a file, checked: a kernel does not look for itself."""
+"""Check the format of streams that were read from a file, because kernels do not check bounds."""
 
 from __future__ import annotations
 
@@ -6,15 +6,19 @@ import numpy as np
 
 from runnel.arrays import Array
 from runnel.kernel import Number, kernel
-from runnel.matching.filters.streams.shared_groups import MOST_LEVELS
+from runnel.matching.filters.streams.shared_groups import MAX_LEVELS
 from runnel.matching.filters.streams.write_streams import ENTRY, FORMULA, GROUPED, HEAD, KIND, MISSING, MIXED, OTHER
 
 BROKEN = -1
+"""The result for a stream that does not have the format that `stream_layout` describes."""
 
 
 @kernel
 def count_doubts(offsets: Array, stream: Array, limits: Array) -> int:
-    """How many entries can be in doubt; BROKEN unless every number is within (predicates, keys, extras)."""
+    """Return the number of entries that the walk can leave undecided, or BROKEN if the format is wrong.
+
+    `limits` are the numbers of predicates, keys and extras.
+    """
     doubts = 0
     for number in range(len(offsets) - 1):
         first, last = offsets[number], offsets[number + 1]
@@ -23,17 +27,17 @@ def count_doubts(offsets: Array, stream: Array, limits: Array) -> int:
         if last - first < HEAD + 1:
             return BROKEN
         direct, joined, inner = np.int64(stream[first]), np.int64(stream[first + 1]), np.int64(0)
-        spot = first + HEAD
+        position = first + HEAD
         if direct & GROUPED:
-            direct, inner = direct ^ GROUPED, np.int64(stream[spot])
-            spot += 1
-        tails = spot + direct + joined + inner
+            direct, inner = direct ^ GROUPED, np.int64(stream[position])
+            position += 1
+        tails = position + direct + joined + inner
         if tails > last:
             return BROKEN
-        found = _count_in_groups(stream, first, spot, direct, joined, tails, last, limits)
-        if found == BROKEN:
+        stream_doubts = _count_in_groups(stream, first, position, direct, joined, tails, last, limits)
+        if stream_doubts == BROKEN:
             return BROKEN
-        doubts += found
+        doubts += stream_doubts
     return doubts
 
 
@@ -41,39 +45,39 @@ def count_doubts(offsets: Array, stream: Array, limits: Array) -> int:
 def _count_in_groups(
     stream: Array,
     first: Number,
-    spot: Number,
+    position: Number,
     direct: Number,
     joined: Number,
     tails: Number,
     last: Number,
     limits: Array,
 ) -> int:
-    """A stream from its direct entries up to the tails: all whole, groups inside one another and not too deep."""
+    """Count the doubts of a stream from its direct entries up to the tails, and check that groups nest properly."""
     doubts, depth = 0, 0
-    ends = np.empty(MOST_LEVELS + 1, np.int64)
+    ends = np.empty(MAX_LEVELS + 1, np.int64)
     ends[0] = tails
     while True:
-        found = BROKEN
-        if joined % ENTRY == 0 and spot + direct + joined <= ends[depth]:
-            found = _count_in_entries(stream, first, spot, direct, joined, tails, last, limits)
-        if found == BROKEN:
+        entry_doubts = BROKEN
+        if joined % ENTRY == 0 and position + direct + joined <= ends[depth]:
+            entry_doubts = _count_in_entries(stream, first, position, direct, joined, tails, last, limits)
+        if entry_doubts == BROKEN:
             return BROKEN
-        doubts += found
-        spot += direct + joined
-        while depth > 0 and spot == ends[depth]:
+        doubts += entry_doubts
+        position += direct + joined
+        while depth > 0 and position == ends[depth]:
             depth -= 1
-        if spot == tails:
+        if position == tails:
             return doubts
-        if depth == MOST_LEVELS or spot + ENTRY + 1 > ends[depth] or not _are_keys(stream, spot, limits[1]):
+        if depth == MAX_LEVELS or position + ENTRY + 1 > ends[depth] or not _are_keys(stream, position, limits[1]):
             return BROKEN
-        size, direct = np.int64(stream[spot]), np.int64(stream[spot + 1])
-        joined = np.int64(stream[spot + ENTRY])
-        end = spot + ENTRY + size
+        size, direct = np.int64(stream[position]), np.int64(stream[position + 1])
+        joined = np.int64(stream[position + ENTRY])
+        end = position + ENTRY + size
         if size < 1 or end > ends[depth]:
             return BROKEN
         depth += 1
         ends[depth] = end
-        spot += ENTRY + 1
+        position += ENTRY + 1
 
 
 @kernel
@@ -85,7 +89,7 @@ def _are_keys(stream: Array, entry: Number, keys: Number) -> bool:
 def _count_in_entries(
     stream: Array,
     first: Number,
-    spot: Number,
+    position: Number,
     direct: Number,
     joined: Number,
     tails: Number,
@@ -93,10 +97,10 @@ def _count_in_entries(
     limits: Array,
 ) -> int:
     doubts = 0
-    for place in range(spot, spot + direct):
-        if stream[place] >= limits[0]:
+    for index in range(position, position + direct):
+        if stream[index] >= limits[0]:
             return BROKEN
-    for entry in range(spot + direct, spot + direct + joined, ENTRY):
+    for entry in range(position + direct, position + direct + joined, ENTRY):
         if stream[entry] >= limits[0] or not _are_keys(stream, entry, limits[1]):
             return BROKEN
         tail, unknown = first + np.int64(stream[entry + 1]), 0
@@ -109,22 +113,27 @@ def _count_in_entries(
 
 
 @kernel
-def _count_in_tail(stream: Array, spot: Number, last: int, keys: int, extras: int) -> int:
-    """1 if a tail can leave its predicate in doubt, 0 if not."""
-    end = spot + 1 + np.int64(stream[spot])
-    spot += 1
+def _count_in_tail(stream: Array, position: Number, last: int, keys: int, extras: int) -> int:
+    """Return 1 if a tail can leave its predicate undecided, 0 if it cannot, or BROKEN."""
+    end = position + 1 + np.int64(stream[position])
+    position += 1
     if end > last:
         return BROKEN
     unknown = 0
-    while spot < end:
-        count, kind = np.int64(stream[spot]) & ((1 << KIND) - 1), np.int64(stream[spot]) >> KIND
-        spot += 1
-        if spot + count > end or kind > FORMULA or (kind == MISSING and count != 1) or (kind == FORMULA and count):
+    while position < end:
+        count, kind = np.int64(stream[position]) & ((1 << KIND) - 1), np.int64(stream[position]) >> KIND
+        position += 1
+        if (
+            position + count > end
+            or kind > FORMULA
+            or (kind == MISSING and count != 1)
+            or (kind == FORMULA and count)
+        ):
             return BROKEN
         if kind == FORMULA:
             unknown = 1
-        for place in range(spot, spot + count):
-            number = np.int64(stream[place])
+        for index in range(position, position + count):
+            number = np.int64(stream[index])
             if kind == MIXED:
                 if number >> 3 >= (keys if number & 6 == 0 else extras):
                     return BROKEN
@@ -132,5 +141,5 @@ def _count_in_tail(stream: Array, spot: Number, last: int, keys: int, extras: in
                     unknown = 1
             elif number >= keys:
                 return BROKEN
-        spot += count
+        position += count
     return unknown

@@ -1,7 +1,7 @@
-"""From predicates that hold to rows of query ids, ascending: the last step of a block.
+"""Convert the satisfied predicates of a block to the ascending query ids of each item: the last step of a block.
 
-Masks of predicates become masks of queries (through targets and their scopes), and these, turned around, the queries
-of each item. Walking them in the order of the queries gives every item's queries in order, without sorting.
+The masks of predicates are converted to masks of queries through targets and their scopes, and these are transposed
+to the queries of each item. Reading the masks in the order of the queries makes sorting unnecessary.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from runnel.arrays import Array, offsets_of
 from runnel.kernel import Number, kernel, lowest_bit, step
 from runnel.matching.filters.streams.masks import (
     BLOCK,
-    NOBODY,
+    EMPTY_MASK,
     ONE,
     WORDS,
     ZERO,
     Mask,
     both,
     either,
-    gathered,
     load,
     make_bits,
     put_bit,
     put_item,
     save,
+    to_mask,
 )
 from runnel.model.match import LEAP, Steps
 
@@ -34,14 +34,14 @@ from runnel.model.match import LEAP, Steps
 class QueryArrays(NamedTuple):
     """The queries, in the order of their ids.
 
-    `asking` are the living queries of each predicate, `asked` the targets of each query; a query matches only items
-    after `since`, and `newest` is the last of these.
+    `predicate_queries` are the queries of each predicate that were not removed, `query_targets` the targets of each
+    query. A query matches only items after `since`, and `newest` is the maximum of `since`.
     """
 
-    asking_offsets: Array
-    asking: Array
-    asked_offsets: Array
-    asked: Array
+    predicate_query_offsets: Array
+    predicate_queries: Array
+    query_target_offsets: Array
+    query_targets: Array
     target_predicates: Array
     target_scopes: Array
     since: Array
@@ -51,18 +51,21 @@ class QueryArrays(NamedTuple):
 
 @kernel
 def mark_scopes(sources: Array, offsets: Array, scopes: Array, masks: Array) -> None:
-    """The items of a block that come from a scope's sources. `sources` are dense numbers, -1 for others."""
+    """Mark in the mask of each scope the items of a block that come from its sources.
+
+    `sources` are the indices of the items' sources, or -1 for feeds that are not sources of the part.
+    """
     masks[:] = ZERO
     for item in range(len(sources)):
         if sources[item] >= 0:
-            for place in range(offsets[sources[item]], offsets[sources[item] + 1]):
-                put_item(masks, scopes[place], item)
+            for index in range(offsets[sources[item]], offsets[sources[item] + 1]):
+                put_item(masks, scopes[index], item)
 
 
-class Lines(NamedTuple):
-    """Room for what each item of a block matches: steps, leaps, how many there are of both, and the last id.
+class BlockMatches(NamedTuple):
+    """Buffers for the query ids of each item of a block: steps, leaps, the numbers of both, and the last id.
 
-    `wanted` has a bit for every query that any item of the block may match.
+    `candidates` has a bit for every query that any item of the block may match.
     """
 
     steps: Array
@@ -70,134 +73,136 @@ class Lines(NamedTuple):
     counts: Array
     leap_counts: Array
     last: Array
-    wanted: Array
+    candidates: Array
 
 
-def make_lines(room: int, ids: Array) -> Lines:
-    """Lines with room for so many queries each, whose ids are among these."""
-    span = int(ids[-1]) if len(ids) else 0
-    return Lines(
-        # Lines of a size that is a power of two would meet in the same places of the cache.
-        steps=np.empty((BLOCK, room + 32), dtype=np.uint16),
-        leaps=np.empty((BLOCK, min(room + 32, span // LEAP + 1)), dtype=np.int64),
+def make_block_matches(capacity: int, ids: Array) -> BlockMatches:
+    """Allocate block matches for `capacity` queries per item; `ids` are the ids of all queries."""
+    max_id = int(ids[-1]) if len(ids) else 0
+    return BlockMatches(
+        # 32 more entries per row, because rows whose size is a power of two would conflict in the CPU cache.
+        steps=np.empty((BLOCK, capacity + 32), dtype=np.uint16),
+        leaps=np.empty((BLOCK, min(capacity + 32, max_id // LEAP + 1)), dtype=np.int64),
         counts=np.zeros(BLOCK, dtype=np.int64),
         leap_counts=np.zeros(BLOCK, dtype=np.int64),
         last=np.zeros(BLOCK, dtype=np.int64),
-        wanted=make_bits(len(ids)),
+        candidates=make_bits(len(ids)),
     )
 
 
 @kernel
-def turn(hits: Array, touched: Array, part: QueryArrays, scope_masks: Array, sequences: Array, lines: Lines) -> bool:
-    """Turn the masks of predicates around: a line of queries, ascending, for every item of the block.
+def collect_queries(
+    hits: Array, touched: Array, part: QueryArrays, scope_masks: Array, sequences: Array, rows: BlockMatches
+) -> bool:
+    """Fill the block matches with the ascending ids of the queries that each item of the block matches.
 
-    Only predicates whose bits are in `touched` have masks. Forgets both. False, and nothing is forgotten, if a line
-    has too little room.
+    Only predicates whose bits are set in `touched` have hits. Clear both and return True. If a row is too short,
+    return False and leave both unchanged.
     """
-    steps, leaps, counts, leap_counts, last = lines.steps, lines.leaps, lines.counts, lines.leap_counts, lines.last
+    steps, leaps, counts, leap_counts, last = rows.steps, rows.leaps, rows.counts, rows.leap_counts, rows.last
     counts[:] = 0
     leap_counts[:] = 0
     last[:] = 0
-    room = steps.shape[1]
-    _find_wanted(touched, part, lines.wanted)
-    some_are_new = part.newest >= sequences[0]
-    for word in range(len(lines.wanted)):
-        queries = lines.wanted[word]
-        lines.wanted[word] = ZERO
+    capacity = steps.shape[1]
+    _find_candidates(touched, part, rows.candidates)
+    has_new_queries = part.newest >= sequences[0]
+    for word in range(len(rows.candidates)):
+        queries = rows.candidates[word]
+        rows.candidates[word] = ZERO
         while queries != ZERO:
             query = 64 * word + lowest_bit(queries)
             queries &= queries - ONE
-            mask = NOBODY
-            for place in range(part.asked_offsets[query], part.asked_offsets[query + 1]):
-                target = part.asked[place]
+            mask = EMPTY_MASK
+            for index in range(part.query_target_offsets[query], part.query_target_offsets[query + 1]):
+                target = part.query_targets[index]
                 scope, predicate = np.uint64(part.target_scopes[target]), np.uint64(part.target_predicates[target])
                 mask = either(mask, both(load(scope_masks, scope), load(hits, predicate)))
-            if some_are_new and part.since[query] >= sequences[0]:
+            if has_new_queries and part.since[query] >= sequences[0]:
                 mask = both(mask, _after(part.since[query], sequences))
-            name = part.ids[query]
-            for quarter in range(WORDS):
-                left = mask[quarter]
-                while left != ZERO:
-                    item = 64 * quarter + lowest_bit(left)
-                    left &= left - ONE
+            identifier = part.ids[query]
+            for mask_word in range(WORDS):
+                items = mask[mask_word]
+                while items != ZERO:
+                    item = 64 * mask_word + lowest_bit(items)
+                    items &= items - ONE
                     count = counts[item]
-                    if count == room:
-                        lines.wanted[:] = ZERO
+                    if count == capacity:
+                        rows.candidates[:] = ZERO
                         return False
-                    step_to = name - last[item]
-                    last[item] = name
+                    difference = identifier - last[item]
+                    last[item] = identifier
                     counts[item] = count + 1
-                    if step_to >= LEAP:
-                        leaps[item, leap_counts[item]] = step_to
+                    if difference >= LEAP:
+                        leaps[item, leap_counts[item]] = difference
                         leap_counts[item] += 1
-                        step_to = LEAP
-                    steps[item, count] = step_to
-    _forget(hits, touched)
+                        difference = LEAP
+                    steps[item, count] = difference
+    _clear_hits(hits, touched)
     return True
 
 
 @kernel
-def _find_wanted(touched: Array, part: QueryArrays, wanted: Array) -> None:
-    """Set the bits of all queries that ask for a predicate that was touched."""
+def _find_candidates(touched: Array, part: QueryArrays, candidates: Array) -> None:
+    """Set the bits of all queries that use a touched predicate."""
     for word in range(len(touched)):
         predicates = touched[word]
         while predicates != ZERO:
             predicate = 64 * word + lowest_bit(predicates)
             predicates &= predicates - ONE
-            for place in range(part.asking_offsets[predicate], part.asking_offsets[predicate + 1]):
-                put_bit(wanted, np.uint64(part.asking[place]))
+            for index in range(part.predicate_query_offsets[predicate], part.predicate_query_offsets[predicate + 1]):
+                put_bit(candidates, np.uint64(part.predicate_queries[index]))
 
 
 @kernel
-def _forget(hits: Array, touched: Array) -> None:
-    """Empty the masks that were touched."""
+def _clear_hits(hits: Array, touched: Array) -> None:
+    """Clear the masks of the touched predicates, and their bits."""
     for word in range(len(touched)):
         predicates = touched[word]
         touched[word] = ZERO
         while predicates != ZERO:
-            save(hits, np.uint64(64 * word + lowest_bit(predicates)), NOBODY)
+            save(hits, np.uint64(64 * word + lowest_bit(predicates)), EMPTY_MASK)
             predicates &= predicates - ONE
 
 
 @kernel
 def _after(since: Number, sequences: Array) -> Mask:
-    """The items of a block that a query was there before."""
+    """Return a mask of the items with a sequence after `since`."""
     words = np.zeros(WORDS, dtype=np.uint64)
     for item in range(len(sequences)):
         if sequences[item] > since:
             put_item(words, ZERO, item)
-    return gathered(words)
+    return to_mask(words)
 
 
 @kernel
-def copy_lines(lines: Lines, items: int) -> tuple[Array, Array]:
-    """The steps and the leaps of the first items, end to end."""
-    steps = np.empty(lines.counts[:items].sum(), dtype=np.uint16)
-    leaps = np.empty(lines.leap_counts[:items].sum(), dtype=np.int64)
-    spot, leap = 0, 0
+def copy_steps(rows: BlockMatches, items: int) -> tuple[Array, Array]:
+    """Return the steps and the leaps of the first `items` rows, concatenated."""
+    steps = np.empty(rows.counts[:items].sum(), dtype=np.uint16)
+    leaps = np.empty(rows.leap_counts[:items].sum(), dtype=np.int64)
+    start, leap_start = 0, 0
     for item in range(items):
-        count, leap_count = lines.counts[item], lines.leap_counts[item]
-        steps[spot : spot + count] = lines.steps[item, :count]
-        leaps[leap : leap + leap_count] = lines.leaps[item, :leap_count]
-        spot += count
-        leap += leap_count
+        count, leap_count = rows.counts[item], rows.leap_counts[item]
+        steps[start : start + count] = rows.steps[item, :count]
+        leaps[leap_start : leap_start + leap_count] = rows.leaps[item, :leap_count]
+        start += count
+        leap_start += leap_count
     return steps, leaps
 
 
-def rows_of(lines: Lines, items: int) -> list[list[int]]:
-    """The ids of the queries of the first items."""
-    steps, leaps = copy_lines(lines, items)
-    whole = joined_steps([(lines.counts[:items], lines.leap_counts[:items], steps, leaps)])
-    ids = whole.ids()
-    return [ids[whole.offsets[item] : whole.offsets[item + 1]].tolist() for item in range(items)]
+def query_rows(rows: BlockMatches, items: int) -> list[list[int]]:
+    """Return the ids of the queries of the first `items` rows."""
+    steps, leaps = copy_steps(rows, items)
+    block = concatenate_blocks([(rows.counts[:items], rows.leap_counts[:items], steps, leaps)])
+    ids = block.ids()
+    return [ids[block.offsets[item] : block.offsets[item + 1]].tolist() for item in range(items)]
 
 
-def joined_steps(blocks: list[tuple[Array, Array, Array, Array]]) -> Steps:
-    """The answers of several blocks end to end: counts, counts of leaps, steps and leaps of each."""
-    kinds = (np.int64, np.int64, np.uint16, np.int64)
+def concatenate_blocks(blocks: list[tuple[Array, Array, Array, Array]]) -> Steps:
+    """Concatenate blocks, each given as counts, counts of leaps, steps and leaps."""
+    types = (np.int64, np.int64, np.uint16, np.int64)
     counts, leap_counts, steps, leaps = (
-        np.concatenate([np.empty(0, dtype=kind), *(block[which] for block in blocks)])
-        for which, kind in enumerate(kinds)
+        np.concatenate([np.empty(0, dtype=dtype), *(block[field] for block in blocks)])
+        for field, dtype in enumerate(types)
     )
     return Steps(offsets_of(counts), steps, offsets_of(leap_counts), leaps)
 
@@ -213,13 +218,13 @@ def merge_steps(
     other_leap_offsets: Array,
     other_leaps: Array,
 ) -> tuple[Array, Array, Array, Array]:
-    """The rows of two answers about the same items as one, each row in order."""
+    """Merge the query ids of two plan parts for the same items, so that each row is in ascending order."""
     rows = len(offsets) - 1
     merged_offsets = offsets + other_offsets
     merged = np.empty(len(steps) + len(other_steps), dtype=np.uint16)
     merged_leap_offsets = np.zeros(rows + 1, dtype=np.int64)
     merged_leaps = np.empty(len(merged), dtype=np.int64)
-    spot, leap = 0, 0
+    index, leap = 0, 0
     for row in range(rows):
         left, right = offsets[row], other_offsets[row]
         left_leap, right_leap = leap_offsets[row], other_leap_offsets[row]
@@ -242,19 +247,22 @@ def merge_steps(
                 merged_leaps[leap] = step
                 leap += 1
                 step = LEAP
-            merged[spot] = step
-            spot += 1
+            merged[index] = step
+            index += 1
         merged_leap_offsets[row + 1] = leap
     return merged_offsets, merged, merged_leap_offsets, merged_leaps[:leap].copy()
 
 
 @step
 def _next_id(
-    last: Number, place: Number, end: Number, steps: Array, leap: Number, leaps: Array
+    last: Number, index: Number, end: Number, steps: Array, leap: Number, leaps: Array
 ) -> tuple[Number, Number]:
-    """The id at a place, where `last` is the one before, and the row's next leap; after the end, the largest id."""
-    if place >= end:
+    """Return the id at an index, and the index of the row's next leap. `last` is the preceding id.
+
+    After the end of the row, the id is the largest integer.
+    """
+    if index >= end:
         return np.int64(0x7FFFFFFFFFFFFFFF), leap
-    if steps[place] == LEAP:
+    if steps[index] == LEAP:
         return np.int64(last + leaps[leap]), leap + 1
-    return np.int64(last + steps[place]), leap
+    return np.int64(last + steps[index]), leap

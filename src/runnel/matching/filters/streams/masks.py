@@ -1,6 +1,6 @@
-"""Masks: a bit for every item of a block, as four numbers of 64 bits. Many masks lie in one flat array.
+"""Masks: sets of items of a block, with one bit per item in four integers of 64 bits. Many masks share a flat array.
 
-These functions become a part of the kernels that use them; a mask in hand is a tuple, which needs no memory.
+These functions are inlined into the kernels that call them. A loaded mask is a tuple, which is kept in registers.
 """
 
 from __future__ import annotations
@@ -18,53 +18,53 @@ ZERO = np.uint64(0)
 ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 Mask = tuple[Number, ...]
-NOBODY: Mask = (ZERO, ZERO, ZERO, ZERO)
+EMPTY_MASK: Mask = (ZERO, ZERO, ZERO, ZERO)
 
 _SHIFT = np.uint64(2)
-_PLACES = tuple(np.uint64(place) for place in range(WORDS))
+_INDICES = tuple(np.uint64(index) for index in range(WORDS))
 
 
 def make_masks(count: int) -> Array:
-    """Room for so many masks, all empty."""
+    """Return an array of `count` empty masks."""
     return np.zeros(WORDS * count, dtype=np.uint64)
 
 
 def make_bits(count: int) -> Array:
-    """Room for one bit for each of so many things, none set."""
+    """Return an array with `count` cleared bits."""
     return np.zeros(-(-count // 64), dtype=np.uint64)
 
 
 def set_bits(bits: Array, indices: Array) -> None:
-    """Set the bits at some indices."""
+    """Set the bits at these indices."""
     np.bitwise_or.at(bits, indices >> 6, ONE << (indices & 63).astype(np.uint64))
 
 
 @step
 def put_bit(bits: Array, index: Number) -> None:
-    """Set the bit at an index, which is an unsigned number."""
+    """Set the bit at an index, which must be unsigned."""
     bits[index >> np.uint64(6)] |= ONE << (index & np.uint64(63))
 
 
 @step
 def load(masks: Array, index: Number) -> Mask:
-    """The mask at an index, which is an unsigned number."""
+    """Return the mask at an index, which must be unsigned."""
     at = index << _SHIFT
     return (
         masks[at],
-        masks[at | _PLACES[1]],
-        masks[at | _PLACES[2]],
-        masks[at | _PLACES[3]],
+        masks[at | _INDICES[1]],
+        masks[at | _INDICES[2]],
+        masks[at | _INDICES[3]],
     )
 
 
 @step
 def save(masks: Array, index: Number, mask: Mask) -> None:
-    """Put a mask at an index."""
+    """Store a mask at an index."""
     at = index << _SHIFT
     masks[at] = mask[0]
-    masks[at | _PLACES[1]] = mask[1]
-    masks[at | _PLACES[2]] = mask[2]
-    masks[at | _PLACES[3]] = mask[3]
+    masks[at | _INDICES[1]] = mask[1]
+    masks[at | _INDICES[2]] = mask[2]
+    masks[at | _INDICES[3]] = mask[3]
 
 
 @step
@@ -75,7 +75,7 @@ def put_item(masks: Array, index: Number, item: Number) -> None:
 
 @step
 def either(left: Mask, right: Mask) -> Mask:
-    """The items of any of the two."""
+    """Return the union of two masks."""
     return (
         left[0] | right[0],
         left[1] | right[1],
@@ -86,7 +86,7 @@ def either(left: Mask, right: Mask) -> Mask:
 
 @step
 def both(left: Mask, right: Mask) -> Mask:
-    """The items of both."""
+    """Return the intersection of two masks."""
     return (
         left[0] & right[0],
         left[1] & right[1],
@@ -97,7 +97,7 @@ def both(left: Mask, right: Mask) -> Mask:
 
 @step
 def without(left: Mask, right: Mask) -> Mask:
-    """The items of the first that are not in the second."""
+    """Return the items of the first mask that are not in the second."""
     return (
         left[0] & ~right[0],
         left[1] & ~right[1],
@@ -108,7 +108,7 @@ def without(left: Mask, right: Mask) -> Mask:
 
 @step
 def flipped(mask: Mask, flip: Number) -> Mask:
-    """The mask, or where `flip` is ALL its complement."""
+    """Return the mask if `flip` is ZERO, and its complement if `flip` is ALL."""
     return (
         mask[0] ^ flip,
         mask[1] ^ flip,
@@ -118,12 +118,12 @@ def flipped(mask: Mask, flip: Number) -> Mask:
 
 
 @step
-def some(mask: Mask) -> bool:
-    """Whether any item is there."""
+def is_nonempty(mask: Mask) -> bool:
+    """Return whether a mask contains any item."""
     return bool((mask[0] | mask[1] | mask[2] | mask[3]) != ZERO)
 
 
 @step
-def gathered(words: Array) -> Mask:
-    """The mask that an array of its numbers holds."""
+def to_mask(words: Array) -> Mask:
+    """Return the mask with these four integers."""
     return words[0], words[1], words[2], words[3]

@@ -1,8 +1,8 @@
-"""Settling what the walk leaves in doubt: predicates with atoms that only the reference evaluator knows.
+"""Decide the predicates that the walk leaves undecided, because only the reference evaluator can decide their atoms.
 
-The atoms in question are evaluated once for every item that they could decide, and become masks like all others; then
-the doubtful predicates are checked again. Where an evaluation raises, its atom is unknown for that item, and so is
-every predicate that depends on it.
+These atoms are evaluated once for every item that needs them, and become masks like all others. Then the undecided
+predicates are checked again. If an evaluation raises an error, the atom is unknown for that item, and so is every
+predicate that depends on it.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from runnel.plan.store import PlanPart
 
 @dataclass(frozen=True)
 class UnknownPredicates:
-    """The masks of predicates that stay unknown, which predicates these are, and why, by row of the batch."""
+    """The predicates that stay unknown for some items: their masks, their bits, and the reasons by row."""
 
     masks: Array
     touched: Array
     reasons: dict[int, str]
 
     def failures(self, undecided: list[list[int]], first_row: int) -> list[Failure]:
-        """The queries that could not be decided, by item of the block."""
+        """Return a failure for each query that could not be decided; `undecided` are the queries by item."""
         return [
             Failure(row, query, self.reasons[row])
             for row, queries in enumerate(undecided, first_row)
@@ -46,7 +46,7 @@ class UnknownPredicates:
 
 
 class DoubtEvaluator:
-    """Settles the doubtful predicates of one plan part."""
+    """Decides the undecided predicates of one plan part."""
 
     def __init__(self, part: PlanPart, atoms: AtomLayout, layout: StreamLayout) -> None:
         self._part = part
@@ -55,18 +55,18 @@ class DoubtEvaluator:
 
     @cached_property
     def _logical(self) -> LogicalPlan:
-        """The logical plan, when something is in doubt for the first time."""
+        """The logical plan, which is loaded and checked when the first predicate is undecided."""
         try:
             self._layout.check_seldom(self._part.logical)
         except ValueError as error:
-            raise CorruptDataError(f"{self._part.manifest.folder}: the index array {error}") from error
+            raise CorruptDataError(f"plan {self._part.manifest.folder}: index array {error}") from error
         return self._part.logical
 
     @cached_property
     def _atoms(self) -> Atoms:
         return Atoms(self._logical)
 
-    def settle(
+    def decide(
         self,
         columns: ItemColumns,
         texts: BlockTexts,
@@ -76,7 +76,10 @@ class DoubtEvaluator:
         count: int,
         statistics: MatchStatistics,
     ) -> UnknownPredicates | None:
-        """Add to the hits what holds of the first `count` doubtful entries; gives what stays unknown."""
+        """Decide the first `count` doubtful entries, and add the predicates that hold to the hits.
+
+        Return the predicates that stay unknown, or None if there are none.
+        """
         predicates, masks = _distinct(state.doubtful[:count], state.doubts[: WORDS * count].reshape(-1, WORDS))
         evaluation = _Evaluation(self._atoms, columns, numbers.first_row)
         logical, checks = self._logical, self._layout.checks
@@ -104,66 +107,66 @@ class DoubtEvaluator:
         statistics.atom_evaluations += evaluation.count
         if not open_masks.any():
             return None
-        left = make_masks(len(state.hits) // WORDS)
-        left.reshape(-1, WORDS)[predicates] = open_masks
+        unknown_masks = make_masks(len(state.hits) // WORDS)
+        unknown_masks.reshape(-1, WORDS)[predicates] = open_masks
         touched = np.zeros_like(state.touched)
         set_bits(touched, predicates)
-        return UnknownPredicates(left, touched, evaluation.reasons)
+        return UnknownPredicates(unknown_masks, touched, evaluation.reasons)
 
     def _decide_formula(self, formula: int, mask: Array, open_mask: Array, evaluation: _Evaluation) -> None:
-        """The formula decides for the items of both masks."""
+        """Evaluate a formula on the items of both masks, and divide them into true (`mask`) and unknown ones."""
         kinds, rows = self._logical.formula_kinds, self._logical.formulas
         order = formula_order(rows, kinds, formula)
         candidates = mask | open_mask
         mask[:] = open_mask[:] = ZERO
         for item in _items(candidates):
             truths: dict[int, int] = {}
-            for one in order:
-                children = rows.row(one).tolist()
-                match kinds[one]:
+            for node in order:
+                children = rows.row(node).tolist()
+                match kinds[node]:
                     case FormulaKind.CONSTANT:
-                        truths[one] = TRUE if children[0] else FALSE
+                        truths[node] = TRUE if children[0] else FALSE
                     case FormulaKind.LITERAL:
                         truth = evaluation.truth(children[0] >> 1, item)
-                        truths[one] = TRUE - truth if children[0] & 1 else truth
+                        truths[node] = TRUE - truth if children[0] & 1 else truth
                     case FormulaKind.NOT:
-                        truths[one] = TRUE - truths[children[0]]
+                        truths[node] = TRUE - truths[children[0]]
                     case FormulaKind.AND:
-                        truths[one] = min(truths[child] for child in children)
+                        truths[node] = min(truths[child] for child in children)
                     case _:
-                        truths[one] = max(truths[child] for child in children)
+                        truths[node] = max(truths[child] for child in children)
             target = {TRUE: mask, UNKNOWN: open_mask}.get(truths[formula])
             if target is not None:
                 target[item >> 6] |= ONE << np.uint64(item & 63)
 
 
 class _Evaluation:
-    """Atoms on the items of a block by the reference evaluator, each once."""
+    """Evaluates atoms on the items of a block with the reference evaluator, each pair once."""
 
     def __init__(self, atoms: Atoms, columns: ItemColumns, first_row: int) -> None:
         self._atoms = atoms
         self._columns = columns
         self._first_row = first_row
-        self._known: dict[tuple[int, int], int] = {}
+        self._truths: dict[tuple[int, int], int] = {}
         self.reasons: dict[int, str] = {}
         self.count = 0
 
     def truth(self, atom: int, item: int) -> int:
-        """The truth of an atom on an item of the block."""
-        known = self._known.get((atom, item))
-        if known is None:
+        """Return the truth of an atom on an item of the block."""
+        truth = self._truths.get((atom, item))
+        if truth is None:
             self.count += 1
             row = self._first_row + item
             try:
-                known = TRUE if evaluate_atom(self._atoms[atom], self._columns, row) else FALSE
-            except Exception as error:  # whatever an item does to one atom must not reach the others
-                known = UNKNOWN
+                truth = TRUE if evaluate_atom(self._atoms[atom], self._columns, row) else FALSE
+            except Exception as error:  # an error of one atom must not affect the others
+                truth = UNKNOWN
                 self.reasons.setdefault(row, f"{type(error).__name__}: {error}"[:500])
-            self._known[atom, item] = known
-        return known
+            self._truths[atom, item] = truth
+        return truth
 
     def fill(self, atom: int, needed: Array, truths: Array, unknowns: Array) -> None:
-        """The masks of an atom for the items that need it."""
+        """Evaluate an atom on the items of the mask `needed`, and set the bits of true and unknown items."""
         for item in _items(needed):
             target = {TRUE: truths, UNKNOWN: unknowns}.get(self.truth(atom, item))
             if target is not None:
@@ -171,13 +174,13 @@ class _Evaluation:
 
 
 def _items(mask: Array) -> list[int]:
-    """The items of a mask."""
+    """Return the items of a mask."""
     bits = np.unpackbits(mask.astype("<u8").view(np.uint8), bitorder="little")
     return list(np.flatnonzero(bits).tolist())
 
 
 def _distinct(predicates: Array, masks: Array) -> tuple[Array, Array]:
-    """Each predicate once: several keys may have led to it."""
+    """Return the distinct predicates with their united masks. Several keys may lead to the same predicate."""
     order = np.argsort(predicates, kind="stable")
     starts = np.flatnonzero(np.diff(predicates[order], prepend=-1))
     return predicates[order][starts], np.bitwise_or.reduceat(masks[order], starts, axis=0)
@@ -194,7 +197,7 @@ def _gather(
     codes: Array,
     needed: Array,
 ) -> None:
-    """The items for which each atom must be evaluated."""
+    """Add to `needed` the items for which each atom must be evaluated."""
     for index in range(len(predicates)):
         for clause in checks[check_offsets[predicates[index]] : check_offsets[predicates[index] + 1]]:
             for literal in literals[clause_offsets[clause] : clause_offsets[clause + 1]]:
@@ -221,7 +224,7 @@ def _decide(
     truths: Array,
     unknowns: Array,
 ) -> None:
-    """Leave in the masks the items for which a predicate holds, and in the open ones those where it is unknown."""
+    """Keep in `masks` the items for which a predicate holds; set in `open_masks` those for which it is unknown."""
     true = np.empty(WORDS, dtype=np.uint64)
     maybe = np.empty(WORDS, dtype=np.uint64)
     for index in range(len(predicates)):

@@ -1,12 +1,11 @@
-"""Trees inside streams: what many predicates of a stream share is asked once, above them (RoSeS §5).
+"""Group the predicates of a stream by shared clauses, so that a shared clause is checked once (RoSeS §5).
 
-In: the predicates of every stream, and how many items of a block are expected to satisfy each clause. Out: *groups*,
-trees of clauses. A group is a clause of few keys that several predicates of a stream, or of a group, have; where no
-item of the block is left after it, the whole group is skipped. It is taken only where that is expected to save
-entries.
+In: the predicates of every stream, and the expected share of items that satisfy each clause. Out: nested *groups*. A
+group consists of predicates of a stream, or of another group, that share a clause of few keys. If no item of a block
+satisfies the clause, the whole group is skipped. A group is made only if that is expected to save entries.
 
-A stream is walked for a block of items at once, so the question is not which items satisfy a clause but whether any
-does. Grouping pays under hot keys, whose streams are long, and by clauses that few items satisfy.
+A stream is read for a block of items at once, so a group is skipped only if none of the items satisfies its clause.
+Grouping therefore pays in the long streams of frequent keys, with clauses that few items satisfy.
 """
 
 from __future__ import annotations
@@ -20,20 +19,21 @@ from runnel.kernel import Number, kernel, step
 from runnel.matching.filters.atoms.atom_layout import NOTHING
 from runnel.matching.filters.streams.masks import BLOCK
 
-MOST_LEVELS = 8
-"""Groups lie inside one another at most so deep."""
+MAX_LEVELS = 8
+"""Maximum depth of nested groups."""
 
-_FEWEST = 4
-"""Fewer predicates than this are not worth looking at."""
+_MIN_PREDICATES = 4
+"""Fewer predicates than this are not grouped."""
 
-_NODE = 2.0
-"""What the clause of a group costs, in entries: it is one, and takes room; so two predicates are no group."""
+_GROUP_COST = 2.0
+"""The cost of a group in entries, for reading its clause and for memory. Two predicates are thus never a group."""
 
 
 class PredicateGroups(NamedTuple):
-    """The first groups are the streams themselves; the others have a clause and a parent, which comes before them.
+    """The groups of all streams. The first groups are the streams themselves.
 
-    `entry_groups` is the innermost group of every entry.
+    The others have a clause and a parent, which has a smaller number. `entry_groups` is the innermost group of every
+    entry.
     """
 
     parents: Array
@@ -42,7 +42,8 @@ class PredicateGroups(NamedTuple):
 
 
 class OpenClauses(NamedTuple):
-    """The clauses left to check of every predicate, the part of items that satisfies each, and which may group."""
+    """The clauses that remain to be checked for every predicate, the share of items that satisfies each clause, and a
+    mask of the clauses that a group may have."""
 
     check_offsets: Array
     checks: Array
@@ -51,56 +52,58 @@ class OpenClauses(NamedTuple):
 
 
 def expected_holders(shares: Array) -> Array:
-    """How many items of a full block have a key, given that one has."""
+    """Return the expected number of items of a full block that have a key, if at least one has it."""
     return np.asarray(np.maximum(1.0, BLOCK * shares))
 
 
 @kernel
 def group_predicates(
-    offsets: Array, predicates: Array, holders: Array, asked: OpenClauses, trees: bool
+    offsets: Array, predicates: Array, holders: Array, open_clauses: OpenClauses, trees: bool
 ) -> PredicateGroups:
-    """The groups of all streams, level by level."""
+    """Return the groups of all streams, which are computed level by level. Without `trees`, only the streams."""
     streams = len(offsets) - 1
-    room = streams + len(predicates) // 4 + 1
-    parents, clauses = np.full(room, NOTHING, np.int64), np.full(room, NOTHING, np.int64)
-    starts, ends, expected = np.zeros(room, np.int64), np.zeros(room, np.int64), np.ones(room)
+    capacity = streams + len(predicates) // 4 + 1
+    parents, clauses = np.full(capacity, NOTHING, np.int64), np.full(capacity, NOTHING, np.int64)
+    starts, ends, expected = np.zeros(capacity, np.int64), np.zeros(capacity, np.int64), np.ones(capacity)
     starts[:streams], ends[:streams], expected[:streams] = offsets[:-1], offsets[1:], holders
     entry_groups = np.empty(len(predicates), np.int64)
     for group in range(streams):
         entry_groups[offsets[group] : offsets[group + 1]] = group
     members = np.arange(len(predicates))
     choices = np.empty(len(predicates), np.int64)
-    counts = np.zeros(len(asked.shares), np.int64)
+    counts = np.zeros(len(open_clauses.shares), np.int64)
     first, count = 0, streams
-    for _ in range(MOST_LEVELS if trees else 0):
+    for _ in range(MAX_LEVELS if trees else 0):
         last = count
         for group in range(first, last):
             inside = members[starts[group] : ends[group]]
-            if len(inside) < _FEWEST:
+            if len(inside) < _MIN_PREDICATES:
                 continue
             chosen = choices[starts[group] : ends[group]]
-            if not _choose(inside, chosen, predicates, group, parents, clauses, expected[group], asked, counts):
+            if not _choose(
+                inside, chosen, predicates, group, parents, clauses, expected[group], open_clauses, counts
+            ):
                 continue
             before = count
             while count + len(inside) > len(parents):
-                parents, clauses = _grown(parents), _grown(clauses)
-                starts, ends, expected = _grown(starts), _grown(ends), _grown(expected)
+                parents, clauses = _enlarge(parents), _enlarge(clauses)
+                starts, ends, expected = _enlarge(starts), _enlarge(ends), _enlarge(expected)
             count = _divide(inside, chosen, counts, clauses, ends, count)
-            spot = starts[group]
+            next_start = starts[group]
             for new in range(before, count):
                 parents[new] = group
-                expected[new] = max(1.0, expected[group] * asked.shares[clauses[new]])
+                expected[new] = max(1.0, expected[group] * open_clauses.shares[clauses[new]])
                 size = ends[new]
-                starts[new], ends[new] = spot, spot + size
-                entry_groups[members[spot : spot + size]] = new
-                spot += size
+                starts[new], ends[new] = next_start, next_start + size
+                entry_groups[members[next_start : next_start + size]] = new
+                next_start += size
         first = last
     return PredicateGroups(parents[:count].copy(), clauses[:count].copy(), entry_groups)
 
 
 @kernel
-def _grown(array: Array) -> Array:
-    """An array twice as long."""
+def _enlarge(array: Array) -> Array:
+    """Return a copy of an array with twice the length."""
     return np.concatenate((array, np.full(len(array), NOTHING, array.dtype)))
 
 
@@ -113,33 +116,36 @@ def _choose(
     parents: Array,
     clauses: Array,
     holders: float,
-    asked: OpenClauses,
+    open_clauses: OpenClauses,
     counts: Array,
 ) -> bool:
-    """Choose for each predicate the clause by which it is grouped, or NOTHING; whether there is any group.
+    """Choose for each predicate of a group the clause to group it by, or NOTHING. Return whether there is any group.
 
-    Each takes the clause that would gain most if all that have it took it. Then it is known what was taken, and each
-    takes the best of that, so that few groups are too small; these are dissolved. `counts` end as the groups' sizes.
+    In the first round, each predicate chooses the clause with the largest gain if all predicates with the clause
+    chose it. In the second round, it chooses again among the chosen clauses, so that few groups are too small. Groups
+    that are still too small are dissolved. At the end, `counts` has the sizes of the groups.
     """
-    for place in range(len(inside)):
-        predicate = predicates[inside[place]]
-        chosen[place] = NOTHING
-        for clause in asked.checks[asked.check_offsets[predicate] : asked.check_offsets[predicate + 1]]:
+    for index in range(len(inside)):
+        predicate = predicates[inside[index]]
+        chosen[index] = NOTHING
+        for clause in open_clauses.checks[
+            open_clauses.check_offsets[predicate] : open_clauses.check_offsets[predicate + 1]
+        ]:
             counts[clause] += 1
-    _vote(inside, chosen, predicates, group, parents, clauses, holders, asked, counts)
-    _count_chosen(inside, chosen, predicates, asked, counts)
-    _vote(inside, chosen, predicates, group, parents, clauses, holders, asked, counts)
-    _count_chosen(inside, chosen, predicates, asked, counts)
-    some = False
-    for place in range(len(inside)):
-        clause = chosen[place]
+    _vote(inside, chosen, predicates, group, parents, clauses, holders, open_clauses, counts)
+    _count_chosen(inside, chosen, predicates, open_clauses, counts)
+    _vote(inside, chosen, predicates, group, parents, clauses, holders, open_clauses, counts)
+    _count_chosen(inside, chosen, predicates, open_clauses, counts)
+    has_groups = False
+    for index in range(len(inside)):
+        clause = chosen[index]
         if clause != NOTHING:
-            if _gain(counts[clause], holders, asked.shares[clause]) > 0.0:
-                some = True
+            if _gain(counts[clause], holders, open_clauses.shares[clause]) > 0.0:
+                has_groups = True
             else:
                 counts[clause] -= 1
-                chosen[place] = NOTHING
-    return some
+                chosen[index] = NOTHING
+    return has_groups
 
 
 @kernel
@@ -151,28 +157,32 @@ def _vote(
     parents: Array,
     clauses: Array,
     holders: float,
-    asked: OpenClauses,
+    open_clauses: OpenClauses,
     counts: Array,
 ) -> None:
-    """Give every predicate the clause of the largest gain, as the counts have it."""
-    for place in range(len(inside)):
-        predicate = predicates[inside[place]]
-        best, most = NOTHING, 0.0
-        for clause in asked.checks[asked.check_offsets[predicate] : asked.check_offsets[predicate + 1]]:
-            if counts[clause] < 2 or not asked.usable[clause]:
+    """Choose for each predicate the clause with the largest gain, according to the counts."""
+    for index in range(len(inside)):
+        predicate = predicates[inside[index]]
+        best, best_gain = NOTHING, 0.0
+        for clause in open_clauses.checks[
+            open_clauses.check_offsets[predicate] : open_clauses.check_offsets[predicate + 1]
+        ]:
+            if counts[clause] < 2 or not open_clauses.usable[clause]:
                 continue
-            gain = _gain(counts[clause], holders, asked.shares[clause])
-            if gain > most and not _asked_above(clause, group, parents, clauses):
-                best, most = clause, gain
-        chosen[place] = best
+            gain = _gain(counts[clause], holders, open_clauses.shares[clause])
+            if gain > best_gain and not _is_checked_above(clause, group, parents, clauses):
+                best, best_gain = clause, gain
+        chosen[index] = best
 
 
 @kernel
-def _count_chosen(inside: Array, chosen: Array, predicates: Array, asked: OpenClauses, counts: Array) -> None:
-    """Count anew: of each clause, the predicates that have chosen it instead of those that have it."""
-    for place in range(len(inside)):
-        predicate = predicates[inside[place]]
-        for clause in asked.checks[asked.check_offsets[predicate] : asked.check_offsets[predicate + 1]]:
+def _count_chosen(inside: Array, chosen: Array, predicates: Array, open_clauses: OpenClauses, counts: Array) -> None:
+    """Set the count of each clause to the number of predicates that chose it, not of all that have it."""
+    for index in range(len(inside)):
+        predicate = predicates[inside[index]]
+        for clause in open_clauses.checks[
+            open_clauses.check_offsets[predicate] : open_clauses.check_offsets[predicate + 1]
+        ]:
             counts[clause] = 0
     for clause in chosen:
         if clause != NOTHING:
@@ -181,13 +191,13 @@ def _count_chosen(inside: Array, chosen: Array, predicates: Array, asked: OpenCl
 
 @step
 def _gain(count: Number, holders: Number, share: Number) -> Number:
-    """The entries that a group of so many predicates saves: all of them, whenever no item is left for it."""
-    nobody = (1.0 - min(1.0, share)) ** holders
-    return count * nobody - _NODE
+    """Return the expected savings of a group of `count` predicates in entries. It is skipped if no item qualifies."""
+    skip_chance = (1.0 - min(1.0, share)) ** holders
+    return count * skip_chance - _GROUP_COST
 
 
 @kernel
-def _asked_above(clause: Number, group: int, parents: Array, clauses: Array) -> bool:
+def _is_checked_above(clause: Number, group: int, parents: Array, clauses: Array) -> bool:
     while group != NOTHING:
         if clauses[group] == clause:
             return True
@@ -197,25 +207,26 @@ def _asked_above(clause: Number, group: int, parents: Array, clauses: Array) -> 
 
 @kernel
 def _divide(inside: Array, chosen: Array, counts: Array, clauses: Array, sizes: Array, count: int) -> int:
-    """Number the new groups, from `count` on, and bring their predicates to the front, group by group.
+    """Number the new groups from `count` on, and sort the predicates by group, ungrouped ones last.
 
-    `sizes` gets how many predicates each has. The counts are zero afterwards. Gives the new count of groups.
+    Write the number of predicates of each new group to `sizes`, and reset `counts` to zero. Return the new number of
+    groups.
     """
     before = count
     order = np.empty(len(inside), np.int64)
-    for place in range(len(inside)):
-        clause = chosen[place]
+    for index in range(len(inside)):
+        clause = chosen[index]
         if clause != NOTHING and counts[clause] > 0:
             clauses[count], sizes[count] = clause, counts[clause]
             counts[clause] = -count
             count += 1
-    spots = np.zeros(count - before + 1, np.int64)
+    next_indices = np.zeros(count - before + 1, np.int64)
     for new in range(before, count):
-        spots[new - before + 1] = spots[new - before] + sizes[new]
-    for place in range(len(inside)):
-        which = count - before if chosen[place] == NOTHING else -counts[chosen[place]] - before
-        order[spots[which]] = inside[place]
-        spots[which] += 1
+        next_indices[new - before + 1] = next_indices[new - before] + sizes[new]
+    for index in range(len(inside)):
+        group = count - before if chosen[index] == NOTHING else -counts[chosen[index]] - before
+        order[next_indices[group]] = inside[index]
+        next_indices[group] += 1
     for new in range(before, count):
         counts[clauses[new]] = 0
     inside[:] = order

@@ -1,15 +1,15 @@
-"""The streams of a plan part: built at compile time, mapped by every worker.
+"""The streams of a plan part: built at compile time and mapped by every worker.
 
-A stream has, in this order: how many *direct* entries it holds, and how many numbers its *joined* ones take; the
-direct entries, which are predicates that the key proves; the joined ones, each of ENTRY numbers: the predicate, where
-its tail is (0: none), and the keys of one more clause; then groups, and the tails. A tail is its length and the rest
-of the predicate's clauses: a header (how many literals, and which kind of clause) and the literals. What most items
-fail comes first.
+A stream is a sequence of integers: the number of its *direct* entries; the size of its *joined* entries; the direct
+entries; the joined entries; the groups; the tails. Sizes are numbers of integers. A direct entry is a predicate that
+the key proves. A joined entry has ENTRY integers: the predicate, the offset of its tail in the stream (0 if it has
+none), and the keys of one more clause. A tail is its size and the remaining clauses of the predicate, the most
+selective first. Each clause is a header (number of literals and kind of clause) and its literals.
 
-A *group* holds the predicates that share a clause (see `shared_groups`). It begins with ENTRY numbers: how many
-follow that belong to it, how many direct entries are among these, and the keys of the clause. What belongs to it is
-the size of its joined entries, its direct entries, the joined ones, and groups inside it. Where a stream has groups,
-its first number has the bit GROUPED, and its third one says how many numbers they take.
+A *group* contains the predicates that share a clause (see `shared_groups`). It begins with ENTRY integers: the size
+of its content, the number of its direct entries, and the keys of the clause. Its content is the size of its joined
+entries, its direct entries, its joined entries, and nested groups. If a stream has groups, the bit GROUPED is set in
+its first integer, and its third integer is the size of the groups.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from runnel.matching.filters.streams.write_streams import (
     OTHER,
     PHRASE,
     RANGE,
-    Written,
+    StreamSource,
     inline_clauses,
     write_streams,
 )
@@ -43,13 +43,13 @@ from runnel.plan.validate import check_ids, check_rows
 
 @dataclass(frozen=True)
 class StreamLayout:
-    """The arrays.
+    """The arrays of the streams.
 
-    `stream` from `offsets[number]` on is a stream; its number is its key, where the key after the last is that of
-    predicates without an anchor. After these come the own streams of sources, whose keys are `own_keys` (see
-    `entries`). `extras` are the atoms without an exact key (ranges, phrases, others) in the order in which literals
-    name them; `phrases` are their words, of phrases. `word_keys` are the keys of every word of the vocabulary,
-    `prefix_keys` those of every prefix. `room` says how many entries can be in doubt.
+    Stream n is `stream[offsets[n]:offsets[n + 1]]`. The first streams belong to the keys, in their order, followed by
+    the stream of predicates without an anchor and the own streams of sources, whose keys are `own_keys` (see
+    `entries`). `extras` are the atoms that no single key decides (ranges, phrases, others); literals refer to their
+    positions. `phrases` are the words of the phrases among them. `word_keys` are the keys of every word of the
+    vocabulary, `prefix_keys` those of every prefix. `room` is the maximum number of undecided entries.
     """
 
     offsets: Array
@@ -65,7 +65,7 @@ class StreamLayout:
     prefixes: Vocabulary
 
     def arrays(self) -> dict[str, Array]:
-        """The arrays that are looked at for every item, by the names under which they are stored."""
+        """Return the arrays that are read for every item, by the names under which they are stored."""
         plain = {name: getattr(self, name) for name in _PLAIN}
         for name in _ROWS:
             plain |= getattr(self, name).arrays(name)
@@ -73,21 +73,23 @@ class StreamLayout:
         return {f"streams.{name}": array for name, array in plain.items()}
 
     def seldom(self) -> dict[str, Array]:
-        """The arrays that are looked at where something is in doubt."""
+        """Return the arrays that are read only for undecided predicates."""
         return self.checks.arrays("streams.checks")
 
     @staticmethod
     def stored(arrays: Arrays) -> StreamLayout:
-        """The layout of arrays made by `arrays`."""
-        own = {name.removeprefix("streams."): array for name, array in arrays.items() if name.startswith("streams.")}
-        fields: dict[str, Any] = {name: Rows.stored(own, name) for name in (*_ROWS, "checks")}
-        fields |= {name: own[name] for name in _PLAIN}
-        return StreamLayout(**fields, vocabulary=Vocabulary.stored(own), prefixes=Vocabulary.stored(own, "prefixes"))
+        """Build a layout from the arrays that `arrays` and `seldom` returned."""
+        prefix = "streams."
+        stored = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+        fields: dict[str, Any] = {name: Rows.stored(stored, name) for name in (*_ROWS, "checks")}
+        fields |= {name: stored[name] for name in _PLAIN}
+        vocabulary, prefixes = Vocabulary.stored(stored), Vocabulary.stored(stored, "prefixes")
+        return StreamLayout(**fields, vocabulary=vocabulary, prefixes=prefixes)
 
     def check(self, queries: QueryTable, predicates: int, atoms: AtomLayout) -> None:
-        """Raise ValueError, naming the array, unless everything fits; a kernel does not look for itself.
+        """Raise a ValueError that names the array if an array is invalid, because kernels do not check bounds.
 
-        What is seldom looked at is checked by itself, when it first is.
+        `check_seldom` checks the arrays of `seldom` when they are first used.
         """
         keys, words = len(atoms.key_tokens), len(self.vocabulary)
         check_rows("streams.own_keys", self.own_keys, keys + 1, len(sources_of(queries)))
@@ -101,10 +103,10 @@ class StreamLayout:
         limits = np.array([predicates, keys, len(self.extras)], dtype=np.int64)
         doubts = count_doubts(read_only(self.offsets), read_only(self.stream), limits)
         if doubts == BROKEN or doubts > int(self.room[0]):
-            raise ValueError("streams refers to something that is not there")
+            raise ValueError("streams.stream does not have the format of streams")
 
     def check_seldom(self, logical: LogicalPlan) -> None:
-        """The same for the arrays that are looked at where something is in doubt."""
+        """Raise a ValueError that names the array if an array of `seldom` is invalid."""
         check_rows("streams.checks", self.checks, len(logical.clauses), len(logical.predicates))
 
 
@@ -115,16 +117,16 @@ _ROWS = ("own_keys", "phrases", "word_keys", "prefix_keys")
 def lay_out_streams(
     logical: LogicalPlan, atoms: AtomLayout, anchors: Anchors, shape: StreamShape | None = None
 ) -> StreamLayout:
-    """The streams of a logical plan."""
+    """Build the streams of a logical plan."""
     extras = np.flatnonzero(atoms.atom_keys == NOTHING).astype(IDENTIFIER)
     entries = enter_predicates(logical, anchors, len(atoms.key_tokens), shape or StreamShape())
-    source = _written(logical, atoms, anchors, extras)
+    source = _stream_source(logical, atoms, anchors, extras)
     unknown = _unknown_clauses(source.clause_offsets, source.codes)
     rows = read_only(entries.predicates.offsets), read_only(entries.predicates.values)
     usable = inline_clauses(source.clause_offsets, source.codes)
-    asked = OpenClauses(source.check_offsets, source.checks, anchors.clause_shares, usable)
+    open_clauses = OpenClauses(source.check_offsets, source.checks, anchors.clause_shares, usable)
     holders = expected_holders(stream_shares(atoms, entries.own_keys))
-    groups = group_predicates(*rows, holders, asked, (shape or StreamShape()).trees)
+    groups = group_predicates(*rows, holders, open_clauses, (shape or StreamShape()).trees)
     offsets, stream = write_streams(*rows, groups, source)
     vocabulary, word_keys, prefixes, prefix_keys = words_of_keys(atoms)
     return StreamLayout(
@@ -136,20 +138,20 @@ def lay_out_streams(
         word_keys=word_keys,
         prefix_keys=prefix_keys,
         checks=anchors.checks,
-        room=_room(rows[1], source, unknown),
+        room=_count_doubtful(rows[1], source, unknown),
         vocabulary=vocabulary,
         prefixes=prefixes,
     )
 
 
 def stream_shares(atoms: AtomLayout, own_keys: Rows) -> Array:
-    """The part of all items expected to lead to each stream, where every source has as many items as any other."""
+    """Return the expected share of items that lead to each stream, if all sources have equally many items."""
     shares = np.append(atoms.key_shares.astype(np.float64), 1.0)
     return np.concatenate([shares, shares[own_keys.values] / max(1, len(own_keys))])
 
 
-def _written(logical: LogicalPlan, atoms: AtomLayout, anchors: Anchors, extras: Array) -> Written:
-    return Written(
+def _stream_source(logical: LogicalPlan, atoms: AtomLayout, anchors: Anchors, extras: Array) -> StreamSource:
+    return StreamSource(
         check_offsets=read_only(anchors.checks.offsets),
         checks=read_only(anchors.checks.values),
         clause_offsets=read_only(logical.clauses.offsets),
@@ -160,7 +162,7 @@ def _written(logical: LogicalPlan, atoms: AtomLayout, anchors: Anchors, extras: 
 
 
 def literal_codes(atoms: AtomLayout, extras: Array) -> Array:
-    """The number that stands for each literal in a tail: index, kind and sign."""
+    """Return the code of each literal in a tail, which contains its index, kind and sign."""
     kinds = np.full(len(atoms.atom_kinds), OTHER, dtype=np.int64)
     kinds[atoms.atom_kinds == TestKind.KEY] = KEY
     kinds[atoms.atom_kinds == TestKind.RANGE] = RANGE
@@ -172,14 +174,14 @@ def literal_codes(atoms: AtomLayout, extras: Array) -> Array:
 
 
 def words_of_keys(atoms: AtomLayout) -> tuple[Vocabulary, Rows, Vocabulary, Rows]:
-    """The words among the keys, the keys of each, and the same of prefixes of words."""
+    """Return the vocabulary of the keys that are words, the keys of each word, and the same for prefixes."""
     words, word_keys = _texts_of_keys(atoms, WORD)
     prefixes, prefix_keys = _texts_of_keys(atoms, PREFIX)
     return Vocabulary.of(words), word_keys, Vocabulary.of(prefixes), prefix_keys
 
 
 def _texts_of_keys(atoms: AtomLayout, kind: Token) -> tuple[Texts, Rows]:
-    """The distinct words, or prefixes of words, among the keys, and the keys of each."""
+    """Return the distinct words, or prefixes of words, among the keys, and the keys of each."""
     tokens, keys = atoms.key_tokens, atoms.keys_of(kind)
     texts: dict[bytes, int] = {}
     numbers = np.array([texts.setdefault(tokens.raw(key)[1:], len(texts)) for key in keys.tolist()], dtype=np.int64)
@@ -187,16 +189,16 @@ def _texts_of_keys(atoms: AtomLayout, kind: Token) -> tuple[Texts, Rows]:
 
 
 def _phrases(atoms: AtomLayout, extras: Array, word_keys: Rows) -> Rows:
-    """The words of the phrases among the extras, in order; no words for the others."""
-    words_of = np.full(len(atoms.key_tokens), NOTHING, dtype=IDENTIFIER)
-    words_of[word_keys.values] = np.repeat(np.arange(len(word_keys)), word_keys.lengths)
+    """Return the words of each phrase among the extras in order; the rows of other extras are empty."""
+    key_words = np.full(len(atoms.key_tokens), NOTHING, dtype=IDENTIFIER)
+    key_words[word_keys.values] = np.repeat(np.arange(len(word_keys)), word_keys.lengths)
     owners, keys = atoms.atom_phrases.expand(extras)
-    return Rows(offsets_of(np.bincount(owners, minlength=len(extras))), words_of[keys])
+    return Rows(offsets_of(np.bincount(owners, minlength=len(extras))), key_words[keys])
 
 
 @kernel
 def _unknown_clauses(clause_offsets: Array, codes: Array) -> Array:
-    """Which clauses have an atom that the walk cannot know."""
+    """Return a mask of the clauses with an atom that only the evaluator can decide."""
     unknown = np.zeros(len(clause_offsets) - 1, dtype=np.bool_)
     for clause in range(len(unknown)):
         for code in codes[clause_offsets[clause] : clause_offsets[clause + 1]]:
@@ -205,14 +207,14 @@ def _unknown_clauses(clause_offsets: Array, codes: Array) -> Array:
 
 
 @kernel
-def _room(predicates: Array, source: Written, unknown: Array) -> Array:
-    """How many entries there are whose predicates have a clause that the walk cannot know, or a formula."""
+def _count_doubtful(predicates: Array, source: StreamSource, unknown: Array) -> Array:
+    """Return the number of entries whose predicates have a formula or a clause of the mask `unknown`."""
     check_offsets, checks, formulas = source.check_offsets, source.checks, source.formulas
     doubtful = formulas.copy()
     for predicate in range(len(doubtful)):
-        for place in range(check_offsets[predicate], check_offsets[predicate + 1]):
-            doubtful[predicate] |= unknown[checks[place]]
-    room = np.zeros(1, dtype=np.int64)
+        for index in range(check_offsets[predicate], check_offsets[predicate + 1]):
+            doubtful[predicate] |= unknown[checks[index]]
+    count = np.zeros(1, dtype=np.int64)
     for predicate in predicates:
-        room[0] += doubtful[predicate]
-    return room
+        count[0] += doubtful[predicate]
+    return count

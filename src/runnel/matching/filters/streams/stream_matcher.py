@@ -1,4 +1,4 @@
-"""The matcher over streams: the parts of a plan behind one contract, block by block."""
+"""The stream matcher, which is the default: it matches batches with the streams of all parts of a plan."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from runnel.model.item_batch import ItemBatch
 from runnel.model.match import Failure, Matches, SteppedMatches, Steps
 from runnel.plan.store import Plan, PlanPart
 
-_PIECE = 2048
-"""Items that are looked at together, so that what is held of them stays small."""
+_CHUNK = 2048
+"""Items that are processed together, which limits the memory for their decoded values."""
 
 
 class StreamMatcher:
-    """The matcher of a plan whose parts are laid out as streams."""
+    """Matches items with the streams of a plan."""
 
     def __init__(self, plan: Plan) -> None:
         self.statistics = MatchStatistics()
@@ -32,79 +32,82 @@ class StreamMatcher:
 
     @staticmethod
     def explainer(part: PlanPart, removed: Array) -> Explainer:
-        """What explains how streams match a part."""
+        """Build the explainer of a plan part."""
         from runnel.matching.explain.explain_streams import StreamExplainer  # workers do not need it
 
         return StreamExplainer(part, removed)
 
     def match(self, items: ItemBatch) -> Matches:
-        """The queries that each item of the batch matches."""
-        answers = [
-            answer
-            for start in range(0, len(items), _PIECE)
-            for answer in self._matched(items, start, min(_PIECE, len(items) - start))
+        """Return the queries that each item of the batch matches."""
+        results = [
+            result
+            for start in range(0, len(items), _CHUNK)
+            for result in self._match_chunk(items, start, min(_CHUNK, len(items) - start))
         ]
-        matches = _joined(answers)
+        matches = _concatenate(results)
         self.statistics.items += len(items)
         self.statistics.naive_evaluations += len(items) * self._queries
         self.statistics.matches += matches.total
         self.statistics.failures += len(matches.failures)
         return matches
 
-    def _matched(self, items: ItemBatch, start: int, size: int) -> Iterator[StreamMatches]:
-        piece = ItemBatch(items.records.slice(start, size))
+    def _match_chunk(self, items: ItemBatch, start: int, size: int) -> Iterator[StreamMatches]:
+        chunk = ItemBatch(items.records.slice(start, size))
         try:
-            columns = ItemColumns(piece)
-            found = [part.match(columns, self.statistics) for part in self._parts]
+            columns = ItemColumns(chunk)
+            results = [part.match(columns, self.statistics) for part in self._parts]
         except CorruptDataError:
             raise
-        except Exception:  # one item can break a piece; alone it breaks nothing but itself
+        except Exception:  # one item can make a whole chunk fail, so match each item alone
             if size > 1:
                 for row in range(start, start + size):
-                    yield from self._matched(items, row, 1)
+                    yield from self._match_chunk(items, row, 1)
                 return
             self.statistics.fallbacks += 1
-            columns = ItemColumns(piece)
-            found = [_slowly(part, columns) for part in self._parts]
-        yield _merged(found, start)
+            columns = ItemColumns(chunk)
+            results = [_evaluate(part, columns) for part in self._parts]
+        yield _merge_parts(results, start)
 
 
-def _joined(answers: list[StreamMatches]) -> Matches:
-    """The answers of all pieces end to end."""
-    if len(answers) == 1:
-        return SteppedMatches(answers[0].steps, answers[0].failures)
-    failures = tuple(failure for answer in answers for failure in answer.failures)
+def _concatenate(results: list[StreamMatches]) -> Matches:
+    """Concatenate the matches of consecutive chunks."""
+    if len(results) == 1:
+        return SteppedMatches(results[0].steps, results[0].failures)
+    failures = tuple(failure for result in results for failure in result.failures)
     return SteppedMatches(
         Steps(
-            _offsets([answer.steps.offsets for answer in answers]),
-            np.concatenate([np.empty(0, dtype=np.uint16), *(answer.steps.steps for answer in answers)]),
-            _offsets([answer.steps.leap_offsets for answer in answers]),
-            np.concatenate([np.empty(0, dtype=np.int64), *(answer.steps.leaps for answer in answers)]),
+            _concatenate_offsets([result.steps.offsets for result in results]),
+            np.concatenate([np.empty(0, dtype=np.uint16), *(result.steps.steps for result in results)]),
+            _concatenate_offsets([result.steps.leap_offsets for result in results]),
+            np.concatenate([np.empty(0, dtype=np.int64), *(result.steps.leaps for result in results)]),
         ),
         failures,
     )
 
 
-def _offsets(several: list[Array]) -> Array:
-    return offsets_of(np.concatenate([np.empty(0, dtype=np.int64), *map(np.diff, several)]))
+def _concatenate_offsets(offsets: list[Array]) -> Array:
+    return offsets_of(np.concatenate([np.empty(0, dtype=np.int64), *map(np.diff, offsets)]))
 
 
-def _slowly(part: StreamPart, columns: ItemColumns) -> StreamMatches:
-    slow = match_slowly(part.reach, columns)
-    queries = np.unique(slow.queries)
-    return StreamMatches(steps_of(np.array([0, len(queries)], dtype=np.int64), queries), slow.failures)
+def _evaluate(part: StreamPart, columns: ItemColumns) -> StreamMatches:
+    """Match a single item with the reference evaluator."""
+    matches = match_slowly(part.part_queries, columns)
+    queries = np.unique(matches.queries)
+    return StreamMatches(steps_of(np.array([0, len(queries)], dtype=np.int64), queries), matches.failures)
 
 
-def _merged(found: list[StreamMatches], start: int) -> StreamMatches:
-    """The answers of all parts as one, with the rows of failures counted in the whole batch."""
-    steps = found[0].steps
-    for other in found[1:]:
+def _merge_parts(results: list[StreamMatches], start: int) -> StreamMatches:
+    """Merge the matches of all parts for one chunk, which begins at row `start` of the batch."""
+    steps = results[0].steps
+    for other in results[1:]:
         if len(other.steps.steps):
             steps = Steps(*merge_steps(*_arrays(steps), *_arrays(other.steps)))
-    failures = sorted(
-        (Failure(one.row + start, one.query, one.reason) for answer in found for one in answer.failures),
-        key=lambda failure: (failure.row, failure.query),
-    )
+    failures = [
+        Failure(failure.row + start, failure.query, failure.reason)
+        for result in results
+        for failure in result.failures
+    ]
+    failures.sort(key=lambda failure: (failure.row, failure.query))
     return StreamMatches(steps, tuple(failures))
 
 

@@ -1,4 +1,4 @@
-"""The streams of one part of a plan at work: a batch in, the queries of every item out."""
+"""Match batches with the streams of one plan part. In: a batch. Out: the queries that every item matches."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from runnel.matching.filters.atoms.item_columns import ItemColumns
 from runnel.matching.filters.atoms.item_keys import KeyFinder
 from runnel.matching.filters.index.index_layout import stored_atoms, targets_of_predicates
 from runnel.matching.filters.index.part_index import PartIndex
+from runnel.matching.filters.index.part_queries import PartQueries
 from runnel.matching.filters.index.plan_words import WHOLE, word_slots
-from runnel.matching.filters.index.reach import Reach
 from runnel.matching.filters.streams import emit, mark, masks, walk
 from runnel.matching.filters.streams.block_texts import Prefixed, cut_texts
 from runnel.matching.filters.streams.entries import sources_of
@@ -28,94 +28,95 @@ from runnel.matching.patterns.plan_patterns import load_patterns
 from runnel.model.match import Failure, Steps
 from runnel.plan.store import PlanPart
 
-_FIRST_ROOM = 4096
-"""Queries that an item may match before more room is made."""
+_INITIAL_CAPACITY = 4096
+"""Queries per item for which memory is allocated at first."""
 
 
 @dataclass(frozen=True)
 class StreamMatches:
-    """The queries of every row, as steps, and the failures."""
+    """The query ids of every row, encoded as steps, and the failures."""
 
     steps: Steps
     failures: tuple[Failure, ...] = ()
 
 
 class StreamPart:
-    """One part of a plan, over its mapped arrays."""
+    """Matches batches with the streams of one plan part."""
 
     def __init__(self, part: PlanPart, removed: Array) -> None:
         self.part = part
         self.atoms = stored_atoms(part)
-        self.layout = _stored_streams(part, self.atoms)
+        self.layout = _load_streams(part, self.atoms)
         self._alive = ~removed
         self._word_slots = word_slots(self.atoms)
         self._whole = self._word_slots.pop(WHOLE, NOTHING)
         self._finder = KeyFinder(self.atoms, load_patterns(part, self.atoms), words=False)
-        self._settler = DoubtEvaluator(part, self.atoms, self.layout)
+        self._doubt_evaluator = DoubtEvaluator(part, self.atoms, self.layout)
         self._block = 0
         self._is_marked = False
-        self._lines = emit.make_lines(_FIRST_ROOM, part.queries.query_ids)
+        self._block_matches = emit.make_block_matches(_INITIAL_CAPACITY, part.queries.query_ids)
         scopes = part.queries.scopes
         self._sources = sources_of(part.queries)
-        dense = np.searchsorted(self._sources, scopes.values)
+        source_indices = np.searchsorted(self._sources, scopes.values)
         owners = np.repeat(np.arange(len(scopes)), scopes.lengths)
-        self._scopes_of = Rows.grouped(dense, owners, len(self._sources))
+        self._scopes_by_source = Rows.grouped(source_indices, owners, len(self._sources))
 
     @property
     def living(self) -> int:
-        """How many queries live in this part."""
+        """The number of queries of this part that were not removed."""
         return int(np.count_nonzero(self._alive))
 
     @cached_property
-    def reach(self) -> Reach:
-        """What lies behind predicates, for items that are matched slowly."""
-        return Reach(self.part.logical, targets_of_predicates(self.part.logical), self._alive)
+    def part_queries(self) -> PartQueries:
+        """The queries of predicates, for items that the reference evaluator matches."""
+        return PartQueries(self.part.logical, targets_of_predicates(self.part.logical), self._alive)
 
     @cached_property
     def _index(self) -> PartIndex:
-        """The index that is asked for items of which a key is in doubt: streams know only yes and no."""
+        """The anchor index, for batches with undecided keys, which streams cannot represent."""
         return PartIndex(self.part, ~self._alive)
 
     def match(self, columns: ItemColumns, statistics: MatchStatistics) -> StreamMatches:
-        """The queries of this part that each item of the batch matches."""
-        keys = self._finder.keys(columns)
-        if len(keys.doubtful_rows()):
-            return self._indexed(columns, statistics)
-        rows, found = keys.pairs()
+        """Return the queries of this part that each item of the batch matches."""
+        batch_keys = self._finder.keys(columns)
+        if len(batch_keys.doubtful_rows()):
+            return self._match_with_index(columns, statistics)
+        rows, keys = batch_keys.pairs()
         order = np.argsort(rows, kind="stable")
-        rows, found = rows[order], found[order]
-        places, numbers = keys.numbers()
-        sources = self._dense_sources(columns.feeds)
+        rows, keys = rows[order], keys[order]
+        cells, numbers = batch_keys.numbers()
+        sources = self._source_indices(columns.feeds)
         vocabularies = self.layout.vocabulary, self.layout.prefixes
         words, prefixed = cut_texts(columns, *vocabularies, self._word_slots, whole=self._whole != NOTHING)
         blocks: list[tuple[Array, Array, Array, Array]] = []
         failures: list[Failure] = []
         for first in range(0, len(columns), masks.BLOCK):
             if self._is_marked:
-                self.__dict__.pop("_state", None)  # something ended the block before: what it left belongs to nobody
+                self.__dict__.pop("_state", None)  # an exception interrupted the last block: discard its marks
             self._is_marked = True
             last = min(first + masks.BLOCK, len(columns))
             low, high = np.searchsorted(rows, [first, last])
-            self._mark(words, (first, last), rows[low:high], found[low:high])
+            self._mark_keys(words, (first, last), rows[low:high], keys[low:high])
             self._mark_prefixes(prefixed, (first, last))
-            low, high = np.searchsorted(places, [first * self._finder.slots, last * self._finder.slots])
+            low, high = np.searchsorted(cells, [first * self._finder.slots, last * self._finder.slots])
             slots = max(1, self._finder.slots)
-            block_numbers = mark.group_numbers(places[low:high], numbers[low:high], slots, first)
-            failures += self._walk(columns, words, block_numbers, (first, last), sources, statistics)
+            block_numbers = mark.group_numbers(cells[low:high], numbers[low:high], slots, first)
+            failures += self._match_block(columns, words, block_numbers, (first, last), sources, statistics)
             mark.clear(self._state)
             self._is_marked = False
-            counts, leap_counts = self._lines.counts[: last - first], self._lines.leap_counts[: last - first]
-            blocks.append((counts.copy(), leap_counts.copy(), *emit.copy_lines(self._lines, last - first)))
-        return StreamMatches(emit.joined_steps(blocks), tuple(failures))
+            block_matches, size = self._block_matches, last - first
+            counts, leap_counts = block_matches.counts[:size], block_matches.leap_counts[:size]
+            blocks.append((counts.copy(), leap_counts.copy(), *emit.copy_steps(block_matches, size)))
+        return StreamMatches(emit.concatenate_blocks(blocks), tuple(failures))
 
-    def _indexed(self, columns: ItemColumns, statistics: MatchStatistics) -> StreamMatches:
-        """The same by the index."""
-        found = self._index.match(columns, statistics)
-        pairs = np.unique(np.stack([found.rows, found.queries], axis=1), axis=0)
+    def _match_with_index(self, columns: ItemColumns, statistics: MatchStatistics) -> StreamMatches:
+        """Match a batch with the anchor index."""
+        matches = self._index.match(columns, statistics)
+        pairs = np.unique(np.stack([matches.rows, matches.queries], axis=1), axis=0)
         offsets = offsets_of(np.bincount(pairs[:, 0], minlength=len(columns)))
-        return StreamMatches(steps_of(offsets, np.ascontiguousarray(pairs[:, 1])), found.failures)
+        return StreamMatches(steps_of(offsets, np.ascontiguousarray(pairs[:, 1])), matches.failures)
 
-    def _mark(self, words: walk.BlockTexts, rows: tuple[int, int], key_rows: Array, keys: Array) -> None:
+    def _mark_keys(self, words: walk.BlockTexts, rows: tuple[int, int], key_rows: Array, keys: Array) -> None:
         layout = self.layout
         mark.mark_words(
             words,
@@ -143,7 +144,7 @@ class StreamPart:
             self._state,
         )
 
-    def _walk(
+    def _match_block(
         self,
         columns: ItemColumns,
         words: walk.BlockTexts,
@@ -152,21 +153,23 @@ class StreamPart:
         sources: Array,
         statistics: MatchStatistics,
     ) -> list[Failure]:
-        """Fill the masks of the queries for a block."""
+        """Match a marked block: fill the block matches, and return the failures."""
         self._block += 1
         count = lead(self._arrays, self._state, sources[rows[0] : rows[1]])
         doubtful = walk.walk(self._arrays, words, numbers, self._state, count, self._block)
         unknown = None
         if doubtful:
-            unknown = self._settler.settle(columns, words, numbers, self._arrays, self._state, doubtful, statistics)
-        mark_scopes = sources[rows[0] : rows[1]], self._scopes_of.offsets, self._scopes_of.values
-        emit.mark_scopes(*mark_scopes, self._scope_masks)
+            unknown = self._doubt_evaluator.decide(
+                columns, words, numbers, self._arrays, self._state, doubtful, statistics
+            )
+        by_source = self._scopes_by_source
+        emit.mark_scopes(sources[rows[0] : rows[1]], by_source.offsets, by_source.values, self._scope_masks)
         sequences = columns.sequences[rows[0] : rows[1]]
         failures: list[Failure] = []
         if unknown is not None:
-            self._turn(unknown.masks, unknown.touched, sequences)
-            failures = unknown.failures(emit.rows_of(self._lines, rows[1] - rows[0]), rows[0])
-        self._turn(self._state.hits, self._state.touched, sequences)
+            self._collect_queries(unknown.masks, unknown.touched, sequences)
+            failures = unknown.failures(emit.query_rows(self._block_matches, rows[1] - rows[0]), rows[0])
+        self._collect_queries(self._state.hits, self._state.touched, sequences)
         counters = self._state.counters
         statistics.candidates += int(counters[0])
         statistics.clause_checks += int(counters[1])
@@ -174,16 +177,19 @@ class StreamPart:
         counters[:3] = 0
         return failures
 
-    def _turn(self, hits: Array, touched: Array, sequences: Array) -> None:
-        """Fill the lines, with more room where an item matches more queries than any before it."""
-        while not emit.turn(hits, touched, self._queries, self._scope_masks, sequences, self._lines):
-            self._lines = emit.make_lines(4 * self._lines.steps.shape[1], self._queries.ids)
+    def _collect_queries(self, hits: Array, touched: Array, sequences: Array) -> None:
+        """Fill the block matches. Enlarge them if an item matches more queries than they can contain."""
+        while not emit.collect_queries(
+            hits, touched, self._queries, self._scope_masks, sequences, self._block_matches
+        ):
+            self._block_matches = emit.make_block_matches(4 * self._block_matches.steps.shape[1], self._queries.ids)
 
-    def _dense_sources(self, feeds: Array) -> Array:
-        places = np.searchsorted(self._sources, feeds)
-        known = places < len(self._sources)
-        known[known] = self._sources[places[known]] == feeds[known]
-        return np.where(known, places, NOTHING)
+    def _source_indices(self, feeds: Array) -> Array:
+        """Return the index of each feed among the sources of the part, or NOTHING."""
+        indices = np.searchsorted(self._sources, feeds)
+        is_source = indices < len(self._sources)
+        is_source[is_source] = self._sources[indices[is_source]] == feeds[is_source]
+        return np.where(is_source, indices, NOTHING)
 
     @cached_property
     def _arrays(self) -> walk.PartArrays:
@@ -209,15 +215,15 @@ class StreamPart:
         table = self.part.queries
         targets = np.repeat(np.arange(len(table.targets), dtype=IDENTIFIER), table.targets.lengths)
         queries = table.targets.values
-        asked = Rows.grouped(queries, targets, len(table.query_ids))
-        living = self._alive[queries]
-        predicates = table.target_predicates[targets[living]]
-        asking = Rows.grouped(predicates, queries[living], self.part.predicate_count)
+        query_targets = Rows.grouped(queries, targets, len(table.query_ids))
+        is_alive = self._alive[queries]
+        predicates = table.target_predicates[targets[is_alive]]
+        predicate_queries = Rows.grouped(predicates, queries[is_alive], self.part.predicate_count)
         return emit.QueryArrays(
-            asking_offsets=read_only(asking.offsets),
-            asking=read_only(asking.values),
-            asked_offsets=read_only(asked.offsets),
-            asked=read_only(asked.values),
+            predicate_query_offsets=read_only(predicate_queries.offsets),
+            predicate_queries=read_only(predicate_queries.values),
+            query_target_offsets=read_only(query_targets.offsets),
+            query_targets=read_only(query_targets.values),
             target_predicates=read_only(table.target_predicates),
             target_scopes=read_only(table.target_scopes),
             since=read_only(table.query_since),
@@ -227,7 +233,7 @@ class StreamPart:
 
     @cached_property
     def _state(self) -> walk.WalkState:
-        keys, extras, room = len(self.atoms.key_tokens), len(self.layout.extras), int(self.layout.room[0])
+        keys, extras, max_doubts = len(self.atoms.key_tokens), len(self.layout.extras), int(self.layout.room[0])
         streams = len(self.layout.offsets) - 1
         return walk.WalkState(
             present=masks.make_masks(keys + 2),
@@ -238,8 +244,8 @@ class StreamPart:
             stamps=np.zeros(extras, dtype=np.int64),
             hits=masks.make_masks(self.part.predicate_count),
             touched=masks.make_bits(self.part.predicate_count),
-            doubtful=np.zeros(room, dtype=np.int64),
-            doubts=masks.make_masks(room),
+            doubtful=np.zeros(max_doubts, dtype=np.int64),
+            doubts=masks.make_masks(max_doubts),
             counters=np.zeros(4, dtype=np.int64),
         )
 
@@ -248,14 +254,14 @@ class StreamPart:
         return masks.make_masks(len(self.part.queries.scopes))
 
 
-def _stored_streams(part: PlanPart, atoms: AtomLayout) -> StreamLayout:
-    """The streams of a loaded plan part, checked."""
+def _load_streams(part: PlanPart, atoms: AtomLayout) -> StreamLayout:
+    """Load and check the streams of a plan part."""
     folder = part.manifest.folder
     try:
-        found = StreamLayout.stored(part.layout)
-        found.check(part.queries, part.predicate_count, atoms)
+        layout = StreamLayout.stored(part.layout)
+        layout.check(part.queries, part.predicate_count, atoms)
     except KeyError as error:
-        raise CorruptDataError(f"{folder} has no index array {error.args[0]}") from error
+        raise CorruptDataError(f"plan {folder} does not contain the index array {error.args[0]}") from error
     except ValueError as error:
-        raise CorruptDataError(f"{folder}: the index array {error}") from error
-    return found
+        raise CorruptDataError(f"plan {folder}: index array {error}") from error
+    return layout

@@ -1,8 +1,8 @@
-"""The walk along the streams: for a block of items, the predicates that hold for each of them.
+"""Walk along the streams of a block: find the predicates that hold for each of its items.
 
-`present` holds the mask of every key, and after the last key those of always and never. What has no exact key is
-known by other means: a range or phrase is evaluated for a block when it is first asked for; any other atom leaves its
-predicates *doubtful* for the items that it decides, and the caller settles these.
+`present` contains the mask of every key and, after the last key, the masks of all items and of no items. Atoms
+without an exact key are decided differently: a range or phrase is evaluated for the whole block at its first use. Any
+other atom leaves its predicates *doubtful* for the items for which it matters, and the caller decides these.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from runnel.kernel import Number, kernel, lowest_bit, prefetch, step
 from runnel.matching.filters.streams.masks import (
     ALL,
     BLOCK,
-    NOBODY,
+    EMPTY_MASK,
     ONE,
     WORDS,
     ZERO,
@@ -24,15 +24,15 @@ from runnel.matching.filters.streams.masks import (
     both,
     either,
     flipped,
-    gathered,
+    is_nonempty,
     load,
     put_bit,
     put_item,
     save,
-    some,
+    to_mask,
     without,
 )
-from runnel.matching.filters.streams.shared_groups import MOST_LEVELS
+from runnel.matching.filters.streams.shared_groups import MAX_LEVELS
 from runnel.matching.filters.streams.write_streams import (
     ENTRY,
     FORMULA,
@@ -46,14 +46,14 @@ from runnel.matching.filters.streams.write_streams import (
 )
 
 AHEAD = 6
-"""A stream's first lines are asked for so many streams before it is walked."""
+"""The number of streams by which prefetching is ahead of the walk."""
 
 _GROUPED = np.uint32(GROUPED)
 _LITERALS = np.uint32((1 << KIND) - 1)
 
 
 class PartArrays(NamedTuple):
-    """What the walk reads of a plan part."""
+    """The arrays of a plan part that the walk reads."""
 
     offsets: Array
     stream: Array
@@ -71,7 +71,7 @@ class PartArrays(NamedTuple):
 
 
 class BlockTexts(NamedTuple):
-    """The texts of a batch as words: `row_values` are the offsets of an item's texts, `slots` the slot of each."""
+    """The words of the texts of a batch: `row_values` are the offsets of each item's texts, `slots` their slots."""
 
     row_values: Array
     slots: Array
@@ -82,8 +82,8 @@ class BlockTexts(NamedTuple):
 class BlockNumbers(NamedTuple):
     """The numbers of a block by slot, and the first row of the block.
 
-    `columns` has the number of every item for every slot, NaN where it has none; `several` marks the slots in which
-    some item has more than one.
+    `columns` has the number of every item for every slot, or NaN if it has none. `several` marks the slots in which
+    an item has more than one number.
     """
 
     offsets: Array
@@ -95,12 +95,12 @@ class BlockNumbers(NamedTuple):
 
 
 class WalkState(NamedTuple):
-    """What is written while a block is walked; kept from block to block.
+    """The buffers that are written while a block is walked, and reused for the next block.
 
-    `streams` are those that the block leads to, `holders` the items that lead to each. `touched` has a bit for every
-    predicate with hits. `stamps` say for which block an extra's mask was made. `doubtful` has room for every entry
-    that can be in doubt. `counters` are the entries walked, the tails checked, the extras evaluated, and the number
-    of the block.
+    `streams` are the streams that the block leads to, `holders` the items that lead to each. `hits` are the items
+    that satisfy each predicate, and `touched` has a bit for every predicate with hits. `stamps` has the block for
+    which the mask of each extra was computed. `doubtful` are the undecided predicates, and `doubts` their items.
+    `counters` are the entries read, the tails checked, the extras evaluated, and the number of the block.
     """
 
     present: Array
@@ -118,12 +118,12 @@ class WalkState(NamedTuple):
 
 @kernel
 def walk(part: PartArrays, texts: BlockTexts, numbers: BlockNumbers, state: WalkState, count: int, block: int) -> int:
-    """Add the block's items to the hits of the predicates that hold for them; gives how many entries are doubtful.
+    """Add the block's items to the hits of the predicates that they satisfy. Return the number of doubtful entries.
 
-    `count` streams are walked: those that the state names.
+    The walk reads the first `count` of `state.streams`.
     """
-    # One long function: handing the arrays on to another one would count their references for every entry, which
-    # takes longer than the work.
+    # One long function, because numba would count references whenever arrays are passed to another function, and that
+    # takes longer than the work on an entry.
     offsets, stream, present = part.offsets, part.stream, state.present
     hits, touched = state.hits, state.touched
     extra_masks, stamps, doubtful, doubts = state.extra_masks, state.stamps, state.doubtful, state.doubts
@@ -133,17 +133,17 @@ def walk(part: PartArrays, texts: BlockTexts, numbers: BlockNumbers, state: Walk
     in_doubt, entries, tails = ZERO, ZERO, ZERO
     words = np.empty(WORDS, dtype=np.uint64)
     streams, depth = state.streams, ZERO
-    # The items for which the stream and each open group is walked, and where these end.
-    left = np.empty(WORDS * (MOST_LEVELS + 1), dtype=np.uint64)
-    limits = np.empty(MOST_LEVELS + 1, dtype=np.uint64)
+    # The items for which the stream and each open group are walked, and the ends of these.
+    left = np.empty(WORDS * (MAX_LEVELS + 1), dtype=np.uint64)
+    limits = np.empty(MAX_LEVELS + 1, dtype=np.uint64)
     number = 0
-    spot = limit = end = ZERO
+    position = limit = end = ZERO
     while True:
-        # What comes next: a group that is not skipped, or else a stream.
-        while depth != ZERO and spot == limit:
+        # Enter the next group that is not skipped or, if there is none, the next stream.
+        while depth != ZERO and position == limit:
             depth -= ONE
             limit = limits[depth]
-        if spot == limit:
+        if position == limit:
             if number == count:
                 break
             soon = np.uint64(offsets[streams[number + AHEAD]])
@@ -153,91 +153,91 @@ def walk(part: PartArrays, texts: BlockTexts, numbers: BlockNumbers, state: Walk
             holders = load(state.holders, np.uint64(number))
             start = np.uint64(offsets[streams[number]])
             number += 1
-            spot = start + np.uint64(2)
+            position = start + np.uint64(2)
             direct = stream[start]
             limit = np.uint64(stream[start + ONE])
             if direct & _GROUPED:
                 direct ^= _GROUPED
-                limit += np.uint64(stream[spot])
-                spot += ONE
-            joined = spot + np.uint64(direct)
+                limit += np.uint64(stream[position])
+                position += ONE
+            joined = position + np.uint64(direct)
             limit += joined
             end = joined + np.uint64(stream[start + ONE])
         else:
             entries += ONE
-            holders = keyed(present, stream, spot, load(left, depth))
-            inside = spot + np.uint64(ENTRY)
-            after = inside + np.uint64(stream[spot])
-            if not some(holders):
-                spot = after
+            holders = keyed(present, stream, position, load(left, depth))
+            inside = position + np.uint64(ENTRY)
+            after = inside + np.uint64(stream[position])
+            if not is_nonempty(holders):
+                position = after
                 continue
-            joined = inside + ONE + np.uint64(stream[spot + ONE])
+            joined = inside + ONE + np.uint64(stream[position + ONE])
             end = joined + np.uint64(stream[inside])
-            spot = inside + ONE
+            position = inside + ONE
             limits[depth] = limit
             depth += ONE
             limit = after
         save(left, depth, holders)
-        entries += joined - spot + (end - joined) // np.uint64(ENTRY)
-        while spot < joined:
-            predicate = np.uint64(stream[spot])
+        entries += joined - position + (end - joined) // np.uint64(ENTRY)
+        while position < joined:
+            predicate = np.uint64(stream[position])
             save(hits, predicate, either(load(hits, predicate), holders))
             put_bit(touched, predicate)
-            spot += ONE
-        while spot < end:
-            entry = spot
-            spot += np.uint64(ENTRY)
+            position += ONE
+        while position < end:
+            entry = position
+            position += np.uint64(ENTRY)
             mask = keyed(present, stream, entry, holders)
-            if not some(mask):
+            if not is_nonempty(mask):
                 continue
             tail = np.uint64(stream[entry + ONE])
             if tail != ZERO:
                 tails += ONE
-                place = start + tail
-                last = place + ONE + np.uint64(stream[place])
-                place += ONE
-                doubt = NOBODY
-                while place < last and some(mask):
-                    header = stream[place]
-                    place += ONE
-                    clause_end = place + np.uint64(header & _LITERALS)
+                tail_position = start + tail
+                last = tail_position + ONE + np.uint64(stream[tail_position])
+                tail_position += ONE
+                doubt = EMPTY_MASK
+                while tail_position < last and is_nonempty(mask):
+                    header = stream[tail_position]
+                    tail_position += ONE
+                    clause_end = tail_position + np.uint64(header & _LITERALS)
                     kind = header >> np.uint32(KIND)
-                    found, unknown = NOBODY, kind == FORMULA
+                    satisfied, is_unknown = EMPTY_MASK, kind == FORMULA
                     if kind == MISSING:
-                        found = flipped(load(present, np.uint64(stream[place])), ALL)
-                        place += ONE
+                        satisfied = flipped(load(present, np.uint64(stream[tail_position])), ALL)
+                        tail_position += ONE
                     elif kind == KEYS:
-                        while place < clause_end:
-                            found = either(found, load(present, np.uint64(stream[place])))
-                            place += ONE
-                    while place < clause_end:
-                        literal = stream[place]
-                        place += ONE
+                        while tail_position < clause_end:
+                            satisfied = either(satisfied, load(present, np.uint64(stream[tail_position])))
+                            tail_position += ONE
+                    while tail_position < clause_end:
+                        literal = stream[tail_position]
+                        tail_position += ONE
                         flip = ALL if literal & np.uint32(1) else ZERO
                         index = np.uint64(literal >> np.uint32(3))
-                        known_by = (literal >> np.uint32(1)) & np.uint32(3)
-                        if known_by == OTHER:
-                            unknown = True
-                        elif known_by == KEY:
-                            found = either(found, flipped(load(present, index), flip))
-                        elif known_by == RANGE and several[slots[extras[index]]] == 0:
+                        literal_kind = (literal >> np.uint32(1)) & np.uint32(3)
+                        if literal_kind == OTHER:
+                            is_unknown = True
+                        elif literal_kind == KEY:
+                            satisfied = either(satisfied, flipped(load(present, index), flip))
+                        elif literal_kind == RANGE and several[slots[extras[index]]] == 0:
                             atom = extras[index]
-                            asked, column = without(mask, found), np.uint64(BLOCK) * np.uint64(slots[atom])
+                            candidates, column = without(mask, satisfied), np.uint64(BLOCK) * np.uint64(slots[atom])
                             for word in range(WORDS):
                                 first = column + np.uint64(64 * word)
-                                words[word] = _within(columns, first, asked[word], lows[atom], highs[atom])
-                            within = gathered(words)
-                            found = either(found, flipped(within, flip))
+                                words[word] = _within(columns, first, candidates[word], lows[atom], highs[atom])
+                            within = to_mask(words)
+                            satisfied = either(satisfied, flipped(within, flip))
                         else:
                             if stamps[index] != block:
-                                make_extra(part, texts, numbers, state, index, known_by == RANGE)
-                            found = either(found, flipped(load(extra_masks, index), flip))
-                    if unknown:
-                        doubt = either(doubt, without(mask, found))
+                                make_extra(part, texts, numbers, state, index, literal_kind == RANGE)
+                            satisfied = either(satisfied, flipped(load(extra_masks, index), flip))
+                    if is_unknown:
+                        doubt = either(doubt, without(mask, satisfied))
                     else:
-                        mask = both(mask, found)
+                        mask = both(mask, satisfied)
                 doubt = both(mask, doubt)
-                if some(doubt):
+                if is_nonempty(doubt):
                     doubtful[in_doubt] = stream[entry]
                     save(doubts, in_doubt, doubt)
                     in_doubt += ONE
@@ -252,7 +252,7 @@ def walk(part: PartArrays, texts: BlockTexts, numbers: BlockNumbers, state: Walk
 
 @step
 def keyed(present: Array, stream: Array, entry: Number, holders: Mask) -> Mask:
-    """Those of the holders that have any of the keys in an entry."""
+    """Return the holders that have any of the keys of an entry."""
     mask = load(present, np.uint64(stream[entry + np.uint64(2)]))
     mask = either(mask, load(present, np.uint64(stream[entry + np.uint64(3)])))
     mask = either(mask, load(present, np.uint64(stream[entry + np.uint64(4)])))
@@ -262,12 +262,12 @@ def keyed(present: Array, stream: Array, entry: Number, holders: Mask) -> Mask:
 
 
 @step
-def _within(columns: Array, first: Number, asked: Number, low: Number, high: Number) -> Number:
-    """Which of the items that are asked for have a number within bounds."""
+def _within(columns: Array, first: Number, candidates: Number, low: Number, high: Number) -> Number:
+    """Return the candidates (64 items from `first` on) that have a number from `low` to `high`."""
     within = ZERO
-    while asked != ZERO:
-        bit = np.uint64(lowest_bit(asked))
-        asked &= asked - ONE
+    while candidates != ZERO:
+        bit = np.uint64(lowest_bit(candidates))
+        candidates &= candidates - ONE
         if low <= columns[first + bit] <= high:
             within |= ONE << bit
     return within
@@ -277,10 +277,10 @@ def _within(columns: Array, first: Number, asked: Number, low: Number, high: Num
 def make_extra(
     part: PartArrays, texts: BlockTexts, numbers: BlockNumbers, state: WalkState, extra: Number, is_range: bool
 ) -> None:
-    """The mask of a range or phrase for this block."""
+    """Compute the mask of a range or phrase for this block."""
     state.stamps[extra] = state.counters[3]
     state.counters[2] += 1
-    save(state.extra_masks, extra, NOBODY)
+    save(state.extra_masks, extra, EMPTY_MASK)
     if is_range:
         _mark_range(part, numbers, state, extra)
     else:
@@ -289,17 +289,17 @@ def make_extra(
 
 @kernel
 def _mark_range(part: PartArrays, numbers: BlockNumbers, state: WalkState, extra: Number) -> None:
-    """The items of the block with a number within the bounds of an atom."""
+    """Mark the items of the block with a number within the bounds of an atom."""
     atom = part.extras[extra]
     low, high, slot = part.atom_lows[atom], part.atom_highs[atom], part.atom_slots[atom]
-    for place in range(numbers.offsets[slot], numbers.offsets[slot + 1]):
-        if low <= numbers.values[place] <= high:
-            put_item(state.extra_masks, extra, numbers.rows[place] - numbers.first_row)
+    for index in range(numbers.offsets[slot], numbers.offsets[slot + 1]):
+        if low <= numbers.values[index] <= high:
+            put_item(state.extra_masks, extra, numbers.rows[index] - numbers.first_row)
 
 
 @kernel
 def _mark_phrase(part: PartArrays, texts: BlockTexts, state: WalkState, extra: Number, first_row: int) -> None:
-    """The items of the block that hold a phrase: those that have all its words, looked through."""
+    """Mark the items of the block that contain a phrase. Only items with all its words are searched."""
     atom = part.extras[extra]
     keys = part.phrase_keys[part.phrase_key_offsets[atom] : part.phrase_key_offsets[atom + 1]]
     phrase = part.phrase_words[part.phrase_offsets[extra] : part.phrase_offsets[extra + ONE]]

@@ -1,4 +1,4 @@
-"""Words of texts: the tokeniser and the hash table of a plan's words, straight from UTF-8 buffers.
+"""The tokenizer, which reads UTF-8 buffers directly, and the hash table of a plan's words.
 
 In: Arrow text columns. Out: numbers of words.
 """

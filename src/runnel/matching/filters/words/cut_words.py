@@ -1,8 +1,8 @@
-"""The tokeniser's loop: the bytes of one text in, the chunks of its folded words out.
+"""The tokenizer's loop: split the bytes of one text into folded words, packed in chunks.
 
-ASCII is read eight bytes at a time, by arithmetic on all of them at once; other UTF-8 with a table of code points
-(see `code_points`). The loop stops where the table cannot decide: at a code point that is SLOW, at marks that compose
-or stand out of order, and at bytes that are not UTF-8.
+ASCII is processed eight bytes at a time, with arithmetic on all of them at once. Other UTF-8 is decoded with a table
+of code points (see `code_points`). The loop stops at input that the table cannot decide: a code point of class SLOW,
+marks that compose or are out of order, or bytes that are not UTF-8.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from runnel.matching.filters.words.code_points import (
 )
 
 UNDECIDED = -1
-"""In place of the number of words: the text must be cut by the definition of words."""
+"""The result in place of a number of words if the reference function `words` must split the text."""
 
 _NONE, _ONE, _TWO, _THREE, _FOUR, _FIVE, _SIX, _SEVEN = (np.uint64(number) for number in range(8))
 _HALF, _LAST_BIT, _LAST_BYTE = np.uint64(32), np.uint64(63), np.uint64(56)
@@ -43,20 +43,20 @@ _SIZE, _CLASS, _ORDER = np.uint64(7), np.uint64(7), np.uint64(63)
 _MOVING, _COMPOSING, _OPEN = (np.uint64(1 << bit) for bit in (MOVING_SHIFT, COMPOSING_SHIFT, OPEN_SHIFT))
 _MALFORMED = np.uint64(SLOW << CLASS_SHIFT)
 _AFTER_ASCII = _OPEN
-"""What counts as the entry of an ASCII character: most of them can be the first of a composition."""
+"""The entry that is used for every ASCII character: most of them can be the first character of a composition."""
 
 
-def room_for(size: int) -> int:
-    """How many chunks, or words, a text of `size` bytes can have at most.
+def max_words(size: int) -> int:
+    """Return the maximum number of chunks, and of words, of a text of `size` bytes.
 
-    Every word has a byte of its own, and no code point is folded to more than three times its bytes.
+    Every word has at least one byte, and folding makes no code point longer than three times its bytes.
     """
     return 2 * size + 8
 
 
 @inlined
 def _eight_bytes(data: Array, index: Number) -> Number:
-    """Eight bytes at once, the first one lowest. Written so that it becomes one load."""
+    """Return eight bytes as one integer, the first byte lowest. Written so that LLVM compiles it to one load."""
     at = np.uint64(index)
     low = np.uint32(data[at]) | np.uint32(data[at + _ONE]) << 8
     low |= np.uint32(data[at + _TWO]) << 16 | np.uint32(data[at + _THREE]) << 24
@@ -67,13 +67,13 @@ def _eight_bytes(data: Array, index: Number) -> Number:
 
 @inlined
 def _between(eight: Number, low: Number, high: Number) -> Number:
-    """The highest bit of every byte that lies between two others; all bytes are below 128."""
+    """Set the highest bit of every byte from `low` to `high`. All bytes must be below 128."""
     return (eight + (_TOPS - _EVERY * low)) & ~(eight + (_TOPS - _EVERY * (high + _ONE))) & _TOPS
 
 
 @inlined
 def _ascii_run(eight: Number) -> tuple[Number, Number]:
-    """How many of eight bytes, from the first on, are ASCII parts of a word; and all of them, folded."""
+    """Return how many of eight bytes, from the first on, are ASCII word characters, and all eight bytes folded."""
     low = eight & _LOW
     letters = _between(low | _SMALL, _A, _Z)
     parts = (letters | _between(low, _ZERO, _NINE) | _between(low, _UNDERSCORE, _UNDERSCORE)) & ~eight
@@ -83,7 +83,7 @@ def _ascii_run(eight: Number) -> tuple[Number, Number]:
 
 @inlined
 def _entry(data: Array, index: Number, end: Number, entries: Array) -> tuple[Number, Number]:
-    """The entry of the code point at `index`, and its size in bytes."""
+    """Return the table entry of the code point at `index`, and its size in bytes."""
     first = np.int64(data[index])
     left = end - index
     if first < 0x80:
@@ -92,7 +92,7 @@ def _entry(data: Array, index: Number, end: Number, entries: Array) -> tuple[Num
         return entries[(first & 0x1F) << 6 | data[index + 1] & 0x3F], 2
     if first & 0xF0 == 0xE0 and left > 2 and data[index + 1] & 0xC0 == 0x80 and data[index + 2] & 0xC0 == 0x80:
         code = (first & 0x0F) << 12 | (data[index + 1] & 0x3F) << 6 | data[index + 2] & 0x3F
-        # What two bytes can say must not be said in three. The table knows surrogates as SLOW.
+        # Overlong encodings are malformed. Surrogates are SLOW in the table.
         return (entries[code] if code >= 0x800 else _MALFORMED), 3
     if first == 0xF0 and left > 3 and data[index + 1] & 0xC0 == 0x80 and data[index + 2] & 0xC0 == 0x80:
         code = (data[index + 1] & 0x3F) << 12 | (data[index + 2] & 0x3F) << 6 | data[index + 3] & 0x3F
@@ -108,7 +108,7 @@ def _class(entry: Number) -> Number:
 
 @inlined
 def _skip_ignored(data: Array, index: Number, end: Number, entries: Array) -> Number:
-    """The index of the next code point that is not ignored, or the end."""
+    """Return the index of the next code point that is not ignored, or the end."""
     while index < end and data[index] >= 0x80:
         entry, width = _entry(data, index, end, entries)
         if _class(entry) != IGNORED:
@@ -121,7 +121,7 @@ def _skip_ignored(data: Array, index: Number, end: Number, entries: Array) -> Nu
 def _is_contraction(
     data: Array, index: Number, end: Number, entries: Array, packed: Number, size: Number, chunks: Array, at: Number
 ) -> Number:
-    """Whether the apostrophe before `index` belongs to n't: the word ends in n so far, and a last t follows."""
+    """Return whether the apostrophe before `index` is part of n't: the word ends with n, and a final t follows."""
     if size == 0:
         return False
     last = packed >> np.uint64(8 * ((size & 7) - 1)) if size & 7 else chunks[at - 1] >> _LAST_BYTE
@@ -136,7 +136,7 @@ def _is_contraction(
 
 @inlined
 def _undecided(entry: Number, last: Number) -> Number:
-    """Whether normalisation may change a code point because of the one before it."""
+    """Return whether normalization may change a code point because of the preceding one, or its class is SLOW."""
     composes = entry & _COMPOSING and last & _OPEN
     moves = entry & _MOVING and (last >> _ORDER_AT) & _ORDER > (entry >> _ORDER_AT) & _ORDER
     return composes or moves or _class(entry) == SLOW
@@ -146,13 +146,13 @@ def _undecided(entry: Number, last: Number) -> Number:
 def _append(
     folded: Number, more: Number, packed: Number, size: Number, chunks: Array, at: Number
 ) -> tuple[Number, Number, Number]:
-    """Add some bytes, up to eight, to a word: what is packed, the word's size, the place of its next chunk."""
+    """Append up to eight bytes to a word. Return its incomplete chunk, its size and the index of its next chunk."""
     shift = np.uint64(8 * (size & 7))
     packed |= folded << shift
     if (size & 7) + more >= 8:
         chunks[at] = packed
         at += 1
-        # In two steps, because a shift by all 64 bits is not defined.
+        # In two steps, because a shift by 64 bits is undefined.
         packed = (folded >> _ONE) >> (_LAST_BIT - shift)
     return packed, size + more, at
 
@@ -161,7 +161,7 @@ def _append(
 def _finish(
     packed: Number, size: Number, chunks: Array, at: Number, sizes: Array, count: Number
 ) -> tuple[Number, Number]:
-    """End a word, if there is one: the place of the next chunk, and how many words there are."""
+    """End a word if it is not empty. Return the index of the next chunk and the number of words."""
     chunks[at] = packed
     sizes[count] = size
     return at + (1 if size & 7 else 0), count + (1 if size else 0)
@@ -169,12 +169,12 @@ def _finish(
 
 @kernel
 def cut_words(data: Array, start: Number, end: Number, codes: CodePoints, chunks: Array, sizes: Array) -> Number:
-    """Cut `data[start:end]`: the chunks and sizes of its words are written, their number returned, or UNDECIDED."""
+    """Split `data[start:end]` into words. Write their chunks and sizes, and return their number, or UNDECIDED."""
     folding, entries = codes
     index, at, count, size, packed = start, 0, 0, 0, _NONE
-    edge, last, swift = start, _AFTER_ASCII, min(end, len(data) - 7)
+    last_end, last, eight_byte_end = start, _AFTER_ASCII, min(end, len(data) - 7)
     while index < end:
-        if index < swift:
+        if index < eight_byte_end:
             run, folded = _ascii_run(_eight_bytes(data, index))
             run = min(run, end - index)
             folded &= ~(~_NONE << np.uint64(8 * run)) if run < 8 else ~_NONE
@@ -187,24 +187,24 @@ def cut_words(data: Array, start: Number, end: Number, codes: CodePoints, chunks
             packed, size = _NONE, 0
             index += 1
             continue
-        last = last if edge == index else _AFTER_ASCII
+        last = last if last_end == index else _AFTER_ASCII
         entry, width = _entry(data, index, end, entries)
         if _undecided(entry, last):
             return UNDECIDED
         index += width
-        edge = index
+        last_end = index
         kind = _class(entry)
         if kind == IGNORED:
             continue
-        # A mark leaves the starter before it open.
+        # After a mark, the character before it can still compose with a later one.
         last = entry | (last & _OPEN if entry & _MOVING else _NONE)
-        goes_on = kind == WORD or (
+        continues_word = kind == WORD or (
             kind == APOSTROPHE and _is_contraction(data, index, end, entries, packed, size, chunks, at)
         )
-        if not goes_on:
+        if not continues_word:
             at, count = _finish(packed, size, chunks, at, sizes, count)
             packed, size = _NONE, 0
-        if goes_on or kind == UNSPACED:
+        if continues_word or kind == UNSPACED:
             packed, size, at = _append(
                 entry & _BYTES, np.int64((entry >> _SIZE_AT) & _SIZE), packed, size, chunks, at
             )

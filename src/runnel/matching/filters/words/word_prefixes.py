@@ -1,7 +1,7 @@
-"""The prefixes that words begin with, found by the same hash table as whole words.
+"""Find the prefixes that words begin with, in the same kind of hash table as whole words.
 
-In: the chunks of a text's words, and a table of prefixes. Out: the prefixes, each once per text. A word is only
-asked for the lengths that occur among the prefixes that share its first two bytes.
+In: the chunks of a text's words, and a table of prefixes. Out: the prefixes, each once per text. Only those lengths
+are looked up that occur among the prefixes with the word's first two bytes.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from runnel.kernel import Number, inlined, kernel, lowest_bit
 from runnel.matching.filters.words.word_table import EMPTY, NUMBER, SIZE_SHIFT, UNKNOWN, WordTable, hash_of, seek
 
 _BEGINNINGS = 1 << 12
-_LENGTHS = 64
+_MAX_LENGTHS = 64
 _EIGHT_BITS, _ONE, _NONE = np.uint64(255), np.uint64(1), np.uint64(0)
 
 
 class Prefixes(NamedTuple):
-    """A table of prefixes; bit i of a beginning says that a prefix with lengths[i] bytes begins like this.
+    """A table of prefixes. `beginnings` has a bit mask for each hash of two first bytes.
 
-    The last bit stands for all lengths that have none of their own.
+    Bit i is set if a prefix of lengths[i] bytes begins with these bytes. The last bit stands for all further lengths.
     """
 
     table: WordTable
@@ -31,30 +31,32 @@ class Prefixes(NamedTuple):
 
 
 def prefixes_of(table: WordTable) -> Prefixes:
-    """The prefixes of a table, by their beginnings."""
-    places = table.slots[1::2][table.slots[1::2] != EMPTY]
-    sizes = (places >> SIZE_SHIFT).astype(np.int64)
+    """Build the index of the first bytes of the prefixes in a table."""
+    entries = table.slots[1::2][table.slots[1::2] != EMPTY]
+    sizes = (entries >> SIZE_SHIFT).astype(np.int64)
     lengths = np.unique(sizes)
-    bits = np.minimum(np.searchsorted(lengths, sizes), _LENGTHS - 1)
+    bits = np.minimum(np.searchsorted(lengths, sizes), _MAX_LENGTHS - 1)
     beginnings = np.zeros(_BEGINNINGS, dtype=np.uint64)
-    _mark_beginnings(table, (places & NUMBER).astype(np.int64), sizes, bits, beginnings)
+    _mark_beginnings(table, (entries & NUMBER).astype(np.int64), sizes, bits, beginnings)
     lengths.flags.writeable = beginnings.flags.writeable = False
     return Prefixes(table, lengths, beginnings)
 
 
 @inlined
 def _byte(chunks: Array, start: Number, size: Number, index: Number) -> Number:
-    """A byte of a word, or 0 behind its end."""
+    """Return a byte of a word, or 0 after its end."""
     return (chunks[start + (index >> 3)] >> np.uint64(8 * (index & 7))) & _EIGHT_BITS if index < size else _NONE
 
 
 @inlined
 def _beginning(first: Number, second: Number) -> Number:
+    """Return the hash of the first two bytes of a word."""
     return np.int64(((first << np.uint64(5)) ^ second) & np.uint64(_BEGINNINGS - 1))
 
 
 @kernel
 def _mark_beginnings(table: WordTable, numbers: Array, sizes: Array, bits: Array, beginnings: Array) -> None:
+    """Set the bit of each prefix in the mask of its first two bytes; for a prefix of one byte, in 256 masks."""
     for index in range(len(numbers)):
         start, size, bit = table.chunk_offsets[numbers[index]], sizes[index], _ONE << np.uint64(bits[index])
         first, second = _byte(table.chunks, start, size, 0), _byte(table.chunks, start, size, 1)
@@ -68,20 +70,20 @@ def _mark_beginnings(table: WordTable, numbers: Array, sizes: Array, bits: Array
 @inlined
 def _shorten(chunks: Array, start: Number, length: Number, shortened: Array) -> None:
     """Write the chunks of the first `length` bytes of a word."""
-    whole, rest = length >> 3, length & 7
-    for chunk in range(whole):
+    full_chunks, rest = length >> 3, length & 7
+    for chunk in range(full_chunks):
         shortened[chunk] = chunks[start + chunk]
     if rest:
-        shortened[whole] = chunks[start + whole] & ((_ONE << np.uint64(8 * rest)) - _ONE)
+        shortened[full_chunks] = chunks[start + full_chunks] & ((_ONE << np.uint64(8 * rest)) - _ONE)
 
 
 @kernel
-def _with_room(pairs: Array, found: Number, more: Number) -> Array:
-    """The pairs, of which `found` are there, in an array that has room for some more."""
-    if found + more <= len(pairs):
+def _ensure_capacity(pairs: Array, pair_count: Number, more: Number) -> Array:
+    """Return the pairs in an array with space for `more` pairs after the first `pair_count`."""
+    if pair_count + more <= len(pairs):
         return pairs
-    longer = np.empty(2 * (found + more), np.int64)
-    for index in range(found):
+    longer = np.empty(2 * (pair_count + more), np.int64)
+    for index in range(pair_count):
         longer[index] = pairs[index]
     return longer
 
@@ -95,18 +97,19 @@ def find_prefixes(
     count: Number,
     prefixes: Prefixes,
     value: Number,
-    seen: Array,
-    found: Number,
+    last_values: Array,
+    pair_count: Number,
     pairs: Array,
 ) -> tuple[Array, int]:
-    """Add the prefixes of a text's words to `pairs` (value above number), of which `found` are there already.
+    """Add the prefixes of a text's words as pairs `value << 32 | prefix` after the first `pair_count` pairs.
 
-    `seen` holds for every prefix the last value that it was added for. The pairs, perhaps moved, and their number.
+    `last_values` has for every prefix the last value it was added for. Return the pairs, in a new array if the old
+    one was too short, and their number.
     """
     table, lengths, beginnings = prefixes
-    first_key, second_key, shift, slots, chunk_offsets, held = table
+    first_key, second_key, shift, slots, chunk_offsets, table_chunks = table
     shortened = np.empty((lengths[-1] + 7) >> 3, np.uint64)
-    pairs = _with_room(pairs, found, min(len(seen), count * len(lengths)))
+    pairs = _ensure_capacity(pairs, pair_count, min(len(last_values), count * len(lengths)))
     for word in range(first, first + count):
         size = sizes[word]
         bits = beginnings[_beginning(_byte(chunks, start, size, 0), _byte(chunks, start, size, 1))]
@@ -115,20 +118,20 @@ def find_prefixes(
             length = lengths[index]
             _shorten(chunks, start, length, shortened)
             hashed = hash_of(shortened, 0, length, first_key, second_key)
-            number = seek(hashed, shortened, 0, length, shift, slots, chunk_offsets, held)
-            if number != UNKNOWN and seen[number] != value:
-                seen[number] = value
-                pairs[found] = value << 32 | number
-                found += 1
+            number = seek(hashed, shortened, 0, length, shift, slots, chunk_offsets, table_chunks)
+            if number != UNKNOWN and last_values[number] != value:
+                last_values[number] = value
+                pairs[pair_count] = value << 32 | number
+                pair_count += 1
             bits, index = _next_length(bits, index, len(lengths))
         start += (size + 7) >> 3
-    return pairs, found
+    return pairs, pair_count
 
 
 @inlined
 def _next_length(bits: Number, index: Number, count: Number) -> tuple[Number, Number]:
-    """The bits that are left, and the next length that they name; the last bit names all lengths from its own on."""
-    if index >= _LENGTHS - 1:
+    """Return the remaining bits and the index of the next length. The last bit stands for all further lengths."""
+    if index >= _MAX_LENGTHS - 1:
         return bits, index + 1
     bits &= bits - _ONE
     return bits, (lowest_bit(bits) if bits != _NONE else count)

@@ -1,7 +1,7 @@
-"""The hash table of words, as kernels see it: packing, hashing, filling and seeking.
+"""Kernels for the hash table of words: pack, hash, insert and look up words.
 
-A word is packed into chunks of eight bytes. The hash of one chunk is a bijection, so for a word of up to eight bytes
-equal hashes and sizes are equal words; longer ones are compared chunk by chunk. No answer rests on a hash.
+A word is packed into chunks of eight bytes. The hash of one chunk is a bijection, so two words of up to eight bytes
+with equal hashes and sizes are equal. Longer words are compared chunk by chunk. Hash collisions are thus harmless.
 """
 
 from __future__ import annotations
@@ -14,24 +14,26 @@ from runnel.arrays import Array
 from runnel.kernel import Number, inlined, kernel, prefetch
 
 UNKNOWN = -1
-"""In place of the number of a word that is not in the table."""
+"""The value in place of the number of a word that is not in the table."""
 
 EMPTY = np.uint64(0xFFFFFFFFFFFFFFFF)
 """A slot without a word."""
 
 SIZE_SHIFT, NUMBER = np.uint64(32), np.uint64(0xFFFFFFFF)
-"""The second half of a slot: the size of the word in bytes above its number."""
+"""The second integer of a slot contains the size of the word in bytes in its upper bits, and the word's number."""
 
 _FIRST_STEP, _SECOND_STEP = np.uint64(32), np.uint64(29)
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 _ONE = np.uint64(1)
-_TOGETHER = 64
+_PREFETCHED = 64
+"""Words whose slots are prefetched together."""
 
 
 class WordTable(NamedTuple):
-    """Two keys of the hash, the shift that leads from a hash to its slot, and the arrays.
+    """The two keys of the hash, the number of bits by which a hash is shifted to get its slot, and the arrays.
 
-    Slot i is a hash and (size in bytes, number) of a word; the chunks of word i begin at `chunk_offsets[i]`.
+    A slot has two integers: the hash of a word, and its size in bytes and number. The chunks of word i begin at
+    `chunk_offsets[i]`.
     """
 
     first_key: np.uint64
@@ -44,7 +46,7 @@ class WordTable(NamedTuple):
 
 @inlined
 def mix(value: Number, first_key: Number, second_key: Number) -> Number:
-    """One round of the hash: a bijection of 64 bits, because the second key is odd."""
+    """Compute one round of the hash, which is a bijection of 64 bits because the second key is odd."""
     value = (value ^ first_key) * second_key
     value ^= value >> _FIRST_STEP
     value *= _SPREAD
@@ -53,12 +55,12 @@ def mix(value: Number, first_key: Number, second_key: Number) -> Number:
 
 @inlined
 def hash_of(chunks: Array, start: Number, size: Number, first_key: Number, second_key: Number) -> Number:
-    """The hash of a word of `size` bytes, at least one, whose chunks begin at `start`."""
+    """Return the hash of a word of `size` bytes (at least one) whose chunks begin at `start`."""
     hashed = mix(chunks[start], first_key, second_key)
-    left = size
-    while left > 8:
+    remaining = size
+    while remaining > 8:
         start += 1
-        left -= 8
+        remaining -= 8
         hashed = mix(hashed ^ chunks[start], first_key, second_key)
     return hashed
 
@@ -72,25 +74,26 @@ def seek(
     shift: Number,
     slots: Array,
     chunk_offsets: Array,
-    held: Array,
+    table_chunks: Array,
 ) -> Number:
-    """The number of the word with this hash, size and chunks, or UNKNOWN; `held` are the chunks of the table.
+    """Return the number of the word with this hash, size and chunks, or UNKNOWN.
 
-    Kernels unpack a Table before their loops: its arrays are counted whenever they are taken out.
+    The arrays of a WordTable are separate parameters, because numba counts references each time a field is read.
+    Kernels unpack the table once, before their loops.
     """
     mask = np.uint64((len(slots) >> 1) - 1)
     slot = hashed >> shift
     number = np.int32(UNKNOWN)
     while True:
-        place = slots[(slot << _ONE) + _ONE]
-        if place == EMPTY:
+        entry = slots[(slot << _ONE) + _ONE]
+        if entry == EMPTY:
             break
-        if slots[slot << _ONE] == hashed and place >> SIZE_SHIFT == np.uint64(size):
-            number = np.int32(place & NUMBER)
-            step, steps = 0, (size + 7) >> 3 if size > 8 else 0
-            while step < steps and chunks[start + step] == held[chunk_offsets[number] + step]:
-                step += 1
-            if step == steps:
+        if slots[slot << _ONE] == hashed and entry >> SIZE_SHIFT == np.uint64(size):
+            number = np.int32(entry & NUMBER)
+            chunk, count = 0, (size + 7) >> 3 if size > 8 else 0
+            while chunk < count and chunks[start + chunk] == table_chunks[chunk_offsets[number] + chunk]:
+                chunk += 1
+            if chunk == count:
                 break
             number = np.int32(UNKNOWN)
         slot = (slot + _ONE) & mask
@@ -99,7 +102,7 @@ def seek(
 
 @inlined
 def pack(data: Array, start: Number, end: Number, chunks: Array, at: Number) -> Number:
-    """Pack bytes into chunks from `at` on; the place after the last chunk."""
+    """Pack bytes into chunks from the index `at` on. Return the index after the last chunk."""
     packed = np.uint64(0)
     for index in range(start, end):
         packed |= np.uint64(data[index]) << np.uint64(8 * ((index - start) & 7))
@@ -115,22 +118,22 @@ def pack(data: Array, start: Number, end: Number, chunks: Array, at: Number) -> 
 
 @kernel
 def pack_all(data: Array, sizes: Array, chunks: Array) -> None:
-    """Pack words that stand one after the other."""
-    read, at = 0, 0
+    """Pack consecutive words of these sizes."""
+    start, at = 0, 0
     for size in sizes:
-        at = pack(data, read, read + size, chunks, at)
-        read += size
+        at = pack(data, start, start + size, chunks, at)
+        start += size
 
 
 @kernel
 def fill(sizes: Array, table: WordTable, slots: Array) -> int:
-    """Put every word into the slots, the first of equal ones and no empty one; the longest chain that was walked.
+    """Insert every word into `slots`, except empty and repeated ones. Return the maximum number of probes.
 
-    The slots are those of the table, here to be written to.
+    `slots` is a writable view of the slots of the table.
     """
     first_key, second_key, shift, _, chunk_offsets, chunks = table
     mask = np.uint64((len(slots) >> 1) - 1)
-    longest = 0
+    max_probes = 0
     for word in range(len(sizes)):
         start, size = chunk_offsets[word], sizes[word]
         if size == 0:
@@ -139,14 +142,14 @@ def fill(sizes: Array, table: WordTable, slots: Array) -> int:
         if seek(hashed, chunks, start, size, shift, slots, chunk_offsets, chunks) != UNKNOWN:
             continue
         slot = hashed >> shift
-        chain = 1
+        probes = 1
         while slots[(slot << _ONE) + _ONE] != EMPTY:
             slot = (slot + _ONE) & mask
-            chain += 1
+            probes += 1
         slots[slot << _ONE] = hashed
         slots[(slot << _ONE) + _ONE] = (np.uint64(size) << SIZE_SHIFT) | np.uint64(word)
-        longest = max(longest, chain)
-    return longest
+        max_probes = max(max_probes, probes)
+    return max_probes
 
 
 @kernel
@@ -160,21 +163,21 @@ def look_up(
     numbers: Array,
     at: Number,
 ) -> Number:
-    """Write the numbers of `count` words from `at` on; the place after their chunks.
+    """Write the numbers of `count` words to `numbers` from the index `at` on. Return the index after their chunks.
 
-    The slots lie anywhere in memory, so those of some words are asked for before the first of them is read.
+    The slots are scattered in memory, so those of several words are prefetched before the first one is read.
     """
-    first_key, second_key, shift, slots, chunk_offsets, held = table
-    hashes, last = np.empty(_TOGETHER, np.uint64), first + count
-    for group in range(first, last, _TOGETHER):
+    first_key, second_key, shift, slots, chunk_offsets, table_chunks = table
+    hashes, last = np.empty(_PREFETCHED, np.uint64), first + count
+    for group in range(first, last, _PREFETCHED):
         ahead = start
-        for word in range(group, min(group + _TOGETHER, last)):
+        for word in range(group, min(group + _PREFETCHED, last)):
             hashes[word - group] = hash_of(chunks, ahead, sizes[word], first_key, second_key)
             prefetch(slots, (hashes[word - group] >> shift) << _ONE)
             ahead += (sizes[word] + 7) >> 3
-        for word in range(group, min(group + _TOGETHER, last)):
+        for word in range(group, min(group + _PREFETCHED, last)):
             size = sizes[word]
-            numbers[at] = seek(hashes[word - group], chunks, start, size, shift, slots, chunk_offsets, held)
+            numbers[at] = seek(hashes[word - group], chunks, start, size, shift, slots, chunk_offsets, table_chunks)
             at += 1
             start += (size + 7) >> 3
     return start

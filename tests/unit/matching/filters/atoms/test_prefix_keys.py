@@ -141,10 +141,10 @@ def test_damaged_prefix_arrays_are_rejected(tmp_path: Path) -> None:
         _match_items(_replace_arrays(plan, prefix_keys__values=values + 1000))
     with pytest.raises(CorruptDataError, match=r"streams\.prefix_keys\.offsets must contain exactly 3 integers"):
         _match_items(_replace_arrays(plan, prefix_keys__offsets=np.array([0, len(values)])))
-    with pytest.raises(CorruptDataError, match=r"prefixes\.chunk_offsets does not fit"):
+    with pytest.raises(CorruptDataError, match=r"prefixes\.chunk_offsets must contain ascending integers"):
         _match_items(_replace_arrays(plan, prefixes__chunk_offsets=stored.prefixes.chunk_offsets[:-1]))
     incomplete = {name: array for name, array in plan.base.layout.items() if name != "streams.prefixes.slots"}
-    with pytest.raises(CorruptDataError, match=r"has no index array prefixes\.slots"):
+    with pytest.raises(CorruptDataError, match=r"does not contain the index array prefixes\.slots"):
         _match_items(replace(plan, base=replace(plan.base, layout=incomplete)))
     offsets = plan.base.layout["key_tokens.offsets"].copy()
     offsets[1] = offsets[0]
