@@ -1,4 +1,4 @@
-"""Generated problems, and what is right for them: evaluated in plain Python, every test of every way."""
+"""Generated problems with their expected outcomes, computed in plain Python from every test of every disjunct."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from runnel.matching.operators.orders.rounds import Rounds
 from runnel.papers.operators.kruskal import kruskal
 
 ORDERS: dict[str, MakeOrder] = {**installed_orders(), "kruskal": kruskal}
-"""The orders that can be selected, and the one that is for comparison only."""
+"""The orders that can be selected, and `kruskal`, which serves only for comparison."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A problem, the active ways of some items, and for each item the truth of tests and the calls that fail."""
+    """A problem, the active disjuncts of items, and for each item the outcomes of tests and the calls that fail."""
 
     ways: list[list[int]]
     test_calls: list[int]
@@ -44,7 +44,7 @@ class Case:
         return [(item, way) for item, ways in enumerate(self.active) for way in ways]
 
     def may_be(self, item: int, way: int) -> set[int]:
-        """The outcomes that are right: with failing calls it depends on what is asked first."""
+        """Return the possible outcomes. With failing calls they depend on which call is made first."""
         found = set()
         for test in self.ways[way]:
             if self.test_calls[test] in self.failing[item]:
@@ -77,7 +77,7 @@ def cases(draw: st.DrawFn, failing: bool = True) -> Case:
 
 
 def play(case: Case, rounds: Rounds, seed: int = 0) -> dict[int, list[int]]:
-    """Answer what is asked until nothing is; some answers come later than others. Gives the calls of each item."""
+    """Answer all calls, some later than others, and return the calls of each item."""
     problem, dice = case.problem, np.random.default_rng(seed)
     asked: dict[int, list[int]] = {item: [] for item in range(len(case.active))}
     waiting: list[tuple[int, int]] = []

@@ -1,4 +1,4 @@
-"""All orders decide the same, ask each call once, and ask nothing that is not needed."""
+"""All orders make the same decisions, make each call at most once, and make no unnecessary call."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def decided(case: Case, name: str, seed: int = 0) -> tuple[Rounds, dict[int, lis
 @pytest.mark.parametrize("name", ORDERS)
 @given(case=cases(), seed=st.integers(0, 99))
 @settings(deadline=None, max_examples=60)
-def test_outcomes_are_those_of_evaluating_every_test(name: str, case: Case, seed: int) -> None:
+def test_outcomes_equal_those_of_evaluating_every_test(name: str, case: Case, seed: int) -> None:
     rounds, asked = decided(case, name, seed)
     for (item, way), outcome in zip(case.pairs(), rounds.outcomes.tolist(), strict=True):
         assert outcome in case.may_be(item, way)
@@ -42,7 +42,7 @@ def test_outcomes_are_those_of_evaluating_every_test(name: str, case: Case, seed
 @pytest.mark.parametrize("name", ORDERS)
 @given(case=cases())
 @settings(deadline=None, max_examples=40)
-def test_a_call_is_asked_once_and_only_if_a_way_needs_it(name: str, case: Case) -> None:
+def test_a_call_is_made_once_and_only_if_a_disjunct_needs_it(name: str, case: Case) -> None:
     _, asked = decided(case, name)
     for item, calls in asked.items():
         wanted = {case.test_calls[test] for way in case.active[item] for test in case.ways[way]}
@@ -53,8 +53,8 @@ def test_a_call_is_asked_once_and_only_if_a_way_needs_it(name: str, case: Case) 
 @pytest.mark.parametrize("name", [name for name in ORDERS if name != "naive"])
 @given(case=cases())
 @settings(deadline=None, max_examples=60)
-def test_every_call_decides_a_way_or_brings_it_closer(name: str, case: Case) -> None:
-    """When a call is asked, some undecided way needs it: nothing is asked for an item whose ways are decided."""
+def test_every_call_is_needed_by_an_undecided_disjunct(name: str, case: Case) -> None:
+    """When a call is made, an undecided disjunct needs it. Items whose disjuncts are decided have no more calls."""
     _, asked = decided(case, name)
     for item, calls in asked.items():
         undecided, seen = [way for way in case.active[item] if case.ways[way]], set()
@@ -73,7 +73,7 @@ def _is_decided(case: Case, item: int, way: int, seen: set[int]) -> bool:
 @pytest.mark.parametrize("name", ["adaptive", "adaptive_weighted"])
 @given(case=cases(), seed=st.integers(0, 99))
 @settings(deadline=None, max_examples=60)
-def test_buckets_decide_as_looking_through_does(name: str, case: Case, seed: int) -> None:
+def test_buckets_and_scanning_lead_to_the_same_decisions(name: str, case: Case, seed: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(call_buckets, "FEW", 0)
         rounds, asked = decided(case, name, seed)
@@ -86,8 +86,8 @@ def test_buckets_decide_as_looking_through_does(name: str, case: Case, seed: int
 @pytest.mark.parametrize("name", ["adaptive", "adaptive_weighted"])
 @given(case=cases(failing=False))
 @settings(deadline=None, max_examples=40)
-def test_an_adaptive_order_takes_the_call_of_most_worth(name: str, case: Case) -> None:
-    """Each call is, by the definition in plain Python, one of those with the highest score."""
+def test_an_adaptive_order_makes_the_call_with_the_highest_score(name: str, case: Case) -> None:
+    """Each call has the highest score, computed by definition in plain Python."""
     problem = case.problem
     _, asked = decided(case, name)
     mean = float(np.mean(case.costs))
@@ -109,13 +109,13 @@ def test_an_adaptive_order_takes_the_call_of_most_worth(name: str, case: Case) -
             seen.add(call)
 
 
-def test_the_static_order_is_chosen_by_what_is_expected_to_be_undecided() -> None:
+def test_the_static_order_considers_the_expected_undecided_disjuncts() -> None:
     # Call 0 is in two ways. Then way 0 is undecided with 0.1; call 2, of a way that is surely undecided, comes next.
     problem = OrderProblem.of([[0, 1], [0], [2]], [0, 1, 2], [0.1, 0.1, 0.5], [1.0, 1.0, 1.0])
     assert np.argsort(ORDERS["static_greedy"](problem).ranks).tolist() == [0, 2, 1]
 
 
-def test_sequential_goes_through_a_way_that_it_has_begun() -> None:
+def test_the_sequential_order_finishes_a_disjunct() -> None:
     # Way 0 is rejected by its first test. Call 1 is asked all the same, for way 1 needs it.
     problem = OrderProblem.of([[0, 1], [2, 1]], [0, 1, 2], [0.5, 0.5, 0.5], [1.0, 1.0, 1.0])
     case = Case([[0, 1], [2, 1]], [0, 1, 2], [0.5] * 3, [1.0] * 3, [[0, 1]], [[False, False, True]], [set()])
@@ -124,7 +124,7 @@ def test_sequential_goes_through_a_way_that_it_has_begun() -> None:
     assert play(case, case.rounds(ORDERS["adaptive"](problem))) == {0: [1]}
 
 
-def test_naive_does_not_know_what_other_ways_have_learned() -> None:
+def test_the_naive_order_does_not_share_rejections() -> None:
     # Call 0 has failed for way 0, but way 1 comes to its own first test before it comes to that.
     ways = [[0], [1, 0]]
     case = Case(ways, [0, 1], [0.5, 0.5], [1.0, 1.0], [[0, 1]], [[False, True]], [set()])
@@ -132,19 +132,19 @@ def test_naive_does_not_know_what_other_ways_have_learned() -> None:
     assert play(case, case.rounds(ORDERS["sequential"](case.problem))) == {0: [0]}
 
 
-def test_answers_that_were_not_asked_for_are_refused() -> None:
+def test_unexpected_answers_are_refused() -> None:
     case = Case([[0]], [0, 0], [0.5, 0.5], [1.0], [[0], [0]], [[True, True]] * 2, [set(), set()])
     rounds = case.rounds(ORDERS["static_greedy"](case.problem))
     one, yes = np.array([0]), np.array([True, True])
-    with pytest.raises(ValueError, match="not asked"):
+    with pytest.raises(ValueError, match="does not wait for one"):
         rounds.settle(one, one, yes)
     items, calls = rounds.next_calls()
     assert (items.tolist(), calls.tolist(), rounds.answer_offsets(calls).tolist()) == ([0, 1], [0, 0], [0, 2, 4])
-    with pytest.raises(ValueError, match="in number"):
+    with pytest.raises(ValueError, match="number of answers"):
         rounds.settle(items, calls, yes)
     with pytest.raises(ValueError, match="two answers"):
         rounds.settle(np.array([0, 0]), calls, np.array([True] * 4))
-    with pytest.raises(ValueError, match="no such item"):
+    with pytest.raises(ValueError, match="not in the batch"):
         rounds.settle(np.array([7]), one, yes)
     rounds.settle(one, one, yes)
     assert rounds.outcomes.tolist() == [ACCEPTED, UNDECIDED]
@@ -152,24 +152,24 @@ def test_answers_that_were_not_asked_for_are_refused() -> None:
     assert not rounds.is_done
 
 
-def test_problems_that_do_not_hold_together_are_refused() -> None:
-    for given_values, said in (
-        (([[1]], [0], [0.5], [1.0]), "a test that there is not"),
-        (([[0]], [1], [0.5], [1.0]), "a call that there is not"),
+def test_inconsistent_problems_are_refused() -> None:
+    for arguments, message in (
+        (([[1]], [0], [0.5], [1.0]), "a test that does not exist"),
+        (([[0]], [1], [0.5], [1.0]), "a call that does not exist"),
         (([[0]], [0], [1.5], [1.0]), "between 0 and 1"),
         (([[0]], [0], [float("nan")], [1.0]), "between 0 and 1"),
-        (([[0]], [0], [0.5], [-1.0]), "from 0 up"),
-        (([[0]], [0], [0.5, 0.5], [1.0]), "2 chances"),
+        (([[0]], [0], [0.5], [-1.0]), "not negative"),
+        (([[0]], [0], [0.5, 0.5], [1.0]), "2 probabilities"),
     ):
-        with pytest.raises(ValueError, match=said):
-            OrderProblem.of(*given_values)
+        with pytest.raises(ValueError, match=message):
+            OrderProblem.of(*arguments)
     problem = OrderProblem.of([[0]], [0], [0.5], [1.0])
     for offsets, ways in (([0, 2], [0]), ([0, 1], [3]), ([1, 1], [0]), ([0, 1], [-1])):
-        with pytest.raises(ValueError, match="active way"):
+        with pytest.raises(ValueError, match="active disjunct"):
             lay_out(problem, ORDERS["adaptive"](problem), np.array(offsets), np.array(ways))
 
 
-def test_a_simulation_counts_what_rounds_ask() -> None:
+def test_a_simulation_counts_the_calls_of_rounds() -> None:
     dice = np.random.default_rng(3)
     ways = [sorted(set(dice.integers(0, 60, 4).tolist())) for _ in range(150)]
     problem = OrderProblem.of(ways, np.arange(60) // 2, dice.random(60) * 0.5, dice.random(30))
@@ -204,7 +204,9 @@ def _played(problem: OrderProblem, rounds: Rounds, truth: list[bool]) -> dict[in
     return asked
 
 
-def test_the_paper_s_path_is_refused_where_too_many_share_a_test(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_order_of_the_paper_is_refused_if_too_many_disjuncts_share_a_test(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("runnel.papers.operators.kruskal.MOST_PAIRS", 2)
     with pytest.raises(ValueError, match="3 pairs of ways share a test"):
         ORDERS["kruskal"](OrderProblem.of([[0], [0], [0]], [0], [0.5], [1.0]))
