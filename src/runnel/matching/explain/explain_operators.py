@@ -88,7 +88,7 @@ def explain_operators(
     problem = order_problem_of(ways, declared, learned)
     offsets = offsets_of([len(own)])
     choice = choose_order(problem, offsets, own.astype(np.int32))
-    shared = choose_order(problem).predictions if problem.ways <= _MOST_WAYS else ()
+    shared = choose_order(problem).predictions if problem.disjuncts <= _MOST_WAYS else ()
     return ExplainedOperators(
         tuple(describe_disjunct(plan.operators, int(way)) for way in own),
         tuple(_explained_calls(ways, problem, own.tolist(), _call_order(problem, choice, own))),
@@ -111,14 +111,14 @@ def _call_order(problem: OrderProblem, choice: Choice, own: np.ndarray[Any, Any]
 def _explained_calls(
     ways: OperatorDisjuncts, problem: OrderProblem, own: Sequence[int], calls: Sequence[int]
 ) -> list[ExplainedCall]:
-    mine = {test for way in own for test in ways.way_tests[way]}
+    mine = {test for way in own for test in ways.disjunct_tests[way]}
     queries = query_of(ways.table.way_ids)
     this = queries[own[0]]
     found = []
     for call in calls:
         tests = problem.tests_of_call(call).tolist()
         chance = min(float(problem.chances[test]) for test in tests if test in mine)
-        users = {int(queries[way]) for test in tests for way in problem.ways_of_test(test).tolist()}
+        users = {int(queries[way]) for test in tests for way in problem.disjuncts_of_test(test).tolist()}
         text = render_operators(ways.calls[call]).replace("?,", "…,").replace("?)", "…)")
         found.append(ExplainedCall(text, float(problem.costs[call]), chance, len(users - {int(this)})))
     return found

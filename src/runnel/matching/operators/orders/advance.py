@@ -93,11 +93,11 @@ def advance_ranks(
                 while other < stop:
                     if done[other] == 0:
                         first, last = slot_offsets[other], slot_offsets[other + 1]
-                        place = first
-                        while place < last and outcomes[slot_pairs[place]] != UNDECIDED:
-                            place += 1
-                        looked += min(place + 1, last) - first
-                        if place < last:
+                        position = first
+                        while position < last and outcomes[slot_pairs[position]] != UNDECIDED:
+                            position += 1
+                        looked += min(position + 1, last) - first
+                        if position < last:
                             slot = other
                             break
                     other += 1
@@ -144,11 +144,11 @@ def advance_falling(
                 is_failed = not is_known and failures[number] != 0
                 done[slot] = 1
                 looked += slot_offsets[slot + 1] - slot_offsets[slot]
-                for place in range(slot_offsets[slot], slot_offsets[slot + 1]):
-                    pair = slot_pairs[place]
+                for position in range(slot_offsets[slot], slot_offsets[slot + 1]):
+                    pair = slot_pairs[position]
                     if outcomes[pair] != UNDECIDED:
                         continue
-                    if not is_failed and answers[start + slot_tests[place]] != 0:
+                    if not is_failed and answers[start + slot_tests[position]] != 0:
                         remaining[pair] -= 1
                         if remaining[pair] == 0:  # all its calls are done, so their scores no longer matter
                             outcomes[pair] = ACCEPTED
@@ -165,10 +165,10 @@ def advance_falling(
                 looked += high - low
                 for other in range(low, high):
                     if done[other] == 0 and max(scores[other], 0.0) > best:
-                        place, stop = slot_offsets[other], slot_offsets[other + 1]
-                        while place < stop and outcomes[slot_pairs[place]] != UNDECIDED:
-                            place += 1
-                        if place < stop:
+                        position, stop = slot_offsets[other], slot_offsets[other + 1]
+                        while position < stop and outcomes[slot_pairs[position]] != UNDECIDED:
+                            position += 1
+                        if position < stop:
                             slot, best = other, max(scores[other], 0.0)
                         else:
                             done[other] = 1
@@ -185,10 +185,10 @@ def advance_falling(
                         after[other] = heads[base + now]
                         heads[base + now] = other
                         continue
-                    place, stop = slot_offsets[other], slot_offsets[other + 1]
-                    while place < stop and outcomes[slot_pairs[place]] != UNDECIDED:
-                        place += 1
-                    if place < stop:
+                    position, stop = slot_offsets[other], slot_offsets[other + 1]
+                    while position < stop and outcomes[slot_pairs[position]] != UNDECIDED:
+                        position += 1
+                    if position < stop:
                         slot = other
                         break
             if slot == NOTHING or not is_known:

@@ -20,19 +20,19 @@ _SORTED_DISJUNCTS = 1024
 """Items with fewer active disjuncts are not sorted for an adaptive order, because their arrays fit into the cache."""
 
 
-def lay_out(problem: OrderProblem, order: Order, active_offsets: Array, active_ways: Array) -> BatchLayout:
+def lay_out(problem: OrderProblem, order: Order, active_offsets: Array, active_disjuncts: Array) -> BatchLayout:
     """Build the layout of the active disjuncts of a batch for an order."""
     offsets = np.ascontiguousarray(active_offsets, dtype=np.int64)
-    ways = read_only(np.ascontiguousarray(active_ways, dtype=IDENTIFIER))
-    _check(problem, offsets, ways)
-    lengths = problem.way_offsets[ways + 1] - problem.way_offsets[ways]
-    pairs, items, entries = len(ways), len(offsets) - 1, int(lengths.sum())
+    disjuncts = read_only(np.ascontiguousarray(active_disjuncts, dtype=IDENTIFIER))
+    _check(problem, offsets, disjuncts)
+    lengths = problem.disjunct_offsets[disjuncts + 1] - problem.disjunct_offsets[disjuncts]
+    pairs, items, entries = len(disjuncts), len(offsets) - 1, int(lengths.sum())
     if entries >= np.iinfo(IDENTIFIER).max or (pairs and lengths.max() > _MAX_TESTS):
         raise ValueError("the active disjuncts of a batch have too many tests; use smaller batches")
     layout = BatchLayout(
         item_pairs=offsets.astype(IDENTIFIER),
         item_slots=np.zeros(items + 1, dtype=IDENTIFIER),
-        pair_positions=_sequence(order, offsets, ways),
+        pair_positions=_sequence(order, offsets, disjuncts),
         pair_entries=np.zeros(pairs + 1, dtype=IDENTIFIER),
         entry_pairs=np.empty(entries, dtype=IDENTIFIER),
         entry_slots=np.empty(entries, dtype=IDENTIFIER),
@@ -44,14 +44,14 @@ def lay_out(problem: OrderProblem, order: Order, active_offsets: Array, active_w
         slot_entries=np.empty(entries if order.kind.keeps_failures else 0, dtype=IDENTIFIER),
     )
     slots = _fill(
-        problem.way_offsets,
+        problem.disjunct_offsets,
         order.chains,
         problem.test_calls,
         problem.test_places,
         problem.gains,
         order.ranks,
         order.sequence,
-        ways,
+        disjuncts,
         problem.calls,
         layout,
     )
@@ -60,26 +60,26 @@ def lay_out(problem: OrderProblem, order: Order, active_offsets: Array, active_w
     )
 
 
-def _sequence(order: Order, offsets: Array, ways: Array) -> Array:
+def _sequence(order: Order, offsets: Array, disjuncts: Array) -> Array:
     """Return the positions of the pairs in the order's sequence of disjuncts, item by item."""
     lengths = np.diff(offsets)
     has_few = not len(lengths) or lengths.max() < _SORTED_DISJUNCTS
     if not len(order.positions) or (order.kind.is_scored and has_few):
-        return np.arange(len(ways), dtype=IDENTIFIER)
+        return np.arange(len(disjuncts), dtype=IDENTIFIER)
     owners = np.repeat(np.arange(len(lengths)), lengths)
-    return np.argsort(owners << 32 | order.positions[ways]).astype(IDENTIFIER)
+    return np.argsort(owners << 32 | order.positions[disjuncts]).astype(IDENTIFIER)
 
 
-def _check(problem: OrderProblem, offsets: Array, ways: Array) -> None:
-    if len(offsets) < 1 or offsets[0] != 0 or offsets[-1] != len(ways) or np.any(np.diff(offsets) < 0):
+def _check(problem: OrderProblem, offsets: Array, disjuncts: Array) -> None:
+    if len(offsets) < 1 or offsets[0] != 0 or offsets[-1] != len(disjuncts) or np.any(np.diff(offsets) < 0):
         raise ValueError("the offsets do not fit the number of active disjuncts")
-    if len(ways) and not 0 <= ways.min() <= ways.max() < problem.ways:
+    if len(disjuncts) and not 0 <= disjuncts.min() <= disjuncts.max() < problem.disjuncts:
         raise ValueError("an active disjunct is not part of the problem")
 
 
 @kernel
 def _fill(
-    way_offsets: Array,
+    disjunct_offsets: Array,
     chains: Array,
     test_calls: Array,
     test_places: Array,
@@ -101,9 +101,9 @@ def _fill(
     for item in range(len(item_pairs) - 1):
         first_entry, first_slot = entry, slot
         for pair in range(item_pairs[item], item_pairs[item + 1]):
-            way = active[pair_positions[pair]]
-            for place in range(way_offsets[way], way_offsets[way + 1]):
-                test = chains[place]
+            disjunct = active[pair_positions[pair]]
+            for position in range(disjunct_offsets[disjunct], disjunct_offsets[disjunct + 1]):
+                test = chains[position]
                 call = test_calls[test]
                 if slot_of[call] == NOTHING:
                     slot_of[call] = slot
@@ -118,11 +118,11 @@ def _fill(
             pair_entries[pair + 1] = entry
         if len(ranks):
             _sort_by_rank(ranks, sequence, ranked, slot_of, slot_calls, first_slot, slot)
-        for place in range(first_entry, entry):
-            entry_slots[place] = slot_of[entry_slots[place]]
+        for position in range(first_entry, entry):
+            entry_slots[position] = slot_of[entry_slots[position]]
         _list_entries(layout, tests, filled, first_entry, entry, first_slot, slot)
-        for place in range(first_slot, slot):
-            slot_of[slot_calls[place]] = NOTHING
+        for position in range(first_slot, slot):
+            slot_of[slot_calls[position]] = NOTHING
         layout.item_slots[item + 1] = slot
     return slot
 
@@ -166,9 +166,9 @@ def _list_entries(
         slot_offsets[first + number + 1] = total
     for entry in range(start, stop):
         number = entry_slots[entry] - first
-        place = filled[number]
-        filled[number] = place + 1
-        layout.slot_pairs[place] = layout.entry_pairs[entry]
-        layout.slot_tests[place] = tests[entry]
+        position = filled[number]
+        filled[number] = position + 1
+        layout.slot_pairs[position] = layout.entry_pairs[entry]
+        layout.slot_tests[position] = tests[entry]
         if len(layout.slot_entries):
-            layout.slot_entries[place] = entry
+            layout.slot_entries[position] = entry

@@ -47,7 +47,7 @@ class Choice:
 def choose_order(
     problem: OrderProblem,
     active_offsets: Array | None = None,
-    active_ways: Array | None = None,
+    active_disjuncts: Array | None = None,
     *,
     candidates: Sequence[str] = CANDIDATES,
     truths: int = 8,
@@ -62,15 +62,15 @@ def choose_order(
     """
     drawn = draw_truths(problem, truths, seed)
     orders = {name: find_order(name)(problem) for name in candidates}
-    predictions = [_predict(problem, order, active_offsets, active_ways, drawn) for order in orders.values()]
+    predictions = [_predict(problem, order, active_offsets, active_disjuncts, drawn) for order in orders.values()]
     predictions.sort(key=lambda prediction: prediction.seconds)
     return Choice(orders[predictions[0].order], tuple(predictions))
 
 
 def _predict(
-    problem: OrderProblem, order: Order, active_offsets: Array | None, active_ways: Array | None, truths: Array
+    problem: OrderProblem, order: Order, active_offsets: Array | None, active_disjuncts: Array | None, truths: Array
 ) -> Prediction:
-    followed = Simulation(problem, order, active_offsets, active_ways).follow(truths)
+    followed = Simulation(problem, order, active_offsets, active_disjuncts).follow(truths)
     calls, cost, touched = (
         float(np.mean(counts)) if len(counts) else 0.0
         for counts in (followed.calls, followed.costs, followed.touched)

@@ -82,11 +82,11 @@ class Order:
     sequence: Array
 
     @staticmethod
-    def by_ways(
+    def by_disjuncts(
         name: str, kind: OrderKind, problem: OrderProblem, sequence: Array, chains: Array | None = None
     ) -> Order:
         """Return the order that evaluates the disjuncts in this sequence."""
-        tests = problem.way_tests if chains is None else chains
+        tests = problem.disjunct_tests if chains is None else chains
         return Order(
             name, kind, _invert(sequence), read_only(tests.astype(IDENTIFIER, copy=False)), _empty(), _empty()
         )
@@ -95,7 +95,7 @@ class Order:
     def by_calls(name: str, kind: OrderKind, problem: OrderProblem, sequence: Array) -> Order:
         """Return the order that makes the calls in this sequence."""
         calls = read_only(sequence.astype(IDENTIFIER))
-        return Order(name, kind, _empty(), problem.way_tests, _invert(sequence), calls)
+        return Order(name, kind, _empty(), problem.disjunct_tests, _invert(sequence), calls)
 
     @staticmethod
     def by_scores(name: str, kind: OrderKind, problem: OrderProblem) -> Order:
@@ -105,11 +105,11 @@ class Order:
         are decided together are next to each other.
         """
         ranks = _invert(np.argsort(-_worths(problem), kind="stable"))
-        best = np.full(problem.ways, problem.calls, dtype=IDENTIFIER)
-        owners = np.repeat(np.arange(problem.ways), np.diff(problem.way_offsets))
-        np.minimum.at(best, owners, ranks[problem.test_calls[problem.way_tests]])
+        best = np.full(problem.disjuncts, problem.calls, dtype=IDENTIFIER)
+        owners = np.repeat(np.arange(problem.disjuncts), np.diff(problem.disjunct_offsets))
+        np.minimum.at(best, owners, ranks[problem.test_calls[problem.disjunct_tests]])
         positions = _invert(np.argsort(best, kind="stable"))
-        return Order(name, kind, positions, problem.way_tests, _empty(), _empty())
+        return Order(name, kind, positions, problem.disjunct_tests, _empty(), _empty())
 
 
 def _worths(problem: OrderProblem) -> Array:

@@ -22,24 +22,24 @@ FREE = 1e-9
 class OrderProblem:
     """Disjuncts, tests and calls (section 3 of Liu et al., extended by several tests per call).
 
-    Disjunct d needs the tests `way_tests[way_offsets[d]:way_offsets[d + 1]]`: it is accepted if all of them pass, and
-    rejected if one fails. Test t belongs to the call `test_calls[t]`, passes with the probability `chances[t]`, and
-    is needed by the disjuncts `test_ways[test_offsets[t]:test_offsets[t + 1]]`. Call c costs `costs[c]`, in any unit,
-    and decides the tests `call_tests[call_offsets[c]:call_offsets[c + 1]]`, all at once. A test with probability 1
-    rejects nothing, but its disjunct is not accepted before the test is evaluated.
+    Disjunct d needs the tests `disjunct_tests[disjunct_offsets[d]:disjunct_offsets[d + 1]]`: it is accepted if all of
+    them pass, and rejected if one fails. Test t belongs to the call `test_calls[t]`, passes with the probability
+    `chances[t]`, and is needed by the disjuncts `test_disjuncts[test_offsets[t]:test_offsets[t + 1]]`. Call c costs
+    `costs[c]`, in any unit, and decides the tests `call_tests[call_offsets[c]:call_offsets[c + 1]]`, all at once. A
+    test with probability 1 rejects nothing, but its disjunct is not accepted before the test is evaluated.
 
     >>> problem = OrderProblem.of([[0, 1], [1, 2]], test_calls=[0, 1, 0], chances=[0.5, 0.2, 0.9], costs=[1.0, 4.0])
-    >>> problem.tests_of_call(0).tolist(), problem.ways_of_test(1).tolist()
+    >>> problem.tests_of_call(0).tolist(), problem.disjuncts_of_test(1).tolist()
     ([0, 2], [0, 1])
     """
 
-    way_offsets: Array
-    way_tests: Array
+    disjunct_offsets: Array
+    disjunct_tests: Array
     test_calls: Array
     chances: Array
     costs: Array
     test_offsets: Array
-    test_ways: Array
+    test_disjuncts: Array
     call_offsets: Array
     call_tests: Array
     test_places: Array
@@ -48,9 +48,9 @@ class OrderProblem:
     """The probability that each test fails, divided by the cost of its call in units of the mean cost."""
 
     @property
-    def ways(self) -> int:
+    def disjuncts(self) -> int:
         """The number of disjuncts."""
-        return len(self.way_offsets) - 1
+        return len(self.disjunct_offsets) - 1
 
     @property
     def tests(self) -> int:
@@ -62,13 +62,13 @@ class OrderProblem:
         """The number of calls."""
         return len(self.costs)
 
-    def tests_of_way(self, way: int) -> Array:
+    def tests_of_disjunct(self, disjunct: int) -> Array:
         """Return the tests that a disjunct needs."""
-        return self.way_tests[self.way_offsets[way] : self.way_offsets[way + 1]]
+        return self.disjunct_tests[self.disjunct_offsets[disjunct] : self.disjunct_offsets[disjunct + 1]]
 
-    def ways_of_test(self, test: int) -> Array:
+    def disjuncts_of_test(self, test: int) -> Array:
         """Return the disjuncts that need a test."""
-        return self.test_ways[self.test_offsets[test] : self.test_offsets[test + 1]]
+        return self.test_disjuncts[self.test_offsets[test] : self.test_offsets[test + 1]]
 
     def tests_of_call(self, call: int) -> Array:
         """Return the tests that a call decides, in the order of its answers."""
@@ -76,13 +76,13 @@ class OrderProblem:
 
     @staticmethod
     def of(
-        ways: Rows | Sequence[Sequence[int]],
+        disjuncts: Rows | Sequence[Sequence[int]],
         test_calls: npt.ArrayLike,
         chances: npt.ArrayLike,
         costs: npt.ArrayLike,
     ) -> OrderProblem:
         """Build a problem. Raise ValueError for probabilities outside 0 to 1, negative costs and invalid numbers."""
-        rows = ways if isinstance(ways, Rows) else Rows.of(ways)
+        rows = disjuncts if isinstance(disjuncts, Rows) else Rows.of(disjuncts)
         calls_of_tests = np.asarray(test_calls, dtype=IDENTIFIER)
         passing = np.asarray(chances, dtype=np.float64)
         prices = np.asarray(costs, dtype=np.float64)
@@ -111,8 +111,8 @@ def everything(problem: OrderProblem, items: int = 1) -> tuple[Array, Array]:
     >>> [part.tolist() for part in everything(OrderProblem.of([[0], [0]], [0], [0.5], [1.0]), 2)]
     [[0, 2, 4], [0, 1, 0, 1]]
     """
-    ways = np.arange(problem.ways, dtype=IDENTIFIER)
-    return offsets_of(np.full(items, problem.ways)), np.tile(ways, items)
+    disjuncts = np.arange(problem.disjuncts, dtype=IDENTIFIER)
+    return offsets_of(np.full(items, problem.disjuncts)), np.tile(disjuncts, items)
 
 
 def _places_in_calls(by_call: Rows, tests: int) -> Array:
@@ -127,12 +127,12 @@ def _gains(test_calls: Array, chances: Array, costs: Array) -> Array:
     return np.asarray((1.0 - chances) / prices[test_calls])
 
 
-def _check(ways: Rows, test_calls: Array, chances: Array, costs: Array) -> None:
+def _check(disjuncts: Rows, test_calls: Array, chances: Array, costs: Array) -> None:
     """Check the preconditions of the kernels."""
     tests = len(test_calls)
     if len(chances) != tests:
         raise ValueError(f"there are {tests} tests, but {len(chances)} probabilities")
-    if len(ways.values) and not 0 <= ways.values.min() <= ways.values.max() < tests:
+    if len(disjuncts.values) and not 0 <= disjuncts.values.min() <= disjuncts.values.max() < tests:
         raise ValueError("a disjunct needs a test that does not exist")
     if tests and not 0 <= test_calls.min() <= test_calls.max() < len(costs):
         raise ValueError("a test belongs to a call that does not exist")

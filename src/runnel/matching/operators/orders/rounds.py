@@ -1,6 +1,6 @@
 """Decide the active disjuncts of a batch in rounds. Out: the next call of every item. In: the answers.
 
-    rounds = Rounds(problem, order, active_offsets, active_ways)
+    rounds = Rounds(problem, order, active_offsets, active_disjuncts)
     while not rounds.is_done:
         items, calls = rounds.next_calls()
         rounds.settle(items, calls, passed, failed)    # the answers; the caller may group the calls freely
@@ -28,7 +28,7 @@ _NO_COUNTS, _NO_COSTS = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float6
 class Rounds:
     """Decides the active disjuncts of a batch of items, making calls in a given order.
 
-    `active_ways[active_offsets[i]:active_offsets[i + 1]]` are the disjuncts to be decided for item i.
+    `active_disjuncts[active_offsets[i]:active_offsets[i + 1]]` are the disjuncts to be decided for item i.
 
     >>> from runnel.matching.operators.orders.adaptive import adaptive
     >>> from runnel.matching.operators.orders.batch_arrays import REJECTED
@@ -42,10 +42,10 @@ class Rounds:
     (True, True)
     """
 
-    def __init__(self, problem: OrderProblem, order: Order, active_offsets: Array, active_ways: Array) -> None:
+    def __init__(self, problem: OrderProblem, order: Order, active_offsets: Array, active_disjuncts: Array) -> None:
         self._problem = problem
         self._loop = order.kind.advance
-        self._layout: BatchLayout = lay_out(problem, order, active_offsets, active_ways)
+        self._layout: BatchLayout = lay_out(problem, order, active_offsets, active_disjuncts)
         self._state: BatchState = create_state(self._layout, order.kind)
         self._waiting = 0
         self._live = np.arange(len(self._state.asked), dtype=np.int64)
@@ -68,7 +68,7 @@ class Rounds:
 
     @property
     def outcomes(self) -> Array:
-        """The outcome of each of `active_ways`: UNDECIDED, REJECTED, ACCEPTED or UNKNOWN (int8)."""
+        """The outcome of each of `active_disjuncts`: UNDECIDED, REJECTED, ACCEPTED or UNKNOWN (int8)."""
         outcomes = np.empty(len(self._layout.pair_positions), dtype=np.int8)
         outcomes[self._layout.pair_positions] = self._state.outcomes
         return outcomes
@@ -103,7 +103,7 @@ class Rounds:
         self._advance(answered, answers, offsets, failures)
 
     def answer_offsets(self, calls: Array) -> Array:
-        """Return where the values of each call create_state in the argument `passed` of `settle`."""
+        """Return where the values of each call begin in the argument `passed` of `settle`."""
         offsets = self._problem.call_offsets
         return offsets_of(offsets[calls + 1] - offsets[calls])
 

@@ -1,7 +1,7 @@
 """Simulate an order with known test outcomes, to count its calls and their cost.
 
-In: a problem, an order, and the outcome of every test for each simulated item. Out: counts. Orders are compared in
-this way before one is chosen, and in benchmarks. The simulation uses the same loops as the decision of real items.
+In: a problem, an order, and the outcome of every test for each simulated item. Out: counts. Orders are
+simulated before one is chosen, and in benchmarks. The simulation uses the same loops as the decision of real items.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ class Simulation:
         problem: OrderProblem,
         order: Order,
         active_offsets: Array | None = None,
-        active_ways: Array | None = None,
+        active_disjuncts: Array | None = None,
     ) -> None:
-        if active_offsets is None or active_ways is None:
-            active_offsets, active_ways = everything(problem)
+        if active_offsets is None or active_disjuncts is None:
+            active_offsets, active_disjuncts = everything(problem)
         self._problem = problem
         self._advance = order.kind.advance
-        self._layout = lay_out(problem, order, active_offsets, active_ways)
+        self._layout = lay_out(problem, order, active_offsets, active_disjuncts)
         self._initial_state = create_state(self._layout, order.kind)
         self._items = read_only(np.arange(len(active_offsets) - 1))
         self._owners = np.repeat(np.arange(len(active_offsets) - 1), np.diff(active_offsets))

@@ -24,11 +24,11 @@ def static_greedy(problem: OrderProblem) -> Order:
     [1, 2, 0]
     """
     sequence = _choose(
-        problem.way_offsets,
-        problem.way_tests,
+        problem.disjunct_offsets,
+        problem.disjunct_tests,
         problem.test_calls,
         problem.test_offsets,
-        problem.test_ways,
+        problem.test_disjuncts,
         problem.call_offsets,
         problem.call_tests,
         problem.chances,
@@ -39,18 +39,18 @@ def static_greedy(problem: OrderProblem) -> Order:
 
 @kernel
 def _choose(
-    way_offsets: Array,
-    way_tests: Array,
+    disjunct_offsets: Array,
+    disjunct_tests: Array,
     test_calls: Array,
     test_offsets: Array,
-    test_ways: Array,
+    test_disjuncts: Array,
     call_offsets: Array,
     call_tests: Array,
     chances: Array,
     test_gains: Array,
 ) -> Array:
     calls = len(call_offsets) - 1
-    undecided = np.ones(len(way_offsets) - 1)
+    undecided = np.ones(len(disjunct_offsets) - 1)
     worth = np.zeros(calls)
     for test in range(len(test_calls)):
         worth[test_calls[test]] += test_gains[test] * (test_offsets[test + 1] - test_offsets[test])
@@ -67,9 +67,9 @@ def _choose(
         sequence[count] = call
         count += 1
         for test in call_tests[call_offsets[call] : call_offsets[call + 1]]:
-            for way in test_ways[test_offsets[test] : test_offsets[test + 1]]:
-                decrease = undecided[way] * (1.0 - chances[test])
-                undecided[way] -= decrease
-                for other in way_tests[way_offsets[way] : way_offsets[way + 1]]:
+            for disjunct in test_disjuncts[test_offsets[test] : test_offsets[test + 1]]:
+                decrease = undecided[disjunct] * (1.0 - chances[test])
+                undecided[disjunct] -= decrease
+                for other in disjunct_tests[disjunct_offsets[disjunct] : disjunct_offsets[disjunct + 1]]:
                     worth[test_calls[other]] -= test_gains[other] * decrease
     return sequence

@@ -80,11 +80,11 @@ def compiled(definitions: Mapping[int, Node], queries: Sequence[int]) -> Plan:
 
 
 def decided(plan: Plan, world: OperatorWorld, order: str) -> tuple[Decisions, World]:
-    ways = OperatorDisjuncts.of(plan.operators)
-    problem = ways.problem(lambda digest: 0.5, lambda operator: 1.0)
+    disjuncts = OperatorDisjuncts.of(plan.operators)
+    problem = disjuncts.problem(lambda digest: 0.5, lambda operator: 1.0)
     asked = World(world)
     made = ORDERS[order](problem)
-    decider = Decider(ways, problem, lambda *_: made, asked)
+    decider = Decider(disjuncts, problem, lambda *_: made, asked)
     return decider.decide(world.batch, build_matcher(plan).match(world.batch)), asked
 
 
@@ -241,13 +241,13 @@ def test_a_call_without_rows_makes_a_join_false_even_if_another_failed(order: st
         13: Filter(Read(1), Or((Not(both), Call("flag", (), 1)))),
     }
     plan = compiled(definitions, sorted(definitions))
-    ways = OperatorDisjuncts.of(plan.operators)
-    problem = ways.problem(lambda digest: 0.5, lambda operator: 1.0)
+    disjuncts = OperatorDisjuncts.of(plan.operators)
+    problem = disjuncts.problem(lambda digest: 0.5, lambda operator: 1.0)
     batch = OperatorWorld(definitions, operator_items()[:1], 0, 0).batch
     made = ORDERS[order](problem)
     for other, matching, unknown in (((), [10, 11, 13], {12}), (((1.0,),), [13], {10, 11, 12})):
         said = Said({failing: None, "flag": ((),)} | {"kind" if failing == "count" else "count": other})
-        found = Decider(ways, problem, lambda *_: made, said).decide(batch, build_matcher(plan).match(batch))
+        found = Decider(disjuncts, problem, lambda *_: made, said).decide(batch, build_matcher(plan).match(batch))
         assert rows(found) == [matching]
         # A query that must be true of a failed call is reported even if another call would have made it false.
         assert {one.query for one in found.unknown} | {12} == unknown
@@ -274,15 +274,15 @@ def test_too_many_combinations_are_reported_as_undecided() -> None:
     definitions: dict[int, Node] = {10: Filter(Read(1), condition), 11: Filter(Read(1), Not(condition))}
     world = OperatorWorld(definitions, operator_items()[:1], 0, failing=0)
     plan = compiled(definitions, [10, 11])
-    ways = OperatorDisjuncts.of(plan.operators)
-    problem = ways.problem(lambda digest: 0.5, lambda operator: 1.0)
+    disjuncts = OperatorDisjuncts.of(plan.operators)
+    problem = disjuncts.problem(lambda digest: 0.5, lambda operator: 1.0)
 
     class Many:
         def ask(self, questions: Sequence[Question]) -> list[Answer]:
             return [tuple((float(number),) for number in range(1000)) for _ in questions]
 
     made = ORDERS["adaptive"](problem)
-    decider = Decider(ways, problem, lambda *_: made, Many())
+    decider = Decider(disjuncts, problem, lambda *_: made, Many())
     found = decider.decide(world.batch, build_matcher(plan).match(world.batch))
     assert rows(found) == [[]]
     assert {(one.query, one.passing) for one in found.unknown} == {(10, False), (11, False)}

@@ -40,14 +40,14 @@ def _best(case: Case, truth: np.ndarray) -> float:
         sum(case.costs[call] for call in chosen)
         for size in range(len(case.costs) + 1)
         for chosen in combinations(calls, size)
-        if all(_is_shown(case, way, truth, set(chosen)) for way in case.ways)
+        if all(_is_shown(case, disjunct, truth, set(chosen)) for disjunct in case.disjuncts)
     )
 
 
-def _is_shown(case: Case, way: list[int], truth: np.ndarray, chosen: set[int]) -> bool:
-    if all(truth[test] for test in way):
-        return all(case.test_calls[test] in chosen for test in way)
-    return any(not truth[test] and case.test_calls[test] in chosen for test in way)
+def _is_shown(case: Case, disjunct: list[int], truth: np.ndarray, chosen: set[int]) -> bool:
+    if all(truth[test] for test in disjunct):
+        return all(case.test_calls[test] in chosen for test in disjunct)
+    return any(not truth[test] and case.test_calls[test] in chosen for test in disjunct)
 
 
 def test_the_lower_bound_is_close_to_that_of_the_relaxation() -> None:
@@ -60,12 +60,15 @@ def test_the_lower_bound_is_close_to_that_of_the_relaxation() -> None:
 @pytest.mark.parametrize("exponent", [0.0, 1.0])
 def test_workloads_have_the_requested_lengths_and_match_rates(exponent: float) -> None:
     problem = make_problem(Workload(ways=3_000, calls=900, exponent=exponent, longest=7))
-    lengths = np.diff(problem.way_offsets)
+    lengths = np.diff(problem.disjunct_offsets)
     assert (lengths.min(), lengths.max()) == (3, 7)
-    assert all(len(set(problem.tests_of_way(way).tolist())) == lengths[way] for way in range(problem.ways))
+    assert all(
+        len(set(problem.tests_of_disjunct(disjunct).tolist())) == lengths[disjunct]
+        for disjunct in range(problem.disjuncts)
+    )
     assert expected_matches(problem) == pytest.approx(0.002, rel=1e-3)
     shared = np.sort(np.diff(problem.test_offsets))[::-1]
-    assert (shared[0] > 0.1 * problem.ways) == (exponent > 0)
+    assert (shared[0] > 0.1 * problem.disjuncts) == (exponent > 0)
 
 
 def test_costs_have_a_mean_of_one() -> None:
@@ -76,8 +79,8 @@ def test_costs_have_a_mean_of_one() -> None:
 
 def test_simulating_64_items_together_counts_the_same_calls() -> None:
     dice = np.random.default_rng(2)
-    ways = [sorted(set(dice.integers(0, 40, 4).tolist())) for _ in range(120)]
-    problem = OrderProblem.of(ways, np.arange(40) // 2, dice.random(40), np.ones(20))
+    disjuncts = [sorted(set(dice.integers(0, 40, 4).tolist())) for _ in range(120)]
+    problem = OrderProblem.of(disjuncts, np.arange(40) // 2, dice.random(40), np.ones(20))
     truths = draw_truths(problem, 70, 9)
     order = ORDERS["static_greedy"](problem)
     followed = Simulation(problem, order).follow(truths)
@@ -105,16 +108,16 @@ def test_the_choice_has_the_lowest_cost_and_is_deterministic() -> None:
 
 def test_with_cheap_calls_the_bookkeeping_decides() -> None:
     dear = make_problem(Workload(ways=400, calls=200))
-    ways = [dear.tests_of_way(way).tolist() for way in range(dear.ways)]
-    cheap = OrderProblem.of(ways, dear.test_calls, dear.chances, np.full(200, 1e-9))
+    disjuncts = [dear.tests_of_disjunct(disjunct).tolist() for disjunct in range(dear.disjuncts)]
+    cheap = OrderProblem.of(disjuncts, dear.test_calls, dear.chances, np.full(200, 1e-9))
     assert choose_order(dear).order.name == "adaptive"
     assert choose_order(cheap).order.name == "static_greedy"
 
 
 def test_the_weighted_order_is_chosen_only_if_calls_are_expensive() -> None:
     dear = make_problem(Workload(ways=400, calls=200, exponent=1.0))
-    ways = [dear.tests_of_way(way).tolist() for way in range(dear.ways)]
-    cheap = OrderProblem.of(ways, dear.test_calls, dear.chances, np.full(200, 20e-6))
+    disjuncts = [dear.tests_of_disjunct(disjunct).tolist() for disjunct in range(dear.disjuncts)]
+    cheap = OrderProblem.of(disjuncts, dear.test_calls, dear.chances, np.full(200, 20e-6))
     names = ("sequential", "adaptive", "adaptive_weighted")
     choices = [choose_order(problem, candidates=names) for problem in (dear, cheap)]
     by_name = [{one.order: one for one in choice.predictions} for choice in choices]
@@ -132,10 +135,16 @@ def test_the_choice_depends_on_the_active_disjuncts() -> None:
 
 
 def test_plots_are_drawn_from_recorded_figures() -> None:
-    line = {"benchmark": "operators", "figure": "figure4", "order": "adaptive_weighted", "ways": 2_000, "calls": 5.0}
-    assert lines_of([line, line | {"ways": 10, "calls": 1.0}], "figure4", "ways") == {
+    line = {
+        "benchmark": "operators",
+        "figure": "figure4",
+        "order": "adaptive_weighted",
+        "disjuncts": 2_000,
+        "calls": 5.0,
+    }
+    assert lines_of([line, line | {"disjuncts": 10, "calls": 1.0}], "figure4", "disjuncts") == {
         "adaptive_weighted": ([10, 2_000], [1, 5])
     }
-    bounded = lines_of([line | {"to_bound": 1.25}], "figure4", "ways")
+    bounded = lines_of([line | {"to_bound": 1.25}], "figure4", "disjuncts")
     assert bounded == {"adaptive_weighted": ([2_000], [5.0]), "bound": ([2_000], [4.0])}
     assert set(PAPER) <= {"figure4", "figure6", "figure7"}
