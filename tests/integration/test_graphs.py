@@ -264,7 +264,7 @@ def test_a_graph_that_would_take_for_ever_is_put_aside_for_its_query_alone(decla
     assert matched_ids(declared, "Endless") == []
     assert matched_ids(declared, "LongReads") == ["old"]
     (row,) = declared.execute("show quarantine;")[0].to_json()["quarantine"]
-    assert "too many ways" in json.dumps(row)
+    assert "too many steps" in json.dumps(row)
 
 
 def test_why_explains_what_matching_decides_or_gives_up(declared: Engine) -> None:

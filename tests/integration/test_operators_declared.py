@@ -185,7 +185,11 @@ def test_a_plug_in_s_configuration_is_checked_where_it_will_run(engine: Engine) 
         ("a() from 'http' with (url 'https://vision.example:99/mobs')", "http, url: port 99", "443"),
         ("a(k text) from 'lookup' with (database 'crm', table 't', key 'k')", "no database 'crm'", "market"),
         ("a(k text) from 'lookup' with (database 'market', table 'none', key 'k')", "no table 'none'", "with (…)"),
-        ("a(k text) from 'lookup' with (database 'away', table 't', key 'k')", "cannot read from the database away", "running"),
+        (
+            "a(k text) from 'lookup' with (database 'away', table 't', key 'k')",
+            "read from the database away",
+            "running",
+        ),
         ("a() from 'rules' with (rules 'holds :- ')", "rules, rules, line 1: ", "with (…)"),
     ],
 )
