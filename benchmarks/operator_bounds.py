@@ -45,14 +45,14 @@ def lower_bound(problem: OrderProblem, truth: Array, steps: int = 600) -> Bound:
     >>> lower_bound(problem, np.array([True, False, False, True])).value
     2.0
     """
-    owners = np.repeat(np.arange(problem.ways), np.diff(problem.way_offsets))
-    failing = ~truth[problem.way_tests]
-    failures = np.bincount(owners[failing], minlength=problem.ways)
-    calls = problem.test_calls[problem.way_tests]
+    owners = np.repeat(np.arange(problem.disjuncts), np.diff(problem.disjunct_offsets))
+    failing = ~truth[problem.disjunct_tests]
+    failures = np.bincount(owners[failing], minlength=problem.disjuncts)
+    calls = problem.test_calls[problem.disjunct_tests]
     is_mandatory = np.zeros(problem.calls, dtype=bool)
     is_mandatory[calls[failures[owners] == 0]] = True
     # A mandatory call may reject other ways for nothing: those ask for nothing more.
-    is_free = np.bincount(owners[failing & is_mandatory[calls]], minlength=problem.ways) > 0
+    is_free = np.bincount(owners[failing & is_mandatory[calls]], minlength=problem.disjuncts) > 0
     kept = failing & ~is_free[owners]
     mandatory = float(problem.costs[is_mandatory].sum())
     pairs = np.unique(np.stack([owners[kept], calls[kept]]), axis=1)

@@ -45,7 +45,7 @@ def make_problem(workload: Workload) -> OrderProblem:
     """The problem of a workload; the same for the same parameters.
 
     >>> problem = make_problem(Workload(ways=200, calls=50))
-    >>> problem.ways, problem.calls, sorted(set(np.diff(problem.way_offsets).tolist()))
+    >>> problem.disjuncts, problem.calls, sorted(set(np.diff(problem.disjunct_offsets).tolist()))
     (200, 50, [3, 4, 5])
     """
     dice = np.random.default_rng(workload.seed)
@@ -60,8 +60,8 @@ def make_problem(workload: Workload) -> OrderProblem:
 
 def expected_matches(problem: OrderProblem) -> float:
     """The part of the ways that are accepted, as expected from the chances."""
-    logarithms = np.log(np.maximum(problem.chances, 1e-300))[problem.way_tests]
-    return float(np.exp(np.add.reduceat(logarithms, problem.way_offsets[:-1])).mean())
+    logarithms = np.log(np.maximum(problem.chances, 1e-300))[problem.disjunct_tests]
+    return float(np.exp(np.add.reduceat(logarithms, problem.disjunct_offsets[:-1])).mean())
 
 
 def _weights(workload: Workload, dice: np.random.Generator) -> Array:

@@ -117,8 +117,8 @@ def subscribe(part: str, workload: Workload, options: argparse.Namespace) -> Non
     """Ways come and go among 80,000; after each the order is asked for, or after a hundred."""
     problem = make_problem(workload)
     chains, building = _timed(lambda: Chains.of(problem))
-    chosen = np.random.default_rng(workload.seed).choice(problem.ways, 1_000, replace=False)
-    added = [problem.tests_of_way(way).copy() for way in chosen.tolist()]  # as popular as those that there are
+    chosen = np.random.default_rng(workload.seed).choice(problem.disjuncts, 1_000, replace=False)
+    added = [problem.tests_of_disjunct(way).copy() for way in chosen.tolist()]  # as popular as those that there are
     chains.remove(chains.add(added[0]))
     chains.order()
     for every in (1, 100):

@@ -233,7 +233,7 @@ def learn(deciding: Deciding, options: argparse.Namespace) -> OperatorStatistics
 
 def workload(deciding: Deciding, interests: Sequence[Interest], batches: Sequence[ItemBatch]) -> None:
     """What there is to decide."""
-    ways = deciding.operators("").new_decider(deciding.plan, OperatorStatistics()).ways
+    ways = deciding.operators("").new_decider(deciding.plan, OperatorStatistics()).disjuncts
     found = joined([deciding.matcher.match(batch) for batch in batches])
     items = sum(map(len, batches))
     operated = found.queries >= FIRST_OPERATOR_DISJUNCT
@@ -243,7 +243,7 @@ def workload(deciding: Deciding, interests: Sequence[Interest], batches: Sequenc
         "workload",
         queries=len(interests),
         items=items,
-        ways=len(ways.way_tests),
+        ways=len(ways.disjunct_tests),
         predicates=len(predicates),
         distinct_calls=dict(Counter(call.operator for call in ways.calls)),
         distinct_tests=len(ways.tests),

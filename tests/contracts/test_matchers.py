@@ -709,7 +709,7 @@ def test_a_graph_that_takes_too_long_fails_only_the_queries_that_need_it(
     matches = matcher.match(batch)
     assert rows(matches) == [[11, 12, 14], [12, 14], [11]]
     assert [(one.row, one.query) for one in matches.failures] == [(1, 10), (1, 11)]
-    assert all("too many ways" in one.reason for one in matches.failures)
+    assert all("too many" in one.reason for one in matches.failures)
 
 
 def test_a_graph_pattern_is_explained_as_it_was_written() -> None:

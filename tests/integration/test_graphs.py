@@ -262,7 +262,7 @@ def test_graph_with_endless_search_is_quarantined_for_its_query_only(declared: E
     assert matched_ids(declared, "Endless") == []
     assert matched_ids(declared, "LongReads") == ["old"]
     (row,) = declared.execute("show quarantine;")[0].to_json()["quarantine"]
-    assert "too many ways" in json.dumps(row)
+    assert "too many steps" in json.dumps(row)
 
 
 def test_why_explains_decided_and_abandoned_patterns(declared: Engine) -> None:

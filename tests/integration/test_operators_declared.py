@@ -187,7 +187,7 @@ def test_configuration_of_a_plug_in_is_checked_in_a_sandbox(engine: Engine) -> N
         ("a(k text) from 'lookup' with (database 'market', table 'none', key 'k')", "no table 'none'", "with (…)"),
         (
             "a(k text) from 'lookup' with (database 'away', table 't', key 'k')",
-            "cannot read from the database away",
+            "read from the database away",
             "running",
         ),
         ("a() from 'rules' with (rules 'holds :- ')", "rules, rules, line 1: ", "with (…)"),

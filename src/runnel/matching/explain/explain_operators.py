@@ -94,7 +94,7 @@ def explain_operators(
     problem = order_problem_of(disjuncts, declared, learned)
     offsets = offsets_of([len(selected)])
     choice = choose_order(problem, offsets, selected.astype(np.int32))
-    shared = choose_order(problem).predictions if problem.ways <= _MAX_DISJUNCTS else ()
+    shared = choose_order(problem).predictions if problem.disjuncts <= _MAX_DISJUNCTS else ()
     return ExplainedOperators(
         tuple(describe_disjunct(plan.operators, int(disjunct)) for disjunct in selected),
         tuple(_explain_calls(disjuncts, problem, selected.tolist(), _order_calls(problem, choice, selected))),
@@ -117,14 +117,14 @@ def _order_calls(problem: OrderProblem, choice: Choice, selected: np.ndarray[Any
 def _explain_calls(
     disjuncts: OperatorDisjuncts, problem: OrderProblem, selected: Sequence[int], calls: Sequence[int]
 ) -> list[ExplainedCall]:
-    query_tests = {test for disjunct in selected for test in disjuncts.way_tests[disjunct]}
+    query_tests = {test for disjunct in selected for test in disjuncts.disjunct_tests[disjunct]}
     queries = query_of(disjuncts.table.disjunct_ids)
     query = int(queries[selected[0]])
     explained = []
     for call in calls:
         tests = problem.tests_of_call(call).tolist()
         chance = min(float(problem.chances[test]) for test in tests if test in query_tests)
-        users = {int(queries[disjunct]) for test in tests for disjunct in problem.ways_of_test(test).tolist()}
+        users = {int(queries[disjunct]) for test in tests for disjunct in problem.disjuncts_of_test(test).tolist()}
         text = render_operators(disjuncts.calls[call]).replace("?,", "…,").replace("?)", "…)")
         explained.append(ExplainedCall(text, float(problem.costs[call]), chance, len(users - {query})))
     return explained

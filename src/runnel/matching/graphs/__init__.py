@@ -1,5 +1,5 @@
-"""Matching graph patterns: graphs of items in, the patterns that each contains out.
+"""Match graph patterns. In: the graphs of items. Out: the patterns that each graph contains.
 
-`patterns` has the patterns of a plan part in arrays, grouped by shape; `search` finds them in the graphs of a batch;
-`graph_index` is what the rest of matching uses.
+`patterns` stores the patterns of a plan part in arrays, grouped by shape. `search` finds them in the graphs of a
+batch. `graph_index` is the interface for the other parts of matching.
 """

@@ -1,4 +1,4 @@
-"""Graph patterns as a condition family: what matching asks of them, in one place (see `patterns.contract`)."""
+"""Graph patterns as a condition family: the index that `patterns.contract` requires."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from runnel.matching.graphs.search.match_single import TOO_MANY_STEPS, GraphSear
 from runnel.model.graph import RdfGraph
 from runnel.model.item import Attributes, Value
 
-_MOST_TRIPLES = 500
-"""Triples of an item whose terms are counted."""
+_MAX_TRIPLES = 500
+"""Maximum number of triples per item whose terms are counted."""
 
 
 class GraphIndex:
@@ -31,33 +31,33 @@ class GraphIndex:
     def lay_out(
         self, patterns: Sequence[ItemPattern], keys: Array, frequencies: Mapping[str, float] | None
     ) -> GraphLayout:
-        """The patterns in arrays, ordered by the rarity of their edges."""
+        """Build the arrays of patterns. Frequencies of terms determine the order of edges, the rarest first."""
         return GraphLayout.of(PatternTable.of(cast(Sequence[Graph], patterns)), frequencies, keys)
 
     def stored(self, arrays: Arrays, keys: int) -> GraphLayout | None:
-        """The layout among the arrays of a plan part, checked."""
+        """Read and check the layout in the arrays of a plan part. Return None if the part has no graph patterns."""
         if not GraphLayout.is_stored(arrays):
             return None
-        found = GraphLayout.stored(arrays)
-        check_layout(found, keys)
-        return found
+        layout = GraphLayout.stored(arrays)
+        check_layout(layout, keys)
+        return layout
 
     def matcher(self, layout: GraphLayout, atom_keys: Array) -> GraphPart:
-        """A layout at work."""
+        """Return the matcher of a layout."""
         return GraphPart(layout, atom_keys)
 
     def holds(self, pattern: ItemPattern, columns: ItemColumns, row: int) -> bool:
-        """Whether a pattern holds of one item of a batch."""
+        """Return whether the item in a row of a batch matches a pattern."""
         return graph_holds(cast(Graph, pattern), columns, row)
 
     def search(self, attributes: Attributes) -> GraphSearch:
-        """A search on one item."""
+        """Return a search for patterns in one item."""
         return GraphSearch(attributes)
 
     def words(self, values: Sequence[Value]) -> Iterable[str]:
-        """The terms of the graphs, which are no words of any text."""
+        """Return the terms of the first triples of the graphs. They cannot be confused with words of texts."""
         triples = (triple for value in values if isinstance(value, RdfGraph) for triple in value.triples())
-        return {term_word(term) for triple in islice(triples, _MOST_TRIPLES) for term in triple}
+        return {term_word(term) for triple in islice(triples, _MAX_TRIPLES) for term in triple}
 
 
 GRAPH_INDEX = GraphIndex()

@@ -60,10 +60,10 @@ class Chains:
         """The chains of a problem's ways, numbered as there."""
         costs = problem.costs[problem.test_calls]
         chains = Chains(problem.chances, costs, float(costs.mean()) if len(costs) else 1.0)
-        chains._ways, chains._nodes = problem.ways, len(problem.way_tests)
+        chains._ways, chains._nodes = problem.disjuncts, len(problem.disjunct_tests)
         chains._make_room()
-        ways = np.arange(problem.ways, dtype=IDENTIFIER)
-        link_all(chains._links, ways, problem.way_offsets, problem.way_tests, 0)
+        ways = np.arange(problem.disjuncts, dtype=IDENTIFIER)
+        link_all(chains._links, ways, problem.disjunct_offsets, problem.disjunct_tests, 0)
         chains._sort_all()
         return chains
 

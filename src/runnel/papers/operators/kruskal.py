@@ -32,10 +32,16 @@ def kruskal(problem: OrderProblem) -> Order:
         raise ValueError(f"{most:,} pairs of ways share a test; this order takes {MOST_PAIRS:,} at most")
     costs = read_only(problem.costs[problem.test_calls])
     firsts, seconds, savings = _pairs(
-        problem.way_offsets, read_only(tests), problem.test_offsets, problem.test_ways, problem.chances, costs, most
+        problem.disjunct_offsets,
+        read_only(tests),
+        problem.test_offsets,
+        problem.test_disjuncts,
+        problem.chances,
+        costs,
+        most,
     )
-    sequence = _path(problem.ways, firsts, seconds, np.argsort(savings, kind="stable"))
-    return Order.by_ways("kruskal", CHAINS, problem, sequence, tests)
+    sequence = _path(problem.disjuncts, firsts, seconds, np.argsort(savings, kind="stable"))
+    return Order.by_disjuncts("kruskal", CHAINS, problem, sequence, tests)
 
 
 @kernel

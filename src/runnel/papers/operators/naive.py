@@ -15,4 +15,4 @@ def naive(problem: OrderProblem) -> Order:
     The answer to a call is remembered and used again, as the paper has it. But a way is not skipped because a test
     of it is known to have failed: it learns so when its own turn comes to that test.
     """
-    return Order.by_ways("naive", INDEPENDENT, problem, np.arange(problem.ways))
+    return Order.by_disjuncts("naive", INDEPENDENT, problem, np.arange(problem.disjuncts))

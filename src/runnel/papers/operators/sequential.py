@@ -14,4 +14,4 @@ def sequential(problem: OrderProblem) -> Order:
 
     As algorithm 1 is written, a way that was begun is gone through to its end even after it is rejected (line 7).
     """
-    return Order.by_ways("sequential", MARKED, problem, np.arange(problem.ways))
+    return Order.by_disjuncts("sequential", MARKED, problem, np.arange(problem.disjuncts))

@@ -15,4 +15,4 @@ def sub_order(problem: OrderProblem) -> Order:
     Kruskal's method, which takes pairs with the least savings first; `kruskal` does that, and gains nothing.
     """
     chains = Chains.of(problem)
-    return Order.by_ways("sub_order", CHAINS, problem, chains.order(), chains.tests())
+    return Order.by_disjuncts("sub_order", CHAINS, problem, chains.order(), chains.tests())

@@ -53,13 +53,13 @@ class Sweep:
         places = np.arange(self._offsets[-1]) + np.repeat(
             problem.test_offsets[self._tests] - self._offsets[:-1], lengths
         )
-        ways = problem.test_ways[places]
+        ways = problem.test_disjuncts[places]
         found, first = np.unique(ways, return_index=True)
-        numbers = np.empty(problem.ways, dtype=IDENTIFIER)
+        numbers = np.empty(problem.disjuncts, dtype=IDENTIFIER)
         numbers[found[np.argsort(first)]] = np.arange(len(found))
         self._ways = read_only(numbers[ways])
         self._needed = len(found)
-        self._certain = problem.ways - len(found)
+        self._certain = problem.disjuncts - len(found)
 
     def follow(self, packed: Array, rows: int) -> tuple[Array, Array]:
         """Decide all ways for so many items, by the truths of the tests (as `pack_truths` packs them)."""

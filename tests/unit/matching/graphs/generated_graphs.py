@@ -1,4 +1,4 @@
-"""Small generated graphs and patterns, over so few terms that they often meet, and odd ones."""
+"""Small generated graphs and patterns with few terms, so that they often match, and unusual ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bindings of matches through a plan are those of the definition: and, or, not, views, deltas, operators."""
+"""Bindings that a plan computes equal those of the definition, with and, or, not, views, deltas and operators."""
 
 from __future__ import annotations
 
@@ -250,7 +250,7 @@ def worlds(draw: st.DrawFn, operators: bool = False) -> tuple[dict[int, Node], t
 
 @CASES
 @given(worlds(), st.data())
-def test_bindings_are_the_definitions_in_plans_deltas_and_after_compaction(
+def test_bindings_equal_the_definition_in_plans_deltas_and_after_compaction(
     world: tuple[dict[int, Node], tuple[Item, ...]], data: st.DataObject
 ) -> None:
     definitions, some = world
@@ -275,7 +275,7 @@ def test_bindings_are_the_definitions_in_plans_deltas_and_after_compaction(
 
 @CASES
 @given(worlds(operators=True), st.sampled_from([0, 0, 3]))
-def test_graphs_and_operators_decide_as_the_evaluator(
+def test_graphs_and_operators_agree_with_the_evaluator(
     world: tuple[dict[int, Node], tuple[Item, ...]], failing: int
 ) -> None:
     definitions, some = world
@@ -294,7 +294,7 @@ def test_graphs_and_operators_decide_as_the_evaluator(
 
 @CASES
 @given(conditions(operators=True), items())
-def test_bindings_of_graphs_and_operators_are_told_together(condition: Expression, some: tuple[Item, ...]) -> None:
+def test_bindings_of_graphs_and_operators_are_joined(condition: Expression, some: tuple[Item, ...]) -> None:
     batch = batch_of(some)
     _, bound = told(compiled({10: Filter(Read(1), condition)}, [10]), batch, Asked())
     for row, (feed, attributes) in enumerate(zip(batch.feeds.tolist(), batch.attributes(), strict=True)):
@@ -310,7 +310,7 @@ def _renamed(row: Mapping[str, object], wanted: Sequence[Mapping[str, object]]) 
     return any(set(row.values()) <= set(one.values()) or set(one.values()) <= set(row.values()) for one in wanted)
 
 
-def test_a_failure_for_one_value_is_told_where_no_other_satisfies() -> None:
+def test_a_failure_for_one_value_is_reported_if_no_other_value_matches() -> None:
     pattern = Graph((edge("?p", "<urn:p>", "?where"),))
     call = Call("near", (Given("where", "text"), Variable("n")), 1, (1,))
     graph = RdfGraph.of([("<urn:1>", "<urn:p>", f'"{one}"') for one in ("good", "bad")])
@@ -334,7 +334,7 @@ def test_a_failure_for_one_value_is_told_where_no_other_satisfies() -> None:
     ]
 
 
-def test_too_many_values_are_told_as_the_reason() -> None:
+def test_too_many_values_are_reported_as_the_reason() -> None:
     pattern = Graph((edge("?p", "<urn:p>", "?where"),))
     call = Call("flag", (Given("where", "text"),), 1)
     graph = RdfGraph.of([("<urn:1>", "<urn:p>", f'"{number}"') for number in range(65)])
@@ -356,7 +356,7 @@ def test_a_query_takes_sixteen_bytes_and_none_without_variables() -> None:
     assert plain.base.queries.bound_patterns.arrays() == {}
 
 
-def test_a_search_that_has_no_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_endless_search_is_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(match_single, "MOST_STEPS", 1_000)
     triples = [(f"<urn:{left}>", "<urn:p>", f"<urn:{right}>") for left in range(20) for right in range(20)]
     names = [f"?v{number}" for number in range(7)]
@@ -368,7 +368,7 @@ def test_a_search_that_has_no_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -
     assert 0 < len(graph.first_rows(path)) <= 1_000
 
 
-def test_rows_are_those_of_matches_alone() -> None:
+def test_bindings_contain_only_rows_of_matches() -> None:
     year = Graph((edge("?p", "<urn:year>", "?y"),))
     node = Filter(Read(1), And((year, Contains(Attribute("title"), ("rock",)))))
     compile_base(STORAGE, "whole", [PlanQuery(10)], {10: node})
@@ -400,7 +400,7 @@ def test_patterns_under_two_negations_are_neither_joined_nor_bound() -> None:
     assert {query: one.rows for (_, query), one in bound.items()} == {10: ({"x": "urn:1", "y": "urn:2"},)}
 
 
-def test_a_match_with_more_bindings_than_are_looked_for_says_so() -> None:
+def test_a_match_with_too_many_bindings_is_marked_as_partial() -> None:
     own, other = Graph((edge("?x", "<urn:p>", "?y"),)), Graph((edge("?a", "<urn:q>", "?b"),))
     near = Call("near", (Literally("a"), Variable("n")), 1, (1,))
     definitions: dict[int, Node] = {
@@ -434,7 +434,7 @@ def test_a_match_with_more_bindings_than_are_looked_for_says_so() -> None:
         assert decode_bindings(encode_bindings(bound) or "") == bound
 
 
-def test_bindings_that_took_too_long_are_told_as_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bindings_that_take_too_long_are_reported_as_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     either = Or((Graph((edge("?x", "<urn:p>", "?y"),)), Graph((edge("?x", "<urn:q>", "?y"),))))
     definitions: dict[int, Node] = {10: Filter(Read(1), either)}
     batch = batch_of([Item("One", "1", {"graph": (RdfGraph.of([("<urn:1>", "<urn:p>", '"a"')]),)})])

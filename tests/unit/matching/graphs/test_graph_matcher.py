@@ -1,4 +1,4 @@
-"""The fast graph matcher against the definition: which patterns hold, their solutions, and within which bounds."""
+"""The indexed graph matcher agrees with the definition: matching patterns, solutions, and limits of the search."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def defined(asked: list[Graph], told: list[RdfGraph]) -> set[tuple[int, int]]:
 
 @CASES
 @given(st.lists(patterns().map(Graph.canonical), min_size=1, max_size=8), st.lists(graphs, max_size=4))
-def test_patterns_hold_as_defined(asked: list[Graph], told: list[RdfGraph]) -> None:
+def test_matching_patterns_agree_with_the_definition(asked: list[Graph], told: list[RdfGraph]) -> None:
     asked = list(dict.fromkeys(asked))
     layout = layout_of(asked)
     assert held(layout, read_publications(columns_of(told), layout.terms)) == defined(asked, told)
@@ -83,7 +83,7 @@ _limits = st.lists(
 
 @CASES
 @given(st.lists(_limits, min_size=12, max_size=40), st.lists(graphs, min_size=1, max_size=3))
-def test_many_patterns_of_one_shape_hold_as_defined(
+def test_many_patterns_of_one_shape_agree_with_the_definition(
     limits: list[list[tuple[str, str, str]]], told: list[RdfGraph]
 ) -> None:
     asked = []
@@ -98,7 +98,7 @@ def test_many_patterns_of_one_shape_hold_as_defined(
 
 @CASES
 @given(st.lists(patterns().map(Graph.canonical), min_size=1, max_size=4), graphs)
-def test_solutions_are_those_of_the_definition(asked: list[Graph], told: RdfGraph) -> None:
+def test_solutions_agree_with_the_definition(asked: list[Graph], told: RdfGraph) -> None:
     layout = layout_of(asked)
     publications = read_publications(columns_of([told]), layout.terms)
     places = np.zeros(len(asked), dtype=np.int64)
@@ -115,7 +115,7 @@ def test_solutions_are_those_of_the_definition(asked: list[Graph], told: RdfGrap
         assert Counter(told_rows) == wanted
 
 
-def test_intervals_are_found_without_looking_at_the_others() -> None:
+def test_intervals_are_found_without_checking_all_patterns() -> None:
     asked = [
         Graph(
             (ONE,),
@@ -136,7 +136,7 @@ def test_intervals_are_found_without_looking_at_the_others() -> None:
     assert matcher.counters.checks < 20
 
 
-def test_what_no_filter_asks_for_is_looked_for_once() -> None:
+def test_variables_without_a_filter_are_searched_once() -> None:
     edges = ONE, Edge(Variable("p"), "<urn:r>", Variable("z"))
     asked = Graph(edges, Comparison(Variable("y"), "=", '"z"')).canonical()
     triples = [("<urn:a>", "<urn:r>", integer(number)) for number in range(100)]
@@ -158,7 +158,7 @@ def hostile() -> tuple[Graph, RdfGraph]:
     return pattern, RdfGraph.of([*triples, ("<urn:x>", "<urn:q>", "<urn:y>")])
 
 
-def test_a_search_that_takes_too_long_leaves_only_its_own_patterns_in_doubt(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_abandoned_search_leaves_only_its_own_patterns_undecided(monkeypatch: pytest.MonkeyPatch) -> None:
     hard, graph = hostile()
     easy = Graph((ONE,)).canonical()
     layout = layout_of([hard, easy])
@@ -171,7 +171,7 @@ def test_a_search_that_takes_too_long_leaves_only_its_own_patterns_in_doubt(monk
     monkeypatch.setattr(
         match_single, "_matcher", lambda graph: GraphMatcher(layout_of([graph]), steps_of_shape=2_000)
     )
-    with pytest.raises(TooExpensiveError, match="too many ways"):
+    with pytest.raises(TooExpensiveError, match="too many steps"):
         match_single.graph_holds(hard, columns_of([graph]), 0)
     assert match_single.graph_holds(easy, columns_of([graph]), 0)
 
@@ -227,7 +227,7 @@ def test_damaged_arrays_are_refused(name: str, change: object) -> None:
         check_layout(GraphLayout.stored(arrays), len(asked))
 
 
-def test_the_rarest_edge_is_the_one_that_a_sample_says() -> None:
+def test_the_rarest_edge_is_determined_from_a_sample() -> None:
     edges = (Edge(Variable("p"), "<urn:q>", Variable("y")), Edge(Variable("p"), "<urn:type>", "<urn:Page>"))
     asked = [Graph(edges).canonical()]
     told = PatternTable.of(asked)
@@ -240,7 +240,7 @@ def test_the_rarest_edge_is_the_one_that_a_sample_says() -> None:
 
 @settings(deadline=None, max_examples=60, derandomize=True)
 @given(patterns(), graphs)
-def test_the_search_of_one_item_is_the_definition(pattern: Graph, graph: RdfGraph) -> None:
+def test_the_search_in_one_item_agrees_with_the_definition(pattern: Graph, graph: RdfGraph) -> None:
     attributes = {"graph": (graph,)}
     search, wanted = FamilySearch(attributes), Definition(attributes)
     assert search.holds(pattern) == wanted.holds(pattern)

@@ -1,4 +1,4 @@
-"""Graphs of a batch in arrays, against the reference: the triples, what terms stand for, and the order of texts."""
+"""The graphs of a batch in arrays agree with the reference: triples, sorts and keys of terms, and order of texts."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def told(found: Publications, plan: list[str], number: int) -> str:
 
 @settings(deadline=None, max_examples=150)
 @given(st.lists(st.one_of(st.none(), GRAPHS.filter(bool)), max_size=5), st.lists(LITERALS, max_size=6))
-def test_triples_and_what_their_terms_stand_for(graphs: list[RdfGraph | None], terms: list[str]) -> None:
+def test_triples_sorts_and_keys_agree_with_the_reference(graphs: list[RdfGraph | None], terms: list[str]) -> None:
     plan, index = index_of(terms)
     found = read_publications(columns_of(graphs), index)
     assert found.rows.tolist() == [row for row, graph in enumerate(graphs) if graph]
@@ -97,7 +97,7 @@ def _check_ranks(found: Publications, plan: list[str], number: int, text: str) -
             assert (rank < its, rank == its) == (text < key, text == key)
 
 
-def test_many_triples_are_in_order_too() -> None:
+def test_large_graphs_are_sorted() -> None:
     graph = RdfGraph.of([(f"<urn:s{number % 7}>", f"<urn:p{number % 3}>", f'"{number}"') for number in range(500)])
     plan, index = index_of(['"7"'])
     found = read_publications(columns_of([graph]), index)
@@ -108,7 +108,7 @@ def test_many_triples_are_in_order_too() -> None:
 
 
 @pytest.mark.parametrize("text", ["<urn:a>\n", "<urn:a> <urn:p> <urn:b>\n", "x y z .", " <urn:p> <urn:b> .\n", "\n"])
-def test_what_is_no_graph_is_refused(text: str) -> None:
+def test_text_that_is_not_a_graph_is_refused(text: str) -> None:
     _, index = index_of([])
     with pytest.raises(ValueError, match="canonical N-Triples"):
         read_publications(columns_of([RdfGraph(text)]), index)

@@ -71,7 +71,8 @@ def test_scores_are_the_pairwise_savings_summed(ways: list[list[int]], seed: int
     problem = OrderProblem.of(ways, np.arange(TESTS), chances, costs)
     order = sub_order(problem)
     chains = [
-        order.chains[problem.way_offsets[way] : problem.way_offsets[way + 1]].tolist() for way in range(len(ways))
+        order.chains[problem.disjunct_offsets[way] : problem.disjunct_offsets[way + 1]].tolist()
+        for way in range(len(ways))
     ]
     wishes = costs / (1 - chances)
     assert chains == [sorted(way, key=lambda test: (wishes[test], test)) for way in ways]

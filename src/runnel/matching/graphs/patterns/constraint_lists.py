@@ -1,9 +1,10 @@
-"""Constraint lists: the patterns of one shape, to be found by what its variables are bound to.
+"""Constraint lists: an index of the patterns of one shape by the values to which its variables are bound.
 
-In: a table of patterns. Out: their order, and *groups*: patterns of one shape that ask the same of a variable, sorted
-by a value. Under a binding to v only those can hold whose value lies from v - below to v + above: both are 0 where
-equality is asked, one is infinite where a limit is, and `below` is the width of the widest where there are two
-limits. Patterns of intervals are grouped by powers of two of their widths, so that few are looked at in vain.
+In: a table of patterns. Out: their order, and *groups* of patterns. The patterns of a group have the same shape and
+the same kind of constraint on the same variable, and are sorted by the constraint's value. If the variable is bound
+to v, only patterns whose value is between v - below and v + above can hold. Both are 0 for equality, one of them is
+infinite for a lower or upper bound, and `below` is the width of the widest interval for constraints with two bounds.
+Intervals are grouped by powers of two of their widths, which limits the number of false candidates.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from runnel.arrays import IDENTIFIER, Array, Arrays, narrow_offsets, offsets_of
 from runnel.matching.graphs.patterns.pattern_table import PatternTable
 
 FEW_PATTERNS = 8
-"""Patterns of a shape that are simply gone through."""
+"""Shapes with at most this number of patterns are scanned instead of indexed."""
 
 _EQUAL, _LESS, _AT_MOST, _GREATER = 0, 2, 3, 4
 _IS_EQUAL, _IS_BELOW, _IS_ABOVE, _IS_WITHIN = 0, 1, 2, 3000
@@ -28,9 +29,9 @@ _IS_EQUAL, _IS_BELOW, _IS_ABOVE, _IS_WITHIN = 0, 1, 2, 3000
 class ConstraintLists:
     """The arrays.
 
-    The patterns of a shape are those from `shape_members[shape]` on; its groups those from `shape_groups[shape]` on.
-    Group g has the patterns from `members[g]` on, and the values from `value_offsets[g]` to `value_offsets[g + 1]`.
-    Patterns of a shape before its first group are in none.
+    The patterns of a shape begin at `shape_members[shape]`, and its groups begin at `shape_groups[shape]`. The
+    patterns of group g begin at `members[g]`; their values are those from `value_offsets[g]` to `value_offsets[g +
+    1]`. The patterns of a shape before its first group are in no group.
     """
 
     shape_members: Array
@@ -44,13 +45,13 @@ class ConstraintLists:
     values: Array
 
     def arrays(self, name: str) -> dict[str, Array]:
-        """The arrays to store under a name."""
-        return {f"{name}.{one}": getattr(self, one) for one in _FIELDS}
+        """Return the arrays to store. Their names begin with `name`."""
+        return {f"{name}.{field}": getattr(self, field) for field in _FIELDS}
 
     @staticmethod
     def stored(arrays: Arrays, name: str) -> ConstraintLists:
-        """The lists of arrays made by `arrays`."""
-        fields: dict[str, Any] = {one: arrays[f"{name}.{one}"] for one in _FIELDS}
+        """Build the lists from stored arrays."""
+        fields: dict[str, Any] = {field: arrays[f"{name}.{field}"] for field in _FIELDS}
         return ConstraintLists(**fields)
 
 
@@ -58,8 +59,8 @@ _FIELDS = tuple(ConstraintLists.__dataclass_fields__)
 
 
 @dataclass(frozen=True)
-class _Ways:
-    """Ways to find patterns: for each the pattern, what it asks of which variable, its value, and how good it is."""
+class _Candidates:
+    """Constraints under which a pattern can be listed: pattern, variable, kind, value, and estimated selectivity."""
 
     patterns: Array
     variables: Array
@@ -69,45 +70,51 @@ class _Ways:
     widths: Array
     shares: Array
 
-    def chosen(self, places: Array) -> _Ways:
-        return _Ways(*(getattr(self, one)[places] for one in _Ways.__dataclass_fields__))
+    def select(self, positions: Array) -> _Candidates:
+        return _Candidates(*(getattr(self, field)[positions] for field in _Candidates.__dataclass_fields__))
 
-    def joined(self, other: _Ways) -> _Ways:
-        return _Ways(*(np.append(getattr(self, one), getattr(other, one)) for one in _Ways.__dataclass_fields__))
+    def concatenate(self, other: _Candidates) -> _Candidates:
+        fields = _Candidates.__dataclass_fields__
+        return _Candidates(*(np.append(getattr(self, field), getattr(other, field)) for field in fields))
 
 
 def list_constraints(table: PatternTable, ranks: Array) -> tuple[Array, ConstraintLists]:
-    """The order in which the patterns must stand, and the lists; `ranks` are those of the table's texts."""
-    ways = _best(_with_intervals(_single_ways(table, ranks)))
+    """Return the required order of the patterns, and the lists. `ranks` are the ranks of the table's texts."""
+    candidates = _best_candidates(_with_intervals(_single_candidates(table, ranks)))
     grouped = np.full(len(table), -1, dtype=np.int64)
-    shapes = table.pattern_shapes[ways.patterns]
-    ways = ways.chosen(np.lexsort((ways.values, ways.kinds, ways.sorts, ways.variables, shapes)))
-    shapes = table.pattern_shapes[ways.patterns].astype(np.int64)
-    changes = [np.diff(one, prepend=-1) != 0 for one in (shapes, ways.variables, ways.sorts, ways.kinds)]
+    shapes = table.pattern_shapes[candidates.patterns]
+    candidates = candidates.select(
+        np.lexsort((candidates.values, candidates.kinds, candidates.sorts, candidates.variables, shapes))
+    )
+    shapes = table.pattern_shapes[candidates.patterns].astype(np.int64)
+    changes = [
+        np.diff(column, prepend=-1) != 0
+        for column in (shapes, candidates.variables, candidates.sorts, candidates.kinds)
+    ]
     starts = np.flatnonzero(np.logical_or.reduce(changes)) if len(shapes) else np.empty(0, dtype=np.int64)
-    grouped[ways.patterns] = np.arange(len(ways.patterns))
+    grouped[candidates.patterns] = np.arange(len(candidates.patterns))
     order = np.lexsort((grouped, table.pattern_shapes))
-    places = np.empty(len(table), dtype=IDENTIFIER)
-    places[order] = np.arange(len(table))
-    widest = np.maximum.reduceat(ways.widths, starts) if len(starts) else np.empty(0)
-    kinds = ways.kinds[starts]
+    positions = np.empty(len(table), dtype=IDENTIFIER)
+    positions[order] = np.arange(len(table))
+    widest = np.maximum.reduceat(candidates.widths, starts) if len(starts) else np.empty(0)
+    kinds = candidates.kinds[starts]
     shape_count = len(table.shape_edges)
     lists = ConstraintLists(
         shape_members=narrow_offsets(offsets_of(np.bincount(table.pattern_shapes, minlength=shape_count))),
         shape_groups=narrow_offsets(offsets_of(np.bincount(shapes[starts], minlength=shape_count))),
-        variables=ways.variables[starts].astype(np.uint8),
-        sorts=ways.sorts[starts].astype(np.uint8),
+        variables=candidates.variables[starts].astype(np.uint8),
+        sorts=candidates.sorts[starts].astype(np.uint8),
         below=np.where(kinds == _IS_ABOVE, np.inf, widest),
         above=np.where(kinds == _IS_BELOW, np.inf, 0.0),
-        members=places[ways.patterns[starts]],
-        value_offsets=narrow_offsets(np.append(starts, len(ways.patterns))),
-        values=ways.values,
+        members=positions[candidates.patterns[starts]],
+        value_offsets=narrow_offsets(np.append(starts, len(candidates.patterns))),
+        values=candidates.values,
     )
     return order, lists
 
 
-def _single_ways(table: PatternTable, ranks: Array) -> _Ways:
-    """Every constraint that is a way by itself: not `!=`, nothing that never holds, and not of a small shape."""
+def _single_candidates(table: PatternTable, ranks: Array) -> _Candidates:
+    """Return all constraints that can be listed: without `!=`, constraints that never hold, and small shapes."""
     rows = table.constraints.values.reshape(-1, 3)
     owners = np.repeat(np.arange(len(table)), table.constraints.lengths // 3)
     terms = rows[:, 2]
@@ -115,68 +122,79 @@ def _single_ways(table: PatternTable, ranks: Array) -> _Ways:
     values = np.where(sorts > Sort.TEXT, table.keys[terms], np.where(sorts == Sort.TEXT, ranks[terms], terms))
     relations = rows[:, 1]
     sizes = np.bincount(table.pattern_shapes, minlength=len(table.shape_edges))
-    usable = (relations == _EQUAL) | ((relations >= _LESS) & (sorts >= Sort.TEXT))
-    usable &= ~np.isnan(values) & (sizes[table.pattern_shapes[owners]] > FEW_PATTERNS)
+    is_usable = (relations == _EQUAL) | ((relations >= _LESS) & (sorts >= Sort.TEXT))
+    is_usable &= ~np.isnan(values) & (sizes[table.pattern_shapes[owners]] > FEW_PATTERNS)
     kinds = np.where(relations == _EQUAL, _IS_EQUAL, np.where(relations <= _AT_MOST, _IS_BELOW, _IS_ABOVE))
-    all_ways = _Ways(
+    all_constraints = _Candidates(
         owners, rows[:, 0], sorts, kinds, values.astype(np.float64), np.zeros(len(rows)), np.ones(len(rows))
     )
-    found = all_ways.chosen(np.flatnonzero(usable))
-    return _measured(found, table.pattern_shapes[found.patterns])
+    candidates = all_constraints.select(np.flatnonzero(is_usable))
+    return _with_shares(candidates, table.pattern_shapes[candidates.patterns])
 
 
-def _measured(ways: _Ways, shapes: Array) -> _Ways:
-    """The ways with their shares: which part of the terms that are compared with the same lies where they hold.
+def _with_shares(candidates: _Candidates, shapes: Array) -> _Candidates:
+    """Return the candidates with their shares.
 
-    What people ask for is the best guess of what is published.
+    The share of a constraint is the fraction of the terms compared with the same variable that satisfy it. The terms
+    that users ask for are the best available estimate of the published terms.
     """
     if not len(shapes):
-        return ways
-    order = np.lexsort((ways.values, ways.sorts, ways.variables, shapes))
-    columns = [one[order] for one in (shapes, ways.variables, ways.sorts)]
-    begins = np.logical_or.reduce([np.diff(one.astype(np.int64), prepend=-1) != 0 for one in columns])
-    values = ways.values[order]
+        return candidates
+    order = np.lexsort((candidates.values, candidates.sorts, candidates.variables, shapes))
+    columns = [column[order] for column in (shapes, candidates.variables, candidates.sorts)]
+    begins = np.logical_or.reduce([np.diff(column.astype(np.int64), prepend=-1) != 0 for column in columns])
+    values = candidates.values[order]
     differs = begins | np.append(True, values[1:] != values[:-1])
-    places = np.arange(len(order))
-    first, start = (np.maximum.accumulate(np.where(one, places, 0)) for one in (differs, begins))
+    positions = np.arange(len(order))
+    first, start = (np.maximum.accumulate(np.where(is_start, positions, 0)) for is_start in (differs, begins))
     last = _ends(differs)
     end = _ends(begins)
-    kinds = ways.kinds[order]
+    kinds = candidates.kinds[order]
     low = np.where(kinds == _IS_BELOW, start, first)
     high = np.where(kinds == _IS_ABOVE, end, last)
     shares = np.empty(len(order))
     shares[order] = (high - low) / (end - start)
-    return _Ways(ways.patterns, ways.variables, ways.sorts, ways.kinds, ways.values, ways.widths, shares)
+    return _Candidates(
+        candidates.patterns,
+        candidates.variables,
+        candidates.sorts,
+        candidates.kinds,
+        candidates.values,
+        candidates.widths,
+        shares,
+    )
 
 
 def _ends(begins: Array) -> Array:
-    """For every place where its run ends; runs begin at some places."""
+    """Return for every position the end of its run. `begins` marks the positions at which runs begin."""
     starts = np.flatnonzero(begins)
     lengths = np.diff(np.append(starts, len(begins)))
     return np.repeat(starts + lengths, lengths)
 
 
-def _with_intervals(ways: _Ways) -> _Ways:
-    """The ways, and those by a lower and an upper limit of one variable together."""
-    order = np.lexsort((ways.values, ways.kinds, ways.sorts, ways.variables, ways.patterns))
-    ways = ways.chosen(order)
-    same = np.ones(max(0, len(order) - 1), dtype=bool)
-    for one in (ways.patterns, ways.variables, ways.sorts):
-        same &= one[1:] == one[:-1]
-    # In this order the greatest upper limit stands before the least lower one; others only narrow what is between.
-    uppers = np.flatnonzero(same & (ways.kinds[:-1] == _IS_BELOW) & (ways.kinds[1:] == _IS_ABOVE))
-    highs, lows = ways.chosen(uppers), ways.chosen(uppers + 1)
-    with np.errstate(invalid="ignore"):  # between two infinite limits there is no width
+def _with_intervals(candidates: _Candidates) -> _Candidates:
+    """Return the candidates, and intervals that combine a lower and an upper bound of the same variable."""
+    order = np.lexsort(
+        (candidates.values, candidates.kinds, candidates.sorts, candidates.variables, candidates.patterns)
+    )
+    candidates = candidates.select(order)
+    is_same = np.ones(max(0, len(order) - 1), dtype=bool)
+    for column in (candidates.patterns, candidates.variables, candidates.sorts):
+        is_same &= column[1:] == column[:-1]
+    # In this order the greatest upper bound precedes the least lower bound. Other bounds only narrow the interval.
+    uppers = np.flatnonzero(is_same & (candidates.kinds[:-1] == _IS_BELOW) & (candidates.kinds[1:] == _IS_ABOVE))
+    highs, lows = candidates.select(uppers), candidates.select(uppers + 1)
+    with np.errstate(invalid="ignore"):  # the width between two infinite bounds is undefined
         widths = np.nextafter(highs.values - lows.values, np.inf)
-    usable = np.isfinite(widths) & (widths > 0)
+    is_usable = np.isfinite(widths) & (widths > 0)
     shares = np.maximum(highs.shares + lows.shares - 1.0, 0.0)
-    kinds = _IS_WITHIN + np.frexp(np.where(usable, widths, 1.0))[1]
-    within = _Ways(lows.patterns, lows.variables, lows.sorts, kinds, lows.values, widths, shares)
-    return ways.joined(within.chosen(np.flatnonzero(usable)))
+    kinds = _IS_WITHIN + np.frexp(np.where(is_usable, widths, 1.0))[1]
+    intervals = _Candidates(lows.patterns, lows.variables, lows.sorts, kinds, lows.values, widths, shares)
+    return candidates.concatenate(intervals.select(np.flatnonzero(is_usable)))
 
 
-def _best(ways: _Ways) -> _Ways:
-    """The best way of every pattern that has one."""
-    order = np.lexsort((ways.kinds, ways.shares, ways.patterns))
-    ways = ways.chosen(order)
-    return ways.chosen(np.flatnonzero(np.diff(ways.patterns, prepend=-1)))
+def _best_candidates(candidates: _Candidates) -> _Candidates:
+    """Return the most selective candidate of every pattern that has candidates."""
+    order = np.lexsort((candidates.kinds, candidates.shares, candidates.patterns))
+    candidates = candidates.select(order)
+    return candidates.select(np.flatnonzero(np.diff(candidates.patterns, prepend=-1)))

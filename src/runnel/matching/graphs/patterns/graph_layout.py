@@ -1,9 +1,9 @@
-"""The graph patterns of a plan part as arrays: built at compile time, mapped by every worker.
+"""The arrays of a plan part's graph patterns, which are built at compile time and mapped by every worker.
 
-In: patterns. Out: a GraphLayout: the table of patterns, in the order of their
-constraint lists; an index of shapes under their rarest edge; and the key that each pattern is known by outside. The
-index is a hash table whose slots name *buckets*: shapes whose first edges have the same terms and variables at the
-same places. An edge's terms are compared, so no answer rests on a hash.
+In: patterns. Out: a `GraphLayout` with the table of patterns in the order of their constraint lists, an index of
+shapes by their rarest edge, and the external key of each pattern. The index is a hash table whose slots refer to
+*buckets*. The first edges of the shapes of a bucket have the same terms, and variables at the same positions. The
+terms themselves are compared, so hash collisions cannot lead to wrong matches.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _NAME, _INDEX, _TERMS = "graphs", "graphs.index", "graph_terms"
 
 @dataclass(frozen=True)
 class GraphLayout:
-    """The arrays; `depths` are those of `edge_orders`, `masks` says which kinds of keys there are.
+    """The arrays. `depths` comes from `edge_orders`, and `masks` contains which kinds of first edges occur.
 
-    A kind of key has bits: 1 where the subject is a term, 2 where the label is, 4 where the object is.
+    A kind is a sum of bits: 1 if the subject is a term, 2 if the label is a term, and 4 if the object is a term.
     """
 
     table: PatternTable
@@ -47,13 +47,14 @@ class GraphLayout:
     def of(
         table: PatternTable, frequencies: Mapping[str, float] | None = None, keys: Array | None = None
     ) -> GraphLayout:
-        """The layout of a table's patterns; without keys of their own they are known by their numbers there."""
+        """Build the layout of a table's patterns. By default, the key of a pattern is its number in the table."""
         edges, depths = order_edges(table, frequencies)
-        gathered = _gathered(replace(table, shape_edges=Rows(table.shape_edges.offsets, edges.reshape(-1))))
-        table, depths = gathered[0], depths[gathered[1]]
+        with_ordered_edges = replace(table, shape_edges=Rows(table.shape_edges.offsets, edges.reshape(-1)))
+        table, shape_order = _sort_shapes(with_ordered_edges)
+        depths = depths[shape_order]
         terms = TermIndex.of(table)
         order, lists = list_constraints(table, terms.ranks)
-        ordered = _reordered(table, order)
+        ordered = _sort_patterns(table, order)
         access = _first_edges(ordered)
         buckets, slots = _index(access)
         kinds = (access >= 0) @ np.array([1, 2, 4])
@@ -70,34 +71,35 @@ class GraphLayout:
         )
 
     def arrays(self) -> dict[str, Array]:
-        """The arrays that are looked at for every item, by the names under which they are stored."""
-        found = self.table.arrays(_NAME) | self.terms.arrays(_TERMS) | self.lists.arrays(f"{_NAME}.lists")
-        found |= {f"{_INDEX}.{one}": getattr(self, one) for one in _PLAIN} | self.buckets.arrays(f"{_NAME}.buckets")
-        return {name: array for name, array in found.items() if name not in self.seldom()}
+        """Return the arrays that are read for every item, by the names under which they are stored."""
+        arrays = self.table.arrays(_NAME) | self.terms.arrays(_TERMS) | self.lists.arrays(f"{_NAME}.lists")
+        arrays |= {f"{_INDEX}.{field}": getattr(self, field) for field in _PLAIN}
+        arrays |= self.buckets.arrays(f"{_NAME}.buckets")
+        return {name: array for name, array in arrays.items() if name not in self.seldom()}
 
     def seldom(self) -> dict[str, Array]:
-        """The arrays that are looked at where a binding is told."""
+        """Return the arrays that are read only for bindings."""
         return self.table.terms.arrays(f"{_NAME}.terms")
 
     @staticmethod
     def stored(arrays: Arrays) -> GraphLayout:
-        """The layout of arrays made by `arrays` and `seldom`."""
+        """Build the layout from the arrays of `arrays` and `seldom`."""
         return GraphLayout(
             table=PatternTable.stored(arrays, _NAME),
             terms=TermIndex.stored(arrays, _TERMS),
             lists=ConstraintLists.stored(arrays, f"{_NAME}.lists"),
             buckets=Rows.stored(arrays, f"{_NAME}.buckets"),
-            **{one: arrays[f"{_INDEX}.{one}"] for one in _PLAIN},
+            **{field: arrays[f"{_INDEX}.{field}"] for field in _PLAIN},
         )
 
     @property
     def counters(self) -> dict[str, int]:
-        """How many patterns and shapes there are."""
+        """The numbers of patterns and shapes."""
         return {"graph patterns": len(self), "graph shapes": len(self.table.shape_edges)}
 
     @staticmethod
     def is_stored(arrays: Arrays) -> bool:
-        """Whether there are graph patterns of this form among these arrays."""
+        """Return whether the arrays contain graph patterns in this format."""
         return f"{_INDEX}.depths" in arrays
 
 
@@ -105,37 +107,37 @@ _PLAIN = ("depths", "slots", "masks", "keys")
 
 
 def _first_edges(table: PatternTable) -> Array:
-    """The edge under which every shape is indexed."""
+    """Return the first edge of every shape, under which the shape is indexed."""
     return np.asarray(table.shape_edges.values.reshape(-1, 3)[table.shape_edges.offsets[:-1] // 3])
 
 
-def _gathered(table: PatternTable) -> tuple[PatternTable, Array]:
-    """The table with shapes of one bucket side by side, since they are looked at together; and where each was."""
+def _sort_shapes(table: PatternTable) -> tuple[PatternTable, Array]:
+    """Return the table sorted by bucket, because the shapes of a bucket are read together, and the shapes' order."""
     order = np.argsort(edge_keys(_first_edges(table)), kind="stable")
-    places = np.empty(len(order), dtype=IDENTIFIER)
-    places[order] = np.arange(len(order))
+    positions = np.empty(len(order), dtype=IDENTIFIER)
+    positions[order] = np.arange(len(order))
     owners, values = table.shape_edges.expand(order)
-    moved = replace(
+    sorted_table = replace(
         table,
         shape_edges=Rows.grouped(owners, values, len(order)),
         shape_variables=table.shape_variables[order],
-        pattern_shapes=places[table.pattern_shapes],
+        pattern_shapes=positions[table.pattern_shapes],
     )
-    return moved, order
+    return sorted_table, order
 
 
-def _reordered(table: PatternTable, order: Array) -> PatternTable:
-    """The table with its patterns in another order."""
+def _sort_patterns(table: PatternTable, order: Array) -> PatternTable:
+    """Return the table with its patterns in a given order."""
 
-    def rows(one: Rows) -> Rows:
-        owners, values = one.expand(order)
+    def sort_rows(rows: Rows) -> Rows:
+        owners, values = rows.expand(order)
         return Rows.grouped(owners, values, len(order))
 
     return replace(
         table,
         pattern_shapes=table.pattern_shapes[order],
-        constraints=rows(table.constraints),
-        programs=rows(table.programs),
+        constraints=sort_rows(table.constraints),
+        programs=sort_rows(table.programs),
     )
 
 
@@ -144,7 +146,7 @@ def _no_edges() -> Array:
 
 
 def _index(access: Array) -> tuple[Rows, Array]:
-    """The shapes of every bucket, and the hash table of buckets; `access` is the first edge of every shape."""
+    """Return the shapes of every bucket, and the hash table of buckets. `access` is the first edge of every shape."""
     keys = edge_keys(access)
     count = int(keys.max(initial=-1)) + 1
     buckets = Rows.grouped(keys, np.arange(len(access), dtype=IDENTIFIER), count)
@@ -156,7 +158,7 @@ def _index(access: Array) -> tuple[Rows, Array]:
 
 @step
 def hash_edge(subject: Number, label: Number, object_: Number) -> Number:
-    """The hash of an edge's terms, with -1 for variables."""
+    """Return the hash of an edge's terms, with -1 for variables."""
     mixed = np.uint64(subject + 1) * np.uint64(0x9E3779B97F4A7C15)
     mixed ^= np.uint64(label + 1) * np.uint64(0xC2B2AE3D27D4EB4F)
     mixed ^= np.uint64(object_ + 1) * np.uint64(0x165667B19E3779F9)
@@ -167,7 +169,7 @@ def hash_edge(subject: Number, label: Number, object_: Number) -> Number:
 
 @kernel
 def fill_slots(leaders: Array, slots: Array) -> None:
-    """Enter every bucket under the terms of its shapes' first edges."""
+    """Insert every bucket into the hash table, under the terms of its shapes' first edges."""
     mask = np.uint64(len(slots) - 1)
     for bucket in range(len(leaders)):
         slot = hash_edge(leaders[bucket, 0], leaders[bucket, 1], leaders[bucket, 2]) & mask

@@ -1,7 +1,8 @@
-"""The terms of a plan's patterns, to be found by the bytes of an item's graph.
+"""An index of the terms of a plan's patterns, in which kernels look up the terms of an item's graph by their bytes.
 
-In: a table of patterns. Out: arrays in which a kernel finds a term's number, what it stands for, and where a text
-lies among the plan's texts: a plan text has an odd rank, any other text the even rank between its neighbours.
+In: a table of patterns. Out: arrays with the number, the sort and the key of each term, and with the rank of each
+text in the order of the plan's texts. A text of the plan has an odd rank; any other text has the even rank in
+between.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from runnel.model.graph import unescape_text
 
 @dataclass(frozen=True)
 class TermIndex:
-    """The terms by number: a hash table of them, their sorts and keys, the ranks of texts, and these in order."""
+    """A hash table of terms, the sort, key and rank of each term by its number, and the sorted texts."""
 
     vocabulary: Vocabulary
     sorts: Array
@@ -33,31 +34,31 @@ class TermIndex:
 
     @cached_property
     def raw_ordered(self) -> list[bytes]:
-        """The plan's texts in order, for those that a kernel cannot place."""
-        return [self.ordered.raw(place) for place in range(len(self.ordered))]
+        """The plan's sorted texts, for texts whose rank a kernel cannot determine."""
+        return [self.ordered.raw(position) for position in range(len(self.ordered))]
 
     def arrays(self, name: str = "graph_terms") -> dict[str, Array]:
-        """The arrays to store under a name."""
-        plain = {f"{name}.{one}": getattr(self, one) for one in _PLAIN}
+        """Return the arrays to store. Their names begin with `name`."""
+        plain = {f"{name}.{field}": getattr(self, field) for field in _PLAIN}
         return plain | self.vocabulary.arrays(f"{name}.vocabulary") | self.ordered.arrays(f"{name}.ordered")
 
     @staticmethod
     def stored(arrays: Arrays, name: str = "graph_terms") -> TermIndex:
-        """The index of arrays made by `arrays`; ValueError if they do not fit each other."""
-        found = TermIndex(
+        """Build the index from stored arrays. Raise ValueError if their lengths differ."""
+        index = TermIndex(
             Vocabulary.stored(arrays, f"{name}.vocabulary"),
             arrays[f"{name}.sorts"],
             arrays[f"{name}.keys"],
             arrays[f"{name}.ranks"],
             Texts.stored(arrays, f"{name}.ordered"),
         )
-        if any(len(one) != len(found.vocabulary) for one in (found.sorts, found.keys, found.ranks)):
-            raise ValueError(f"{name}.sorts does not fit its vocabulary")
-        return found
+        if any(len(array) != len(index.vocabulary) for array in (index.sorts, index.keys, index.ranks)):
+            raise ValueError(f"{name}.sorts, keys or ranks has another length than its vocabulary")
+        return index
 
     @staticmethod
     def of(table: PatternTable) -> TermIndex:
-        """The index of a table's terms.
+        """Build the index of a table's terms.
 
         >>> from runnel.algebra.graphs.graph_patterns import Edge, Graph
         >>> index = TermIndex.of(PatternTable.of([Graph((Edge("<urn:a>", "<urn:p>", '"text"'),))]))

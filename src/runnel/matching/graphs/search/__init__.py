@@ -1,4 +1,5 @@
-"""The search for patterns in the graphs of a batch, in compiled kernels.
+"""Search for patterns in the graphs of a batch, in compiled kernels.
 
-In: pattern arrays and publications. Out: the patterns that each graph contains, and their solutions.
+In: the arrays of patterns, and the graphs of a batch. Out: the patterns that each graph contains, and their
+solutions.
 """

@@ -1,9 +1,9 @@
-"""The solutions of patterns on graphs, as rows of term numbers: what bindings of matches are made of.
+"""Find the solutions of patterns in graphs, as rows of term numbers, for the bindings of matches.
 
-In: pairs of a publication and a pattern, by their places in `Publications` and in a layout's table. Out: for every
-pair its solutions, at most so many. `GraphPart.solutions` is the door for plans: it takes rows of a batch and atoms
-of the plan, and gives terms as texts. The columns of a solution are the pattern's variables in the order of the
-canonical pattern (`Graph.names` says what they were called), so column 0 is the variable named 1.
+In: pairs of a graph and a pattern, by their indexes in `Publications` and in a layout's table. Out: the solutions of
+every pair, up to a maximum. `GraphPart.solutions` is the interface for plans: it takes rows of a batch and atoms of
+the plan, and returns terms as texts. The columns of a solution are the variables of the canonical pattern in their
+order, so column 0 is the variable named 1. `Graph.names` has the original names.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from runnel.matching.graphs.search.search_arrays import (
 )
 
 MOST_SOLUTIONS = 300
-"""Solutions that are told of a pattern and a graph."""
+"""Maximum number of solutions that are returned per pattern and graph."""
 STEPS_OF_PAIR, STEPS_OF_GRAPH = 200_000, 3_000_000
-"""Triples that are looked at for the solutions of one pattern on a graph, and of all that match it."""
+"""Maximum number of triples that are read for one pattern in a graph, and for all patterns in a graph."""
 
 _ALL = np.uint32(0xFFFFFFFF)
 _AND = int(Code.AND)
@@ -40,10 +40,10 @@ _AND = int(Code.AND)
 
 @dataclass(frozen=True)
 class Solutions:
-    """The solutions of some pairs.
+    """The solutions of pairs.
 
-    Pair i has `counts[i]` solutions that are told; `is_whole[i]` says that there are no more. The terms of a solution
-    stand one after the other from `starts[i]` on, `widths[i]` of them.
+    Pair i has `counts[i]` solutions; `is_whole[i]` means that there are no more. The terms of its solutions begin at
+    `starts[i]`, `widths[i]` per solution.
     """
 
     counts: Array
@@ -53,7 +53,7 @@ class Solutions:
     terms: Array
 
     def rows(self, pair: int) -> Array:
-        """The solutions of a pair: a row each, a column for every variable."""
+        """Return the solutions of a pair, one per row, with a column per variable."""
         start, count, width = int(self.starts[pair]), int(self.counts[pair]), int(self.widths[pair])
         return self.terms[start : start + count * width].reshape(count, width)
 
@@ -69,11 +69,11 @@ def solutions_of(
     steps: int = STEPS_OF_PAIR,
     steps_of_graph: int = STEPS_OF_GRAPH,
 ) -> Solutions:
-    """The solutions of the patterns on the publications at these places, each pair's at most `most`.
+    """Return at most `most` solutions of each pair of a publication (by `places`) and a pattern.
 
-    `named` are the variables, as bits, that somebody wants to know: of solutions that differ by others only one is
-    told. A pair whose search takes more than so many steps, or whose graph has taken more, is not whole; what was
-    found of it is told.
+    `named` are the variables of interest, as bits: solutions that differ only in other variables are returned once.
+    The solutions of a pair are incomplete if its search exceeds `steps`, or the searches in its graph exceed
+    `steps_of_graph`.
     """
     table = layout.table
     ordered = pattern_arrays(table)
@@ -85,38 +85,38 @@ def solutions_of(
     pairs = places[order].astype(np.int64), patterns[order].astype(np.int64), widths[order].astype(np.int64)
     wanted = np.full(len(places), _ALL, dtype=np.uint32) if named is None else named[order].astype(np.uint32)
     limits = np.array([most, steps, steps_of_graph], dtype=np.int64)
-    told, whole = np.zeros_like(counts), np.zeros_like(is_whole)
-    terms = find_solutions(graphs, ordered, search, shapes, *pairs, wanted, limits, told, whole)
-    counts[order], is_whole[order] = told, whole
-    sizes = told * pairs[2]
+    sorted_counts, sorted_is_whole = np.zeros_like(counts), np.zeros_like(is_whole)
+    terms = find_solutions(graphs, ordered, search, shapes, *pairs, wanted, limits, sorted_counts, sorted_is_whole)
+    counts[order], is_whole[order] = sorted_counts, sorted_is_whole
+    sizes = sorted_counts * pairs[2]
     starts = np.empty(len(places), dtype=np.int64)
     starts[order] = np.cumsum(sizes) - sizes
     return Solutions(counts, is_whole, starts, widths.astype(np.int64), terms)
 
 
 @step
-def _asked(
+def _filtered_variables(
     pattern: Number, constraint_offsets: Array, constraints: Array, program_offsets: Array, programs: Array
 ) -> Number:
-    """The variables that the filter of a pattern asks for, as bits."""
-    asked = np.uint32(0)
-    for spot in range(constraint_offsets[pattern], constraint_offsets[pattern + 1], 3):
-        asked |= np.uint32(1) << np.uint32(constraints[spot])
-    place = np.int64(program_offsets[pattern])
-    while place < program_offsets[pattern + 1]:
-        if programs[place] < _AND:
-            for node in programs[place + 1 : place + 3]:
+    """Return the variables that occur in the filter of a pattern, as bits."""
+    filtered = np.uint32(0)
+    for start in range(constraint_offsets[pattern], constraint_offsets[pattern + 1], 3):
+        filtered |= np.uint32(1) << np.uint32(constraints[start])
+    position = np.int64(program_offsets[pattern])
+    while position < program_offsets[pattern + 1]:
+        if programs[position] < _AND:
+            for node in programs[position + 1 : position + 3]:
                 if node < 0:
-                    asked |= np.uint32(1) << np.uint32(-1 - node)
-            place += 3
+                    filtered |= np.uint32(1) << np.uint32(-1 - node)
+            position += 3
         else:
-            place += 1
-    return asked
+            position += 1
+    return filtered
 
 
 @step
 def _depth(first: Number, count: Number, edges: Array, wanted: Number) -> Number:
-    """How many levels of a shape, from the first on, bind the variables that are wanted."""
+    """Return the number of leading levels of a shape that are necessary to bind the wanted variables."""
     depth, bound = np.int64(0), np.uint32(0)
     for level in range(count):
         for part in range(3):
@@ -143,7 +143,7 @@ def find_solutions(
     counts: Array,
     is_whole: Array,
 ) -> Array:
-    """The terms of all solutions of pairs; `counts` gets how many each has, `is_whole` if these are all."""
+    """Return the terms of all solutions of pairs. Fill in the number of solutions and whether they are complete."""
     (offsets, subjects, labels, objects, by_object, sorts, values) = graphs
     (edge_offsets, edges, constraint_offsets, constraints, program_offsets, programs) = patterns
     (bound, levels, stack, label_ranges, steps) = search
@@ -159,8 +159,9 @@ def find_solutions(
             steps[1] = limits[2]
         allowed = min(limits[1], steps[1])
         steps[0] = allowed
-        asked = _asked(pattern, constraint_offsets, constraints, program_offsets, programs)
-        tested, told = _depth(first, count, edges, asked), _depth(first, count, edges, asked | named[pair])
+        filtered = _filtered_variables(pattern, constraint_offsets, constraints, program_offsets, programs)
+        filter_depth = _depth(first, count, edges, filtered)
+        solution_depth = _depth(first, count, edges, filtered | named[pair])
         level, is_open, status = np.int64(0), False, NONE
         while level >= 0:
             status = advance(
@@ -171,8 +172,8 @@ def find_solutions(
             if status != FOUND:
                 continue
             if not program_holds(pattern, program_offsets, programs, sorts, values, bound, stack):
-                # What lies behind the last variable that the filter asks for changes nothing of that.
-                level = tested - 1
+                # Backtrack to the last variable of the filter: other variables do not change the filter's result.
+                level = filter_depth - 1
                 go_back(level, first, count, edges, bound, levels)
                 continue
             if counts[pair] == limits[0]:
@@ -184,7 +185,7 @@ def find_solutions(
                 terms[size + variable] = bound[variable]
             size += width
             counts[pair] += 1
-            level = told - 1
+            level = solution_depth - 1
             go_back(level, first, count, edges, bound, levels)
         is_whole[pair] = status != EXHAUSTED
         steps[1] -= allowed - max(steps[0], 0)

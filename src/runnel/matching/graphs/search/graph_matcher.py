@@ -1,9 +1,9 @@
-"""The fast graph matcher: the graphs of a batch in, the patterns that each can be laid into out.
+"""The indexed graph matcher. In: the graphs of a batch. Out: the patterns that each graph contains.
 
-Every edge of a graph is looked up in the index, as it is and with variables for its terms; that leads to the shapes
-whose rarest edge it is. The ways to lay a shape into the graph are found once for all its patterns (see `search`);
-under each, the constraint lists tell which patterns can hold, and these are checked. A search that takes too many
-steps is given up: whether the shape's other patterns hold stays in doubt.
+Every edge of a graph is looked up in the index, as it is and with terms replaced by variables. This finds the shapes
+whose rarest edge it may be. The bindings of a shape in the graph are searched once for all its patterns (see
+`search`). For each binding, the constraint lists contain the candidate patterns, which are then checked. A search
+that takes too many steps is abandoned, and the remaining patterns of the shape are undecided.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from runnel.matching.graphs.search.search_arrays import (
 )
 
 STEPS_OF_SHAPE = 300_000
-"""Triples that are looked at to lay one shape into one graph."""
+"""Maximum number of steps for one shape in one graph. A step reads a triple or checks eight patterns."""
 STEPS_OF_GRAPH = 3_000_000
-"""Triples that are looked at for one graph behind the first of every shape: up to half a second."""
+"""Maximum number of steps for one graph in addition to the first steps of every shape: up to half a second."""
 FIRST_STEPS = 2_000
-"""Triples that are looked at for every shape, whatever others take; more than nearly all shapes need."""
+"""Steps that are reserved for every shape, regardless of other shapes. Nearly all shapes need fewer."""
 
 _HELD, _DOUBTED, _SHAPES, _BINDINGS, _CHECKS = 0, 1, 2, 3, 4
 
@@ -59,7 +59,10 @@ class IndexArrays(NamedTuple):
 
 
 class Tally(NamedTuple):
-    """What was found for the graph at hand: which patterns hold, a list of these, one of those in doubt, counters."""
+    """The results for the current graph: which patterns hold, lists of matched and undecided patterns, and counters.
+
+    `visited` and `is_visited` are the buckets that were found, and `waiting` is the queue of shapes.
+    """
 
     holds: Array
     held: Array
@@ -72,7 +75,7 @@ class Tally(NamedTuple):
 
 @dataclass(frozen=True)
 class MatchedGraphs:
-    """Pairs of a publication (by its place in the batch's) and a pattern's key; `doubted` are the undecided ones."""
+    """Pairs of a publication (by its index in the batch) and a pattern's key. The `doubted` pairs are undecided."""
 
     places: Array
     keys: Array
@@ -82,7 +85,7 @@ class MatchedGraphs:
 
 @dataclass
 class GraphCounters:
-    """What a matcher did since it was made."""
+    """The numbers of searched shapes, found bindings and checked patterns since a matcher was created."""
 
     shapes: int = 0
     bindings: int = 0
@@ -114,9 +117,9 @@ class GraphMatcher:
         )
 
     def match(self, publications: Publications) -> MatchedGraphs:
-        """The patterns that each publication can be matched with."""
+        """Return the patterns that each publication contains."""
         graphs = graph_arrays(publications, ordered=self._ordered)
-        places, found, doubted_places, doubted = match_graphs(
+        places, matched, doubted_places, doubted = match_graphs(
             graphs, self._patterns, self._index, self._search, self._tally, self._limits
         )
         counts = self._tally.counters
@@ -125,11 +128,11 @@ class GraphMatcher:
         self.counters.checks += int(counts[_CHECKS])
         counts[:] = 0
         keys = self.layout.keys
-        return MatchedGraphs(places, keys[found], doubted_places, keys[doubted])
+        return MatchedGraphs(places, keys[matched], doubted_places, keys[doubted])
 
 
 def compares_texts(table: PatternTable) -> bool:
-    """Whether a program compares two variables by their order."""
+    """Return whether a program of the table uses an order relation."""
     programs = table.programs.values
     return bool(len(programs)) and bool(np.any((programs >= 2) & (programs < Code.AND)))
 
@@ -159,8 +162,8 @@ def _index_arrays(layout: GraphLayout) -> IndexArrays:
 def match_graphs(
     graphs: GraphArrays, patterns: PatternArrays, index: IndexArrays, search: Search, tally: Tally, limits: Array
 ) -> tuple[Array, Array, Array, Array]:
-    """Pairs of a graph and a pattern: those that hold, and those in doubt."""
-    places, found = np.empty(1024, dtype=np.int64), np.empty(1024, dtype=np.int64)
+    """Return pairs of a graph and a pattern: the graphs and patterns that match, and those that are undecided."""
+    places, matched = np.empty(1024, dtype=np.int64), np.empty(1024, dtype=np.int64)
     doubted_places, doubted = np.empty(16, dtype=np.int64), np.empty(16, dtype=np.int64)
     count, doubts = 0, 0
     counters, label_ranges = tally.counters, search.label_ranges
@@ -173,18 +176,18 @@ def match_graphs(
         visited = find_shapes(low, high, graphs, patterns, index, tally, len(label_ranges))
         match_shapes(low, high, visited, graphs, patterns, index, search, tally, limits[0])
         end_graph(low, high, graphs.labels, label_ranges)
-        while count + counters[_HELD] > len(found):
-            places, found = np.append(places, places), np.append(found, found)
-        for place in range(counters[_HELD]):
-            tally.holds[tally.held[place]] = False
-            places[count], found[count] = number, tally.held[place]
+        while count + counters[_HELD] > len(matched):
+            places, matched = np.append(places, places), np.append(matched, matched)
+        for position in range(counters[_HELD]):
+            tally.holds[tally.held[position]] = False
+            places[count], matched[count] = number, tally.held[position]
             count += 1
         while doubts + counters[_DOUBTED] > len(doubted):
             doubted_places, doubted = np.append(doubted_places, doubted_places), np.append(doubted, doubted)
-        for place in range(counters[_DOUBTED]):
-            doubted_places[doubts], doubted[doubts] = number, tally.doubted[place]
+        for position in range(counters[_DOUBTED]):
+            doubted_places[doubts], doubted[doubts] = number, tally.doubted[position]
             doubts += 1
-    return places[:count].copy(), found[:count].copy(), doubted_places[:doubts].copy(), doubted[:doubts].copy()
+    return places[:count].copy(), matched[:count].copy(), doubted_places[:doubts].copy(), doubted[:doubts].copy()
 
 
 @step
@@ -195,9 +198,9 @@ def find_shapes(
     patterns: PatternArrays,
     index: IndexArrays,
     tally: Tally,
-    known: Number,
+    plan_terms: Number,
 ) -> Number:
-    """Write down the buckets that the edges of a graph lead to, each once; gives how many."""
+    """Collect the distinct buckets of the edges of a graph in `tally.visited`, and return their number."""
     subjects, labels, objects = graphs.subjects, graphs.labels, graphs.objects
     slots, bucket_offsets, bucket_shapes, masks = (
         index.slots,
@@ -213,8 +216,8 @@ def find_shapes(
             subject = np.int64(subjects[triple]) if kind & 1 else -1
             label = np.int64(labels[triple]) if kind & 2 else -1
             object_ = np.int64(objects[triple]) if kind & 4 else -1
-            # A term that no pattern has leads nowhere.
-            if not masks[kind] or subject >= known or label >= known or object_ >= known:
+            # A term that occurs in no pattern is in no bucket.
+            if not masks[kind] or subject >= plan_terms or label >= plan_terms or object_ >= plan_terms:
                 continue
             slot = hash_edge(subject, label, object_) & mask
             while slots[slot] >= 0:
@@ -231,8 +234,8 @@ def find_shapes(
                         count += 1
                     break
                 slot = (slot + np.uint64(1)) & mask
-    for place in range(count):
-        is_visited[visited[place]] = False
+    for position in range(count):
+        is_visited[visited[position]] = False
     return count
 
 
@@ -248,9 +251,9 @@ def match_shapes(
     tally: Tally,
     limit: Number,
 ) -> None:
-    """Lay the shapes of the buckets that were visited into a graph, each until nothing new can be found.
+    """Search a graph for the shapes of the visited buckets, each until it can match no more patterns.
 
-    Each has some steps of its own first, so that patterns which cost a lot leave those be that cost little.
+    Each shape has a number of reserved steps, so that expensive patterns cannot use up the steps of cheap ones.
     """
     (_, subjects, labels, objects, by_object, sorts, values) = graphs
     (edge_offsets, edges, constraint_offsets, constraints, program_offsets, programs) = patterns
@@ -265,14 +268,14 @@ def match_shapes(
     (shape_groups, variables, group_sorts, below, above, members, value_offsets, listed) = index[6:]
     shapes = 0
     for bucket in range(visited):
-        for spot in range(bucket_offsets[buckets[bucket]], bucket_offsets[buckets[bucket] + 1]):
-            waiting[shapes] = bucket_shapes[spot]
+        for position in range(bucket_offsets[buckets[bucket]], bucket_offsets[buckets[bucket] + 1]):
+            waiting[shapes] = bucket_shapes[position]
             shapes += 1
-    place, first_turns = 0, shapes
-    while place < shapes:
-        shape = waiting[place]
-        is_first = place < first_turns
-        place += 1
+    turn, first_turns = 0, shapes
+    while turn < shapes:
+        shape = waiting[turn]
+        is_first = turn < first_turns
+        turn += 1
         first, count = edge_offsets[shape], (edge_offsets[shape + 1] - edge_offsets[shape]) // 3
         member, last_member = np.int64(shape_members[shape]), np.int64(shape_members[shape + 1])
         only = member if last_member - member == 1 else np.int64(-1)
@@ -306,7 +309,7 @@ def match_shapes(
                         counters[_HELD] += 1
                 if group < last_group:
                     term = bound[variables[group]]
-                    start, end = _about(
+                    start, end = _candidate_range(
                         values[term],
                         below[group],
                         above[group],
@@ -315,18 +318,18 @@ def match_shapes(
                         value_offsets[group + 1],
                     )
                     end = end if sorts[term] == group_sorts[group] else start
-                    move = members[group] - value_offsets[group]
-                    start, end = start + move, end + move
+                    shift = members[group] - value_offsets[group]
+                    start, end = start + shift, end + shift
                 group += 1
             if counters[_HELD] - before < last_member - member:
-                # What lies behind this level binds nothing that a filter asks for: more of it tells nothing new.
+                # Deeper levels bind no variable of a filter, so other bindings of them cannot match more patterns.
                 level = np.int64(depths[shape]) - 1
                 go_back(level, first, count, edges, bound, levels)
         go_back(-1, first, count, edges, bound, levels)
         if not is_first:
             steps[1] -= allowed - max(steps[0], 0)
         if status == EXHAUSTED and is_first and limit > FIRST_STEPS:
-            # One that needs many steps waits until all others had their turn.
+            # Continue a shape that needs many steps after all other shapes have used their reserved steps.
             waiting[shapes] = shape
             shapes += 1
         elif status == EXHAUSTED:
@@ -337,10 +340,13 @@ def match_shapes(
 
 
 @step
-def _about(
+def _candidate_range(
     value: Number, below: Number, above: Number, listed: Array, first: Number, last: Number
 ) -> tuple[Number, Number]:
-    """The range of a sorted list that lies about a value."""
+    """Return the range of a sorted list whose values are between `value - below` and `value + above`.
+
+    `above` is either 0 or infinite.
+    """
     low, high = np.int64(first), np.int64(last)
     while low < high:
         middle = (low + high) >> 1
@@ -349,7 +355,7 @@ def _about(
         else:
             high = middle
     start, high = low, np.int64(last)
-    # Infinite limits are taken apart: minus infinity and infinity would be no number together.
+    # Handle an infinite `above` separately: the sum of minus infinity and infinity would be NaN.
     if above > 0:
         low = high
     while low < high:

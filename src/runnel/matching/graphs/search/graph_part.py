@@ -1,4 +1,4 @@
-"""The graph patterns of a plan part at work: a batch in, the keys of the patterns that hold of its rows out."""
+"""Match the graph patterns of a plan part. In: a batch. Out: the keys of the patterns that match its rows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from runnel.model.item import Value
 
 @dataclass(frozen=True)
 class GraphSolutions:
-    """The solutions of pairs of a row and an atom, as numbers of terms, and what these stand for."""
+    """The solutions of pairs of a row and an atom, as numbers of terms, and the terms with these numbers."""
 
     publications: Publications
     layout: GraphLayout
@@ -28,26 +28,26 @@ class GraphSolutions:
 
     @property
     def is_whole(self) -> Array:
-        """Whether each set has all solutions."""
+        """Whether each set of solutions is complete."""
         return self.solutions.is_whole
 
     def rows(self, number: int) -> Array:
-        """A set of solutions."""
+        """Return a set of solutions by its number."""
         return self.solutions.rows(number)
 
     def term(self, number: int) -> str:
-        """A term by its number."""
+        """Return the term with a number."""
         if number < self.publications.plan_terms:
             return self.layout.table.terms.text(number)
         return self.publications.local_term(number)
 
     def value(self, number: int) -> Value:
-        """The plain value of a term."""
+        """Return the plain value of the term with a number."""
         return plain_value(self.term(number))
 
 
 class GraphPart:
-    """The graph patterns of one plan part, over its mapped arrays."""
+    """The matcher of the graph patterns of one plan part, on its mapped arrays."""
 
     def __init__(self, layout: GraphLayout, atom_keys: Array) -> None:
         self.layout = layout
@@ -56,29 +56,30 @@ class GraphPart:
         self._by_key = np.argsort(layout.keys, kind="stable")
 
     def keys(self, columns: ItemColumns) -> PatternKeys:
-        """Which patterns hold of which rows of a batch."""
+        """Return the rows of a batch and the patterns that match them."""
         publications = read_publications(columns, self.layout.terms)
-        found = self.matcher.match(publications)
+        matches = self.matcher.match(publications)
         rows = publications.rows
-        return PatternKeys(rows[found.places], found.keys, rows[found.doubted_places], found.doubted_keys)
+        return PatternKeys(rows[matches.places], matches.keys, rows[matches.doubted_places], matches.doubted_keys)
 
     def patterns(self, atoms: Array) -> Array:
-        """The patterns, in the layout's table, of graph atoms of the plan."""
-        found = np.searchsorted(self.layout.keys[self._by_key], self._atom_keys[atoms])
-        return self._by_key[found]
+        """Return the numbers, in the layout's table, of the patterns of graph atoms of the plan."""
+        positions = np.searchsorted(self.layout.keys[self._by_key], self._atom_keys[atoms])
+        return self._by_key[positions]
 
     def solutions(
         self, columns: ItemColumns, rows: Array, atoms: Array, named: Array | None = None
     ) -> GraphSolutions:
-        """The solutions of graph atoms on rows of a batch, as many as `solutions_of` gives of each pair and graph.
+        """Return the solutions of graph atoms on rows of a batch. `solutions_of` limits their number.
 
-        `named` are the variables of each atom that have names, as bits; without it all have.
+        `named` are the variables of each atom that have names, as bits. By default, all variables have names.
         """
         publications = read_publications(columns, self.layout.terms)
         first = np.searchsorted(publications.rows, rows, side="left")
         counts = np.searchsorted(publications.rows, rows, side="right") - first
         pairs = np.repeat(np.arange(len(rows)), counts)
-        places = np.arange(len(pairs)) - np.repeat(np.cumsum(counts) - counts, counts) + first[pairs]
-        wanted = None if named is None else named[pairs]
-        found = solutions_of(self.layout, publications, places, self.patterns(atoms[pairs]), named=wanted)
-        return GraphSolutions(publications, self.layout, found, pairs)
+        graphs = np.arange(len(pairs)) - np.repeat(np.cumsum(counts) - counts, counts) + first[pairs]
+        named_variables = None if named is None else named[pairs]
+        patterns = self.patterns(atoms[pairs])
+        solutions = solutions_of(self.layout, publications, graphs, patterns, named=named_variables)
+        return GraphSolutions(publications, self.layout, solutions, pairs)

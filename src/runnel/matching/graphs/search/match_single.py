@@ -1,4 +1,4 @@
-"""Graph patterns on one item, for conditions that the index does not decide: within limits, unlike the definition."""
+"""Match graph patterns against one item, for conditions that the index does not decide. The search has limits."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from runnel.model.graph import GRAPH, RdfGraph
 from runnel.model.item import Attributes, Item
 from runnel.model.item_batch import ItemBatch
 
-TOO_MANY_STEPS = "the item's graph has too many ways to compare it with a graph pattern of this query"
-"""Why a query stays undecided where a search was abandoned."""
+TOO_MANY_STEPS = "the search for a graph pattern of this query in the item's graph takes too many steps"
+"""The reason of a query that is undecided because a search was abandoned."""
 
 MOST_STEPS = 200_000
-"""Triples that are tried for the edges of one pattern on one graph."""
+"""Maximum number of triples that are tried for the edges of one pattern in one graph."""
 
 MOST_SOLUTIONS = 10_000
-"""Solutions of the edges of a pattern that are read for one item."""
+"""Maximum number of solutions of a pattern's edges that are read for one item."""
 
 
 def graph_holds(graph: Graph, columns: ItemColumns, row: int) -> bool:
-    """Whether a pattern holds of an item of a batch; TooExpensiveError where that takes too many steps.
+    """Return whether the item in a row matches a pattern. Raise TooExpensiveError if that takes too many steps.
 
     >>> from runnel.algebra.nodes.calls import Variable
     >>> from runnel.model.graph import RdfGraph
@@ -48,19 +48,19 @@ def graph_holds(graph: Graph, columns: ItemColumns, row: int) -> bool:
     if not columns.positions(row, GRAPH):
         return False
     matcher = _matcher(graph.canonical())
-    one = ItemColumns(ItemBatch(columns.batch.records.slice(row, 1)))
-    found = matcher.match(read_publications(one, matcher.layout.terms))
-    if not len(found.keys) and len(found.doubted_keys):
+    row_columns = ItemColumns(ItemBatch(columns.batch.records.slice(row, 1)))
+    matches = matcher.match(read_publications(row_columns, matcher.layout.terms))
+    if not len(matches.keys) and len(matches.doubted_keys):
         raise TooExpensiveError(TOO_MANY_STEPS)
-    return bool(len(found.keys))
+    return bool(len(matches.keys))
 
 
 class GraphSearch:
-    """Graph patterns on one item; nothing is read before the first question.
+    """Searches one item for graph patterns. The item's graphs are read on first use.
 
-    Whether a pattern holds is decided by the kernel that matching uses. Solutions are searched for as the definition
-    does, with edges in a better order: on one graph of usual size that takes less time than preparing the kernel.
-    Patterns with the same edges are searched for once, however many filters there are on them.
+    The matching kernel decides whether a pattern holds. Solutions are searched with the algorithm of the definition,
+    but with a better order of edges: on a graph of usual size that is faster than preparing the kernel. Patterns that
+    differ only in their filters are searched once.
 
     >>> year = Graph((Edge(Variable("p"), "<urn:year>", Variable("y")),))
     >>> GraphSearch({"graph": (RdfGraph('<urn:a> <urn:year> "1" .\\n'),)}).found(year).solutions
@@ -69,7 +69,7 @@ class GraphSearch:
 
     def __init__(self, attributes: Attributes) -> None:
         self._attributes = attributes
-        self._found: dict[tuple[Edge, ...], FoundSolutions] = {}
+        self._solutions: dict[tuple[Edge, ...], FoundSolutions] = {}
 
     @cached_property
     def _columns(self) -> ItemColumns:
@@ -81,50 +81,53 @@ class GraphSearch:
         return [IndexedTriples(value.triples()) for value in values if isinstance(value, RdfGraph)]
 
     def holds(self, pattern: ItemPattern) -> bool | None:
-        """Whether a pattern holds; None where the search was abandoned."""
+        """Return whether a pattern holds, or None if the search was abandoned."""
         try:
             return graph_holds(cast(Graph, pattern), self._columns, 0)
         except TooExpensiveError:
             return None
 
     def solutions(self, pattern: ItemPattern) -> Iterator[Solution]:
-        """The solutions of a pattern as terms, until the search takes too many steps."""
+        """Yield the solutions of a pattern as terms, until the search takes too many steps."""
         graph = cast(Graph, pattern)
         with suppress(TooExpensiveError):
-            yield from (one for one in self._searched(graph.edges) if _is_accepted(graph, one))
+            yield from (solution for solution in self._search_edges(graph.edges) if _is_accepted(graph, solution))
 
     def found(self, pattern: ItemPattern) -> FoundSolutions:
-        """The solutions of a pattern as terms, as many as the limits allow."""
+        """Return the solutions of a pattern as terms, within the limits."""
         graph = cast(Graph, pattern)
-        if graph.edges not in self._found:
-            self._found[graph.edges] = self._first_solutions(graph.edges)
-        every = self._found[graph.edges]
-        return FoundSolutions(tuple(one for one in every.solutions if _is_accepted(graph, one)), every.is_whole)
+        if graph.edges not in self._solutions:
+            self._solutions[graph.edges] = self._first_solutions(graph.edges)
+        unfiltered = self._solutions[graph.edges]
+        accepted = tuple(solution for solution in unfiltered.solutions if _is_accepted(graph, solution))
+        return FoundSolutions(accepted, unfiltered.is_whole)
 
     def _first_solutions(self, edges: tuple[Edge, ...]) -> FoundSolutions:
         solutions: list[Solution] = []
         try:
-            solutions.extend(islice(self._searched(edges), MOST_SOLUTIONS))
+            solutions.extend(islice(self._search_edges(edges), MOST_SOLUTIONS))
         except TooExpensiveError:
             return FoundSolutions(tuple(solutions), False)
         return FoundSolutions(tuple(solutions), len(solutions) < MOST_SOLUTIONS)
 
-    def _searched(self, edges: tuple[Edge, ...]) -> Iterator[Solution]:
+    def _search_edges(self, edges: tuple[Edge, ...]) -> Iterator[Solution]:
         for graph in self._graphs:
-            yield from graph.solutions(_ordered(edges, graph), MOST_STEPS)
+            yield from graph.solutions(_order_edges(edges, graph), MOST_STEPS)
 
 
 def _is_accepted(graph: Graph, solution: Solution) -> bool:
     return graph.filter is None or bool(truth_of(graph.filter, solution))
 
 
-def _ordered(edges: tuple[Edge, ...], index: IndexedTriples[str]) -> tuple[Edge, ...]:
-    """The edges so that each has as many ends as can be that are known by then; of those the rarest first."""
-    left, known, ordered = list(edges), set[str](), []
-    rarity = {edge: len(index.candidates(edge, {})) for edge in edges}
-    while left:
-        edge = max(left, key=lambda one: (sum(_is_known(node, known) for node in one.nodes), -rarity[one]))
-        left.remove(edge)
+def _order_edges(edges: tuple[Edge, ...], index: IndexedTriples[str]) -> tuple[Edge, ...]:
+    """Order edges so that each has as many known nodes as possible, and the rarest edge comes first among equals."""
+    remaining, known, ordered = list(edges), set[str](), []
+    candidates = {edge: len(index.candidates(edge, {})) for edge in edges}
+    while remaining:
+        edge = max(
+            remaining, key=lambda edge: (sum(_is_known(node, known) for node in edge.nodes), -candidates[edge])
+        )
+        remaining.remove(edge)
         ordered.append(edge)
         known |= {node.name for node in edge.nodes if isinstance(node, Variable)}
     return tuple(ordered)

@@ -1,8 +1,8 @@
-"""The search for the ways to lay a shape into a graph, inside kernels: edge by edge, with going back.
+"""The backtracking search for a shape in a graph, in kernels: it matches one edge of the shape after another.
 
-A level is a place in the shape's order of edges. At every level the triples that its edge may be laid onto are a
-range of the graph's, narrowed by what is known of the edge: label, then subject, then object. Every triple that is
-looked at is a step, and steps are counted down.
+A level is a position in the shape's order of edges. The candidate triples of a level are a range of the graph's
+triples, narrowed by the known nodes of its edge: label, then subject, then object. Every triple that is tried is a
+step, and the number of steps is limited.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ NONE, FOUND, EXHAUSTED = 0, 1, -1
 
 @step
 def begin_graph(low: Number, high: Number, labels: Array, label_ranges: Array) -> None:
-    """Note where the labels of a graph lie."""
-    for place in range(low, high):
-        label = labels[place]
+    """Fill in the ranges of triples with each label of a graph."""
+    for position in range(low, high):
+        label = labels[position]
         if label < len(label_ranges):
-            if place == low or labels[place - 1] != label:
-                label_ranges[label, 0] = place
-            label_ranges[label, 1] = place + 1
+            if position == low or labels[position - 1] != label:
+                label_ranges[label, 0] = position
+            label_ranges[label, 1] = position + 1
 
 
 @step
 def end_graph(low: Number, high: Number, labels: Array, label_ranges: Array) -> None:
-    """Forget where the labels of a graph lie."""
-    for place in range(low, high):
-        label = labels[place]
+    """Clear the ranges that `begin_graph` filled in."""
+    for position in range(low, high):
+        label = labels[position]
         if label < len(label_ranges):
             label_ranges[label, 0] = label_ranges[label, 1] = 0
 
 
 @step
 def first_not_below(values: Array, first: Number, last: Number, wanted: Number) -> Number:
-    """The first place of a sorted range whose value is not below a number."""
+    """Return the first position in a sorted range whose value is at least `wanted`."""
     low, high = first, last
     while low < high:
         middle = (low + high) >> 1
@@ -52,7 +52,7 @@ def first_not_below(values: Array, first: Number, last: Number, wanted: Number) 
 
 @step
 def _first_through(order: Array, values: Array, first: Number, last: Number, wanted: Number) -> Number:
-    """The same for a range that is sorted by an order of it."""
+    """Return the first position in a range of `order`, which sorts `values`, whose value is at least `wanted`."""
     low, high = first, last
     while low < high:
         middle = (low + high) >> 1
@@ -65,7 +65,7 @@ def _first_through(order: Array, values: Array, first: Number, last: Number, wan
 
 @step
 def _range_of(values: Array, low: Number, high: Number, wanted: Number) -> tuple[Number, Number]:
-    """The part of a sorted range that has a value."""
+    """Return the part of a sorted range whose values equal `wanted`."""
     start = first_not_below(values, low, high, wanted)
     return start, first_not_below(values, start, high, wanted + 1)
 
@@ -85,7 +85,7 @@ def _open(
     levels: Array,
     label_ranges: Array,
 ) -> None:
-    """Find the range of triples that an edge may be laid onto, in the graph from `low` to `high`."""
+    """Find the candidate triples of an edge in the graph from `low` to `high`."""
     subject, label, object_ = np.int64(edges[edge]), np.int64(edges[edge + 1]), np.int64(edges[edge + 2])
     subject = subject if subject >= 0 else bound[-1 - subject]
     label = label if label >= 0 else bound[-1 - label]
@@ -110,7 +110,7 @@ def _open(
 
 @step
 def undo(level: Number, edge: Number, edges: Array, bound: Array, levels: Array) -> None:
-    """Free the variables that a level bound."""
+    """Unbind the variables that a level has bound."""
     fresh = levels[level, FRESH]
     if fresh:
         for part in range(3):
@@ -120,7 +120,7 @@ def undo(level: Number, edge: Number, edges: Array, bound: Array, levels: Array)
 
 
 @inlined
-def _lay(
+def _match_edge(
     level: Number,
     edge: Number,
     triple: Number,
@@ -136,7 +136,7 @@ def _lay(
     bound: Array,
     levels: Array,
 ) -> bool:
-    """Lay an edge onto a triple, if that goes; a pattern's constraints on what becomes bound are asked at once."""
+    """Match an edge with a triple if possible, and check the pattern's constraints on newly bound variables."""
     fits, part = True, 0
     while fits and part < 3:
         node = edges[edge + part]
@@ -150,7 +150,7 @@ def _lay(
         else:
             bound[-1 - node] = term
             levels[level, FRESH] |= 1 << part
-            if pattern >= 0:  # constraints before joins, as the paper has it: most fail here
+            if pattern >= 0:  # check constraints before joins, as in the paper, because most candidates fail here
                 fits = constraints_hold(pattern, -1 - node, constraint_offsets, constraints, sorts, values, bound)
         part += 1
     if not fits:
@@ -181,9 +181,10 @@ def advance(
     label_ranges: Array,
     steps: Array,
 ) -> Number:
-    """Go on at a level of a shape, which has `count` edges from the place `first` on, until all are laid.
+    """Continue the search at a level of a shape until all edges are matched. Return FOUND, NONE or EXHAUSTED.
 
-    The graph is from `low` to `high`; `is_open` says that the level was begun before.
+    The shape has `count` edges, which begin at `first`. The graph is from `low` to `high`. With `is_open`, the next
+    candidate of the level is tried; otherwise the level begins with its first candidate.
     """
     status = NONE
     while level >= 0:
@@ -192,20 +193,20 @@ def advance(
             undo(level, edge, edges, bound, levels)
         else:
             _open(level, edge, low, high, edges, subjects, labels, objects, by_object, bound, levels, label_ranges)
-        is_laid, is_open = False, True
-        while not is_laid and levels[level, PLACE] < levels[level, END] and steps[0] > 0:
+        is_matched, is_open = False, True
+        while not is_matched and levels[level, PLACE] < levels[level, END] and steps[0] > 0:
             triple = levels[level, PLACE]
             levels[level, PLACE] += 1
             steps[0] -= 1
             if levels[level, THROUGH]:
                 triple = np.int64(by_object[triple])
-            is_laid = _lay(
+            is_matched = _match_edge(
                 level, edge, triple, pattern, edges, constraint_offsets, constraints,
                 subjects, labels, objects, sorts, values, bound, levels,
             )  # fmt: skip
         if steps[0] <= 0:
             status, level = EXHAUSTED, -1
-        elif not is_laid:
+        elif not is_matched:
             level -= 1
         elif level == count - 1:
             status, level = FOUND, -1
@@ -217,6 +218,6 @@ def advance(
 
 @step
 def go_back(level: Number, first: Number, count: Number, edges: Array, bound: Array, levels: Array) -> None:
-    """Free what all levels behind one have bound."""
+    """Unbind the variables that the levels after a given level have bound."""
     for deeper in range(level + 1, count):
         undo(deeper, first + 3 * deeper, edges, bound, levels)

@@ -1,7 +1,7 @@
-"""What kernels over graphs take, as named tuples of arrays; a kernel takes them apart before its first loop.
+"""The arguments of the search kernels as named tuples of arrays, which a kernel unpacks before its first loop.
 
-In: a table of patterns, the graphs of a batch. Out: the same, read-only where it is the plan's, so that kernels are
-compiled once for mapped files and for what was just laid out.
+In: a table of patterns, and the graphs of a batch. Out: their arrays. Arrays of the plan are read-only, so that
+kernels are compiled only once for mapped files and for arrays in memory.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from runnel.matching.graphs.patterns.pattern_table import PatternTable
 from runnel.matching.graphs.search.publications import Publications
 
 FEW = 128
-"""Triples of a graph that are gone through where only the object of an edge is known."""
+"""Graphs with at most this number of triples are scanned if only the object of an edge is known."""
 
 FREE = -1
-"""What a variable stands for before it is bound."""
+"""The value of an unbound variable."""
 
 PLACE, END, FRESH, THROUGH = 0, 1, 2, 3
-"""What is kept of a level: the next triple, where they end, what it bound, and if triples are by their objects."""
+"""The columns of a level: next triple, end of the triples, newly bound variables, and whether `by_object` is used."""
 
 
 class PatternArrays(NamedTuple):
-    """Shapes and patterns (see `pattern_table`), the edges of a shape in the order of the search."""
+    """Shapes and patterns (see `pattern_table`). The edges of a shape have the order of the search."""
 
     edge_offsets: Array
     edges: Array
@@ -40,8 +40,8 @@ class PatternArrays(NamedTuple):
 class GraphArrays(NamedTuple):
     """The graphs of a batch (see `publications`).
 
-    `by_object` are the triples of large graphs in the order of label, object and subject; `values` what terms of one
-    sort are compared by.
+    `by_object` are the triples of large graphs, sorted by label, object and subject. `values` are the numbers by
+    which terms of the same sort are compared.
     """
 
     offsets: Array
@@ -54,10 +54,10 @@ class GraphArrays(NamedTuple):
 
 
 class Search(NamedTuple):
-    """Where a search stands: the terms of variables, the levels, the stack of a program, and steps that are left.
+    """The state of a search: the terms of variables, the levels, the stack of a program, and the remaining steps.
 
-    `label_ranges` are where the triples of each of the plan's terms as a label lie in the graph at hand. `steps` are
-    those that are left for the shape, and for the graph.
+    `label_ranges` has, for each term of the plan, the range of triples with this label in the current graph. `steps`
+    are the remaining steps for the shape and for the graph.
     """
 
     bound: Array
@@ -68,7 +68,7 @@ class Search(NamedTuple):
 
 
 def pattern_arrays(table: PatternTable) -> PatternArrays:
-    """The arrays of a table."""
+    """Return the arrays of a table."""
     return PatternArrays(
         read_only(table.shape_edges.offsets),
         read_only(table.shape_edges.values),
@@ -80,7 +80,7 @@ def pattern_arrays(table: PatternTable) -> PatternArrays:
 
 
 def graph_arrays(publications: Publications, *, ordered: bool) -> GraphArrays:
-    """The arrays of a batch; `ordered` where texts of the batch are compared with one another by their order."""
+    """Return the arrays of a batch. With `ordered`, texts of the batch can be compared with each other, too."""
     return GraphArrays(
         publications.offsets,
         publications.subjects,
@@ -93,7 +93,7 @@ def graph_arrays(publications: Publications, *, ordered: bool) -> GraphArrays:
 
 
 def search_over(table: PatternTable, terms: int) -> Search:
-    """A search for the patterns of a table whose terms are so many."""
+    """Return the initial state of a search for the patterns of a table with this number of terms."""
     return Search(
         bound=np.full(MAX_VARIABLES, FREE, dtype=np.int64),
         levels=np.zeros((int(table.shape_edges.lengths.max(initial=3)) // 3, 4), dtype=np.int64),
@@ -104,22 +104,25 @@ def search_over(table: PatternTable, terms: int) -> Search:
 
 
 def _by_object(publications: Publications) -> Array:
-    found = np.empty(len(publications.labels), dtype=np.int32)
+    by_object = np.empty(len(publications.labels), dtype=np.int32)
     for number in np.flatnonzero(np.diff(publications.offsets) > FEW).tolist():
         first, last = publications.offsets[number : number + 2].tolist()
         columns = publications.subjects, publications.objects, publications.labels
-        found[first:last] = first + np.lexsort(tuple(column[first:last] for column in columns))
-    return found
+        by_object[first:last] = first + np.lexsort(tuple(column[first:last] for column in columns))
+    return by_object
 
 
 def _values(publications: Publications, *, ordered: bool) -> Array:
-    """What terms are compared by; texts by their ranks, and those of the batch between the plan's by fractions."""
+    """Return the numbers by which terms are compared.
+
+    Texts are compared by their ranks. With `ordered`, fractions order the texts of the batch that have the same rank.
+    """
     sorts, first = publications.sorts, publications.plan_terms
     values = np.where(sorts > Sort.TEXT, publications.keys, np.arange(len(sorts)))
     texts = np.flatnonzero(sorts == Sort.TEXT)
     values[texts] = publications.ranks[texts]
     if ordered:
-        own = texts[texts >= first].tolist()
-        own.sort(key=lambda number: str(known_term(publications.local_term(number)).key))
-        values[own] += (1 + np.arange(len(own))) / (2 + len(own))
+        batch_texts = texts[texts >= first].tolist()
+        batch_texts.sort(key=lambda number: str(known_term(publications.local_term(number)).key))
+        values[batch_texts] += (1 + np.arange(len(batch_texts))) / (2 + len(batch_texts))
     return values

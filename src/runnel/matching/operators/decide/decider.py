@@ -116,7 +116,7 @@ ChosenOrder = Callable[[Array, Array], Order]
 class Decider:
     """Decides the disjuncts of a plan: `order` orders the calls, and `asker` makes them."""
 
-    ways: OperatorDisjuncts
+    disjuncts: OperatorDisjuncts
     problem: OrderProblem
     order: ChosenOrder
     asker: Asker
@@ -126,17 +126,17 @@ class Decider:
     @property
     def is_needed(self) -> bool:
         """Whether the plan uses operators."""
-        return len(self.ways.table) > 0
+        return len(self.disjuncts.table) > 0
 
     @cached_property
     def tests(self) -> AllTests:
         """The tests of all calls."""
-        return AllTests(self.ways.call_tests)
+        return AllTests(self.disjuncts.call_tests)
 
     @cached_property
     def numbers(self) -> Mapping[Call, int]:
         """The number of every call that takes no variables of a pattern as inputs."""
-        return {call: number for number, call in enumerate(self.ways.calls) if not call.given}
+        return {call: number for number, call in enumerate(self.disjuncts.calls) if not call.given}
 
     def decide(self, items: ItemBatch, matches: Matches) -> Decisions:
         """Decide the disjuncts in `matches`, and replace those that hold by their queries."""
@@ -167,7 +167,7 @@ class Decider:
 
         A disjunct without bindings is left out if its query matches the row anyway.
         """
-        table = self.ways.table
+        table = self.disjuncts.table
         indexes = np.searchsorted(table.disjunct_ids, ids)
         if np.any(indexes >= len(table)) or np.any(table.disjunct_ids[np.minimum(indexes, len(table) - 1)] != ids):
             raise RunnelError("the matcher returned a disjunct that is not in its plan")
@@ -176,27 +176,27 @@ class Decider:
         # Encode each pair of a row and a query as one number, for the queries that match at least one row.
         certain_pairs = certain[0] * len(matched) + np.searchsorted(matched, certain[1])
         pairs = rows * len(matched) + np.searchsorted(matched, targets)
-        is_redundant = np.isin(targets, matched) & np.isin(pairs, certain_pairs) & ~self.ways.binding[indexes]
+        is_redundant = np.isin(targets, matched) & np.isin(pairs, certain_pairs) & ~self.disjuncts.binding[indexes]
         return rows[~is_redundant], indexes[~is_redundant]
 
 
 class _BatchDecision:
     """The decision of one batch. Its items are numbered; items without disjuncts to decide are left out."""
 
-    def __init__(self, decider: Decider, items: ItemBatch, rows: Array, ways: Array) -> None:
+    def __init__(self, decider: Decider, items: ItemBatch, rows: Array, disjuncts: Array) -> None:
         self._gates = decider.gates
-        self._ways = decider.ways
+        self._disjuncts = decider.disjuncts
         self._problem = decider.problem
         self.item_rows, self._pair_items = np.unique(rows, return_inverse=True)
-        self._pair_ways = ways
+        self._pair_disjuncts = disjuncts
         records = ItemBatch(items.records.take(self.item_rows))
         attributes = list(records.attributes())
         self._questions = Questions(
-            decider.ways.calls, decider.ways.call_patterns, decider.asker, attributes, decider.numbers
+            decider.disjuncts.calls, decider.disjuncts.call_patterns, decider.asker, attributes, decider.numbers
         )
         self._accepted: list[datetime] = records.records.column("accepted").to_pylist()
         offsets = offsets_of(np.bincount(self._pair_items, minlength=len(self.item_rows)))
-        self._rounds = Rounds(decider.problem, decider.order(offsets, ways), offsets, ways)
+        self._rounds = Rounds(decider.problem, decider.order(offsets, disjuncts), offsets, disjuncts)
         self._tests = decider.tests
         self.asked = np.zeros(decider.problem.tests, dtype=np.int64)
         self.passed = np.zeros(decider.problem.tests, dtype=np.int64)
@@ -228,33 +228,35 @@ class _BatchDecision:
         This is possible if only negated joins need the failed call: another call of the join may have no rows.
         """
         pairs = np.flatnonzero(self._rounds.outcomes == UNKNOWN)
-        unknown = zip(self._pair_items[pairs].tolist(), self._pair_ways[pairs].tolist(), strict=True)
-        waiting = [(item, way) for item, way in unknown if self._may_hold(item, way)]
+        unknown = zip(self._pair_items[pairs].tolist(), self._pair_disjuncts[pairs].tolist(), strict=True)
+        waiting = [(item, disjunct) for item, disjunct in unknown if self._may_hold(item, disjunct)]
         if not waiting:
             return
-        needed = {(item, call) for item, way in waiting for call in self._calls_of(way)}
+        needed = {(item, call) for item, disjunct in waiting for call in self._calls_of(disjunct)}
         missing = sorted(pair for pair in needed if not self._questions.was_asked(*pair))
         if missing:
             self.rounds += 1
             self._questions.ask(missing)
-        for item, way in waiting:
-            truth = self._truth(item, way)
+        for item, disjunct in waiting:
+            truth = self._truth(item, disjunct)
             if truth is not None:
-                self._decided_later[item, way] = truth
+                self._decided_later[item, disjunct] = truth
 
-    def _may_hold(self, item: int, way: int) -> bool:
+    def _may_hold(self, item: int, disjunct: int) -> bool:
         """Return whether a disjunct may hold although calls failed: no test of a failed call requires rows."""
-        tests = self._ways.way_tests[way]
-        failed = (test for test in tests if self._questions.failure(item, self._ways.test_calls[test]) is not None)
-        return all(self._ways.tests[test].term is None for test in failed)
+        tests = self._disjuncts.disjunct_tests[disjunct]
+        failed = (
+            test for test in tests if self._questions.failure(item, self._disjuncts.test_calls[test]) is not None
+        )
+        return all(self._disjuncts.tests[test].term is None for test in failed)
 
-    def _calls_of(self, way: int) -> Iterator[int]:
-        return (self._ways.test_calls[test] for test in self._ways.way_tests[way])
+    def _calls_of(self, disjunct: int) -> Iterator[int]:
+        return (self._disjuncts.test_calls[test] for test in self._disjuncts.disjunct_tests[disjunct])
 
-    def _truth(self, item: int, way: int) -> bool | None:
+    def _truth(self, item: int, disjunct: int) -> bool | None:
         """Return whether all literals of a disjunct hold, or None if that is unknown."""
         is_unknown = False
-        for literal in self._ways.way_literals[way]:
+        for literal in self._disjuncts.disjunct_literals[disjunct]:
             solutions = self._solutions(literal.term, item)
             if solutions is not None and bool(solutions) == literal.negated:
                 return False
@@ -278,20 +280,20 @@ class _BatchDecision:
     def accepted(self) -> list[tuple[int, int]]:
         """Return the items and the indexes of disjuncts that hold: their tests passed, and their joins hold."""
         pairs = np.flatnonzero(self._rounds.outcomes == ACCEPTED)
-        passed = zip(self._pair_items[pairs].tolist(), self._pair_ways[pairs].tolist(), strict=True)
-        holding = [(item, way) for item, way in passed if self._joins_hold(item, way)]
+        passed = zip(self._pair_items[pairs].tolist(), self._pair_disjuncts[pairs].tolist(), strict=True)
+        holding = [(item, disjunct) for item, disjunct in passed if self._joins_hold(item, disjunct)]
         return holding + [pair for pair, holds in self._decided_later.items() if holds]
 
-    def _joins_hold(self, item: int, way: int) -> bool:
+    def _joins_hold(self, item: int, disjunct: int) -> bool:
         unknown: Term | None = None
-        for check in self._ways.way_checks[way]:
+        for check in self._disjuncts.disjunct_checks[disjunct]:
             solutions = self._solutions(check.term, item)
             if solutions is None:
                 unknown = unknown or check.term
             elif bool(solutions) == check.negated:
                 return False
         if unknown is not None:
-            self._too_many.append((item, way, unknown))
+            self._too_many.append((item, disjunct, unknown))
         return unknown is None
 
     def _solutions(self, term: Term, item: int) -> list[dict[str, Value]] | None:
@@ -302,7 +304,7 @@ class _BatchDecision:
 
     def matched(self, accepted: Sequence[tuple[int, int]]) -> tuple[Array, Array]:
         """Return the rows and the targets of the accepted disjuncts."""
-        pairs = np.array([(self.row(item), self.target(way)) for item, way in accepted], dtype=np.int64)
+        pairs = np.array([(self.row(item), self.target(disjunct)) for item, disjunct in accepted], dtype=np.int64)
         rows, targets = pairs.reshape(-1, 2).T
         return rows, targets
 
@@ -310,21 +312,21 @@ class _BatchDecision:
         """Return the row of an item in its batch."""
         return int(self.item_rows[item])
 
-    def target(self, way: int) -> int:
+    def target(self, disjunct: int) -> int:
         """Return the query (or its disjunct behind a gate) that a disjunct decides."""
-        return int(self._ways.table.disjunct_targets[way])
+        return int(self._disjuncts.table.disjunct_targets[disjunct])
 
     def bindings(self, accepted: Sequence[tuple[int, int]]) -> Mapping[int, Mapping[int, Sequence[Binding]]]:
         """Return the bindings of all accepted disjuncts, by row and target."""
         by_row: dict[int, dict[int, list[Binding]]] = {}
-        for item, way in accepted:
-            terms = self._ways.way_terms[way]
+        for item, disjunct in accepted:
+            terms = self._disjuncts.disjunct_terms[disjunct]
             if terms:
                 by_target = by_row.setdefault(self.row(item), {})
                 bindings, is_complete = self._join_bindings(item, terms)
-                by_target.setdefault(self.target(way), []).extend(bindings)
+                by_target.setdefault(self.target(disjunct), []).extend(bindings)
                 if not is_complete:
-                    self.partial.add((self.row(item), self.target(way)))
+                    self.partial.add((self.row(item), self.target(disjunct)))
         return {
             row: {target: distinct(bindings) for target, bindings in by_target.items()}
             for row, by_target in by_row.items()
@@ -356,40 +358,44 @@ class _BatchDecision:
         if not len(pairs) and not self._too_many:
             return []
         matched = set(zip(certain[0].tolist(), query_of(certain[1]).tolist(), strict=True))
-        matched |= {(self.row(item), query_of_id(self.target(way))) for item, way in accepted}
+        matched |= {(self.row(item), query_of_id(self.target(disjunct))) for item, disjunct in accepted}
         undecided: dict[tuple[int, int, Key], UndecidedQuery] = {}
         gates: dict[tuple[int, int, Key], int] = {}
-        for item, way in zip(self._pair_items[pairs].tolist(), self._pair_ways[pairs].tolist(), strict=True):
-            row, target = self.row(item), self.target(way)
+        for item, disjunct in zip(
+            self._pair_items[pairs].tolist(), self._pair_disjuncts[pairs].tolist(), strict=True
+        ):
+            row, target = self.row(item), self.target(disjunct)
             query = query_of_id(target)
-            if (row, query) in matched or (item, way) in self._decided_later:
+            if (row, query) in matched or (item, disjunct) in self._decided_later:
                 continue
-            for operator, failure in self._failures(item, way):
+            for operator, failure in self._failures(item, disjunct):
                 key = (row, query, operator)
                 undecided.setdefault(key, UndecidedQuery(row, query, operator, failure.reason, failure.passing))
                 gates[key] = self._gates.get(target, NO_GATE)
-        for item, way, term in self._too_many:
-            row, query = self.row(item), query_of_id(self.target(way))
+        for item, disjunct, term in self._too_many:
+            row, query = self.row(item), query_of_id(self.target(disjunct))
             if (row, query) in matched:
                 continue
             first = (term.calls[0].operator, term.calls[0].version)
-            for operator, failure in list(self._failures(item, way)) or [(first, Failed(_TOO_MANY, passing=False))]:
+            for operator, failure in list(self._failures(item, disjunct)) or [
+                (first, Failed(_TOO_MANY, passing=False))
+            ]:
                 key = (row, query, operator)
                 undecided.setdefault(key, UndecidedQuery(row, query, operator, failure.reason, failure.passing))
-                gates.setdefault(key, self._gates.get(self.target(way), NO_GATE))
+                gates.setdefault(key, self._gates.get(self.target(disjunct), NO_GATE))
         undecided_pairs = {(row, query) for row, query, _ in undecided}
         return [
             query if gates[key] == NO_GATE or (query.row, gates[key]) in undecided_pairs else _without_retry(query)
             for key, query in undecided.items()
         ]
 
-    def _failures(self, item: int, way: int) -> Iterator[tuple[Key, Failed]]:
+    def _failures(self, item: int, disjunct: int) -> Iterator[tuple[Key, Failed]]:
         """Yield the operators of a disjunct whose calls failed, with the failures."""
-        for test in self._ways.way_tests[way]:
-            call = self._ways.test_calls[test]
+        for test in self._disjuncts.disjunct_tests[disjunct]:
+            call = self._disjuncts.test_calls[test]
             failure = self._questions.failure(item, call)
             if failure is not None:
-                yield (self._ways.calls[call].operator, self._ways.calls[call].version), failure
+                yield (self._disjuncts.calls[call].operator, self._disjuncts.calls[call].version), failure
 
 
 def _without_retry(query: UndecidedQuery) -> UndecidedQuery:

@@ -54,11 +54,11 @@ class OperatorDisjuncts:
     """For each call that takes variables of item patterns as inputs, these patterns."""
     tests: tuple[AnswerTest, ...]
     test_calls: tuple[int, ...]
-    way_tests: tuple[tuple[int, ...], ...]
-    way_checks: tuple[tuple[Check, ...], ...]
-    way_literals: tuple[tuple[Check, ...], ...]
+    disjunct_tests: tuple[tuple[int, ...], ...]
+    disjunct_checks: tuple[tuple[Check, ...], ...]
+    disjunct_literals: tuple[tuple[Check, ...], ...]
     """All terms with calls of a disjunct, including those that a test of a single call decides."""
-    way_terms: tuple[tuple[tuple[Term, tuple[str, ...]], ...], ...]
+    disjunct_terms: tuple[tuple[tuple[Term, tuple[str, ...]], ...], ...]
     """The terms of a disjunct that bind variables of its query, with the query's names of these variables."""
 
     @property
@@ -69,7 +69,7 @@ class OperatorDisjuncts:
     @cached_property
     def binding(self) -> Array:
         """Whether each disjunct binds variables of its query."""
-        return np.array([bool(terms) for terms in self.way_terms], dtype=np.bool_)
+        return np.array([bool(terms) for terms in self.disjunct_terms], dtype=np.bool_)
 
     @cached_property
     def call_tests(self) -> tuple[CallTests, ...]:
@@ -95,7 +95,7 @@ class OperatorDisjuncts:
         ]
         prices = {operator: price(operator) for operator in self.operators}
         costs = [prices[call.operator, call.version] for call in self.calls]
-        return OrderProblem.of(self.way_tests, self.test_calls, chances, costs)
+        return OrderProblem.of(self.disjunct_tests, self.test_calls, chances, costs)
 
     @staticmethod
     def of(table: OperatorTable) -> OperatorDisjuncts:
@@ -132,19 +132,19 @@ class _Builder:
 
     def build(self) -> OperatorDisjuncts:
         terms = [_decode_term(self._table.terms.text(number)) for number in range(len(self._table.terms))]
-        way_tests: list[tuple[int, ...]] = []
-        way_checks: list[tuple[Check, ...]] = []
-        way_literals: list[tuple[Check, ...]] = []
-        way_terms: list[tuple[tuple[Term, tuple[str, ...]], ...]] = []
-        for way, literals in enumerate(self._table.literals.lists()):
+        disjunct_tests: list[tuple[int, ...]] = []
+        disjunct_checks: list[tuple[Check, ...]] = []
+        disjunct_literals: list[tuple[Check, ...]] = []
+        disjunct_terms: list[tuple[tuple[Term, tuple[str, ...]], ...]] = []
+        for disjunct, literals in enumerate(self._table.literals.lists()):
             parts = [self._literal(literal, terms) for literal in literals]
-            way_tests.append(tuple(dict.fromkeys(test for tests, _ in parts for test in tests)))
-            way_checks.append(tuple(check for _, check in parts if check is not None))
+            disjunct_tests.append(tuple(dict.fromkeys(test for tests, _ in parts for test in tests)))
+            disjunct_checks.append(tuple(check for _, check in parts if check is not None))
             checks = (Check(terms[literal >> 1], bool(literal & 1)) for literal in literals)
-            way_literals.append(tuple(check for check in checks if check.term.calls))
-            names = self._table.names_of(way, len(literals))
+            disjunct_literals.append(tuple(check for check in checks if check.term.calls))
+            names = self._table.names_of(disjunct, len(literals))
             named = zip(literals, names, strict=True)
-            way_terms.append(
+            disjunct_terms.append(
                 tuple((terms[literal >> 1], variables) for literal, lists in named for variables in lists)
             )
         return OperatorDisjuncts(
@@ -153,10 +153,10 @@ class _Builder:
             tuple(patterns for _, patterns in self._calls),
             tuple(test for _, test in self._tests),
             tuple(call for call, _ in self._tests),
-            tuple(way_tests),
-            tuple(way_checks),
-            tuple(way_literals),
-            tuple(way_terms),
+            tuple(disjunct_tests),
+            tuple(disjunct_checks),
+            tuple(disjunct_literals),
+            tuple(disjunct_terms),
         )
 
     def _literal(self, literal: int, terms: Sequence[Term]) -> tuple[tuple[int, ...], Check | None]:

@@ -52,15 +52,15 @@ class Operators:
 
     def new_decider(self, plan: Plan, learned: OperatorStatistics) -> Decider:
         """Create the decider of a plan or of a partition."""
-        ways = OperatorDisjuncts.of(plan.operators)
-        problem = order_problem_of(ways, self._declarations, learned)
-        return Decider(ways, problem, CheapestOrder(problem, self._candidates), self.caller, _gates_of(plan))
+        disjuncts = OperatorDisjuncts.of(plan.operators)
+        problem = order_problem_of(disjuncts, self._declarations, learned)
+        return Decider(disjuncts, problem, CheapestOrder(problem, self._candidates), self.caller, _gates_of(plan))
 
     def note(self, decider: Decider, decided: Decisions) -> None:
         """Record how often tests passed."""
         for test in decided.asked.nonzero()[0].tolist():
             self.caller.notebook.note_test(
-                decider.ways.digests[test], asked=int(decided.asked[test]), passed=int(decided.passed[test])
+                decider.disjuncts.digests[test], asked=int(decided.asked[test]), passed=int(decided.passed[test])
             )
 
     def new_answers(self) -> CacheSegment | None:
@@ -74,7 +74,7 @@ class Operators:
 
 
 def order_problem_of(
-    ways: OperatorDisjuncts, declarations: Mapping[Key, OperatorDeclaration], learned: OperatorStatistics
+    disjuncts: OperatorDisjuncts, declarations: Mapping[Key, OperatorDeclaration], learned: OperatorStatistics
 ) -> OrderProblem:
     """Return the problem for the orders, with learned costs where there are any, and declared costs otherwise."""
 
@@ -82,7 +82,7 @@ def order_problem_of(
         declared = declarations[operator].cost.total_seconds() if operator in declarations else 0.0
         return learned.cost(operator_key(*operator), declared)
 
-    return ways.problem(learned.chance, price)
+    return disjuncts.problem(learned.chance, price)
 
 
 def _gates_of(plan: Plan) -> dict[int, int]:
@@ -97,13 +97,13 @@ class CheapestOrder:
         self._candidates = candidates
         self._chosen: Order | None = None
 
-    def __call__(self, active_offsets: Array, active_ways: Array) -> Order:
+    def __call__(self, active_offsets: Array, active_disjuncts: Array) -> Order:
         """Return the order, chosen for the active disjuncts of the first batch and kept for all later batches."""
         if self._chosen is None:
             last = min(_SAMPLE_ITEMS, len(active_offsets) - 1)
             offsets = active_offsets[: last + 1]
             self._chosen = choose_order(
-                self._problem, offsets, active_ways[: offsets[-1]], candidates=self._candidates
+                self._problem, offsets, active_disjuncts[: offsets[-1]], candidates=self._candidates
             ).order
         return self._chosen
 

@@ -1,4 +1,4 @@
-"""The adaptive order: which call comes next depends on what the item's calls have answered so far."""
+"""The adaptive order, in which the next call of an item depends on the answers to its previous calls."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from runnel.matching.operators.orders.problem import OrderProblem
 
 
 def adaptive(problem: OrderProblem) -> Order:
-    """Always the call with the most worth for its cost.
+    """Return the order that always makes the call with the highest ratio of worth to cost.
 
-    A call's worth is, over its tests, the probability that the test fails times the undecided disjuncts that it would
-    reject.
+    The worth of a call is the sum over its tests of the probability that the test fails, multiplied by the number of
+    undecided disjuncts that the failure would reject.
     """
     return Order.by_scores("adaptive", ADAPTIVE, problem)

@@ -1,9 +1,9 @@
-"""The two loops over a batch: for orders of calls that are the same for all items, and for the adaptive order.
+"""The loops over a batch: one for static orders, which are the same for all items, and one for the adaptive order.
 
-In: layout and state, and the answers to what was asked; or all answers beforehand, to follow an order to its end.
-Out: the state as it is then. Arrays are taken out of their tuples once, and the work for an item is a part of the
-loop: a function that is called within it would count the references to every array that it is given, which takes
-longer than its work. The adaptive loop does most for a call, so even what both share is written out there.
+In: layout, state, and the answers to the previous calls; or all answers at once, to simulate an order completely.
+Out: the new state. The loops unpack the arrays of a tuple once and contain the work per item directly: a function
+that is called in the loop would update the reference count of every array argument, which takes longer than its work.
+The adaptive loop does most work per call, so it repeats even the code that both loops have in common.
 """
 
 from __future__ import annotations
@@ -35,13 +35,16 @@ def apply_to_pairs(
     outcomes: Array,
     remaining: Array,
 ) -> Number:
-    """The undecided pairs of a slot: `answers` from `start` on say for every test of the call whether it passed."""
+    """Apply the answer of a call to the undecided pairs of its slot, and return how many pairs it decides.
+
+    `answers` contains from `start` on whether each test of the call passed.
+    """
     decided = 0
-    for place in range(first, last):
-        pair = slot_pairs[place]
+    for position in range(first, last):
+        pair = slot_pairs[position]
         if outcomes[pair] != UNDECIDED:
             continue
-        if not is_failed and answers[start + slot_tests[place]] != 0:
+        if not is_failed and answers[start + slot_tests[position]] != 0:
             remaining[pair] -= 1
             if remaining[pair] == 0:
                 outcomes[pair] = ACCEPTED
@@ -65,7 +68,7 @@ def advance_ranks(
     calls: Array,
     costs: Array,
 ) -> None:
-    """Call after call in the order of their ranks, without those that no undecided disjunct needs."""
+    """Name the calls in the order of their ranks, except those that no undecided disjunct needs."""
     item_slots, slot_calls, slot_offsets = layout.item_slots, layout.slot_calls, layout.slot_offsets
     slot_pairs, slot_tests = layout.slot_pairs, layout.slot_tests
     outcomes, remaining, done, undecided = state.outcomes, state.remaining, state.done, state.undecided
@@ -90,11 +93,11 @@ def advance_ranks(
                 while other < stop:
                     if done[other] == 0:
                         first, last = slot_offsets[other], slot_offsets[other + 1]
-                        place = first
-                        while place < last and outcomes[slot_pairs[place]] != UNDECIDED:
-                            place += 1
-                        looked += min(place + 1, last) - first
-                        if place < last:
+                        position = first
+                        while position < last and outcomes[slot_pairs[position]] != UNDECIDED:
+                            position += 1
+                        looked += min(position + 1, last) - first
+                        if position < last:
                             slot = other
                             break
                     other += 1
@@ -120,7 +123,7 @@ def advance_falling(
     calls: Array,
     costs: Array,
 ) -> None:
-    """Always the call that is worth most for its cost; scores only fall, since disjuncts are decided one by one."""
+    """Name the call with the highest score. Scores only decrease, because disjuncts only become decided."""
     item_slots, pair_entries, entry_slots = layout.item_slots, layout.pair_entries, layout.entry_slots
     entry_gains, slot_calls, slot_offsets = layout.entry_gains, layout.slot_calls, layout.slot_offsets
     slot_pairs, slot_tests = layout.slot_pairs, layout.slot_tests
@@ -136,18 +139,18 @@ def advance_falling(
         asked[item] = NOTHING
         while True:
             if slot != NOTHING:
-                # A way that is rejected makes its other calls worth less.
+                # A rejected disjunct reduces the scores of its other calls.
                 start = starts[slot_calls[slot]] if is_known else starts[number]
                 is_failed = not is_known and failures[number] != 0
                 done[slot] = 1
                 looked += slot_offsets[slot + 1] - slot_offsets[slot]
-                for place in range(slot_offsets[slot], slot_offsets[slot + 1]):
-                    pair = slot_pairs[place]
+                for position in range(slot_offsets[slot], slot_offsets[slot + 1]):
+                    pair = slot_pairs[position]
                     if outcomes[pair] != UNDECIDED:
                         continue
-                    if not is_failed and answers[start + slot_tests[place]] != 0:
+                    if not is_failed and answers[start + slot_tests[position]] != 0:
                         remaining[pair] -= 1
-                        if remaining[pair] == 0:  # all its calls are done: what they are worth does not matter
+                        if remaining[pair] == 0:  # all its calls are done, so their scores no longer matter
                             outcomes[pair] = ACCEPTED
                             open_pairs -= 1
                     else:
@@ -157,19 +160,19 @@ def advance_falling(
                         for entry in range(pair_entries[pair], pair_entries[pair + 1]):
                             scores[entry_slots[entry]] -= entry_gains[entry]
             slot = NOTHING
-            if open_pairs and is_few:  # few slots are looked through
+            if open_pairs and is_few:  # scan all slots of an item with few slots
                 best = -1.0
                 looked += high - low
                 for other in range(low, high):
                     if done[other] == 0 and max(scores[other], 0.0) > best:
-                        place, stop = slot_offsets[other], slot_offsets[other + 1]
-                        while place < stop and outcomes[slot_pairs[place]] != UNDECIDED:
-                            place += 1
-                        if place < stop:
+                        position, stop = slot_offsets[other], slot_offsets[other + 1]
+                        while position < stop and outcomes[slot_pairs[position]] != UNDECIDED:
+                            position += 1
+                        if position < stop:
                             slot, best = other, max(scores[other], 0.0)
                         else:
                             done[other] = 1
-            elif open_pairs:  # of many, one of the highest bucket, after those that have fallen since
+            elif open_pairs:  # take a slot of the highest bucket; move slots whose score has decreased since
                 while bucket < BUCKETS:
                     other = heads[base + bucket]
                     looked += 1
@@ -182,10 +185,10 @@ def advance_falling(
                         after[other] = heads[base + now]
                         heads[base + now] = other
                         continue
-                    place, stop = slot_offsets[other], slot_offsets[other + 1]
-                    while place < stop and outcomes[slot_pairs[place]] != UNDECIDED:
-                        place += 1
-                    if place < stop:
+                    position, stop = slot_offsets[other], slot_offsets[other + 1]
+                    while position < stop and outcomes[slot_pairs[position]] != UNDECIDED:
+                        position += 1
+                    if position < stop:
                         slot = other
                         break
             if slot == NOTHING or not is_known:
@@ -198,7 +201,7 @@ def advance_falling(
 
 @kernel
 def score_slots(layout: BatchLayout, state: BatchState) -> None:
-    """Score every slot, and put those of items with many into buckets."""
+    """Compute the score of every slot, and put the slots of items with many slots into buckets."""
     entry_slots, entry_gains, item_slots = layout.entry_slots, layout.entry_gains, layout.item_slots
     scores, heads, after = state.scores, state.heads, state.after
     for entry in range(len(entry_slots)):
@@ -215,6 +218,6 @@ def score_slots(layout: BatchLayout, state: BatchState) -> None:
 
 RANKS = OrderKind(advance_ranks, entry_seconds=30e-9, by_calls=True)
 ADAPTIVE = OrderKind(advance_falling, entry_seconds=55e-9, score=score_slots)
-"""`entry_seconds` were measured for rounds over 2,048 items with 50 to 500 of 10,000 disjuncts each: from round to
-round an item's arrays leave the cache. A static order looks at entries one after another.
+"""`entry_seconds` were measured in rounds over 2,048 items with 50 to 500 of 10,000 disjuncts each. The arrays of an
+item are evicted from the CPU cache between rounds. A static order reads entries sequentially.
 """

@@ -1,7 +1,8 @@
-"""The arrays that the loops of orders work on: the layout of a batch, and its state while calls are answered.
+"""The arrays of the orders' loops: the layout of a batch, and its state while calls are answered.
 
-A *pair* is an item and an active disjunct of it, a *slot* an item and a call that one of its pairs needs, an *entry*
-a test of a pair. The arrays are as narrow as they can be: most of what the loops cost is memory outside the cache.
+A *pair* is an item and one of its active disjuncts, a *slot* is an item and a call that one of its pairs needs, and
+an *entry* is a test of a pair. The arrays use the narrowest possible types, because cache misses dominate the time of
+the loops.
 """
 
 from __future__ import annotations
@@ -13,72 +14,72 @@ import numpy as np
 from runnel.arrays import Array
 
 UNDECIDED, REJECTED, ACCEPTED, UNKNOWN = 0, 1, 2, 3
-"""What became of an active way. Unknown: a call that it needs has failed before it was decided."""
+"""Outcomes of an active disjunct. Unknown: a call that it needs failed before it was decided."""
 
 NOTHING = -1
 
 
 class BatchLayout(NamedTuple):
-    """Who needs what, item by item; nothing here changes while calls are answered."""
+    """The pairs, entries and slots of a batch, item by item. They do not change while calls are answered."""
 
     item_pairs: Array
     item_slots: Array
-    """Where the pairs and slots of each item begin."""
-    pair_places: Array
-    """Where the pair stands among the active ways as they were given."""
+    """The offsets of the pairs and slots of each item."""
+    pair_positions: Array
+    """The position of each pair in the active disjuncts of the caller."""
     pair_entries: Array
     entry_pairs: Array
     entry_slots: Array
     entry_gains: Array
-    """The probability that the test fails, for a unit of cost; empty unless the order is adaptive."""
+    """The probability that the test fails, divided by the cost of its call; empty unless the order is adaptive."""
     slot_calls: Array
     slot_offsets: Array
     slot_pairs: Array
     """The pairs that need each slot, slot after slot."""
     slot_tests: Array
-    """And for each of them which of the call's tests it needs, by number."""
+    """For each element of `slot_pairs`, the index of the test among the tests of the call."""
     slot_entries: Array
-    """And its entry; empty unless the order does not share rejections."""
+    """For each element of `slot_pairs`, its entry; empty if rejections are shared between disjuncts."""
 
 
 class BatchState(NamedTuple):
-    """Arrays over pairs, slots, entries and items of a layout; what an order does not use is empty."""
+    """Arrays over pairs, slots, entries and items of a layout. Arrays that an order does not use are empty."""
 
     outcomes: Array
     remaining: Array
-    """For each pair its tests that have not passed yet."""
+    """For each pair, the number of tests that have not passed yet."""
     done: Array
     failed: Array
-    """For each entry whether its test did not pass, where rejections are not shared."""
+    """For each entry, whether its test failed; empty if rejections are shared between disjuncts."""
     undecided: Array
-    """For each item its undecided pairs."""
+    """For each item, the number of its undecided pairs."""
     places: Array
-    """For each item the entry or slot up to which there is nothing left to ask."""
+    """For each item, the first entry, slot or bucket that may still need a call."""
     marked: Array
-    """For each item the pair that was begun, where disjuncts are gone through to their end."""
+    """For each item, the pair whose calls are being made, if the order finishes a disjunct before the next."""
     asked: Array
-    """For each item the slot that waits for an answer."""
+    """For each item, the slot that waits for an answer."""
     named: Array
-    """For each item the slot that it needs next, if it waits for none."""
+    """For each item, the slot of its next call, if it does not wait for an answer."""
     touched: Array
-    """For each item how many entries were looked at: what the bookkeeping costs."""
+    """For each item, the number of entries that were read, which measures the cost of bookkeeping."""
     scores: Array
-    """For each slot what it is worth for its cost, where the order is adaptive; the rest is its buckets."""
+    """For each slot, the ratio of worth to cost, if the order is adaptive. The following arrays are its buckets."""
     tops: Array
-    """For each item the step of the highest score that it can have."""
+    """For each item, the logarithmic step of its highest initial score."""
     item_heads: Array
     heads: Array
-    """The first slot of each bucket, item after item; items with few slots have none."""
+    """The first slot of each bucket, item after item. Items with few slots have no buckets."""
     after: Array
     before: Array
     buckets: Array
-    """For each slot those beside it in its bucket, and where slots are moved, which bucket that is."""
+    """For each slot, the next and the previous slot of its bucket, and, if the order moves slots, its bucket."""
 
     def copy(self) -> BatchState:
-        """The same in arrays of its own."""
+        """Return a copy of all arrays."""
         return BatchState(*(array.copy() for array in self))
 
-    def put_back(self, before: BatchState) -> None:
-        """Be as another of the same size was."""
-        for mine, other in zip(self, before, strict=True):
-            np.copyto(mine, other)
+    def copy_from(self, source: BatchState) -> None:
+        """Overwrite all arrays with those of a state of the same size."""
+        for target_array, source_array in zip(self, source, strict=True):
+            np.copyto(target_array, source_array)

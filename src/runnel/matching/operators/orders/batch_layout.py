@@ -1,7 +1,8 @@
-"""The part of a problem that each item of a batch has to do with: its active ways, their tests and calls.
+"""Build the layout of a batch: the active disjuncts of each item, with their tests and calls.
 
-In: a problem, an order, and the active ways of each item. Out: arrays as large as those ways' tests, not as the
-problem (`batch_arrays`). Pairs come in the order's sequence of ways, entries in its chains, slots in its ranks.
+In: a problem, an order, and the active disjuncts of each item. Out: the arrays of `batch_arrays`, whose size depends
+on the tests of the active disjuncts and not on the problem. Pairs have the order's sequence of disjuncts, entries the
+order of its chains, and slots the order of its ranks.
 """
 
 from __future__ import annotations
@@ -14,24 +15,24 @@ from runnel.matching.operators.orders.batch_arrays import NOTHING, BatchLayout
 from runnel.matching.operators.orders.order import Order
 from runnel.matching.operators.orders.problem import OrderProblem
 
-_LONGEST = np.iinfo(np.int16).max
-_MANY = 1024
-"""With fewer ways than that for each item, all of an item is near enough, wherever it lies."""
+_MAX_TESTS = np.iinfo(np.int16).max
+_SORTED_DISJUNCTS = 1024
+"""Items with fewer active disjuncts are not sorted for an adaptive order, because their arrays fit into the cache."""
 
 
-def lay_out(problem: OrderProblem, order: Order, active_offsets: Array, active_ways: Array) -> BatchLayout:
-    """Lay out the active ways of a batch of items for an order."""
+def lay_out(problem: OrderProblem, order: Order, active_offsets: Array, active_disjuncts: Array) -> BatchLayout:
+    """Build the layout of the active disjuncts of a batch for an order."""
     offsets = np.ascontiguousarray(active_offsets, dtype=np.int64)
-    ways = read_only(np.ascontiguousarray(active_ways, dtype=IDENTIFIER))
-    _check(problem, offsets, ways)
-    lengths = problem.way_offsets[ways + 1] - problem.way_offsets[ways]
-    pairs, items, entries = len(ways), len(offsets) - 1, int(lengths.sum())
-    if entries >= np.iinfo(IDENTIFIER).max or (pairs and lengths.max() > _LONGEST):
-        raise ValueError("the active ways of a batch have too many tests; take fewer items at once")
+    disjuncts = read_only(np.ascontiguousarray(active_disjuncts, dtype=IDENTIFIER))
+    _check(problem, offsets, disjuncts)
+    lengths = problem.disjunct_offsets[disjuncts + 1] - problem.disjunct_offsets[disjuncts]
+    pairs, items, entries = len(disjuncts), len(offsets) - 1, int(lengths.sum())
+    if entries >= np.iinfo(IDENTIFIER).max or (pairs and lengths.max() > _MAX_TESTS):
+        raise ValueError("the active disjuncts of a batch have too many tests; use smaller batches")
     layout = BatchLayout(
         item_pairs=offsets.astype(IDENTIFIER),
         item_slots=np.zeros(items + 1, dtype=IDENTIFIER),
-        pair_places=_sequence(order, offsets, ways),
+        pair_positions=_sequence(order, offsets, disjuncts),
         pair_entries=np.zeros(pairs + 1, dtype=IDENTIFIER),
         entry_pairs=np.empty(entries, dtype=IDENTIFIER),
         entry_slots=np.empty(entries, dtype=IDENTIFIER),
@@ -43,14 +44,14 @@ def lay_out(problem: OrderProblem, order: Order, active_offsets: Array, active_w
         slot_entries=np.empty(entries if order.kind.keeps_failures else 0, dtype=IDENTIFIER),
     )
     slots = _fill(
-        problem.way_offsets,
+        problem.disjunct_offsets,
         order.chains,
         problem.test_calls,
         problem.test_places,
         problem.gains,
         order.ranks,
         order.sequence,
-        ways,
+        disjuncts,
         problem.calls,
         layout,
     )
@@ -59,25 +60,26 @@ def lay_out(problem: OrderProblem, order: Order, active_offsets: Array, active_w
     )
 
 
-def _sequence(order: Order, offsets: Array, ways: Array) -> Array:
-    """The pairs as they were given, in the order's sequence of ways, item by item."""
+def _sequence(order: Order, offsets: Array, disjuncts: Array) -> Array:
+    """Return the positions of the pairs in the order's sequence of disjuncts, item by item."""
     lengths = np.diff(offsets)
-    if not len(order.positions) or (order.kind.is_scored and (not len(lengths) or lengths.max() < _MANY)):
-        return np.arange(len(ways), dtype=IDENTIFIER)
+    has_few = not len(lengths) or lengths.max() < _SORTED_DISJUNCTS
+    if not len(order.positions) or (order.kind.is_scored and has_few):
+        return np.arange(len(disjuncts), dtype=IDENTIFIER)
     owners = np.repeat(np.arange(len(lengths)), lengths)
-    return np.argsort(owners << 32 | order.positions[ways]).astype(IDENTIFIER)
+    return np.argsort(owners << 32 | order.positions[disjuncts]).astype(IDENTIFIER)
 
 
-def _check(problem: OrderProblem, offsets: Array, ways: Array) -> None:
-    if len(offsets) < 1 or offsets[0] != 0 or offsets[-1] != len(ways) or np.any(np.diff(offsets) < 0):
-        raise ValueError("the offsets of active ways do not fit their number")
-    if len(ways) and not 0 <= ways.min() <= ways.max() < problem.ways:
-        raise ValueError("an active way is not one of the problem's")
+def _check(problem: OrderProblem, offsets: Array, disjuncts: Array) -> None:
+    if len(offsets) < 1 or offsets[0] != 0 or offsets[-1] != len(disjuncts) or np.any(np.diff(offsets) < 0):
+        raise ValueError("the offsets do not fit the number of active disjuncts")
+    if len(disjuncts) and not 0 <= disjuncts.min() <= disjuncts.max() < problem.disjuncts:
+        raise ValueError("an active disjunct is not part of the problem")
 
 
 @kernel
 def _fill(
-    way_offsets: Array,
+    disjunct_offsets: Array,
     chains: Array,
     test_calls: Array,
     test_places: Array,
@@ -88,8 +90,8 @@ def _fill(
     calls: int,
     layout: BatchLayout,
 ) -> int:
-    """Fill the arrays of a layout; gives how many slots there are."""
-    item_pairs, pair_places, pair_entries = layout.item_pairs, layout.pair_places, layout.pair_entries
+    """Fill the arrays of a layout, and return the number of slots."""
+    item_pairs, pair_positions, pair_entries = layout.item_pairs, layout.pair_positions, layout.pair_entries
     entry_pairs, entry_slots, entry_gains = layout.entry_pairs, layout.entry_slots, layout.entry_gains
     slot_calls, tests = layout.slot_calls, np.empty(len(entry_slots), dtype=np.int32)
     slot_of = np.full(calls, NOTHING, dtype=np.int32)
@@ -99,9 +101,9 @@ def _fill(
     for item in range(len(item_pairs) - 1):
         first_entry, first_slot = entry, slot
         for pair in range(item_pairs[item], item_pairs[item + 1]):
-            way = active[pair_places[pair]]
-            for place in range(way_offsets[way], way_offsets[way + 1]):
-                test = chains[place]
+            disjunct = active[pair_positions[pair]]
+            for position in range(disjunct_offsets[disjunct], disjunct_offsets[disjunct + 1]):
+                test = chains[position]
                 call = test_calls[test]
                 if slot_of[call] == NOTHING:
                     slot_of[call] = slot
@@ -116,11 +118,11 @@ def _fill(
             pair_entries[pair + 1] = entry
         if len(ranks):
             _sort_by_rank(ranks, sequence, ranked, slot_of, slot_calls, first_slot, slot)
-        for place in range(first_entry, entry):
-            entry_slots[place] = slot_of[entry_slots[place]]
+        for position in range(first_entry, entry):
+            entry_slots[position] = slot_of[entry_slots[position]]
         _list_entries(layout, tests, filled, first_entry, entry, first_slot, slot)
-        for place in range(first_slot, slot):
-            slot_of[slot_calls[place]] = NOTHING
+        for position in range(first_slot, slot):
+            slot_of[slot_calls[position]] = NOTHING
         layout.item_slots[item + 1] = slot
     return slot
 
@@ -129,7 +131,7 @@ def _fill(
 def _sort_by_rank(
     ranks: Array, sequence: Array, ranked: Array, slot_of: Array, slot_calls: Array, first: Number, last: Number
 ) -> None:
-    """Number the slots of an item by the ranks of their calls: each rank is a bit, and bits are found in order."""
+    """Number the slots of an item by the ranks of their calls. Ranks are set as bits, then read in order."""
     low, high = len(ranked), -1
     for slot in range(first, last):
         rank = ranks[slot_calls[slot]]
@@ -151,7 +153,7 @@ def _sort_by_rank(
 def _list_entries(
     layout: BatchLayout, tests: Array, filled: Array, start: Number, stop: Number, first: Number, last: Number
 ) -> None:
-    """List the entries of each of an item's slots."""
+    """Fill the lists of entries of an item's slots."""
     entry_slots, slot_offsets = layout.entry_slots, layout.slot_offsets
     filled[: last - first] = 0
     for entry in range(start, stop):
@@ -164,9 +166,9 @@ def _list_entries(
         slot_offsets[first + number + 1] = total
     for entry in range(start, stop):
         number = entry_slots[entry] - first
-        place = filled[number]
-        filled[number] = place + 1
-        layout.slot_pairs[place] = layout.entry_pairs[entry]
-        layout.slot_tests[place] = tests[entry]
+        position = filled[number]
+        filled[number] = position + 1
+        layout.slot_pairs[position] = layout.entry_pairs[entry]
+        layout.slot_tests[position] = tests[entry]
         if len(layout.slot_entries):
-            layout.slot_entries[place] = entry
+            layout.slot_entries[position] = entry

@@ -1,4 +1,4 @@
-"""The state of a batch before its first call: layout and kind of order in, arrays that the loop changes out."""
+"""Create the state of a batch before its first call. In: a layout and the kind of an order. Out: a `BatchState`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from runnel.matching.operators.orders.call_buckets import BUCKETS
 from runnel.matching.operators.orders.order import OrderKind
 
 
-def begin(layout: BatchLayout, kind: OrderKind) -> BatchState:
-    """The state before the first call. Ways without tests are accepted."""
+def create_state(layout: BatchLayout, kind: OrderKind) -> BatchState:
+    """Return the state before the first call. Disjuncts without tests are accepted."""
     items, slots, entries = len(layout.item_pairs) - 1, len(layout.slot_calls), len(layout.entry_slots)
     lengths = np.diff(layout.pair_entries)
     before = np.concatenate([[0], np.cumsum(lengths > 0)])

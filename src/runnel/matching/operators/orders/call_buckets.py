@@ -1,7 +1,7 @@
-"""The calls of each item, the most worthwhile first: buckets of logarithmic width, one set for an item.
+"""Bucket queues of the calls of each item, by decreasing score. Buckets have logarithmic width.
 
-Scores change all the time, so slots are kept in buckets, 16 for a doubling of the score. A slot whose score has
-fallen is noticed when its bucket is reached. Items with few slots have no buckets: theirs are looked through.
+Scores change all the time, so slots are only sorted into buckets, 16 per doubling of the score. A slot whose score
+has decreased is moved when its bucket is reached. Items with few slots have no buckets; their slots are scanned.
 """
 
 from __future__ import annotations
@@ -12,28 +12,28 @@ from runnel.arrays import Array
 from runnel.kernel import Number, inlined
 
 FEW = 64
-"""An item with at most so many slots has no buckets."""
+"""Items with at most this number of slots have no buckets."""
 BUCKETS = 512
-"""Enough for scores between the highest that any slot can have and a part in four thousand million of it."""
+"""Buckets per item. They distinguish scores down to the highest score divided by 2**32."""
 
-_FINENESS = 19
-"""The bits of a number that make no difference: of the 23 after the point, 4 remain."""
+_DROPPED_BITS = 19
+"""The number of low bits of a float that are ignored: 4 of the 23 bits of the mantissa remain."""
 
 
 @inlined
 def step_of(score: Number) -> Number:
-    """The logarithmic step of a score: the first bits of a number above 0 are in its order."""
-    return np.float32(max(score, 0.0)).view(np.int32) >> _FINENESS
+    """Return the logarithmic step of a score. The high bits of positive floats have the order of the floats."""
+    return np.float32(max(score, 0.0)).view(np.int32) >> _DROPPED_BITS
 
 
 @inlined
 def bucket_of(score: Number, top: Number) -> Number:
-    """The bucket of a score, where `top` is the step of the highest; the last is for all that is lower."""
+    """Return the bucket of a score. `top` is the step of the highest score; the last bucket has all lower scores."""
     return min(max(top - step_of(score), 0), BUCKETS - 1)
 
 
 @inlined
 def push(slot: Number, bucket: Number, base: Number, heads: Array, after: Array) -> None:
-    """Put a slot into a bucket of its item, whose buckets begin at `base`; none is ever taken but the first."""
+    """Insert a slot at the front of a bucket of its item, whose buckets begin at `base`."""
     after[slot] = heads[base + bucket]
     heads[base + bucket] = slot

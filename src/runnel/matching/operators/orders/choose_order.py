@@ -1,7 +1,7 @@
-"""Choosing an order: the candidates are tried on truths drawn from the chances; the one expected to cost least wins.
+"""Choose the order with the lowest expected cost by simulating the candidates with random test outcomes.
 
-In: a problem whose costs are seconds, and where there are some, the active ways of items that came before. Out: what
-each order is expected to cost for an item, and the best. The draw is seeded: the same problem gives the same choice.
+In: a problem whose costs are seconds and, optionally, the active disjuncts of previous items. Out: the expected cost
+per item of each order, and the best order. The random generator is seeded, so equal problems lead to equal choices.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from runnel.matching.operators.orders.registry import CANDIDATES, find_order
 from runnel.matching.operators.orders.simulate import Simulation, draw_truths
 
 CALL_SECONDS = 0.25e-6
-"""What it takes to name a call and settle it, besides the call itself; `OrderKind` has the time for each entry."""
+"""Bookkeeping time per call, without the call itself. `OrderKind` has the time per entry."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What an order is expected to take for one item: calls, their cost, and the bookkeeping, in seconds."""
+    """The expected number of calls per item, their cost, and the bookkeeping time, in seconds."""
 
     order: str
     calls: float
@@ -32,13 +32,13 @@ class Prediction:
 
     @property
     def seconds(self) -> float:
-        """All of it."""
+        """The expected total time per item."""
         return self.cost + self.bookkeeping
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The order that was chosen, and what each was expected to take, the best first."""
+    """The chosen order, and the predictions of all candidates, the best first."""
 
     order: Order
     predictions: tuple[Prediction, ...]
@@ -47,13 +47,13 @@ class Choice:
 def choose_order(
     problem: OrderProblem,
     active_offsets: Array | None = None,
-    active_ways: Array | None = None,
+    active_disjuncts: Array | None = None,
     *,
     candidates: Sequence[str] = CANDIDATES,
     truths: int = 8,
     seed: int = 1,
 ) -> Choice:
-    """The order that is expected to take least for an item with such active ways; all ways where none are given.
+    """Return the order with the lowest expected time for items with these active disjuncts, by default all.
 
     >>> problem = OrderProblem.of([[0, 1], [1, 2]], [0, 1, 2], [0.9, 0.1, 0.9], [0.04, 0.04, 0.04])
     >>> choice = choose_order(problem)
@@ -62,17 +62,17 @@ def choose_order(
     """
     drawn = draw_truths(problem, truths, seed)
     orders = {name: find_order(name)(problem) for name in candidates}
-    found = [_predicted(problem, order, active_offsets, active_ways, drawn) for order in orders.values()]
-    found.sort(key=lambda prediction: prediction.seconds)
-    return Choice(orders[found[0].order], tuple(found))
+    predictions = [_predict(problem, order, active_offsets, active_disjuncts, drawn) for order in orders.values()]
+    predictions.sort(key=lambda prediction: prediction.seconds)
+    return Choice(orders[predictions[0].order], tuple(predictions))
 
 
-def _predicted(
-    problem: OrderProblem, order: Order, active_offsets: Array | None, active_ways: Array | None, truths: Array
+def _predict(
+    problem: OrderProblem, order: Order, active_offsets: Array | None, active_disjuncts: Array | None, truths: Array
 ) -> Prediction:
-    followed = Simulation(problem, order, active_offsets, active_ways).follow(truths)
+    followed = Simulation(problem, order, active_offsets, active_disjuncts).follow(truths)
     calls, cost, touched = (
-        float(np.mean(counted)) if len(counted) else 0.0
-        for counted in (followed.calls, followed.costs, followed.touched)
+        float(np.mean(counts)) if len(counts) else 0.0
+        for counts in (followed.calls, followed.costs, followed.touched)
     )
     return Prediction(order.name, calls, cost, CALL_SECONDS * calls + order.kind.entry_seconds * touched)

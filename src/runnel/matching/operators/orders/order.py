@@ -1,4 +1,4 @@
-"""What an order is, for those who follow it: arrays over the ways and calls of a problem."""
+"""The representation of an order: arrays over the disjuncts and calls of a problem."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from runnel.matching.operators.orders.problem import OrderProblem
 
 
 class Advance(Protocol):
-    """The loop over a batch of an order: take in the answers of some items, and name the call that each needs next.
+    """The loop of an order over a batch: applies the answers of items, and names the next call of each item.
 
-    `answers` from `starts[number]` on are those to the call of `items[number]`. Where all answers are known,
-    `starts` is by calls instead; then nothing is named, but every item is decided, and its calls and their cost are
-    added to `calls` and `costs`.
+    The answer to the call of `items[number]` begins at `starts[number]` in `answers`. With `is_known`, all answers
+    are known: `starts` has an element per call, the loop decides every item completely instead of naming its next
+    call, and it adds the number of calls and their cost to `calls` and `costs`.
     """
 
     def __call__(
@@ -34,19 +34,20 @@ class Advance(Protocol):
         calls: Array,
         costs: Array,
     ) -> None:
-        """Settle what the items have asked for, if anything, and name what they need then."""
+        """Apply the answers to the items' calls, if there are any, and name the next calls."""
         ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OrderKind:
-    """How an order is followed: its loop, and what the loop needs of layout and state.
+    """The loop of an order, and the arrays of layout and state that the loop needs.
 
-    `entry_seconds` is what looking at an entry takes. An order `by_calls` goes through the calls of an item, a scored
-    one through those that are worth most, all others through its disjuncts. `score` fills the scores of a new state.
-    Scores that rise, too, make slots move between buckets (`moves_slots`). `keeps_failures`: rejections are not
-    shared between disjuncts, so each entry keeps its own. `finishes_disjuncts`: one that was begun is marked, and
-    all its calls are made that others need, too.
+    `entry_seconds` is the time for reading an entry. An order `by_calls` iterates over the calls of an item, a scored
+    order over its calls by decreasing score, and all others over its disjuncts. `score` computes the scores of a new
+    state. With `moves_slots`, scores may also increase, so slots move between buckets. With `keeps_failures`,
+    rejections are not shared between disjuncts, so each entry has its own failure. With `finishes_disjuncts`, the
+    disjunct whose calls are being made is marked, and even after its rejection its calls are made that undecided
+    disjuncts need.
     """
 
     advance: Advance
@@ -65,13 +66,12 @@ class OrderKind:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """An order for the ways and calls of one problem.
+    """An order for the disjuncts and calls of one problem.
 
-    Orders by ways have `positions`, the place of each way in the sequence, and `chains`: `way_tests` again, the
-    tests of each way in the order in which it wants them. Orders by calls have `ranks`, the place of each call, and
-    `sequence`, the call in each place.
-    For adaptive orders `positions` say how many ways are best laid out, no more.
-    What a kind does not use is empty.
+    Orders by disjuncts have `positions`, the position of each disjunct in the sequence, and `chains`, the tests of
+    all disjuncts, with those of each disjunct in the order of evaluation. Orders by calls have `ranks`, the position
+    of each call, and `sequence`, the call at each position. For adaptive orders, `positions` affects only the memory
+    layout. Arrays that a kind of order does not use are empty.
     """
 
     name: str
@@ -82,52 +82,52 @@ class Order:
     sequence: Array
 
     @staticmethod
-    def by_ways(
+    def by_disjuncts(
         name: str, kind: OrderKind, problem: OrderProblem, sequence: Array, chains: Array | None = None
     ) -> Order:
-        """The order in which these ways come one after another."""
-        kept = problem.way_tests if chains is None else chains
+        """Return the order that evaluates the disjuncts in this sequence."""
+        tests = problem.disjunct_tests if chains is None else chains
         return Order(
-            name, kind, _places(sequence), read_only(kept.astype(IDENTIFIER, copy=False)), _nothing(), _nothing()
+            name, kind, _invert(sequence), read_only(tests.astype(IDENTIFIER, copy=False)), _empty(), _empty()
         )
 
     @staticmethod
     def by_calls(name: str, kind: OrderKind, problem: OrderProblem, sequence: Array) -> Order:
-        """The order in which these calls come one after another."""
-        kept = read_only(sequence.astype(IDENTIFIER))
-        return Order(name, kind, _nothing(), problem.way_tests, _places(sequence), kept)
+        """Return the order that makes the calls in this sequence."""
+        calls = read_only(sequence.astype(IDENTIFIER))
+        return Order(name, kind, _empty(), problem.disjunct_tests, _invert(sequence), calls)
 
     @staticmethod
     def by_scores(name: str, kind: OrderKind, problem: OrderProblem) -> Order:
-        """The order that decides when asked.
+        """Return the order that chooses each next call by its current score.
 
-        Ways are laid out by the call of theirs that rejects most. That changes nothing but where they lie: those
-        that are decided together are beside one another.
+        Disjuncts are sorted by their call with the highest worth. This affects only the memory layout: disjuncts that
+        are decided together are next to each other.
         """
-        ranks = _places(np.argsort(-_worths(problem), kind="stable"))
-        best = np.full(problem.ways, problem.calls, dtype=IDENTIFIER)
-        owners = np.repeat(np.arange(problem.ways), np.diff(problem.way_offsets))
-        np.minimum.at(best, owners, ranks[problem.test_calls[problem.way_tests]])
-        positions = _places(np.argsort(best, kind="stable"))
-        return Order(name, kind, positions, problem.way_tests, _nothing(), _nothing())
+        ranks = _invert(np.argsort(-_worths(problem), kind="stable"))
+        best = np.full(problem.disjuncts, problem.calls, dtype=IDENTIFIER)
+        owners = np.repeat(np.arange(problem.disjuncts), np.diff(problem.disjunct_offsets))
+        np.minimum.at(best, owners, ranks[problem.test_calls[problem.disjunct_tests]])
+        positions = _invert(np.argsort(best, kind="stable"))
+        return Order(name, kind, positions, problem.disjunct_tests, _empty(), _empty())
 
 
 def _worths(problem: OrderProblem) -> Array:
-    """What each call is worth for its cost before anything is decided."""
+    """Return the ratio of worth to cost of each call while all disjuncts are undecided."""
     worths = problem.gains * np.diff(problem.test_offsets)
     return np.bincount(problem.test_calls, weights=worths, minlength=problem.calls)
 
 
-def _nothing() -> Array:
+def _empty() -> Array:
     return read_only(np.empty(0, dtype=IDENTIFIER))
 
 
-def _places(sequence: Array) -> Array:
-    """For each of the numbers 0 to n - 1 its place in a sequence of them.
+def _invert(sequence: Array) -> Array:
+    """Return the inverse of a permutation: the position of each of the numbers 0 to n - 1.
 
-    >>> _places(np.array([2, 0, 1])).tolist()
+    >>> _invert(np.array([2, 0, 1])).tolist()
     [1, 2, 0]
     """
-    places: np.ndarray[Any, Any] = np.empty(len(sequence), dtype=IDENTIFIER)
-    places[sequence] = np.arange(len(sequence), dtype=IDENTIFIER)
-    return read_only(places)
+    positions: np.ndarray[Any, Any] = np.empty(len(sequence), dtype=IDENTIFIER)
+    positions[sequence] = np.arange(len(sequence), dtype=IDENTIFIER)
+    return read_only(positions)

@@ -1,7 +1,7 @@
-"""What has to be decided: ways, the tests that each needs, and the calls that settle the tests.
+"""The problem that orders solve: disjuncts, their tests, and the calls that decide the tests.
 
-In: for every way its tests, for every test its call and the chance that it passes, for every call its cost. Out: the
-same as flat arrays, in both directions. All orders work on these arrays alone.
+In: the tests of every disjunct, the call of every test and the probability that it passes, and the cost of every
+call. Out: flat arrays of these relations in both directions. Orders use only these arrays.
 """
 
 from __future__ import annotations
@@ -15,74 +15,74 @@ import numpy.typing as npt
 from runnel.arrays import IDENTIFIER, Array, Rows, offsets_of, read_only
 
 FREE = 1e-9
-"""What a call costs at least, as a part of the mean cost: calls that cost nothing come first, the best first."""
+"""The minimum cost of a call, as a fraction of the mean cost. Free calls come first, ordered by their worth."""
 
 
 @dataclass(frozen=True, slots=True)
 class OrderProblem:
-    """Ways over tests over calls (section 3 of Liu and others, with several tests for a call).
+    """Disjuncts, tests and calls (section 3 of Liu et al., extended by several tests per call).
 
-    Way w needs the tests `way_tests[way_offsets[w]:way_offsets[w + 1]]`: it is accepted if all pass, rejected if
-    one does not. Test t belongs to the call `test_calls[t]`, is passed with the probability `chances[t]`, and is in
-    the ways `test_ways[test_offsets[t]:test_offsets[t + 1]]`. Call c costs `costs[c]`, in any unit, and settles the
-    tests `call_tests[call_offsets[c]:call_offsets[c + 1]]`, all at once. A test of chance 1 rejects nothing, but
-    its way is not accepted before it was evaluated.
+    Disjunct d needs the tests `disjunct_tests[disjunct_offsets[d]:disjunct_offsets[d + 1]]`: it is accepted if all of
+    them pass, and rejected if one fails. Test t belongs to the call `test_calls[t]`, passes with the probability
+    `chances[t]`, and is needed by the disjuncts `test_disjuncts[test_offsets[t]:test_offsets[t + 1]]`. Call c costs
+    `costs[c]`, in any unit, and decides the tests `call_tests[call_offsets[c]:call_offsets[c + 1]]`, all at once. A
+    test with probability 1 rejects nothing, but its disjunct is not accepted before the test is evaluated.
 
     >>> problem = OrderProblem.of([[0, 1], [1, 2]], test_calls=[0, 1, 0], chances=[0.5, 0.2, 0.9], costs=[1.0, 4.0])
-    >>> problem.tests_of_call(0).tolist(), problem.ways_of_test(1).tolist()
+    >>> problem.tests_of_call(0).tolist(), problem.disjuncts_of_test(1).tolist()
     ([0, 2], [0, 1])
     """
 
-    way_offsets: Array
-    way_tests: Array
+    disjunct_offsets: Array
+    disjunct_tests: Array
     test_calls: Array
     chances: Array
     costs: Array
     test_offsets: Array
-    test_ways: Array
+    test_disjuncts: Array
     call_offsets: Array
     call_tests: Array
     test_places: Array
-    """For every test which one of its call's tests it is."""
+    """The index of every test among the tests of its call."""
     gains: Array
-    """For every test the probability that it fails, for what its call costs; 1 is the mean cost."""
+    """The probability that each test fails, divided by the cost of its call in units of the mean cost."""
 
     @property
-    def ways(self) -> int:
-        """How many ways there are."""
-        return len(self.way_offsets) - 1
+    def disjuncts(self) -> int:
+        """The number of disjuncts."""
+        return len(self.disjunct_offsets) - 1
 
     @property
     def tests(self) -> int:
-        """How many tests there are."""
+        """The number of tests."""
         return len(self.test_calls)
 
     @property
     def calls(self) -> int:
-        """How many calls there are."""
+        """The number of calls."""
         return len(self.costs)
 
-    def tests_of_way(self, way: int) -> Array:
-        """The tests that a way needs."""
-        return self.way_tests[self.way_offsets[way] : self.way_offsets[way + 1]]
+    def tests_of_disjunct(self, disjunct: int) -> Array:
+        """Return the tests that a disjunct needs."""
+        return self.disjunct_tests[self.disjunct_offsets[disjunct] : self.disjunct_offsets[disjunct + 1]]
 
-    def ways_of_test(self, test: int) -> Array:
-        """The ways that need a test."""
-        return self.test_ways[self.test_offsets[test] : self.test_offsets[test + 1]]
+    def disjuncts_of_test(self, test: int) -> Array:
+        """Return the disjuncts that need a test."""
+        return self.test_disjuncts[self.test_offsets[test] : self.test_offsets[test + 1]]
 
     def tests_of_call(self, call: int) -> Array:
-        """The tests that a call settles, in the order in which its answers are given."""
+        """Return the tests that a call decides, in the order of its answers."""
         return self.call_tests[self.call_offsets[call] : self.call_offsets[call + 1]]
 
     @staticmethod
     def of(
-        ways: Rows | Sequence[Sequence[int]],
+        disjuncts: Rows | Sequence[Sequence[int]],
         test_calls: npt.ArrayLike,
         chances: npt.ArrayLike,
         costs: npt.ArrayLike,
     ) -> OrderProblem:
-        """The problem of these ways; chances outside 0 to 1 and costs below 0 are refused."""
-        rows = ways if isinstance(ways, Rows) else Rows.of(ways)
+        """Build a problem. Raise ValueError for probabilities outside 0 to 1, negative costs and invalid numbers."""
+        rows = disjuncts if isinstance(disjuncts, Rows) else Rows.of(disjuncts)
         calls_of_tests = np.asarray(test_calls, dtype=IDENTIFIER)
         passing = np.asarray(chances, dtype=np.float64)
         prices = np.asarray(costs, dtype=np.float64)
@@ -106,13 +106,13 @@ class OrderProblem:
 
 
 def everything(problem: OrderProblem, items: int = 1) -> tuple[Array, Array]:
-    """The active ways of so many items for which all ways are to be decided: offsets and ways.
+    """Return offsets and active disjuncts of `items` items with all disjuncts of the problem.
 
     >>> [part.tolist() for part in everything(OrderProblem.of([[0], [0]], [0], [0.5], [1.0]), 2)]
     [[0, 2, 4], [0, 1, 0, 1]]
     """
-    ways = np.arange(problem.ways, dtype=IDENTIFIER)
-    return offsets_of(np.full(items, problem.ways)), np.tile(ways, items)
+    disjuncts = np.arange(problem.disjuncts, dtype=IDENTIFIER)
+    return offsets_of(np.full(items, problem.disjuncts)), np.tile(disjuncts, items)
 
 
 def _places_in_calls(by_call: Rows, tests: int) -> Array:
@@ -127,16 +127,16 @@ def _gains(test_calls: Array, chances: Array, costs: Array) -> Array:
     return np.asarray((1.0 - chances) / prices[test_calls])
 
 
-def _check(ways: Rows, test_calls: Array, chances: Array, costs: Array) -> None:
-    """What kernels take for granted."""
+def _check(disjuncts: Rows, test_calls: Array, chances: Array, costs: Array) -> None:
+    """Check the preconditions of the kernels."""
     tests = len(test_calls)
     if len(chances) != tests:
-        raise ValueError(f"there are {tests} tests, but {len(chances)} chances")
-    if len(ways.values) and not 0 <= ways.values.min() <= ways.values.max() < tests:
-        raise ValueError("a way needs a test that there is not")
+        raise ValueError(f"there are {tests} tests, but {len(chances)} probabilities")
+    if len(disjuncts.values) and not 0 <= disjuncts.values.min() <= disjuncts.values.max() < tests:
+        raise ValueError("a disjunct needs a test that does not exist")
     if tests and not 0 <= test_calls.min() <= test_calls.max() < len(costs):
-        raise ValueError("a test belongs to a call that there is not")
+        raise ValueError("a test belongs to a call that does not exist")
     if not np.all((chances >= 0.0) & (chances <= 1.0)):
-        raise ValueError("a chance is between 0 and 1")
+        raise ValueError("probabilities must be between 0 and 1")
     if not np.all((costs >= 0.0) & np.isfinite(costs)):
-        raise ValueError("a cost is a number from 0 up")
+        raise ValueError("costs must be finite and not negative")

@@ -1,4 +1,4 @@
-"""Orders by name. They decide the same and differ in how many calls that takes."""
+"""Find orders by name. All orders lead to the same decisions, but with different numbers of calls."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ MakeOrder = Callable[[OrderProblem], Order]
 
 GROUP: Final = "runnel.operator_orders"
 _IN_USE: Final[dict[str, MakeOrder]] = {"static_greedy": static_greedy, "adaptive": adaptive}
-"""The orders that are tried where the settings name none. Workers need no lookup for these."""
+"""The candidates if the settings name no order. Workers find them without searching entry points."""
 
 CANDIDATES: Final = tuple(_IN_USE)
 
 
 def find_order(name: str) -> MakeOrder:
-    """The order of a name: one of the two in use, or an entry point of `runnel.operator_orders`.
+    """Return the function that makes an order: one of the two in use, or an entry point of `runnel.operator_orders`.
 
     >>> find_order("sub_order").__module__
     'runnel.papers.operators.sub_order'
     """
-    found: MakeOrder = _IN_USE[name] if name in _IN_USE else load_named(GROUP, name)
-    return found
+    make_order: MakeOrder = _IN_USE[name] if name in _IN_USE else load_named(GROUP, name)
+    return make_order
 
 
 def installed_orders() -> dict[str, MakeOrder]:
-    """All orders that are installed."""
+    """Return all installed orders by name."""
     return {name: find_order(name) for name in plugin_names(GROUP)}

@@ -1,13 +1,13 @@
-"""Deciding the active ways of a batch of items in rounds: the next call of every item out, answers in.
+"""Decide the active disjuncts of a batch in rounds. Out: the next call of every item. In: the answers.
 
-    rounds = Rounds(problem, order, active_offsets, active_ways)
+    rounds = Rounds(problem, order, active_offsets, active_disjuncts)
     while not rounds.is_done:
         items, calls = rounds.next_calls()
-        rounds.settle(items, calls, passed, failed)    # what was answered, grouped and asked as the caller likes
+        rounds.settle(items, calls, passed, failed)    # the answers; the caller may group the calls freely
     rounds.outcomes
 
-An item has at most one call under way. Calls may be settled in any order and in parts; meanwhile the items that
-wait are left out of `next_calls`, and the others go on.
+An item waits for at most one call. Answers may arrive in any order and in several `settle` calls. Meanwhile
+`next_calls` leaves out the items that wait, and the other items proceed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from runnel.arrays import Array, offsets_of, read_only
 from runnel.matching.operators.orders.batch_arrays import NOTHING, BatchLayout, BatchState
 from runnel.matching.operators.orders.batch_layout import lay_out
-from runnel.matching.operators.orders.batch_state import begin
+from runnel.matching.operators.orders.batch_state import create_state
 from runnel.matching.operators.orders.order import Order
 from runnel.matching.operators.orders.problem import OrderProblem
 
@@ -26,9 +26,9 @@ _NO_COUNTS, _NO_COSTS = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float6
 
 
 class Rounds:
-    """The undecided ways of a batch of items, and the order in which their calls are made.
+    """Decides the active disjuncts of a batch of items, making calls in a given order.
 
-    `active_ways[active_offsets[i]:active_offsets[i + 1]]` are the ways to be decided for item i.
+    `active_disjuncts[active_offsets[i]:active_offsets[i + 1]]` are the disjuncts to be decided for item i.
 
     >>> from runnel.matching.operators.orders.adaptive import adaptive
     >>> from runnel.matching.operators.orders.batch_arrays import REJECTED
@@ -42,41 +42,41 @@ class Rounds:
     (True, True)
     """
 
-    def __init__(self, problem: OrderProblem, order: Order, active_offsets: Array, active_ways: Array) -> None:
+    def __init__(self, problem: OrderProblem, order: Order, active_offsets: Array, active_disjuncts: Array) -> None:
         self._problem = problem
         self._loop = order.kind.advance
-        self._layout: BatchLayout = lay_out(problem, order, active_offsets, active_ways)
-        self._state: BatchState = begin(self._layout, order.kind)
+        self._layout: BatchLayout = lay_out(problem, order, active_offsets, active_disjuncts)
+        self._state: BatchState = create_state(self._layout, order.kind)
         self._waiting = 0
         self._live = np.arange(len(self._state.asked), dtype=np.int64)
         self._advance(self._live, _NO_ANSWERS, _NO_STARTS, _NO_ANSWERS)
 
     @property
     def is_done(self) -> bool:
-        """Whether no call is under way and none is needed any more."""
+        """Whether no item waits for an answer or needs another call."""
         return not len(self._live)
 
     @property
     def waiting(self) -> int:
-        """How many calls were named and not settled yet."""
+        """The number of calls that `next_calls` returned and that have no answer yet."""
         return self._waiting
 
     @property
     def touched(self) -> int:
-        """How many entries the bookkeeping has looked at."""
+        """The number of entries that the bookkeeping has read."""
         return int(self._state.touched.sum())
 
     @property
     def outcomes(self) -> Array:
-        """What became of each active way, as they were given: UNDECIDED, REJECTED, ACCEPTED or UNKNOWN (int8)."""
-        found = np.empty(len(self._layout.pair_places), dtype=np.int8)
-        found[self._layout.pair_places] = self._state.outcomes
-        return found
+        """The outcome of each of `active_disjuncts`: UNDECIDED, REJECTED, ACCEPTED or UNKNOWN (int8)."""
+        outcomes = np.empty(len(self._layout.pair_positions), dtype=np.int8)
+        outcomes[self._layout.pair_positions] = self._state.outcomes
+        return outcomes
 
     def next_calls(self) -> tuple[Array, Array]:
-        """The items that need a call now, and the call of each (two arrays of one length).
+        """Return the items that need a call now, and the call of each (two arrays of equal length).
 
-        An item that waits for an answer is not among them. Nothing comes when all is decided, or all wait.
+        Items that wait for an answer are left out. The arrays are empty if all items are decided or waiting.
         """
         named, asked = self._state.named, self._state.asked
         items = self._live[named[self._live] != NOTHING]
@@ -87,40 +87,40 @@ class Rounds:
         return items, self._layout.slot_calls[slots]
 
     def settle(self, items: Array, calls: Array, passed: Array, failed: Array | None = None) -> None:
-        """Take in the answers to some of the calls that `next_calls` named.
+        """Apply the answers to some of the calls that `next_calls` returned.
 
-        `passed` has for each (item, call), end to end, a truth value for every test of the call, in the order of
-        `problem.tests_of_call(call)`; `answer_offsets` says where each begins. `failed` says of each (item, call)
-        whether there was no answer: then its values in `passed` do not count, and the undecided ways with a test of
-        the call become UNKNOWN.
+        `passed` contains, for one (item, call) after another, whether each test of the call passed, in the order of
+        `problem.tests_of_call(call)`; see `answer_offsets`. `failed` contains for each (item, call) whether the call
+        failed. Then its values in `passed` are ignored, and the undecided disjuncts with a test of the call become
+        UNKNOWN.
         """
-        asked = np.ascontiguousarray(items, dtype=np.int64)
+        answered = np.ascontiguousarray(items, dtype=np.int64)
         answers = np.ascontiguousarray(passed, dtype=np.uint8)
-        without = np.zeros(len(asked), dtype=np.uint8) if failed is None else np.asarray(failed, dtype=np.uint8)
+        failures = np.zeros(len(answered), dtype=np.uint8) if failed is None else np.asarray(failed, dtype=np.uint8)
         offsets = self.answer_offsets(calls)
-        self._check(asked, np.asarray(calls), answers, without, offsets)
-        self._waiting -= len(asked)
-        self._advance(asked, answers, offsets, without)
+        self._check(answered, np.asarray(calls), answers, failures, offsets)
+        self._waiting -= len(answered)
+        self._advance(answered, answers, offsets, failures)
 
     def answer_offsets(self, calls: Array) -> Array:
-        """Where the truth values of each call begin in what `settle` takes."""
+        """Return where the values of each call begin in the argument `passed` of `settle`."""
         offsets = self._problem.call_offsets
         return offsets_of(offsets[calls + 1] - offsets[calls])
 
     def _advance(self, items: Array, answers: Array, offsets: Array, failed: Array) -> None:
-        """Take in what was answered, name what comes next, and leave out the items that need nothing more."""
-        given = read_only(items), read_only(answers), read_only(offsets), read_only(failed)
+        """Apply answers, name the next calls, and drop the items that are decided."""
+        arrays = read_only(items), read_only(answers), read_only(offsets), read_only(failed)
         state = self._state
-        self._loop(self._layout, state, *given, False, self._problem.costs, _NO_COUNTS, _NO_COSTS)
+        self._loop(self._layout, state, *arrays, False, self._problem.costs, _NO_COUNTS, _NO_COSTS)
         self._live = self._live[(state.named[self._live] != NOTHING) | (state.asked[self._live] != NOTHING)]
 
     def _check(self, items: Array, calls: Array, passed: Array, failed: Array, offsets: Array) -> None:
         if len(items) != len(calls) or len(failed) != len(calls) or len(passed) != offsets[-1]:
-            raise ValueError("the answers do not fit the calls in number")
+            raise ValueError("the number of answers does not fit the calls")
         if len(items) and not 0 <= items.min() <= items.max() < len(self._state.asked):
-            raise ValueError("there is no such item in the batch")
+            raise ValueError("an item is not in the batch")
         slots = self._state.asked[items]
         if np.any(slots == NOTHING) or len(np.unique(items)) != len(items):
-            raise ValueError("an item has an answer to a call that was not asked, or two answers")
+            raise ValueError("an item has an answer but does not wait for one, or has two answers")
         if not np.array_equal(self._layout.slot_calls[slots], calls):
-            raise ValueError("an item has the answer to another call than the one that was asked")
+            raise ValueError("an item has the answer to a call other than the one that it waits for")

@@ -1,7 +1,7 @@
-"""Following an order with answers that are known: how many calls it makes, what they cost, what it decides.
+"""Simulate an order with known test outcomes, to count its calls and their cost.
 
-In: a problem, an order, and for each of some items the truth of every test. Out: counts. This is how orders are
-compared, before one is chosen and in benchmarks; the steps are those that decide real items.
+In: a problem, an order, and the outcome of every test for each simulated item. Out: counts. Orders are
+simulated before one is chosen, and in benchmarks. The simulation uses the same loops as the decision of real items.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from runnel.arrays import Array, read_only
 from runnel.matching.operators.orders.batch_arrays import ACCEPTED
 from runnel.matching.operators.orders.batch_layout import lay_out
-from runnel.matching.operators.orders.batch_state import begin
+from runnel.matching.operators.orders.batch_state import create_state
 from runnel.matching.operators.orders.order import Order
 from runnel.matching.operators.orders.problem import OrderProblem, everything
 
@@ -22,7 +22,7 @@ _NO_FAILURES = read_only(np.empty(0, dtype=np.uint8))
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """What it took to decide some items: their calls, the calls' cost, and the entries looked at, item by item."""
+    """The result of a simulation per item: calls, their cost, entries that were read, and accepted disjuncts."""
 
     calls: Array
     costs: Array
@@ -31,41 +31,41 @@ class Followed:
 
 
 class Simulation:
-    """An order over the active ways of some items, or over all ways of one, laid out to be followed many times."""
+    """Simulates an order for the active disjuncts of items, or for one item with all disjuncts."""
 
     def __init__(
         self,
         problem: OrderProblem,
         order: Order,
         active_offsets: Array | None = None,
-        active_ways: Array | None = None,
+        active_disjuncts: Array | None = None,
     ) -> None:
-        if active_offsets is None or active_ways is None:
-            active_offsets, active_ways = everything(problem)
+        if active_offsets is None or active_disjuncts is None:
+            active_offsets, active_disjuncts = everything(problem)
         self._problem = problem
         self._advance = order.kind.advance
-        self._layout = lay_out(problem, order, active_offsets, active_ways)
-        self._before = begin(self._layout, order.kind)
+        self._layout = lay_out(problem, order, active_offsets, active_disjuncts)
+        self._initial_state = create_state(self._layout, order.kind)
         self._items = read_only(np.arange(len(active_offsets) - 1))
         self._owners = np.repeat(np.arange(len(active_offsets) - 1), np.diff(active_offsets))
 
     def follow(self, truths: Array) -> Followed:
-        """Decide the items, once for each row of truths (one truth value for every test of the problem)."""
-        items = len(self._before.asked)
+        """Decide the items once per row of `truths`, which contains the outcome of every test of the problem."""
+        items = len(self._initial_state.asked)
         counts = [np.zeros((len(truths), items), dtype=kind) for kind in (np.int64, np.float64, np.int64, np.int64)]
         calls, costs, touched, accepted = counts
-        state, problem = self._before.copy(), self._problem
+        state, problem = self._initial_state.copy(), self._problem
         for row in range(len(truths)):
-            state.put_back(self._before)
+            state.copy_from(self._initial_state)
             answers = read_only(truths[row][problem.call_tests].astype(np.uint8))
-            given = (self._items, answers, problem.call_offsets, _NO_FAILURES)
-            self._advance(self._layout, state, *given, True, problem.costs, calls[row], costs[row])
+            arrays = (self._items, answers, problem.call_offsets, _NO_FAILURES)
+            self._advance(self._layout, state, *arrays, True, problem.costs, calls[row], costs[row])
             touched[row] = state.touched
             accepted[row] = np.bincount(self._owners[state.outcomes == ACCEPTED], minlength=items)
         return Followed(*(count.ravel() for count in counts))
 
 
 def draw_truths(problem: OrderProblem, rows: int, seed: int) -> Array:
-    """Truths of all tests, drawn from their chances, each for itself (section 3 takes predicates as independent)."""
-    dice = np.random.default_rng(seed)
-    return np.asarray(dice.random((rows, problem.tests)) < problem.chances)
+    """Draw `rows` random outcomes of all tests, independently of each other (as section 3 of the paper assumes)."""
+    generator = np.random.default_rng(seed)
+    return np.asarray(generator.random((rows, problem.tests)) < problem.chances)

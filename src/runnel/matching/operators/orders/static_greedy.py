@@ -1,4 +1,4 @@
-"""The static greedy order: one sequence of calls for all items, chosen by what is expected to be undecided."""
+"""The static greedy order: one sequence of calls for all items, chosen by the expected undecided disjuncts."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from runnel.matching.operators.orders.problem import OrderProblem
 
 
 def static_greedy(problem: OrderProblem) -> Order:
-    """Next is always the call that is expected to reject most ways for its cost, after those before it.
+    """Return the order whose next call is expected to reject most disjuncts per cost, given the previous calls.
 
-    A way is undecided with the probability that all its tests before have passed. Worths only fall, so a call that is
-    still the best when it comes to the top of the heap is the best of all.
+    A disjunct is undecided with the probability that all its previous tests have passed. The worth of a call only
+    decreases, so a call whose worth is unchanged when it reaches the top of the heap is the best call.
 
     >>> problem = OrderProblem.of([[0, 1], [1, 2], [2]], [0, 1, 2], [0.5, 0.5, 0.5], [1.0, 1.0, 1.0])
     >>> np.argsort(static_greedy(problem).ranks).tolist()
     [1, 2, 0]
     """
     sequence = _choose(
-        problem.way_offsets,
-        problem.way_tests,
+        problem.disjunct_offsets,
+        problem.disjunct_tests,
         problem.test_calls,
         problem.test_offsets,
-        problem.test_ways,
+        problem.test_disjuncts,
         problem.call_offsets,
         problem.call_tests,
         problem.chances,
@@ -39,37 +39,37 @@ def static_greedy(problem: OrderProblem) -> Order:
 
 @kernel
 def _choose(
-    way_offsets: Array,
-    way_tests: Array,
+    disjunct_offsets: Array,
+    disjunct_tests: Array,
     test_calls: Array,
     test_offsets: Array,
-    test_ways: Array,
+    test_disjuncts: Array,
     call_offsets: Array,
     call_tests: Array,
     chances: Array,
     test_gains: Array,
 ) -> Array:
     calls = len(call_offsets) - 1
-    undecided = np.ones(len(way_offsets) - 1)
+    undecided = np.ones(len(disjunct_offsets) - 1)
     worth = np.zeros(calls)
     for test in range(len(test_calls)):
         worth[test_calls[test]] += test_gains[test] * (test_offsets[test + 1] - test_offsets[test])
-    tops = [(-worth[call], call) for call in range(calls)]
-    heapq.heapify(tops)
+    heap = [(-worth[call], call) for call in range(calls)]
+    heapq.heapify(heap)
     sequence = np.empty(calls, dtype=IDENTIFIER)
     count = 0
     while count < calls:
-        known, call = tops[0]
-        if worth[call] < -known:
-            heapq.heapreplace(tops, (-worth[call], call))
+        negative_worth, call = heap[0]
+        if worth[call] < -negative_worth:
+            heapq.heapreplace(heap, (-worth[call], call))
             continue
-        heapq.heappop(tops)
+        heapq.heappop(heap)
         sequence[count] = call
         count += 1
         for test in call_tests[call_offsets[call] : call_offsets[call + 1]]:
-            for way in test_ways[test_offsets[test] : test_offsets[test + 1]]:
-                less = undecided[way] * (1.0 - chances[test])
-                undecided[way] -= less
-                for other in way_tests[way_offsets[way] : way_offsets[way + 1]]:
-                    worth[test_calls[other]] -= test_gains[other] * less
+            for disjunct in test_disjuncts[test_offsets[test] : test_offsets[test + 1]]:
+                decrease = undecided[disjunct] * (1.0 - chances[test])
+                undecided[disjunct] -= decrease
+                for other in disjunct_tests[disjunct_offsets[disjunct] : disjunct_offsets[disjunct + 1]]:
+                    worth[test_calls[other]] -= test_gains[other] * decrease
     return sequence

@@ -1,4 +1,4 @@
-"""Small generated worlds with operators: conditions that mix filters, calls and constraints, and what operators say.
+"""Small generated worlds: conditions that combine filters, operator calls and constraints, and operator answers.
 
 Answers are drawn from few values, so that joins meet, and depend on the item, the operator and its inputs alone.
 """
@@ -28,7 +28,7 @@ from runnel.model.operator import Rows
 VARIABLES = ("x", "y")
 VALUES = (1.0, 2.0, 3.0)
 SIGNATURES = {"flag": 0, "count": 1, "pair": 2, "kind": 1}
-"""How many results each operator has; `kind` gives texts."""
+"""The number of results of each operator. The results of `kind` are texts."""
 
 TEXTS = ("a", "b")
 
@@ -39,7 +39,7 @@ def _constant(operator: str) -> st.SearchStrategy[Literally]:
 
 @st.composite
 def calls(draw: st.DrawFn) -> Call:
-    """A call with one input at most, and results that are variables, repeated ones too, or constants."""
+    """Draw a call with at most one input, and results that are variables (also repeated) or constants."""
     operator = draw(st.sampled_from(sorted(SIGNATURES)))
     inputs: list[Argument] = draw(
         st.lists(st.sampled_from([Literally("i"), Literally("j"), Attribute("title")]), max_size=1)
@@ -73,7 +73,7 @@ _anything: st.SearchStrategy[Expression] = st.recursive(_leaves, _wider, max_lea
 
 @st.composite
 def conditions(draw: st.DrawFn) -> Expression:
-    """A condition whose variables are all bound where they are used."""
+    """Draw a condition in which every used variable is bound."""
     expression = draw(_anything)
     try:
         close_condition(expression)
@@ -84,7 +84,7 @@ def conditions(draw: st.DrawFn) -> Expression:
 
 @dataclass(frozen=True)
 class OperatorWorld:
-    """Views by id, items of the source feeds, and a seed of what operators say."""
+    """Views by ID, items of the source feeds, and a seed for the answers of operators."""
 
     definitions: dict[int, Node]
     items: tuple[Item, ...]
@@ -96,7 +96,7 @@ class OperatorWorld:
         return ItemBatch.of(self.items, {name: feed for feed, name in NAMES.items()})
 
     def says(self, call: Call, attributes: Attributes) -> Rows | None:
-        """What an operator answers, or None where it fails: one time in `failing`, if that is not 0."""
+        """Return the answer of an operator, or None if it fails. One in `failing` answers fails, if that is not 0."""
         told = json.dumps(encode_operators(call.question)) + repr(sorted(attributes.items())) + str(self.seed)
         dice = zlib.crc32(told.encode())
         if self.failing and dice % self.failing == 0:
@@ -104,12 +104,12 @@ class OperatorWorld:
         return answer(call.operator, dice >> 8)
 
     def answers(self, attributes: Attributes) -> Answers:
-        """What operators say of one item."""
+        """Return the answers of operators about an item."""
         return lambda call: self.says(call, attributes)
 
 
 def answer(operator: str, dice: int) -> Rows:
-    """Rows of an operator, by chance."""
+    """Draw random rows of an operator."""
     if SIGNATURES[operator] == 0:
         return ((),) if dice % 2 else ()
     values: tuple[float | str, ...] = TEXTS if operator == "kind" else VALUES
@@ -135,7 +135,7 @@ _TITLES = ("rock", "Rock concert", "straße 東京", "true")
 
 @st.composite
 def operator_worlds(draw: st.DrawFn, failing: tuple[int, ...] = (0,)) -> OperatorWorld:
-    """A world whose views read sources and earlier views, where operators fail as often as one of these says."""
+    """Draw a world whose views read sources and earlier views. `failing` has the candidates for the failure rate."""
     definitions: dict[int, Node] = {}
     for feed in range(10, 10 + draw(st.integers(1, 4))):
         definitions[feed] = draw(_nodes((*SOURCES, *definitions)))

@@ -1,4 +1,4 @@
-"""Tests of many answers at once say what the reference says of each, and quick bytes are the bytes."""
+"""Evaluating many answers together agrees with the reference, and `quick_bytes` agrees with `to_bytes`."""
 
 from __future__ import annotations
 
@@ -53,7 +53,9 @@ def passes(test: AnswerTest, rows: Rows) -> bool:
 
 @given(st.lists(some_tests(), min_size=1, max_size=3), st.data())
 @CASES
-def test_many_answers_at_once_are_tested_as_each_would_be(calls: list[list[AnswerTest]], data: st.DataObject) -> None:
+def test_evaluating_many_answers_together_agrees_with_the_reference(
+    calls: list[list[AnswerTest]], data: st.DataObject
+) -> None:
     asked = data.draw(st.lists(st.integers(0, len(calls) - 1), max_size=5))
     answers = [data.draw(ROWS) for _ in asked]
     pairs = zip(asked, answers, strict=True)
@@ -62,7 +64,7 @@ def test_many_answers_at_once_are_tested_as_each_would_be(calls: list[list[Answe
     assert laid.hold(np.array(asked, dtype=np.int64), answers, [MOMENT] * len(asked)).tolist() == expected
 
 
-def test_a_row_that_is_too_short_fits_no_comparison() -> None:
+def test_a_row_without_the_result_passes_no_comparison() -> None:
     call = Call("pair", VARIABLES, 1, (0, 1))
     term = Term((call,), (Constraint(VARIABLES[1], "<", Literally(5.0)),))
     laid = AllTests([CallTests([AnswerTest(term)])])
@@ -74,5 +76,5 @@ PARTS = st.text() | st.floats() | st.booleans() | st.datetimes(timezones=st.just
 
 @given(st.recursive(PARTS, lambda parts: st.lists(parts, max_size=3).map(tuple), max_leaves=6))
 @CASES
-def test_quick_bytes_are_the_bytes(value: object) -> None:
+def test_quick_bytes_agree_with_to_bytes(value: object) -> None:
     assert quick_bytes(value) == to_bytes(value)

@@ -1,4 +1,4 @@
-"""Plans with operators match as the reference evaluator says: in every order, with bindings, where operators fail."""
+"""Plans with operators agree with the reference evaluator, in every order, with bindings and with failures."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def unsynced() -> Iterator[None]:
 
 @dataclass
 class World:
-    """Answers from a generated world, and remembers what was asked."""
+    """Answers questions from a generated world, and records them."""
 
     world: OperatorWorld
     questions: list[Question] = field(default_factory=list)
@@ -80,11 +80,11 @@ def compiled(definitions: Mapping[int, Node], queries: Sequence[int]) -> Plan:
 
 
 def decided(plan: Plan, world: OperatorWorld, order: str) -> tuple[Decisions, World]:
-    ways = OperatorDisjuncts.of(plan.operators)
-    problem = ways.problem(lambda digest: 0.5, lambda operator: 1.0)
+    disjuncts = OperatorDisjuncts.of(plan.operators)
+    problem = disjuncts.problem(lambda digest: 0.5, lambda operator: 1.0)
     asked = World(world)
     made = ORDERS[order](problem)
-    decider = Decider(ways, problem, lambda *_: made, asked)
+    decider = Decider(disjuncts, problem, lambda *_: made, asked)
     return decider.decide(world.batch, build_matcher(plan).match(world.batch)), asked
 
 
@@ -105,7 +105,7 @@ def rows(found: Decisions) -> list[list[int]]:
 
 @CASES
 @given(operator_worlds((0, 0, 3)))
-def test_every_order_decides_as_the_evaluator(world: OperatorWorld) -> None:
+def test_every_order_agrees_with_the_evaluator(world: OperatorWorld) -> None:
     queries = sorted(world.definitions)
     plan = compiled(world.definitions, queries)
     for order in ORDERS:
@@ -117,7 +117,7 @@ def test_every_order_decides_as_the_evaluator(world: OperatorWorld) -> None:
 
 @CASES
 @given(operator_worlds((0, 3)), st.data())
-def test_deltas_and_merged_plans_decide_alike(world: OperatorWorld, data: st.DataObject) -> None:
+def test_deltas_and_merged_plans_lead_to_the_same_decisions(world: OperatorWorld, data: st.DataObject) -> None:
     queries = sorted(world.definitions)
     early = data.draw(st.lists(st.sampled_from(queries), unique=True))
     base = compiled(world.definitions, early)
@@ -137,7 +137,7 @@ def test_deltas_and_merged_plans_decide_alike(world: OperatorWorld, data: st.Dat
 
 
 def _joined(*calls: tuple[str, str]) -> Expression:
-    """Calls without inputs, each with one result, as a conjunction."""
+    """Return a conjunction of calls without inputs, each with one result."""
     return And(tuple(Call(operator, (Variable(name),), 1, (0,)) for operator, name in calls))
 
 
@@ -148,7 +148,7 @@ SMALL = OperatorWorld({}, (Item("One", "1", {"title": ("rock",)}), Item("One", "
 @given(conditions(), operator_worlds())
 @example(_joined(("count", "x"), ("count", "y")), SMALL)
 @example(Or((_joined(("count", "x"), ("count", "y")), And((_joined(("count", "y")), Call("flag", (), 1))))), SMALL)
-def test_bindings_are_those_of_the_condition(condition: Expression, world: OperatorWorld) -> None:
+def test_bindings_equal_the_solutions_of_the_condition(condition: Expression, world: OperatorWorld) -> None:
     world = OperatorWorld({10: Filter(Read(1), condition)}, world.items, world.seed, 0)
     found, _ = decided(compiled(world.definitions, [10]), world, "adaptive")
     for row, (feed, attributes) in enumerate(zip(world.batch.feeds, world.batch.attributes(), strict=True)):
@@ -165,7 +165,7 @@ def _sorted(bindings: Sequence[Mapping[str, object]]) -> list[list[tuple[str, ob
 
 @CASES
 @given(conditions(), operator_worlds((0, 2)))
-def test_closing_keeps_what_a_condition_says(condition: Expression, world: OperatorWorld) -> None:
+def test_closing_a_condition_does_not_change_its_solutions(condition: Expression, world: OperatorWorld) -> None:
     again = decode_expression(encode_expression(condition))
     assert again == condition
     stored = encode_expression(close_condition(condition))
@@ -178,7 +178,7 @@ def test_closing_keeps_what_a_condition_says(condition: Expression, world: Opera
         assert holds == bool(solutions(condition, told, world.answers(told)))
 
 
-def test_what_stays_unknown_is_told_once_with_the_operator() -> None:
+def test_an_undecided_query_is_reported_once_with_the_operator() -> None:
     definitions: dict[int, Node] = {10: Filter(Read(1), Call("flag", (), 1)), 11: Read(1)}
     world = OperatorWorld(definitions, operator_items(), 0, failing=1)
     found, _ = decided(compiled(definitions, [10, 11]), world, "adaptive")
@@ -192,7 +192,7 @@ def test_what_stays_unknown_is_told_once_with_the_operator() -> None:
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(conditions(), operator_worlds((2,)))
 def test_a_term_is_unknown_only_if_failed_calls_could_satisfy_it(condition: Expression, world: OperatorWorld) -> None:
-    """Failed calls are replaced by no rows, and by all rows that there are."""
+    """Failed calls are replaced by no rows, and by all possible rows."""
     for term in terms_of(close_condition(condition)):
         for attributes in world.batch.attributes():
             said = world.answers(attributes)
@@ -217,7 +217,7 @@ def _all_rows(call: Call, answers: Answers) -> Rows:
 
 @dataclass
 class Said:
-    """Answers by operator; None fails."""
+    """Answers by operator name. None means failure."""
 
     rows: Mapping[str, Rows | None]
     questions: list[Question] = field(default_factory=list)
@@ -232,7 +232,7 @@ class Said:
 
 @pytest.mark.parametrize("order", sorted(ORDERS))
 @pytest.mark.parametrize("failing", ["count", "kind"])
-def test_a_call_without_rows_makes_a_join_false_although_another_failed(order: str, failing: str) -> None:
+def test_a_call_without_rows_makes_a_join_false_even_if_another_failed(order: str, failing: str) -> None:
     both = _joined(("count", "x"), ("kind", "x"))
     definitions: dict[int, Node] = {
         10: Filter(Read(1), Not(both)),
@@ -241,13 +241,13 @@ def test_a_call_without_rows_makes_a_join_false_although_another_failed(order: s
         13: Filter(Read(1), Or((Not(both), Call("flag", (), 1)))),
     }
     plan = compiled(definitions, sorted(definitions))
-    ways = OperatorDisjuncts.of(plan.operators)
-    problem = ways.problem(lambda digest: 0.5, lambda operator: 1.0)
+    disjuncts = OperatorDisjuncts.of(plan.operators)
+    problem = disjuncts.problem(lambda digest: 0.5, lambda operator: 1.0)
     batch = OperatorWorld(definitions, operator_items()[:1], 0, 0).batch
     made = ORDERS[order](problem)
     for other, matching, unknown in (((), [10, 11, 13], {12}), (((1.0,),), [13], {10, 11, 12})):
         said = Said({failing: None, "flag": ((),)} | {"kind" if failing == "count" else "count": other})
-        found = Decider(ways, problem, lambda *_: made, said).decide(batch, build_matcher(plan).match(batch))
+        found = Decider(disjuncts, problem, lambda *_: made, said).decide(batch, build_matcher(plan).match(batch))
         assert rows(found) == [matching]
         # A query that must be true of a failed call is reported even if another call would have made it false.
         assert {one.query for one in found.unknown} | {12} == unknown
@@ -262,7 +262,7 @@ def operator_items() -> tuple[Item, ...]:
     return tuple(Item("One", str(number), {"title": ("rock",)}) for number in range(2))
 
 
-def test_too_many_combinations_stay_unknown_and_are_told() -> None:
+def test_too_many_combinations_are_reported_as_undecided() -> None:
     condition = decode_expression(
         [
             "and",
@@ -274,22 +274,22 @@ def test_too_many_combinations_stay_unknown_and_are_told() -> None:
     definitions: dict[int, Node] = {10: Filter(Read(1), condition), 11: Filter(Read(1), Not(condition))}
     world = OperatorWorld(definitions, operator_items()[:1], 0, failing=0)
     plan = compiled(definitions, [10, 11])
-    ways = OperatorDisjuncts.of(plan.operators)
-    problem = ways.problem(lambda digest: 0.5, lambda operator: 1.0)
+    disjuncts = OperatorDisjuncts.of(plan.operators)
+    problem = disjuncts.problem(lambda digest: 0.5, lambda operator: 1.0)
 
     class Many:
         def ask(self, questions: Sequence[Question]) -> list[Answer]:
             return [tuple((float(number),) for number in range(1000)) for _ in questions]
 
     made = ORDERS["adaptive"](problem)
-    decider = Decider(ways, problem, lambda *_: made, Many())
+    decider = Decider(disjuncts, problem, lambda *_: made, Many())
     found = decider.decide(world.batch, build_matcher(plan).match(world.batch))
     assert rows(found) == [[]]
     assert {(one.query, one.passing) for one in found.unknown} == {(10, False), (11, False)}
     assert all("too many combinations" in one.reason for one in found.unknown)
 
 
-def test_operators_are_not_asked_where_filters_decide() -> None:
+def test_operators_are_not_called_if_filters_decide() -> None:
     condition = decode_expression(["and", ["contains", "title", "zebra"], ["call", "flag", 1, []]])
     definitions: dict[int, Node] = {10: Filter(Read(1), condition)}
     world = OperatorWorld(definitions, operator_items(), 0, failing=0)

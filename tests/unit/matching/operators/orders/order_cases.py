@@ -1,4 +1,4 @@
-"""Generated problems, and what is right for them: evaluated in plain Python, every test of every way."""
+"""Generated problems with their expected outcomes, computed in plain Python from every test of every disjunct."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from runnel.matching.operators.orders.rounds import Rounds
 from runnel.papers.operators.kruskal import kruskal
 
 ORDERS: dict[str, MakeOrder] = {**installed_orders(), "kruskal": kruskal}
-"""The orders that can be selected, and the one that is for comparison only."""
+"""The orders that can be selected, and `kruskal`, which serves only for comparison."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A problem, the active ways of some items, and for each item the truth of tests and the calls that fail."""
+    """A problem, the active disjuncts of items, and for each item the outcomes of tests and the calls that fail."""
 
-    ways: list[list[int]]
+    disjuncts: list[list[int]]
     test_calls: list[int]
     chances: list[float]
     costs: list[float]
@@ -32,21 +32,24 @@ class Case:
 
     @property
     def problem(self) -> OrderProblem:
-        return OrderProblem.of(self.ways, self.test_calls, self.chances, self.costs)
+        return OrderProblem.of(self.disjuncts, self.test_calls, self.chances, self.costs)
 
     def rounds(self, order: Order) -> Rounds:
         offsets = np.cumsum([0, *map(len, self.active)])
         return Rounds(
-            self.problem, order, offsets, np.array([way for ways in self.active for way in ways], dtype=int)
+            self.problem,
+            order,
+            offsets,
+            np.array([disjunct for disjuncts in self.active for disjunct in disjuncts], dtype=int),
         )
 
     def pairs(self) -> list[tuple[int, int]]:
-        return [(item, way) for item, ways in enumerate(self.active) for way in ways]
+        return [(item, disjunct) for item, disjuncts in enumerate(self.active) for disjunct in disjuncts]
 
-    def may_be(self, item: int, way: int) -> set[int]:
-        """The outcomes that are right: with failing calls it depends on what is asked first."""
+    def may_be(self, item: int, disjunct: int) -> set[int]:
+        """Return the possible outcomes. With failing calls they depend on which call is made first."""
         found = set()
-        for test in self.ways[way]:
+        for test in self.disjuncts[disjunct]:
             if self.test_calls[test] in self.failing[item]:
                 found.add(UNKNOWN)
             elif not self.truths[item][test]:
@@ -63,21 +66,21 @@ def cases(draw: st.DrawFn, failing: bool = True) -> Case:
     calls = draw(st.integers(1, 8))
     test_calls = draw(st.lists(st.integers(0, calls - 1), min_size=1, max_size=12))
     tests = st.integers(0, len(test_calls) - 1)
-    ways = draw(st.lists(st.lists(tests, max_size=5, unique=True), min_size=1, max_size=10))
+    disjuncts = draw(st.lists(st.lists(tests, max_size=5, unique=True), min_size=1, max_size=10))
     chances = draw(st.lists(CHANCES, min_size=len(test_calls), max_size=len(test_calls)))
     costs = draw(st.lists(COSTS, min_size=calls, max_size=calls))
-    some_ways = st.sets(st.integers(0, len(ways) - 1)).map(sorted)
+    some_ways = st.sets(st.integers(0, len(disjuncts) - 1)).map(sorted)
     active = draw(st.lists(some_ways, max_size=5))
     seed = draw(st.integers(0, 2**32 - 1))
     dice = np.random.default_rng(seed)
     share = draw(st.sampled_from([0.0, 0.5, 0.9, 1.0]))
     truths = [(dice.random(len(test_calls)) < share).tolist() for _ in active]
     broken = [{call for call in range(calls) if failing and dice.random() < 0.2} for _ in active]
-    return Case(ways, test_calls, chances, costs, active, truths, broken)
+    return Case(disjuncts, test_calls, chances, costs, active, truths, broken)
 
 
 def play(case: Case, rounds: Rounds, seed: int = 0) -> dict[int, list[int]]:
-    """Answer what is asked until nothing is; some answers come later than others. Gives the calls of each item."""
+    """Answer all calls, some later than others, and return the calls of each item."""
     problem, dice = case.problem, np.random.default_rng(seed)
     asked: dict[int, list[int]] = {item: [] for item in range(len(case.active))}
     waiting: list[tuple[int, int]] = []

@@ -1,4 +1,4 @@
-"""Choosing an order, following one for 64 items at once, the workloads and the bound that the benchmark uses."""
+"""The choice of an order, and the workloads, simulations and lower bounds of the benchmark."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from runnel.papers.operators.sweep import pack_truths, sweep
 
 @given(case=cases(failing=False))
 @settings(deadline=None, max_examples=50)
-def test_the_bound_is_below_every_order_and_the_best_set_of_calls(case: Case) -> None:
+def test_the_lower_bound_does_not_exceed_the_cost_of_any_order(case: Case) -> None:
     problem = case.problem
     truth = np.array((case.truths or [[True] * problem.tests])[0])
     best = _best(case, truth)
@@ -34,23 +34,23 @@ def test_the_bound_is_below_every_order_and_the_best_set_of_calls(case: Case) ->
 
 
 def _best(case: Case, truth: np.ndarray) -> float:
-    """The least that calls can cost that show every way to be accepted or rejected."""
+    """Return the lowest cost of calls that decide every disjunct."""
     calls = range(len(case.costs))
     return min(
         sum(case.costs[call] for call in chosen)
         for size in range(len(case.costs) + 1)
         for chosen in combinations(calls, size)
-        if all(_is_shown(case, way, truth, set(chosen)) for way in case.ways)
+        if all(_is_shown(case, disjunct, truth, set(chosen)) for disjunct in case.disjuncts)
     )
 
 
-def _is_shown(case: Case, way: list[int], truth: np.ndarray, chosen: set[int]) -> bool:
-    if all(truth[test] for test in way):
-        return all(case.test_calls[test] in chosen for test in way)
-    return any(not truth[test] and case.test_calls[test] in chosen for test in way)
+def _is_shown(case: Case, disjunct: list[int], truth: np.ndarray, chosen: set[int]) -> bool:
+    if all(truth[test] for test in disjunct):
+        return all(case.test_calls[test] in chosen for test in disjunct)
+    return any(not truth[test] and case.test_calls[test] in chosen for test in disjunct)
 
 
-def test_the_bound_is_nearly_that_of_the_relaxation() -> None:
+def test_the_lower_bound_is_close_to_that_of_the_relaxation() -> None:
     problem = make_problem(Workload(ways=2_000, calls=1_000))
     bound = lower_bound(problem, draw_truths(problem, 1, 3)[0])
     assert 0 < bound.packing <= bound.cover
@@ -58,14 +58,17 @@ def test_the_bound_is_nearly_that_of_the_relaxation() -> None:
 
 
 @pytest.mark.parametrize("exponent", [0.0, 1.0])
-def test_workloads_have_the_lengths_and_matches_that_were_asked_for(exponent: float) -> None:
+def test_workloads_have_the_requested_lengths_and_match_rates(exponent: float) -> None:
     problem = make_problem(Workload(ways=3_000, calls=900, exponent=exponent, longest=7))
-    lengths = np.diff(problem.way_offsets)
+    lengths = np.diff(problem.disjunct_offsets)
     assert (lengths.min(), lengths.max()) == (3, 7)
-    assert all(len(set(problem.tests_of_way(way).tolist())) == lengths[way] for way in range(problem.ways))
+    assert all(
+        len(set(problem.tests_of_disjunct(disjunct).tolist())) == lengths[disjunct]
+        for disjunct in range(problem.disjuncts)
+    )
     assert expected_matches(problem) == pytest.approx(0.002, rel=1e-3)
     shared = np.sort(np.diff(problem.test_offsets))[::-1]
-    assert (shared[0] > 0.1 * problem.ways) == (exponent > 0)
+    assert (shared[0] > 0.1 * problem.disjuncts) == (exponent > 0)
 
 
 def test_costs_have_a_mean_of_one() -> None:
@@ -74,10 +77,10 @@ def test_costs_have_a_mean_of_one() -> None:
     assert problem.costs.max() > 3 * problem.costs.min()
 
 
-def test_64_items_at_once_take_the_calls_that_each_takes_alone() -> None:
+def test_simulating_64_items_together_counts_the_same_calls() -> None:
     dice = np.random.default_rng(2)
-    ways = [sorted(set(dice.integers(0, 40, 4).tolist())) for _ in range(120)]
-    problem = OrderProblem.of(ways, np.arange(40) // 2, dice.random(40), np.ones(20))
+    disjuncts = [sorted(set(dice.integers(0, 40, 4).tolist())) for _ in range(120)]
+    problem = OrderProblem.of(disjuncts, np.arange(40) // 2, dice.random(40), np.ones(20))
     truths = draw_truths(problem, 70, 9)
     order = ORDERS["static_greedy"](problem)
     followed = Simulation(problem, order).follow(truths)
@@ -88,7 +91,7 @@ def test_64_items_at_once_take_the_calls_that_each_takes_alone() -> None:
         sweep(problem, ORDERS["adaptive"](problem), pack_truths(truths), 70)
 
 
-def test_the_choice_is_what_costs_least_and_is_the_same_again() -> None:
+def test_the_choice_has_the_lowest_cost_and_is_deterministic() -> None:
     problem = make_problem(Workload(ways=400, calls=200, exponent=1.0))
     choice, again = choose_order(problem), choose_order(problem)
     assert [one.order for one in choice.predictions] == [one.order for one in again.predictions]
@@ -103,18 +106,18 @@ def test_the_choice_is_what_costs_least_and_is_the_same_again() -> None:
     assert saved["adaptive"] < 1.05 * saved["adaptive_weighted"]
 
 
-def test_where_calls_cost_next_to_nothing_the_bookkeeping_decides() -> None:
+def test_with_cheap_calls_the_bookkeeping_decides() -> None:
     dear = make_problem(Workload(ways=400, calls=200))
-    ways = [dear.tests_of_way(way).tolist() for way in range(dear.ways)]
-    cheap = OrderProblem.of(ways, dear.test_calls, dear.chances, np.full(200, 1e-9))
+    disjuncts = [dear.tests_of_disjunct(disjunct).tolist() for disjunct in range(dear.disjuncts)]
+    cheap = OrderProblem.of(disjuncts, dear.test_calls, dear.chances, np.full(200, 1e-9))
     assert choose_order(dear).order.name == "adaptive"
     assert choose_order(cheap).order.name == "static_greedy"
 
 
-def test_ways_are_weighted_where_a_call_saved_is_worth_the_bookkeeping() -> None:
+def test_the_weighted_order_is_chosen_only_if_calls_are_expensive() -> None:
     dear = make_problem(Workload(ways=400, calls=200, exponent=1.0))
-    ways = [dear.tests_of_way(way).tolist() for way in range(dear.ways)]
-    cheap = OrderProblem.of(ways, dear.test_calls, dear.chances, np.full(200, 20e-6))
+    disjuncts = [dear.tests_of_disjunct(disjunct).tolist() for disjunct in range(dear.disjuncts)]
+    cheap = OrderProblem.of(disjuncts, dear.test_calls, dear.chances, np.full(200, 20e-6))
     names = ("sequential", "adaptive", "adaptive_weighted")
     choices = [choose_order(problem, candidates=names) for problem in (dear, cheap)]
     by_name = [{one.order: one for one in choice.predictions} for choice in choices]
@@ -124,18 +127,24 @@ def test_ways_are_weighted_where_a_call_saved_is_worth_the_bookkeeping() -> None
     assert [found["adaptive_weighted"].seconds < found["adaptive"].seconds for found in by_name] == [True, False]
 
 
-def test_a_choice_looks_at_the_ways_that_items_have() -> None:
+def test_the_choice_depends_on_the_active_disjuncts() -> None:
     problem = make_problem(Workload(ways=400, calls=200))
     few = choose_order(problem, np.array([0, 2, 3]), np.array([5, 9, 7]))
     assert max(one.calls for one in few.predictions) <= 10
     assert min(one.calls for one in choose_order(problem).predictions) > 20
 
 
-def test_plots_take_the_figures_they_are_given() -> None:
-    line = {"benchmark": "operators", "figure": "figure4", "order": "adaptive_weighted", "ways": 2_000, "calls": 5.0}
-    assert lines_of([line, line | {"ways": 10, "calls": 1.0}], "figure4", "ways") == {
+def test_plots_are_drawn_from_recorded_figures() -> None:
+    line = {
+        "benchmark": "operators",
+        "figure": "figure4",
+        "order": "adaptive_weighted",
+        "disjuncts": 2_000,
+        "calls": 5.0,
+    }
+    assert lines_of([line, line | {"disjuncts": 10, "calls": 1.0}], "figure4", "disjuncts") == {
         "adaptive_weighted": ([10, 2_000], [1, 5])
     }
-    bounded = lines_of([line | {"to_bound": 1.25}], "figure4", "ways")
+    bounded = lines_of([line | {"to_bound": 1.25}], "figure4", "disjuncts")
     assert bounded == {"adaptive_weighted": ([2_000], [5.0]), "bound": ([2_000], [4.0])}
     assert set(PAPER) <= {"figure4", "figure6", "figure7"}
