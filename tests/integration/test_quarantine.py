@@ -92,7 +92,7 @@ def test_missing_folder_is_reported_once(engine: Engine) -> None:
     assert read_files(engine).accepted == 1, "the other feed is read"
     read_files(engine)
     (row,) = _quarantined(engine)
-    assert "no file or folder" in row["reason"]
+    assert "cannot open the file or folder" in row["reason"]
     assert [one["feed"] for one in engine.status().failing_sources] == ["News"]
 
 

@@ -115,7 +115,7 @@ def test_invalid_document_does_not_affect_others(world: PollWorld, server: FeedS
     assert "/secret" not in server.paths()
     reasons = {one.place: one.reason for one in world.quarantined()}
     assert "Invalid IRI" in reasons[f"{server.url('/broken')}:2:2"]
-    assert "elsewhere" in reasons[f"{server.url('/context')}:1"]
+    assert "remote context" in reasons[f"{server.url('/context')}:1"]
     assert "the parser was stopped" in reasons[f"{server.url('/deep')}:1"]
     assert [path for path, feed in numbers.items() if world.state(feed).problem] == ["/deep", "/broken", "/context"]
     server.pages["/deep"] = Page(b"<urn:a> <urn:b> 2 .", headers=turtle)

@@ -28,7 +28,7 @@ class MessagePacer:
         self._sent = BoundedCache[Recipient, list[int]](_MAX_RECIPIENTS)
 
     def take(self, recipient: Recipient, wanted: int, limit: int, moment: int) -> tuple[int, int]:
-        """Reserve up to `wanted` messages within the limit. Return how many may be sent now, and when the next."""
+        """Reserve up to `wanted` messages within the limit. Return how many are granted, and the time of the next."""
         times = self._times(recipient, limit, moment)
         granted = max(0, min(wanted, limit - len(times)))
         times += [moment] * granted

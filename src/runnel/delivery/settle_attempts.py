@@ -150,7 +150,7 @@ class AttemptRecorder:
             ledger.settle_all(connection, settled)
             for attempt, result in zip(attempts, settled, strict=True):
                 if result.state is MessageState.DEAD:
-                    self._disable_if_hopeless(connection, attempt)
+                    self._disable_after_failures(connection, attempt)
             ledger.bury(connection, ended, "the subscription ended before this message was sent")
         self.transactions += 1
         self.seconds += perf_counter() - started
@@ -174,7 +174,7 @@ class AttemptRecorder:
         wait = min(wait * (1 + _RANDOM.uniform(0, _JITTER)), _MAX_WAIT_SECONDS)
         return SettledAttempt(message, MessageState.OPEN, reason, not_before=moment + int(wait * 1e6))
 
-    def _disable_if_hopeless(self, connection: Connection, attempt: Attempt) -> None:
+    def _disable_after_failures(self, connection: Connection, attempt: Attempt) -> None:
         """Disable the subscription of a dead letter under the conditions in the module docstring."""
         message, error, max_attempts = attempt.message, attempt.error, len(self._schedule) + 1
         is_refusal = message.attempts + 1 < max_attempts

@@ -108,7 +108,7 @@ def test_closed_and_unknown_feeds_give_the_same_response(strangers: Strangers) -
         (b"", 400, "the request has no items"),
         (b"\xff", 400, "byte 1 is not UTF-8"),
         (b'{"id": "1", "n": NaN}', 400, "line 1: this is not JSON"),
-        (b'[{"id": "1"}, {"id": {"a": 1}}]', 400, "item 2: the id is neither text nor a number"),
+        (b'[{"id": "1"}, {"id": {"a": 1}}]', 400, "item 2: the id must be a text or a number"),
         (b"[" * 1999, 400, "not JSON"),
         ([{"id": str(n)} for n in range(7)], 400, "a request may have at most 6 items, this one has 7"),
         (b" " * 2001, 413, "a request may have at most 2,000 bytes"),
