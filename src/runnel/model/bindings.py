@@ -59,7 +59,7 @@ class Bindings:
         return texts + _VALUE_BYTES * sum(map(len, self.rows))
 
     def values(self) -> dict[str, tuple[Value, ...]]:
-        """The distinct values of each variable in all rows.
+        """Return the distinct values of each variable in all rows.
 
         >>> bounded([{"x": 1.0, "place": "Bronx"}, {"x": 2.0, "place": "Bronx"}]).values()
         {'place': ('Bronx',), 'x': (1.0, 2.0)}

@@ -243,7 +243,7 @@ class HttpClient:
         return socket.socket(family, kind, protocol)
 
     def _next_url(self, response: HttpResponse, visited: Sequence[str]) -> str:
-        """Return the URL to which a redirect leads, checked like the first one."""
+        """Return the target URL of a redirect, checked like the first URL."""
         place = urls.shown_url(visited[-1])
         location = response.headers.get("Location", "").strip()
         if not location:

@@ -10,7 +10,7 @@ from runnel.sinks.contract import Delivery, LocalSink
 
 
 class MatchLogOnly(LocalSink):
-    """Sends nothing. Matches stay in the match log, where `runnel.connect(…).matches(name)` and others read them.
+    """Sends nothing. Matches stay in the match log, where `runnel.connect(…).matches(name)` reads them.
 
     >>> MatchLogOnly().validate_target(None, Path("/srv/runnel")) is None
     True

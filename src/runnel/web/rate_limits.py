@@ -23,7 +23,7 @@ class RateLimiter:
         self._buckets = BoundedCache[Hashable, tuple[float, float]](_MAX_KEYS)
 
     def take(self, key: Hashable, count: int, per_minute: int) -> float:
-        """Take tokens. Return 0, or the seconds to wait if there are not enough; then nothing is taken.
+        """Take `count` tokens and return 0. If there are not enough, take none and return the seconds to wait.
 
         >>> limiter = RateLimiter(clock=lambda: 0.0)
         >>> limiter.take("a", 3, per_minute=4), limiter.take("a", 2, per_minute=4), limiter.take("b", 2, per_minute=4)

@@ -2,7 +2,7 @@
 
 An owner's subscription waits until its target has confirmed. A consent applies to one owner and one exact target.
 Limits are counted per recipient: all spellings of an address have the same recipient. A refusal applies to a refuser,
-which is narrower: only spellings that certainly lead to the same mailbox. It is a row of owner 0, which represents
+which is narrower: only spellings that certainly belong to the same mailbox. It is a row of owner 0, which represents
 all owners, with the refuser as its target.
 """
 
@@ -291,7 +291,7 @@ def _new_row(wanted: WantedConsent, moment: int) -> dict[str, Any]:
 
 
 def ask_again(connection: Connection, consent: Consent, lifetime: int) -> None:
-    """Schedule a request for now, whatever happened to earlier ones; limits still count them.
+    """Schedule a request for now, regardless of the outcome of earlier ones, which still count against limits.
 
     An expired request stays expired: the next one has another challenge.
     """

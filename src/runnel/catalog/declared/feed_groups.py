@@ -93,7 +93,7 @@ def expand(connection: Connection, nodes: Mapping[int, Node], plan: int | None =
 def expand_as_views(
     connection: Connection, nodes: Mapping[int, Node], new: Iterable[SourceFeed] = ()
 ) -> dict[int, Node]:
-    """As `expand`, with one view per group, which thousands of queries may share. `new` feeds are members too.
+    """Replace all groups by views, one per group, which many queries can share. `new` feeds are members, too.
 
     The result contains the views, under the ids of `group_view`.
     """

@@ -98,7 +98,7 @@ def feed_by_name(connection: Connection, name: str, owner: int = ADMIN) -> Feed 
 
 
 def feeds_by_names(connection: Connection, names: Iterable[str], owner: int = ADMIN) -> dict[str, Feed]:
-    """As `feed_by_name`, for many names at once. Unknown names are omitted."""
+    """Return the feeds of many names, found as by `feed_by_name`. Unknown names are omitted."""
     by_name: dict[str, Feed] = {}
     for chunk in chunks(sorted(set(names))):
         query = _FEEDS.where(_f.name.in_(chunk), _f.owner.in_({owner, ADMIN}), _LIVE)
@@ -232,7 +232,7 @@ def planned_definitions(
 
 
 def own_definitions(connection: Connection, feeds: Iterable[int], *, with_paused: bool = False) -> dict[int, Node]:
-    """As `definitions`, without the feeds that they read."""
+    """Return the definitions of these feeds, without those of the feeds that they read."""
     return expand(connection, _own_nodes(connection, feeds, with_paused))
 
 

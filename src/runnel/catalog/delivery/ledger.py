@@ -148,7 +148,7 @@ def record_messages(connection: Connection, messages: Iterable[Message]) -> None
         counters.add_to_counter(connection, counters.MESSAGES, len(rows))
 
 
-# --- what is due ---------------------------------------------------------------------------------------------------
+# --- due messages ---------------------------------------------------------------------------------------------------
 
 
 def due_page(

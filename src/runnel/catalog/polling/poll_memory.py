@@ -14,7 +14,7 @@ class PollMemory:
     """The memory of a feed's polls.
 
     `digest` is that of the last document, `held` its number of items, `broken` its error, and `ttl`, `skip_hours` and
-    `skip_days` its hints about polling. `aside` are fingerprints of entries that were already quarantined, the newest
+    `skip_days` its hints about polling. `aside` are fingerprints of entries that were already quarantined, newest
     last. `since` is when the feed began to fail. `saturated` counts the polls that returned only new items, so that
     some items were probably missed. `refresh` belongs to the refresh policy.
     """

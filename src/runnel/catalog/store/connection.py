@@ -85,7 +85,7 @@ class Catalog:
 
     @contextmanager
     def trial(self) -> Iterator[Connection]:
-        """As `write`, but roll back at the end, to find out the effect of a change."""
+        """Open a transaction like `write`, and roll it back at the end, to find out the effect of a change."""
         self._refuse_read_only()
         with self._translated(), self._engine.connect() as connection:
             connection = connection.execution_options(runnel_write=True)

@@ -38,7 +38,7 @@ def take_sequences(connection: Connection, count: int) -> tuple[int, int]:
 def follow_clock(connection: Connection) -> int:
     """Detect that the clock was set back since the runner's last check. Return by how many microseconds.
 
-    Times for which something waits were written by the clock before. They are moved back by the same amount, so that
+    Due times were computed with the earlier clock. They are moved back by the same amount, so that
     a digest or retry that was due in ten minutes is still due in ten minutes, and not in an hour and ten. A runner
     checks whenever it renews its lease.
     """
@@ -81,7 +81,7 @@ def log_time(connection: Connection) -> int:
 
 
 def log_clock(connection: Connection) -> int:
-    """Return when the last item was accepted. No later item gets an earlier time, whatever the clocks show."""
+    """Return when the last item was accepted. No later item gets an earlier time, even if the clock is set back."""
     return _value(connection, "clock")
 
 

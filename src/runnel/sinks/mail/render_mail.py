@@ -99,7 +99,7 @@ def unsubscribe_link(delivery: Delivery) -> str | None:
     return link if link is not None and _WAY_OUT.fullmatch(link) else None
 
 
-# --- what a stylesheet made ---------------------------------------------------------------------------------------
+# --- output of a stylesheet ---------------------------------------------------------------------------------------
 
 
 def _of_content(delivery: Delivery, content: Content) -> Rendered:
