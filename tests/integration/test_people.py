@@ -288,7 +288,7 @@ def test_why_knows_nothing_of_others_items(engine: Engine, ann: Engine, bob: Eng
     engine.execute(WIRE)
     bob.execute("register feed Secret;")
     bob.publish("Secret", [{"id": "x", "title": "hidden"}])
-    with pytest.raises(NotFoundError, match="there is no accepted item x"):
+    with pytest.raises(NotFoundError, match="no item x was accepted"):
         ann.why("x", "Rock")
     assert "hidden" in str(engine.why("x", "Rock")), "the operator may know"
 
