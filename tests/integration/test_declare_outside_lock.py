@@ -243,7 +243,7 @@ def test_a_declarer_that_is_overtaken_again_and_again_gives_up_and_changes_nothi
     with runnel.connect(tmp_path / "root") as engine:
         engine.execute(_BEFORE)
         before = engine.show("feeds").to_json()
-        monkeypatch.setattr(commit_change, "_TRIES", 4)
+        monkeypatch.setattr(commit_change, "_MAX_ATTEMPTS", 4)
 
         def publish_plan() -> None:
             with engine.workspace.catalog.write() as connection:

@@ -170,7 +170,7 @@ def test_the_command(declared: Engine, tmp_path: Path) -> None:
     assert data["matched"] == [{"feed": "Rock", "matches": 2}]
     (tmp_path / "items.jsonl").write_text(lines + "\n{broken")
     assert "refused: " in told(str(tmp_path / "items.jsonl"), "--query", "Rock")
-    assert "in 0 items" in told("--tag", "music")
+    assert "of 0 items" in told("--tag", "music")
     assert "--feed requires a document" in told("--feed", "Wire", code=3)
     assert "did you mean shop?" in told("--tag", "shpo", code=6)
     assert declared.workspace.items.last_sequence() == 0
