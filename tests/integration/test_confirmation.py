@@ -292,7 +292,7 @@ def test_repeated_requests_are_limited(runner: InProcess, post: Post) -> None:
     for _ in range(1, UNANSWERED):
         assert "another confirmation request is sent" in ann.execute("send subscription 1 now;")[0].message
         runner.deliver()
-    with pytest.raises(StatementError, match=f"did not answer {UNANSWERED} requests"):
+    with pytest.raises(StatementError, match=f"did not answer {UNANSWERED} confirmation requests"):
         ann.execute("send subscription 1 now;")
     runner.deliver()
     assert len(post.taken) == UNANSWERED

@@ -153,7 +153,7 @@ REFUSALS: list[tuple[str, type[StatementError], str, tuple[int, int], str]] = [
     ("explain message 'a';", StatementError, "there is no message a", (1, 1), "show dead letters"),
     ("show feed Rokc;", StatementError, "there is no feed Rokc", (1, 1), "Rock"),
     ("explain feed Nope;", StatementError, "there is no feed Nope", (1, 1), "show feeds"),
-    ("why item 'x' in Rock;", StatementError, "there is no accepted item x", (1, 1), ""),
+    ("why item 'x' in Rock;", StatementError, "no item x was accepted", (1, 1), ""),
     ("preview create feed P from Nope;", UnknownNameError, "there is no feed Nope", (1, 28), ""),
     ("creat feed X from Wire;", StatementSyntaxError, "", (1, 1), "create"),
 ]

@@ -70,7 +70,7 @@ def test_steps_show_the_plan_after_each_pass_and_mark_passes_without_effect(engi
     assert steps[1]["plan"] == ["Live on Wire, Other: title contains 'rock' and title contains 'live'"]
     assert all(step["plan"] == [] for step in steps[2:])
     at = explained.lines.index("after push_negations:")
-    assert explained.lines[at + 1] == "  the same"
+    assert explained.lines[at + 1] == "  unchanged"
     assert engine.explain("Live").to_json()["steps"] == []
     assert engine.explain("Wire", steps=True).to_json()["steps"][0]["plan"] == ["Wire: Wire"]
     root = str(engine.workspace.folder)

@@ -286,7 +286,7 @@ def test_why_does_not_reveal_items_of_other_owners(engine: Engine, ann: Engine, 
     engine.execute(WIRE)
     bob.execute("register feed Secret;")
     bob.publish("Secret", [{"id": "x", "title": "hidden"}])
-    with pytest.raises(NotFoundError, match="there is no accepted item x"):
+    with pytest.raises(NotFoundError, match="no item x was accepted"):
         ann.why("x", "Rock")
     assert "hidden" in str(engine.why("x", "Rock")), "the operator may know"
 

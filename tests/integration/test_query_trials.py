@@ -170,7 +170,7 @@ def test_command_prints_matches_and_json(declared: Engine, tmp_path: Path) -> No
     assert data["matched"] == [{"feed": "Rock", "matches": 2}]
     (tmp_path / "items.jsonl").write_text(lines + "\n{broken")
     assert "refused: " in run_test(str(tmp_path / "items.jsonl"), "--query", "Rock")
-    assert "in 0 items" in run_test("--tag", "music")
+    assert "of 0 items" in run_test("--tag", "music")
     assert "--feed requires a document" in run_test("--feed", "Wire", code=3)
     assert "did you mean shop?" in run_test("--tag", "shpo", code=6)
     assert declared.workspace.items.last_sequence() == 0

@@ -96,9 +96,7 @@ def explain_match(workspace: Workspace, item_id: str, name: str, actor: Actor) -
         newest = [pair for pair in item_segments.newest_sequences(connection, item_key(item_id)) if pair[0] in names]
         candidates = [pair for pair in newest if pair[0] in read] or newest
         if not candidates:
-            raise NotFoundError(
-                f"there is no accepted item {item_id}", hint="use the id that the publisher gave the item"
-            )
+            raise NotFoundError(f"no item {item_id} was accepted", hint="use the id that the publisher gave the item")
         source, sequence = candidates[-1]
         is_seen = sees_matches(connection, feed, sequence, actor)
         version = match_segments.plan_of_sequence(connection, sequence)
