@@ -343,7 +343,7 @@ def test_too_many_values_are_reported_as_the_reason() -> None:
     found = decided(compiled({10: Filter(Read(1), And((pattern, call)))}, [10]), batch, asked)
     assert found.matches.row(0).tolist() == []
     assert asked.questions == []
-    assert ["64 different values" in one.reason and not one.passing for one in found.unknown] == [True]
+    assert ["64 different inputs" in one.reason and not one.passing for one in found.unknown] == [True]
 
 
 def test_a_query_takes_sixteen_bytes_and_none_without_variables() -> None:
