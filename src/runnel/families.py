@@ -184,7 +184,7 @@ class Registry:
     def add_gate(self, kind: GateKind) -> None:
         """Add a kind of gate. Raise InputError if its name is in use."""
         if kind.name in self.gates:
-            raise InputError(f"a kind of gate {kind.name} already exists", hint=_OTHER_NAME)
+            raise InputError(f"another kind of gate is already named {kind.name}", hint=_OTHER_NAME)
         self.gates[kind.name] = kind
 
     def _check_name(self, name: str) -> None:
@@ -194,7 +194,7 @@ class Registry:
                 hint="use at most 60 lower-case letters, digits and underscores, and begin with a letter",
             )
         if name in self.families:
-            raise InputError(f"a condition family {name} already exists", hint=_OTHER_NAME)
+            raise InputError(f"a condition family named {name} already exists", hint=_OTHER_NAME)
         if name in OTHER_TAGS:
             raise InputError(
                 f"{name} cannot name a condition family: it identifies other conditions in stored queries",
@@ -205,7 +205,7 @@ class Registry:
 
     def _check_kind(self, kind: ValueKind) -> None:
         if kind.name in self.kinds:
-            raise InputError(f"another kind of value {kind.name} already exists", hint=_OTHER_NAME)
+            raise InputError(f"another kind of value is already named {kind.name}", hint=_OTHER_NAME)
         if kind.code not in VALUE_CODES:
             raise InputError(
                 f"the code of a kind of value must be {VALUE_CODES[0]} to {VALUE_CODES[-1]}, not {kind.code}"

@@ -282,7 +282,7 @@ def test_a_family_or_a_kind_of_value_is_registered_once() -> None:
     for kind in (ValueKind("tint", 100, "tint", "x:x"), ValueKind("tint", 101, "color", "x:x")):
         with pytest.raises(InputError, match="color already uses the code 100 and the attribute color"):
             registry().add(tint(kind=kind))
-    with pytest.raises(InputError, match="kind of value graph already exists"):
+    with pytest.raises(InputError, match="another kind of value is already named graph"):
         registry().add(tint(kind=ValueKind("graph", 101, "tint", "x:x")))
     assert registry().kinds["graph"].code == 4
     assert "tint" not in registry().families

@@ -208,7 +208,7 @@ def test_source_declares_owner_access_and_periods(source: Source, place: Place, 
     if source.has_period:
         engine.execute(statement)
     else:
-        with pytest.raises(StatementError, match="have no period"):
+        with pytest.raises(StatementError, match="cannot have `every`"):
             engine.execute(statement)
     engine.owners.add("ann")
     statement = f"register feed '{place.address('Mine')}' as Mine;"

@@ -203,7 +203,7 @@ def test_damaged_bindings_delay_only_subscriptions_that_need_them(
         [message] = [one for number in (1, 2) for one in ledger.messages_of(connection, number) if one.outcome][:1]
         states = {one.state for number in (1, 2) for one in ledger.messages_of(connection, number)}
     assert states == {MessageState.OPEN, MessageState.DONE}
-    assert "not valid bindings of an item" in (message.outcome or "")
+    assert "the stored bindings of an item are invalid" in (message.outcome or "")
 
 
 def test_part_without_bindings_is_checked_once(

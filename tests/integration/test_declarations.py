@@ -126,7 +126,7 @@ REFUSALS: list[tuple[str, type[StatementError], str, tuple[int, int], str]] = [
     ("register feed Rock apply 'x.xsl' as R;", StatementError, "cannot be read", (1, 26), "sheets"),
     ("register feed 'gopher://x/y' as X;", StatementError, "gopher", (1, 15), "path"),
     ("register feed 'http://127.0.0.1/x' as X;", StatementError, "127.0.0.1", (1, 15), ""),
-    ("register feed 'drop' as X every 1 hour;", StatementError, "have no period", (1, 15), "scan_seconds"),
+    ("register feed 'drop' as X every 1 hour;", StatementError, "cannot have `every`", (1, 15), "scan_seconds"),
     ("drop feed Nope;", UnknownNameError, "there is no feed Nope", (1, 11), ""),
     ("drop feed Wire;", StillNeededError, "Wire is still needed by feeds Hard, Rock", (1, 11), "cascade"),
     ("drop feed Hard;", StillNeededError, "Hard is still needed by subscription 1", (1, 11), "cascade"),

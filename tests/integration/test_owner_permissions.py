@@ -157,9 +157,14 @@ def test_acting_for_others_ends_when_the_admins_token_is_revoked(engine: Engine)
 # --- what owners may do --------------------------------------------------------------------------------------------
 
 REFUSALS: list[tuple[str, type[StatementError], str, tuple[int, int]]] = [
-    ("register feed 'drop' as X;", StatementError, "are for the admin only", (1, 15)),
-    ("register feed '/etc' as X;", StatementError, "are for the admin only", (1, 15)),
-    ("register feed 'file:///etc/passwd' as X;", StatementError, "are for the admin only", (1, 15)),
+    ("register feed 'drop' as X;", StatementError, "only the admin can register this kind", (1, 15)),
+    ("register feed '/etc' as X;", StatementError, "only the admin can register this kind", (1, 15)),
+    (
+        "register feed 'file:///etc/passwd' as X;",
+        StatementError,
+        "only the admin can register this kind",
+        (1, 15),
+    ),
     ("subscribe to Rock output rss 'x.xml';", StatementError, "output rss is for the admin only", (1, 26)),
     ("subscribe to Rock output jsonl 'x';", StatementError, "output jsonl is for the admin only", (1, 26)),
     ("subscribe to Rock output memory 'x';", StatementError, "output memory is for the admin only", (1, 26)),

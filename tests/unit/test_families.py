@@ -103,13 +103,13 @@ def test_package_cannot_replace_a_built_in_family(
     monkeypatch.setattr(sys.modules[__name__], "SHAPES", replace(SHAPES, name="graph"))
     install(graph="SHAPES")
     assert registry().families["graph"] == families.BUILT_IN[0]
-    assert "a condition family graph already exists" in caplog.text
+    assert "a condition family named graph already exists" in caplog.text
 
 
 @pytest.mark.parametrize(
     ("syntax", "rule"),
     [
-        ("FIRST_WORD", "its conditions begin with 'not'"),
+        ("FIRST_WORD", "its conditions begin with the keyword 'not'"),
         ("TAKEN", "two families of conditions begin with WORD"),
         ("SHAPES", "is not a ConditionSyntax"),
         ("no_such_object", "cannot be loaded"),

@@ -71,7 +71,9 @@ def restore(
     ] = "",
     storage: Annotated[
         str,
-        typer.Option(envvar="RUNNEL_STORAGE", help="URL of an empty storage for the files. Default: the new folder."),
+        typer.Option(
+            envvar="RUNNEL_STORAGE", help="URL of an empty storage location for the files. Default: the new folder."
+        ),
     ] = "",
     accept_settings: Annotated[
         bool,

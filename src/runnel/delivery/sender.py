@@ -324,9 +324,9 @@ class Sender:
         """Put a batch back, and wait before it is settled again. Sending pauses until then."""
         self._finished = batch + self._finished
         self._settle_wake.set()
-        logger.warning("settling delivery attempts failed and is tried again: %s", error)
+        logger.warning("cannot record the results of delivery attempts; retrying: %s", error)
         if not isinstance(error, RunnelError):
-            error = RunnelError(f"cannot settle delivery attempts: {error}")
+            error = RunnelError(f"cannot record the results of delivery attempts: {error}")
         self._settle_error = error
         await asyncio.sleep(_SETTLE_RETRY_SECONDS)
 

@@ -133,7 +133,7 @@ def decode_bindings(text: str, queries: Collection[int] | None = None) -> dict[i
                 rows = _decode_rows(group["rows"], _whole(group["count"]), group.get("partial") is not True)
                 by_query |= dict.fromkeys(selected, rows)
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
-        raise CorruptDataError(f"not valid bindings of an item: {str(text)[:80]!r}") from error
+        raise CorruptDataError(f"the stored bindings of an item are invalid: {str(text)[:80]!r}") from error
     return by_query
 
 

@@ -23,7 +23,11 @@ class MatchLogOnly(LocalSink):
     def validate_target(self, target: str | None, folder: Path, allowed: Sequence[Path] = ()) -> str | None:
         """Refuse a target."""
         if target is not None:
-            raise InputError("this output has no target", place=repr(target[:80]), hint="write only: output log")
+            raise InputError(
+                "the output log takes no target",
+                place=repr(target[:80]),
+                hint="remove the target: write `output log`",
+            )
         return None
 
     def deliver(self, delivery: Delivery) -> str:

@@ -140,5 +140,5 @@ def test_lone_surrogates_are_replaced() -> None:
     ],
 )
 def test_damaged_bindings_raise_an_error(text: str) -> None:
-    with pytest.raises(CorruptDataError, match="not valid bindings of an item"):
+    with pytest.raises(CorruptDataError, match="the stored bindings of an item are invalid"):
         decode_bindings(text)

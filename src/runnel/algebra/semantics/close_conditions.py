@@ -234,7 +234,7 @@ def _check_count(disjuncts: Sequence[Alternative]) -> None:
     if len(disjuncts) > MAX_ALTERNATIVES:
         raise InvalidConditionError(
             f"the condition has more than {MAX_ALTERNATIVES} disjuncts with operators or patterns",
-            hint="use fewer `or` between conditions that share variables, or define several feeds",
+            hint="combine fewer conditions that share variables with `or`, or define several feeds",
         )
 
 

@@ -98,7 +98,7 @@ class Join(GateRule):
                 0 < seconds <= LONGEST_WINDOW.total_seconds()
             ):
                 return Join(timedelta(seconds=seconds), decode_expression(condition), name)
-        raise ValueError(f"a join needs the extent of a window, a name and a condition, not {values!r}")
+        raise ValueError(f"a stored join must be a list [extent of the window, name, condition], not {values!r}")
 
     def render(self) -> str:
         """The extent of the window and the condition. The feeds are printed by the statement."""
@@ -143,7 +143,7 @@ class Window(GateRule):
         """The rule of values made by `encode`."""
         if values and all(_is_column(column) for column in values):
             return Window(tuple((name, index) for name, index in values))
-        raise ValueError(f"a window needs attributes with indexes, not {values!r}")
+        raise ValueError(f"a stored window must be a non-empty list of [attribute, index kind] pairs, not {values!r}")
 
     def render(self) -> str:
         """The attributes. Statements print a window as part of its join."""

@@ -215,7 +215,7 @@ def check_kept(connection: Connection, sequence: int) -> None:
     if sequence <= retained:
         raise NotFoundError(
             f"the items up to sequence {retained} were deleted",
-            hint=f"read after {retained}; the setting keep_items_days determines how long items are kept",
+            hint=f"read after sequence {retained}; the setting keep_items_days determines how long items are kept",
         )
 
 

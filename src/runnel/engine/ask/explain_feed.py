@@ -152,11 +152,11 @@ class MeasuredCost:
         """Return the cost as text.
 
         >>> MeasuredCost(0.25, 40.0, "title contains 'rock'").describe()
-        "measured: 0.250 ms per 1,000 items (40 sampled), mostly for: title contains 'rock'"
+        "measured: 0.250 ms per 1,000 items (40 sampled); most expensive condition: title contains 'rock'"
         """
-        mostly = self.part or "being evaluated for every item"
+        cause = f"most expensive condition: {self.part}" if self.part else "it is evaluated on every item"
         cost = f"{self.milliseconds:,.3f} ms per 1,000 items ({self.sampled:,.0f} sampled)"
-        return f"measured: {cost}, mostly for: {mostly}"
+        return f"measured: {cost}; {cause}"
 
 
 def _measured_cost(workspace: Workspace, planned: _PlannedFeed) -> MeasuredCost | None:

@@ -71,7 +71,7 @@ class SlowQuery:
     def line(self) -> str:
         """Return a line for a terminal, without the hint."""
         label = "slow" if self.is_slow else "    "
-        part = self.part or "evaluated for every item"
+        part = self.part or "evaluated on every item"
         return f"{self.milliseconds:>10.3f}  {label}  {self.query}  ({self.owner})  {part}"
 
 
@@ -129,10 +129,10 @@ def log_slow_queries(workspace: Workspace, epoch: int) -> int:
     for cost in costs:
         slow = _describe(cost, names[cost.query], owner_names[owner_of[cost.query]], True)
         logger.warning(
-            "query %s takes about %.1f ms per 1,000 items, mostly for: %s; hint: %s",
+            "query %s takes about %.1f ms per 1,000 items; %shint: %s",
             slow.query,
             slow.milliseconds,
-            slow.part or "being evaluated for every item",
+            f"most expensive condition: {slow.part}; " if slow.part else "",
             slow.hint,
             extra={"feed": slow.query, "owner": slow.owner},
         )

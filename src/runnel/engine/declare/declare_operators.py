@@ -1,4 +1,4 @@
-"""Register, drop and show operators. They run code, so only the admin registers and drops them, without a token.
+"""Register, drop and show operators. Because they run code, only the admin may change them, without an API token.
 
 In: statements, and an open transaction. Out: registrations in the catalog, and queries bound to them.
 """
@@ -54,10 +54,10 @@ def load_registrations(workspace: Workspace, actor: Actor, statements: Iterable[
 
 
 def _require_admin(actor: Actor, span: Span) -> None:
-    """Raise StatementError unless the actor is the admin without a token: no token may let its holder run code."""
+    """Raise StatementError unless the actor is the local admin: no API token may let its holder run code."""
     if not actor.is_local_admin:
         raise StatementError(
-            "operators run code, so only the admin, without a token, can register or drop them",
+            "operators run code, so only the admin can register or drop them, and not with an API token",
             span=span,
             hint="ask the admin; `show operators` lists the operators that you can use",
         )

@@ -1,4 +1,4 @@
-"""Register, drop and show prefixes. They apply to all owners, so only the admin changes them, without a token.
+"""Register, drop and show prefixes. They apply to all owners, so only the local admin may change them.
 
 In: statements, and an open transaction. Out: the prefixes of graph patterns in later statements.
 """
@@ -22,7 +22,7 @@ def change_prefixes(scope: DeclarationScope, statement: RegisterPrefix | DropPre
     name = statement.name.text
     if not scope.actor.is_local_admin:
         raise StatementError(
-            "prefixes apply to all owners, so only the admin, without a token, can register or drop them",
+            "prefixes apply to all owners, so only the admin can register or drop them, and not with an API token",
             span=statement.name.span,
             hint="define yours in the pattern: graph { prefix ex: <http://…> … }; `show prefixes` lists the others",
         )

@@ -234,15 +234,15 @@ class Declarer:
             ) from error
         if not self.scope.actor.is_admin and not source.is_for_owners:
             raise StatementError(
-                "addresses of this kind, such as files and folders, are for the admin only",
+                "only the admin can register this kind of address (such as the path of a file or folder)",
                 span=statement.address_span,
                 hint="give an address that begins with https://, or leave it out and publish into the feed",
             )
         if statement.every is not None and not source.has_period:
             raise StatementError(
-                "feeds at addresses of this kind, such as files and folders, have no period",
+                "a feed at this kind of address (such as the path of a file or folder) cannot have `every`",
                 span=statement.address_span,
-                hint="leave out `every`: they are scanned at the interval of the setting scan_seconds",
+                hint="leave out `every`: such feeds are scanned at the interval of the setting scan_seconds",
             )
 
     def _materialize(self, statement: syntax.MaterializeFeed) -> FeedDone:

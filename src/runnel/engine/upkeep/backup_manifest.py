@@ -177,7 +177,7 @@ def verified_chunks(folder: Path, name: str, expected: Digest) -> Iterator[bytes
     try:
         handle = open_regular(folder, PurePosixPath(name).parts)
     except FileNotFoundError as error:
-        raise CorruptDataError(f"{name} is missing in the backup", hint=HINT) from error
+        raise CorruptDataError(f"{name} is missing from the backup", hint=HINT) from error
     except OSError as error:
         raise CorruptDataError(
             f"{name} is not a regular file, or cannot be read: {error.strerror}", hint=HINT

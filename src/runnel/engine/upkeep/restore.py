@@ -104,7 +104,9 @@ def restore(
         if target_storage.local(
             KEY_FILE
         ).exists():  # replacing the key would destroy the secrets of another workspace
-            raise WorkspaceError(f"the storage already contains {KEY_FILE}", hint="restore into an empty storage")
+            raise WorkspaceError(
+                f"the storage already contains {KEY_FILE}", hint="restore into an empty storage location"
+            )
         opened = Catalog(catalog or f"sqlite:///{folder / 'catalog.sqlite'}", clock=clock, key=key_file.read)
         try:
             _refuse_used(opened)
@@ -224,7 +226,7 @@ def _settings_text(snapshot: Path) -> str:
     try:
         return (snapshot / "folder" / FILE).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise CorruptDataError(f"{FILE} is missing in the backup, or is not UTF-8 text", hint=HINT) from error
+        raise CorruptDataError(f"{FILE} cannot be read from the backup, or is not UTF-8 text", hint=HINT) from error
 
 
 def _write_sheets(source: Path, folder: Path) -> None:
@@ -247,7 +249,9 @@ def _put(storage: Storage, name: str, data: bytes | memoryview) -> None:
     try:
         storage.write(name, data)
     except FileExistsError as error:
-        raise WorkspaceError(f"the storage already contains {name}", hint="restore into an empty storage") from error
+        raise WorkspaceError(
+            f"the storage already contains {name}", hint="restore into an empty storage location"
+        ) from error
 
 
 def settings_for(text: str, catalog: str, storage: str) -> str:

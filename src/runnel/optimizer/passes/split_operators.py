@@ -175,6 +175,6 @@ class _Splitter:
         if len(by_literals) > self._max_disjuncts:
             raise RunnelError(
                 f"a query has more than {self._max_disjuncts} disjuncts with operators",
-                hint="use fewer `or` between conditions with operators, or define several feeds",
+                hint="combine fewer conditions with operators with `or`, or define several feeds",
             )
         return {literals: self._formulas.disjunction(formulas) for literals, formulas in by_literals.items()}

@@ -113,5 +113,5 @@ def _too_large(document: WireDocument, entry: WireEntry) -> InputError:
     return InvalidItemError(
         f"the graph of the entry has more than {_BOUNDS}; the entry was accepted without it",
         place=f"{document.name}:{entry.line}",
-        hint="conditions on the graph of this item are not satisfied",
+        hint="`graph { … }` is false for this item",
     )

@@ -262,7 +262,9 @@ class WebSubClient:
         if not is_live:
             return Acquisition()
         if self._acquirer.lag() >= self._settings.lag_limit:
-            raise BacklogError("the lag limit is reached: too many items wait for matching", hint="push again later")
+            raise BacklogError(
+                "the lag limit has been reached: too many items are waiting to be matched", hint="push again later"
+            )
         content_type = next((value for name, value in headers.items() if name.lower() == "content-type"), "")
         return self._accept(feed, row, body, content_type)
 

@@ -239,6 +239,6 @@ def test_damaged_bindings_raise_only_when_they_are_read(written: Log) -> None:
             text("update match_parts set path = :new where path = :old"), {"new": path, "old": part.path}
         )
     assert written.log.bindings(7, [8]) == {8: Bindings(({"x": 2.0},), 1)}
-    with pytest.raises(CorruptDataError, match="not valid bindings"):
+    with pytest.raises(CorruptDataError, match="the stored bindings of an item are invalid"):
         written.log.bindings(7, [7, 8])
     assert written.log.of_queries([7], 6, 8)[7].tolist() == [7, 8], "matches themselves are not hurt"
