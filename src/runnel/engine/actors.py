@@ -60,7 +60,10 @@ ADMIN_ACTOR = Actor(ADMIN, owners.ADMIN_NAME)
 
 
 def authenticate(workspace: Workspace, token: str) -> Actor:
-    """Return the owner of a token. Raise NotAllowedError if it is wrong or revoked, or if its owner is disabled."""
+    """Return an actor for the owner of a token.
+
+    Raise NotAllowedError if the token is wrong or revoked, or if its owner is disabled.
+    """
     with workspace.catalog.read() as connection:
         verified = tokens.verify_token(connection, token)
         owner = owners.owner_by_id(connection, verified.owner)
@@ -80,7 +83,10 @@ def check_actor(connection: Connection, actor: Actor) -> None:
 
 
 def actor_named(workspace: Workspace, name: str) -> Actor:
-    """Return the owner of a name, even if disabled, so that the admin can act for the owner."""
+    """Return an actor for the owner with this name, even if disabled, so that the admin can act for the owner.
+
+    Raise NotFoundError if there is no such owner.
+    """
     with workspace.catalog.read() as connection:
         owner = owners.owner_by_name(connection, name)
     return Actor(owner.id, owner.name)

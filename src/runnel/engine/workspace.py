@@ -93,8 +93,9 @@ def create_workspace(folder: Path, *, clock: Clock = time.time, **overrides: Any
 
 
 def make_folders(folder: Path, *, shared_output: bool) -> None:
-    """Create the folder of a workspace and its `out`, readable only by this user.
+    """Create the folder of a workspace and its `out`, accessible only to this user.
 
+    With `shared_output`, other users can list and read `out`, and pass through the folder to reach it.
     An existing folder with other content keeps its permissions: it may be a home folder, or one that many users
     share.
     """

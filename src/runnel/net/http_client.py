@@ -231,7 +231,7 @@ class HttpClient:
                 budget.left -= time.monotonic() - started
 
     def _socket(self, address_info: tuple[Any, ...]) -> socket.socket:
-        """Create the socket for a connection, or refuse the address. Every connection passes this check."""
+        """Create the socket for a connection, or refuse the address. Every connection goes through this check."""
         family, kind, protocol, _, (host, *_) = address_info
         hop = _hop.get()
         hop.attempts += 1

@@ -70,8 +70,9 @@ def main() -> None:
 
 
 def limit_process(megabytes: int, *, files: int | None, can_start_processes: bool) -> None:
-    """Limit the additional memory and the open files of this process, and whether it may write or start processes.
+    """Limit the additional memory of this process. Prevent it from starting processes unless `can_start_processes`.
 
+    If `files` is given, it is the maximum number of additional open files, and the process cannot write files.
     Some systems do not support all limits. The deadline that the parent enforces applies everywhere.
     """
     used = 1 << 30

@@ -176,8 +176,8 @@ def no_rows(pattern: ItemPattern) -> list[dict[str, Value]]:
     return []
 
 
-class Definition:
-    """Evaluates patterns on one item by their definition, which has low limits on its effort."""
+class ReferencePatternSearch:
+    """The reference `PatternSearch`: evaluates patterns on one item by their definition, within low limits."""
 
     def __init__(self, attributes: Attributes) -> None:
         self._attributes = attributes
@@ -364,10 +364,12 @@ def truth(
             value = truth(part, attributes, answers, accepted, search)
             return None if value is None else not value
         case Term():
-            bindings = term_solutions(expression, answers, accepted, (search or Definition(attributes)).rows)
+            bindings = term_solutions(
+                expression, answers, accepted, (search or ReferencePatternSearch(attributes)).rows
+            )
             return None if bindings is None else bool(bindings)
         case ItemPattern():
-            return (search or Definition(attributes)).holds(expression)
+            return (search or ReferencePatternSearch(attributes)).holds(expression)
         case _:
             return holds(expression, attributes, accepted)
 
@@ -396,7 +398,7 @@ def solutions(
     >>> solutions(mob, {}, lambda call: ((40.0,), (60.0,)))
     [{'n': 60.0}]
     """
-    rows_of = rows_of or Definition(attributes).rows
+    rows_of = rows_of or ReferencePatternSearch(attributes).rows
     found: list[dict[str, Value]] = []
     for alternative in alternatives(expression):
         if all(truth(close_condition(part), attributes, answers, accepted) for part in alternative.others):

@@ -13,7 +13,7 @@ from typing import Any
 from runnel.algebra.nodes.calls import Call
 from runnel.algebra.nodes.encode import decode_node, encode_node
 from runnel.algebra.nodes.query import Filter, Gated, Node, Read, ReadAll, Union
-from runnel.algebra.semantics.bindings import Definition, PatternRows, distinct, joined, solutions
+from runnel.algebra.semantics.bindings import PatternRows, ReferencePatternSearch, distinct, joined, solutions
 from runnel.algebra.semantics.evaluate import accepts, views_below
 from runnel.model.item import Attributes, Value
 from runnel.model.operator import Rows
@@ -33,7 +33,9 @@ def node_solutions(
     >>> node_solutions(Filter(Read(1), Truth(True)), 1, {}, {}), node_solutions(Read(1), 2, {}, {})
     ([{}], [])
     """
-    bindings = distinct(_solve(node, feed, attributes, definitions, accepted, rows_of or Definition(attributes).rows))
+    bindings = distinct(
+        _solve(node, feed, attributes, definitions, accepted, rows_of or ReferencePatternSearch(attributes).rows)
+    )
     return [binding for binding in bindings if binding] or bindings
 
 

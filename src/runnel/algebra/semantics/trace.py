@@ -17,7 +17,15 @@ from runnel.algebra.nodes.item_patterns import ItemPattern, PatternPart, Pattern
 from runnel.algebra.nodes.query import Filter, Gated, Node, Read, ReadAll, Union, unexpanded
 from runnel.algebra.nodes.render import render
 from runnel.algebra.nodes.terms import Term
-from runnel.algebra.semantics.bindings import MOST_INPUTS, Answers, Definition, asking, fitting, grounded, solutions
+from runnel.algebra.semantics.bindings import (
+    MOST_INPUTS,
+    Answers,
+    ReferencePatternSearch,
+    asking,
+    fitting,
+    grounded,
+    solutions,
+)
 from runnel.algebra.semantics.close_conditions import free_variables
 from runnel.algebra.semantics.evaluate import accepts, satisfies, values_of
 from runnel.algebra.semantics.highlights import Highlight, highlights
@@ -131,7 +139,9 @@ def trace_expression(
 
     `answers` returns the answers of operators for the item, and `search` evaluates item patterns on it.
     """
-    return _ConditionTracer(attributes, accepted, answers, search or Definition(attributes)).trace(expression)
+    return _ConditionTracer(attributes, accepted, answers, search or ReferencePatternSearch(attributes)).trace(
+        expression
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +237,7 @@ def trace_node(
     A view that several inputs read is shown once, and only the first `_MAX_VIEWS` views are shown in full. `stopped`
     maps the feeds whose gates stopped the item to the cause, or to an empty text.
     """
-    search = search or Definition(attributes)
+    search = search or ReferencePatternSearch(attributes)
     return _NodeTracer(feed, attributes, definitions, names, accepted, stopped or {}, answers, search).node(node)
 
 

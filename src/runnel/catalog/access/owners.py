@@ -75,7 +75,7 @@ def add_owner(connection: Connection, name: str) -> Owner:
 
 
 def owner_by_name(connection: Connection, name: str) -> Owner:
-    """Return the owner of a name, even if disabled."""
+    """Return the owner with this name, even if disabled. Raise NotFoundError if there is none."""
     owner = _owner_named(connection, name)
     if owner is None:
         raise NotFoundError(f"there is no owner {name[:80]}", hint="`runnel owner list` lists all owners")

@@ -57,7 +57,7 @@ def follow_clock(connection: Connection) -> int:
 
 
 def _set_back(current: int, back: int) -> list[Update]:
-    """Return the statements that move back every future time for which something waits."""
+    """Return the updates that move every due time after `current` back by `back` microseconds."""
     due, again = schema.subscriptions.c.due, schema.messages.c.not_before
     poll, renewal = schema.polls.c.due, schema.hubs.c.lease_until
     tried, given_up = schema.undecided.c.not_before, schema.undecided.c.until

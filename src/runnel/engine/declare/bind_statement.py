@@ -85,7 +85,10 @@ class _Lookups:
 
 
 def bind(statement: CreateFeed, names: Names, owner: int) -> BoundQuery:
-    """Bind the query of a statement to the current values of its names. Groups of feeds contain feeds of `owner`."""
+    """Resolve the names in a statement's query (feeds, operators, prefixes) to their current declarations.
+
+    `all feeds` means the feeds of `owner` and of the admin. Raise StatementError for a join.
+    """
     for clause in statement.query.joins:
         raise StatementError(
             "a workspace cannot run joins yet",

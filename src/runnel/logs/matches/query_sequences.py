@@ -56,7 +56,7 @@ class QuerySequences:
 
 
 def matched_queries(rows: Sequence[SteppedRows], after: int, upto: int) -> Ids:
-    """Return the ascending queries that any item in (after, upto] satisfies.
+    """Return the ids, in ascending order, of the queries that at least one item in (after, upto] satisfies.
 
     >>> from runnel.logs.matches.match_steps import steps_of
     >>> some = SteppedRows(np.array([4, 6]), steps_of(np.array([0, 2, 3]), np.array([1, 9, 7])))
@@ -64,6 +64,7 @@ def matched_queries(rows: Sequence[SteppedRows], after: int, upto: int) -> Ids:
     ([1, 7, 9], [7])
     """
     highest = max((_checked_highest(part) for part in rows), default=-1)
+    # Ids below _DENSE are marked in a table; the few higher ones are collected in lists.
     marks = np.zeros(min(highest + 1, _DENSE), dtype=np.bool_)
     beyond: list[Ids] = []
     for part in rows:
@@ -82,7 +83,7 @@ def _ids_beyond(rows: SteppedRows, after: int, upto: int) -> Ids:
 
 
 def sequences_by_query(rows: Sequence[SteppedRows], queries: Ids, after: int, upto: int) -> QuerySequences:
-    """Return the sequences in (after, upto] that satisfy each of these ascending queries.
+    """Return the sequences in (after, upto] of the items that satisfy each query. `queries` must be ascending.
 
     >>> from runnel.logs.matches.match_steps import steps_of
     >>> some = SteppedRows(np.array([4, 6]), steps_of(np.array([0, 2, 4]), np.array([1, 9, 7, 9])))
@@ -110,7 +111,7 @@ def sequences_by_query(rows: Sequence[SteppedRows], queries: Ids, after: int, up
 
 
 def _decoded_by_query(rows: Sequence[SteppedRows], queries: Ids, after: int, upto: int) -> QuerySequences:
-    """Do the same for ids that are too high for a table, by decoding and sorting all matches."""
+    """Return what `sequences_by_query` does for ids that are too high for a table: decode and sort all matches."""
     pairs = [MatchRows(part.sequences, part.steps.offsets, part.steps.ids()).of_queries(queries) for part in rows]
     sequences, of = (np.concatenate(several) for several in zip(*pairs, strict=True))
     inside = (after < sequences) & (sequences <= upto)

@@ -63,7 +63,7 @@ def _literal_clause(literal: int, formulas: Formulas, settings: OptimizerSetting
 
 
 def _distribute(parts: list[Partial], settings: OptimizerSettings) -> Partial:
-    """Return the disjunction of normal forms: the clauses of their product, which combine one clause of each."""
+    """Return the disjunction of normal forms: the clauses of their product, which combine one clause from each."""
     exact = all(part[1] for part in parts)
     if all(len(part[0]) == 1 for part in parts):  # the usual case: a disjunction of literals
         clause = frozenset[int]().union(*(single for part in parts for single in part[0]))
@@ -74,7 +74,7 @@ def _distribute(parts: list[Partial], settings: OptimizerSettings) -> Partial:
     product: Clauses = UNSATISFIABLE
     for clauses in alternatives:
         if len(product) * len(clauses) > _PRODUCT_FACTOR * settings.max_clauses:
-            # Each alternative implies all its clauses, so the union of one clause of each is implied by the
+            # Each alternative implies all its clauses, so the union of one clause from each is implied by the
             # disjunction.
             product = frozenset([frozenset().union(*map(_choose_clause, alternatives))])
             exact = False

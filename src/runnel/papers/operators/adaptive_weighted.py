@@ -156,7 +156,7 @@ def apply_weighted(
     places: Array,
     touched: Array,
 ) -> Number:
-    """Where a way counts as one over its remaining tests: one with a test less to go makes its calls worth more."""
+    """A disjunct counts as one over its remaining tests: the fewer tests remain, the more its calls are worth."""
     base, top, highest = item_heads[item], tops[item], places[item]
     decided, looked = 0, 0
     if buckets[slot] != NOTHING:

@@ -1,8 +1,8 @@
 """Linked chains as arrays, and the loops over them (section 4.2.1): link, unlink, score, merge.
 
-A node is a test in a way's chain. The nodes of one test are linked, so who shares it is found without searching.
-A node keeps the probability P that the chain comes to it and the cost C of coming there; a test keeps the sums of
-both over its nodes. They are kept in whole numbers, so that what was added can be taken away again without a trace.
+A node is a test in a disjunct's chain. The nodes of one test are linked, so the disjuncts that share it are found
+without searching. A node has the probability P that the chain reaches it and the cost C of reaching it; a test has
+the sums of both over its nodes. They are stored as integers, so that subtraction exactly undoes an addition.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ONE = float(1 << 31)
 
 
 class ChainLinks(NamedTuple):
-    """The chains. Arrays over tests, nodes and ways have room for more."""
+    """The chains. Arrays over tests, nodes and disjuncts have room for more."""
 
     chances: Array
     costs: Array
@@ -31,7 +31,7 @@ class ChainLinks(NamedTuple):
     heads: Array
     is_changed: Array
     node_tests: Array
-    node_ways: Array
+    node_disjuncts: Array
     node_reaches: Array
     node_costs: Array
     node_next: Array
@@ -40,21 +40,21 @@ class ChainLinks(NamedTuple):
     lengths: Array
     scores: Array
     is_stale: Array
-    """Whether the score is not that of the sums as they are."""
+    """Whether the score is not that of the current sums."""
     is_new: Array
-    """Whether the way has no place in the order yet."""
+    """Whether the disjunct is not in the order yet."""
 
 
 @step
-def _link(links: ChainLinks, way: Number, start: Number, tests: Array) -> None:
-    """Make the chain of a way, its nodes from `start` on."""
-    links.starts[way] = start
-    links.lengths[way] = len(tests)
+def _link(links: ChainLinks, disjunct: Number, start: Number, tests: Array) -> None:
+    """Build the chain of a disjunct. Its nodes are numbered from `start`."""
+    links.starts[disjunct] = start
+    links.lengths[disjunct] = len(tests)
     reach, cost = 1.0, 0.0
     for test in sorted_chain(links.wishes, tests):
         node = start
         links.node_tests[node] = test
-        links.node_ways[node] = way
+        links.node_disjuncts[node] = disjunct
         links.node_reaches[node] = int(reach * ONE)
         links.node_costs[node] = int(cost * ONE)
         _hang(links, node, test)
@@ -92,17 +92,17 @@ def _hang(links: ChainLinks, node: Number, test: Number) -> None:
 
 
 @kernel
-def link_all(links: ChainLinks, ways: Array, offsets: Array, tests: Array, first: Number) -> None:
-    """Make the chains of several ways, their nodes one after another from `first` on."""
-    for number in range(len(ways)):
+def link_all(links: ChainLinks, disjuncts: Array, offsets: Array, tests: Array, first: Number) -> None:
+    """Build the chains of several disjuncts. Their nodes are numbered consecutively from `first`."""
+    for number in range(len(disjuncts)):
         start, stop = offsets[number], offsets[number + 1]
-        _link(links, ways[number], first + start, tests[start:stop])
+        _link(links, disjuncts[number], first + start, tests[start:stop])
 
 
 @kernel
-def unlink(links: ChainLinks, way: Number) -> None:
-    """Take a way's nodes out of all links."""
-    for node in range(links.starts[way], links.starts[way] + links.lengths[way]):
+def unlink(links: ChainLinks, disjunct: Number) -> None:
+    """Remove a disjunct's nodes from all links."""
+    for node in range(links.starts[disjunct], links.starts[disjunct] + links.lengths[disjunct]):
         test = links.node_tests[node]
         before, after = links.node_before[node], links.node_next[node]
         if before == NOTHING:
@@ -113,18 +113,18 @@ def unlink(links: ChainLinks, way: Number) -> None:
             links.node_before[after] = before
         links.reach_sums[test] -= links.node_reaches[node]
         links.cost_sums[test] -= links.node_costs[node]
-    links.lengths[way] = NOTHING
+    links.lengths[disjunct] = NOTHING
 
 
 @step
-def _score(links: ChainLinks, way: Number) -> Number:
+def _score(links: ChainLinks, disjunct: Number) -> Number:
     """What evaluating this chain first saves, against evaluating the chains linked to it first.
 
     The sum of section 4.2.4 over all other chains at once: they come in by the sums of their P and C, and the
     chain's own part of those sums cancels.
     """
     total = 0.0
-    for node in range(links.starts[way], links.starts[way] + links.lengths[way]):
+    for node in range(links.starts[disjunct], links.starts[disjunct] + links.lengths[disjunct]):
         test = links.node_tests[node]
         reach, cost = links.node_reaches[node] / ONE, links.node_costs[node] / ONE
         saved = reach * (links.cost_sums[test] / ONE) - cost * (links.reach_sums[test] / ONE)
@@ -133,38 +133,38 @@ def _score(links: ChainLinks, way: Number) -> Number:
 
 
 @kernel
-def score_all(links: ChainLinks, ways: Array) -> None:
-    """Score these ways."""
-    for way in ways:
-        links.scores[way] = _score(links, way)
+def score_all(links: ChainLinks, disjuncts: Array) -> None:
+    """Score these disjuncts."""
+    for disjunct in disjuncts:
+        links.scores[disjunct] = _score(links, disjunct)
 
 
 @kernel
 def find_stale(links: ChainLinks, tests: Array, found: Array) -> int:
-    """The ways that share one of these tests, each once, in `found`; gives how many. They are marked as stale."""
+    """Write the disjuncts that share one of these tests to `found`, mark them as stale, and return their number."""
     count = 0
     for test in tests:
         links.is_changed[test] = False
         node = links.heads[test]
         while node != NOTHING:
-            way = links.node_ways[node]
-            if not links.is_stale[way]:
-                links.is_stale[way] = True
-                found[count] = way
+            disjunct = links.node_disjuncts[node]
+            if not links.is_stale[disjunct]:
+                links.is_stale[disjunct] = True
+                found[count] = disjunct
                 count += 1
             node = links.node_next[node]
     return count
 
 
 @kernel
-def find_places(scores: Array, sequence: Array, ways: Array) -> Array:
-    """Where each of some ways stands in a sequence that is in order, or would stand."""
-    places = np.empty(len(ways), dtype=np.int64)
-    for number in range(len(ways)):
+def find_places(scores: Array, sequence: Array, disjuncts: Array) -> Array:
+    """Return the position of each disjunct in an ordered sequence, or the position at which to insert it."""
+    places = np.empty(len(disjuncts), dtype=np.int64)
+    for number in range(len(disjuncts)):
         low, high = 0, len(sequence)
         while low < high:
             middle = (low + high) >> 1
-            if _precedes(scores, sequence[middle], ways[number]):
+            if _precedes(scores, sequence[middle], disjuncts[number]):
                 low = middle + 1
             else:
                 high = middle

@@ -1,8 +1,8 @@
-"""The chains of all ways, kept in order while ways come and go (sections 4.2.1 and 4.2.5).
+"""The chains of all disjuncts, kept in order while disjuncts are added and removed (sections 4.2.1 and 4.2.5).
 
-In: the tests of a way that is added, or a way that is removed. Out: all ways in the order in which to evaluate them.
-Adding and removing touch the way's own nodes; when the order is asked for, only chains that share a test with
-what has changed are scored anew and moved. The order is the same, to the last place, as that of chains built anew.
+In: the tests of a disjunct that is added, or a disjunct that is removed. Out: all disjuncts in the order in which to
+evaluate them. Adding and removing change only the disjunct's own nodes. When the order is read, only the chains that
+share a test with a changed chain are scored again and moved. The order is exactly that of newly built chains.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from runnel.papers.operators.chain_links import (
 )
 
 _MOST_COST = 4096.0
-"""A cost counts as at most so many units: the sums of a million chains fit."""
+"""The maximum cost of a test, in units. With it, the sums of a million chains do not overflow."""
 _ROOM = 64
 _FEW_STALE = 30
-"""Where fewer than one in so many ways are stale, each is moved by itself."""
+"""If at most one in this many disjuncts is stale, the stale ones are moved individually."""
 
 
 class Chains:
-    """Ways as chains of tests.
+    """Disjuncts as chains of tests.
 
-    `chances` and `costs` are those of the tests; `unit` is what counts as one unit of cost.
+    `chances` and `costs` are those of the tests; `unit` is the cost that counts as one unit.
 
     >>> chains = Chains(chances=[0.5, 0.2, 0.9], costs=[1.0, 1.0, 1.0])
     >>> chains.add([0, 2]), chains.add([2, 1]), chains.add([0, 1])
@@ -46,7 +46,7 @@ class Chains:
 
     def __init__(self, chances: npt.ArrayLike, costs: npt.ArrayLike, unit: float = 1.0) -> None:
         self._unit = unit if unit > 0 else 1.0
-        self._tests = self._ways = self._nodes = self._dead = 0
+        self._tests = self._disjuncts = self._nodes = self._dead = 0
         self._links = _empty()
         self._is_late = False
         self._changed: list[int] = []
@@ -57,18 +57,18 @@ class Chains:
 
     @staticmethod
     def of(problem: OrderProblem) -> Chains:
-        """The chains of a problem's ways, numbered as there."""
+        """Build the chains of a problem's disjuncts, with the same numbers."""
         costs = problem.costs[problem.test_calls]
         chains = Chains(problem.chances, costs, float(costs.mean()) if len(costs) else 1.0)
-        chains._ways, chains._nodes = problem.disjuncts, len(problem.disjunct_tests)
+        chains._disjuncts, chains._nodes = problem.disjuncts, len(problem.disjunct_tests)
         chains._make_room()
-        ways = np.arange(problem.disjuncts, dtype=IDENTIFIER)
-        link_all(chains._links, ways, problem.disjunct_offsets, problem.disjunct_tests, 0)
+        disjuncts = np.arange(problem.disjuncts, dtype=IDENTIFIER)
+        link_all(chains._links, disjuncts, problem.disjunct_offsets, problem.disjunct_tests, 0)
         chains._sort_all()
         return chains
 
     def grow(self, chances: npt.ArrayLike, costs: npt.ArrayLike) -> None:
-        """Make more tests known; they get the next numbers."""
+        """Add tests, which get the next numbers."""
         passing, prices = np.asarray(chances, dtype=np.float64), np.asarray(costs, dtype=np.float64)
         known = self._tests
         self._tests += len(passing)
@@ -82,44 +82,44 @@ class Chains:
         links.wishes[new] = np.where(passing >= 1.0, np.inf, wishes)
 
     def add(self, tests: npt.ArrayLike) -> int:
-        """Add a way with these tests; gives its number, which is never used again."""
+        """Add a disjunct with these tests. Return its number, which is never reused."""
         chain = read_only(np.ascontiguousarray(tests, dtype=IDENTIFIER))
         if len(chain) and not 0 <= chain.min() <= chain.max() < self._tests:
-            raise ValueError("a way has a test that is not known")
-        way, start = self._ways, self._nodes
-        self._ways += 1
+            raise ValueError("a disjunct has an unknown test")
+        disjunct, start = self._disjuncts, self._nodes
+        self._disjuncts += 1
         self._nodes += len(chain)
         self._make_room()
-        one, whole = np.array([way], dtype=IDENTIFIER), read_only(np.array([0, len(chain)]))
+        one, whole = np.array([disjunct], dtype=IDENTIFIER), read_only(np.array([0, len(chain)]))
         link_all(self._links, one, whole, chain, start)
-        self._links.is_stale[way] = self._links.is_new[way] = True
-        self._fresh.append(way)
+        self._links.is_stale[disjunct] = self._links.is_new[disjunct] = True
+        self._fresh.append(disjunct)
         self._note(chain)
-        return way
+        return disjunct
 
-    def remove(self, way: int) -> None:
-        """Remove a way."""
-        if not 0 <= way < self._ways or self._links.lengths[way] == NOTHING:
-            raise ValueError(f"there is no way {way}")
-        self._note(self.chain(way))
-        if not self._links.is_new[way]:
-            self._gone.append(way)
-        self._dead += int(self._links.lengths[way])
-        unlink(self._links, way)
+    def remove(self, disjunct: int) -> None:
+        """Remove a disjunct."""
+        if not 0 <= disjunct < self._disjuncts or self._links.lengths[disjunct] == NOTHING:
+            raise ValueError(f"there is no disjunct {disjunct}")
+        self._note(self.chain(disjunct))
+        if not self._links.is_new[disjunct]:
+            self._gone.append(disjunct)
+        self._dead += int(self._links.lengths[disjunct])
+        unlink(self._links, disjunct)
         if self._dead > _ROOM + (self._nodes - self._dead):
             self._compact()
 
-    def chain(self, way: int) -> Array:
-        """The tests of a way, from top to bottom."""
-        start = self._links.starts[way]
-        return self._links.node_tests[start : start + self._links.lengths[way]].copy()
+    def chain(self, disjunct: int) -> Array:
+        """Return the tests of a disjunct, from top to bottom."""
+        start = self._links.starts[disjunct]
+        return self._links.node_tests[start : start + self._links.lengths[disjunct]].copy()
 
     def tests(self) -> Array:
-        """The chains of all ways, one after another, where none was removed since."""
+        """Return the chains of all disjuncts, one after another. No disjunct may have been removed."""
         return self._links.node_tests[: self._nodes].copy()
 
     def order(self) -> Array:
-        """The ways that there are, in the order in which they are best evaluated."""
+        """Return the disjuncts in the order in which to evaluate them."""
         if self._is_late:
             stale = self._stale()
             if len(stale) > len(self._sequence) // _FEW_STALE:
@@ -129,23 +129,23 @@ class Chains:
         return read_only(self._sequence)
 
     def _note(self, tests: Array) -> None:
-        """Note tests whose sums have changed."""
+        """Record tests whose sums have changed."""
         self._is_late = True
         changed = tests[~self._links.is_changed[tests]]
         self._links.is_changed[changed] = True
         self._changed.extend(changed.tolist())
 
     def _stale(self) -> Array:
-        found = np.empty(self._ways, dtype=IDENTIFIER)
+        found = np.empty(self._disjuncts, dtype=IDENTIFIER)
         count = find_stale(self._links, np.array(self._changed, dtype=np.int64), found)
         fresh = np.array(self._fresh, dtype=IDENTIFIER)
-        # New ways were marked as stale when they came, so they are not among those found.
+        # New disjuncts were marked as stale when they were added, so they are not in `found`.
         stale = np.concatenate([found[:count], fresh[self._links.lengths[fresh] != NOTHING]])
         self._changed, self._fresh, self._is_late = [], [], False
         return stale
 
     def _move(self, stale: Array) -> None:
-        """Score stale ways anew and put each where it belongs; the others keep their places."""
+        """Score stale disjuncts again and move each to its position; the others keep their order."""
         links, sequence = self._links, self._sequence
         old = np.concatenate([stale[~links.is_new[stale]], np.array(self._gone, dtype=IDENTIFIER)])
         kept = np.ones(len(sequence), dtype=bool)
@@ -154,62 +154,62 @@ class Chains:
         score_all(links, stale)
         fresh = self._sorted(stale)
         self._sequence = np.insert(rest, find_places(links.scores, rest, fresh), fresh)
-        self._settle(stale)
+        self._mark_current(stale)
 
     def _sort_again(self, stale: Array) -> None:
-        """Score stale ways anew and sort all: they are nearly in order, and sorting makes use of that."""
+        """Score stale disjuncts again and sort all. They are nearly in order, which makes sorting fast."""
         links = self._links
         score_all(links, stale)
         kept = self._sequence[links.lengths[self._sequence] != NOTHING]
-        ways = np.concatenate([kept, stale[links.is_new[stale]]])
-        found = np.argsort(-links.scores[ways], kind="stable")
-        sequence, scores = ways[found], links.scores[ways[found]]
+        disjuncts = np.concatenate([kept, stale[links.is_new[stale]]])
+        found = np.argsort(-links.scores[disjuncts], kind="stable")
+        sequence, scores = disjuncts[found], links.scores[disjuncts[found]]
         is_crossed = (scores[1:] == scores[:-1]) & (sequence[1:] < sequence[:-1])
         self._sequence = self._sorted(sequence) if is_crossed.any() else sequence
-        self._settle(stale)
+        self._mark_current(stale)
 
     def _sort_all(self) -> None:
-        ways = self._alive()
-        score_all(self._links, ways)
-        self._sequence = self._sorted(ways)
-        self._settle(ways)
+        disjuncts = self._alive()
+        score_all(self._links, disjuncts)
+        self._sequence = self._sorted(disjuncts)
+        self._mark_current(disjuncts)
 
-    def _settle(self, ways: Array) -> None:
-        """Note that the order is that of what there is now."""
-        self._links.is_stale[ways] = False
-        self._links.is_new[ways] = False
+    def _mark_current(self, disjuncts: Array) -> None:
+        """Mark the order as up to date: these disjuncts are not stale or new, and removed ones are not in it."""
+        self._links.is_stale[disjuncts] = False
+        self._links.is_new[disjuncts] = False
         self._gone = []
 
     def _alive(self) -> Array:
-        return np.flatnonzero(self._links.lengths[: self._ways] != NOTHING).astype(IDENTIFIER)
+        return np.flatnonzero(self._links.lengths[: self._disjuncts] != NOTHING).astype(IDENTIFIER)
 
-    def _sorted(self, ways: Array) -> Array:
-        return np.asarray(ways[np.lexsort((ways, -self._links.scores[ways]))])
+    def _sorted(self, disjuncts: Array) -> Array:
+        return np.asarray(disjuncts[np.lexsort((disjuncts, -self._links.scores[disjuncts]))])
 
     def _make_room(self) -> None:
-        sizes = (7 * [self._tests]) + (6 * [self._nodes]) + (5 * [self._ways])
+        sizes = (7 * [self._tests]) + (6 * [self._nodes]) + (5 * [self._disjuncts])
         self._links = ChainLinks(*(_with_room(kept, size) for kept, size in zip(self._links, sizes, strict=True)))
 
     def _compact(self) -> None:
-        """Leave out the nodes of removed ways."""
-        ways = self._alive()
-        kept = [self.chain(way) for way in ways.tolist()]
+        """Leave out the nodes of removed disjuncts."""
+        disjuncts = self._alive()
+        kept = [self.chain(disjunct) for disjunct in disjuncts.tolist()]
         tests = np.concatenate([np.empty(0, dtype=IDENTIFIER), *kept])
         for array, value in ((self._links.heads, NOTHING), (self._links.reach_sums, 0), (self._links.cost_sums, 0)):
             array[:] = value
-        link_all(self._links, ways, read_only(offsets_of([len(chain) for chain in kept])), read_only(tests), 0)
+        link_all(self._links, disjuncts, read_only(offsets_of([len(chain) for chain in kept])), read_only(tests), 0)
         self._nodes, self._dead = len(tests), 0
 
 
 def _empty() -> ChainLinks:
     tests = ("f8", "f8", "f8", "i8", "i8", "i8", "?")
     nodes = ("i4", "i4", "i8", "i8", "i8", "i8")
-    ways = ("i8", "i8", "f8", "?", "?")
-    return ChainLinks(*(np.empty(0, dtype=kind) for kind in (*tests, *nodes, *ways)))
+    disjuncts = ("i8", "i8", "f8", "?", "?")
+    return ChainLinks(*(np.empty(0, dtype=kind) for kind in (*tests, *nodes, *disjuncts)))
 
 
 def _with_room(array: Array, size: int) -> Array:
-    """The same array if it has room, otherwise a larger one; what is new is 0."""
+    """Return the array if it has room, otherwise a larger copy whose new elements are 0."""
     if len(array) >= size:
         return array
     larger = np.zeros(max(size, 2 * len(array), _ROOM), dtype=array.dtype)

@@ -1,7 +1,7 @@
 """Sub-Order with the paper's own order of chains (section 4.2.5): a path found by Kruskal's method. For comparison.
 
-Every two chains that share a test are an edge, so it is for thousands of ways, not for many thousands that share
-popular tests.
+There is an edge between every two chains that share a test, so this order suits thousands of disjuncts, but not tens
+of thousands that share popular tests.
 """
 
 from __future__ import annotations
@@ -16,20 +16,21 @@ from runnel.papers.operators.advance_disjuncts import CHAINS
 from runnel.papers.operators.chains import Chains
 
 MOST_PAIRS = 30_000_000
-"""Pairs of chains that share a test, counted once for each test."""
+"""The maximum number of pairs of chains that share a test. A pair counts once for each test that it shares."""
 
 
 def kruskal(problem: OrderProblem) -> Order:
-    """Chains along a path whose edges were chosen with the least savings first, as the paper has it.
+    """Order the chains along a path that Kruskal's method builds from the edges with the smallest savings first.
 
-    Savings are those of evaluating the chain that was declared first before the other. Pairs that share nothing save
-    nothing; parts of the path that no edge joins follow one another as declared.
+    This is what the paper specifies, although the largest savings first would seem natural. The savings of a pair are
+    what evaluating the chain that was declared earlier first saves. Pairs that share no test save nothing. Parts of
+    the path that no edge connects follow one another in the order of declaration.
     """
     tests = Chains.of(problem).tests()
     sharing = np.diff(problem.test_offsets)
     most = int((sharing * (sharing - 1) // 2).sum())
     if most > MOST_PAIRS:
-        raise ValueError(f"{most:,} pairs of ways share a test; this order takes {MOST_PAIRS:,} at most")
+        raise ValueError(f"{most:,} pairs of disjuncts share a test; this order supports at most {MOST_PAIRS:,}")
     costs = read_only(problem.costs[problem.test_calls])
     firsts, seconds, savings = _pairs(
         problem.disjunct_offsets,
@@ -46,20 +47,20 @@ def kruskal(problem: OrderProblem) -> Order:
 
 @kernel
 def _pairs(
-    offsets: Array, tests: Array, test_offsets: Array, test_ways: Array, chances: Array, costs: Array, most: int
+    offsets: Array, tests: Array, test_offsets: Array, test_disjuncts: Array, chances: Array, costs: Array, most: int
 ) -> tuple[Array, Array, Array]:
-    """All pairs of ways that share a test, each once, and what evaluating the first of them first saves."""
+    """Return all pairs of disjuncts that share a test, each once, and what evaluating the first one first saves."""
     firsts, seconds = np.empty(most, dtype=IDENTIFIER), np.empty(most, dtype=IDENTIFIER)
     savings = np.empty(most)
     count = 0
     for test in range(len(chances)):
-        ways = test_ways[test_offsets[test] : test_offsets[test + 1]]
-        for place in range(len(ways)):
-            one = tests[offsets[ways[place]] : offsets[ways[place] + 1]]
-            for other_place in range(place + 1, len(ways)):
-                other = tests[offsets[ways[other_place]] : offsets[ways[other_place] + 1]]
+        disjuncts = test_disjuncts[test_offsets[test] : test_offsets[test + 1]]
+        for place in range(len(disjuncts)):
+            one = tests[offsets[disjuncts[place]] : offsets[disjuncts[place] + 1]]
+            for other_place in range(place + 1, len(disjuncts)):
+                other = tests[offsets[disjuncts[other_place]] : offsets[disjuncts[other_place] + 1]]
                 if _first_shared(one, other) == test:
-                    firsts[count], seconds[count] = ways[place], ways[other_place]
+                    firsts[count], seconds[count] = disjuncts[place], disjuncts[other_place]
                     savings[count] = saving_of(one, other, chances, costs)
                     count += 1
     return firsts[:count], seconds[:count], savings[:count]
@@ -108,11 +109,11 @@ def saving_of(one: Array, other: Array, chances: Array, costs: Array) -> Number:
 
 
 @kernel
-def _path(ways: int, firsts: Array, seconds: Array, edges: Array) -> Array:
-    """Take edges in order while no way has more than two and none closes a circle; then walk along them."""
-    degrees = np.zeros(ways, dtype=np.int64)
-    parents = np.arange(ways)
-    beside = np.full((ways, 2), -1, dtype=np.int64)
+def _path(disjuncts: int, firsts: Array, seconds: Array, edges: Array) -> Array:
+    """Choose edges in order, at most two per disjunct and without cycles; then walk along them."""
+    degrees = np.zeros(disjuncts, dtype=np.int64)
+    parents = np.arange(disjuncts)
+    beside = np.full((disjuncts, 2), -1, dtype=np.int64)
     for edge in edges:
         one, other = firsts[edge], seconds[edge]
         if degrees[one] < 2 and degrees[other] < 2:
@@ -123,26 +124,26 @@ def _path(ways: int, firsts: Array, seconds: Array, edges: Array) -> Array:
                 beside[other, degrees[other]] = one
                 degrees[one] += 1
                 degrees[other] += 1
-    sequence = np.empty(ways, dtype=np.int64)
-    seen = np.zeros(ways, dtype=np.bool_)
+    sequence = np.empty(disjuncts, dtype=np.int64)
+    seen = np.zeros(disjuncts, dtype=np.bool_)
     count = 0
-    for end in range(ways):
-        way = end if degrees[end] < 2 and not seen[end] else -1
-        while way >= 0:
-            seen[way] = True
-            sequence[count] = way
+    for end in range(disjuncts):
+        disjunct = end if degrees[end] < 2 and not seen[end] else -1
+        while disjunct >= 0:
+            seen[disjunct] = True
+            sequence[count] = disjunct
             count += 1
             following = -1
-            for side in range(degrees[way]):
-                if not seen[beside[way, side]]:
-                    following = beside[way, side]
-            way = following
+            for side in range(degrees[disjunct]):
+                if not seen[beside[disjunct, side]]:
+                    following = beside[disjunct, side]
+            disjunct = following
     return sequence
 
 
 @kernel
-def _root(parents: Array, way: Number) -> Number:
-    while parents[way] != way:
-        parents[way] = parents[parents[way]]
-        way = parents[way]
-    return way
+def _root(parents: Array, disjunct: Number) -> Number:
+    while parents[disjunct] != disjunct:
+        parents[disjunct] = parents[parents[disjunct]]
+        disjunct = parents[disjunct]
+    return disjunct

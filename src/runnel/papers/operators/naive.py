@@ -1,4 +1,4 @@
-"""The baseline of section 5.2: ways one by one, each for itself."""
+"""The baseline of section 5.2: disjuncts one by one, independently of each other."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from runnel.papers.operators.advance_disjuncts import INDEPENDENT
 
 
 def naive(problem: OrderProblem) -> Order:
-    """Ways as declared, tests as declared, until one fails or all have passed.
+    """Evaluate disjuncts as declared, and their tests as declared, until one fails or all have passed.
 
-    The answer to a call is remembered and used again, as the paper has it. But a way is not skipped because a test
-    of it is known to have failed: it learns so when its own turn comes to that test.
+    The answer to a call is stored and used again, as in the paper. But a disjunct is not skipped if one of its tests
+    is known to have failed: it is rejected only when it reaches that test.
     """
     return Order.by_disjuncts("naive", INDEPENDENT, problem, np.arange(problem.disjuncts))

@@ -1,4 +1,4 @@
-"""Sequential evaluation (section 4.1): at most d times the calls of the best order, d being the longest way."""
+"""Sequential evaluation (section 4.1): at most d times the calls of the best order, for d tests per disjunct."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from runnel.papers.operators.advance_disjuncts import MARKED
 
 
 def sequential(problem: OrderProblem) -> Order:
-    """Undecided ways as declared; of each all tests as declared that some undecided way still needs.
+    """Evaluate undecided disjuncts as declared, and of each, as declared, all tests that an undecided disjunct needs.
 
-    As algorithm 1 is written, a way that was begun is gone through to its end even after it is rejected (line 7).
+    In algorithm 1 as written, a disjunct that was begun is evaluated to its end even after it is rejected (line 7).
     """
     return Order.by_disjuncts("sequential", MARKED, problem, np.arange(problem.disjuncts))

@@ -9,7 +9,7 @@ from runnel.papers.operators.chains import Chains
 
 
 def sub_order(problem: OrderProblem) -> Order:
-    """Tests of a way by cost for a unit of the probability to fail; ways by their score, the highest first.
+    """Order the tests of a disjunct by cost per probability to fail, and disjuncts by their score, the highest first.
 
     The score is the paper's pairwise difference, summed over all other chains at once. The paper goes on to a tour by
     Kruskal's method, which takes pairs with the least savings first; `kruskal` does that, and gains nothing.

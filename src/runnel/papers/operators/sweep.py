@@ -1,9 +1,9 @@
 """Following a static order for 64 items at once: one bit for an item.
 
 In: a problem, an order by calls, and the truth of every test for some items. Out: the calls that each takes, as
-`Simulation` counts them. A way is a word of bits, the items that it is undecided for; a call is needed by the items
-of the words of its ways, and an answer clears bits. So bookkeeping for one item is a sixty-fourth of a walk over
-the ways, and counting is done for 64 items at once, too.
+`Simulation` counts them. A disjunct is a word of bits: the items for which it is undecided. A call is needed by the
+items in the words of its disjuncts, and an answer clears bits. So bookkeeping for one item is a sixty-fourth of a
+walk over the disjuncts, and counting is done for 64 items at once, too.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from runnel.matching.operators.orders.problem import OrderProblem
 
 WORD = 64
 _DIGITS = 40
-"""Counts have so many binary digits: more calls or ways there cannot be."""
+"""The number of binary digits of a count. There cannot be more calls or disjuncts."""
 
 
 def pack_truths(truths: Array) -> Array:
@@ -36,12 +36,12 @@ def pack_truths(truths: Array) -> Array:
 
 
 def sweep(problem: OrderProblem, order: Order, packed: Array, rows: int) -> tuple[Array, Array]:
-    """Decide all ways for so many items: how many calls each takes, and how many ways each accepts."""
+    """Decide all disjuncts for `rows` items. Return the calls and the accepted disjuncts of each item."""
     return Sweep(problem, order).follow(packed, rows)
 
 
 class Sweep:
-    """The ways of a problem in the order in which a static order comes to them: most are found nearby then."""
+    """The disjuncts of a problem, in the order in which a static order reaches them, for local memory access."""
 
     def __init__(self, problem: OrderProblem, order: Order) -> None:
         if order.kind is not RANKS:
@@ -53,16 +53,16 @@ class Sweep:
         places = np.arange(self._offsets[-1]) + np.repeat(
             problem.test_offsets[self._tests] - self._offsets[:-1], lengths
         )
-        ways = problem.test_disjuncts[places]
-        found, first = np.unique(ways, return_index=True)
+        disjuncts = problem.test_disjuncts[places]
+        found, first = np.unique(disjuncts, return_index=True)
         numbers = np.empty(problem.disjuncts, dtype=IDENTIFIER)
         numbers[found[np.argsort(first)]] = np.arange(len(found))
-        self._ways = read_only(numbers[ways])
+        self._disjuncts = read_only(numbers[disjuncts])
         self._needed = len(found)
         self._certain = problem.disjuncts - len(found)
 
     def follow(self, packed: Array, rows: int) -> tuple[Array, Array]:
-        """Decide all ways for so many items, by the truths of the tests (as `pack_truths` packs them)."""
+        """Decide all disjuncts for `rows` items, by the truths of the tests, packed by `pack_truths`."""
         calls, accepted = np.zeros(rows, dtype=np.int64), np.full(rows, self._certain, dtype=np.int64)
         undecided = np.empty(self._needed, dtype=np.uint64)
         for word, passed in enumerate(packed):
@@ -70,7 +70,9 @@ class Sweep:
             everyone = np.uint64(0xFFFFFFFFFFFFFFFF) >> np.uint64(WORD - (part.stop - part.start))
             undecided[:] = everyone
             truths = read_only(passed[self._tests])
-            _sweep(self._calls, self._offsets, self._ways, truths, everyone, undecided, calls[part], accepted[part])
+            _sweep(
+                self._calls, self._offsets, self._disjuncts, truths, everyone, undecided, calls[part], accepted[part]
+            )
         return calls, accepted
 
 
@@ -83,7 +85,7 @@ def _in_sequence(problem: OrderProblem, order: Order) -> Array:
 def _sweep(
     test_calls: Array,
     offsets: Array,
-    ways: Array,
+    disjuncts: Array,
     passed: Array,
     everyone: Number,
     undecided: Array,
@@ -97,7 +99,7 @@ def _sweep(
         while last < len(test_calls) and test_calls[last] == test_calls[first]:
             last += 1
         for place in range(offsets[first], offsets[last]):
-            needed |= undecided[ways[place]]
+            needed |= undecided[disjuncts[place]]
             if needed == everyone:
                 break
         if needed != 0:
@@ -106,7 +108,7 @@ def _sweep(
                 kept = passed[test]
                 if needed & ~kept != 0:
                     for place in range(offsets[test], offsets[test + 1]):
-                        undecided[ways[place]] &= kept
+                        undecided[disjuncts[place]] &= kept
         first = last
     for word in undecided:
         if word != 0:

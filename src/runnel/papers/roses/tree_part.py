@@ -1,8 +1,9 @@
-"""One part of a plan by filter trees: the items of a chunk go down the tree of their source, level by level.
+"""Match one part of a plan with filter trees: the items of a chunk descend the tree of their source level by level.
 
-Keys and numbers of the items decide most atoms at once, as masks of items. Atoms that only the reference evaluator
-knows are evaluated for the items that have passed everything else so far. Where an evaluation raises, the item is let
-through, and its predicates are checked by themselves at the end.
+Most atoms are decided for all items of a chunk at once, from the items' keys and numeric values; the result is a bit
+mask over the items. Atoms that only the reference evaluator can decide are evaluated for the items that have passed
+all other filters so far. If an evaluation raises an error, the item passes the filter, and its predicates are
+evaluated individually at the end.
 """
 
 from __future__ import annotations
@@ -44,12 +45,12 @@ from runnel.plan.logical_plan import EXACT
 from runnel.plan.store import PlanPart
 
 _KEPT_NODES = 1 << 22
-"""How many nodes the trees that are kept may have together; others are made again when an item needs them."""
+"""The maximum total number of nodes in the cached trees. Other trees are built again when an item needs them."""
 
 
 @dataclass(frozen=True)
 class SourceTree:
-    """A filter tree as the kernels read it: `levels` are where each depth begins, `asks` which need extra atoms."""
+    """A filter tree for kernels: `levels` is where each depth begins, `asks` tells which depths need extra atoms."""
 
     tree: FilterTree
     arrays: TreeArrays
@@ -60,7 +61,7 @@ class SourceTree:
 
 @dataclass
 class _Chunk:
-    """A chunk of items: masks of what they have, and the truths of extra atoms as far as they were needed."""
+    """A chunk of items: masks of their keys and values, and the truth of extra atoms, where it was needed."""
 
     arrays: ChunkArrays
     truth: BatchTruth
@@ -78,7 +79,7 @@ class _Chunk:
 
 
 class TreePart:
-    """The filter trees of one part of a plan, made when a source first needs them."""
+    """The filter trees of one part of a plan, each built when a source first needs it."""
 
     def __init__(
         self, part: PlanPart, removed: Array, shares: Array | None, settings: FactoringSettings | None
@@ -95,7 +96,7 @@ class TreePart:
         self._trees = BoundedCache[bytes, SourceTree](_KEPT_NODES)
 
     def tree(self, source: int) -> SourceTree:
-        """The tree of a source; sources of which the same predicates are asked share one."""
+        """Return the tree of a source. Sources with the same predicates share a tree."""
         mask = self.part_queries.predicates(source)
         key = np.packbits(mask).tobytes()
         found = self._trees.get(key)

@@ -3,10 +3,10 @@
 This is the paper's `statCollection`, and it does not slow down matching. As written, the paper's algorithm never
 ends: the publication must be replaced by the merged one (line 4), and the summary that it was merged with must be
 removed from the matrix. The paper's summary is the intersection of its publications, which shrinks quickly: if a
-tenth of the edges is noise, a third is left after ten publications. Here an edge stays as long as a fraction of the
-publications has it, by default half of them; a fraction of 1 gives the paper's summaries. All numbers, booleans,
-times and dates count as one value, which meets every demand, because a summary describes which edges occur together,
-not which prices.
+tenth of the edges is noise, a third is left after ten publications. Here an edge stays as long as at least the
+fraction `share` of the publications has it, by default half; with 1, the summaries are the paper's. All numbers,
+booleans, times and dates count as one value, which satisfies every condition, because a summary describes which edges
+occur together, not which prices.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Summary:
     frequency: int
 
     def edges(self, share: float) -> frozenset[Triple]:
-        """Return the edges that at least a fraction of the publications has."""
+        """Return the edges that occur in at least the fraction `share` of the publications."""
         return frozenset(edge for edge, count in self.counts.items() if count >= share * self.publications)
 
 

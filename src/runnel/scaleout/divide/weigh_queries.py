@@ -58,37 +58,50 @@ a million (186), and for a graph pattern 1,294 (1,428).
 
 @dataclass(frozen=True)
 class Weights:
-    """The queries of a plan (`owners`, by ascending catalog IDs; disjuncts belong to their query) and their costs.
+    """The queries of a plan, their costs, and the work that they share.
 
-    `microseconds` is the cost of a query per item of the stream, including its part of shared work; `own` is without
-    that part. `groups` are consecutive numbers. `order` is the position of each query in an order in which the
-    queries of a group, and related groups, are adjacent. `units` are consecutive numbers, too: a unit is a single
-    query, or the queries of a group that share an expensive question to an operator and are never separated. Row i of
-    `shared` is the work that query i shares with others: first targets, then questions to operators. Each target has
-    a root (`roots`), which is a pair of a router's condition and a scope. A root is satisfied by the fraction
-    `root_shares` of the items from the sources of its scope, and is found by `root_keys`. If it has an item pattern,
-    it has a topic (otherwise -1); the fraction `topic_shares` of all items is about each topic. `copy` is the cost of
-    an item in each additional partition that it is routed to.
+    A *target* is a pair of a predicate and a scope (see `LogicalPlan`). The *root* of a target is a pair of the
+    router's condition that the predicate implies and the same scope. All costs are per item of the stream.
     """
 
     owners: Array
+    """The catalog ids of the queries, in ascending order. A disjunct belongs to its query."""
     microseconds: Array
+    """The cost of each query, including its part of shared work."""
     bytes: Array
+    """The estimated bytes of each query in the files of a plan, including its part of shared data."""
     groups: Array
+    """The group of each query, numbered from 0. The queries of a group have the same root, or must stay together
+    because of operators."""
     order: Array
+    """The rank of each query in an order in which the queries of a group are adjacent, and so are related groups."""
     units: Array
+    """The unit of each query, numbered from 0. A unit is never separated: it is a single query, or the queries of a
+    group that share an expensive question to an operator."""
     own: Array
+    """The cost of each query without shared work."""
     shared: Rows
+    """For each query, the work that it shares with others: targets are numbered first, then operator questions."""
     shared_microseconds: Array
+    """The cost of each target, followed by that of each question to an operator."""
     roots: Array
+    """The root of each target."""
     root_shares: Array
+    """The fraction of the items from the sources of a root's scope that satisfy its condition."""
     root_scopes: Array
+    """The scope of each root."""
     root_topics: Array
+    """The topic of each root that has an item pattern, otherwise -1 (see `Affinity`)."""
     root_keys: Rows
+    """The keys of items under which an index finds the predicate that represents each root's condition."""
     topic_shares: Array
+    """The fraction of all items that are about each topic."""
     key_shares: Array
+    """The fraction of items that have each key."""
     scopes: Rows
+    """The source feeds of each scope."""
     copy: float = COPY
+    """The cost of an item in each additional partition that it is routed to."""
 
     def __len__(self) -> int:
         return len(self.owners)

@@ -141,8 +141,8 @@ def ensure_partitioning(
 ) -> PartitioningResult | None:
     """Partition the current plan version as the settings require, and publish the result.
 
-    Return None if nothing had to be done, or if another version was published in the meantime. Declarations do not
-    wait for this, because the new version takes the delta and the removals of the version that is current at the end.
+    Return None if nothing had to be done or nothing was published (see `publish_partitioning`). Declarations do not
+    wait for this: the new version takes the delta and the removals of the version that is current at the end.
     `proceed` is called between the steps, and may raise an error to end them. The check itself reads two small files
     and tests whether the folders exist.
     """
@@ -152,8 +152,8 @@ def ensure_partitioning(
         return None
     choice = wanted_partitions(workspace, current.base)
     existing = partitioning_of(workspace, current)
-    is_usable = (existing is None) == (current.distribution is None)
-    if is_usable and _is_as_wanted(existing, choice.count, workspace.settings):
+    is_damaged = existing is None and current.distribution is not None
+    if not is_damaged and _is_as_wanted(existing, choice.count, workspace.settings):
         return None
     partitioning = partition_if_wanted(workspace, current.base, proceed=proceed)
     version = publish_partitioning(workspace, epoch, current, partitioning)

@@ -115,9 +115,10 @@ def _add_routed(
     started, matches, unmatched = process_time_ns(), buffer.matches, buffer.unmatched
     counted_before = {name: buffer.counters[name] for name in _COUNTED_ONCE}
     buffer.add(storage, items, partition, snapshot)
-    buffer.counters.update({name: before - buffer.counters[name] for name, before in counted_before.items()})
+    for name, before in counted_before.items():
+        buffer.counters[name] = before  # the items were counted when they were routed
     buffer.counters["copies"] += len(items)
-    buffer.counters["copies_in_vain"] += buffer.unmatched - unmatched
+    buffer.counters["unmatched_copies"] += buffer.unmatched - unmatched
     buffer.work.setdefault(number, Counter()).update(
         items=len(items),
         matches=buffer.matches - matches,

@@ -17,7 +17,7 @@ from runnel.algebra.graphs.graph_patterns import Graph
 from runnel.algebra.graphs.graph_solutions import matches_graph, solve
 from runnel.algebra.graphs.rdf_terms import XSD
 from runnel.algebra.nodes.calls import RELATIONS, Variable
-from runnel.algebra.semantics.bindings import Definition
+from runnel.algebra.semantics.bindings import ReferencePatternSearch
 from runnel.errors import TooExpensiveError
 from runnel.matching.filters.atoms.item_columns import ItemColumns
 from runnel.matching.graphs.patterns.check_layout import check_layout
@@ -242,7 +242,7 @@ def test_the_rarest_edge_is_determined_from_a_sample() -> None:
 @given(patterns(), graphs)
 def test_the_search_in_one_item_agrees_with_the_definition(pattern: Graph, graph: RdfGraph) -> None:
     attributes = {"graph": (graph,)}
-    search, wanted = FamilySearch(attributes), Definition(attributes)
+    search, wanted = FamilySearch(attributes), ReferencePatternSearch(attributes)
     assert search.holds(pattern) == wanted.holds(pattern)
     every = {tuple(sorted(one.items())) for one in wanted.solutions(pattern)}
     found = {tuple(sorted(one.items())) for one in search.solutions(pattern)}

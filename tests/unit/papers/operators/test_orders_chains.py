@@ -109,12 +109,12 @@ def test_tests_that_never_fail_come_last_and_those_that_cost_nothing_first() -> 
 
 def test_new_tests_become_known_and_unknown_ones_are_refused() -> None:
     chains = Chains([0.5], [1.0])
-    with pytest.raises(ValueError, match="not known"):
+    with pytest.raises(ValueError, match="unknown test"):
         chains.add([1])
     chains.grow([0.1], [1.0])
     assert chains.chain(chains.add([0, 1])).tolist() == [1, 0]
     chains.remove(0)
-    with pytest.raises(ValueError, match="no way 0"):
+    with pytest.raises(ValueError, match="no disjunct 0"):
         chains.remove(0)
     assert chains.order().tolist() == []
 

@@ -39,7 +39,7 @@ class Nodes(NamedTuple):
 
 
 def number_nodes(found: Candidates) -> Nodes:
-    """Predicates and candidates as nodes."""
+    """Number the predicates and candidates as nodes."""
     count = len(found.predicate_selectivities)
     owned = np.flatnonzero(found.owners != NO_PREDICATE)
     nodes = count + np.arange(len(found))
@@ -64,7 +64,7 @@ def number_nodes(found: Candidates) -> Nodes:
 
 @kernel
 def closed_mask(nodes: Nodes, entry: int) -> np.uint64:
-    """The mask of an entry with all elements of its predicate that it implies."""
+    """Return an entry's mask, extended by the elements of its predicate that the elements in the mask imply."""
     mask, place = nodes.masks[entry], nodes.element_offsets[nodes.members[entry]]
     closed = np.uint64(0)
     while mask:
@@ -77,7 +77,7 @@ def closed_mask(nodes: Nodes, entry: int) -> np.uint64:
 
 @kernel
 def plan_cost(nodes: Nodes, parents: Array) -> float:
-    """The filter evaluations for an item: each node is asked of what its parent lets through (RoSeS table 1)."""
+    """Return the filter evaluations per item. A node is evaluated on the items that pass its parent (table 1)."""
     cost = 0.0
     for parent in parents:
         if parent == SOURCE:

@@ -212,5 +212,5 @@ def test_the_order_of_the_paper_is_refused_if_too_many_disjuncts_share_a_test(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("runnel.papers.operators.kruskal.MOST_PAIRS", 2)
-    with pytest.raises(ValueError, match="3 pairs of ways share a test"):
+    with pytest.raises(ValueError, match="3 pairs of disjuncts share a test"):
         ORDERS["kruskal"](OrderProblem.of([[0], [0], [0]], [0], [0.5], [1.0]))
