@@ -23,7 +23,7 @@ from runnel.scaleout.partitioning import MANIFEST as DIVISION
 from runnel.sinks.registry import GROUP
 from runnel.sources.documents.wire import DocumentKind
 from runnel.storage.file_storage import FileStorage
-from runnel.streaming.job import FORM
+from runnel.streaming.job import FORM, form_of
 
 _PLACES = (
     ("runnel.toml", "the settings; this file makes a directory a workspace"),
@@ -31,7 +31,7 @@ _PLACES = (
     ("workspace.json", "the identity of the workspace, and its last sequence and epoch when this file was written"),
     ("items/log/", "the item log's newest segments, in Arrow"),
     ("items/day/DAY/", "matched items by day of acceptance, in Parquet"),
-    ("matches/LINEAGE/", "the match log, in Arrow; merged ones are in `matches/day/DAY/`"),
+    ("matches/LINEAGE/", "the match log, in Arrow; merged files are in `matches/day/DAY/`"),
     ("plans/ID/", "plan folders"),
     ("checkpoints/LINEAGE/", "Spark's checkpoint of the current lineage"),
     ("quarantine/", "the bytes of quarantined documents"),
@@ -60,10 +60,10 @@ _MATCH = {
 
 _VALUE = {
     "name": "the attribute",
-    "kind": f"{TEXT} text, {NUMBER} number, {BOOLEAN} boolean, {MOMENT} moment",
+    "kind": f"{TEXT} text, {NUMBER} number, {BOOLEAN} boolean, {MOMENT} point in time",
     "text": "the value, if it is a text",
     "number": "the value, if it is a number or a boolean (0 or 1)",
-    "moment": "the value, if it is a moment",
+    "moment": "the value, if it is a point in time",
 }
 
 _ARRAYS = {
@@ -76,12 +76,14 @@ _ARRAYS = {
     "scopes": "sets of source feeds, by id",
     "target_predicates": "the predicate of each target",
     "target_scopes": "the scope of each target",
-    "targets": "rows of queries (by index) that the target matches",
+    "targets": "for each target, the indexes of the queries that match an item when the target does",
     "query_ids": "ids of the queries, ascending; they are ids of feeds",
     "query_since": "the sequence after which each query matches items",
     "tombstones": "in a delta: queries of the base that were removed",
     "disjuncts": "ids of the disjuncts that have gates, and the feed of each gate; only if there are any",
-    "gates": "the gates of feeds as JSON: rule, start, digests of history and definition",
+    "gates": "the gates of feeds as JSON: the rule, the sequence after which the gate starts (`since`), a "
+    "digest of the "
+    "definitions that it depends on (`definition`), and a digest of the latter two (`history`)",
     "layout": "the matcher's index: keys, streams, vocabulary",
 }
 
@@ -98,7 +100,7 @@ _TABLES = {
     "offers": "the last day on which each feed provided items, known or new",
     "source_files": "files read so far, and their problems",
     "plans": "plan versions: base and delta folders, and the folders of the partitioning, if there is one",
-    "distribution_work": "recent work of each part of a distribution; old values decay",
+    "distribution_work": "recent load of each partition of a partitioning; old values decay",
     "lineages": "runs of batches with one checkpoint",
     "match_segments": "the match log's manifest: one row per committed batch",
     "match_parts": "the files of the segments",
@@ -115,7 +117,7 @@ _TABLES = {
     "receipts": "totals per subscription of completed messages that were removed",
     "observations": "samples of batches, until they are merged into the statistics",
     "statistics": "learned frequencies of words and atoms, per feed and overall (0)",
-    "tags": "the tags of queries",
+    "tags": "the tags of feeds",
     "consents": "which targets agreed to messages of which owners, and requests to confirm",
     "costs": "sampled costs of the most expensive queries, and when they were logged",
     "operators": "registered operators, by version; `dropped` if replaced or removed",
@@ -134,14 +136,17 @@ def formats_page() -> str:
     return page(
         "# File formats and catalog",
         "Data files are immutable. A file is valid only if the catalog references it; Runnel does not search "
-        "directories. Do not edit these files. You may read them with other tools.",
+        "directories. You may read data files with other tools, but do not edit them. Edit only "
+        "`runnel.toml` and your "
+        "stylesheets in `sheets/`.",
         table(["path", "contents"], [(code(place), meaning) for place, meaning in _PLACES]),
         *_logs(),
         *_plans(),
         *_catalog(),
         "## Checkpoints",
-        f"Spark's checkpoint belongs to a job of the form `{FORM}`. One of another form is abandoned, and a new "
-        "lineage starts after the last committed sequence. The offset of a batch is "
+        f"The format of Spark's checkpoint is `{FORM}`, or `{form_of(4)}` if Spark's keyed stage has four slots for "
+        "shards. A checkpoint in another format is abandoned, and a new lineage starts after the last "
+        "committed sequence. The offset of a batch is "
         '`{"sequence": last item, "plan": plan version}`.',
         "## Outputs",
         "Plug-ins add outputs as entry points of the group `runnel.sinks`.",
@@ -171,9 +176,8 @@ def _logs() -> tuple[str, ...]:
         _schema(ITEM_SCHEMA.field("attributes").type.value_type, _VALUE),
         "## Match log",
         f"Format `{_format(MATCH_SCHEMA)}`; a file in which some match has bindings has the format "
-        f"`{_format(BOUND_SCHEMA)}`, with the last column. One row for every item that matched anything. An item "
-        "that was stopped at a gate may have a row with bindings and without steps: it "
-        "matched nothing.",
+        f"`{_format(BOUND_SCHEMA)}`, with the last column. There is one row for every item that matched a query. An "
+        "item that matched nothing but was stopped at a gate may also have a row, with bindings and without steps.",
         _schema(BOUND_SCHEMA, _MATCH),
         "The JSON is a list of objects. `queries` are ids of feeds, `rows` their bindings (for every variable a "
         'number, a text, a truth value, or `{"moment": …}`), and `count` is the number of rows found, of which at '
@@ -208,15 +212,17 @@ def _plans() -> tuple[str, ...]:
         "## Plan folders",
         f"Format {FORMAT}. A folder holds `{MANIFEST}`, written last, and array files in NumPy's format. The "
         "manifest has `format`, `kind` (`base` or `delta`), `parent` (of a delta: its base), `counts`, the size and "
-        "SHA-256 digest of every file, the place of every array, and what the making of the plan cost. A plan "
+        "SHA-256 digest of every file, the position of every array, and the cost of building the plan. A plan "
         "version is a base and at most one delta. Sets are stored as two arrays, `.offsets` and `.values`; texts as "
         "`.offsets` and `.data`. If the predicate table (atoms to formulas) is large, it and other rarely used "
         f"arrays are in `{PREDICATES}`, everything else in `{ARRAYS}`.",
+        "A *scope* is a set of source feeds, and a *target* is a pair of a predicate and a scope.",
         table(["array", "types", "meaning"], rows),
-        "A version may also name a *partitioning*: a directory that says how the queries of the base are divided. "
-        f"`{DIVISION}` has the folder of the router, the folder of every partition with what was expected of it, "
-        f"and why it was divided like this; `{ASSIGNMENT}` is an archive of NumPy's with the partition (from 0 on), "
-        "the group and the expected microseconds of every query, by ascending ids. The router and the partitions "
+        "A version may also name a *partitioning*: a directory that describes how the queries of the base are "
+        f"divided. `{DIVISION}` has the folder of the router, the folder and the expected load of every "
+        "partition, and "
+        f"the reason for this division. `{ASSIGNMENT}` is a NumPy archive with the partition (counted from 0), the "
+        "group and the expected microseconds of every query, by ascending id. The router and the partitions "
         "are plan folders like any other. The queries of the router are the partitions: its query 1 is partition 0.",
     )
 

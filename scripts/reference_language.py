@@ -65,7 +65,7 @@ ATOMS: tuple[Row, ...] = (
     Row("a in (c, …)", "a value equals one of the constants", "category in ('rock', 'pop')"),
     Row(
         "a within last duration",
-        "a moment is at most this long before the item's acceptance, and not after it",
+        "a point in time is at most this long before the item's acceptance, and not after it",
         "published within last 2 days",
     ),
     Row(
@@ -102,7 +102,8 @@ ATOMS: tuple[Row, ...] = (
 
 GRAPHS: tuple[Row, ...] = (
     Row("subject label object .", "an edge; the last dot is optional", "?page dc:title ?title . ?page dc:date ?day"),
-    Row("; and ,", "more edges of the same subject, and of the same label", "?x dc:title ?t, 'Rock' ; dc:date ?day"),
+    Row(";", "another edge of the same subject", "?x dc:title ?t ; dc:date ?day"),
+    Row(",", "another edge of the same subject and label", "?x dc:title ?t, 'Rock'"),
     Row("<…>", "an IRI in full", "?page <http://muse.example/year> ?year"),
     Row("name:rest", "an IRI by its prefix", "?page dcterms:subject skos:Concept"),
     Row("a", "as a label: `rdf:type`", "?page a foaf:Document"),
@@ -192,8 +193,9 @@ def language_reference() -> str:
     """
     sections = (
         "# The language",
-        "A script is a sequence of statements, each of which ends with `;`. Keywords are not case-sensitive. A "
-        "comment begins with `--` and ends with its line. A name is a word of letters, digits and `_`, or any text "
+        "A script is a sequence of statements, each of which ends with `;`. In a script of one statement, it is "
+        "optional. Keywords are not case-sensitive. A comment begins with `--` and extends to the end of the line. A "
+        "name is a word of letters, digits and `_`, or any text "
         f'of up to {MAX_NAME} characters in double quotes (`"dc:creator"`). '
         f"Parentheses may be nested {MAX_NESTING} levels deep.",
         "[Semantics on one page](../start/semantics.md) summarizes the meaning of conditions, and "
@@ -205,12 +207,12 @@ def language_reference() -> str:
         "`and` more tightly than `or`. `a` is an attribute, `c` a constant.",
         _table("atom", ATOMS),
         f"The parts of a date are {_words(PARTS)}, in UTC; weekdays count from Monday = 1 to Sunday = 7. A text that "
-        f"is compared with {_words(sorted(MOMENTS))} is read as a date.",
+        f"is compared with {' or '.join(f'`{name}`' for name in sorted(MOMENTS))} is read as a date.",
         'An attribute that is named `item` is written `"item"`. The languages of `stemmed in` are '
         f"{_words(list(languages()))}.",
         "## Operators in conditions",
         "`q` is a quantity: a variable, a constant, or numbers and variables with `+`, `-`, `*`, `/` and "
-        "parentheses. A variable is a result of an operator in the same condition.",
+        "parentheses. A variable is a result of an operator, or a variable of a graph block, in the same condition.",
         _table("condition", OPERATORS),
         "## Graph patterns",
         "`graph { … }` is a condition on the RDF graph of an item. Edges are written like triples in SPARQL, and "

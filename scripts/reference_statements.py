@@ -26,7 +26,7 @@ STATEMENTS: tuple[Entry, ...] = (
         "are shown to "
         "users and written to OPML files. `all feeds tagged …` selects feeds by their tags. With `open`, anyone may "
         "publish into the feed over HTTP ([Let anyone publish](../guides/let-anyone-publish.md)). Clauses may be "
-        "written in any order, each once.",
+        "written in any order, each at most once.",
         "register feed 'https://muse.example/rss' as MuseNews every 10 minutes title 'News of Muse' tagged music;\n"
         "register feed Friends;\n"
         "register feed Tips open to 100 items per minute;",
@@ -50,10 +50,13 @@ STATEMENTS: tuple[Entry, ...] = (
         "Declares an operator: a predicate that is implemented by code and called in conditions. The source "
         "is the name of an "
         "installed operator, or `module:function` of a module that the setting `operator_modules` allows. A "
-        "parameter is a constant, an `attribute` of the item, or with `?` a result. Without parameters, the operator "
-        "has those that its code declares. Options may be written in any order, each once. If the name exists, the "
+        "parameter takes a constant, or, if its type is `attribute`, an attribute of the item; a name with `?` is a "
+        "result. Without parameters, the operator "
+        "has those that its code declares. Options may be written in any order, each at most once. If the "
+        "name exists, the "
         "operator is replaced, and the queries that use it use the new one. Only the admin can register operators, "
-        "without a token. [Write an operator](../guides/write-an-operator.md) describes the options.",
+        "and only locally, not with an API token. [Write an operator](../guides/write-an-operator.md) "
+        "describes the options.",
         "register operator mobPattern(?people int) from 'city.vision:mob_pattern' cost 40 ms;\n"
         "register operator near(place text, ?metres number) from 'distance' on error retry for 6 hours\n"
         "  with (places 'places.geojson');",
@@ -63,7 +66,8 @@ STATEMENTS: tuple[Entry, ...] = (
         "register prefix name as 'IRI';",
         "Declares a prefix of IRIs for graph patterns that are written from now on. An existing prefix is "
         "replaced; queries are stored with full IRIs, so earlier queries do not change. "
-        "Only the admin can register prefixes, without a token; a pattern can define its own.",
+        "Only the admin can register prefixes, and only locally, not with an API token; a pattern can "
+        "define its own.",
         "register prefix ex as 'http://muse.example/terms#';",
     ),
     Entry(
@@ -76,8 +80,8 @@ STATEMENTS: tuple[Entry, ...] = (
         "parentheses, or a single feed, may be named by a variable. `all feeds` are the registered feeds of the "
         "query's owner and of the admin; a feed that is registered later is included from then on. With "
         "`tagged`, only feeds that have all of the tags are read. Materialized feeds are not included. "
-        "`or replace` keeps the subscriptions. Commands select queries by their "
-        "tags, which are not case-sensitive.",
+        "`or replace` keeps the subscriptions. Tags are not case-sensitive. "
+        "Options such as `runnel queries --tag` select virtual feeds by their tags.",
         "create feed RockConcerts tagged music, beta from (Friends | Events as $e | Followed) as $r\n"
         "  where $e[title contains 'rock'] and $r[description contains 'concert'];",
     ),
@@ -86,15 +90,19 @@ STATEMENTS: tuple[Entry, ...] = (
         "create feed Name from … join last window on term with $variable[conditions] [join …]…\n"
         "  [where conditions];\n\n"
         "window: duration | number items",
-        "Declares a virtual feed of items that join a recent item of other feeds. `on` names these feeds, and the "
-        "window holds their items that were accepted before the joined item: less than the duration before it (at "
-        "most 366 days), or the last ones (at most 1,000,000). The variable names the part of `from` whose items "
+        "Declares a virtual feed of items that join a recent item of other feeds. A workspace does not run joins yet "
+        "and refuses this statement; `runnel.compile` evaluates joins on items that a program gives it. "
+        "`on` names the other feeds. For each item, the window holds the earlier items of these feeds: those that "
+        "were accepted less than the duration before it (at most 366 days), or the given number of most recent ones "
+        "(at most 1,000,000). The variable names the part of `from` whose items "
         "are joined; the other items pass unchanged. In the conditions, an attribute of the window item stands on "
         "the right of `=`, `!=`, `<`, `<=`, `>`, `>=`, `contains`, `similar [to]`, `references`, `extends` or "
         "`shares`, as `window.title` or `window.item`. An item passes if the conditions hold for it and at least one "
-        "item of the window. The items that it joins become its annotation, which has the name of the window's "
-        "variable, or `join1`, `join2` by position. Conditions in `where` on a variable of the window filter the "
-        "items before they enter the window. A query has at most 8 joins, and all of them must hold.",
+        "item of the window. The window items that it joins are attached to it as an *annotation*: a list with the "
+        "name of the window's variable, or `join1`, `join2` by position. Conditions in `where` on a "
+        "variable of the window filter the "
+        "items before they enter the window. A query has at most 8 joins. An item must satisfy every join "
+        "whose variable includes it.",
         "create feed MusePhotos from (RockConcerts as $r | MuseNews) as $main\n"
         "  join last 3 months on (MusicPhotos as $m | FriendsPhotos) as $photos\n"
         "    with $main[title similar window.title]\n"
@@ -119,9 +127,9 @@ STATEMENTS: tuple[Entry, ...] = (
         "Delivers a feed's items. `apply` transforms messages with a stylesheet in the directory `sheets`, `every` "
         "collects items into one message per period, `for` limits the duration of the subscription, and "
         "`from last` also "
-        "delivers items of the past. The clauses after the target may be in any order. The answer shows the "
-        "subscription's "
-        "ticket, and a webhook's signing key, once.",
+        "delivers items of the past. The clauses after the target may be in any order. The answer shows, "
+        "only once, the signing key of a webhook subscription and a *ticket*, with which anyone can renew or end "
+        "the subscription.",
         "subscribe to RockConcerts output rss 'concerts.rss' every 10 minutes for 30 days from last 7 days;\n"
         "subscribe to RockConcerts apply 'Title.xsl' output mail 'me@mail.example' every 3 hours;",
     ),
@@ -141,8 +149,8 @@ STATEMENTS: tuple[Entry, ...] = (
     Entry(
         "rotate key",
         "rotate key of subscription number;",
-        "Gives a webhook's subscription a new signing key, which is shown once. For a day, the old key signs "
-        "messages, too.",
+        "Gives a webhook subscription a new signing key, which is shown once. For one day, messages are also signed "
+        "with the old key.",
         "rotate key of subscription 12;",
     ),
     Entry(
@@ -174,7 +182,11 @@ STATEMENTS: tuple[Entry, ...] = (
     Entry(
         "pause and resume",
         "pause feed Name;\nresume feed Name;\npause subscription number;\nresume subscription number;",
-        "Pauses a feed or a subscription, and continues it.",
+        "`pause` suspends a feed or a subscription, and `resume` continues it. A paused source feed is not "
+        "read, and a "
+        "paused virtual feed matches nothing. A paused subscription delivers nothing; after `resume`, it "
+        "delivers all "
+        "matches since the pause.",
         "pause feed MuseNews;\nresume subscription 3;",
     ),
     Entry(
@@ -193,7 +205,7 @@ STATEMENTS: tuple[Entry, ...] = (
     Entry(
         "explain message",
         "explain message 'key';",
-        "Shows what is in a message, and every attempt to deliver it that failed.",
+        "Shows what is in a message, and every failed attempt to deliver it.",
         "explain message '5f3a-12-7';",
     ),
     Entry(
@@ -205,8 +217,9 @@ STATEMENTS: tuple[Entry, ...] = (
     Entry(
         "send now",
         "send subscription number now;\nsend all now;",
-        "Sends messages that wait for another attempt now, for example after an endpoint was repaired. With a"
-        " number it also resumes the subscription if it was disabled, or asks its target once more to confirm."
+        "Immediately sends the messages that are waiting for another attempt, for example after an endpoint was"
+        " repaired. With a number it also resumes the subscription if it was disabled, or asks its target "
+        "once more to confirm."
         " `replay` sends dead letters again.",
         "send subscription 12 now;\nsend all now;",
     ),

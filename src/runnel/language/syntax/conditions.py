@@ -46,7 +46,7 @@ def require_unscoped(part: ParsedCondition, word: str) -> Expression:
     raise InvalidConditionError(
         f"conditions on variables cannot be combined with {word}",
         span=variable.span if variable else None,
-        hint=f"write {word} inside the brackets: $v[not a = 1 or b = 2]",
+        hint=f"write {word} inside the brackets: $v[{'not a = 1' if word == 'not' else 'a = 1 or b = 2'}]",
     )
 
 
