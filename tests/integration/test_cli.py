@@ -126,7 +126,7 @@ def test_statements_come_from_an_argument_a_file_or_standard_input(command: Comm
     refused = command("exec", code=3)
     assert "expected either statements or --file" in refused.stderr
     assert "expected either statements" in command("exec", "show feeds;", "-f", str(script), code=3).stderr
-    assert "cannot be read" in command("exec", "-f", str(tmp_path / "none"), code=3).stderr
+    assert "cannot read the file" in command("exec", "-f", str(tmp_path / "none"), code=3).stderr
 
 
 def test_documents_come_from_a_file_or_standard_input(declared: Command, tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_documents_come_from_a_file_or_standard_input(declared: Command, tmp_pat
     broken = declared("publish", "Wire", "-", given="<rss", code=3)
     assert "not well-formed XML" in broken.stderr
     assert "hint: " in broken.stderr
-    assert "cannot be read" in declared("publish", "Wire", str(tmp_path / "none.xml"), code=3).stderr
+    assert "cannot read the file" in declared("publish", "Wire", str(tmp_path / "none.xml"), code=3).stderr
     only_bad = declared("publish", "Wire", "-", given='{"id": "9", "n": 1e999}\n', code=3)
     assert "1 refused" in only_bad.stdout
     assert "virtual feed" in declared("publish", "Rock", "-", given=LINES, code=6).stderr

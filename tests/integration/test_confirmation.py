@@ -842,7 +842,7 @@ def test_response_without_the_challenge_is_no_confirmation(
     assert len(endpoint.documents("runnel.confirmation")) == 3, "the schedule ends"
     status = runner.engine.status()
     assert len(status.unconfirmed_subscriptions) == 20
-    assert any("`send subscription 1 now;` asks again" in line for line in status.lines())
+    assert any("`send subscription 1 now;` requests confirmation again" in line for line in status.lines())
     endpoint.answers = "challenge"
     ann.execute("send subscription 1 now;")
     runner.deliver()

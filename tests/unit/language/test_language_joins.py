@@ -25,7 +25,7 @@ from runnel.algebra.nodes.expressions import (
 from runnel.algebra.nodes.query import Filter, Gated, Node, Read, ReadAll, Union, groups_of, hide_gates, reads
 from runnel.algebra.nodes.window_atoms import WindowAtom
 from runnel.algebra.semantics.distinct import Distinct
-from runnel.algebra.semantics.joins import Join
+from runnel.algebra.semantics.joins import Join, index_of
 from runnel.algebra.values.similarity import DEFAULT_LEAST
 from runnel.errors import DuplicateNameError, InvalidConditionError, StatementError, UnknownNameError
 from runnel.language.binding.bind_query import bind_query, find_cycle
@@ -240,7 +240,7 @@ def combined(atoms: st.SearchStrategy[Expression]) -> st.SearchStrategy[Expressi
 any_condition = combined(plain_atoms | window_atoms)  # type: ignore[operator]
 conditions_with_window = st.builds(
     lambda atom, others: conjunction([atom, *others]),
-    window_atoms.filter(lambda atom: atom.relation not in ("<", "<=", ">", ">=")),
+    window_atoms.filter(lambda atom: index_of(atom) != "none"),
     st.lists(any_condition, max_size=2),
 )
 variables = st.sampled_from(["n", "main", "x1"]).map(Name)
@@ -407,7 +407,7 @@ def test_conditions_that_a_join_cannot_decide(extent: str, condition: str, messa
             "window.title = title",
             "expected a condition but found `window`",
             "window",
-            "in the condition of a join, window stands on the right: title = window.title",
+            "in the condition of a join, write window on the right side: title = window.title",
         ),
         (
             "title matches window.title",
@@ -441,27 +441,27 @@ def test_conditions_that_a_join_cannot_decide(extent: str, condition: str, messa
         ),
         (
             "published.year similar window.title",
-            "published.year is a number and holds no text",
+            "published.year is a number and cannot contain text",
             "published",
-            "compare it with a number, as in published.year = 2026",
+            "compare it with a number: published.year = 2026",
         ),
         (
             "title contains window.published.year",
-            "published.year is a number and holds no text",
+            "published.year is a number and cannot contain text",
             "published",
-            "compare it with a number, as in published.year = 2026",
+            "compare it with a number: published.year = 2026",
         ),
         (
             "title similar window.title at least 60",
-            "this must lie above 0 and not above 1, with at most 6 digits behind the point",
+            "similarity must be above 0 and at most 1, with at most 6 digits after the point",
             "60",
-            "60 per cent are 0.6",
+            "write 60 percent as 0.6",
         ),
         (
             "title = window.title and $n[price = 1]",
-            "a condition on a variable cannot hold another one",
+            "a condition on a variable cannot contain another one",
             "$n",
-            "join them with and: $a[…] and $b[…]",
+            "join the two with and: $a[…] and $b[…]",
         ),
     ],
 )
@@ -492,7 +492,7 @@ def test_window_outside_a_join() -> None:
             "1000001",
             "write for example: join last 100 items on …",
         ),
-        ("0 days", "a duration must be longer than nothing", "0 days", "write at least 1 second"),
+        ("0 days", "duration must be positive", "0 days", "write at least 1 second"),
         (
             "367 days",
             "a window has at most 366 days",
@@ -591,19 +591,19 @@ def test_windows_that_are_refused(window: str, message: str, marked: str, hint: 
             f"from News as $n distinct {JOIN}",
             "expected `by`, `where`, `within` or `;` but found `join`",
             "join",
-            f"joins stand right after the from clause, before distinct and where: {EXAMPLE}",
+            f"write joins right after the from clause, before distinct and where: {EXAMPLE}",
         ),
         (
             f"from News as $n distinct within 3 days {JOIN}",
             "expected `where` or `;` but found `join`",
             "join",
-            f"joins stand right after the from clause, before distinct and where: {EXAMPLE}",
+            f"write joins right after the from clause, before distinct and where: {EXAMPLE}",
         ),
         (
             f"from News as $n where title = 'x' {JOIN}",
             "expected `and`, `or` or `;` but found `join`",
             "join",
-            f"joins stand right after the from clause, before distinct and where: {EXAMPLE}",
+            f"write joins right after the from clause, before distinct and where: {EXAMPLE}",
         ),
     ],
 )
@@ -625,7 +625,7 @@ def test_a_query_has_at_most_eight_joins() -> None:
 @pytest.mark.parametrize(
     ("text", "marked", "hint"),
     [
-        (f"from News {JOIN}", "$n", "name a feed or a group with: as $n"),
+        (f"from News {JOIN}", "$n", "define it after a feed or a group of the from clause: as $n"),
         (f"from News as $main {JOIN}", "$n", "the from clause defines $main"),
         (
             "from News as $main join last 3 days on Photos with $mian[title = window.title]",
@@ -660,9 +660,9 @@ def test_duplicate_names() -> None:
     error, marked = refusal("from News as $n join last 3 days on Photos as $n with $n[title = window.title]")
     assert isinstance(error, DuplicateNameError)
     assert (error.message, marked, error.hint) == (
-        "the variable $n names two terms",
+        "the variable $n is defined twice",
         "$n",
-        "give each its own variable",
+        "rename one of the two variables",
     )
     assert error.span is not None
     assert error.span.column == len("create feed F from News as $n join last 3 days on Photos as ") + 1

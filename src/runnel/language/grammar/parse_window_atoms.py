@@ -29,8 +29,8 @@ def parse_window_atom(tokens: TokenReader, located: LocatedAttribute, relation: 
     tokens.expect(".")
     other = parse_attribute(tokens)
     if relation not in ("=", *COMPARISONS):
-        require_text(located, "no text")
-        require_text(other, "no text")
+        require_text(located, "text")
+        require_text(other, "text")
     least = _parse_least(tokens) if relation == "similar" else None
     return cast(Expression, WindowAtom(cast(WindowRelation, relation), located.attribute, other.attribute, least))
 

@@ -172,7 +172,7 @@ class Asked:
         return tuple((one,) for place, one in enumerate(("a", "b", "urn:1")) if dice >> (8 + place) & 1) or _NOTHING
 
     def answers(self, attributes: Attributes) -> Any:
-        return lambda call: self.said(call.operator, [one.value for one in call.inputs], attributes)
+        return lambda call: self.said(call.operator, tuple(one.value for one in call.inputs), attributes)
 
 
 class _Nothing(tuple[Any, ...]):
