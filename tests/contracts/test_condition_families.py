@@ -277,7 +277,7 @@ def test_plan_of_a_missing_family_is_refused_and_not_reported_as_damaged() -> No
 
 
 def test_a_family_or_a_kind_of_value_is_registered_once() -> None:
-    with pytest.raises(InputError, match="family color already exists"):
+    with pytest.raises(InputError, match="family named color already exists"):
         registry().add(COLORS)
     for kind in (ValueKind("tint", 100, "tint", "x:x"), ValueKind("tint", 101, "color", "x:x")):
         with pytest.raises(InputError, match="color already uses the code 100 and the attribute color"):

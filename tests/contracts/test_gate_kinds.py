@@ -118,7 +118,7 @@ def test_a_rule_is_stored_printed_and_read_back(rules: st.SearchStrategy[GateRul
 
 
 def test_a_kind_is_registered_once_and_an_unknown_one_is_refused() -> None:
-    with pytest.raises(InputError, match="kind of gate quota already"):
+    with pytest.raises(InputError, match="kind of gate is already named quota"):
         families.registry().add_gate(QUOTAS)
     with pytest.raises(ValueError, match="unknown kind of gate 'unheard'"):
         decode_node({"gate": ["unheard", 3], "input": 1})

@@ -215,7 +215,7 @@ def test_source_declares_owner_access_and_periods(source: Source, place: Place, 
     if source.is_for_owners:
         engine.acting_as("ann").execute(statement)
     else:
-        with pytest.raises(StatementError, match="for the admin only"):
+        with pytest.raises(StatementError, match="only the admin can register this kind"):
             engine.acting_as("ann").execute(statement)
 
 

@@ -187,7 +187,7 @@ def test_operators_are_not_looked_up_without_calls() -> None:
             InvalidConditionError,
             "more than 64 disjuncts",
             2,
-            "fewer `or`",
+            "combine fewer conditions",
         ),
     ],
 )
