@@ -329,7 +329,7 @@ def test_too_expensive_test_of_past_items_calls_no_operator(tmp_path: Path) -> N
             engine.test(queries=["Crowds", "More"], since=day)
         assert "fewer days" in (refused.value.hint or "")
         for name in ("Never", "Reader"):
-            with pytest.raises(TooExpensiveError, match=f"for {name} operators"):
+            with pytest.raises(TooExpensiveError, match=f"the operators of {name}"):
                 engine.test(queries=[name], since=day)
         engine.execute("".join(f"create feed C{n} from Cameras where mobPattern({n});" for n in range(20)))
         with pytest.raises(TooExpensiveError, match="at most 20"):

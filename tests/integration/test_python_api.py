@@ -28,7 +28,7 @@ def test_a_parameter_is_a_constant_of_the_declared_query(engine: Engine) -> None
 
 
 def test_an_unused_parameter_is_refused_before_anything_is_declared(engine: Engine) -> None:
-    with pytest.raises(StatementError, match="has no parameter :wrod") as caught:
+    with pytest.raises(StatementError, match="a value was passed for :wrod") as caught:
         engine.execute(f"-- feeds\n{WIRE} create feed Rock from Wire where title = :word;", word="a", wrod="b")
     assert caught.value.span == Span(2, 1, 9)
     assert caught.value.hint == "did you mean word?"

@@ -89,7 +89,7 @@ def keywords_of_parser() -> set[str]:
     for path in Path(grammar.__file__).parent.glob("parse*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             match node:
-                case ast.Call(func=ast.Attribute(attr="take" | "at" | "expect" | "take_one_of"), args=arguments):
+                case ast.Call(func=ast.Attribute(attr="take" | "is_at" | "expect" | "take_one_of"), args=arguments):
                     nodes += arguments
                 case ast.Compare(left=ast.Attribute(attr="word"), comparators=compared):
                     nodes += compared

@@ -73,9 +73,9 @@ class ExplainedOperators:
         lines.append("  calls, in the order in which they are made if all tests pass:")
         lines += [f"    {number}. {_call_line(call)}" for number, call in enumerate(self.calls, 1)]
         best = self.alone[0]
-        lines.append(f"  expected for an item that passes all filters of the query: {_cost(best)} ({best.order})")
+        lines.append(f"  an item that passes all filters of the query: {_cost(best)} ({best.order})")
         if self.shared:
-            lines.append("  for an item that passes the filters of all queries with operators:")
+            lines.append("  an item that passes the filters of all queries with operators:")
             lines += [f"    {prediction.order}: {_cost(prediction)}" for prediction in self.shared]
         return lines
 
