@@ -147,7 +147,8 @@ def test_modules_that_are_not_allowed_are_not_imported(tmp_path: Path, modules: 
 
 
 def test_missing_modules_and_names_are_refused(engine: Engine) -> None:
-    assert "does not define mob_patern" in error_of(engine, "register operator m from 'city_vision:mob_patern';").message
+    error = error_of(engine, "register operator m from 'city_vision:mob_patern';")
+    assert "does not define mob_patern" in error.message
     assert "did you mean" in (error_of(engine, "register operator m from 'distanse';").hint or "")
     engine.execute("register operator far from 'distance';")
     assert engine.show("operators").to_json()["operators"][0]["signature"] == "far(place text, ?metres number)"

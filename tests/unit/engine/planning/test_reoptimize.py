@@ -141,7 +141,7 @@ def test_plan_of_an_older_format_is_recompiled(engine: Engine) -> None:
     held = acquire_epoch(engine)
     assert reoptimize.recompile_unusable(engine.workspace, held) is None, "it has the current format"
     _downgrade_plan_format(engine)
-    with pytest.raises(CorruptDataError, match=f"format {FORMAT - 1} instead of {FORMAT}"):
+    with pytest.raises(CorruptDataError, match=f"format {FORMAT - 1} is older than {FORMAT}"):
         current_matcher(engine)
     version = reoptimize.recompile_unusable(engine.workspace, held)
     assert version is not None
