@@ -71,8 +71,9 @@ def settings_page() -> str:
     )
     return page(
         "# Settings",
-        f"The settings of a workspace are in `{FILE}` in its directory. The environment variable `{prefix}` and the "
-        f"name in capitals, such as `{prefix}LAG_LIMIT`, overrides the file. In the library, keyword arguments of "
+        f"The settings of a workspace are in `{FILE}` in its directory. An environment variable overrides the "
+        f"file. Its name is `{prefix}` and the name of the setting in capitals: `{prefix}LAG_LIMIT`. In the library, "
+        "keyword arguments of "
         "`runnel.connect` replace the file's values. Every setting has a default that works. An unknown name, a "
         "value of the wrong type and a value that is not allowed are refused.",
         "A list is a TOML array in the file and a JSON array in the environment:",

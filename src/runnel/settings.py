@@ -182,7 +182,10 @@ class Settings(BaseSettings):
         "after which a subscription is disabled.",
     )
     subscription_days: int = Field(
-        365, ge=0, description="Lifetime of a subscription without `for`. 0: until it is ended."
+        365,
+        ge=0,
+        description="Lifetime in days of subscriptions without `for`: all subscriptions of owners, and those by mail "
+        "or webhook. Other subscriptions of the admin do not expire. 0: none expires.",
     )
     owner_queries: int = Field(
         10_000, ge=0, description="Maximum number of queries per owner. `runnel owner quota` sets it for one owner."
@@ -272,8 +275,9 @@ class Settings(BaseSettings):
     )
     operator_order: str = Field(
         "",
-        description="Strategy that orders the calls of operators: `static_greedy`, `adaptive`, or an installed "
-        "plug-in (`runnel.operator_orders`). Empty: the built-in strategy with the lowest expected cost.",
+        description="Order of the calls of operators: `static_greedy`, `adaptive`, `adaptive_weighted`, `sub_order`, "
+        "`sequential`, `naive`, or an order of a plug-in (`runnel.operator_orders`). Empty: `static_greedy` or "
+        "`adaptive`, whichever has the lower expected cost.",
     )
     operator_megabytes: int = Field(
         4096, ge=256, description="Maximum memory of a process in which plug-in operators run."

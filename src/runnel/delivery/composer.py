@@ -207,7 +207,7 @@ class Composer:
     def _compose_separately(
         self, block: Sequence[int], snapshot: _CatalogSnapshot, free_bytes: int
     ) -> tuple[list[SubscriptionQueue], int]:
-        """Compose a block with unreadable items, so that only the subscriptions with these items get an error."""
+        """Compose subscriptions one by one if an item cannot be read, so that only those with it get an error."""
         queues: list[SubscriptionQueue] = []
         total = 0
         for number in block:

@@ -82,7 +82,7 @@ def refusal(address: Address) -> str | None:
 def literal_address(host: str) -> Address | None:
     """Return the IP address that a host denotes in any spelling, or None for a host name.
 
-    A host whose last part is a number is an address, as in browsers, so a host name cannot be mistaken for one.
+    As in browsers, a host whose last part is a number must be an address. Raise ValueError if it is not a valid one.
 
     >>> literal_address("0x7f.1"), literal_address("2130706433"), literal_address("muse.example")
     (IPv4Address('127.0.0.1'), IPv4Address('127.0.0.1'), None)

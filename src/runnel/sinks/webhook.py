@@ -108,7 +108,7 @@ class WebhookRoute(Route):
         if challenge_in(response.body) != request.challenge:
             raise DeliveryError(
                 f"the endpoint responded {_status(response.status)} without the challenge",
-                hint='the response must be the JSON {"challenge": "…"} with data.challenge of the request',
+                hint='respond with the JSON {"challenge": "…"}, where … is data.challenge of the request',
             )
         return True
 

@@ -280,7 +280,7 @@ def is_live(connection: Connection, path: str) -> bool:
 
 
 def retired_parts(connection: Connection, before: int, *, limit: int | None = None) -> list[tuple[str, str | None]]:
-    """Return files that were retired at or before a time, each with its index."""
+    """Return the paths of files that were retired at or before a time, each with the path of its index by query."""
     query = select(_p.path, _p.by_query).where(_p.retired <= before).limit(limit)
     return [(row.path, row.by_query) for row in connection.execute(query)]
 

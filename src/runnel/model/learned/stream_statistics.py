@@ -38,7 +38,7 @@ class ObservedShare(NamedTuple):
 
 @dataclass(frozen=True)
 class StreamSample:
-    """The number of sampled items, the number of items per word, and the shares of atoms in stored form.
+    """Counts of sampled items: in total, by word that they contain, and by atom (in stored form).
 
     >>> some = StreamSample(2, {"rock": 2, "jazz": 1}).merge(StreamSample(2, {"rock": 1}))
     >>> some.items, dict(some.words), some.decayed(items=HALF_LIFE_ITEMS).words["rock"]

@@ -70,7 +70,10 @@ def _conjuncts(condition: GraphFilter | None) -> Iterator[GraphFilter]:
 
 
 def _complete(demands: list[Demand]) -> list[Demand]:
-    """Return distinct demands with those that follow from pairs, so that a single demand implies what all imply."""
+    """Return the distinct demands, and those that follow from two of them together.
+
+    Then whatever the demands imply together is implied by one of them.
+    """
     completed = dict.fromkeys(demands)
     for relation, term in demands:
         for other, bound in demands:

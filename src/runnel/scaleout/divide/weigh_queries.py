@@ -174,7 +174,7 @@ def weigh_queries(
 
 
 def _topic_shares(topics: Array, shares: Array) -> Array:
-    """Return the fraction of items that are about each topic. Each item is about at most one topic."""
+    """Return the expected fraction of items per topic (see `Affinity`), if each item has at most one topic."""
     has_topic = topics >= 0
     totals = np.bincount(topics[has_topic], weights=shares[has_topic])
     return np.asarray(totals / max(1.0, float(totals.sum())))

@@ -43,8 +43,9 @@ _MAX_NAMED_SOURCES = 3
 class RouterCondition:
     """The router's condition that an item must satisfy to reach the partition of a query.
 
-    `others` counts the other conditions with which items of the same sources reach the partition. If `condition` is
-    None, it is one of those. If `looked_at` is False, they were too many to determine which.
+    `others` counts the further conditions with which items of the same sources reach the partition. `condition` is
+    None if it could not be determined; then `others` counts all possible conditions. `looked_at` is False if there
+    were too many conditions to compare.
     """
 
     condition: str | None

@@ -74,7 +74,7 @@ def _check(problem: OrderProblem, offsets: Array, disjuncts: Array) -> None:
     if len(offsets) < 1 or offsets[0] != 0 or offsets[-1] != len(disjuncts) or np.any(np.diff(offsets) < 0):
         raise ValueError("the offsets do not fit the number of active disjuncts")
     if len(disjuncts) and not 0 <= disjuncts.min() <= disjuncts.max() < problem.disjuncts:
-        raise ValueError("an active disjunct is not part of the problem")
+        raise ValueError(f"active disjuncts must be between 0 and {problem.disjuncts - 1}")
 
 
 @kernel
