@@ -59,7 +59,7 @@ METRICS: Final = (
         "gauge",
         "Web feeds that are no longer polled, because their publishers have discontinued them.",
     ),
-    Figure("runnel_quarantine_last", "gauge", "Number of the newest thing put aside; it grows with each."),
+    Figure("runnel_quarantine_last", "gauge", "Number of the newest quarantine entry. Each entry increments it."),
     Figure("runnel_lease_epoch", "gauge", "Epoch of the runner's lease, which increases with each takeover."),
     Figure("runnel_room_bytes", "gauge", "Free bytes on the disk with the workspace's files."),
     Figure("runnel_operators", "gauge", "Registered operators."),

@@ -78,17 +78,17 @@ class Join(GateRule):
         return _ANY_AGE if isinstance(self.extent, int) else self.extent
 
     def history(self) -> JoinHistory:
-        """A gate that no item has reached yet."""
+        """Return a gate that no item has reached yet."""
         return JoinHistory(self)
 
     def encode(self) -> list[Any]:
-        """The extent, as a number of items or as seconds; the name; and the condition."""
+        """Return the extent (a number of items, or seconds in a list), the name and the condition."""
         extent = self.extent if isinstance(self.extent, int) else [self.extent.total_seconds()]
         return [extent, self.name, encode_expression(self.condition)]
 
     @classmethod
     def decode(cls, values: Sequence[Any]) -> Join:
-        """The rule of values made by `encode`."""
+        """Return the rule of values that `encode` returned. Raise ValueError for others."""
         match values:
             case [bool(), _, _]:
                 pass
@@ -101,11 +101,11 @@ class Join(GateRule):
         raise ValueError(f"a stored join must be a list [extent of the window, name, condition], not {values!r}")
 
     def render(self) -> str:
-        """The extent of the window and the condition. The feeds are printed by the statement."""
+        """Return the extent of the window and the condition. The statement prints the feeds."""
         return f"join {self._extent()} with [{render(self.condition)}]"
 
     def describe(self) -> str:
-        """What holds of an item that passes, in words."""
+        """Return in words what holds for an item that passes."""
         items = f"{self._extent()}" if isinstance(self.extent, int) else f"items of the {self._extent()}"
         return f"joins one of the {items}: {render(self.condition)}"
 
@@ -131,26 +131,26 @@ class Window(GateRule):
         return timedelta()
 
     def history(self) -> WindowHistory:
-        """A gate that no item has reached yet."""
+        """Return a gate that no item has reached yet."""
         return WindowHistory()
 
     def encode(self) -> list[Any]:
-        """The columns."""
+        """Return the columns."""
         return [list(column) for column in self.columns]
 
     @classmethod
     def decode(cls, values: Sequence[Any]) -> Window:
-        """The rule of values made by `encode`."""
+        """Return the rule of values that `encode` returned. Raise ValueError for others."""
         if values and all(_is_column(column) for column in values):
             return Window(tuple((name, index) for name, index in values))
         raise ValueError(f"a stored window must be a non-empty list of [attribute, index kind] pairs, not {values!r}")
 
     def render(self) -> str:
-        """The attributes. Statements print a window as part of its join."""
+        """Return the attributes. Statements print a window as part of its join."""
         return f"window of {', '.join(dict.fromkeys(name for name, _ in self.columns))}"
 
     def describe(self) -> str:
-        """What holds of an item that passes, in words."""
+        """Return in words what holds for an item that passes."""
         return "every item is in the window"
 
 

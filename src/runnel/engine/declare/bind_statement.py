@@ -89,10 +89,10 @@ def bind(statement: CreateFeed, names: Names, owner: int) -> BoundQuery:
 
     `all feeds` means the feeds of `owner` and of the admin. Raise StatementError for a join.
     """
-    for clause in statement.query.joins:
+    if statement.query.joins:
         raise StatementError(
             "a workspace cannot run joins yet",
-            span=clause.span,
+            span=statement.query.joins[0].span,
             hint="`runnel.compile` evaluates joins on items that a program gives it",
         )
     lookups = _Lookups(names)
