@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
 
-from runnel.algebra.nodes.query import Node, Read, ReadAll, Union, expand_groups, hide_gates, reads
+from runnel.algebra.nodes.query import Node, Read, ReadAll, Union, expand_groups, reads, with_hidden_feeds
 from runnel.errors import CyclicFeedsError, DuplicateNameError, Span, StatementError, UnknownNameError
 from runnel.language.binding.bind_query import bind_query
 from runnel.language.grammar.parser import parse
@@ -169,18 +169,7 @@ def compile(queries: str | Sequence[str], /, **parameters: ParameterValue) -> Co
     nodes = {number: expand_groups(node, members) for number, node in nodes.items()}
     _refuse_cycles(nodes, created)
     names = {number: name for name, (number, _, _) in created.items()}
-    return CompiledPlan(sources, names, _with_hidden_feeds(nodes, len(created) + len(sources) + 1))
-
-
-def _with_hidden_feeds(nodes: Mapping[int, Node], first: int) -> dict[int, Node]:
-    """Return definitions of which at most the outermost node is a gate, with hidden feeds from an id on."""
-    hidden: dict[Node, int] = {}
-
-    def hide(node: Node) -> int:
-        return hidden.setdefault(node, first + len(hidden))
-
-    visible = {number: hide_gates(node, hide) for number, node in nodes.items()}
-    return visible | {number: node for node, number in hidden.items()}
+    return CompiledPlan(sources, names, with_hidden_feeds(nodes, len(created) + len(sources) + 1))
 
 
 def _refuse_cycles(nodes: Mapping[int, Node], created: Mapping[str, tuple[int, CreateFeed, str]]) -> None:

@@ -23,7 +23,7 @@ from runnel.errors import NotAllowedError, NotFoundError
 from runnel.language.nearest import did_you_mean
 from runnel.language.printing import print_statement
 from runnel.language.syntax.statements import Name, RegisterFeed
-from runnel.model.feed import ADMIN, Feed, FeedKind
+from runnel.model.feed import ADMIN, Feed, FeedKind, is_hidden
 from runnel.model.item import Item
 from runnel.model.subscription import Subscription
 from runnel.sources.feed_address import is_web
@@ -203,7 +203,7 @@ def names_for(connection: Connection, actor: Actor) -> dict[int, str]:
     """Return names by id of the feeds that an actor may read. The admin sees feeds of others as `name of owner`."""
     if not actor.is_admin:
         return feeds.readable_names(connection, actor.owner)
-    names = feeds.feed_names(connection)
+    names = {feed: name for feed, name in feeds.feed_names(connection).items() if not is_hidden(name)}
     owner_names = owners.owner_names(connection)
     if len(owner_names) > 1:
         foreign = {feed: owner for feed, owner in feeds.feed_owners(connection, names).items() if owner != ADMIN}

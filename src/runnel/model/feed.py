@@ -5,9 +5,30 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
+from hashlib import blake2b
 
 ADMIN = 1
 """The owner id of the admin. Other owners can read the admin's feeds; all other feeds are private."""
+
+
+HIDDEN = 0
+"""The owner id of hidden feeds, such as the windows of joins. Nobody sees them; all readers share them."""
+
+_HIDDEN_PREFIX = "hidden "
+
+
+def hidden_name(definition: str) -> str:
+    """Return the name of the hidden feed with an encoded definition. No statement can contain such a name.
+
+    >>> hidden_name("[]") == hidden_name("[]") != hidden_name("[1]")
+    True
+    """
+    return f"{_HIDDEN_PREFIX}{blake2b(definition.encode(), digest_size=16).hexdigest()}"
+
+
+def is_hidden(name: str) -> bool:
+    """Return whether a name is that of a hidden feed."""
+    return name.startswith(_HIDDEN_PREFIX)
 
 
 class FeedKind(StrEnum):

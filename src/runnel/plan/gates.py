@@ -100,9 +100,9 @@ def visible(ids: Array) -> Array:
     return ids[: int(np.searchsorted(ids, FIRST_DISJUNCT))]
 
 
-def gate_history(start: int, definition: bytes) -> bytes:
+def gate_history(rule: GateRule, start: int, definition: bytes) -> bytes:
     """Return the history of a gate with this definition that starts after this sequence (see `Gate`)."""
-    return digest([start, definition.hex()])
+    return digest([0 if rule.reaches_back else start, definition.hex()])
 
 
 def digest(value: Any) -> bytes:
@@ -115,9 +115,9 @@ class Gate:
     """The gate of a feed.
 
     `definition` is the digest of the feed's definition and of the definitions it reads. `history` is a digest of
-    `definition` and of the start `since`, so the gate starts without state if either changes. `shown` is false if the
-    feed is not a query of this plan part and only its queries read it. `window` is the feed whose earlier items the
-    gate compares with, if it does.
+    `definition` and of the start `since`, so the gate starts without state if either changes. The history of a gate
+    that reaches back does not depend on its start. `shown` is false if the feed is not a query of this plan part and
+    only its queries read it. `window` is the feed whose earlier items the gate compares with, if it does.
     """
 
     feed: int
@@ -130,7 +130,12 @@ class Gate:
 
     def starting_after(self, sequence: int) -> Gate:
         """Return this gate with another start."""
-        return replace(self, since=sequence, history=gate_history(sequence, self.definition))
+        return replace(self, since=sequence, history=gate_history(self.rule, sequence, self.definition))
+
+    @property
+    def counts_after(self) -> int:
+        """The sequence after which the gate decides about items. Earlier items pass."""
+        return -1 if self.rule.reaches_back else self.since
 
     def to_json(self) -> dict[str, Any]:
         """Return the gate as a JSON value."""

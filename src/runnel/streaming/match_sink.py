@@ -112,18 +112,20 @@ class MatchWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
             segment = self._segment(batch, parts, written, 0 if resolved is None else resolved.added)
             with catalog.write() as connection:
                 final_parts = parts if resolved is None else resolved.parts
+                new_files = [part.path for part in parts] if resolved is None else resolved.new_files()
                 # Check under the write lock: the deletion of orphans needs the lock, too, and spares committed files.
-                for part in final_parts:
-                    if not storage.local(part.path).exists():
-                        raise RunnelError(f"the file {part.path} was deleted before its batch was committed")
+                for path in new_files:
+                    if not storage.local(path).exists():
+                        raise RunnelError(f"the file {path} was deleted before its batch was committed")
                 if not commit_segment(connection, segment, final_parts, epoch=self._job.epoch):
                     return
                 if resolved is not None:
-                    resolved.store_states(connection, segment.first_sequence)
+                    resolved.store(connection, segment.first_sequence)
                 self._note_operators(connection, segment, written)
                 self._note_work(connection, segment, written)
                 note(connection, merged_observations(sample for message in written for sample in message.observed))
-                for sequence, query, reason in (failure for message in written for failure in message.failures):
+                failures = [failure for message in written for failure in message.failures]
+                for sequence, query, reason in (*failures, *(resolved.failures if resolved else ())):
                     add_quarantined(
                         connection,
                         Quarantined(EVALUATION, f"item {sequence}", reason, query=query, sequence=sequence),
@@ -158,7 +160,7 @@ class MatchWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
             return None
         from runnel.streaming.resolve_batch import resolve_batch
 
-        return resolve_batch(catalog, storage, self._job.lineage, parts, claims)
+        return resolve_batch(catalog, storage, self._job.lineage, written[0].plan, parts, claims)
 
     def _segment(
         self, batch: int, parts: Sequence[MatchPart], written: Sequence[PartsWritten], added: int

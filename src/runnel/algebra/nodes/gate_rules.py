@@ -63,6 +63,9 @@ class GateRule(ABC):
     stores_items: ClassVar[bool] = False
     """Whether the items that reach the gate are stored, because other gates compare with them."""
 
+    reaches_back: ClassVar[bool] = False
+    """Whether items count that were accepted before the start of the gate's feed."""
+
     @property
     def window_rule(self) -> GateRule | None:
         """The rule of the feed whose earlier items the gate compares with, if there is one."""

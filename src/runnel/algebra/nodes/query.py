@@ -6,7 +6,7 @@ a condition on a variable filters the term that the variable names, and nothing 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 
@@ -177,6 +177,17 @@ def hide_gates(node: Node, hide: Callable[[Node], int]) -> Node:
     if window is not None and node.rule.window_rule is not None:
         window = Read(hide(Gated(_without_gates(window, hide), node.rule.window_rule)))
     return Gated(_without_gates(node.input, hide), node.rule, window)
+
+
+def with_hidden_feeds(nodes: Mapping[int, Node], first: int) -> dict[int, Node]:
+    """Return definitions of which at most the outermost node is a gate, with hidden feeds from an id on."""
+    hidden: dict[Node, int] = {}
+
+    def hide(node: Node) -> int:
+        return hidden.setdefault(node, first + len(hidden))
+
+    visible = {number: hide_gates(node, hide) for number, node in nodes.items()}
+    return visible | {number: node for node, number in hidden.items()}
 
 
 def _without_gates(node: Node, hide: Callable[[Node], int]) -> Node:

@@ -61,6 +61,7 @@ class Join(GateRule):
     """
 
     kind: ClassVar[str] = "join"
+    reaches_back: ClassVar[bool] = True
 
     extent: timedelta | int
     condition: Expression
@@ -122,6 +123,7 @@ class Window(GateRule):
 
     kind: ClassVar[str] = "window"
     stores_items: ClassVar[bool] = True
+    reaches_back: ClassVar[bool] = True
 
     columns: tuple[tuple[str, str], ...]
 

@@ -17,7 +17,7 @@ from runnel.catalog.declared.feed_groups import SourceFeed, expand, expand_as_vi
 from runnel.catalog.declared.operators import forget_uses, note_uses
 from runnel.catalog.store import schema
 from runnel.catalog.store.connection import chunks, now
-from runnel.model.feed import ADMIN, Feed, FeedKind
+from runnel.model.feed import ADMIN, HIDDEN, Feed, FeedKind
 
 _f, _r, _o = schema.feeds.c, schema.revisions.c, schema.owners.c
 _FEEDS = (
@@ -115,8 +115,11 @@ def feed_by_id(connection: Connection, feed: int) -> Feed | None:
 
 
 def live_feeds(connection: Connection, owner: int = ADMIN) -> list[Feed]:
-    """Return the live feeds that an owner may read, in order of declaration. The admin may read all."""
-    query = _FEEDS.where(_LIVE).order_by(_f.id)
+    """Return the live feeds that an owner may read, in order of declaration. The admin may read all.
+
+    Hidden feeds are left out.
+    """
+    query = _FEEDS.where(_LIVE, _f.owner != HIDDEN).order_by(_f.id)
     if owner != ADMIN:
         query = query.where(_f.owner.in_((owner, ADMIN)))
     return [_feed(row) for row in connection.execute(query)]
@@ -125,6 +128,12 @@ def live_feeds(connection: Connection, owner: int = ADMIN) -> list[Feed]:
 def feed_names(connection: Connection) -> dict[int, str]:
     """Return names by id, including dropped feeds, because logs still refer to them."""
     return {row.id: row.name for row in connection.execute(select(_f.id, _f.name))}
+
+
+def hidden_among(connection: Connection, feeds: Iterable[int]) -> set[int]:
+    """Return those of these feeds that are hidden and live."""
+    query = select(_f.id.label("found")).where(_f.owner == HIDDEN, _LIVE)
+    return _gather(connection, feeds, lambda ids: query.where(_f.id.in_(ids)))
 
 
 def feed_owners(connection: Connection, feeds: Iterable[int]) -> dict[int, int]:
@@ -174,6 +183,14 @@ def direct_readers(connection: Connection, feeds: Iterable[int]) -> set[int]:
     """Return the feeds whose queries read one of these feeds directly."""
     column = schema.reads.c
     return _gather(connection, feeds, lambda ids: select(column.feed.label("found")).where(column.source.in_(ids)))
+
+
+def visible_readers(connection: Connection, feeds: Iterable[int]) -> set[int]:
+    """Return the feeds whose queries read one of these feeds directly or through hidden feeds."""
+    readers = direct_readers(connection, feeds)
+    while hidden := hidden_among(connection, readers):
+        readers = (readers - hidden) | direct_readers(connection, hidden)
+    return readers
 
 
 def direct_sources(connection: Connection, feeds: Iterable[int]) -> set[int]:

@@ -39,17 +39,22 @@ def store_states(connection: Connection, states: Sequence[GateState]) -> None:
     connection.exec_driver_sql(_STORE.format(*_MARKS[connection.dialect.name] * 4), rows)
 
 
-def forget_states(connection: Connection, limit: int) -> int:
-    """Delete at most `limit` states that are expired or belong to dropped feeds. Return their number.
-
-    A state is expired if all items that still wait for matching were accepted after it expires.
-    """
+def matched_time(connection: Connection) -> int:
+    """Return a time in the log such that no item that still waits for matching was accepted before it."""
     waiting = select(func.min(_i.accepted)).where(
         _i.retired.is_(None), _i.last_sequence > match_segments.matched_upto(connection)
     )
     earliest = connection.execute(waiting).scalar()
     # Use the time of the log, not of this machine: the clock of another machine may be slow or may be set back.
-    before = log_clock(connection) if earliest is None else min(int(earliest), log_clock(connection))
+    return log_clock(connection) if earliest is None else min(int(earliest), log_clock(connection))
+
+
+def forget_states(connection: Connection, limit: int) -> int:
+    """Delete at most `limit` states that are expired or belong to dropped feeds. Return their number.
+
+    A state is expired if all items that still wait for matching were accepted after it expires.
+    """
+    before = matched_time(connection)
     dropped = select(schema.feeds.c.id).where(schema.feeds.c.dropped.is_not(None))
     deleted = 0
     for condition in (_s.expires <= before, _s.feed.in_(dropped)):

@@ -202,6 +202,28 @@ gate_states = _table(
     _index("gate_states_feed", "feed"),
     _index("gate_states_expires", "expires"),
 )
+# The windows of joins whose earlier items are in files, as far back as joins need them.
+windows = _table(
+    "windows",
+    _key("feed", BigInteger),
+    _required("history", LargeBinary),
+    _required("since", BigInteger),
+    _required("microseconds", BigInteger),
+    _required("items", BigInteger),
+)
+window_segments = _table(
+    "window_segments",
+    _key("path", Text),
+    _required("first_sequence", BigInteger),
+    _required("last_sequence", BigInteger),
+    _required("last_accepted", BigInteger),
+    _required("items", BigInteger),
+    _required("bytes", BigInteger),
+    _required("level", Integer),
+    _optional("retired", BigInteger),
+    _index("window_segments_live", "last_sequence", where="retired is null"),
+    _index("window_segments_retired", "retired", where="retired is not null"),
+)
 source_files = _table(
     "source_files",
     _required("feed", BigInteger),

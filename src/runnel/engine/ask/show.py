@@ -48,7 +48,7 @@ def show_feed(workspace: Workspace, name: str, actor: Actor) -> shown.FeedDetail
         definitions = feeds.own_definitions(connection, [feed.id], with_paused=True)
         read = {source for node in definitions.values() for source in sources_of(node)}
         tagged = tags_of(connection, [feed.id]).get(feed.id, ())
-        readers = feeds.direct_readers(connection, [feed.id]) | feeds.materialised_from(connection, [feed.id])
+        readers = feeds.visible_readers(connection, [feed.id]) | feeds.materialised_from(connection, [feed.id])
         own_subscriptions = tuple(
             subscription.id
             for subscription in subscriptions.live_subscriptions(connection, feed.id)

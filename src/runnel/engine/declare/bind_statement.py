@@ -11,7 +11,6 @@ from typing import Protocol
 
 from runnel.algebra.nodes.query import Node
 from runnel.catalog.declared.bulk_insert import encode_feed
-from runnel.errors import StatementError
 from runnel.language.binding.bind_query import bind_query
 from runnel.language.graphs.iri_prefixes import expand_prefixes
 from runnel.language.printing import print_statement
@@ -87,14 +86,8 @@ class _Lookups:
 def bind(statement: CreateFeed, names: Names, owner: int) -> BoundQuery:
     """Resolve the names in a statement's query (feeds, operators, prefixes) to their current declarations.
 
-    `all feeds` means the feeds of `owner` and of the admin. Raise StatementError for a join.
+    `all feeds` means the feeds of `owner` and of the admin.
     """
-    if statement.query.joins:
-        raise StatementError(
-            "a workspace cannot run joins yet",
-            span=statement.query.joins[0].span,
-            hint="`runnel.compile` evaluates joins on items that a program gives it",
-        )
     lookups = _Lookups(names)
     query = expand_prefixes(statement.query, lookups.prefixes)
     node = bind_query(query, lookups.feed_id, names.names, lookups.operator, names.operator_names, owner)

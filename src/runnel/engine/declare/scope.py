@@ -13,11 +13,17 @@ from types import MappingProxyType
 
 from sqlalchemy import Connection
 
-from runnel.algebra.nodes.query import Node, reads
+from runnel.algebra.nodes.query import Node, hide_gates, reads
 from runnel.catalog.access.consents import Key, WantedConsent, consent_of, pending_count
 from runnel.catalog.access.owners import Owner, QuotaAllowance, owner_by_id
 from runnel.catalog.declared import feeds, operators, subscriptions
-from runnel.catalog.declared.bulk_insert import NewFeed, NewSubscription, add_feeds, add_subscriptions
+from runnel.catalog.declared.bulk_insert import (
+    NewFeed,
+    NewSubscription,
+    add_feeds,
+    add_subscriptions,
+    encode_feed,
+)
 from runnel.catalog.declared.changes import next_number
 from runnel.catalog.declared.feed_groups import SourceFeed, group_readers
 from runnel.catalog.declared.prefixes import all_prefixes
@@ -29,7 +35,7 @@ from runnel.engine.workspace import Workspace
 from runnel.errors import DuplicateNameError, Span, StatementError, UnknownNameError
 from runnel.language.nearest import did_you_mean
 from runnel.language.syntax.statements import Name, RegisterOperator
-from runnel.model.feed import Feed, FeedKind
+from runnel.model.feed import HIDDEN, Feed, FeedKind, hidden_name
 from runnel.model.operator import OperatorDeclaration
 from runnel.model.subscription import Subscription
 
@@ -265,6 +271,37 @@ class DeclarationScope:
             home=new.home,
             open_items=new.open_items,
         )
+
+    def hide_gates(self, node: Node) -> Node:
+        """Return a definition in which windows, and gates below others, are hidden feeds. Add those that are new.
+
+        Equal definitions are one hidden feed, whoever declares them.
+        """
+        return hide_gates(node, self._hidden_feed)
+
+    def _hidden_feed(self, node: Node) -> int:
+        encoded = encode_feed(node)
+        name = hidden_name(encoded)
+        if name not in self._feeds:
+            self._feeds[name] = feeds.feed_by_name(self.connection, name, HIDDEN)
+        existing = self._feeds[name]
+        if existing is not None:
+            return existing.id
+        feed = self.pending.feed_id()
+        self.add(NewFeed(feed, name, FeedKind.VIRTUAL, name, node=node, owner=HIDDEN, encoded=encoded))
+        return feed
+
+    def drop_unread(self) -> None:
+        """Drop the hidden feeds that no feed reads any more, among those that the change affects."""
+        while True:
+            hidden = feeds.hidden_among(self.connection, self.pending.touched - self.pending.dropped)
+            unread = hidden - {source for _, source in feeds.reader_pairs(self.connection, hidden)}
+            if not unread:
+                return
+            for feed in sorted(unread):
+                feeds.drop_feed(self.connection, feed)
+            self.forget_feeds()
+            self.pending.dropped |= unread
 
     def forget_feed(self, name: str) -> None:
         """Clear a name from the cache, because its feed was changed or dropped."""

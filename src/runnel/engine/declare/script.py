@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 
 from runnel.algebra.nodes.query import Node, Read, reads
 from runnel.catalog.declared import feeds, subscriptions, tags
-from runnel.catalog.declared.bulk_insert import NewFeed, NewSubscription
+from runnel.catalog.declared.bulk_insert import NewFeed, NewSubscription, encode_feed
 from runnel.catalog.declared.feed_groups import SourceFeed, source_feed
 from runnel.delivery.settle_attempts import reason_of
 from runnel.engine.actors import Actor, check_actor
@@ -35,7 +35,7 @@ from runnel.language.gc_paused import gc_paused
 from runnel.language.grammar.parser import parse
 from runnel.language.printing import print_statement
 from runnel.language.syntax import statements as syntax
-from runnel.model.feed import Feed, FeedKind
+from runnel.model.feed import Feed, FeedKind, is_hidden
 from runnel.model.subscription import INTERNAL, Subscription
 from runnel.sources.registry import source_of
 
@@ -267,6 +267,9 @@ class Declarer:
         if existing is not None and (not statement.replace or existing.kind is FeedKind.SOURCE):
             self.scope.refuse_duplicate(statement.name)
         bound = self.bind(statement)
+        if statement.query.joins:
+            node = self.scope.hide_gates(bound.node)
+            bound = replace(bound, node=node, encoded=encode_feed(node))
         if existing is not None:
             self._replace(existing, statement, bound)
             return FeedDone(f"replaced feed {name}", name, existing.id)
@@ -296,6 +299,7 @@ class Declarer:
         self.scope.forget_feed(feed.name)
         self.scope.pending.redefined.add(feed.id)
         self.scope.pending.touched |= feeds.all_sources(self._connection, [feed.id])
+        self.scope.drop_unread()
 
     def bind(self, statement: syntax.CreateFeed) -> BoundQuery:
         """Return the query of a statement, bound to the current values of its names."""
@@ -317,7 +321,7 @@ class Declarer:
         path = find_cycle(feed.id, node, definitions | materialized)
         if path is not None:
             names = feeds.feed_names(self._connection)
-            cycle = ", which reads ".join(names[step] for step in path)
+            cycle = ", which reads ".join(names[step] for step in path if not is_hidden(names[step]))
             raise CyclicFeedsError(f"{feed.name} would read itself: it reads {cycle}", span=statement.name.span)
 
     def _tag(self, statement: syntax.TagFeed) -> FeedDone:
@@ -383,6 +387,7 @@ class Declarer:
                 scope.allowance.give_back("queries")
         tags.forget_tags(self._connection, doomed)
         scope.pending.dropped |= doomed
+        scope.drop_unread()
         return dropped, ended
 
     def _subscriptions_to(self, ids: set[int]) -> list[Subscription]:

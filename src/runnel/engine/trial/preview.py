@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from runnel.algebra.nodes.query import Node, reads
+from runnel.algebra.nodes.query import Node, reads, with_hidden_feeds
 from runnel.catalog.declared import feeds
 from runnel.catalog.declared.feed_groups import expand
 from runnel.engine.actors import Actor, feed_named
@@ -37,7 +37,7 @@ Tell = Callable[[str], None]
 
 DEFAULT_SPAN = timedelta(days=7)
 _PREVIEWED = 1 << 40
-"""The id of a query that is not declared. No feed has this id."""
+"""The id of a query that is not declared, followed by those of its hidden feeds. No feed has these ids."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +103,11 @@ def preview_query(
     """
     with workspace.catalog.read() as connection:
         scope = DeclarationScope(workspace, connection, actor, {}, is_read_only=True)
-        node = expand(connection, {_PREVIEWED: bind(query, scope, actor.owner).node})[_PREVIEWED]
-        nodes = feeds.definitions(connection, set(reads(node)), with_paused=True)
-    return _preview(workspace, query.name.text, _PREVIEWED, {**nodes, _PREVIEWED: node}, back, spark, actor, tell)
+        bound = expand(connection, {_PREVIEWED: bind(query, scope, actor.owner).node})
+        own = with_hidden_feeds(bound, _PREVIEWED + 1)
+        sources = {source for node in own.values() for source in reads(node)} - own.keys()
+        nodes = feeds.definitions(connection, sources, with_paused=True)
+    return _preview(workspace, query.name.text, _PREVIEWED, {**nodes, **own}, back, spark, actor, tell)
 
 
 def preview_feed(

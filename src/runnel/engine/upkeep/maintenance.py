@@ -30,6 +30,7 @@ from runnel.logs.garbage import delete_retired_files, empty_trash, record_histor
 from runnel.logs.items.archive import archive_steps
 from runnel.logs.matches.compaction import compaction_steps
 from runnel.sinks.registry import silent_kinds
+from runnel.streaming.window_store import merge_steps
 
 _SECONDS = 30.0
 _HOUR = 3_600_000_000
@@ -115,6 +116,7 @@ class _Turn:
         compacted += self._count(
             cache_steps(workspace.catalog, workspace.storage, epoch=self._epoch, most_bytes=limit)
         )
+        compacted += self._count(merge_steps(workspace.catalog, workspace.storage, epoch=self._epoch))
         merged = self._repeat(_merge_rows)
         if self._repeat(stream_statistics.learn):
             sample_costs(workspace, self._epoch)

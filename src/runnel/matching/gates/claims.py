@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from runnel.matching.gates.contract import Numbers, resolver_of
 from runnel.model.item_batch import ItemBatch
 from runnel.model.match import Failure, Matches
-from runnel.plan.gates import FIRST_DISJUNCT, Gate, GateTable, query_of, query_of_id
+from runnel.plan.gates import FIRST_DISJUNCT, NO_GATE, Gate, GateTable, query_of, query_of_id
 from runnel.plan.store import Plan
 
 CLAIM_SCHEMA = pa.schema(
@@ -76,8 +76,9 @@ class Claims:
         if not several:
             return Claims(CLAIM_SCHEMA.empty_table(), ())
         rows = [claims.rows.replace_schema_metadata(None) for claims in several]
-        gates = {gate.feed: gate for claims in several for gate in claims.gates}
-        return Claims(pa.concat_tables(rows), tuple(gates.values()))
+        # The part of a plan with the feed itself knows where its gate starts; others may only read the feed.
+        gates = sorted((gate for claims in several for gate in claims.gates), key=lambda gate: gate.shown)
+        return Claims(pa.concat_tables(rows), tuple({gate.feed: gate for gate in gates}.values()))
 
 
 class GateKeeper:
@@ -87,7 +88,9 @@ class GateKeeper:
         self._table: GateTable = plan.gates
         self._gates = sorted(self._table.gates(), key=lambda gate: gate.feed)
         self._feeds = np.array([gate.feed for gate in self._gates], dtype=np.int64)
-        self._since = np.array([gate.since for gate in self._gates], dtype=np.int64)
+        self._counts_after = np.array([gate.counts_after for gate in self._gates], dtype=np.int64)
+        windows = (NO_GATE if gate.window is None else gate.window for gate in self._gates)
+        self._window_feeds = np.fromiter(windows, dtype=np.int64, count=len(self._gates))
         self._kinds = np.array([gate.rule.kind for gate in self._gates], dtype=np.str_)
 
     @property
@@ -122,9 +125,11 @@ class GateKeeper:
             pa.array(gates),
             pa.array(self._prepare_data(items, rows, queries), pa.binary()),
         ]
-        used_gates = np.flatnonzero(np.isin(self._feeds, np.concatenate([queries, gates]))).tolist()
+        used = np.isin(self._feeds, np.concatenate([queries, gates]))
+        # A join compares with the items of its window, even if no item of this batch is in it.
+        used |= np.isin(self._feeds, self._window_feeds[used])
         table = pa.Table.from_arrays(columns, schema=CLAIM_SCHEMA)
-        return Claims(table, tuple(self._gates[position] for position in used_gates))
+        return Claims(table, tuple(self._gates[position] for position in np.flatnonzero(used).tolist()))
 
     def _prepare_data(self, items: ItemBatch, rows: Numbers, queries: Numbers) -> list[bytes | None]:
         """Return the data that gate resolvers prepare for each claim.
@@ -133,7 +138,7 @@ class GateKeeper:
         """
         data: list[bytes | None] = [None] * len(rows)
         positions = np.minimum(np.searchsorted(self._feeds, queries), len(self._feeds) - 1)
-        is_counted = (self._feeds[positions] == queries) & (items.sequences[rows] > self._since[positions])
+        is_counted = (self._feeds[positions] == queries) & (items.sequences[rows] > self._counts_after[positions])
         for kind in np.unique(self._kinds[positions[is_counted]]).tolist():
             selected = np.flatnonzero(is_counted & (self._kinds[positions] == kind))
             gates = [self._gates[position] for position in positions[selected].tolist()]

@@ -79,7 +79,7 @@ class GateRun:
 
     `states` are the states stored before the first item. `arrivals` are all items that may reach each gate, and
     `passed` the sequences of those that passed the gates resolved so far. `read_windows` reads the window items
-    before the run.
+    before the run, which are stored under `window_keys`, by the feeds of the windows; without a key, under the feed.
     """
 
     states: Mapping[bytes, GateState]
@@ -87,6 +87,7 @@ class GateRun:
     passed: Mapping[int, Numbers]
     gates: Mapping[int, Gate]
     read_windows: ReadWindows
+    window_keys: Mapping[int, int] = field(default_factory=dict)
     shared: dict[str, Any] = field(default_factory=dict)
     """Data that a kind of gate shares among its gates, by the name of the kind."""
 

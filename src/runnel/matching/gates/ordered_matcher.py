@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -32,16 +34,18 @@ class OrderedMatcher:
     """A matcher that keeps the states of gates in memory from batch to batch.
 
     `stopped` contains the items that gates have stopped so far, by feed and sequence, and `annotations` the items
-    with which gates have annotated those that passed.
+    with which gates have annotated those that passed. `windows` are the items of windows.
     """
 
-    def __init__(self, plan: Plan, matcher: Matcher) -> None:
+    def __init__(self, plan: Plan, matcher: Matcher, window_keys: Mapping[int, int] = MappingProxyType({})) -> None:
+        """Create a matcher. It stores the items of windows under `window_keys`, by the feeds of the windows."""
         self._matcher = matcher
+        self._window_keys = window_keys
         self.statistics = matcher.statistics
         self._keeper = GateKeeper(plan)
         self._states: dict[bytes, GateState] = {}
         self._max_states = _MIN_STATES
-        self._windows: list[WindowItems] = []
+        self.windows: list[WindowItems] = []
         self.stopped: dict[tuple[int, int], Stop] = {}
         self.annotations: dict[tuple[int, int], Joined] = {}
 
@@ -59,7 +63,9 @@ class OrderedMatcher:
         return Matches(offsets.astype(np.int64), queries, kept.failures)
 
     def _resolve(self, items: ItemBatch, claims: Claims) -> tuple[Numbers, Numbers]:
-        resolved = resolve_gates(claims.at_gates(), lambda keys: self._states, lambda: self._windows)
+        resolved = resolve_gates(
+            claims.at_gates(), lambda keys: self._states, lambda: self.windows, self._window_keys
+        )
         self._states |= {state.key: state for state in resolved.states}
         self.stopped |= resolved.stopped
         self.annotations |= resolved.annotations
@@ -74,8 +80,8 @@ class OrderedMatcher:
         """Keep the items of windows for later batches, in few parts."""
         if added is None:
             return
-        self._windows.append(added)
-        if len(self._windows) > _MAX_PARTS:
+        self.windows.append(added)
+        if len(self.windows) > _MAX_PARTS:
             from runnel.matching.joins.window_items import merge_window_items
 
-            self._windows = [merge_window_items(self._windows)]
+            self.windows = [merge_window_items(self.windows)]

@@ -6,8 +6,9 @@ that pass, and the states to store. Each gate is resolved after the gates it dep
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -38,7 +39,8 @@ class ResolvedGates:
     """The results of gates: the sequences that passed, by feed, the states to store, and the stopped items.
 
     `stopped` maps the feed of a gate and the sequence of an item to the reason why the item was stopped.
-    `annotations` and `failures` have the same keys. `run` is what the gates shared.
+    `annotations` and `failures` have the same keys. So has `inherited`: the gates whose annotations an item has after
+    it passed a gate, including those of earlier gates. `run` is what the gates shared.
     """
 
     gates: tuple[Gate, ...]
@@ -47,6 +49,7 @@ class ResolvedGates:
     stopped: Mapping[tuple[int, int], Stop]
     annotations: Mapping[tuple[int, int], Joined]
     failures: Mapping[tuple[int, int], str]
+    inherited: Mapping[tuple[int, int], frozenset[int]]
     run: GateRun
 
     def new_window_items(self) -> WindowItems | None:
@@ -73,9 +76,39 @@ class ResolvedGates:
                 matches.append((matching, np.full(len(matching), gate.feed, dtype=np.int64)))
         return unique_pairs(*(np.concatenate(column) for column in zip(*matches, strict=True)))
 
+    def annotated(self, claims: Claims) -> dict[int, dict[int, frozenset[int]]]:
+        """Return the matches of these claims that have annotations, by sequence and query: the gates that gave them.
 
-def resolve_gates(claims: Claims, read_states: ReadStates, read_windows: ReadWindows = tuple) -> ResolvedGates:
-    """Resolve the claims of consecutive items. The states of all gates are read with one call."""
+        A query that satisfies several disjuncts has the annotations of all of them.
+        """
+        annotated: dict[int, dict[int, frozenset[int]]] = {}
+        if not self.inherited:
+            return annotated
+        starts = {gate.feed: gate.since for gate in self.gates if gate.shown}
+        gated = {gate.feed for gate in self.gates}
+        for sequence, query, gate in _rows_with(claims, {sequence for _, sequence in self.inherited}):
+            if query not in gated:
+                inherited = self.inherited.get((gate, sequence))
+            elif sequence > starts.get(query, sequence):
+                inherited = self.inherited.get((query, sequence))
+            else:
+                inherited = None
+            if inherited:
+                of_item = annotated.setdefault(sequence, {})
+                of_item[query] = of_item.get(query, frozenset()) | inherited
+        return annotated
+
+
+def resolve_gates(
+    claims: Claims,
+    read_states: ReadStates,
+    read_windows: ReadWindows = tuple,
+    window_keys: Mapping[int, int] = MappingProxyType({}),
+) -> ResolvedGates:
+    """Resolve the claims of consecutive items. The states of all gates are read with one call.
+
+    `window_keys` are the keys under which windows are stored, by feed (see `GateRun`).
+    """
     sequences, queries, gate_feeds = (claims.rows.column(name).to_numpy() for name in ("sequence", "query", "gate"))
     positions_by_feed = _group_by_query(queries, [gate.feed for gate in claims.gates])
     arrivals = {feed: _arrivals(claims, positions) for feed, positions in positions_by_feed.items()}
@@ -88,13 +121,15 @@ def resolve_gates(claims: Claims, read_states: ReadStates, read_windows: ReadWin
     stopped: dict[tuple[int, int], Stop] = {}
     annotations: dict[tuple[int, int], Joined] = {}
     failures: dict[tuple[int, int], str] = {}
-    run = GateRun(stored, arrivals, passed, {gate.feed: gate for gate in reached}, read_windows)
+    inherited: dict[tuple[int, int], frozenset[int]] = {}
+    gates = {gate.feed: gate for gate in claims.gates}
+    run = GateRun(stored, arrivals, passed, gates, read_windows, window_keys)
     for gate in sort_gates(reached, *unique_pairs(queries, gate_feeds)):
         positions = positions_by_feed[gate.feed]
         positions = positions[_is_satisfied(sequences[positions], gate_feeds[positions], passed)]
         items = arrivals[gate.feed]
         passes = np.isin(items.sequences, sequences[positions])
-        is_counted = passes & (items.sequences > gate.since)
+        is_counted = passes & (items.sequences > gate.counts_after)
         answer = resolver_of(gate.rule.kind).resolve(gate, items.select(is_counted), run)
         passes[is_counted] = answer.passes
         passed[gate.feed] = items.sequences[passes]
@@ -102,7 +137,29 @@ def resolve_gates(claims: Claims, read_states: ReadStates, read_windows: ReadWin
         stopped |= {(gate.feed, sequence): stop for sequence, stop in answer.stopped.items()}
         annotations |= {(gate.feed, sequence): joined for sequence, joined in answer.annotations.items()}
         failures |= {(gate.feed, sequence): reason for sequence, reason in answer.failures.items()}
-    return ResolvedGates(claims.gates, passed, tuple(states), stopped, annotations, failures, run)
+        for sequence in answer.annotations:
+            inherited[gate.feed, sequence] = frozenset([gate.feed])
+        if inherited:
+            earlier = zip(sequences[positions].tolist(), gate_feeds[positions].tolist(), strict=True)
+            _inherit(inherited, gate.feed, set(passed[gate.feed].tolist()), earlier)
+    return ResolvedGates(claims.gates, passed, tuple(states), stopped, annotations, failures, inherited, run)
+
+
+def _inherit(
+    inherited: dict[tuple[int, int], frozenset[int]], feed: int, passed: Set[int], claims: Iterable[tuple[int, int]]
+) -> None:
+    """Add the annotations that items had before they passed the gate of a feed, through the gates of `claims`."""
+    for sequence, gate in claims:
+        before = inherited.get((gate, sequence))
+        if before and sequence in passed:
+            inherited[feed, sequence] = inherited.get((feed, sequence), frozenset()) | before
+
+
+def _rows_with(claims: Claims, sequences: Set[int]) -> Iterator[tuple[int, int, int]]:
+    """Yield the sequence, the query and the gate of the claims of some items."""
+    columns = [claims.rows.column(name).to_numpy() for name in ("sequence", "query", "gate")]
+    rows = np.flatnonzero(np.isin(columns[0], np.fromiter(sequences, dtype=np.int64, count=len(sequences))))
+    yield from zip(*(column[rows].tolist() for column in columns), strict=True)
 
 
 def unique_pairs(first: Numbers, second: Numbers) -> tuple[Numbers, Numbers]:

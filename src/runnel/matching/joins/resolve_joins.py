@@ -91,13 +91,14 @@ class _Windows:
     decoded: dict[int, JoinItem]
 
     def open(self, window: int | None, run: GateRun) -> int:
-        """Note which items of this run are in a window, which was resolved before the join."""
+        """Note which items of this run are in a window, which was resolved before the join. Return its key."""
         if window is None:
             raise ValueError("a join needs a window")
         sequences = self.finder.parts[self.current].sequences
         passed = np.intersect1d(sequences, run.passed.get(window, sequences[:0]))
-        self.members.set_rows(window, self.current, np.searchsorted(sequences, passed))
-        return window
+        key = run.window_keys.get(window, window)
+        self.members.set_rows(key, self.current, np.searchsorted(sequences, passed))
+        return key
 
     def items(self, arrivals: Arrivals) -> Iterator[JoinItem]:
         """Return the items that reach a join; an item that reaches several is decoded once."""
@@ -113,21 +114,19 @@ def _windows_of(run: GateRun) -> _Windows:
     """Return the windows of a run, which are opened when the first join is resolved."""
     windows = run.shared.get(Join.kind)
     if windows is None:
-        gates = {feed: gate for feed, gate in run.gates.items() if gate.rule.kind == Window.kind}
-        own = WindowItems.of(_window_items(run.arrivals, gates))
+        own = WindowItems.of(_window_items(run))
         parts = [*run.read_windows(), own]
         windows = run.shared[Join.kind] = _Windows(PairFinder(parts), WindowMembers(parts), len(parts) - 1, {})
     return cast(_Windows, windows)
 
 
-def _window_items(
-    arrivals: Mapping[int, Arrivals], gates: Mapping[int, Gate], passed: Mapping[int, Numbers] | None = None
-) -> list[WindowItem]:
+def _window_items(run: GateRun, passed: Mapping[int, Numbers] | None = None) -> list[WindowItem]:
     """Return the items that reach windows, by ascending sequences; with `passed`, only those that passed."""
     windows: dict[int, list[int]] = {}
     rows: dict[int, tuple[int, bytes]] = {}
+    gates = {feed: gate for feed, gate in run.gates.items() if gate.rule.stores_items and feed in run.arrivals}
     for feed in sorted(gates):
-        own = arrivals[feed]
+        own = run.arrivals[feed]
         chosen = own if passed is None else own.select(np.isin(own.sequences, passed.get(feed, own.sequences[:0])))
         for sequence, accepted, data in zip(
             chosen.sequences.tolist(), chosen.accepted.tolist(), chosen.data, strict=True
@@ -140,7 +139,7 @@ def _window_items(
             sequence,
             rows[sequence][0],
             rows[sequence][1],
-            tuple(feeds),
+            tuple(run.window_keys.get(feed, feed) for feed in feeds),
             tuple(sorted({column for feed in feeds for column in _columns(gates[feed])})),
         )
         for sequence, feeds in sorted(windows.items())
@@ -149,8 +148,7 @@ def _window_items(
 
 def new_window_items(run: GateRun) -> WindowItems | None:
     """Return the items that passed windows in a resolved run, for later batches. Return None if there are none."""
-    gates = {feed: gate for feed, gate in run.gates.items() if gate.rule.kind == Window.kind}
-    items = _window_items(run.arrivals, gates, run.passed)
+    items = _window_items(run, run.passed)
     return WindowItems.of(items) if items else None
 
 

@@ -93,7 +93,7 @@ def _build_gate(
         definition = [] if view < 0 else encode_node(definitions[view])
         fingerprints[view] = digest([view, definition, [fingerprints[each].hex() for each in below]])
     start = since.get(feed, 0)
-    history = gate_history(start, fingerprints[feed])
+    history = gate_history(node.rule, start, fingerprints[feed])
     window = node.window.feed if isinstance(node.window, Read) else None
     return Gate(feed, node.rule, start, history, shown=feed in since, definition=fingerprints[feed], window=window)
 

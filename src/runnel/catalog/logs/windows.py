@@ -1,0 +1,119 @@
+"""The windows of joins in the catalog: which windows are filled, and the files with their items.
+
+A window is filled when a join first needs it, and later batches add their items. All of it can be computed from the
+item log, so a row that does not fit the current plan is ignored, and the window is filled again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import asdict, dataclass
+
+from sqlalchemy import Connection, and_, delete, insert, select, update
+
+from runnel.catalog.store import schema
+from runnel.catalog.store.connection import chunks, now
+
+_w, _s, _f = schema.windows.c, schema.window_segments.c, schema.feeds.c
+
+
+@dataclass(frozen=True, slots=True)
+class FilledWindow:
+    """A window whose items are in files: those of the last `microseconds`, and at least the last `items`.
+
+    `history` identifies the definition of the window's feed, and `since` is the sequence after which that feed is
+    matched.
+    """
+
+    feed: int
+    history: bytes
+    since: int
+    microseconds: int
+    items: int
+
+
+@dataclass(frozen=True, slots=True)
+class WindowSegment:
+    """A file with items of windows."""
+
+    path: str
+    first_sequence: int
+    last_sequence: int
+    last_accepted: int
+    items: int
+    bytes: int
+    level: int = 0
+
+
+def filled_windows(connection: Connection) -> dict[int, FilledWindow]:
+    """Return the filled windows whose feeds have been matched without a break since then, by feed."""
+    query = select(schema.windows).join(schema.feeds, and_(_f.id == _w.feed, _f.since == _w.since))
+    return {
+        row.feed: FilledWindow(row.feed, bytes(row.history), row.since, row.microseconds, row.items)
+        for row in connection.execute(query)
+    }
+
+
+def store_windows(connection: Connection, windows: Iterable[FilledWindow]) -> None:
+    """Store filled windows. They replace those of the same feeds."""
+    for window in windows:
+        connection.execute(delete(schema.windows).where(_w.feed == window.feed))
+        connection.execute(insert(schema.windows).values(asdict(window)))
+
+
+def forget_windows(connection: Connection) -> int:
+    """Delete the windows of feeds that are no longer matched. Return their number."""
+    matched = select(_f.id).where(_f.since.is_not(None))
+    return connection.execute(delete(schema.windows).where(_w.feed.not_in(matched))).rowcount
+
+
+def empty_windows(connection: Connection) -> None:
+    """Retire all files and delete all windows, so that each is filled again when a join needs it."""
+    connection.execute(delete(schema.windows))
+    connection.execute(update(schema.window_segments).where(_s.retired.is_(None)).values(retired=now(connection)))
+
+
+def live_segments(connection: Connection) -> list[WindowSegment]:
+    """Return the files with the items of windows, the oldest first."""
+    query = select(schema.window_segments).where(_s.retired.is_(None)).order_by(_s.last_sequence, _s.path)
+    return [
+        WindowSegment(
+            row.path, row.first_sequence, row.last_sequence, row.last_accepted, row.items, row.bytes, row.level
+        )
+        for row in connection.execute(query)
+    ]
+
+
+def add_segments(connection: Connection, segments: Iterable[WindowSegment]) -> None:
+    """Add files."""
+    rows = [asdict(segment) for segment in segments]
+    if rows:
+        connection.execute(insert(schema.window_segments), rows)
+
+
+def retire_segments(connection: Connection, paths: Collection[str]) -> bool:
+    """Retire files, which are deleted later. Return whether all of them were in use."""
+    retired = 0
+    for chunk in chunks(sorted(paths)):
+        live = (_s.path.in_(chunk), _s.retired.is_(None))
+        retired += connection.execute(
+            update(schema.window_segments).where(*live).values(retired=now(connection))
+        ).rowcount
+    return retired == len(paths)
+
+
+def retired_paths(connection: Connection, before: int, *, limit: int | None = None) -> list[str]:
+    """Return the files that were retired at or before a time."""
+    query = select(_s.path).where(_s.retired <= before).limit(limit)
+    return [row.path for row in connection.execute(query)]
+
+
+def forget_segments(connection: Connection, paths: Collection[str]) -> None:
+    """Delete the rows of retired files that are gone."""
+    for chunk in chunks(sorted(paths)):
+        connection.execute(delete(schema.window_segments).where(_s.path.in_(chunk), _s.retired.is_not(None)))
+
+
+def segment_paths(connection: Connection) -> set[str]:
+    """Return all files, including retired ones."""
+    return {row.path for row in connection.execute(select(_s.path))}

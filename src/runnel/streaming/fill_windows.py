@@ -1,0 +1,201 @@
+"""Fill the windows of joins with items from before they were needed, at the commit of a batch.
+
+In: the gates of a batch, and the item log before it. Out: the items of all windows that its joins read, and the
+changes to store in the transaction that commits the batch. A window is filled once, by matching the definition of its
+feed with past items, and again if a join needs a longer window or a file is damaged. The result depends only on the
+item log, so a batch that is repeated after a crash gets the same windows.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from sqlalchemy import Connection
+
+from runnel.algebra.nodes.query import Gated, Node
+from runnel.algebra.semantics.joins import Join
+from runnel.catalog.declared import feeds
+from runnel.catalog.logs import item_segments, windows
+from runnel.catalog.logs.windows import FilledWindow, WindowSegment
+from runnel.catalog.store.connection import Catalog
+from runnel.errors import CorruptDataError
+from runnel.logs.items.item_log import ItemLog
+from runnel.matching.gates.claims import Claims
+from runnel.matching.gates.ordered_matcher import OrderedMatcher
+from runnel.matching.gates.resolve_gates import ResolvedGates
+from runnel.matching.joins.window_items import WindowItems, merge_window_items
+from runnel.plan.gates import Gate
+from runnel.plan.logical_plan import PlanQuery
+from runnel.storage.file_storage import Storage
+from runnel.streaming.window_store import read_segment, window_key, write_segment
+
+logger = logging.getLogger("runnel")
+
+_MICROSECOND = timedelta(microseconds=1)
+
+
+@dataclass
+class BatchWindows:
+    """The windows of a batch: the items before it in `parts`, and the changes to store with the batch.
+
+    `filled` are the windows that are filled after this batch, by feed. `is_emptied` means that stored files are
+    damaged, so that all windows are filled again.
+    """
+
+    storage: Storage
+    keys: dict[int, int]
+    parts: list[WindowItems] = field(default_factory=list)
+    filled: dict[int, FilledWindow] = field(default_factory=dict)
+    changed: set[int] = field(default_factory=set)
+    segments: list[WindowSegment] = field(default_factory=list)
+    is_emptied: bool = False
+
+    def add_batch(self, gates: ResolvedGates) -> None:
+        """Write the items of the batch that are in filled windows. Filling another window finds its items later."""
+        added = gates.new_window_items()
+        if added is None:
+            return
+        keys = [self.keys[feed] for feed in self.filled if feed in self.keys]
+        needed = np.zeros(len(added), dtype=np.bool_)
+        for key in keys:
+            needed[added.members_of(key)] = True
+        if needed.any():
+            kept = added if needed.all() else merge_window_items([added], lambda items: needed)
+            self.segments.append(write_segment(self.storage, kept))
+
+    def store(self, connection: Connection) -> None:
+        """Store the changes, in the transaction that commits the batch."""
+        if self.is_emptied:
+            windows.empty_windows(connection)
+        since = feeds.since_of(connection, self.changed)
+        windows.store_windows(
+            connection,
+            (self.filled[feed] for feed in sorted(self.changed) if since.get(feed) == self.filled[feed].since),
+        )
+        windows.add_segments(connection, self.segments)
+
+
+def open_windows(
+    catalog: Catalog, storage: Storage, claims: Claims, plan: int, sequences: tuple[int, int]
+) -> BatchWindows:
+    """Read the windows that the joins of a batch need, and fill those that are not filled far enough.
+
+    `plan` is the plan version of the batch, and `sequences` are its first and last sequence.
+    """
+    gates = {gate.feed: gate for gate in claims.gates}
+    stored_feeds = {feed: gate for feed, gate in gates.items() if gate.rule.stores_items}
+    keys = {feed: window_key(gate.history) for feed, gate in stored_feeds.items()}
+    opened = BatchWindows(storage, keys)
+    with catalog.read() as connection:
+        filled = windows.filled_windows(connection)
+        segments = windows.live_segments(connection)
+        since = feeds.since_of(connection, stored_feeds)
+    opened.filled = {
+        feed: window for feed, window in filled.items() if feed in gates and window.history == gates[feed].history
+    }
+    needed = _needed_windows(claims, gates)
+    if not needed:
+        return opened
+    try:
+        opened.parts = [read_segment(storage, segment.path) for segment in segments]
+    except CorruptDataError as error:
+        logger.warning("a file of windows cannot be read, so all windows are filled again: %s", error)
+        opened.parts, opened.filled, opened.is_emptied = [], {}, True
+    for feed, window in needed.items():
+        known = opened.filled.get(feed)
+        if known is not None and known.microseconds >= window.microseconds and known.items >= window.items:
+            continue
+        if known is not None:
+            longest = max(known.microseconds, window.microseconds), max(known.items, window.items)
+            window = replace(window, microseconds=longest[0], items=longest[1])
+        items = _fill(catalog, storage, gates[feed], window, plan, sequences[0])
+        if items is not None:
+            opened.parts.append(items)
+        # Until the batches of earlier plans are committed, a batch may be missing in the window.
+        if feed in since and since[feed] < sequences[1]:
+            opened.filled[feed] = replace(window, since=since[feed])
+            opened.changed.add(feed)
+            if items is not None:
+                opened.segments.append(write_segment(storage, items))
+    return opened
+
+
+def _needed_windows(claims: Claims, gates: Mapping[int, Gate]) -> dict[int, FilledWindow]:
+    """Return how far back the joins that the claims reach need each window, by its feed."""
+    reached = set(pc.unique(claims.rows.column("query")).to_pylist())
+    needed: dict[int, FilledWindow] = {}
+    for feed in sorted(reached & gates.keys()):
+        gate = gates[feed]
+        if gate.window is None:
+            continue
+        extent = cast(Join, gate.rule).extent
+        known = needed.get(gate.window, FilledWindow(gate.window, gates[gate.window].history, 0, 0, 0))
+        if isinstance(extent, int):
+            needed[gate.window] = replace(known, items=max(known.items, extent))
+        else:
+            needed[gate.window] = replace(known, microseconds=max(known.microseconds, extent // _MICROSECOND))
+    return needed
+
+
+def _fill(
+    catalog: Catalog, storage: Storage, gate: Gate, window: FilledWindow, plan: int, before: int
+) -> WindowItems | None:
+    """Return the items before a sequence that are in a window. Return None if there are none."""
+    from runnel.matching.compile.build_matcher import build_matcher
+    from runnel.matching.compile.temporary_plan import TemporaryPlan
+
+    log = ItemLog(catalog, storage)
+    with catalog.read() as connection:
+        definitions = feeds.definitions_at(connection, gate.feed, plan)
+        kept_after = item_segments.retained_upto(connection)
+    after = kept_after
+    if not window.items:
+        after = max(after, _sequence_before(log, before, window.microseconds))
+    start = after
+    lookback = _lookback(definitions)
+    if lookback:
+        start = max(kept_after, _sequence_before(log, after + 1, lookback // _MICROSECOND))
+    if start >= before - 1:
+        return None
+    logger.info("filling the window %d with items %d-%d", gate.feed, start + 1, before - 1)
+    key = window_key(gate.history)
+    with TemporaryPlan([PlanQuery(gate.feed)], definitions) as temporary:
+        matcher = OrderedMatcher(temporary, build_matcher(temporary), {gate.feed: key})
+        for batch in log.read(start, before - 1):
+            matcher.match(batch)
+    return _only(matcher.windows, key, after)
+
+
+def _only(parts: Sequence[WindowItems], key: int, after: int) -> WindowItems | None:
+    """Return the items of one window after a sequence."""
+
+    def is_member(items: WindowItems) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        members = np.zeros(len(items), dtype=np.bool_)
+        members[items.members_of(key)] = True
+        return members & (items.sequences > after)
+
+    if not parts:
+        return None
+    merged = merge_window_items(parts, is_member)
+    return merged if len(merged) else None
+
+
+def _sequence_before(log: ItemLog, sequence: int, microseconds: int) -> int:
+    """Return the last sequence that was accepted at least so long before an item."""
+    for batch in log.read(sequence - 1, sequence):
+        accepted = int(batch.records.column("accepted").cast(pa.int64())[0].as_py())
+        return log.sequence_before(accepted - microseconds + 1)
+    return 0
+
+
+def _lookback(definitions: Mapping[int, Node]) -> timedelta:
+    """Return how long before an item other items affect the gates below a window. Chained gates add up."""
+    rules = [node.rule for node in definitions.values() if isinstance(node, Gated)]
+    return sum((rule.lookback for rule in rules), timedelta())
