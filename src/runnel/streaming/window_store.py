@@ -6,6 +6,7 @@ of all windows. Readers map it into memory.
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ import numpy.typing as npt
 from runnel.catalog.logs import gate_states, windows
 from runnel.catalog.logs.windows import FilledWindow, WindowSegment
 from runnel.catalog.store import leases
+from runnel.errors import CorruptDataError
 from runnel.matching.joins.window_items import WINDOW_SCHEMA, WindowItems, merge_window_items
 from runnel.storage.arrow_files import read_arrow, write_arrow
 from runnel.storage.file_storage import Storage
@@ -23,7 +25,10 @@ from runnel.storage.file_storage import Storage
 if TYPE_CHECKING:
     from runnel.catalog.store.connection import Catalog
 
+logger = logging.getLogger("runnel")
+
 FOLDER = "windows"
+_DAMAGED = "a file of windows cannot be read, so all windows are filled again: %s"
 _FAN_IN = 8
 """Number of files of a level that are merged into one of the next level."""
 
@@ -62,14 +67,20 @@ def merge_steps(catalog: Catalog, storage: Storage, *, epoch: int) -> Iterator[i
         chosen = _choose(segments, filled, newest)
         if not chosen:
             return
-        merged = _merge(storage, chosen, segments, filled, newest)
+        try:
+            merged = _merge(storage, chosen, segments, filled, newest)
+        except CorruptDataError as error:
+            logger.warning(_DAMAGED, error)
+            merged = None
         with catalog.write() as connection:
             leases.check(connection, epoch)
-            if windows.retire_segments(connection, [segment.path for segment in chosen]):
-                windows.add_segments(connection, merged)
-            else:
-                connection.rollback()
-                return  # all windows were emptied in the meantime, because a file is damaged
+            if windows.live_segments(connection) != segments:
+                return  # a batch was committed in the meantime; the next call continues
+            if merged is None:
+                windows.empty_windows(connection)
+                return
+            windows.retire_segments(connection, [segment.path for segment in chosen])
+            windows.add_segments(connection, merged)
         yield len(chosen)
 
 

@@ -91,15 +91,10 @@ def add_segments(connection: Connection, segments: Iterable[WindowSegment]) -> N
         connection.execute(insert(schema.window_segments), rows)
 
 
-def retire_segments(connection: Connection, paths: Collection[str]) -> bool:
-    """Retire files, which are deleted later. Return whether all of them were in use."""
-    retired = 0
+def retire_segments(connection: Connection, paths: Collection[str]) -> None:
+    """Retire files, which are deleted later."""
     for chunk in chunks(sorted(paths)):
-        live = (_s.path.in_(chunk), _s.retired.is_(None))
-        retired += connection.execute(
-            update(schema.window_segments).where(*live).values(retired=now(connection))
-        ).rowcount
-    return retired == len(paths)
+        connection.execute(update(schema.window_segments).where(_s.path.in_(chunk)).values(retired=now(connection)))
 
 
 def retired_paths(connection: Connection, before: int, *, limit: int | None = None) -> list[str]:
