@@ -13,7 +13,7 @@ from scripts.reference_markdown import block, code, page, table
 from runnel.catalog.store.migrations import HISTORY, VERSION_TABLE
 from runnel.catalog.store.schema import metadata
 from runnel.library import compile as compile_queries
-from runnel.logs.matches.match_files import BOUND_SCHEMA, MATCH_SCHEMA
+from runnel.logs.matches.match_files import DETAILED_SCHEMA, MATCH_SCHEMA
 from runnel.model.bindings import MOST_ROWS
 from runnel.model.item_batch import BOOLEAN, ITEM_SCHEMA, MOMENT, NUMBER, TEXT
 from runnel.plan.manifest import FORMAT
@@ -55,7 +55,7 @@ _MATCH = {
     "steps": "the ascending ids of the feeds that the item matches, each as the difference from the previous id "
     "(from 0 for the first)",
     "leaps": "the differences that do not fit into two bytes; each is represented by 65535 in `steps`",
-    "bindings": "the bindings of the item's matches, as JSON, if there are any",
+    "details": "the bindings and annotations of the item's matches, as JSON, if there are any",
 }
 
 _VALUE = {
@@ -97,6 +97,8 @@ _TABLES = {
     "item_segments": "the item log's manifest",
     "seen": "newest version and fingerprint of every item id",
     "gate_states": "states of gates by key, and when they expire",
+    "windows": "windows of joins whose items are in files, and how far back",
+    "window_segments": "the files with the items of windows",
     "offers": "the last day on which each feed provided items, known or new",
     "source_files": "files read so far, and their problems",
     "plans": "plan versions: base and delta folders, and the folders of the partitioning, if there is one",
@@ -175,11 +177,14 @@ def _logs() -> tuple[str, ...]:
         "An element of `attributes`:",
         _schema(ITEM_SCHEMA.field("attributes").type.value_type, _VALUE),
         "## Match log",
-        f"Format `{_format(MATCH_SCHEMA)}`; a file in which some match has bindings has the format "
-        f"`{_format(BOUND_SCHEMA)}`, with the last column. There is one row for every item that matched a query. An "
-        "item that matched nothing but was stopped at a gate may also have a row, with bindings and without steps.",
-        _schema(BOUND_SCHEMA, _MATCH),
-        "The JSON is a list of objects. `queries` are ids of feeds, `rows` their bindings (for every variable a "
+        f"Format `{_format(MATCH_SCHEMA)}`; a file in which a match has bindings or annotations has the format "
+        f"`{_format(DETAILED_SCHEMA)}`, with the last column. There is one row for every item that matched a query. "
+        "An item that matched nothing but was stopped at a gate may also have a row, with bindings and without "
+        "steps.",
+        _schema(DETAILED_SCHEMA, _MATCH),
+        "The JSON is a list of objects. An object with `annotations` has the items that `queries` joined: for each "
+        "join its name, the id of its feed, the sequences of the newest joined items, and their number. "
+        "In the other objects, `queries` are ids of feeds, `rows` their bindings (for every variable a "
         'number, a text, a truth value, or `{"moment": …}`), and `count` is the number of rows found, of which at '
         f"most {MOST_ROWS} are kept. `partial` is true if the search reached a limit and there may be more rows "
         "(at most 300 solutions of a pattern are searched).",

@@ -29,15 +29,21 @@ def verify(engine: Engine) -> None:
     """Assert that the match log has one row per item and equals the result of the reference evaluator."""
     with engine.workspace.catalog.read() as connection:
         definitions, since = feeds.definitions(connection), feeds.since_of(connection)
-    expected = {
-        one.item.sequence: sorted(one.feeds) for one in evaluate_log(logged(engine), definitions, since) if one.feeds
-    }
+    evaluated = list(evaluate_log(logged(engine), definitions, since))
+    expected = {one.item.sequence: sorted(one.feeds) for one in evaluated if one.feeds}
     found: dict[int, list[int]] = {}
+    annotations: dict[tuple[int, int], dict[int, tuple[int, ...]]] = {}
     for rows in engine.workspace.matches.read(0, engine.workspace.items.last_sequence()):
+        for key, several in rows.annotations_of(expected).items():
+            annotations[key] = {each.gate: each.newest for each in several}
+            assert all(each.count == len(each.newest) for each in several)
         for row, sequence in enumerate(rows.sequences.tolist()):
             assert sequence not in found
             found[sequence] = rows.queries[rows.offsets[row] : rows.offsets[row + 1]].tolist()
     assert found == expected
+    assert annotations == {
+        (feed, one.item.sequence): dict(joined) for one in evaluated for feed, joined in one.annotations.items()
+    }
     assert engine.status().matches == sum(map(len, found.values()))
 
 

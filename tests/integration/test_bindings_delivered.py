@@ -19,12 +19,13 @@ from tests.integration.in_process import InProcess
 import runnel
 from runnel.catalog.declared import feeds
 from runnel.catalog.delivery import ledger
+from runnel.delivery.match_reader import LoadedItems
 from runnel.engine import Engine
 from runnel.engine.open_delivery import match_reader_of
 from runnel.engine.upkeep.maintenance import run_maintenance
 from runnel.errors import DeliveryError
 from runnel.logs.matches import match_log
-from runnel.logs.matches.match_files import BOUND_SCHEMA, match_records
+from runnel.logs.matches.match_files import DETAILED_SCHEMA, match_records
 from runnel.model.bindings import Bindings
 from runnel.model.message import MessageState
 from runnel.storage.file_storage import FileStorage
@@ -192,7 +193,7 @@ def test_damaged_bindings_delay_only_subscriptions_that_need_them(
     def damaged(sequences: Any, matches: Any, *rest: Any) -> Any:
         records = match_records(sequences, matches, {1: {2: [{"x": 1.0}]}})
         texts = pa.array(['[{"queries":', None], pa.large_string())
-        return pa.RecordBatch.from_arrays([*records.columns[:3], texts], schema=BOUND_SCHEMA)
+        return pa.RecordBatch.from_arrays([*records.columns[:3], texts], schema=DETAILED_SCHEMA)
 
     monkeypatch.setattr(found_module, "match_records", damaged)
     publish(engine, "mob", "quiet")
@@ -217,10 +218,10 @@ def test_part_without_bindings_is_checked_once(
         asked.append(path)
         return False
 
-    monkeypatch.setattr(match_log, "has_bindings", asking)
+    monkeypatch.setattr(match_log, "has_details", asking)
     publish(engine, "mob")
     runner.run()
     assert delivered("mobs") == [("mob", Bindings())]
     assert asked == [], "the matches were read, so it was known"
     reader = match_reader_of(engine.workspace)
-    assert reader.load_bindings({1: [1]}) == {}
+    assert reader.with_details(LoadedItems({}, {}), {1: [1]}).bindings == {}

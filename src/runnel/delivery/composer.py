@@ -202,7 +202,7 @@ class Composer:
         for number in numbers:
             feed = snapshot.subscriptions[number].feed
             sequences_by_feed.setdefault(feed, []).extend(snapshot.sequences(number, count))
-        return replace(loaded, bindings=self._match_reader.load_bindings(sequences_by_feed))
+        return self._match_reader.with_details(loaded, sequences_by_feed)
 
     def _compose_separately(
         self, block: Sequence[int], snapshot: _CatalogSnapshot, free_bytes: int
@@ -271,7 +271,7 @@ class Composer:
             for message in messages
         ]
         contents: dict[str, tuple[int, ...] | None] = {}
-        matches = self._match_reader.find_matches(ranges, snapshot.live_since, with_bindings=True)
+        matches = self._match_reader.find_matches(ranges, snapshot.live_since, with_details=True)
         for message, sequences in zip(messages, matches, strict=True):
             since = snapshot.subscriptions[message.subscription].since
             if sequences is not None and message.first_sequence <= since:

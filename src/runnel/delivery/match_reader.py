@@ -19,12 +19,14 @@ import pyarrow.compute as pc
 
 from runnel.bounded_cache import BoundedCache
 from runnel.catalog.delivery import outbox
+from runnel.catalog.logs import item_segments
 from runnel.catalog.store.connection import Catalog
 from runnel.catalog.store.sequencer import workspace_number
 from runnel.delivery.matches_by_query import BLOCK_ITEMS, MatchesByQuery
 from runnel.errors import StorageFullError, WorkspaceError
 from runnel.logs.items.item_log import ItemLog
 from runnel.logs.matches.match_log import MatchLog
+from runnel.model.annotation import Annotation, MatchDetails, unite_annotations
 from runnel.model.bindings import Bindings
 from runnel.model.item_batch import ItemBatch
 from runnel.model.subscription import Subscription
@@ -38,10 +40,10 @@ _MAX_CACHED_BYTES = 64 << 20
 _ITEM_OVERHEAD_BYTES = 600
 _NO_LIMIT = 1 << 62
 
-EvaluatePast = Callable[[int, int, int, int | None, bool], Mapping[int, Bindings]]
-"""`(feed, after, upto, plan, with_bindings)`: evaluate a feed's query on the past items in (after, upto].
+EvaluatePast = Callable[[int, int, int, int | None, bool], Mapping[int, MatchDetails]]
+"""`(feed, after, upto, plan, with_details)`: evaluate a feed's query on the past items in (after, upto].
 
-Return the matching sequences in ascending order, with their bindings if `with_bindings` is set. The definition of the
+Return the matching sequences in ascending order, with their details if `with_details` is set. The definition of the
 query comes from plan version `plan`, or is the current one if `plan` is None.
 """
 
@@ -76,27 +78,41 @@ class ItemSummary:
 
 @dataclass(frozen=True, slots=True)
 class LoadedItems:
-    """Items and their approximate sizes in bytes, by sequence, and bindings by feed and sequence."""
+    """Items and their approximate sizes in bytes, by sequence; bindings and annotations by feed and sequence.
+
+    The joined items of annotations are in `joined`, by sequence.
+    """
 
     items: Mapping[int, DeliveredItem]
     sizes: Mapping[int, int]
     bindings: Mapping[tuple[int, int], Bindings] = field(default_factory=dict)
+    annotations: Mapping[tuple[int, int], tuple[Annotation, ...]] = field(default_factory=dict)
+    joined: LoadedItems | None = None
 
     @property
     def bytes(self) -> int:
         """The approximate size of all items and bindings."""
-        return sum(self.sizes.values()) + sum(bindings.bytes for bindings in self.bindings.values())
+        own = sum(self.sizes.values()) + sum(bindings.bytes for bindings in self.bindings.values())
+        return own + (0 if self.joined is None else self.joined.bytes)
 
     def item(self, feed: int, sequence: int) -> DeliveredItem:
-        """Return an item as delivered to subscribers of a feed, with the bindings of that feed's query."""
+        """Return an item as delivered to subscribers of a feed, with the details of the match with that feed."""
         item = self.items[sequence]
-        bindings = self.bindings.get((feed, sequence))
-        return item if bindings is None else replace(item, bindings=bindings)
+        if (bindings := self.bindings.get((feed, sequence))) is not None:
+            item = replace(item, bindings=bindings)
+        if annotations := self.annotations.get((feed, sequence)):
+            joined = {} if self.joined is None else self.joined.items
+            known = {number: delivered.item for number, delivered in joined.items()}
+            item = replace(item, annotations=unite_annotations(annotations, known))
+        return item
 
     def size(self, feed: int, sequence: int) -> int:
-        """Return the approximate size of an item, including the bindings of a feed's query."""
+        """Return the approximate size of an item, including the bindings and joined items of a feed's query."""
         bindings = self.bindings.get((feed, sequence))
-        return self.sizes[sequence] + (0 if bindings is None else bindings.bytes)
+        size = self.sizes[sequence] + (0 if bindings is None else bindings.bytes)
+        for annotation in self.annotations.get((feed, sequence), ()):
+            size += sum(self.joined.sizes.get(number, 0) for number in annotation.newest) if self.joined else 0
+        return size
 
 
 class MatchReader:
@@ -109,8 +125,8 @@ class MatchReader:
         self._evaluate_past = evaluate_past
         self._matches = MatchesByQuery(match_log)
         self._feed_names: dict[int, str] = {}
-        self._past_bindings: dict[tuple[int, int], Bindings] = {}
-        """Bindings of past matches, which are in no log, by feed and sequence."""
+        self._past_details: dict[tuple[int, int], MatchDetails] = {}
+        """Details of past matches, which are in no log, by feed and sequence."""
         self._item_cache = BoundedCache[int, tuple[DeliveredItem, int]](_MAX_CACHED_BYTES)
 
     def clone(self) -> MatchReader:
@@ -130,14 +146,14 @@ class MatchReader:
         return self._matches.feeds(after, upto)
 
     def find_matches(
-        self, ranges: Sequence[FeedRange], live_since: Mapping[int, int], *, with_bindings: bool = False
+        self, ranges: Sequence[FeedRange], live_since: Mapping[int, int], *, with_details: bool = False
     ) -> list[tuple[int, ...] | None]:
         """Return the matching sequences of each range, or None for a range that cannot be read.
 
-        `live_since` maps each feed to the sequence after which the match log has its matches. If `with_bindings` is
-        set, `load_bindings` also returns the bindings of past matches, until the next call of this method.
+        `live_since` maps each feed to the sequence after which the match log has its matches. If `with_details` is
+        set, the method `with_details` also knows those of past matches, until the next call of this method.
         """
-        self._past_bindings.clear()
+        self._past_details.clear()
         sequences: dict[FeedRange, tuple[int, ...] | None] = {}
         blocks: dict[int, list[FeedRange]] = {}
         for feed_range in dict.fromkeys(ranges):
@@ -145,16 +161,16 @@ class MatchReader:
         for block in blocks.values():
             self._matches.load([(feed_range.feed, feed_range.after, feed_range.upto) for feed_range in block])
             for feed_range in block:
-                sequences[feed_range] = self._find_matches(feed_range, live_since.get(feed_range.feed), with_bindings)
+                sequences[feed_range] = self._find_matches(feed_range, live_since.get(feed_range.feed), with_details)
         return [sequences[feed_range] for feed_range in ranges]
 
-    def _find_matches(self, wanted: FeedRange, live_since: int | None, with_bindings: bool) -> tuple[int, ...] | None:
+    def _find_matches(self, wanted: FeedRange, live_since: int | None, with_details: bool) -> tuple[int, ...] | None:
         feed, after, upto = wanted.feed, wanted.after, wanted.upto
         try:
             past_end = upto if live_since is None else min(upto, max(after, live_since))
-            past = self._evaluate_past(feed, after, past_end, wanted.plan, with_bindings) if past_end > after else {}
-            self._past_bindings |= {
-                (feed, sequence): bindings for sequence, bindings in past.items() if not bindings.is_empty
+            past = self._evaluate_past(feed, after, past_end, wanted.plan, with_details) if past_end > after else {}
+            self._past_details |= {
+                (feed, sequence): details for sequence, details in past.items() if details != MatchDetails()
             }
             logged = self._matches.sequences(feed, past_end, upto)
             return (*past, *logged) if past else logged
@@ -235,17 +251,27 @@ class MatchReader:
                 self._item_cache.put(sequence, (items[sequence], size), size)
         return LoadedItems(items, sizes)
 
-    def load_bindings(self, sequences: Mapping[int, Collection[int]]) -> dict[tuple[int, int], Bindings]:
-        """Return the bindings of matches, by feed and sequence. `sequences` are keyed by feed.
+    def with_details(self, loaded: LoadedItems, sequences: Mapping[int, Collection[int]]) -> LoadedItems:
+        """Add the bindings and annotations of matches to loaded items. `sequences` are keyed by feed.
 
         They come from the match log and, for past matches, from the last call of `find_matches`.
         """
-        past: set[tuple[int, int]] = set()
-        if self._past_bindings:
-            past = {(feed, sequence) for feed, wanted in sequences.items() for sequence in wanted}
-        return self._match_log.bindings_of(sequences) | {
-            key: self._past_bindings[key] for key in past & self._past_bindings.keys()
-        }
+        bindings = self._match_log.bindings_of(sequences)
+        annotations = self._match_log.annotations_of(sequences)
+        for feed, wanted in sequences.items() if self._past_details else ():
+            for key in ((feed, sequence) for sequence in wanted):
+                if (past := self._past_details.get(key)) is not None:
+                    bindings[key], annotations[key] = past.bindings, past.annotations
+        return replace(loaded, bindings=bindings, annotations=annotations, joined=self._load_joined(annotations))
+
+    def _load_joined(self, annotations: Mapping[tuple[int, int], Sequence[Annotation]]) -> LoadedItems | None:
+        """Load the items that annotations refer to, without deleted ones."""
+        joined = {number for several in annotations.values() for each in several for number in each.newest}
+        if not joined:
+            return None
+        with self._catalog.read() as connection:
+            kept_after = item_segments.retained_upto(connection)
+        return self.load_items(number for number in joined if number > kept_after)
 
     def feed_names(self, feeds: Collection[int]) -> Mapping[int, str]:
         """Return a mapping from feed IDs to names that contains at least `feeds`. Feed names never change."""

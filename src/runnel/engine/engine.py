@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from runnel.algebra.nodes.render import render_name
+from runnel.catalog.logs import item_segments
 from runnel.catalog.store.connection import Clock
 from runnel.delivery.dead_letters import DeadLetter
 from runnel.delivery.dispatcher import Dispatcher
@@ -62,6 +63,7 @@ from runnel.language.printing import print_statement
 from runnel.language.syntax import statements
 from runnel.language.syntax.parameters import Parameters, ParameterValue
 from runnel.logs.items.item_log import Accepted
+from runnel.model.annotation import Annotation, JoinedItems, unite_annotations
 from runnel.model.bindings import NO_BINDINGS, Bindings
 from runnel.model.item import Item
 from runnel.sources.acquire import Acquirer
@@ -77,11 +79,12 @@ _QUESTIONS = (statements.Show, statements.Explain, statements.ExplainMessage, st
 
 @dataclass(frozen=True, slots=True)
 class MatchedItem:
-    """An item of a feed, the sequence with which it was accepted, and the bindings of the match."""
+    """An item of a feed, the sequence with which it was accepted, the bindings of the match, and the joined items."""
 
     sequence: int
     item: Item
     bindings: Bindings = NO_BINDINGS
+    annotations: tuple[JoinedItems, ...] = ()
 
 
 def connect(
@@ -465,11 +468,22 @@ class Engine:
     def _read_matches(self, feed: int, names: Mapping[int, str], after: int) -> Iterator[MatchedItem]:
         for rows in self.workspace.matches.read(after, self.workspace.matches.matched_upto()):
             sequences, _ = rows.of_queries([feed])
-            bound = rows.bindings_of(dict.fromkeys(sequences.tolist(), (feed,)))
+            wanted = dict.fromkeys(sequences.tolist(), (feed,))
+            bound, annotations = rows.bindings_of(wanted), rows.annotations_of(wanted)
+            joined = self._joined_items(annotations.values(), names)
             for batch in self.workspace.items.get(sequences.tolist()):
                 for item in batch.items(names):
                     sequence = item.sequence or 0
-                    yield MatchedItem(sequence, item, bound.get((feed, sequence), NO_BINDINGS))
+                    annotated = unite_annotations(annotations.get((feed, sequence), ()), joined)
+                    yield MatchedItem(sequence, item, bound.get((feed, sequence), NO_BINDINGS), annotated)
+
+    def _joined_items(self, annotations: Iterable[Sequence[Annotation]], names: Mapping[int, str]) -> dict[int, Item]:
+        """Return the items that annotations refer to, by sequence, without deleted ones."""
+        with self.workspace.catalog.read() as connection:
+            kept_after = item_segments.retained_upto(connection)
+        numbers = {number for several in annotations for each in several for number in each.newest}
+        batches = self.workspace.items.get(sorted(number for number in numbers if number > kept_after))
+        return {item.sequence or 0: item for batch in batches for item in batch.items(names)}
 
     # --- publishing ----------------------------------------------------------------------------------------------
 

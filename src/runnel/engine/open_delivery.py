@@ -14,7 +14,8 @@ from runnel.engine.trial.find_stops import first_sequence_needed, gates_in
 from runnel.engine.trial.trial_matcher import open_matcher
 from runnel.engine.workspace import Workspace
 from runnel.errors import BacklogError, DeliveryError
-from runnel.model.bindings import NO_BINDINGS, Bindings
+from runnel.model.annotation import MatchDetails
+from runnel.model.bindings import NO_BINDINGS
 from runnel.model.item import Attributes, Item
 from runnel.plan.logical_plan import PlanQuery
 from runnel.sources.acquire import Acquirer
@@ -28,7 +29,9 @@ _SHOWN_BINDING = "runnel:binding"
 def match_reader_of(workspace: Workspace) -> MatchReader:
     """Return a reader for the items of messages. For items from before a query was live, it evaluates the query."""
 
-    def match_past_items(feed: int, after: int, upto: int, plan: int | None, bound: bool) -> dict[int, Bindings]:
+    def match_past_items(
+        feed: int, after: int, upto: int, plan: int | None, detailed: bool
+    ) -> dict[int, MatchDetails]:
         with workspace.catalog.read() as connection:
             nodes = (
                 feeds.definitions(connection, [feed])
@@ -37,9 +40,12 @@ def match_reader_of(workspace: Workspace) -> MatchReader:
             )
         start = first_sequence_needed(workspace, nodes, after + 1) if gates_in(nodes) else None
         with open_matcher(workspace, [PlanQuery(feed)], nodes) as matcher:
-            past = collect_from_log(workspace, matcher, after, upto, start=start, limit=None if bound else 0)
+            past = collect_from_log(workspace, matcher, after, upto, start=start, limit=None if detailed else 0)
         bindings = {sequence: queries[feed] for sequence, queries in past.kept.items()}
-        return {sequence: bindings.get(sequence, NO_BINDINGS) for sequence in past.sequences.tolist()}
+        return {
+            sequence: MatchDetails(bindings.get(sequence, NO_BINDINGS), matcher.annotations.get((feed, sequence), ()))
+            for sequence in past.sequences.tolist()
+        }
 
     return MatchReader(workspace.catalog, workspace.items, workspace.matches, match_past_items)
 

@@ -122,6 +122,8 @@ def encode_bindings(by_query: Mapping[int, Bindings | Collection[Binding]]) -> s
 def decode_bindings(text: str, queries: Collection[int] | None = None) -> dict[int, Bindings]:
     """Decode the bindings of all queries, or of `queries`, from JSON. Raise CorruptDataError if it is damaged.
 
+    The text may also contain annotations (see `runnel.model.annotation`), which are skipped.
+
     >>> decode_bindings('[{"queries":[7,9],"rows":[{"people":60.0}],"count":3}]', {9})
     {9: Bindings(rows=({'people': 60.0},), count=3, is_whole=True)}
     """
@@ -129,7 +131,7 @@ def decode_bindings(text: str, queries: Collection[int] | None = None) -> dict[i
     try:
         for group in json.loads(text, parse_constant=_refuse):
             selected = [_whole(query) for query in group["queries"] if queries is None or query in queries]
-            if selected:
+            if selected and "annotations" not in group:
                 rows = _decode_rows(group["rows"], _whole(group["count"]), group.get("partial") is not True)
                 by_query |= dict.fromkeys(selected, rows)
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:

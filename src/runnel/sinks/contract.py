@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from runnel.errors import DeliveryError
+from runnel.model.annotation import JoinedItems
 from runnel.model.bindings import NO_BINDINGS, Bindings
 from runnel.model.item import Attributes, Item
 from runnel.model.subscription import Subscription
@@ -39,12 +40,13 @@ raises BacklogError if the feed is paused or too many items wait for matching; t
 class DeliveredItem:
     """An item of a message, with the title of its source feed, or the feed's name if it has no title.
 
-    `bindings` are the bindings of the match with the subscribed feed.
+    `bindings` are the bindings of the match with the subscribed feed, and `annotations` the items that it joined.
     """
 
     item: Item
     feed_title: str
     bindings: Bindings = NO_BINDINGS
+    annotations: tuple[JoinedItems, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

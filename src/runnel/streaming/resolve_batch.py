@@ -19,6 +19,7 @@ from runnel.errors import LineageConflictError
 from runnel.logs.matches.added_matches import add_matches
 from runnel.matching.gates.claims import Claims
 from runnel.matching.gates.resolve_gates import NO_NUMBERS, resolve_gates
+from runnel.model.annotation import encode_annotations
 from runnel.model.gate_state import GateState
 from runnel.model.segment import MatchPart
 from runnel.storage.file_storage import Storage
@@ -93,7 +94,12 @@ def resolve_batch(
     for part, part_claims in zip(parts, encoded, strict=True):
         claims = Claims.opened(part_claims or b"")
         matches = gates.matches(claims) if len(claims) else (NO_NUMBERS, NO_NUMBERS)
-        written.append(add_matches(storage, lineage, part, *matches))
+        annotations = {
+            sequence: text
+            for sequence, by_query in gates.annotations_of(claims).items()
+            if (text := encode_annotations(by_query)) is not None
+        }
+        written.append(add_matches(storage, lineage, part, *matches, annotations))
     if windows is not None:
         windows.add_batch(gates)
     return ResolvedBatch(

@@ -67,6 +67,11 @@ class GateRule(ABC):
     """Whether items count that were accepted before the start of the gate's feed."""
 
     @property
+    def annotation_name(self) -> str:
+        """The name under which the gate annotates items, or an empty text if it does not."""
+        return ""
+
+    @property
     def window_rule(self) -> GateRule | None:
         """The rule of the feed whose earlier items the gate compares with, if there is one."""
         return None

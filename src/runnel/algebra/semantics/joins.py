@@ -68,6 +68,11 @@ class Join(GateRule):
     name: str
 
     @property
+    def annotation_name(self) -> str:
+        """The name of the join."""
+        return self.name
+
+    @property
     def window_rule(self) -> Window:
         """The rule of the window's own feed."""
         atoms = [atom for atom in atoms_of(self.condition) if isinstance(atom, WindowAtom)]

@@ -22,6 +22,7 @@ from runnel.catalog.logs import plan_versions
 from runnel.engine.workspace import Workspace
 from runnel.matching.compile.temporary_plan import TemporaryPlan
 from runnel.matching.contract import Matcher
+from runnel.model.annotation import Annotation
 from runnel.model.bindings import Bindings, bounded
 from runnel.model.item_batch import ItemBatch
 from runnel.model.match import Matches
@@ -29,25 +30,31 @@ from runnel.plan.logical_plan import PlanQuery
 from runnel.plan.store import Plan, PlanVersion, load
 
 if TYPE_CHECKING:
+    from runnel.matching.gates.ordered_matcher import OrderedMatcher
     from runnel.matching.operators.decide.operators_in_process import DecidingMatcher
     from runnel.matching.patterns.bind_variables import PatternBinder
 
 
 class TrialMatcher:
-    """Matches batches with one plan, in the order of the log, and binds the variables of the last batch's matches."""
+    """Matches batches with one plan, in the order of the log, and binds the variables of the last batch's matches.
+
+    `stopped` contains the items that gates have stopped so far, by feed and sequence, and `annotations` those of the
+    matches so far, by query and sequence.
+    """
 
     def __init__(
         self,
         plan: Plan,
         matcher: Matcher,
         deciding: DecidingMatcher | None = None,
-        stopped: Mapping[tuple[int, int], Stop] | None = None,
+        ordered: OrderedMatcher | None = None,
     ) -> None:
         """Create a matcher. `deciding` is the matcher inside `matcher` that calls operators, if there is one.
 
-        `stopped` contains the items that gates have stopped so far, by feed and sequence.
+        `ordered` is the matcher that resolves gates, if there is one.
         """
-        self.stopped = {} if stopped is None else stopped
+        self.stopped: Mapping[tuple[int, int], Stop] = ordered.stopped if ordered else {}
+        self.annotations: Mapping[tuple[int, int], tuple[Annotation, ...]] = ordered.annotations if ordered else {}
         self._matcher = matcher
         self._deciding = deciding
         self._plan = plan
@@ -94,6 +101,11 @@ class JoinedMatcher:
     def __init__(self, matchers: Sequence[TrialMatcher]) -> None:
         self._matchers = matchers
 
+    @property
+    def annotations(self) -> dict[tuple[int, int], tuple[Annotation, ...]]:
+        """The annotations of the matches so far, by query and sequence."""
+        return {key: several for matcher in self._matchers for key, several in matcher.annotations.items()}
+
     def match(self, items: ItemBatch) -> Matches:
         """Return the queries that each item of the batch matches."""
         results = [matcher.match(items) for matcher in self._matchers]
@@ -121,7 +133,7 @@ def open_matcher(
 
             matcher = deciding = stack.enter_context(open_operator_session(workspace)).matcher(plan, matcher)
         ordered = OrderedMatcher(plan, matcher)
-        yield TrialMatcher(plan, ordered, deciding, ordered.stopped)
+        yield TrialMatcher(plan, ordered, deciding, ordered)
 
 
 @contextmanager

@@ -7,13 +7,15 @@ item.
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from runnel.logs.matches.match_files import MatchRows, read_part, write_rows
+from runnel.logs.matches.match_files import MatchRows, read_part, splice_details, write_rows
 from runnel.model.segment import MatchPart
 from runnel.storage.file_storage import Storage
 
@@ -21,24 +23,32 @@ Numbers = npt.NDArray[np.int64]
 
 
 def add_matches(
-    storage: Storage, lineage: int, part: MatchPart, sequences: Numbers, queries: Numbers
+    storage: Storage,
+    lineage: int,
+    part: MatchPart,
+    sequences: Numbers,
+    queries: Numbers,
+    details: Mapping[int, str] = MappingProxyType({}),
 ) -> tuple[MatchPart, int]:
     """Return a part with these additional matches, and the number of matches that are new.
 
-    Sequences are ascending; those of other parts are ignored. If there is nothing to add, return the part itself.
+    Sequences are ascending; those of other parts are ignored. `details` are those of the additional matches, by
+    sequence. If there is nothing to add, return the part itself.
     """
     low, high = np.searchsorted(sequences, [part.first_sequence, part.last_sequence + 1])
     if low == high:
         return part, 0
     before = read_part(storage, part.path)
-    rows = with_matches(before, sequences[low:high], queries[low:high])
+    rows = with_matches(before, sequences[low:high], queries[low:high], details)
     path = f"matches/{lineage}/{part.first_sequence:020d}-{uuid.uuid4().hex}.arrow"
     written = write_rows(storage, path, rows, (part.first_sequence, part.last_sequence))
     return written, len(rows.queries) - len(before.queries)
 
 
-def with_matches(rows: MatchRows, sequences: Numbers, queries: Numbers) -> MatchRows:
-    """Add matches to rows: one row per item, in order, with ascending queries and the item's bindings.
+def with_matches(
+    rows: MatchRows, sequences: Numbers, queries: Numbers, details: Mapping[int, str] = MappingProxyType({})
+) -> MatchRows:
+    """Add matches to rows: one row per item, in order, with ascending queries and the item's details.
 
     >>> one = MatchRows(np.array([4, 6]), np.array([0, 2, 3]), np.array([1, 9, 1]))
     >>> both = with_matches(one, np.array([4, 5]), np.array([3, 7]))
@@ -53,14 +63,22 @@ def with_matches(rows: MatchRows, sequences: Numbers, queries: Numbers) -> Match
     pairs = pairs[:, is_first]
     items, counts = np.unique(pairs[0], return_counts=True)
     offsets = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts)])
-    return MatchRows(items, offsets, pairs[1], _bindings_of(rows, items))
+    return MatchRows(items, offsets, pairs[1], _details_of(rows, items, details))
 
 
-def _bindings_of(rows: MatchRows, sequences: Numbers) -> Any:
-    """Return the bindings of the rows for these items. Not all of the items have rows."""
-    if rows.bindings is None:
-        return None
-    indexes = np.searchsorted(rows.sequences, sequences)
-    inside = indexes < len(rows.sequences)
-    inside[inside] = rows.sequences[indexes[inside]] == sequences[inside]
-    return rows.bindings.take(pa.array(indexes, mask=~inside))
+def _details_of(rows: MatchRows, sequences: Numbers, added: Mapping[int, str]) -> Any:
+    """Return the details of the rows for these items, with the added ones. Not all of the items have rows."""
+    kept = None
+    if rows.details is not None:
+        indexes = np.searchsorted(rows.sequences, sequences)
+        inside = indexes < len(rows.sequences)
+        inside[inside] = rows.sequences[indexes[inside]] == sequences[inside]
+        kept = rows.details.take(pa.array(indexes, mask=~inside))
+    if not added:
+        return kept
+    before = [None] * len(sequences) if kept is None else kept.to_pylist()
+    texts = [
+        splice_details(filter(None, (text, added.get(sequence)))) if text or sequence in added else None
+        for sequence, text in zip(sequences.tolist(), before, strict=True)
+    ]
+    return pa.array(texts, pa.large_string())

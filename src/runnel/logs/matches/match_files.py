@@ -4,8 +4,8 @@ A part is an Arrow file with MATCH_SCHEMA and one row per item with a match. It 
 committed. An item may match ten thousand queries, so their ascending ids are stored as differences of two bytes,
 called steps. A longer step is stored as LEAP, and the row's next leap contains its value.
 
-A part with bindings has BOUND_SCHEMA: a row may contain the bindings of its queries as JSON. An item that must pass a
-gate has its bindings before its match, so a row without queries is not a match.
+A part with bindings or annotations, called details, has DETAILED_SCHEMA: a row may contain those of its queries as a
+JSON list. An item that must pass a gate has its bindings before its match, so a row without queries is not a match.
 
 If the queries are partitioned, a file contains the rows of one partition after those of another, so an item may have
 several rows. Several files, called *layers*, may contain rows of the same items. Readers combine them into one row
@@ -15,16 +15,17 @@ per item.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from runnel.model.annotation import Annotation, decode_annotations
 from runnel.model.bindings import Bindings, MatchBindings, decode_bindings, encode_bindings
 from runnel.model.match import Matches, SteppedMatches, Steps
 from runnel.model.segment import MatchPart
@@ -40,8 +41,10 @@ MATCH_SCHEMA = pa.schema(
     metadata={"runnel.format": "matches/1"},
 )
 
-_BINDINGS = pa.field("bindings", pa.large_string())
-BOUND_SCHEMA = MATCH_SCHEMA.append(_BINDINGS).with_metadata({"runnel.format": "bound matches/1"})
+_DETAILS = pa.field("details", pa.large_string())
+DETAILED_SCHEMA = MATCH_SCHEMA.append(_DETAILS).with_metadata({"runnel.format": "detailed matches/1"})
+
+_T = TypeVar("_T")
 
 _BLOCK = 500_000
 """Number of matches that are combined at a time, small enough to reuse memory."""
@@ -51,13 +54,14 @@ _BLOCK = 500_000
 class MatchRows:
     """Decoded matches: the item `sequences[i]` satisfies the queries of row i.
 
-    `bindings` is an Arrow array with the bindings of each row as JSON or null, or None if no row has bindings.
+    `details` is an Arrow array with the bindings and annotations of each row as JSON or null, or None if there are
+    none at all.
     """
 
     sequences: npt.NDArray[np.int64]
     offsets: npt.NDArray[np.int64]
     queries: npt.NDArray[np.int64]
-    bindings: Any = None
+    details: Any = None
 
     def of_queries(
         self, wanted: Collection[int] | npt.NDArray[np.int64]
@@ -76,7 +80,7 @@ class MatchRows:
             self.sequences[low:high],
             self.offsets[low : high + 1] - base,
             self.queries[base : self.offsets[high]],
-            None if self.bindings is None else self.bindings[low:high],
+            None if self.details is None else self.details[low:high],
         )
 
     def matched(self) -> MatchRows:
@@ -88,22 +92,31 @@ class MatchRows:
             self.sequences[matched_rows],
             np.append(self.offsets[matched_rows], self.offsets[-1]),
             self.queries,
-            None if self.bindings is None else self.bindings.take(pa.array(matched_rows)),
+            None if self.details is None else self.details.take(pa.array(matched_rows)),
         )
 
     def bindings_of(self, wanted: Mapping[int, Collection[int]]) -> dict[tuple[int, int], Bindings]:
         """Return the bindings of the wanted queries, given by sequence, as a mapping by query and sequence."""
-        bindings: dict[tuple[int, int], Bindings] = {}
-        if self.bindings is None:
-            return bindings
+        return self._details_of(wanted, decode_bindings)
+
+    def annotations_of(self, wanted: Mapping[int, Collection[int]]) -> dict[tuple[int, int], tuple[Annotation, ...]]:
+        """Return the annotations of the wanted queries, as `bindings_of` returns bindings."""
+        return self._details_of(wanted, decode_annotations)
+
+    def _details_of(
+        self, wanted: Mapping[int, Collection[int]], decode: Callable[[str, Collection[int]], Mapping[int, _T]]
+    ) -> dict[tuple[int, int], _T]:
+        details: dict[tuple[int, int], _T] = {}
+        if self.details is None:
+            return details
         sequences = np.fromiter(wanted, dtype=np.int64, count=len(wanted))
-        rows = np.flatnonzero(np.isin(self.sequences, sequences) & self.bindings.is_valid().to_numpy(False))
+        rows = np.flatnonzero(np.isin(self.sequences, sequences) & self.details.is_valid().to_numpy(False))
         for row in rows.tolist():
             sequence = int(self.sequences[row])
             matched = set(self.queries[self.offsets[row] : self.offsets[row + 1]].tolist())
-            decoded = decode_bindings(self.bindings[row].as_py(), matched.intersection(wanted[sequence]))
-            bindings |= {(query, sequence): value for query, value in decoded.items()}
-        return bindings
+            decoded = decode(self.details[row].as_py(), matched.intersection(wanted[sequence]))
+            details |= {(query, sequence): value for query, value in decoded.items()}
+        return details
 
 
 @dataclass(frozen=True)
@@ -115,11 +128,11 @@ class SteppedRows:
 
     sequences: npt.NDArray[np.int64]
     steps: Steps
-    has_bindings: bool = False
+    has_details: bool = False
 
 
 def match_records(sequences: npt.NDArray[np.int64], matches: Matches, bindings: MatchBindings | None = None) -> Any:
-    """Return a record batch of the items with a match, with BOUND_SCHEMA if there are bindings, else MATCH_SCHEMA.
+    """Return a record batch of the items with a match, with DETAILED_SCHEMA if there are bindings, else MATCH_SCHEMA.
 
     Items with bindings are included even without a match, because their matches may have to pass a gate.
     """
@@ -130,7 +143,7 @@ def match_records(sequences: npt.NDArray[np.int64], matches: Matches, bindings: 
         kept = np.union1d(kept, [row for row, text in enumerate(texts) if text])
     ends = np.append(kept, len(sequences))
     stored = Steps(steps.offsets[ends], steps.steps, steps.leap_offsets[ends], steps.leaps)
-    bound = pa.array([texts[row] for row in kept.tolist()], _BINDINGS.type) if any(texts) else None
+    bound = pa.array([texts[row] for row in kept.tolist()], _DETAILS.type) if any(texts) else None
     return _records(sequences[kept], stored, bound)
 
 
@@ -149,7 +162,7 @@ def _records(sequences: npt.NDArray[np.int64], steps: Steps, bindings: Any = Non
     ]
     if bindings is None:
         return pa.RecordBatch.from_arrays(columns, schema=MATCH_SCHEMA)
-    return pa.RecordBatch.from_arrays([*columns, bindings], schema=BOUND_SCHEMA)
+    return pa.RecordBatch.from_arrays([*columns, bindings], schema=DETAILED_SCHEMA)
 
 
 def _lists(offsets: npt.NDArray[np.int64], values: npt.NDArray[Any], field: Any) -> Any:
@@ -159,24 +172,24 @@ def _lists(offsets: npt.NDArray[np.int64], values: npt.NDArray[Any], field: Any)
 def write_part(storage: Storage, lineage: int, batches: Sequence[Any], sequences: tuple[int, int]) -> MatchPart:
     """Write a part under a name that no other attempt uses."""
     path = f"matches/{lineage}/{sequences[0]:020d}-{uuid.uuid4().hex}.arrow"
-    if any(_BINDINGS.name in batch.schema.names for batch in batches):
-        file = write_arrow(storage, path, [_with_bindings(batch) for batch in batches], BOUND_SCHEMA)
+    if any(_DETAILS.name in batch.schema.names for batch in batches):
+        file = write_arrow(storage, path, [_with_details(batch) for batch in batches], DETAILED_SCHEMA)
     else:
         file = write_arrow(storage, path, list(batches), MATCH_SCHEMA)
     return MatchPart(file.path, sequences[0], sequences[1], file.size)
 
 
-def _with_bindings(batch: Any) -> Any:
-    """Return a batch with BOUND_SCHEMA."""
-    if _BINDINGS.name in batch.schema.names:
+def _with_details(batch: Any) -> Any:
+    """Return a batch with DETAILED_SCHEMA."""
+    if _DETAILS.name in batch.schema.names:
         return batch
-    columns = [*batch.columns, pa.nulls(batch.num_rows, _BINDINGS.type)]
-    return pa.RecordBatch.from_arrays(columns, schema=BOUND_SCHEMA)
+    columns = [*batch.columns, pa.nulls(batch.num_rows, _DETAILS.type)]
+    return pa.RecordBatch.from_arrays(columns, schema=DETAILED_SCHEMA)
 
 
-def has_bindings(storage: Storage, path: str) -> bool:
-    """Return whether a part has bindings, without reading its matches."""
-    return _BINDINGS.name in read_arrow(storage, path).schema.names
+def has_details(storage: Storage, path: str) -> bool:
+    """Return whether a part has bindings or annotations, without reading its matches."""
+    return _DETAILS.name in read_arrow(storage, path).schema.names
 
 
 def repeats_items(storage: Storage, path: str) -> bool:
@@ -201,12 +214,12 @@ def read_steps(storage: Storage, path: str) -> list[SteppedRows]:
 def _stepped_rows(batch: Any) -> SteppedRows:
     sequences = batch.column("sequence").to_numpy()
     steps = Steps(*_listed(batch.column("steps")), *_listed(batch.column("leaps")))
-    return SteppedRows(sequences, steps, _BINDINGS.name in batch.schema.names)
+    return SteppedRows(sequences, steps, _DETAILS.name in batch.schema.names)
 
 
 def _rows(batch: Any) -> MatchRows:
     stepped = _stepped_rows(batch)
-    bound = batch.column(_BINDINGS.name) if _BINDINGS.name in batch.schema.names else None
+    bound = batch.column(_DETAILS.name) if _DETAILS.name in batch.schema.names else None
     return MatchRows(stepped.sequences, stepped.steps.offsets, stepped.steps.ids(), bound)
 
 
@@ -219,10 +232,10 @@ def joined(parts: Sequence[MatchRows]) -> MatchRows:
     """Combine several ranges of matches, or several layers of a range: one row per item, in order."""
     lengths = np.concatenate([np.diff(part.offsets) for part in parts])
     bound = None
-    if any(part.bindings is not None for part in parts):
-        missing = (pa.nulls(len(part.sequences), _BINDINGS.type) for part in parts)
+    if any(part.details is not None for part in parts):
+        missing = (pa.nulls(len(part.sequences), _DETAILS.type) for part in parts)
         bound = pa.concat_arrays(
-            [none if part.bindings is None else part.bindings for part, none in zip(parts, missing, strict=True)]
+            [none if part.details is None else part.details for part, none in zip(parts, missing, strict=True)]
         )
     rows = MatchRows(
         np.concatenate([part.sequences for part in parts]),
@@ -259,7 +272,7 @@ def united(rows: MatchRows) -> MatchRows:
         counts[items[low] + 1 : items[high - 1] + 2] = np.bincount(owners, minlength=items[high - 1] - items[low] + 1)
         queries[filled : filled + len(block)] = block
         filled += len(block)
-    bound = None if rows.bindings is None else _united_bindings(rows.bindings, order, items, len(sequences))
+    bound = None if rows.details is None else _united_details(rows.details, order, items, len(sequences))
     return MatchRows(sequences, np.cumsum(counts), queries[:filled], bound)
 
 
@@ -294,27 +307,35 @@ def _in_order(
     return (owners, queries) if fresh.all() else (owners[fresh], queries[fresh])
 
 
-def _united_bindings(bindings: Any, order: npt.NDArray[np.int64], items: npt.NDArray[np.int64], count: int) -> Any:
-    """Combine the bindings of `count` items. `order` sorts the rows, and each row belongs to one of the items."""
-    filled = bindings.is_valid().to_numpy(False)[order]
+def splice_details(texts: Iterable[str]) -> str:
+    """Concatenate details of an item. Each text is a JSON list, so they need not be parsed.
+
+    >>> splice_details(['[1]', '[2,3]'])
+    '[1,2,3]'
+    """
+    return f"[{','.join(text[1:-1] for text in texts)}]"
+
+
+def _united_details(details: Any, order: npt.NDArray[np.int64], items: npt.NDArray[np.int64], count: int) -> Any:
+    """Combine the details of `count` items. `order` sorts the rows, and each row belongs to one of the items."""
+    filled = details.is_valid().to_numpy(False)[order]
     rows, of = order[filled], items[filled]
     starts = np.searchsorted(of, np.arange(count + 1))
     counts = np.diff(starts)
     places = np.zeros(count, dtype=np.int64)
     places[counts > 0] = rows[starts[:-1][counts > 0]]
-    first = bindings.take(pa.array(places, mask=counts == 0))
+    first = details.take(pa.array(places, mask=counts == 0))
     several = np.flatnonzero(counts > 1)
     if not len(several):
         return first
-    texts = (bindings.take(pa.array(rows[starts[item] : starts[item + 1]])).to_pylist() for item in several.tolist())
-    # Each text is a JSON list, so lists are concatenated without parsing them.
-    spliced = [f"[{','.join(text[1:-1] for text in group)}]" for group in texts]
+    texts = (details.take(pa.array(rows[starts[item] : starts[item + 1]])).to_pylist() for item in several.tolist())
+    spliced = list(map(splice_details, texts))
     return pc.replace_with_mask(first, pa.array(counts > 1), pa.array(spliced, first.type))
 
 
 def write_rows(storage: Storage, path: str, rows: MatchRows, sequences: tuple[int, int]) -> MatchPart:
     """Write matches as one part."""
-    bound = rows.bindings
+    bound = rows.details
     if bound is not None and bound.null_count == len(bound):
         bound = None
     records = _records(rows.sequences, _steps_of(rows.offsets, rows.queries), bound)

@@ -20,8 +20,9 @@ from runnel.catalog.logs.item_segments import kept_after
 from runnel.catalog.logs.match_segments import KeptPart
 from runnel.catalog.store.connection import Catalog
 from runnel.errors import CorruptDataError
-from runnel.logs.matches.match_files import MatchRows, SteppedRows, has_bindings, joined, read_part, read_steps
+from runnel.logs.matches.match_files import MatchRows, SteppedRows, has_details, joined, read_part, read_steps
 from runnel.logs.matches.query_index import QueryIndex
+from runnel.model.annotation import Annotation
 from runnel.model.bindings import Bindings
 from runnel.storage.file_storage import Storage
 
@@ -116,42 +117,51 @@ class MatchLog:
         return {sequence: rows for (_, sequence), rows in bindings.items()}
 
     def bindings_of(self, wanted: Mapping[int, Collection[int]]) -> dict[tuple[int, int], Bindings]:
-        """Return the bindings of several queries' matches, by query and sequence.
+        """Return the bindings of several queries' matches, by query and sequence."""
+        return self._details_of(wanted, MatchRows.bindings_of)
 
-        Most files have no bindings, which is remembered per file, so reading them costs nothing.
-        """
-        bindings: dict[tuple[int, int], Bindings] = {}
+    def annotations_of(self, wanted: Mapping[int, Collection[int]]) -> dict[tuple[int, int], tuple[Annotation, ...]]:
+        """Return the annotations of several queries' matches, by query and sequence."""
+        return self._details_of(wanted, MatchRows.annotations_of)
+
+    def _details_of(
+        self,
+        wanted: Mapping[int, Collection[int]],
+        details_of: Callable[[MatchRows, Mapping[int, Collection[int]]], Mapping[tuple[int, int], _T]],
+    ) -> dict[tuple[int, int], _T]:
+        """Return details of matches. Most files have none, which is remembered per file, so they are not read."""
+        details: dict[tuple[int, int], _T] = {}
         queries: dict[int, set[int]] = {}
         for run in _runs(wanted.values()):
-            for rows in self._with_bindings(run):
+            for rows in self._with_details(run):
                 queries = queries or _by_sequence(wanted)
-                bindings |= rows.bindings_of(queries)
-        return bindings
+                details |= details_of(rows, queries)
+        return details
 
-    def _with_bindings(self, run: Ids) -> Iterator[MatchRows]:
-        """Read the matches around these items from the files that have bindings."""
+    def _with_details(self, run: Ids) -> Iterator[MatchRows]:
+        """Read the matches around these items from the files that have details."""
 
         def rows_of(layers: Layers, behind: int) -> list[MatchRows]:
             low, high = np.searchsorted(run, [behind + 1, layers[0].last_sequence + 1])
             bound = [] if low == high else [part for part in layers if not self._has_none(part)]
-            # A query's bindings are in the layer of its match, so layers need not be combined.
+            # A query's details are in the layer of its match, so layers need not be combined.
             return [self._read(part).between(behind, int(run[-1])) for part in bound]
 
         for several in self._each(int(run[0]) - 1, int(run[-1]), rows_of):
             yield from several
 
     def _has_none(self, part: KeptPart) -> bool:
-        """Return whether a file has no bindings. Files never change."""
+        """Return whether a file has no details. Files never change."""
         if part.path in self._unbound:
             return True
-        if has_bindings(self._storage, part.path):
+        if has_details(self._storage, part.path):
             return False
         self._note_unbound(part)
         return True
 
     def _read(self, part: KeptPart) -> MatchRows:
         rows = read_part(self._storage, part.path)
-        if rows.bindings is None:
+        if rows.details is None:
             self._note_unbound(part)
         return rows
 
@@ -159,7 +169,7 @@ class MatchLog:
         stepped: list[SteppedRows] = []
         for part in layers:
             rows = read_steps(self._storage, part.path)
-            if not any(part.has_bindings for part in rows):
+            if not any(part.has_details for part in rows):
                 self._note_unbound(part)
             stepped += rows
         return stepped

@@ -13,8 +13,9 @@ import pyarrow.compute as pc
 from runnel.algebra.nodes.gate_rules import Stop
 from runnel.matching.contract import Matcher
 from runnel.matching.gates.claims import Claims, GateKeeper
-from runnel.matching.gates.contract import Joined, Numbers
+from runnel.matching.gates.contract import Numbers
 from runnel.matching.gates.resolve_gates import resolve_gates, unique_pairs
+from runnel.model.annotation import Annotation
 from runnel.model.gate_state import GateState
 from runnel.model.item_batch import ItemBatch
 from runnel.model.match import Matches
@@ -33,8 +34,8 @@ _MIN_STATES = 100_000
 class OrderedMatcher:
     """A matcher that keeps the states of gates in memory from batch to batch.
 
-    `stopped` contains the items that gates have stopped so far, by feed and sequence, and `annotations` the items
-    with which gates have annotated those that passed. `windows` are the items of windows.
+    `stopped` contains the items that gates have stopped so far, by feed and sequence, and `annotations` those of
+    the matches so far, by query and sequence. `windows` are the items of windows.
     """
 
     def __init__(self, plan: Plan, matcher: Matcher, window_keys: Mapping[int, int] = MappingProxyType({})) -> None:
@@ -47,7 +48,7 @@ class OrderedMatcher:
         self._max_states = _MIN_STATES
         self.windows: list[WindowItems] = []
         self.stopped: dict[tuple[int, int], Stop] = {}
-        self.annotations: dict[tuple[int, int], Joined] = {}
+        self.annotations: dict[tuple[int, int], tuple[Annotation, ...]] = {}
 
     def match(self, items: ItemBatch) -> Matches:
         """Return the queries that each item of the batch matches, without the items that gates stop."""
@@ -68,7 +69,8 @@ class OrderedMatcher:
         )
         self._states |= {state.key: state for state in resolved.states}
         self.stopped |= resolved.stopped
-        self.annotations |= resolved.annotations
+        for sequence, by_query in resolved.annotations_of(claims).items():
+            self.annotations |= {(query, sequence): annotations for query, annotations in by_query.items()}
         self._remember_windows(resolved.new_window_items())
         if len(self._states) > self._max_states:
             newest = int(pc.max(items.records.column("accepted").cast(pa.int64())).as_py())

@@ -25,6 +25,7 @@ from runnel.matching.gates.contract import (
     ReadWindows,
     resolver_of,
 )
+from runnel.model.annotation import Annotation
 from runnel.model.gate_state import GateState
 from runnel.plan.gates import NO_GATE, Gate, sort_gates
 
@@ -76,27 +77,31 @@ class ResolvedGates:
                 matches.append((matching, np.full(len(matching), gate.feed, dtype=np.int64)))
         return unique_pairs(*(np.concatenate(column) for column in zip(*matches, strict=True)))
 
-    def annotated(self, claims: Claims) -> dict[int, dict[int, frozenset[int]]]:
-        """Return the matches of these claims that have annotations, by sequence and query: the gates that gave them.
+    def annotations_of(self, claims: Claims) -> dict[int, dict[int, tuple[Annotation, ...]]]:
+        """Return the annotations of the matches of these claims, by sequence and query.
 
         A query that satisfies several disjuncts has the annotations of all of them.
         """
-        annotated: dict[int, dict[int, frozenset[int]]] = {}
+        annotations: dict[int, dict[int, tuple[Annotation, ...]]] = {}
         if not self.inherited:
-            return annotated
+            return annotations
         starts = {gate.feed: gate.since for gate in self.gates if gate.shown}
-        gated = {gate.feed for gate in self.gates}
+        rules = {gate.feed: gate.rule for gate in self.gates}
+        inherited: dict[tuple[int, int], frozenset[int]] = {}
         for sequence, query, gate in _rows_with(claims, {sequence for _, sequence in self.inherited}):
-            if query not in gated:
-                inherited = self.inherited.get((gate, sequence))
-            elif sequence > starts.get(query, sequence):
-                inherited = self.inherited.get((query, sequence))
+            if query not in rules:
+                added = self.inherited.get((gate, sequence))
             else:
-                inherited = None
-            if inherited:
-                of_item = annotated.setdefault(sequence, {})
-                of_item[query] = of_item.get(query, frozenset()) | inherited
-        return annotated
+                added = self.inherited.get((query, sequence)) if sequence > starts.get(query, sequence) else None
+            if added:
+                inherited[sequence, query] = inherited.get((sequence, query), frozenset()) | added
+        for (sequence, query), feeds in inherited.items():
+            annotations.setdefault(sequence, {})[query] = tuple(
+                Annotation(rules[feed].annotation_name, feed, joined.newest, joined.count)
+                for feed in sorted(feeds)
+                for joined in (self.annotations[feed, sequence],)
+            )
+        return annotations
 
 
 def resolve_gates(

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
+from runnel.model.annotation import JoinedItems
 from runnel.model.bindings import NO_BINDINGS, Binding, Bindings
 from runnel.model.item import Item
 from runnel.net.safe_html import HtmlCleaner, settle
@@ -35,6 +36,9 @@ NAMESPACE = "https://runnel.example/ns/feed/1"
 _MOST_TAGS = 2000
 _MOST_LABELS = 50
 _LONGEST_LABEL = 200
+MOST_JOINED = 20
+"""Maximum number of joined items that an entry shows for each join."""
+
 _LONGEST_TITLE = 1000
 _LONGEST_TEXT = 1 << 18
 _UNKNOWN_TYPE = "application/octet-stream"
@@ -105,6 +109,16 @@ class ShownItem:
     enclosure_type: str
     source: str
     bindings: Bindings = NO_BINDINGS
+    annotations: tuple[ShownAnnotation, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ShownAnnotation:
+    """The presentation of the items that an item joined: the newest of them, and the number of all."""
+
+    name: str
+    items: tuple[ShownItem, ...]
+    count: int
 
 
 def entry_id(item: Item) -> str:
@@ -144,7 +158,13 @@ def show(delivered: DeliveredItem, sent: datetime) -> ShownItem:
         enclosure_type=next(filter(None, map(media_type, _labels(item, "enclosure:type"))), _UNKNOWN_TYPE),
         source=" ".join(plain_text(xml_text(delivered.feed_title)).split()) or GENERATOR,
         bindings=_readable(delivered.bindings),
+        annotations=tuple(_show_joined(joined, sent) for joined in delivered.annotations),
     )
+
+
+def _show_joined(joined: JoinedItems, sent: datetime) -> ShownAnnotation:
+    items = (show(DeliveredItem(item, item.feed), sent) for item in joined.items[:MOST_JOINED])
+    return ShownAnnotation(xml_text(joined.name), tuple(items), joined.count)
 
 
 def head_of(delivery: Delivery) -> FeedHead:

@@ -10,15 +10,15 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from runnel.model.item import Item, Value
+from runnel.model.item import Item
 from runnel.private_files import FILE_MODE
 from runnel.sinks.contract import DeliveredItem, Delivery, LocalSink
 from runnel.sinks.files.targets import TargetFile, check_target, open_target
 from runnel.sinks.files.whole_file import rename_aside, require_regular, write_all
+from runnel.sinks.show_annotations import annotations_json, attributes_json
 from runnel.sinks.show_bindings import bindings_json
 
 WINDOW = 1 << 20
@@ -164,13 +164,10 @@ def item_json(delivered: DeliveredItem) -> dict[str, Any]:
         "version": item.version,
         "sequence": item.sequence,
         "accepted": item.time.isoformat() if item.time else None,
-        "attributes": {name: [_plain(value) for value in values] for name, values in item.attributes.items()},
+        "attributes": attributes_json(item.attributes),
         **bindings_json(delivered.bindings),
+        **annotations_json(delivered.annotations),
     }
-
-
-def _plain(value: Value) -> str | float | bool:
-    return value.isoformat() if isinstance(value, datetime) else value
 
 
 def _safe(text: str) -> str:

@@ -47,6 +47,7 @@ class JsonFeed:
                 "version": shown.version,
                 "sequence": shown.sequence,
                 **bindings_json(shown.bindings),
+                **_annotations(shown),
             },
         }
         members = {key: value for key, value in node.items() if value not in (None, [], "")}
@@ -63,6 +64,22 @@ class JsonFeed:
             "items": [entry.node for entry in entries],
         }
         return json.dumps(document, ensure_ascii=False, indent=1).encode("utf-8", "replace") + b"\n"
+
+
+def _annotations(shown: ShownItem) -> dict[str, Any]:
+    """Return the joined items of an item as a member of its extension, or nothing if there are none."""
+    if not shown.annotations:
+        return {}
+    annotations: dict[str, Any] = {}
+    for annotation in shown.annotations:
+        items = [
+            {"feed": item.feed, "item": item.item, "version": item.version, "title": item.title}
+            | ({"url": item.link} if item.link else {})
+            | ({"attachments": _attachments(item)} if item.enclosure else {})
+            for item in annotation.items
+        ]
+        annotations[annotation.name] = {"items": items, "count": annotation.count}
+    return {"annotations": annotations}
 
 
 def _attachments(shown: ShownItem) -> list[dict[str, str]]:

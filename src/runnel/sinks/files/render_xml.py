@@ -15,7 +15,8 @@ _OLD_NAMESPACE = "urn:runnel:feed/1"
 """The namespace in files of early versions of Runnel. It is not a valid URN."""
 
 _MARK = f"{{{NAMESPACE}}}entry"
-_BINDINGS, _ROW, _BINDING = (f"{{{NAMESPACE}}}{local}" for local in ("bindings", "row", "binding"))
+_OWN = f"{{{{{NAMESPACE}}}}}{{}}"
+_BINDINGS, _ROW, _BINDING, _ANNOTATIONS = map(_OWN.format, ("bindings", "row", "binding", "annotations"))
 
 
 def parse_own(data: bytes, root_tag: str) -> etree._Element:
@@ -111,7 +112,7 @@ def add(parent: etree._Element, tag: str, text: str | None = None, **attributes:
 
 
 def add_mark(node: etree._Element, shown: ShownItem) -> None:
-    """Record in an entry which item version it shows, and the bindings of the match."""
+    """Record in an entry which item version it shows, and the bindings and annotations of the match."""
     add(
         node,
         _MARK,
@@ -128,6 +129,31 @@ def add_mark(node: etree._Element, shown: ShownItem) -> None:
             group = add(listed, _ROW)
             for name, value in row.items():
                 add(group, _BINDING, printed(value), name=name, type=kind_of(value))
+    for annotation in shown.annotations:
+        joined = add(node, _ANNOTATIONS, name=annotation.name, count=str(annotation.count))
+        for item in annotation.items:
+            _add_joined(joined, item)
+
+
+def _add_joined(parent: etree._Element, item: ShownItem) -> None:
+    """Add a joined item. Its elements have our namespace, so that readers do not take it for an entry of the feed."""
+    node = add(parent, _OWN.format("item"), feed=item.feed, item=item.item, version=str(item.version))
+    texts = {
+        "title": item.title,
+        "link": item.link,
+        "description": item.summary,
+        "content": item.content,
+        "published": item.published.isoformat() if item.published else None,
+        "source": item.source,
+    }
+    for name, text in texts.items():
+        if text:
+            add(node, _OWN.format(name), text)
+    for name, labels in (("author", item.authors), ("category", item.categories)):
+        for label in labels:
+            add(node, _OWN.format(name), label)
+    if item.enclosure:
+        add(node, _OWN.format("enclosure"), url=item.enclosure, type=item.enclosure_type)
 
 
 def write_document(root: etree._Element) -> bytes:

@@ -17,7 +17,7 @@ from html import escape
 from runnel.errors import DeliveryError
 from runnel.model.item import Item
 from runnel.sinks.contract import Content, DeliveredItem, Delivery
-from runnel.sinks.files.feed_entries import ShownItem, show
+from runnel.sinks.files.feed_entries import ShownAnnotation, ShownItem, show
 from runnel.sinks.mail.mail_html import HtmlTooLargeError, one_line, safe_html, text_of_html
 from runnel.sinks.show_bindings import INCOMPLETE, binding_text
 
@@ -189,11 +189,23 @@ def _about(shown: ShownItem) -> str:
 
 
 def _bound(shown: ShownItem) -> list[str]:
-    """Return the bindings of an item, one line for each of the first rows."""
+    """Return the bindings of an item, one line for each of the first rows, and the items that it joined."""
     lines = [one_line(binding_text(row), _LONGEST_ROW) for row in shown.bindings.rows[:_ROWS]]
     more = shown.bindings.count - len(lines)
     lines = [line for line in lines if line] + ([f"and {more:,} more"] if more else [])
-    return lines if shown.bindings.is_whole else [*lines, INCOMPLETE]
+    lines = lines if shown.bindings.is_whole else [*lines, INCOMPLETE]
+    return lines + [line for annotation in shown.annotations for line in _joined(annotation)]
+
+
+def _joined(annotation: ShownAnnotation) -> list[str]:
+    """Return the titles and links of joined items, one line for each of the first."""
+    first = annotation.items[:_ROWS]
+    texts = (f"{_title(item)} {item.link or ''}".rstrip() for item in first)
+    more = annotation.count - len(first)
+    return [
+        *(one_line(f"{annotation.name}: {text}", _LONGEST_ROW) for text in texts),
+        *([f"{annotation.name}: {more:,} more"] if more else []),
+    ]
 
 
 def _date(moment: datetime) -> str:

@@ -21,7 +21,7 @@ from runnel.errors import CorruptDataError
 from runnel.logs.matches import match_log
 from runnel.logs.matches.added_matches import add_matches
 from runnel.logs.matches.match_files import (
-    BOUND_SCHEMA,
+    DETAILED_SCHEMA,
     MATCH_SCHEMA,
     MatchRows,
     joined,
@@ -124,11 +124,11 @@ def test_parts_without_bindings_keep_their_schema(tmp_path: Path) -> None:
         assert storage.read(part.path) == storage.read(before.path)
         storage.delete(before.path)
     rows = read_part(storage, part.path)
-    assert rows.bindings is None
+    assert rows.details is None
     again = write_rows(storage, "again.arrow", joined([rows, rows]), (1, 3))
     assert read_arrow(storage, again.path).schema.metadata == {b"runnel.format": b"matches/1"}
     bound = write_part(storage, 1, [match_records(np.arange(1, 4), found, {2: {7: [{"x": 1.0}]}})], (1, 3))
-    assert read_arrow(storage, bound.path).schema.metadata == {b"runnel.format": b"bound matches/1"}
+    assert read_arrow(storage, bound.path).schema.metadata == {b"runnel.format": b"detailed matches/1"}
     # The only bindings are of an item that came to no match: what is merged has none.
     merged = write_rows(storage, "merged.arrow", read_part(storage, bound.path).matched(), (1, 3))
     unbound = write_rows(storage, "plain.arrow", rows, (1, 3))
@@ -232,8 +232,8 @@ def test_damaged_bindings_raise_only_when_they_are_read(written: Log) -> None:
     batch = read_arrow(written.storage, part.path).to_batches()[0]
     column = pa.array(['[{"queries":', batch.column("bindings")[1].as_py()], pa.large_string())
     written.storage.delete(part.path)
-    damaged = pa.RecordBatch.from_arrays([*batch.columns[:3], column], schema=BOUND_SCHEMA)
-    path = write_arrow(written.storage, "matches/1/other.arrow", [damaged], BOUND_SCHEMA).path
+    damaged = pa.RecordBatch.from_arrays([*batch.columns[:3], column], schema=DETAILED_SCHEMA)
+    path = write_arrow(written.storage, "matches/1/other.arrow", [damaged], DETAILED_SCHEMA).path
     with written.catalog.write() as connection:
         connection.execute(
             text("update match_parts set path = :new where path = :old"), {"new": path, "old": part.path}

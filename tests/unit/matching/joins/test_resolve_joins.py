@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from tests.unit.matching.gates.gated_worlds import GatedWorld
 from tests.unit.matching.joins.joined_worlds import joined_worlds
 
-from runnel.algebra.nodes.query import Gated
 from runnel.algebra.semantics.evaluate_log import evaluate_log
 from runnel.matching.compile.build_matcher import build_matcher
 from runnel.matching.compile.temporary_plan import TemporaryPlan
@@ -26,12 +25,6 @@ def test_matches_and_annotations_are_those_of_the_definition(world: GatedWorld) 
             found |= {int(batch.sequences[row]): set(matches.row(row).tolist()) for row in range(len(batch))}
     expected = list(evaluate_log(world.items, world.definitions, world.since))
     assert found == {one.item.sequence: set(one.feeds) for one in expected}
-    own = {
-        (gate, one.item.sequence): annotation
-        for one in expected
-        for feed in one.feeds
-        for gate, annotation in one.annotations.get(feed, {}).items()
+    assert {key: {each.gate: each.newest for each in several} for key, several in matcher.annotations.items()} == {
+        (feed, one.item.sequence): dict(joined) for one in expected for feed, joined in one.annotations.items()
     }
-    assert {key: joined.newest for key, joined in matcher.annotations.items() if key in own} == own
-    gated = {feed for feed, node in world.definitions.items() if isinstance(node, Gated)}
-    assert {gate for gate, _ in own} <= gated
