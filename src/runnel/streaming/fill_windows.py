@@ -25,7 +25,7 @@ from runnel.catalog.declared import feeds
 from runnel.catalog.logs import item_segments, windows
 from runnel.catalog.logs.windows import FilledWindow, WindowSegment
 from runnel.catalog.store.connection import Catalog
-from runnel.errors import CorruptDataError
+from runnel.errors import CorruptDataError, RunnelError
 from runnel.logs.items.item_log import ItemLog
 from runnel.matching.gates.claims import Claims
 from runnel.matching.gates.ordered_matcher import OrderedMatcher
@@ -47,11 +47,12 @@ class BatchWindows:
 
     `keys` has the keys of these windows, by feed. `filled` are the windows that are filled after this batch, by feed,
     and `changes` counts the changes of windows when they were read (see `count_changes`). `is_emptied` means that
-    stored files are damaged, so that all windows are filled again.
+    stored files are damaged, so that all windows are filled again. Items up to `kept_after` are not in the item log.
     """
 
     storage: Storage
     changes: int
+    kept_after: int
     keys: dict[int, int] = field(default_factory=dict)
     parts: list[WindowItems] = field(default_factory=list)
     filled: dict[int, FilledWindow] = field(default_factory=dict)
@@ -72,7 +73,15 @@ class BatchWindows:
             self.segments.append(write_segment(self.storage, kept))
 
     def store(self, connection: Connection) -> None:
-        """Store the changes, in the transaction that commits the batch."""
+        """Store the changes, in the transaction that commits the batch.
+
+        Raise RunnelError if items were deleted that the windows had.
+        """
+        if self.parts and item_segments.retained_upto(connection) != self.kept_after:
+            raise RunnelError(
+                "items of windows were deleted from the item log while a batch was matched with them",
+                hint="no action needed: the batch is matched again",
+            )
         if self.is_emptied:
             windows.empty_windows(connection)
         since = feeds.since_of(connection, self.changed)
@@ -93,11 +102,11 @@ def open_windows(
     """
     gates = {gate.feed: gate for gate in claims.gates}
     with catalog.read() as connection:
-        opened = BatchWindows(storage, windows.count_changes(connection))
+        kept_after = item_segments.retained_upto(connection)
+        opened = BatchWindows(storage, windows.count_changes(connection), kept_after)
         filled = windows.filled_windows(connection)
         segments = windows.live_segments(connection)
         since = feeds.since_of(connection, (feed for feed, gate in gates.items() if gate.rule.stores_items))
-        kept_after = item_segments.retained_upto(connection)
     opened.filled = {
         feed: window for feed, window in filled.items() if feed in gates and window.history == gates[feed].history
     }

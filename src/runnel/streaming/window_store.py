@@ -123,7 +123,8 @@ class _Need:
             return True
         if self.is_young(segment):
             return False
-        return 2 * np.count_nonzero(self.mask(read_segment(self.storage, segment.path))) < segment.items
+        needed = int(np.count_nonzero(self.mask(read_segment(self.storage, segment.path))))
+        return 2 * needed < segment.items
 
     def mask(self, items: WindowItems) -> npt.NDArray[np.bool_]:
         """Return which items some window needs."""
