@@ -36,7 +36,7 @@ from runnel.errors import StorageFullError, WorkspaceError
 from runnel.logs.items.item_log import ItemLog
 from runnel.logs.matches.match_log import MatchLog
 from runnel.model.annotation import Annotation, MatchDetails, unite_annotations
-from runnel.model.bindings import Bindings
+from runnel.model.bindings import NO_BINDINGS, Bindings
 from runnel.model.item import Item
 from runnel.model.item_batch import ItemBatch
 from runnel.model.subscription import Subscription
@@ -130,8 +130,8 @@ class LoadedItems:
 
     def own_bytes(self, feed: int, sequences: Sequence[int]) -> int:
         """Return the approximate size of a message's items and their bindings, without joined items."""
-        bindings = (self.bindings.get((feed, sequence)) for sequence in sequences)
-        return sum(self.sizes.get(sequence, 0) for sequence in sequences) + sum(each.bytes for each in bindings if each)
+        bindings = (self.bindings.get((feed, sequence), NO_BINDINGS) for sequence in sequences)
+        return sum(self.sizes.get(sequence, 0) for sequence in sequences) + sum(each.bytes for each in bindings)
 
 
 class MatchReader:
