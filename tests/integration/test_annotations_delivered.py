@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -24,6 +25,7 @@ from runnel.sinks.mail.render_mail import render_mail
 from runnel.sinks.webhook import webhook_body
 from runnel.testing import FakeClock, MemorySink
 
+EXAMPLE = Path(__file__).parent.parent.parent / "examples" / "photos"
 OWN = "{https://runnel.example/ns/feed/1}"
 SHOWN = """
 register feed News; register feed Photos;
@@ -343,3 +345,56 @@ def test_annotation_with_many_items_fits_whole_if_they_are_small(engine: Engine,
     assert dict(one.annotations[0].omitted) == {}
     [matched] = engine.matches("Shown")
     assert matched.annotations == one.annotations
+
+
+def test_example_of_the_paper_includes_photos_in_news(engine: Engine, runner: InProcess) -> None:
+    shutil.copy(EXAMPLE / "IncludePhotos.xsl", engine.workspace.folder / "sheets")
+    engine.execute((EXAMPLE / "feeds.runnel").read_text("utf-8"))
+    for name in ("photos.jsonl", "news.jsonl"):
+        for line in (EXAMPLE / name).read_text("utf-8").splitlines():
+            item = json.loads(line)
+            engine.publish(item.pop("feed"), [item])
+    runner.run()
+    runner.run()
+    lines = [json.loads(line) for line in read_out(engine, "muse.jsonl").splitlines()]
+    assert [(line["id"], [photo["id"] for photo in line["annotations"]["join1"]["items"]]) for line in lines] == [
+        ("n1", ["f1", "m1"]),
+        ("n3", ["f1", "m1"]),
+    ], "the photo of the category pop is not in the window, and n4 is not about Muse"
+    data = read_out(engine, "muse.xml")
+    assert rss_problems(data) == []
+    texts = {
+        item.findtext("title"): item.findtext("description") or "" for item in etree.fromstring(data).iter("item")
+    }
+    assert list(texts) == ["Live in Paris", "Muse live in Paris tonight"]
+    assert texts["Muse live in Paris tonight"] == (
+        'Doors open at eight.<p><a href="https://photos.example/f1" rel="noopener noreferrer">Live in Paris</a></p>'
+        '<p><a href="https://photos.example/m1" rel="noopener noreferrer">'
+        '<img src="https://photos.example/m1.jpg" alt="Muse live in Paris"></a></p>'
+    )
+
+
+@pytest.mark.parametrize(
+    ("news", "text"),
+    [
+        ({}, ""),
+        ({"description:html": "<p>Short.</p>", "content:html": "<p>Long.</p>"}, "<p>Long.</p>"),
+        ({"description": "1 < 2"}, "1 &lt; 2"),
+    ],
+)
+def test_photos_are_added_to_the_longest_text_with_their_titles_escaped(
+    engine: Engine, runner: InProcess, news: dict[str, str], text: str
+) -> None:
+    shutil.copy(EXAMPLE / "IncludePhotos.xsl", engine.workspace.folder / "sheets")
+    engine.execute("subscribe to Shown apply 'IncludePhotos.xsl' output rss 's.xml';")
+    title = 'R&B " onload="x()" 1<2 <Roll>'
+    engine.publish("Photos", [PHOTO | {"title": title}, {"id": "p2", "title": title, "band": "Muse"}])
+    engine.publish("News", [{"id": "n1", "title": "Muse", "band": "Muse", **news}])
+    runner.run()
+    [item] = etree.fromstring(read_out(engine, "s.xml")).iter("item")
+    shown = item.findtext("{http://purl.org/rss/1.0/modules/content/}encoded") or item.findtext("description")
+    assert shown == (
+        f'{text}<p>R&amp;B " onload="x()" 1&lt;2 &lt;Roll&gt;</p>'
+        '<p><a href="https://photos.example/1" rel="noopener noreferrer"><img src="https://photos.example/1.jpg"'
+        ' alt="R&amp;B &quot; onload=&quot;x()&quot; 12 Roll"></a></p>'
+    )
