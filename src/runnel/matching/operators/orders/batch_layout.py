@@ -47,7 +47,7 @@ def lay_out(problem: OrderProblem, order: Order, active_offsets: Array, active_d
         problem.disjunct_offsets,
         order.chains,
         problem.test_calls,
-        problem.test_places,
+        problem.test_positions,
         problem.gains,
         order.ranks,
         order.sequence,
@@ -82,7 +82,7 @@ def _fill(
     disjunct_offsets: Array,
     chains: Array,
     test_calls: Array,
-    test_places: Array,
+    test_positions: Array,
     gains: Array,
     ranks: Array,
     sequence: Array,
@@ -111,7 +111,7 @@ def _fill(
                     slot += 1
                 entry_pairs[entry] = pair
                 entry_slots[entry] = call
-                tests[entry] = test_places[test]
+                tests[entry] = test_positions[test]
                 if len(entry_gains):
                     entry_gains[entry] = gains[test]
                 entry += 1

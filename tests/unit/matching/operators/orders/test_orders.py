@@ -211,6 +211,6 @@ def _played(problem: OrderProblem, rounds: Rounds, truth: list[bool]) -> dict[in
 def test_the_order_of_the_paper_is_refused_if_too_many_disjuncts_share_a_test(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("runnel.papers.operators.kruskal.MOST_PAIRS", 2)
+    monkeypatch.setattr("runnel.papers.operators.kruskal.MAX_PAIRS", 2)
     with pytest.raises(ValueError, match="3 pairs of disjuncts share a test"):
         ORDERS["kruskal"](OrderProblem.of([[0], [0], [0]], [0], [0.5], [1.0]))
