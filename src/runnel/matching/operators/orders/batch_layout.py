@@ -20,7 +20,9 @@ _SORTED_DISJUNCTS = 1024
 """Items with fewer active disjuncts are not sorted for an adaptive order, because their arrays fit into the cache."""
 
 
-def lay_out(problem: OrderProblem, order: Order, active_offsets: Array, active_disjuncts: Array) -> BatchLayout:
+def build_batch_layout(
+    problem: OrderProblem, order: Order, active_offsets: Array, active_disjuncts: Array
+) -> BatchLayout:
     """Build the layout of the active disjuncts of a batch for an order."""
     offsets = np.ascontiguousarray(active_offsets, dtype=np.int64)
     disjuncts = read_only(np.ascontiguousarray(active_disjuncts, dtype=IDENTIFIER))
