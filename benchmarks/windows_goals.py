@@ -41,6 +41,10 @@ class Figures:
         """Print a figure that must reach a goal."""
         self._judge(figure, value, f"at least {least:g}", value >= least, values)
 
+    def exactly(self, figure: str, value: float, wanted: float, **values: Any) -> None:
+        """Print a figure that must have one value."""
+        self._judge(figure, value, f"exactly {wanted:g}", value == wanted, values)
+
     def _judge(self, figure: str, value: float, goal: str, met: bool, values: dict[str, Any]) -> None:
         if not met:
             self.missed.append(figure)

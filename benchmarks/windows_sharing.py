@@ -47,7 +47,7 @@ def measure_sharing(figures: Figures, options: argparse.Namespace) -> None:
     if "duckdb" in options.peers.split(","):
         _say_duckdb(figures, workload, queries, expected)
     verified = [sum(each.verified for each in several) for several in (alone, shared)]
-    figures.at_most("pairs verified with shared windows, of those with one", verified[1] / verified[0], 1.0)
+    figures.exactly("pairs verified with shared windows, of those with one", verified[1] / verified[0], 1.0)
     figures.at_most(
         "cost of all queries, of one", _seconds(shared) / _seconds(alone), 4.0, queries=len(queries), window=photos
     )

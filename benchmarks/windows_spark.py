@@ -15,6 +15,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,7 @@ from runnel.engine import Engine, connect
 from runnel.model.item import Item
 from runnel.streaming.session import open_session
 
-_PHOTOS, _ITEMS, _WARM_UP = 20_000, 2_000, 100
+_PHOTOS, _WARM_UP = 20_000, 100
 _BEGINNING = datetime(2026, 11, 1, tzinfo=UTC)
 _SCRIPT = (
     "register feed Photos; register feed News;"
@@ -41,28 +42,47 @@ _SCRIPT = (
     "subscribe to Shown output log;"
 )
 _WORDS = {"words": "words", "prefixes": "slice(words, -(length - (length + 1) div 2 + 1), length)"}
+_ITEMS = {"words": 500}
+"""The number of items, for a variant that is too slow for all."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """The pairs (item, photo) that a system found, and how long it took."""
+
+    pairs: Numbers
+    photos: int
+    items: int
+    cpu_seconds: float
+    seconds: float
 
 
 def measure_spark(figures: Figures, options: argparse.Namespace) -> None:
     """Join the same news with the same photos in both."""
-    photos, items = min(_PHOTOS, min(options.windows)), min(_ITEMS, options.items)
-    workload = make_workload(photos, _WARM_UP + items, 1, options.seed)
-    pairs = PrefixPostings(workload.photos).look_up(workload.news, range(_WARM_UP, _WARM_UP + items)).pairs
-    results = {"ours, Runnel on Spark": _run_ours(workload)}
-    for name in _WORDS:
-        results[f"spark, stream-stream join of {name}"] = _run_spark(workload, name)
-    ours = next(iter(results.values()))[1]
-    for name, (found, seconds, elapsed) in results.items():
-        figures.say(
-            "peers",
-            contender=name,
-            window=photos,
-            items=items,
-            items_per_cpu_second=items / seconds,
-            seconds=elapsed,
-            times_ours=seconds / ours,
-            **figures.compare(name, found, pairs),
-        )
+    photos = min(_PHOTOS, min(options.windows))
+    workload = make_workload(photos, _WARM_UP + options.items, 1, options.seed)
+    last = _WARM_UP + options.items
+    pairs = PrefixPostings(workload.photos).look_up(workload.news, range(_WARM_UP, last)).pairs
+    ours = _run_ours(workload)
+    _say(figures, "ours, Runnel on Spark", ours, ours, pairs)
+    for words in _WORDS:
+        items = min(options.items, _ITEMS.get(words, options.items))
+        found = _run_spark(workload, words, items)
+        _say(figures, f"spark, stream-stream join of {words}", found, ours, pairs[pairs[:, 0] < _WARM_UP + items])
+
+
+def _say(figures: Figures, name: str, found: Run, ours: Run, pairs: Numbers) -> None:
+    figures.say(
+        "peers",
+        contender=name,
+        window=found.photos,
+        items=found.items,
+        items_per_cpu_second=found.items / found.cpu_seconds,
+        cpu_seconds=found.cpu_seconds,
+        seconds=found.seconds,
+        times_ours=found.cpu_seconds / found.items * ours.items / ours.cpu_seconds,
+        **figures.compare(name, found.pairs, pairs),
+    )
 
 
 def _used() -> float:
@@ -75,8 +95,9 @@ def _wait_until(is_done: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-def _run_ours(workload: Workload) -> tuple[Numbers, float, float]:
-    """Publish photos, then news, to a running engine. Return the pairs, the CPU seconds and the seconds."""
+def _run_ours(workload: Workload) -> Run:
+    """Publish photos, then news, to a running engine."""
+    photos, items = len(workload.photos), len(workload.news) - _WARM_UP
     with (
         tempfile.TemporaryDirectory(prefix="runnel-bench-") as folder,
         connect(folder, master="local[2]") as engine,
@@ -84,12 +105,12 @@ def _run_ours(workload: Workload) -> tuple[Numbers, float, float]:
         engine.execute(_SCRIPT)
         runner = threading.Thread(target=engine.run, daemon=True)
         runner.start()
-        _publish(engine, runner, "Photos", workload.photos, 0, len(workload.photos))
+        _publish(engine, runner, "Photos", workload.photos, 0, photos)
         _publish(engine, runner, "News", workload.news, 0, _WARM_UP)
         seconds, elapsed = _publish(engine, runner, "News", workload.news, _WARM_UP, len(workload.news))
         engine.stop()
         runner.join()
-        return _joined(engine, len(workload.photos)), seconds, elapsed
+        return Run(_joined(engine, photos), photos, items, seconds, elapsed)
 
 
 def _publish(
@@ -130,19 +151,19 @@ def _joined(engine: Engine, photos: int) -> Numbers:
     return np.array(sorted(rows), dtype=np.int64).reshape(-1, 2)
 
 
-def _run_spark(workload: Workload, words: str) -> tuple[Numbers, float, float]:
-    """Add files with photos, then news, to a running query. Return the pairs, the CPU seconds and the seconds."""
+def _run_spark(workload: Workload, words: str, items: int) -> Run:
+    """Add files with photos, then news, to a running query."""
     with tempfile.TemporaryDirectory(prefix="runnel-bench-") as name:
         folder = Path(name)
         spark = open_session(master="local[2]", driver_memory="4g", logs=folder / "logs", local_folder=folder)
         try:
             spark.conf.set("spark.sql.shuffle.partitions", "2")
-            return _stream(spark, folder, workload, words)
+            return _stream(spark, folder, workload, words, items)
         finally:
             spark.stop()
 
 
-def _stream(spark: Any, folder: Path, workload: Workload, words: str) -> tuple[Numbers, float, float]:
+def _stream(spark: Any, folder: Path, workload: Workload, words: str, items: int) -> Run:
     count = len(workload.photos)
     for feed in ("photos", "news"):
         (folder / feed).mkdir()
@@ -162,11 +183,11 @@ def _stream(spark: Any, folder: Path, workload: Workload, words: str) -> tuple[N
         _add_file(query, folder / "news", workload.news, 0, _WARM_UP, count)
         found.clear()
         started, used = time.perf_counter(), _used()
-        _add_file(query, folder / "news", workload.news, _WARM_UP, len(workload.news), count)
+        _add_file(query, folder / "news", workload.news, _WARM_UP, _WARM_UP + items, count)
         seconds, elapsed = _used() - used, time.perf_counter() - started
     finally:
         query.stop()
-    return np.array(sorted(found), dtype=np.int64).reshape(-1, 2), seconds, elapsed
+    return Run(np.array(sorted(found), dtype=np.int64).reshape(-1, 2), count, items, seconds, elapsed)
 
 
 def _add_file(query: Any, folder: Path, titles: Titles, first: int, last: int, seconds: int) -> None:
