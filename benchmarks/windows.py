@@ -58,7 +58,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--queries", type=int, default=100_000, help="join queries")
     parser.add_argument("--shared-windows", type=int, default=1_000, help="windows of these queries")
     parser.add_argument("--peers", default="duckdb,spark")
-    parser.add_argument("--rounds", type=int, default=5, help="how often what is compared in turns is measured")
+    parser.add_argument("--rounds", type=int, default=9, help="how often what is compared in turns is measured")
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--full", action="store_true", help="windows of 100,000 and 1,000,000 items")
     options = parser.parse_args(arguments)

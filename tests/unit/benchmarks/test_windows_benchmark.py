@@ -44,7 +44,7 @@ def test_all_contenders_give_the_same_answers(part: str, contenders: int, capsys
 def without_the_last_pair(look_up: Callable[..., LookUps]) -> Callable[..., LookUps]:
     def broken(*arguments: Any) -> LookUps:
         found = look_up(*arguments)
-        return LookUps(found.nanoseconds, found.pairs[:-1], found.candidates, found.verified)
+        return replace(found, pairs=found.pairs[:-1])
 
     return broken
 
