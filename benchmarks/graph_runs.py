@@ -21,7 +21,7 @@ from runnel.model.item_batch import ItemBatch
 from runnel.papers.graphs.contract import Counters, Pairs
 from runnel.papers.graphs.registry import CONTENDERS
 
-MOST_PAIRS = {"scan": 100_000, "alone": 4_000_000, "joined": 12_000_000}
+MAX_PAIRS = {"scan": 100_000, "alone": 4_000_000, "joined": 12_000_000}
 """For slow contenders: about how many pairs of a publication and a pattern they are asked about."""
 
 
@@ -60,14 +60,14 @@ class Setting:
         matcher = CONTENDERS[name](self.table, self.terms)
         building = time.process_time() - started
         count = len(self.graphs)
-        if name in MOST_PAIRS:
-            count = max(1, min(count, MOST_PAIRS[name] // len(self.patterns)))
+        if name in MAX_PAIRS:
+            count = max(1, min(count, MAX_PAIRS[name] // len(self.patterns)))
         publications = self.publications(count)
         if name != "scan":
             matcher.match(self.publications(1))
         matcher.counters = Counters()
         times = []
-        for _ in range(rounds if name not in MOST_PAIRS else 1):
+        for _ in range(rounds if name not in MAX_PAIRS else 1):
             started = time.process_time()
             found = matcher.match(publications)
             times.append(time.process_time() - started)

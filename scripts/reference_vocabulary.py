@@ -51,7 +51,7 @@ def attributes_page() -> str:
                 ("values of an item", f"{item.MAX_VALUES:,}"),
                 ("characters of an attribute's name", f"{item.MAX_NAME:,}"),
                 ("characters of an item's id", f"{item.MAX_ID:,}"),
-                ("triples of a graph", f"{graph.MOST_TRIPLES:,}"),
+                ("triples of a graph", f"{graph.MAX_TRIPLES:,}"),
             ],
         ),
         "## Files in a folder",

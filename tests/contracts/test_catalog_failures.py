@@ -258,7 +258,7 @@ def test_workspaces_can_share_a_database_in_separate_schemas(postgresql: Postgre
 def test_any_text_can_be_quarantined(catalog: Catalog, said: str) -> None:
     with catalog.write() as connection:
         quarantine.add_quarantined(connection, Quarantined("item", said, said + "\x00end"))
-        [kept] = quarantine.quarantined_things(connection, limit=1)
+        [kept] = quarantine.quarantined_rows(connection, limit=1)
     nul = "\x00" if catalog.url.startswith("sqlite") else "\ufffd"
     assert kept.place == said.replace("\x00", nul)
     assert kept.reason == said.replace("\x00", nul) + nul + "end"

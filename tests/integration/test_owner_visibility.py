@@ -107,7 +107,7 @@ class World:
         """Let polls and deliveries fail, documents be refused, and items be matched."""
         admin, runner = self.admin, InProcess(self.admin)
         with admin.workspace.catalog.write() as connection:
-            polls.tend(connection)
+            polls.maintain_polls(connection)
             polls.adopt(connection)
             columns = {"address": "https://web.example/canary-moved", "problem": "canary-problem", "failures": 3}
             connection.execute(update(schema.polls).values(**columns, checked=1, status=500))

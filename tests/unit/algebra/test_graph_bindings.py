@@ -19,7 +19,7 @@ from runnel.algebra.nodes.encode import decode_expression, encode_expression
 from runnel.algebra.nodes.expressions import And, Expression, Not, Or
 from runnel.algebra.nodes.query import Filter, Read
 from runnel.algebra.nodes.terms import Term
-from runnel.algebra.semantics.bindings import MOST_INPUTS, Answers, solutions, truth
+from runnel.algebra.semantics.bindings import MAX_INPUTS, Answers, solutions, truth
 from runnel.algebra.semantics.close_conditions import close_condition
 from runnel.algebra.semantics.evaluate import accepts, holds_as_written
 from runnel.errors import InvalidConditionError
@@ -246,7 +246,7 @@ def test_operator_is_not_called_without_a_solution() -> None:
 
 
 def test_too_many_inputs_leave_the_term_unknown() -> None:
-    triples = [("<urn:a>", "<urn:place>", f'"{number}"') for number in range(MOST_INPUTS + 1)]
+    triples = [("<urn:a>", "<urn:place>", f'"{number}"') for number in range(MAX_INPUTS + 1)]
     item: Attributes = {"graph": (RdfGraph.of(triples),)}
     assert truth(close_condition(And((PLACE, REGION))), item, lambda call: ((1.0,),)) is None
     fewer: Attributes = {"graph": (RdfGraph.of(triples[1:]),)}

@@ -29,7 +29,7 @@ from runnel.algebra.nodes.render import render
 from runnel.algebra.nodes.window_atoms import WindowAtom, WindowRelation
 from runnel.algebra.semantics.distinct import Distinct
 from runnel.algebra.semantics.evaluate import holds
-from runnel.algebra.semantics.evaluate_log import Evaluated, evaluate_log
+from runnel.algebra.semantics.evaluate_log import EvaluatedItem, evaluate_log
 from runnel.algebra.semantics.joins import INDEXES, Join, Window, window_of
 from runnel.algebra.semantics.window_conditions import condition_given
 from runnel.language.grammar.parser import parse
@@ -65,7 +65,7 @@ def joined(extent: timedelta | int, *items: LoggedItem, condition: Expression = 
     return Join(extent, condition, "photos").history().add(items[-1], items[:-1])
 
 
-def evaluate(items: Sequence[LoggedItem], written: dict[int, Node], **since: int) -> list[Evaluated]:
+def evaluate(items: Sequence[LoggedItem], written: dict[int, Node], **since: int) -> list[EvaluatedItem]:
     """Evaluate feeds whose windows and lower gates become hidden feeds from 100 on."""
     definitions: dict[int, Node] = {}
 
@@ -81,7 +81,7 @@ def evaluate(items: Sequence[LoggedItem], written: dict[int, Node], **since: int
     return list(evaluate_log(items, definitions, starts))
 
 
-def notes(evaluated: Evaluated, feed: int) -> list[tuple[int, ...]]:
+def notes(evaluated: EvaluatedItem, feed: int) -> list[tuple[int, ...]]:
     """The annotations of an item in a feed, whichever gates gave them."""
     return sorted(evaluated.annotations.get(feed, {}).values())
 

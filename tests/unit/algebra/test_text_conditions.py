@@ -18,7 +18,7 @@ from runnel.algebra.nodes.expressions import ContainsPattern, ContainsStems, InN
 from runnel.algebra.semantics.evaluate import satisfies
 from runnel.algebra.values.networks import address_in, canonical_network, in_networks
 from runnel.algebra.values.regular_expressions import (
-    LONGEST_PATTERN,
+    MAX_PATTERN_LENGTH,
     RefusedPatternError,
     compiled,
     match_spans,
@@ -186,7 +186,7 @@ def test_regular_expressions_match_as_in_a_database_with_the_same_engine(pattern
         ("(a)b)c", "unexpected )", (4, 5)),
         ("a{2000}", "invalid repetition size: {2000}", (1, 7)),
         ("(?i)" + r"\pL{100}", "the pattern needs too much memory", None),
-        ("a" * (LONGEST_PATTERN + 1), "the pattern has more than 1,000 characters", None),
+        ("a" * (MAX_PATTERN_LENGTH + 1), "the pattern has more than 1,000 characters", None),
     ],
 )
 def test_rejected_pattern_has_the_offsets_of_the_mistake(

@@ -29,7 +29,7 @@ from runnel.algebra.nodes.expressions import (
     Similar,
 )
 from runnel.algebra.semantics.evaluate import satisfies
-from runnel.algebra.semantics.highlights import MOST_HIGHLIGHTS, highlights
+from runnel.algebra.semantics.highlights import MAX_HIGHLIGHTS, highlights
 from runnel.algebra.semantics.trace import SeenValue, trace_expression
 from runnel.algebra.values.words import words
 
@@ -79,7 +79,7 @@ def test_highlighted_ranges(atom: Atom, text: str, shown: list[str]) -> None:
 def test_only_texts_have_highlights_and_their_number_is_limited() -> None:
     assert highlights(Compare(X, "=", 3.0), 3.0) == []
     assert highlights(Exists(X), datetime(2026, 11, 15, tzinfo=UTC)) == []
-    assert len(highlights(Contains(X, ("a",)), "a " * 1000)) == MOST_HIGHLIGHTS
+    assert len(highlights(Contains(X, ("a",)), "a " * 1000)) == MAX_HIGHLIGHTS
 
 
 @settings(max_examples=300, deadline=None, derandomize=True)

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from runnel.errors import CorruptDataError, InvalidItemError
 from runnel.model.bindings import (
-    LONGEST_TEXT,
-    MOST_BYTES,
-    MOST_ROWS,
+    MAX_BYTES,
+    MAX_ROWS,
+    MAX_TEXT_LENGTH,
     NO_BINDINGS,
     Binding,
     Bindings,
@@ -78,26 +78,26 @@ def test_zero_has_no_sign() -> None:
 
 def test_rows_beyond_the_limit_are_counted() -> None:
     many = bounded({"x": float(n)} for n in range(250, 0, -1))
-    assert [row["x"] for row in many.rows] == [float(n) for n in range(1, MOST_ROWS + 1)]
+    assert [row["x"] for row in many.rows] == [float(n) for n in range(1, MAX_ROWS + 1)]
     assert (many.count, many.more) == (250, 150)
     again = decode_bindings(encode_bindings({1: many}) or "")
     assert again == {1: many}, "what was bounded is not counted anew"
 
 
 def test_size_limit_drops_rows_but_never_the_first() -> None:
-    long = bounded({"x": f"{n}" + MOST_BYTES // 4 * "é"} for n in range(9))
+    long = bounded({"x": f"{n}" + MAX_BYTES // 4 * "é"} for n in range(9))
     assert 0 < len(long.rows) < 9
     assert long.count == 9
-    wide = bounded([{f"x{n}": "é" * LONGEST_TEXT for n in range(3)}, {"y": 1.0}])
+    wide = bounded([{f"x{n}": "é" * MAX_TEXT_LENGTH for n in range(3)}, {"y": 1.0}])
     assert (len(wide.rows), wide.more) == (1, 1)
-    assert wide.bytes > MOST_BYTES // 2
+    assert wide.bytes > MAX_BYTES // 2
 
 
 def test_long_texts_are_truncated() -> None:
-    same, longer = "a" * LONGEST_TEXT, "b" * (1 << 20)
+    same, longer = "a" * MAX_TEXT_LENGTH, "b" * (1 << 20)
     [first, second] = bounded([{"x": same}, {"x": longer}]).rows
     assert first["x"] == same
-    assert second["x"] == longer[: LONGEST_TEXT - 1] + "…"
+    assert second["x"] == longer[: MAX_TEXT_LENGTH - 1] + "…"
 
 
 def test_equal_rows_of_queries_are_stored_once() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from runnel.errors import InvalidItemError
 from runnel.model.graph import (
-    MOST_TRIPLES,
+    MAX_TRIPLES,
     RdfGraph,
     Triple,
     canonical_term,
@@ -244,9 +244,9 @@ def test_long_valid_lines_are_parsed() -> None:
 
 
 def test_too_many_triples_are_refused() -> None:
-    text = "".join(f'<urn:s> <urn:p> "{number}" .\n' for number in range(MOST_TRIPLES))
-    assert read_ntriples(text).count("\n") == MOST_TRIPLES
-    with pytest.raises(InvalidItemError, match=f"more than {MOST_TRIPLES} triples"):
+    text = "".join(f'<urn:s> <urn:p> "{number}" .\n' for number in range(MAX_TRIPLES))
+    assert read_ntriples(text).count("\n") == MAX_TRIPLES
+    with pytest.raises(InvalidItemError, match=f"more than {MAX_TRIPLES} triples"):
         read_ntriples(text + '<urn:s> <urn:p> "one more" .')
 
 

@@ -18,7 +18,7 @@ Annotations = Mapping[int, tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Evaluated:
+class EvaluatedItem:
     """The feeds that an item is in, the feeds whose gates stopped it, and its annotations in each feed."""
 
     item: LoggedItem
@@ -29,7 +29,7 @@ class Evaluated:
 
 def evaluate_log(
     items: Iterable[LoggedItem], definitions: Mapping[int, Node], since: Mapping[int, int]
-) -> Iterator[Evaluated]:
+) -> Iterator[EvaluatedItem]:
     """Evaluate virtual feeds on items in the order of their sequences.
 
     `since` maps each feed to evaluate to the sequence after which it starts. The gate of a feed that these feeds read
@@ -64,7 +64,7 @@ def evaluate_log(
         feeds = [feed for feed, start in since.items() if item.sequence > start and found.reaches(Read(feed))]
         annotated = found.annotate(views)
         annotations = {feed: annotated[feed] for feed in feeds if annotated.get(feed)}
-        yield Evaluated(item, frozenset(feeds), found.stopped, annotations)
+        yield EvaluatedItem(item, frozenset(feeds), found.stopped, annotations)
 
 
 @dataclass(frozen=True, slots=True)

@@ -195,7 +195,7 @@ def test_doctor_reports_undecided_items_that_do_not_exist(engine: Engine) -> Non
     assert found["well"]
     assert "1 of 2 items that wait for a retry were deleted" in found["detail"]
     with catalog.write() as connection:
-        undecided.put_off(connection, [Undecided(99, (2,), "", 1, 1)])
+        undecided.postpone(connection, [Undecided(99, (2,), "", 1, 1)])
         connection.execute(
             insert(schema.supplements).values(sequence=70, supplements=3, queries="[2]", attempts=1, until=1)
         )

@@ -25,7 +25,7 @@ from runnel.papers.roses.tree_matcher import TreeMatcher
 from runnel.plan import store
 from runnel.plan.manifest import FORMAT
 from runnel.plan.store import PlanVersion, load
-from runnel.storage.checksums import sealed_json, unsealed_json
+from runnel.storage.checksums import decode_checked_json, encode_checked_json
 
 QUERIES = 40
 DECLARED = "register feed News;" + "".join(
@@ -129,8 +129,8 @@ def _downgrade_plan_format(engine: Engine) -> None:
     assert row is not None
     for folder in filter(None, (row.base, row.delta)):
         path = f"{folder}/manifest.json"
-        manifest = unsealed_json(engine.workspace.storage.read(path))
-        engine.workspace.storage.replace(path, sealed_json(manifest | {"format": FORMAT - 1}))
+        manifest = decode_checked_json(engine.workspace.storage.read(path))
+        engine.workspace.storage.replace(path, encode_checked_json(manifest | {"format": FORMAT - 1}))
     store.forget_parts()
 
 

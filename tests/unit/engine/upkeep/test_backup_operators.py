@@ -62,7 +62,7 @@ def life(tmp_path: Path) -> Iterator[LongLife]:
             connection,
             OperatorStatistics({"mobPattern 1": OperatorUse(3, 0.5)}, {bytes(range(16)): ObservedShare(2, 1)}),
         )
-        undecided.put_off(connection, [Undecided(2, (2, 3), "away\u2028", 1, 10**17), Undecided(3, (2,), "", 2, 7)])
+        undecided.postpone(connection, [Undecided(2, (2, 3), "away\u2028", 1, 10**17), Undecided(3, (2,), "", 2, 7)])
     made.advance(minutes=1)
     assert log_again(workspace.catalog, workspace.storage, epoch=made.epoch, limit=1) == 1
     yield made
@@ -166,7 +166,7 @@ def test_operator_tables_can_be_restored_between_sqlite_and_postgresql(
     back = open_workspace(tmp_path / "lite", clock=life.clock)
     assert _rows(back) == before
     with back.catalog.write() as connection:
-        undecided.put_off(connection, [Undecided(4, (2,), "", 1, 1)])
+        undecided.postpone(connection, [Undecided(4, (2,), "", 1, 1)])
         last = max(row.id for row in connection.execute(schema.undecided.select()))
         assert operators.register_operator(connection, MOB).version == 3
         assert operator_statistics.learned_operators(connection).operators["mobPattern 1"].calls > 0

@@ -127,7 +127,7 @@ def test_damaged_file_is_contained_and_work_continues(life: LongLife, kind: str)
     assert contain_damage(workspace, life.epoch, path) is Containment.FILE
     _read_all(life)
     with workspace.catalog.read() as connection:
-        [thing] = [one for one in quarantine.quarantined_things(connection) if one.kind == FILE]
+        [thing] = [one for one in quarantine.quarantined_rows(connection) if one.kind == FILE]
         assert path in quarantine.quarantined_paths(connection), "the file is kept for inspection"
     assert thing.path == path
     assert {one.check: one for one in examine(workspace.folder, deep=True)}["files"].is_well
@@ -150,7 +150,7 @@ def test_damaged_file_is_replaced_by_the_files_from_which_it_was_merged(life: Lo
     assert contain_damage(life.workspace, life.epoch, path) is Containment.FILE
     life.check()
     with life.workspace.catalog.read() as connection:
-        assert not [one for one in quarantine.quarantined_things(connection) if one.kind == FILE]
+        assert not [one for one in quarantine.quarantined_rows(connection) if one.kind == FILE]
     life.advance(days=1)
     run_maintenance(life.workspace, life.epoch, at_least=1)
     life.check()

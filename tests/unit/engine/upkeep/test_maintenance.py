@@ -360,7 +360,7 @@ def test_oldest_quarantined_bytes_are_deleted_first_and_their_rows_stay(life: Lo
     assert run_maintenance(workspace, life.epoch, chores=True).asides == 2
     assert sorted(file.path for file in workspace.storage.files("quarantine")) == ["quarantine/2", "quarantine/3"]
     with workspace.catalog.read() as connection:
-        things = quarantine.quarantined_things(connection)
+        things = quarantine.quarantined_rows(connection)
         assert quarantine.quarantined_count(connection) == 8
         assert quarantine.quarantined_bytes(connection) == 200
     assert [one.path for one in things] == ["quarantine/3"] * 2 + ["quarantine/2"] * 2 + [None] * 4

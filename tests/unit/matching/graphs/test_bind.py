@@ -359,7 +359,7 @@ def test_a_query_takes_sixteen_bytes_and_none_without_variables() -> None:
 
 
 def test_an_endless_search_is_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(match_single, "MOST_STEPS", 1_000)
+    monkeypatch.setattr(match_single, "MAX_STEPS", 1_000)
     triples = [(f"<urn:{left}>", "<urn:p>", f"<urn:{right}>") for left in range(20) for right in range(20)]
     names = [f"?v{number}" for number in range(7)]
     path = Graph(tuple(edge(one, "<urn:p>", other) for one, other in itertools.pairwise(names)))

@@ -23,7 +23,7 @@ from runnel.algebra.nodes.calls import RELATIONS, Relation, Variable
 from runnel.scaleout.containment.compare_demands import YES
 from runnel.scaleout.containment.containment_index import ContainmentIndex
 from runnel.scaleout.containment.definition import contains, demands_of, implies
-from runnel.scaleout.containment.homomorphism import MOST, STEPS_EXHAUSTED, find_homomorphism
+from runnel.scaleout.containment.homomorphism import MAX_TRIED_EDGES, STEPS_EXHAUSTED, find_homomorphism
 from runnel.scaleout.containment.pattern_store import PatternStore
 
 YEAR = Edge(Variable("p"), "<urn:year>", Variable("y"))
@@ -112,7 +112,9 @@ def kernel_contains(wide: Graph, narrow: Graph) -> bool:
 
 def laid_into(store: PatternStore, wide: int, narrow: int) -> bool:
     begin, count = store.held.places[narrow, :2].tolist()
-    return bool(find_homomorphism(store.held, wide, store.held.edges, begin, begin + count, narrow, MOST) == YES)
+    return bool(
+        find_homomorphism(store.held, wide, store.held.edges, begin, begin + count, narrow, MAX_TRIED_EDGES) == YES
+    )
 
 
 @settings(max_examples=150, deadline=None)
@@ -242,7 +244,8 @@ def test_search_for_a_hostile_pattern_ends_without_containment() -> None:
     first, second = store.add(clique), store.add(dense)
     begin, count = store.held.places[second, :2].tolist()
     assert (
-        find_homomorphism(store.held, first, store.held.edges, begin, begin + count, second, MOST) == STEPS_EXHAUSTED
+        find_homomorphism(store.held, first, store.held.edges, begin, begin + count, second, MAX_TRIED_EDGES)
+        == STEPS_EXHAUSTED
     )
     index = ContainmentIndex()
     index.insert(1, clique)
