@@ -72,7 +72,9 @@ def test_patterns_of_words(pattern: str, text: str, truth: bool) -> None:
 )
 def test_runs_finds_every_start(text: list[str], patterns: list[str]) -> None:
     starts = range(len(text) - len(patterns) + 1)
-    fitting = [at for at in starts if all(fits(one, text[at + behind]) for behind, one in enumerate(patterns))]
+    fitting = [
+        at for at in starts if all(fits(pattern, text[at + behind]) for behind, pattern in enumerate(patterns))
+    ]
     assert list(runs(text, pattern_steps(tuple(patterns)))) == fitting
 
 
@@ -210,8 +212,8 @@ def test_search_accepts_any_text_and_takes_limited_time() -> None:
 @CASES
 @given(st.ip_addresses(), networks)
 def test_networks_contain_addresses_as_in_ipaddress(address: object, network: str) -> None:
-    found = ip_address(str(address))
-    mapped = getattr(found, "ipv4_mapped", None) or found
+    results = ip_address(str(address))
+    mapped = getattr(results, "ipv4_mapped", None) or results
     assert in_networks(str(address), (network,)) == (mapped in ip_network(network))
 
 

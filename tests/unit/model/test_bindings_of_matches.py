@@ -45,11 +45,11 @@ def test_bindings_round_trip_in_any_order(by_query: dict[int, list[Binding]], se
     text = encode_bindings(by_query)
     wanted = {query: bounded(rows) for query, rows in by_query.items() if any(rows)}
     assert (text is None) == (not wanted)
-    found = decode_bindings(text or "[]")
-    assert found == wanted
-    for query, one in found.items():
-        assert [told(row) for row in one.rows] == [told(row) for row in wanted[query].rows]
-        assert one.count == len({tuple(sorted(told(row).items())) for row in by_query[query] if row})
+    bindings = decode_bindings(text or "[]")
+    assert bindings == wanted
+    for query, binding in bindings.items():
+        assert [told(row) for row in binding.rows] == [told(row) for row in wanted[query].rows]
+        assert binding.count == len({tuple(sorted(told(row).items())) for row in by_query[query] if row})
     order = random.Random(seed)
     turned = {query: order.sample(rows, len(rows)) for query, rows in reversed(by_query.items())}
     assert encode_bindings(turned) == text
@@ -60,8 +60,8 @@ def test_equal_values_of_different_types_are_distinct() -> None:
     rows = bounded([{"x": "1"}, {"x": moment}, {"x": 1.0}, {"x": True}])
     assert [type(row["x"]) for row in rows.rows] == [bool, float, datetime, str]
     assert rows.values() == {"x": (True, 1.0, moment, "1")}
-    [found] = decode_bindings(encode_bindings({3: rows}) or "").values()
-    assert [told(row) for row in found.rows] == [told(row) for row in rows.rows]
+    [binding] = decode_bindings(encode_bindings({3: rows}) or "").values()
+    assert [told(row) for row in binding.rows] == [told(row) for row in rows.rows]
 
 
 def test_numbers_are_doubles_and_moments_in_utc() -> None:
@@ -112,8 +112,8 @@ def test_rows_without_variables_give_no_bindings() -> None:
 
 
 def test_lone_surrogates_are_replaced() -> None:
-    [found] = decode_bindings(encode_bindings({1: [{"x": "a\ud800b"}]}) or "").values()
-    assert found.rows == ({"x": "a?b"},)
+    [binding] = decode_bindings(encode_bindings({1: [{"x": "a\ud800b"}]}) or "").values()
+    assert binding.rows == ({"x": "a?b"},)
 
 
 @pytest.mark.parametrize(
