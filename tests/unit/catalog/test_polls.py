@@ -135,11 +135,11 @@ def test_polls_are_recorded_in_bulk_and_counted(catalog: Catalog) -> None:
         polls.record_polls(connection, [replace(states[0], problem="no", failures=2, requests=1)])
         polls.record_polls(connection, [replace(states[1], problem="no", stopped=polls.GONE, failures=1)])
         counts = polls.poll_counts(connection)
-        found = polls.poll_states(connection)
+        poll_states = polls.poll_states(connection)
     assert (counts.feeds, counts.requests, counts.unchanged, counts.saturated) == (6, 13, 6, 6)
     assert (counts.failing, counts.stopped, counts.due) == (1, 1, 5)
-    assert [state.requests for state in found] == [3, 2, 2, 2, 2, 2]
-    assert [state.status for state in found] == [None, None, 304, 304, 304, 304]
+    assert [state.requests for state in poll_states] == [3, 2, 2, 2, 2, 2]
+    assert [state.status for state in poll_states] == [None, None, 304, 304, 304, 304]
 
 
 def test_rows_of_dropped_feeds_are_deleted_and_totals_stay(catalog: Catalog) -> None:

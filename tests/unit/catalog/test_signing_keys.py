@@ -125,8 +125,8 @@ def test_rotation_deletes_expired_keys(catalog: Catalog, time: Time) -> None:
 def test_keys_of_many_subscriptions_are_read_together(catalog: Catalog) -> None:
     with catalog.write() as connection:
         made = {number: raw(new_key(connection, number)) for number in range(1, 1203)}
-        found = keys_of(connection, [*range(1, 1300), 5])
-    assert found == {number: (key,) for number, key in made.items()}
+        results = keys_of(connection, [*range(1, 1300), 5])
+    assert results == {number: (key,) for number, key in made.items()}
 
 
 @settings(deadline=None, max_examples=25)
