@@ -57,7 +57,7 @@ class Structure:
     def canonical(self) -> Graph:
         """The edges as a canonical pattern without a filter."""
         return Graph(
-            tuple(Edge(self._node(one), label_iri(label), self._node(two)) for one, label, two in self.links)
+            tuple(Edge(self._node(one), label_iri(label), self._node(other)) for one, label, other in self.links)
         ).canonical()
 
     @cached_property
@@ -151,14 +151,14 @@ def make_topics(workload: Workload) -> list[Topic]:
 
 def _topic(draw: random.Random) -> Topic:
     resources = iter(draw.sample(range(RESOURCES), NODES))
-    ring = tuple(-1 - place // 3 if place % 3 == 2 else next(resources) for place in range(NODES))
+    ring = tuple(-1 - index // 3 if index % 3 == 2 else next(resources) for index in range(NODES))
     links: dict[Link, None] = {}
-    for place in range(NODES):
+    for index in range(NODES):
         # Two edges to the next node and one to that behind it: 11 between any five neighbours, 90 in all.
         for distance, count in ((1, 2), (2, 1)):
             wanted = len(links) + count
             while len(links) < wanted:
-                ends = [ring[place], ring[(place + distance) % NODES]]
+                ends = [ring[index], ring[(index + distance) % NODES]]
                 if ends[0] < 0 or (ends[1] >= 0 and draw.random() < 0.5):
                     ends.reverse()
                 links.setdefault((ends[0], draw.randrange(LABELS), ends[1]))

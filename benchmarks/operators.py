@@ -118,13 +118,15 @@ def subscribe(part: str, workload: Workload, options: argparse.Namespace) -> Non
     problem = make_problem(workload)
     chains, building = _timed(lambda: Chains.of(problem))
     chosen = np.random.default_rng(workload.seed).choice(problem.disjuncts, 1_000, replace=False)
-    added = [problem.tests_of_disjunct(way).copy() for way in chosen.tolist()]  # as popular as those that there are
+    added = [
+        problem.tests_of_disjunct(disjunct).copy() for disjunct in chosen.tolist()
+    ]  # as popular as those that there are
     chains.remove(chains.add(added[0]))
     chains.order()
     for every in (1, 100):
-        ways: list[int] = []
-        _, adding = _timed(partial(_add_all, chains, added, every, ways))
-        _, removing = _timed(partial(_remove_all, chains, ways, every))
+        disjuncts: list[int] = []
+        _, adding = _timed(partial(_add_all, chains, added, every, disjuncts))
+        _, removing = _timed(partial(_remove_all, chains, disjuncts, every))
         say(
             "operators",
             part,
@@ -136,16 +138,16 @@ def subscribe(part: str, workload: Workload, options: argparse.Namespace) -> Non
         )
 
 
-def _add_all(chains: Chains, added: list[Array], every: int, ways: list[int]) -> None:
+def _add_all(chains: Chains, added: list[Array], every: int, disjuncts: list[int]) -> None:
     for number, tests in enumerate(added):
-        ways.append(chains.add(tests))
+        disjuncts.append(chains.add(tests))
         if number % every == every - 1:
             chains.order()
 
 
-def _remove_all(chains: Chains, ways: list[int], every: int) -> None:
-    for number, way in enumerate(ways):
-        chains.remove(way)
+def _remove_all(chains: Chains, disjuncts: list[int], every: int) -> None:
+    for number, disjunct in enumerate(disjuncts):
+        chains.remove(disjunct)
         if number % every == every - 1:
             chains.order()
 
@@ -174,11 +176,11 @@ def _about(workload: Workload, problem: OrderProblem) -> dict[str, object]:
 
 
 def _figure4(base: Workload) -> Iterator[Workload]:
-    yield from (replace(base, ways=ways) for ways in SIZES)
+    yield from (replace(base, ways=disjuncts) for disjuncts in SIZES)
 
 
 def _figure5(base: Workload) -> Iterator[Workload]:
-    yield from (replace(base, ways=ways, exponent=1.0) for ways in SIZES)
+    yield from (replace(base, ways=disjuncts, exponent=1.0) for disjuncts in SIZES)
 
 
 def _figure6(base: Workload) -> Iterator[Workload]:

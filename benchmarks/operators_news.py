@@ -233,7 +233,7 @@ def learn(deciding: Deciding, options: argparse.Namespace) -> OperatorStatistics
 
 def workload(deciding: Deciding, interests: Sequence[Interest], batches: Sequence[ItemBatch]) -> None:
     """What there is to decide."""
-    ways = deciding.operators("").new_decider(deciding.plan, OperatorStatistics()).disjuncts
+    disjuncts = deciding.operators("").new_decider(deciding.plan, OperatorStatistics()).disjuncts
     found = joined([deciding.matcher.match(batch) for batch in batches])
     items = sum(map(len, batches))
     operated = found.queries >= FIRST_OPERATOR_DISJUNCT
@@ -243,10 +243,10 @@ def workload(deciding: Deciding, interests: Sequence[Interest], batches: Sequenc
         "workload",
         queries=len(interests),
         items=items,
-        ways=len(ways.disjunct_tests),
+        ways=len(disjuncts.disjunct_tests),
         predicates=len(predicates),
-        distinct_calls=dict(Counter(call.operator for call in ways.calls)),
-        distinct_tests=len(ways.tests),
+        distinct_calls=dict(Counter(call.operator for call in disjuncts.calls)),
+        distinct_tests=len(disjuncts.tests),
         undecided_ways=float(operated.sum()) / items,
         undecided_queries=len(_undecided(found)) / items,
     )
