@@ -78,10 +78,10 @@ def test_worthwhile_recompilation_is_published_and_matches_the_same_items(engine
     assert done.version is not None
     assert done.then < done.now / 10
     after = current_matcher(engine)
-    found = after.match(news_batch())
-    assert found.queries.tolist() == expected.queries.tolist()
-    assert found.offsets.tolist() == expected.offsets.tolist()
-    assert found.total == 30
+    matches = after.match(news_batch())
+    assert matches.queries.tolist() == expected.queries.tolist()
+    assert matches.offsets.tolist() == expected.offsets.tolist()
+    assert matches.total == 30
     for row in range(30):  # index entries are counted once per batch, so match the items one by one
         single = ItemBatch(news_batch().records.slice(row, 1))
         assert before.match(single).total == after.match(single).total == 1

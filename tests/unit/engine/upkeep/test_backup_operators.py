@@ -94,7 +94,7 @@ def test_operator_secrets_are_restored_with_private_permissions(life: LongLife, 
     back_up(life.workspace, tmp_path / "backup")
     restore(tmp_path / "backup", tmp_path / "again", clock=life.clock)
     private = tmp_path / "again" / "operators" / "private"
-    assert [one.stat().st_mode & 0o777 for one in (private, private / "token")] == [0o700, 0o600]
+    assert [entry.stat().st_mode & 0o777 for entry in (private, private / "token")] == [0o700, 0o600]
     assert (private / "token").read_text() == "s3cret"
 
 
@@ -107,7 +107,7 @@ def test_files_that_each_run_creates_are_not_backed_up(life: LongLife, tmp_path:
     manifest = read_manifest(tmp_path / "backup")
     assert manifest.tables["operator_cache"] == 1, "the table is copied like the others"
     restore(tmp_path / "backup", tmp_path / "again", clock=life.clock)
-    assert [one.name for one in (tmp_path / "again" / "private").iterdir()] == ["key.json"], "a key of its own"
+    assert [path.name for path in (tmp_path / "again" / "private").iterdir()] == ["key.json"], "a key of its own"
     workspace = open_workspace(tmp_path / "again", clock=life.clock)
     with workspace.catalog.read() as connection:
         assert operator_cache.segment_paths(connection) == set()
