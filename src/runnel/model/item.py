@@ -169,9 +169,9 @@ def clean_text(value: str) -> str:
 
 def _has_many_marks(value: str) -> bool:
     """Return whether a run of combining marks is too long. Checking every n-th position is sufficient."""
-    for place in range(0, len(value), _MAX_MARKS):
-        if unicodedata.combining(value[place]):
-            around = value[max(0, place - _MAX_MARKS) : place + _MAX_MARKS + 1]
+    for index in range(0, len(value), _MAX_MARKS):
+        if unicodedata.combining(value[index]):
+            around = value[max(0, index - _MAX_MARKS) : index + _MAX_MARKS + 1]
             runs = "".join("m" if unicodedata.combining(character) else " " for character in around)
             if "m" * (_MAX_MARKS + 1) in runs:
                 return True
