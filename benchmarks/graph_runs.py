@@ -69,7 +69,7 @@ class Setting:
         times = []
         for _ in range(rounds if name not in MAX_PAIRS else 1):
             started = time.process_time()
-            found = matcher.match(publications)
+            results = matcher.match(publications)
             times.append(time.process_time() - started)
         counted = len(times) * count
         return {
@@ -83,15 +83,15 @@ class Setting:
             "candidates": matcher.counters.candidates / counted,
             "joined": matcher.counters.joined / counted,
             "matches": matcher.counters.matches / counted,
-            **self._compared(found, count),
+            **self._compared(results, count),
         }
 
-    def _compared(self, found: Pairs, count: int) -> dict[str, Any]:
+    def _compared(self, pairs: Pairs, count: int) -> dict[str, Any]:
         if self.answer is None:
-            self.answer = found
+            self.answer = pairs
         wanted = np.flatnonzero(self.answer[0] < count)
-        equal = all(np.array_equal(mine, theirs[wanted]) for mine, theirs in zip(found, self.answer, strict=True))
-        return {"digest": digest(found), "equal": equal}
+        equal = all(np.array_equal(mine, theirs[wanted]) for mine, theirs in zip(pairs, self.answer, strict=True))
+        return {"digest": digest(pairs), "equal": equal}
 
 
 def batch_of(graphs: list[RdfGraph]) -> ItemBatch:

@@ -56,8 +56,8 @@ def compare(part: str, workload: Workload, options: argparse.Namespace) -> None:
     truths = draw_truths(problem, options.events, workload.seed + 1)
     bounds = [lower_bound(problem, truth) for truth in truths[: options.bounded]]
     about = _about(workload, problem) | {"events": options.events}
-    bound = float(np.mean([one.value for one in bounds])) if bounds else float("nan")
-    gap = max((one.gap for one in bounds), default=float("nan"))
+    bound = float(np.mean([value.value for value in bounds])) if bounds else float("nan")
+    gap = max((value.gap for value in bounds), default=float("nan"))
     say("operators", part, order="bound", cost=bound, relaxation_gap=gap, bounded=len(bounds), **about)
     accepted: Array | None = None
     for name, make in ORDERS.items():
@@ -160,8 +160,8 @@ def _timed(work: Callable[[], Made]) -> tuple[Made, float]:
 
 def _best(work: Callable[[], Made]) -> tuple[Made, float]:
     """The least time of several: other work on the machine makes it longer, nothing makes it shorter."""
-    found = [_timed(work) for _ in range(_TIMES)]
-    return found[0][0], min(spent for _, spent in found)
+    results = [_timed(work) for _ in range(_TIMES)]
+    return results[0][0], min(spent for _, spent in results)
 
 
 def _about(workload: Workload, problem: OrderProblem) -> dict[str, object]:
@@ -195,8 +195,8 @@ def _figure7(base: Workload) -> Iterator[Workload]:
 
 def _figure7_equal(base: Workload) -> Iterator[Workload]:
     """The same with one chance for all tests, by which a way of mean length matches as often as is wanted."""
-    for one in _figure7(base):
-        yield replace(one, chance=MATCHING ** (2 / (one.shortest + one.longest)))
+    for entry in _figure7(base):
+        yield replace(entry, chance=MATCHING ** (2 / (entry.shortest + entry.longest)))
 
 
 def _figure8(base: Workload) -> Iterator[Workload]:

@@ -160,10 +160,10 @@ def formats_page() -> str:
 
 def _outputs() -> list[tuple[str, str]]:
     rows = []
-    for entry in sorted(entry_points(group=GROUP), key=lambda one: one.name):
+    for entry in sorted(entry_points(group=GROUP), key=lambda value: value.name):
         if entry.value.startswith("runnel."):
-            said = (inspect.getdoc(entry.load()) or "").split("\n")[0].replace("`output memory 'name'`: ", "")
-            rows.append((code(entry.name), said[:1].upper() + said[1:]))
+            replace = (inspect.getdoc(entry.load()) or "").split("\n")[0].replace("`output memory 'name'`: ", "")
+            rows.append((code(entry.name), replace[:1].upper() + replace[1:]))
     return rows
 
 

@@ -55,7 +55,7 @@ def attributes_page() -> str:
             ],
         ),
         "## Files in a folder",
-        f"Files with these extensions are read: {', '.join(code(one) for one in sorted(SUFFIXES))}. Other files, "
+        f"Files with these extensions are read: {', '.join(code(value) for value in sorted(SUFFIXES))}. Other files, "
         "hidden files and subfolders are ignored.",
     )
 
