@@ -399,9 +399,9 @@ def solutions(
     [{'n': 60.0}]
     """
     rows_of = rows_of or ReferencePatternSearch(attributes).rows
-    found: list[dict[str, Value]] = []
+    rows: list[dict[str, Value]] = []
     for alternative in alternatives(expression):
         if all(truth(close_condition(part), attributes, answers, accepted) for part in alternative.others):
-            found += term_solutions(gather(alternative), answers, accepted, rows_of) or []
-    bindings = distinct(found)
+            rows += term_solutions(gather(alternative), answers, accepted, rows_of) or []
+    bindings = distinct(rows)
     return [binding for binding in bindings if binding] or bindings

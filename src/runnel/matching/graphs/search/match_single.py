@@ -63,7 +63,7 @@ class GraphSearch:
     differ only in their filters are searched once.
 
     >>> year = Graph((Edge(Variable("p"), "<urn:year>", Variable("y")),))
-    >>> GraphSearch({"graph": (RdfGraph('<urn:a> <urn:year> "1" .\\n'),)}).found(year).solutions
+    >>> GraphSearch({"graph": (RdfGraph('<urn:a> <urn:year> "1" .\\n'),)}).find_all(year).solutions
     ({'p': '<urn:a>', 'y': '"1"'},)
     """
 
@@ -93,7 +93,7 @@ class GraphSearch:
         with suppress(TooExpensiveError):
             yield from (solution for solution in self._search_edges(graph.edges) if _is_accepted(graph, solution))
 
-    def found(self, pattern: ItemPattern) -> FoundSolutions:
+    def find_all(self, pattern: ItemPattern) -> FoundSolutions:
         """Return the solutions of a pattern as terms, within the limits."""
         graph = cast(Graph, pattern)
         if graph.edges not in self._solutions:
