@@ -112,7 +112,7 @@ def _bound(script: list[Parsed]) -> dict[int, Node]:
 def compile_queries(run: Run) -> None:
     """Query nodes to a plan that could be written."""
     nodes = run.queries.definitions()
-    queries = [PlanQuery(one) for one in nodes]
+    queries = [PlanQuery(node) for node in nodes]
     seconds, laid_out = _timed(lambda: compute_layout(optimize(queries, nodes)))
     run.say("compile", seconds, queries=laid_out.logical.counts["queries"])
 
@@ -171,12 +171,12 @@ def _writer(folder: str) -> Iterator[Callable[[], list[float]]]:
     process = spawn.Process(target=_write, args=(folder, ready, stop, times))
     process.start()
     ready.wait()
-    found: list[float] = []
+    numbers: list[float] = []
     try:
-        yield lambda: found
+        yield lambda: numbers
     finally:
         stop.set()
-        found.extend(times.get())
+        numbers.extend(times.get())
         process.join()
 
 
@@ -212,7 +212,7 @@ def change(run: Run) -> None:
             middle = {name: statistics.median(row[name] for row in rows) * 1e3 for name in rows[0]}
             about = {"queries": len(run.queries), "changes": len(rows)}
             measuring.say(
-                "statements", figure, **about, **{f"{name}_milliseconds": one for name, one in middle.items()}
+                "statements", figure, **about, **{f"{name}_milliseconds": value for name, value in middle.items()}
             )
 
 

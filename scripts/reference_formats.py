@@ -14,7 +14,7 @@ from runnel.catalog.store.migrations import HISTORY, VERSION_TABLE
 from runnel.catalog.store.schema import metadata
 from runnel.library import compile as compile_queries
 from runnel.logs.matches.match_files import DETAILED_SCHEMA, MATCH_SCHEMA
-from runnel.model.bindings import MOST_ROWS
+from runnel.model.bindings import MAX_ROWS
 from runnel.model.item_batch import BOOLEAN, ITEM_SCHEMA, MOMENT, NUMBER, TEXT
 from runnel.plan.manifest import FORMAT
 from runnel.plan.store import ARRAYS, MANIFEST, PREDICATES, PlanVersion, load
@@ -160,10 +160,10 @@ def formats_page() -> str:
 
 def _outputs() -> list[tuple[str, str]]:
     rows = []
-    for entry in sorted(entry_points(group=GROUP), key=lambda one: one.name):
+    for entry in sorted(entry_points(group=GROUP), key=lambda value: value.name):
         if entry.value.startswith("runnel."):
-            said = (inspect.getdoc(entry.load()) or "").split("\n")[0].replace("`output memory 'name'`: ", "")
-            rows.append((code(entry.name), said[:1].upper() + said[1:]))
+            replace = (inspect.getdoc(entry.load()) or "").split("\n")[0].replace("`output memory 'name'`: ", "")
+            rows.append((code(entry.name), replace[:1].upper() + replace[1:]))
     return rows
 
 
@@ -186,7 +186,7 @@ def _logs() -> tuple[str, ...]:
         "join its name, the id of its feed, the sequences of the newest joined items, and their number. "
         "In the other objects, `queries` are ids of feeds, `rows` their bindings (for every variable a "
         'number, a text, a truth value, or `{"moment": …}`), and `count` is the number of rows found, of which at '
-        f"most {MOST_ROWS} are kept. `partial` is true if the search reached a limit and there may be more rows "
+        f"most {MAX_ROWS} are kept. `partial` is true if the search reached a limit and there may be more rows "
         "(at most 300 solutions of a pattern are searched).",
     )
 

@@ -51,11 +51,11 @@ def attributes_page() -> str:
                 ("values of an item", f"{item.MAX_VALUES:,}"),
                 ("characters of an attribute's name", f"{item.MAX_NAME:,}"),
                 ("characters of an item's id", f"{item.MAX_ID:,}"),
-                ("triples of a graph", f"{graph.MOST_TRIPLES:,}"),
+                ("triples of a graph", f"{graph.MAX_TRIPLES:,}"),
             ],
         ),
         "## Files in a folder",
-        f"Files with these extensions are read: {', '.join(code(one) for one in sorted(SUFFIXES))}. Other files, "
+        f"Files with these extensions are read: {', '.join(code(value) for value in sorted(SUFFIXES))}. Other files, "
         "hidden files and subfolders are ignored.",
     )
 

@@ -18,7 +18,7 @@ from runnel.model.segment import Tier
 DAY = 86_400_000_000
 """A day in catalog time (microseconds)."""
 
-_LARGEST_LEVEL = 3
+_MAX_LEVEL = 3
 _i, _e = schema.item_segments.c, schema.seen.c
 _ADD = insert(schema.item_segments)
 
@@ -102,7 +102,7 @@ def small_segments(connection: Connection, upto: int, limit: int) -> list[ItemSe
     """
     query = (
         select(schema.item_segments)
-        .where(_i.retired.is_(None), _i.level < _LARGEST_LEVEL, _i.last_sequence <= upto)
+        .where(_i.retired.is_(None), _i.level < _MAX_LEVEL, _i.last_sequence <= upto)
         .order_by(_i.last_sequence)
         .limit(limit)
     )
@@ -176,7 +176,7 @@ def lose_segment(connection: Connection, segment: ItemSegment, matched: int) -> 
     Items after the sequence `matched` are removed from the seen-set, so that they are accepted again. Return their
     number.
     """
-    values = {"tier": Tier.LOST.value, "path": f"{Tier.LOST.value}/{segment.id}", "bytes": 0, "level": _LARGEST_LEVEL}
+    values = {"tier": Tier.LOST.value, "path": f"{Tier.LOST.value}/{segment.id}", "bytes": 0, "level": _MAX_LEVEL}
     connection.execute(update(schema.item_segments).where(_i.id == segment.id).values(**values))
     first = max(segment.first_sequence, matched + 1)
     unmatched = (_e.sequence >= first, _e.sequence <= segment.last_sequence)

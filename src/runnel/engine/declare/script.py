@@ -406,7 +406,7 @@ class Declarer:
         if feed.kind is FeedKind.VIRTUAL:
             self.scope.pending.redefined.add(feed.id)
         for internal in subscriptions.internal_subscriptions(self._connection, [feed.id]):
-            subscriptions.keep_place(self._connection, internal)
+            subscriptions.give_own_cursor(self._connection, internal)
             subscriptions.pause_subscription(self._connection, internal.id, statement.paused)
         verb = "paused" if statement.paused else "resumed"
         return FeedDone(f"{verb} feed {feed.name}", feed.name, paused=statement.paused)
