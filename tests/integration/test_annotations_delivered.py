@@ -422,6 +422,6 @@ def test_photos_are_added_to_the_longest_text_with_their_titles_escaped(
     shown = item.findtext("{http://purl.org/rss/1.0/modules/content/}encoded") or item.findtext("description")
     assert shown == (
         f'{text}<p>R&amp;B " onload="x()" 1&lt;2 &lt;Roll&gt;</p>'
-        '<p><a href="https://photos.example/1" rel="noopener noreferrer">R&amp;B " onload="x()" 1&lt;2 &lt;Roll&gt;<br>'
-        '<img src="https://photos.example/1.jpg"></a></p>'
+        '<p><a href="https://photos.example/1" rel="noopener noreferrer">'
+        'R&amp;B " onload="x()" 1&lt;2 &lt;Roll&gt;<br><img src="https://photos.example/1.jpg"></a></p>'
     )
