@@ -25,6 +25,7 @@ from runnel.algebra.semantics.joins import Join, window_of
 from runnel.catalog.access import owners
 from runnel.catalog.declared import feeds
 from runnel.catalog.store import schema
+from runnel.catalog.store.connection import now
 from runnel.engine import Engine
 from runnel.engine.ask.why import Why
 from runnel.testing import FakeClock
@@ -142,7 +143,7 @@ def test_items_of_feeds_that_an_owner_may_not_read_are_counted_but_not_shown(eng
 
 @settings(deadline=None, max_examples=15, phases=[Phase.explicit, Phase.generate])
 @given(data=st.data())
-def test_why_agrees_with_the_match_log_and_the_definition_on_every_item(data: st.DataObject) -> None:
+def test_why_and_tests_agree_with_the_match_log_and_the_definition_on_every_item(data: st.DataObject) -> None:
     statements = data.draw(joined_feeds())
     items = data.draw(logged())
     clock = FakeClock(START)
@@ -167,6 +168,8 @@ def test_why_agrees_with_the_match_log_and_the_definition_on_every_item(data: st
         run.match()
         names = [f"F{number}" for number in range(len(statements))]
         verify_why(engine, names)
+        for days in (0.25, 1.5, 100):
+            verify_test(engine, names, timedelta(days=days))
         run.close()
 
 
@@ -193,3 +196,21 @@ def verify_why(engine: Engine, names: list[str]) -> None:
                 assert join.count == len(joined)
                 assert bool(joined) != (join.gate in one.stopped)
                 assert all(compared.lacks for compared in join.nearest)
+
+
+def verify_test(engine: Engine, names: list[str], back: timedelta) -> None:
+    """Assert that a test of past items gives the matches and annotations of the reference evaluator."""
+    with engine.workspace.catalog.read() as connection:
+        definitions = feeds.definitions(connection)
+        ids = {name: feed.id for name in names if (feed := feeds.feed_by_name(connection, name)) is not None}
+        begin = now(connection) - back // timedelta(microseconds=1)
+    after = engine.workspace.items.sequence_before(begin)
+    evaluated = list(evaluate_log(logged_items(engine), definitions, dict.fromkeys(ids.values(), after)))
+    answer = engine.test(since=back, limit=1_000)
+    assert dict(answer.counts) == {name: sum(feed in one.feeds for one in evaluated) for name, feed in ids.items()}
+    by_sequence = {one.item.sequence: one for one in evaluated}
+    for tried in answer.items:
+        one = by_sequence[tried.item.sequence or 0]
+        for name, query in ids.items():
+            joined = {number for several in dict(one.annotations.get(query, {})).values() for number in several}
+            assert {item.sequence for own in tried.annotations.get(name, ()) for item in own.items} == joined

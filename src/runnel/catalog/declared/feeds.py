@@ -130,6 +130,11 @@ def feed_names(connection: Connection) -> dict[int, str]:
     return {row.id: row.name for row in connection.execute(select(_f.id, _f.name))}
 
 
+def live_hidden(connection: Connection) -> list[int]:
+    """Return the live hidden feeds."""
+    return list(connection.execute(select(_f.id).where(_f.owner == HIDDEN, _LIVE)).scalars())
+
+
 def hidden_among(connection: Connection, feeds: Iterable[int]) -> set[int]:
     """Return those of these feeds that are hidden and live."""
     query = select(_f.id.label("found")).where(_f.owner == HIDDEN, _LIVE)

@@ -293,6 +293,14 @@ class DeclarationScope:
         self.add(NewFeed(feed, name, FeedKind.VIRTUAL, name, node=node, owner=HIDDEN, encoded=encoded))
         return feed
 
+    def hidden_definitions(self, ids: Iterable[int]) -> list[Node]:
+        """Return the definitions of those of these feeds that are hidden, pending or in the catalog."""
+        own = set(ids)
+        pending = [feed for feed in own & self.pending.feeds.keys() if self.pending.feeds[feed].owner == HIDDEN]
+        existing = feeds.hidden_among(self.connection, own - self.pending.feeds.keys())
+        nodes = feeds.own_definitions(self.connection, existing)
+        return [*(self.pending.definitions[feed] for feed in sorted(pending)), *nodes.values()]
+
     def drop_unread(self) -> None:
         """Drop the hidden feeds that no feed reads any more, among those that the change affects."""
         while True:

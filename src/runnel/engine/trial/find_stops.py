@@ -72,6 +72,18 @@ def first_sequence_needed(workspace: Workspace, definitions: Mapping[int, Node],
         return min(sequence - 1, max(start, item_segments.retained_upto(connection)))
 
 
+def begin_windows(workspace: Workspace, definitions: Mapping[int, Node], after: int, upto: int) -> int | None:
+    """Return the sequence after which items are needed so that windows are right from the first item after `after`.
+
+    Return None if no gate reaches back, or if there are no items.
+    """
+    with workspace.catalog.read() as connection:
+        first = max(after, item_segments.retained_upto(connection)) + 1
+    if first > upto or not any(node.rule.reaches_back for node in gates_in(definitions).values()):
+        return None
+    return first_sequence_needed(workspace, definitions, first)
+
+
 def find_stops(
     workspace: Workspace,
     feed: int,
