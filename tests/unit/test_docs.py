@@ -352,7 +352,7 @@ def test_pages_have_blocks_with_and_without_spark_and_each_has_an_assertion() ->
             "photos_for_news.py",
             [
                 "n3: Live in Paris has the photos f1, m1",
-                'src="https://photos.example/m1.jpg" alt="Muse live in Paris"',
+                '>Muse live in Paris<br><img src="https://photos.example/m1.jpg"></a>',
             ],
         ),
         ("dataframe_api.py", ["Vinyl: 2 rows", "Bargains: 1 rows", "Christmas: 2 rows", "in no feed: 3"]),
