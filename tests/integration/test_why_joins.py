@@ -211,6 +211,7 @@ def verify_test(engine: Engine, names: list[str], back: timedelta) -> None:
     by_sequence = {one.item.sequence: one for one in evaluated}
     for tried in answer.items:
         one = by_sequence[tried.item.sequence or 0]
-        for name, feed in ids.items():
-            joined = {number for several in dict(one.annotations.get(feed, {})).values() for number in several}
+        for name, query in ids.items():
+            annotations = one.annotations.get(query)
+            joined = {number for several in annotations.values() for number in several} if annotations else set()
             assert {item.sequence for own in tried.annotations.get(name, ()) for item in own.items} == joined
