@@ -33,10 +33,12 @@ JOIN_CANDIDATES = "join_candidates"
 """The window items with which joins compared items."""
 CHORES = "chores"
 """When rare maintenance tasks last ran (microseconds since 1970)."""
+WINDOW_CHANGES = "window_changes"
+"""How often declarations changed which past items windows have."""
 
 TOTALS = (
     *(MATCHES, MESSAGES, DEAD_MESSAGES, RETAINED, MERGED, QUARANTINED, QUARANTINED_BYTES),
-    *(OPERATOR_CALLS, OPERATOR_UNKNOWN, JOIN_ITEMS, JOIN_CANDIDATES, CHORES),
+    *(OPERATOR_CALLS, OPERATOR_UNKNOWN, JOIN_ITEMS, JOIN_CANDIDATES, CHORES, WINDOW_CHANGES),
 )
 """All totals. Every catalog has a row for each."""
 

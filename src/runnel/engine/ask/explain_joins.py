@@ -144,7 +144,7 @@ class _StoredWindows:
     @staticmethod
     def read(workspace: Workspace) -> _StoredWindows:
         """Map the files of windows. Damaged files count as empty, because the windows are filled again."""
-        from runnel.streaming.window_store import read_segment, window_key
+        from runnel.streaming.window_store import read_segment
 
         with workspace.catalog.read() as connection:
             filled = windows.filled_windows(connection)
@@ -154,7 +154,7 @@ class _StoredWindows:
             parts = tuple(read_segment(workspace.storage, segment.path) for segment in segments)
         except CorruptDataError:
             return _StoredWindows((), (), {}, moment)
-        keys = {feed: window_key(window.history) for feed, window in filled.items()}
+        keys = {feed: window.key for feed, window in filled.items()}
         return _StoredWindows(parts, tuple(segment.bytes for segment in segments), keys, moment)
 
     def bytes_of(self, key: int) -> int:
