@@ -99,6 +99,7 @@ _TABLES = {
     "gate_states": "states of gates by key, and when they expire",
     "windows": "windows of joins whose items are in files, and how far back",
     "window_segments": "the files with the items of windows",
+    "join_work": "counted comparisons of joins",
     "offers": "the last day on which each feed provided items, known or new",
     "source_files": "files read so far, and their problems",
     "plans": "plan versions: base and delta folders, and the folders of the partitioning, if there is one",

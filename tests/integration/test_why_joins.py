@@ -212,5 +212,6 @@ def verify_test(engine: Engine, names: list[str], back: timedelta) -> None:
     for tried in answer.items:
         one = by_sequence[tried.item.sequence or 0]
         for name, query in ids.items():
-            joined = {number for several in dict(one.annotations.get(query, {})).values() for number in several}
+            annotations = one.annotations.get(query)
+            joined = {number for several in annotations.values() for number in several} if annotations else set()
             assert {item.sequence for own in tried.annotations.get(name, ()) for item in own.items} == joined

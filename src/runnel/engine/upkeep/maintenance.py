@@ -19,7 +19,15 @@ from runnel.catalog.access import signing_keys
 from runnel.catalog.declared import stylesheets
 from runnel.catalog.delivery import ledger, receipts
 from runnel.catalog.learned import stream_statistics
-from runnel.catalog.logs import gate_states, item_segments, match_segments, plan_versions, quarantine, undecided
+from runnel.catalog.logs import (
+    gate_states,
+    item_segments,
+    join_work,
+    match_segments,
+    plan_versions,
+    quarantine,
+    undecided,
+)
 from runnel.catalog.polling import source_files
 from runnel.catalog.store import counters, leases
 from runnel.catalog.store.connection import now
@@ -183,6 +191,7 @@ class _Turn:
         self._forget_files()
         with self._write() as connection:
             stream_statistics.forget_dropped(connection)
+            join_work.forget_dropped(connection)
         if not self._has_time():
             return done  # the next call continues; the scan of all files comes last
         removed = remove_orphans(workspace.catalog, workspace.storage, older_than=settings.orphan_seconds)
