@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from lxml import etree
 
 from runnel.errors import InvalidItemError
+from runnel.model.item import Item, attributes_of
+from runnel.model.item_batch import ItemBatch
 from runnel.model.trees.canonical_json import parse_json, render_json, render_number
 from runnel.model.trees.document_tree import MAX_NODES, DocumentTree
 from runnel.model.trees.tree_nodes import nodes_of
@@ -177,3 +179,11 @@ def test_invalid_and_hostile_documents_are_refused(text: str, message: str) -> N
         read(text)
     assert message in refused.value.message
     assert str(refused.value.place).startswith("item 1")
+
+
+def test_tree_of_an_item_survives_an_item_file() -> None:
+    attributes = attributes_of({"title": "Up", "tree": [NEWS, '{"a": 1}', " "]})
+    assert attributes["tree"] == (read(NEWS), read('{"a":1}'))
+    (restored,) = ItemBatch.of([Item("News", "1", attributes)], {"News": 1}).attributes()
+    assert restored == attributes
+    assert [type(value) for value in restored["tree"]] == [DocumentTree, DocumentTree]
