@@ -20,7 +20,7 @@ from runnel.algebra.trees.steps import (
     replace_steps,
 )
 from runnel.algebra.trees.tree_solutions import plain_value
-from runnel.algebra.trees.tree_text import render_pattern
+from runnel.algebra.trees.tree_text import render_condition
 
 _MAX_LENGTH = 80
 _SHOWN = "shown"
@@ -61,7 +61,7 @@ def _trace_part(condition: TreeCondition, search: PatternSearch, make: Make) -> 
     holds = bool(search.holds(make(condition)))
     shown = _mark_last(condition if holds else _without_tests(condition))
     by = "" if shown is None else _text(shown, search, make)
-    return PatternPart(render_pattern(condition).removeprefix("tree "), holds, by)
+    return PatternPart(render_condition(condition), holds, by)
 
 
 def _without_tests(condition: TreeCondition) -> TreeCondition:

@@ -37,6 +37,15 @@ def render_pattern(condition: TreeCondition) -> str:
     return f"tree {text}"
 
 
+def render_condition(condition: TreeCondition) -> str:
+    """Return the text of a condition as it is written in brackets.
+
+    >>> render_condition(Step("//", NameTest("tag"), condition=ValueTest("=", ("ski",))))
+    "//tag = 'ski'"
+    """
+    return _PatternText(set()).condition(condition)
+
+
 class _PatternText:
     """Writes a pattern. Variables that occur several times are always written with `as`."""
 
@@ -49,7 +58,7 @@ class _PatternText:
             brackets, rest = conjuncts[:-1], self._step(conjuncts[-1])
         else:
             brackets, rest = conjuncts, ""
-        return "".join(f"[{self._condition(part)}]" for part in brackets) + rest
+        return "".join(f"[{self.condition(part)}]" for part in brackets) + rest
 
     def _step(self, step: Step) -> str:
         name = render_name_test(step.test)
@@ -61,18 +70,19 @@ class _PatternText:
         is_implied = name == test.name and _WORD.fullmatch(name) and name not in self._repeated
         return f"!{mark.form}" if is_implied else f"!{mark.form} as ?{name}"
 
-    def _condition(self, condition: TreeCondition, inside: str = "") -> str:
+    def condition(self, condition: TreeCondition, inside: str = "") -> str:
+        """Return a condition in brackets. Parentheses depend on the operation that it is inside."""
         match condition:
             case Step():
                 return self._branch(condition)
             case ValueTest():
                 return f". {render_test(condition)}"
             case Complement(part):
-                return f"not {self._condition(part, 'not')}"
+                return f"not {self.condition(part, 'not')}"
             case AllOf(parts):
-                text = " and ".join(self._condition(part, "and") for part in parts)
+                text = " and ".join(self.condition(part, "and") for part in parts)
             case AnyOf(parts):
-                text = " or ".join(self._condition(part, "or") for part in parts)
+                text = " or ".join(self.condition(part, "or") for part in parts)
         # `and` binds more tightly than `or`, so a conjunction inside a disjunction needs no parentheses.
         needs_parentheses = inside and not (isinstance(condition, AllOf) and inside == "or")
         return f"({text})" if needs_parentheses else text
