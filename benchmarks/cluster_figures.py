@@ -33,7 +33,7 @@ from runnel.matching.compile.build_matcher import build_matcher
 from runnel.matching.compile.compile_plan import compile_logical
 from runnel.matching.contract import Matcher
 from runnel.matching.filters.atoms.anchors import Anchors, choose_anchors
-from runnel.matching.filters.atoms.atom_layout import AtomLayout, lay_out_atoms
+from runnel.matching.filters.atoms.atom_layout import AtomLayout, compute_atom_layout
 from runnel.model.graph import RdfGraph, Triple
 from runnel.model.item_batch import ItemBatch
 from runnel.model.match import Matches
@@ -133,7 +133,7 @@ class Bench:
     @cached_property
     def atoms(self) -> AtomLayout:
         """The arrays of atoms."""
-        return lay_out_atoms(self.logical)
+        return compute_atom_layout(self.logical)
 
     @cached_property
     def anchors(self) -> Anchors:

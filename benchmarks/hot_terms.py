@@ -32,9 +32,9 @@ from runnel.algebra.nodes.expressions import Contains
 from runnel.arrays import IDENTIFIER, Rows, offsets_of
 from runnel.matching.contract import MatchStatistics
 from runnel.matching.filters.atoms.anchors import choose_anchors
-from runnel.matching.filters.atoms.atom_layout import lay_out_atoms
+from runnel.matching.filters.atoms.atom_layout import compute_atom_layout
 from runnel.matching.filters.streams.entries import FLAT, StreamShape
-from runnel.matching.filters.streams.stream_layout import StreamLayout, lay_out_streams
+from runnel.matching.filters.streams.stream_layout import StreamLayout, compute_stream_layout
 from runnel.matching.filters.streams.stream_matcher import StreamMatcher
 from runnel.model.item_batch import ItemBatch
 from runnel.plan.logical_plan import LogicalPlan
@@ -144,7 +144,7 @@ def _measured(name: str, case: Case, folder: Path) -> list[str]:
 
 
 @dataclass(frozen=True)
-class LaidOut:
+class LaidOutPlan:
     """Streams of one shape, and their matcher."""
 
     streams: StreamLayout
@@ -152,15 +152,15 @@ class LaidOut:
     matcher: StreamMatcher
 
 
-def _laid_out(case: Case, shape: StreamShape, folder: Path) -> LaidOut:
-    atoms = lay_out_atoms(case.logical, case.known)
+def _laid_out(case: Case, shape: StreamShape, folder: Path) -> LaidOutPlan:
+    atoms = compute_atom_layout(case.logical, case.known)
     anchors = choose_anchors(case.logical, atoms)
     started = time.process_time()
-    streams = lay_out_streams(case.logical, atoms, anchors, shape)
+    streams = compute_stream_layout(case.logical, atoms, anchors, shape)
     seconds = time.process_time() - started
     storage = FileStorage(folder.as_uri())
     write_base(storage, "base", case.logical, Layout(atoms.arrays() | streams.arrays(), streams.seldom()))
-    return LaidOut(streams, seconds, StreamMatcher(load(storage, PlanVersion(1, "base"))))
+    return LaidOutPlan(streams, seconds, StreamMatcher(load(storage, PlanVersion(1, "base"))))
 
 
 if __name__ == "__main__":

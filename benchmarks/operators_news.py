@@ -48,7 +48,7 @@ from runnel.matching.contract import Matcher
 from runnel.matching.operators.ask.operator_environment import OperatorEnvironment
 from runnel.matching.operators.decide.decider import Decider, Decisions
 from runnel.matching.operators.decide.operators_in_process import Operators
-from runnel.matching.operators.plugins.contract import Failed, Question
+from runnel.matching.operators.plugins.contract import FailedCall, Question
 from runnel.model.item import Item
 from runnel.model.item_batch import ItemBatch
 from runnel.model.learned.operator_statistics import OperatorStatistics, OperatorUse
@@ -308,7 +308,7 @@ def _answers(
         wanted |= {(one.operator, one.input): one for group in interest.groups for one in group}
     questions = [Question((one.operator, 1), item.attributes, one.inputs(item.attributes)) for one in wanted.values()]
     answers = operators.caller.ask(questions)
-    return {key: () if isinstance(one, Failed) else one for key, one in zip(wanted, answers, strict=True)}
+    return {key: () if isinstance(one, FailedCall) else one for key, one in zip(wanted, answers, strict=True)}
 
 
 def spark(engine: Engine, folder: Path, options: argparse.Namespace) -> None:

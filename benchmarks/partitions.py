@@ -37,7 +37,7 @@ from runnel.matching.compile.build_matcher import build_matcher
 from runnel.matching.compile.compile_plan import compile_logical
 from runnel.matching.contract import Matcher
 from runnel.matching.filters.atoms.anchors import choose_anchors
-from runnel.matching.filters.atoms.atom_layout import lay_out_atoms
+from runnel.matching.filters.atoms.atom_layout import compute_atom_layout
 from runnel.model.item_batch import ItemBatch
 from runnel.model.match import Matches
 from runnel.optimizer.optimize import optimize
@@ -114,7 +114,7 @@ def constants(options: argparse.Namespace) -> None:
 
 def _expected_entries(case: _Case) -> float:
     """The entries that an item passes, by its part in a block."""
-    atoms = lay_out_atoms(case.logical, case.known)
+    atoms = compute_atom_layout(case.logical, case.known)
     shares = np.minimum(1.0, atoms.key_shares.astype(np.float64))
     return float(((1.0 - (1.0 - shares) ** 256) / 256)[choose_anchors(case.logical, atoms).keys.values].sum())
 
@@ -180,7 +180,7 @@ def _divide(case: _Case, options: argparse.Namespace) -> None:
     logical, count = case.logical, options.partitions
     _warm_up(case, options)
     with case.step("atoms"):
-        atoms = lay_out_atoms(logical, case.known)
+        atoms = compute_atom_layout(logical, case.known)
         anchors = choose_anchors(logical, atoms)
     with case.step("kin"):
         kin = find_subsuming_roots(logical, atoms, anchors)
@@ -208,7 +208,7 @@ def _divide(case: _Case, options: argparse.Namespace) -> None:
 def _warm_up(case: _Case, options: argparse.Namespace) -> None:
     """Let the loops be compiled before anything is timed."""
     small = _graph_case(200, options).logical if case.name == "graphs" else make_queries("M", 500).logical()
-    atoms = lay_out_atoms(small)
+    atoms = compute_atom_layout(small)
     anchors = choose_anchors(small, atoms)
     kin = find_subsuming_roots(small, atoms, anchors)
     cover = cover_predicates(small, atoms, anchors, kin, most=40)

@@ -33,7 +33,7 @@ from runnel.language.binding.bind_query import bind_query
 from runnel.language.gc_paused import gc_paused
 from runnel.language.grammar.parser import parse as parse_script
 from runnel.language.syntax.statements import CreateFeed, Parsed
-from runnel.matching.compile.compile_plan import lay_out
+from runnel.matching.compile.compile_plan import compute_layout
 from runnel.matching.compile.warm_up import warm_up
 from runnel.optimizer.optimize import optimize
 from runnel.plan.logical_plan import PlanQuery
@@ -113,7 +113,7 @@ def compile_queries(run: Run) -> None:
     """Query nodes to a plan that could be written."""
     nodes = run.queries.definitions()
     queries = [PlanQuery(one) for one in nodes]
-    seconds, laid_out = _timed(lambda: lay_out(optimize(queries, nodes)))
+    seconds, laid_out = _timed(lambda: compute_layout(optimize(queries, nodes)))
     run.say("compile", seconds, queries=laid_out.logical.counts["queries"])
 
 

@@ -52,11 +52,11 @@ from runnel.language.grammar.parser import current_grammar, parse
 from runnel.language.syntax.reader import ConditionSyntax
 from runnel.language.syntax.statements import CreateFeed
 from runnel.matching.compile.build_matcher import build_matcher
-from runnel.matching.compile.compile_plan import compile_base, compile_delta, compile_merged, lay_out
+from runnel.matching.compile.compile_plan import compile_base, compile_delta, compile_merged, compute_layout
 from runnel.matching.compile.select_queries import select_queries
 from runnel.matching.costs.observe_stream import Observer
 from runnel.matching.explain.explain_query import explain_query
-from runnel.matching.filters.atoms.atom_layout import lay_out_atoms
+from runnel.matching.filters.atoms.atom_layout import compute_atom_layout
 from runnel.matching.filters.atoms.atom_tests import SlotUse
 from runnel.matching.filters.atoms.item_columns import ItemColumns
 from runnel.matching.filters.index.index_layout import stored_atoms
@@ -493,7 +493,7 @@ def test_a_pattern_that_cannot_be_decided_is_reported_with_the_reason_of_its_fam
 
 def test_a_damaged_index_of_a_family_is_refused() -> None:
     logical = optimize([PlanQuery(10)], {10: Filter(Read(1), RED)})
-    laid_out = lay_out(logical)
+    laid_out = compute_layout(logical)
     arrays = {**laid_out.layout.arrays, "color.keys": np.array([7_000], dtype=np.int32)}
     folder = f"base-{next(_folders)}"
     type(laid_out)(laid_out.logical, type(laid_out.layout)(arrays, laid_out.layout.seldom)).write_base(
@@ -553,7 +553,7 @@ def test_explain_shows_patterns_and_compiling_counts_them() -> None:
     plan = compiled({10: Filter(Read(1), And((ROCK, Not(SHADE))))}, [10])
     lines = "\n".join(explain_query(10, plan, {1: "Paint", 10: "Warm"}).lines())
     assert "not color { green >= 128" in lines
-    layout = next(one for one in lay_out(plan.base.logical).logical.costs if one.step == "layout")
+    layout = next(one for one in compute_layout(plan.base.logical).logical.costs if one.step == "layout")
     assert layout.counters["color patterns"] == 1
 
 
@@ -564,7 +564,7 @@ def test_statistics_of_a_family_are_observed() -> None:
 
 
 def test_slot_uses_have_room_for_more_kinds_of_keys() -> None:
-    atoms = lay_out_atoms(optimize([PlanQuery(10)], {10: Filter(Read(1), And((ROCK, RED)))}))
+    atoms = compute_atom_layout(optimize([PlanQuery(10)], {10: Filter(Read(1), And((ROCK, RED)))}))
     assert atoms.slot_uses.dtype == np.uint16
     assert max(SlotUse) < 1 << 15
     assert atoms.families() == ["color"]
@@ -573,5 +573,5 @@ def test_slot_uses_have_room_for_more_kinds_of_keys() -> None:
 
 
 def test_plans_without_patterns_have_no_arrays_of_families() -> None:
-    laid_out = lay_out(optimize([PlanQuery(10)], {10: Filter(Read(1), ROCK)}))
+    laid_out = compute_layout(optimize([PlanQuery(10)], {10: Filter(Read(1), ROCK)}))
     assert not [name for name in laid_out.layout.every() if name.startswith(("color", "graph"))]

@@ -20,7 +20,7 @@ from runnel.engine.upkeep.restore import restore
 from runnel.errors import BrokenDocumentError
 from runnel.matching.costs.observe_stream import _Counts
 from runnel.matching.operators.builtin.text.input_texts import text_of
-from runnel.matching.operators.plugins.contract import Ask
+from runnel.matching.operators.plugins.contract import OperatorCall
 from runnel.model.graph import GRAPH, RdfGraph, read_ntriples
 from runnel.model.item import Item
 from runnel.testing import MemorySink
@@ -298,8 +298,8 @@ def test_graph_conditions_match_graphs_of_all_sources(engine: Engine, tmp_path: 
 def test_operators_and_statistics_ignore_graphs_as_text() -> None:
     """Statistics count the terms of a graph, not the words in them."""
     attributes = {"title": ("Autumn",), GRAPH: (RdfGraph(f'<urn:a> {CITY} "Bern" .\n'),)}
-    assert text_of(Ask(attributes), ("title", GRAPH), 100) == "Autumn"
-    assert text_of(Ask({}, (attributes[GRAPH],)), (), 100) == ""
+    assert text_of(OperatorCall(attributes), ("title", GRAPH), 100) == "Autumn"
+    assert text_of(OperatorCall({}, (attributes[GRAPH],)), (), 100) == ""
     counts = _Counts()
     counts.add(attributes)
     assert set(counts.sample().words) == {"autumn", "<urn:a>", CITY, '"Bern"'}

@@ -349,6 +349,13 @@ def test_pages_have_blocks_with_and_without_spark_and_each_has_an_assertion() ->
     ("script", "expected"),
     [
         ("library.py", ["3 items matched, 1 messages delivered", "Cheap has item 2", "rock.xml has 2 entries"]),
+        (
+            "photos_for_news.py",
+            [
+                "n3: Live in Paris has the photos f1, m1",
+                'src="https://photos.example/m1.jpg" alt="Muse live in Paris"',
+            ],
+        ),
         ("dataframe_api.py", ["Vinyl: 2 rows", "Bargains: 1 rows", "Christmas: 2 rows", "in no feed: 3"]),
         ("webhook_endpoint.py", ["waiting for confirmation: False", "feed.items: Muse on tour"]),
         ("mail_server.py", ["to me@mail.example: Muse on tour"]),

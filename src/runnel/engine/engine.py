@@ -478,12 +478,17 @@ class Engine:
                     yield MatchedItem(sequence, item, bound.get((feed, sequence), NO_BINDINGS), annotated)
 
     def _joined_items(self, annotations: Iterable[Sequence[Annotation]], names: Mapping[int, str]) -> dict[int, Item]:
-        """Return the items that annotations refer to, by sequence, without deleted ones."""
+        """Return the items that annotations refer to, by sequence, without deleted ones and those of other owners."""
         with self.workspace.catalog.read() as connection:
             kept_after = item_segments.retained_upto(connection)
         numbers = {number for several in annotations for each in several for number in each.newest}
         batches = self.workspace.items.get(sorted(number for number in numbers if number > kept_after))
-        return {item.sequence or 0: item for batch in batches for item in batch.items(names)}
+        return {
+            item.sequence or 0: item
+            for batch in batches
+            for feed, item in zip(batch.feeds.tolist(), batch.items(names), strict=True)
+            if feed in names
+        }
 
     # --- publishing ----------------------------------------------------------------------------------------------
 

@@ -22,8 +22,8 @@ from runnel.sources.acquire import Acquirer
 from runnel.sources.document_child import DocumentSource
 from runnel.sources.document_pool import document_pool
 
-_SHOWN_BINDING = "runnel:binding"
-"""The decoder's name for the element of our documents that shows a binding."""
+_SHOWN = "runnel:"
+"""The decoder's prefix for elements that Runnel adds to the documents of stylesheets: bindings and annotations."""
 
 
 def match_reader_of(workspace: Workspace) -> MatchReader:
@@ -73,10 +73,10 @@ def _read_entries(data: bytes, place: str) -> Sequence[Item]:
 
 
 def _with_attributes(items: Iterable[Item], bound: Mapping[str, Attributes]) -> list[Item]:
-    """Replace the elements that show bindings by the bindings themselves, as attributes."""
+    """Remove the attributes that come from elements of ours, and add the bindings as attributes."""
     results = []
     for item in items:
-        own = {name: values for name, values in item.attributes.items() if name != _SHOWN_BINDING}
+        own = {name: values for name, values in item.attributes.items() if not name.startswith(_SHOWN)}
         results.append(replace(item, attributes=own | dict(bound.get(item.id, {}))))
     return results
 

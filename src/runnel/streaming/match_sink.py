@@ -96,6 +96,7 @@ class MatchWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
             self._commit(messages, batchId)
 
     def _commit(self, messages: Sequence[PartsWritten | None], batch: int) -> None:
+        from runnel.catalog.declared.feeds import visible_queries
         from runnel.catalog.learned.stream_statistics import note
         from runnel.catalog.logs.match_segments import commit_segment
         from runnel.catalog.logs.quarantine import EVALUATION, Quarantined, add_quarantined
@@ -125,11 +126,12 @@ class MatchWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
                 self._note_work(connection, segment, written)
                 note(connection, merged_observations(sample for message in written for sample in message.observed))
                 failures = [failure for message in written for failure in message.failures]
-                for sequence, query, reason in (*failures, *(resolved.failures if resolved else ())):
-                    add_quarantined(
-                        connection,
-                        Quarantined(EVALUATION, f"item {sequence}", reason, query=query, sequence=sequence),
-                    )
+                for sequence, failed, reason in (*failures, *(resolved.failures if resolved else ())):
+                    for query in visible_queries(connection, failed):
+                        add_quarantined(
+                            connection,
+                            Quarantined(EVALUATION, f"item {sequence}", reason, query=query, sequence=sequence),
+                        )
 
     def _note_operators(self, connection: Connection, segment: MatchSegment, written: Sequence[PartsWritten]) -> None:
         reports = [report for message in written for report in message.operators]

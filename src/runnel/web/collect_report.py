@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
+import numpy as np
 from sqlalchemy import Connection
 
+from runnel.arrays import Array
 from runnel.catalog.access import consents
 from runnel.catalog.declared import feeds, operators, subscriptions
 from runnel.catalog.declared.subscriptions import moment_of
@@ -20,7 +22,7 @@ from runnel.engine import Engine
 from runnel.engine.ask.vitals import operator_figures
 from runnel.engine.planning.ports import read_figures
 from runnel.errors import NotAllowedError
-from runnel.model.feed import Feed, FeedKind
+from runnel.model.feed import Feed, FeedKind, is_hidden
 from runnel.model.learned.operator_statistics import operator_key
 from runnel.plan.store import PlanVersion, load
 from runnel.sinks.registry import find_sink
@@ -74,7 +76,8 @@ def collect_report(
         generated = moment_of(now(connection))
         operators_used = _operators(connection)
         plan = read_figures(workspace, connection, plan_versions.current_plan(connection))
-    tally = _count(engine, segments[-1].last_sequence if segments else 0)
+        hidden = [feed for feed, name in feeds.feed_names(connection).items() if is_hidden(name)]
+    tally = _count(engine, segments[-1].last_sequence if segments else 0, np.array(hidden, dtype=np.int64))
     ranked = sorted(
         (
             QueryMatches(declared[query].name, tally.by_query.get(query, 0))
@@ -109,13 +112,15 @@ def collect_report(
     )
 
 
-def _count(engine: Engine, upto: int) -> _Tally:
+def _count(engine: Engine, upto: int, hidden: Array) -> _Tally:
+    """Count items, and matches of queries that are not hidden."""
     workspace, tally = engine.workspace, _Tally()
     match_counts: dict[int, int] = {}
     for rows in workspace.matches.read(0, upto):
-        tally.by_query.update(rows.queries.tolist())
-        lengths = (rows.offsets[1:] - rows.offsets[:-1]).tolist()
-        match_counts.update(zip(rows.sequences.tolist(), lengths, strict=True))
+        is_visible = ~np.isin(rows.queries, hidden)
+        tally.by_query.update(rows.queries[is_visible].tolist())
+        counts = np.diff(np.concatenate([[0], np.cumsum(is_visible)])[rows.offsets])
+        match_counts.update(zip(rows.sequences.tolist(), counts.tolist(), strict=True))
     for batch in workspace.items.read(0, upto):
         for sequence, feed, item in zip(batch.sequences.tolist(), batch.feeds.tolist(), batch.items({}), strict=True):
             count = match_counts.get(sequence, 0)

@@ -26,7 +26,7 @@ from runnel.language.grammar.parser import parse
 from runnel.matching.operators.builtin.geo.distance import Distance
 from runnel.matching.operators.builtin.geo.region import Region
 from runnel.matching.operators.builtin.text.language import Language
-from runnel.matching.operators.plugins.contract import Ask, Failed, OperatorContext
+from runnel.matching.operators.plugins.contract import FailedCall, OperatorCall, OperatorContext
 from runnel.testing.world_words import TOPICS, places
 
 SEED = 7
@@ -64,8 +64,8 @@ def test_sentences_are_in_their_languages(tmp_path: Path) -> None:
         lines = SENTENCES[code].strip().split("\n")
         assert len(lines) == len(TOPICS)
         assert {len(line.split(" | ")) for line in lines} == {2}
-        (answer,) = language.answer([Ask({"title": (" ".join(lines),)})])
-        assert not isinstance(answer, Failed)
+        (answer,) = language.answer([OperatorCall({"title": (" ".join(lines),)})])
+        assert not isinstance(answer, FailedCall)
         assert answer[0][0] == code
 
 
@@ -75,9 +75,9 @@ def test_operators_know_the_regions_and_places_that_are_asked_for(tmp_path: Path
     region = Region(OperatorContext({"regions": "regions.geojson"}, folder=tmp_path))
     distance = Distance(OperatorContext({"places": "places.csv"}, folder=tmp_path))
     item = next(one for one in make_news(SEED, 50) if "latitude" in one.attributes)
-    inside = region.answer([Ask(item.attributes, (name,)) for name in region_names()])
-    far = distance.answer([Ask(item.attributes, (name,)) for name in places()[:120]])
-    assert not [one for one in (*inside, *far) if isinstance(one, Failed)]
+    inside = region.answer([OperatorCall(item.attributes, (name,)) for name in region_names()])
+    far = distance.answer([OperatorCall(item.attributes, (name,)) for name in places()[:120]])
+    assert not [one for one in (*inside, *far) if isinstance(one, FailedCall)]
     assert sum(bool(one) for one in inside) >= 2, "a province and its country"
     assert ((0.0,),) in far, "it lies at one of the places"
 

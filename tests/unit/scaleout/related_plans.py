@@ -37,7 +37,7 @@ from runnel.algebra.semantics.evaluate import holds
 from runnel.matching.compile.build_matcher import build_matcher
 from runnel.matching.compile.compile_plan import compile_logical
 from runnel.matching.filters.atoms.anchors import Anchors, choose_anchors
-from runnel.matching.filters.atoms.atom_layout import AtomLayout, lay_out_atoms
+from runnel.matching.filters.atoms.atom_layout import AtomLayout, compute_atom_layout
 from runnel.model.graph import GRAPH
 from runnel.model.item import Item, Value
 from runnel.optimizer.optimize import optimize
@@ -55,7 +55,7 @@ STORAGE = FileStorage(Path(_root.name).as_uri())
 
 
 @dataclass(frozen=True)
-class LaidOut:
+class LaidOutPlan:
     """A logical plan with the layout of its atoms and anchors."""
 
     logical: LogicalPlan
@@ -63,11 +63,11 @@ class LaidOut:
     anchors: Anchors
 
 
-def laid_out(definitions: Mapping[int, Node], limits: OptimizerSettings | None = None) -> LaidOut:
+def laid_out(definitions: Mapping[int, Node], limits: OptimizerSettings | None = None) -> LaidOutPlan:
     """Compile definitions, all of which are queries, to a logical plan."""
     logical = optimize([PlanQuery(one) for one in definitions], definitions, settings=limits)
-    atoms = lay_out_atoms(logical)
-    return LaidOut(logical, atoms, choose_anchors(logical, atoms))
+    atoms = compute_atom_layout(logical)
+    return LaidOutPlan(logical, atoms, choose_anchors(logical, atoms))
 
 
 def asking(*conditions: Expression, source: int = 1) -> dict[int, Node]:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.unit.optimizer.generated_worlds import GeneratedWorld
 from tests.unit.scaleout.related_plans import (
     PRICE,
-    LaidOut,
+    LaidOutPlan,
     all_worlds,
     asking,
     atom_of,
@@ -35,13 +35,13 @@ from runnel.scaleout.cover.subsuming_roots import find_subsuming_roots
 ROCK, JAZZ, LIVE = word("rock"), word("jazz"), word("live")
 
 
-def cover_of(plan: LaidOut, most: int | None = None, publications: list[list[Triple]] | None = None) -> Cover:
+def cover_of(plan: LaidOutPlan, most: int | None = None, publications: list[list[Triple]] | None = None) -> Cover:
     kin = find_subsuming_roots(plan.logical, plan.atoms, plan.anchors)
     samples = {"graph": [RdfGraph.of(one) for one in publications or ()]}
     return cover_predicates(plan.logical, plan.atoms, plan.anchors, kin, most=most, samples=samples)
 
 
-def conditions_of(plan: LaidOut, cover: Cover) -> list[Expression]:
+def conditions_of(plan: LaidOutPlan, cover: Cover) -> list[Expression]:
     """Return the conditions of a cover, including added clauses, as expressions."""
     clauses = len(plan.logical.clauses)
     return [
@@ -55,7 +55,7 @@ def conditions_of(plan: LaidOut, cover: Cover) -> list[Expression]:
     ]
 
 
-def by_query(plan: LaidOut, cover: Cover) -> list[Expression]:
+def by_query(plan: LaidOutPlan, cover: Cover) -> list[Expression]:
     """Return the condition of every query by its ID. Each query has one predicate."""
     found = conditions_of(plan, cover)
     pairs = [

@@ -13,7 +13,7 @@ from tests.scan_matcher import ScanMatcher
 from tests.unit.optimizer.generated_worlds import GeneratedWorld
 from tests.unit.scaleout.related_plans import (
     PRICE,
-    LaidOut,
+    LaidOutPlan,
     all_worlds,
     asking,
     divisions,
@@ -44,7 +44,7 @@ def unsynced() -> Iterator[None]:
 
 
 def router_of(
-    plan: LaidOut,
+    plan: LaidOutPlan,
     partitions: Array,
     count: int,
     most: int | None = None,
@@ -170,7 +170,7 @@ def test_equal_scopes_keep_their_routes() -> None:
             "targets": type(scopes).of([[0], [0]]),
         }
     )
-    router = router_of(LaidOut(twice, plan.atoms, plan.anchors), np.array([0]), 1)
+    router = router_of(LaidOutPlan(twice, plan.atoms, plan.anchors), np.array([0]), 1)
     assert members(router) == [(2, [1], [0])]
 
 

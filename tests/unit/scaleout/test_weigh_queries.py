@@ -21,7 +21,7 @@ from runnel.arrays import Array, Texts
 from runnel.errors import CorruptDataError
 from runnel.matching.compile.expected_work import EACH_EVALUATION
 from runnel.matching.filters.atoms.anchors import choose_anchors
-from runnel.matching.filters.atoms.atom_layout import lay_out_atoms
+from runnel.matching.filters.atoms.atom_layout import compute_atom_layout
 from runnel.optimizer.optimize import optimize
 from runnel.plan.gates import query_of
 from runnel.plan.logical_plan import LogicalPlan, PlanQuery
@@ -50,7 +50,7 @@ def _weighed(
     logical: LogicalPlan, matches: Array | None = None, milliseconds: Mapping[str, float] | None = None
 ) -> Weights:
     """Return weights for a router whose conditions are the anchors of the predicates."""
-    atoms = lay_out_atoms(logical, SHARES)
+    atoms = compute_atom_layout(logical, SHARES)
     anchors = choose_anchors(logical, atoms)
     clauses, conditions = np.unique(anchors.clauses, return_inverse=True)
     shares = np.minimum(1.0, np.append(anchors.clause_shares, 1.0)[clauses])  # -1: checked for all items

@@ -124,7 +124,7 @@ class ColorIndex:
 
     undecided = "the color cannot be compared"
 
-    def lay_out(
+    def compute_layout(
         self, patterns: Sequence[ItemPattern], keys: Array, frequencies: Mapping[str, float] | None
     ) -> ColorLayout:
         """The amounts in arrays."""

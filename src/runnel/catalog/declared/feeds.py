@@ -193,6 +193,11 @@ def visible_readers(connection: Connection, feeds: Iterable[int]) -> set[int]:
     return readers
 
 
+def visible_queries(connection: Connection, feed: int) -> list[int]:
+    """Return the queries to attribute the work and failures of a feed to: itself or, if it is hidden, its readers."""
+    return sorted(visible_readers(connection, [feed])) if hidden_among(connection, [feed]) else [feed]
+
+
 def direct_sources(connection: Connection, feeds: Iterable[int]) -> set[int]:
     """Return the feeds that the queries of these feeds read directly."""
     column = schema.reads.c

@@ -29,10 +29,12 @@ OPERATOR_UNKNOWN = "operator_unknown"
 """How often a query was left undecided for an item because an operator failed."""
 CHORES = "chores"
 """When rare maintenance tasks last ran (microseconds since 1970)."""
+WINDOW_CHANGES = "window_changes"
+"""How often declarations changed which past items windows have."""
 
 TOTALS = (
     *(MATCHES, MESSAGES, DEAD_MESSAGES, RETAINED, MERGED, QUARANTINED, QUARANTINED_BYTES),
-    *(OPERATOR_CALLS, OPERATOR_UNKNOWN, CHORES),
+    *(OPERATOR_CALLS, OPERATOR_UNKNOWN, CHORES, WINDOW_CHANGES),
 )
 """All totals. Every catalog has a row for each."""
 

@@ -206,6 +206,7 @@ gate_states = _table(
 windows = _table(
     "windows",
     _key("feed", BigInteger),
+    _required("key", BigInteger),
     _required("history", LargeBinary),
     _required("since", BigInteger),
     _required("microseconds", BigInteger),

@@ -17,6 +17,7 @@ from runnel.catalog.logs import plan_versions
 from runnel.catalog.logs.plan_versions import PlanRow
 from runnel.engine.actors import Actor, feed_named, matched_since, names_for
 from runnel.engine.answers import Answer, Rendering
+from runnel.engine.ask.name_hidden_feeds import name_hidden_feeds
 from runnel.engine.ask.show import feed_state
 from runnel.engine.planning.ports import QueryPlacement, plan_port
 from runnel.engine.workspace import Workspace
@@ -218,6 +219,7 @@ def _planned_feed(workspace: Workspace, name: str, actor: Actor) -> Iterator[_Pl
         is_live = feed.id in matched_since(connection, actor, [feed.id])
         names = names_for(connection, actor)
         definitions = feeds.definitions(connection, [feed.id], with_paused=True)
+    names = name_hidden_feeds(names, definitions)
     if actor.is_admin and is_live and not feed.paused and current is not None:
         plan = load(workspace.storage, PlanVersion.of(current))
         yield _PlannedFeed(feed, is_live, names, definitions, plan, f"plan version {current.version}", current)

@@ -11,6 +11,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
+from sqlalchemy import Connection
+
 from runnel.catalog.access import owners
 from runnel.catalog.declared import feeds
 from runnel.catalog.learned import query_costs
@@ -20,7 +22,7 @@ from runnel.catalog.store import leases
 from runnel.catalog.store.connection import now
 from runnel.engine.actors import Actor
 from runnel.engine.workspace import Workspace
-from runnel.model.learned.query_costs import merged_costs
+from runnel.model.learned.query_costs import Costs, merged_costs
 from runnel.model.learned.sampling import scattered
 from runnel.plan.store import PlanVersion, load
 
@@ -113,7 +115,21 @@ def sample_costs(workspace: Workspace, epoch: int) -> None:
     costs = merged_costs([sampler.sample(newest[number % len(newest)], number >> 16) for number in numbers if newest])
     with workspace.catalog.write() as connection:
         leases.check(connection, epoch)
-        query_costs.learn(connection, costs, moment)
+        query_costs.learn(connection, attribute_costs(connection, costs), moment)
+
+
+def attribute_costs(connection: Connection, costs: Costs) -> Costs:
+    """Divide the costs of hidden feeds, such as windows, among the queries that read them."""
+    hidden = feeds.hidden_among(connection, costs.queries)
+    if not hidden:
+        return costs
+    own = {query: cost for query, cost in costs.queries.items() if query not in hidden}
+    divided = []
+    for feed in sorted(hidden):
+        readers, cost = feeds.visible_queries(connection, feed), costs.queries[feed]
+        share = cost._replace(nanoseconds=cost.nanoseconds / max(1, len(readers)))
+        divided.append(Costs(0.0, dict.fromkeys(readers, share)))
+    return merged_costs([Costs(costs.items, own), *divided])
 
 
 def log_slow_queries(workspace: Workspace, epoch: int) -> int:

@@ -182,7 +182,7 @@ def read_status(workspace: Workspace) -> Status:
             workspace=str(workspace.folder),
             sources=sum(feed.kind is FeedKind.SOURCE for feed in declared),
             virtual_feeds=sum(feed.kind is FeedKind.VIRTUAL for feed in declared),
-            matched_feeds=len(feeds.since_of(connection)),
+            matched_feeds=len(feeds.since_of(connection, [feed.id for feed in declared])),
             subscriptions=len(subscriptions.live_subscriptions(connection)),
             accepted=accepted,
             matched=matched,

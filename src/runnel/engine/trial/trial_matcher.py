@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -55,6 +56,7 @@ class TrialMatcher:
         """
         self.stopped: Mapping[tuple[int, int], Stop] = ordered.stopped if ordered else {}
         self.annotations: Mapping[tuple[int, int], tuple[Annotation, ...]] = ordered.annotations if ordered else {}
+        self._ordered = ordered
         self._matcher = matcher
         self._deciding = deciding
         self._plan = plan
@@ -71,6 +73,15 @@ class TrialMatcher:
         matches = self._matcher.match(items)
         self._last = items, matches
         return matches
+
+    def window_members(
+        self, window: int, sequence: int, accepted: int, extent: timedelta | int
+    ) -> npt.NDArray[np.int64]:
+        """Return the sequences of the items in a window of an item, by the window's feed, as far as matched here."""
+        from runnel.matching.joins.members_before import members_before
+
+        parts = self._ordered.windows if self._ordered else ()
+        return members_before(parts, window, sequence, accepted, extent)
 
     def bindings(self, rows: npt.NDArray[np.int64]) -> dict[tuple[int, int], Bindings]:
         """Return the bindings of the last batch's matches in these rows, by row and query."""

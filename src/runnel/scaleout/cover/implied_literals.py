@@ -31,12 +31,12 @@ def implied_literals(logical: LogicalPlan, atoms: AtomLayout, counters: dict[str
     >>> from runnel.algebra.nodes.attributes import Attribute
     >>> from runnel.algebra.nodes.expressions import Compare
     >>> from runnel.algebra.nodes.query import Filter, Read
-    >>> from runnel.matching.filters.atoms.atom_layout import lay_out_atoms
+    >>> from runnel.matching.filters.atoms.atom_layout import compute_atom_layout
     >>> from runnel.optimizer.optimize import optimize
     >>> from runnel.plan.logical_plan import PlanQuery
     >>> queries = [Filter(Read(1), Compare(Attribute("price"), ">", bound)) for bound in (10.0, 20.0)]
     >>> logical = optimize([PlanQuery(7), PlanQuery(8)], dict(enumerate(queries, 7)))
-    >>> implied_literals(logical, lay_out_atoms(logical)).row(2).tolist()  # above 20 implies above 10
+    >>> implied_literals(logical, compute_atom_layout(logical)).row(2).tolist()  # above 20 implies above 10
     [0]
     """
     count = len(logical.atoms)

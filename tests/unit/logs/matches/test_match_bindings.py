@@ -210,13 +210,13 @@ def test_part_is_checked_for_bindings_only_once(written: Log, monkeypatch: pytes
 
     def noting(storage: FileStorage, path: str) -> bool:
         asked.append(path)
-        return "bindings" in read_arrow(storage, path).schema.names
+        return "details" in read_arrow(storage, path).schema.names
 
     def reading(storage: FileStorage, path: str) -> MatchRows:
         read.append(path)
         return read_part(storage, path)
 
-    monkeypatch.setattr(match_log, "has_bindings", noting)
+    monkeypatch.setattr(match_log, "has_details", noting)
     monkeypatch.setattr(match_log, "read_part", reading)
     for _ in range(3):
         assert written.log.bindings(7, [4, 5]) == {}
@@ -230,7 +230,7 @@ def test_part_is_checked_for_bindings_only_once(written: Log, monkeypatch: pytes
 def test_damaged_bindings_raise_only_when_they_are_read(written: Log) -> None:
     part = written.commit(7, [[7], [7]], {7: {7: [{"x": 1.0}]}, 8: {7: [{"x": 2.0}]}})
     batch = read_arrow(written.storage, part.path).to_batches()[0]
-    column = pa.array(['[{"queries":', batch.column("bindings")[1].as_py()], pa.large_string())
+    column = pa.array(['[{"queries":', batch.column("details")[1].as_py()], pa.large_string())
     written.storage.delete(part.path)
     damaged = pa.RecordBatch.from_arrays([*batch.columns[:3], column], schema=DETAILED_SCHEMA)
     path = write_arrow(written.storage, "matches/1/other.arrow", [damaged], DETAILED_SCHEMA).path

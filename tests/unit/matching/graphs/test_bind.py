@@ -29,11 +29,11 @@ from runnel.algebra.semantics.evaluate import accepts
 from runnel.algebra.semantics.node_bindings import node_solutions
 from runnel.errors import InvalidConditionError, TooExpensiveError
 from runnel.matching.compile.build_matcher import build_matcher
-from runnel.matching.compile.compile_plan import compile_base, lay_out
+from runnel.matching.compile.compile_plan import compile_base, compute_layout
 from runnel.matching.graphs.search import match_single
 from runnel.matching.operators.decide.decider import Decider, Decisions
 from runnel.matching.operators.decide.disjuncts import OperatorDisjuncts
-from runnel.matching.operators.plugins.contract import Answer, Failed, Question
+from runnel.matching.operators.plugins.contract import Answer, FailedCall, Question
 from runnel.matching.patterns.bind_variables import PatternBinder
 from runnel.matching.patterns.item_search import FamilySearch
 from runnel.model.bindings import bounded, decode_bindings, encode_bindings
@@ -161,7 +161,9 @@ class Asked:
 
     def ask(self, questions: Sequence[Question]) -> list[Answer]:
         self.questions += questions
-        return [self.said(one.operator[0], one.inputs, one.attributes) or Failed("it failed") for one in questions]
+        return [
+            self.said(one.operator[0], one.inputs, one.attributes) or FailedCall("it failed") for one in questions
+        ]
 
     def said(self, operator: str, inputs: Sequence[object], attributes: Attributes) -> Rows | None:
         dice = zlib.crc32(repr((operator, inputs, sorted(attributes.items()))).encode())
@@ -191,7 +193,7 @@ def batch_of(some: Sequence[Item]) -> ItemBatch:
 
 def compiled(definitions: Mapping[int, Node], queries: Sequence[int]) -> Plan:
     folder = f"base-{next(_folders)}"
-    lay_out(optimize([PlanQuery(one) for one in queries], definitions)).write_base(STORAGE, folder)
+    compute_layout(optimize([PlanQuery(one) for one in queries], definitions)).write_base(STORAGE, folder)
     return load(STORAGE, PlanVersion(1, folder))
 
 
@@ -261,11 +263,11 @@ def test_bindings_equal_the_definition_in_plans_deltas_and_after_compaction(
     later = sorted({*(set(queries) - set(early)), *data.draw(st.lists(st.sampled_from(queries), unique=True))})
     folder = f"delta-{next(_folders)}"
     logical = optimize([PlanQuery(one) for one in later], definitions)
-    lay_out(logical).write_delta(STORAGE, folder, set(), base.version.base)
+    compute_layout(logical).write_delta(STORAGE, folder, set(), base.version.base)
     plan = load(STORAGE, PlanVersion(2, base.version.base, folder))
     assert told(plan, batch, Asked()) == wanted
     merged = f"merged-{next(_folders)}"
-    lay_out(merge_plans(plan)).write_base(STORAGE, merged)
+    compute_layout(merge_plans(plan)).write_base(STORAGE, merged)
     assert told(load(STORAGE, PlanVersion(3, merged)), batch, Asked()) == wanted
     gone = data.draw(st.sampled_from(queries))
     removed = load(STORAGE, PlanVersion(4, base.version.base, folder, (gone,)))
@@ -317,7 +319,7 @@ def test_a_failure_for_one_value_is_reported_if_no_other_value_matches() -> None
 
     class Near:
         def ask(self, questions: Sequence[Question]) -> list[Answer]:
-            return [Failed("gone") if one.inputs == ("bad",) else (("a",),) for one in questions]
+            return [FailedCall("gone") if one.inputs == ("bad",) else (("a",),) for one in questions]
 
     near: Any = Near()
     node = Filter(Read(1), And((pattern, call)))

@@ -74,8 +74,8 @@ def test_scores_are_the_pairwise_savings_summed(ways: list[list[int]], seed: int
         order.chains[problem.disjunct_offsets[way] : problem.disjunct_offsets[way + 1]].tolist()
         for way in range(len(ways))
     ]
-    wishes = costs / (1 - chances)
-    assert chains == [sorted(way, key=lambda test: (wishes[test], test)) for way in ways]
+    priorities = costs / (1 - chances)
+    assert chains == [sorted(way, key=lambda test: (priorities[test], test)) for way in ways]
     scores = [
         sum(_saving(one, other, chances, costs) for number, other in enumerate(chains) if number != way)
         for way, one in enumerate(chains)

@@ -17,7 +17,7 @@ from runnel.algebra.nodes.query import Filter, Node, Read, Union
 from runnel.matching.compile.compile_plan import compile_base, compile_delta
 from runnel.matching.explain.explain_query import draw_query, explain_query
 from runnel.papers.roses import explain_tree
-from runnel.papers.roses.explain_tree import TreeExplanation, explained_tree
+from runnel.papers.roses.explain_tree import TreeExplanation, build_explained_tree
 from runnel.papers.roses.factoring.filter_table import FilterTable, predicates_of
 from runnel.papers.roses.factoring.filter_tree import ROOT
 from runnel.plan.logical_plan import PlanQuery
@@ -59,7 +59,7 @@ def test_the_tree_is_that_of_the_whole_table(world: GeneratedWorld) -> None:
     table = FilterTable.of(part.logical, part.layout["atom_shares"])
     for source in SOURCES:
         predicates = predicates_of(part.logical, source)
-        whole, found = table.tree(predicates), explained_tree(part, source)
+        whole, found = table.tree(predicates), build_explained_tree(part, source)
         assert found is not None
         assert found.tree.cost == pytest.approx(whole.cost)
         assert len(found.tree) == len(whole)
@@ -122,7 +122,7 @@ def test_sources_of_which_the_same_is_asked_share_a_tree_and_many_are_counted() 
 
 def test_too_many_predicates_are_counted_and_not_factored(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = base_plan({10: Filter(Read(1), ROCK), 11: Filter(Read(1), LIVE), 12: Filter(Read(2), LIVE)})
-    monkeypatch.setattr(explain_tree, "MOST_PREDICATES", 1)
+    monkeypatch.setattr(explain_tree, "MAX_PREDICATES", 1)
     (found,) = trees(plan, 10)
     assert found.tree is None
     told = " ".join(" ".join(explain_query(10, plan, NAMES).lines()).split())

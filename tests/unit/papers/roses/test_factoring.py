@@ -167,7 +167,7 @@ def test_nothing_gives_a_tree_of_the_source() -> None:
 
 
 def test_sets_whose_keys_meet_do_not_mix(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(candidates, "_mixed", lambda count: np.ones(count, dtype=np.uint64))
+    monkeypatch.setattr(candidates, "_hash_clauses", lambda count: np.ones(count, dtype=np.uint64))
     filters = random_filters(1, predicates=40, clauses=8)
     tree = factor_filters(filters)
     dice = np.random.default_rng(2)

@@ -17,7 +17,7 @@ from runnel.papers.roses.factoring.factor_filters import factor_filters
 from runnel.papers.roses.factoring.filter_table import clause_rates
 from runnel.papers.roses.factoring.filter_tree import FilterTree, accepted
 from runnel.papers.roses.factoring.filters import Filters
-from runnel.papers.roses.factoring.widen_clauses import _LONGEST, widen_clauses
+from runnel.papers.roses.factoring.widen_clauses import _MAX_LITERALS, widen_clauses
 
 Clause = frozenset[int]
 Predicate = tuple[Clause, ...]
@@ -48,7 +48,7 @@ def test_clauses_that_share_nothing_and_unions_without_use_are_not_added() -> No
     assert len(widen_clauses(Rows.of([[0, 2], [0, 4]]), np.full(3, 0.6))) == 2, "nearly every item would pass"
     assert len(widen_clauses(Rows.of([]), shares)) == 0
     rare = np.full(40, 0.001)
-    for more, count in ((_LONGEST - 13, 3), (_LONGEST - 12, 2)):
+    for more, count in ((_MAX_LITERALS - 13, 3), (_MAX_LITERALS - 12, 2)):
         rows = [[0, *range(2, 26, 2)], [0, *range(26, 26 + 2 * more, 2)]]  # 13 literals, and `more` besides the first
         assert len(widen_clauses(Rows.of(rows), rare)) == count, "a union has a greatest length"
 

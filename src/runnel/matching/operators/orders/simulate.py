@@ -12,7 +12,7 @@ import numpy as np
 
 from runnel.arrays import Array, read_only
 from runnel.matching.operators.orders.batch_arrays import ACCEPTED
-from runnel.matching.operators.orders.batch_layout import lay_out
+from runnel.matching.operators.orders.batch_layout import build_batch_layout
 from runnel.matching.operators.orders.batch_state import create_state
 from runnel.matching.operators.orders.order import Order
 from runnel.matching.operators.orders.problem import OrderProblem, everything
@@ -44,7 +44,7 @@ class Simulation:
             active_offsets, active_disjuncts = everything(problem)
         self._problem = problem
         self._advance = order.kind.advance
-        self._layout = lay_out(problem, order, active_offsets, active_disjuncts)
+        self._layout = build_batch_layout(problem, order, active_offsets, active_disjuncts)
         self._initial_state = create_state(self._layout, order.kind)
         self._items = read_only(np.arange(len(active_offsets) - 1))
         self._owners = np.repeat(np.arange(len(active_offsets) - 1), np.diff(active_offsets))

@@ -27,7 +27,7 @@ from runnel.matching.operators.ask.cache_files import write_segment
 from runnel.matching.operators.ask.caller import Caller
 from runnel.matching.operators.ask.operator_environment import OperatorEnvironment
 from runnel.matching.operators.ask.question_keys import Contents, KeyMaker
-from runnel.matching.operators.plugins.contract import Answer, Failed, Input, Question
+from runnel.matching.operators.plugins.contract import Answer, FailedCall, Input, Question
 from runnel.model.item import Attributes, Value
 from runnel.model.operator import HOLDS, Budget, OperatorDeclaration
 from runnel.storage.file_storage import open_storage
@@ -74,7 +74,7 @@ def titled(name: str, number: int, *inputs: Input) -> Question:
 
 
 def reasons(answers: list[Answer]) -> list[str]:
-    return [one.reason if isinstance(one, Failed) else "" for one in answers]
+    return [one.reason if isinstance(one, FailedCall) else "" for one in answers]
 
 
 # --- batches and cached answers -------------------------------------------------------------------------
@@ -98,14 +98,14 @@ def test_answers_have_the_order_of_the_questions(made: Made) -> None:
 def test_batches_have_the_declared_size(made: Made) -> None:
     caller = made(declared("Batches", "int", "int", batch=7))
     answers = caller.ask([titled("Batches", number) for number in range(17)])
-    assert [rows[0][0] for rows in answers if not isinstance(rows, Failed)] == [7.0] * 14 + [3.0] * 3
+    assert [rows[0][0] for rows in answers if not isinstance(rows, FailedCall)] == [7.0] * 14 + [3.0] * 3
 
 
 def test_a_pure_operator_is_called_once_per_content(made: Made) -> None:
     caller = made(declared("Batches", "int", "int"), declared("process", "int", pure=False))
     questions = [titled("Batches", number % 3) for number in range(12)]
     first = caller.ask(questions)
-    assert {rows[0][0] for rows in first if not isinstance(rows, Failed)} == {3.0}
+    assert {rows[0][0] for rows in first if not isinstance(rows, FailedCall)} == {3.0}
     assert caller.ask(questions) == first
     used = caller.take_learned().operators["Batches 1"]
     assert (used.calls, used.hits) == (3, 12)
@@ -116,7 +116,7 @@ def test_an_impure_operator_is_called_every_time(made: Made) -> None:
     caller = made(declared("Batches", "int", "int", pure=False))
     for _ in range(2):
         answers = caller.ask([titled("Batches", 1)] * 5)
-        assert {rows[0][0] for rows in answers if not isinstance(rows, Failed)} == {5.0}
+        assert {rows[0][0] for rows in answers if not isinstance(rows, FailedCall)} == {5.0}
     used = caller.take_learned().operators["Batches 1"]
     assert (used.calls, used.hits) == (10, 0)
     assert not caller.take_unsaved()
@@ -127,7 +127,7 @@ def test_an_operator_receives_only_the_attributes_that_it_reads(made: Made) -> N
     one = {"title": ("a",), "body": ("x",)}
     two = {"title": ("a",), "body": ("y",)}
     answers = caller.ask([about("Batches", one), about("Batches", two)])
-    assert [rows[0][0] for rows in answers if not isinstance(rows, Failed)] == [1.0, 1.0]
+    assert [rows[0][0] for rows in answers if not isinstance(rows, FailedCall)] == [1.0, 1.0]
     assert caller.ask([about("echo", one)]) == [()]
 
 
@@ -135,7 +135,7 @@ def test_a_question_to_an_unregistered_operator_fails(made: Made) -> None:
     caller = made(declared("has_title"))
     good, bad = caller.ask([titled("has_title", 1), about("has_title", {}, version=2)])
     assert good == HOLDS
-    assert isinstance(bad, Failed)
+    assert isinstance(bad, FailedCall)
     assert "operator has_title version 2 is not registered" in bad.reason
 
 
@@ -146,7 +146,7 @@ def test_a_changed_declaration_replaces_the_process(made: Made) -> None:
     assert caller.ask([titled("process", 1)]) == [first], "the same declaration keeps its process"
     caller.use_declarations({("process", 2): declared("process", "int", pure=False, version=2)})
     gone, fresh = caller.ask([titled("process", 1), about("process", {}, version=2)])
-    assert isinstance(gone, Failed)
+    assert isinstance(gone, FailedCall)
     assert fresh != first
 
 
@@ -161,7 +161,7 @@ def test_batches_run_concurrently_up_to_the_declared_number(made: Made, plugins:
             processes=processes,
         )
         answers = caller.ask([titled("slow", number, str(plugins)) for number in range(4)])
-        spans = [rows[0] for rows in answers if not isinstance(rows, Failed)]
+        spans = [rows[0] for rows in answers if not isinstance(rows, FailedCall)]
         assert len(spans) == 4
         return max(sum(began <= moment < ended for began, ended in spans) for moment, _ in spans)  # type: ignore[operator]
 
@@ -205,7 +205,7 @@ def test_a_batch_that_raises_is_retried_call_by_call(made: Made) -> None:
     answers = caller.ask(
         [titled("Broken", 1), about("Broken", {"poison": (True,)}), about("Broken", {"none": (True,)})]
     )
-    assert answers == [HOLDS, Failed("Broken: RuntimeError: poisoned"), Failed("Broken: no model", False)]
+    assert answers == [HOLDS, FailedCall("Broken: RuntimeError: poisoned"), FailedCall("Broken: no model", False)]
 
 
 def test_a_single_call_whose_process_was_killed_is_retried(made: Made, plugins: Path) -> None:
@@ -262,7 +262,7 @@ def test_calls_beyond_the_budget_are_not_made(made: Made) -> None:
     answers = caller.ask([titled("count", number) for number in range(8)])
     assert answers[:5] == [((1.0,),)] * 5
     for answer in answers[5:]:
-        assert answer == Failed("count: over its budget of 10 calls per minute", passing=True)
+        assert answer == FailedCall("count: over its budget of 10 calls per minute", passing=True)
     assert caller.take_learned().operators["count 1"].calls == 5
     assert caller.ask([titled("count", 2)]) == [((1.0,),)], "cached answers do not count"
     clock.now += 12
@@ -410,7 +410,7 @@ caller.close()
     )
     assert done.returncode == 0, done.stderr
     found, learned = json.loads(done.stdout)
-    assert found[:5] == [[list(row) for row in rows] for rows in answers if not isinstance(rows, Failed)]
+    assert found[:5] == [[list(row) for row in rows] for rows in answers if not isinstance(rows, FailedCall)]
     assert found[5] != found[0]
     assert learned["operators"]["process 2"][0] == 1
     assert learned["operators"]["process 2"][3] == 5

@@ -33,7 +33,7 @@ from runnel.matching.compile.build_matcher import build_matcher
 from runnel.matching.compile.compile_plan import compile_base, compile_delta, compile_merged
 from runnel.matching.operators.decide.decider import Decider, Decisions
 from runnel.matching.operators.decide.disjuncts import OperatorDisjuncts
-from runnel.matching.operators.plugins.contract import Answer, Failed, Question
+from runnel.matching.operators.plugins.contract import Answer, FailedCall, Question
 from runnel.model.item import Attributes, Item
 from runnel.model.operator import Rows
 from runnel.plan.logical_plan import PlanQuery
@@ -70,7 +70,7 @@ class World:
         places = tuple(range(len(arguments), len(arguments) + results))
         call = Call(question.operator[0], (*arguments, *[Variable("")] * results), question.operator[1], places)
         rows = self.world.says(call, question.attributes)
-        return Failed("it failed") if rows is None else rows
+        return FailedCall("it failed") if rows is None else rows
 
 
 def compiled(definitions: Mapping[int, Node], queries: Sequence[int]) -> Plan:
@@ -224,7 +224,9 @@ class Said:
 
     def ask(self, questions: Sequence[Question]) -> list[Answer]:
         self.questions += questions
-        return [Failed("it failed") if (said := self.rows[one.operator[0]]) is None else said for one in questions]
+        return [
+            FailedCall("it failed") if (said := self.rows[one.operator[0]]) is None else said for one in questions
+        ]
 
     def answer(self, call: Call) -> Rows | None:
         return self.rows[call.operator]

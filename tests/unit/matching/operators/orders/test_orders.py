@@ -10,7 +10,7 @@ from tests.unit.matching.operators.orders.order_cases import ORDERS, Case, cases
 
 from runnel.matching.operators.orders import call_buckets
 from runnel.matching.operators.orders.batch_arrays import ACCEPTED, REJECTED, UNDECIDED, UNKNOWN
-from runnel.matching.operators.orders.batch_layout import lay_out
+from runnel.matching.operators.orders.batch_layout import build_batch_layout
 from runnel.matching.operators.orders.problem import OrderProblem, everything
 from runnel.matching.operators.orders.rounds import Rounds
 from runnel.matching.operators.orders.simulate import Simulation, draw_truths
@@ -170,7 +170,7 @@ def test_inconsistent_problems_are_refused() -> None:
     problem = OrderProblem.of([[0]], [0], [0.5], [1.0])
     for offsets, disjuncts in (([0, 2], [0]), ([0, 1], [3]), ([1, 1], [0]), ([0, 1], [-1])):
         with pytest.raises(ValueError, match="active disjunct"):
-            lay_out(problem, ORDERS["adaptive"](problem), np.array(offsets), np.array(disjuncts))
+            build_batch_layout(problem, ORDERS["adaptive"](problem), np.array(offsets), np.array(disjuncts))
 
 
 def test_a_simulation_counts_the_calls_of_rounds() -> None:
@@ -211,6 +211,6 @@ def _played(problem: OrderProblem, rounds: Rounds, truth: list[bool]) -> dict[in
 def test_the_order_of_the_paper_is_refused_if_too_many_disjuncts_share_a_test(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("runnel.papers.operators.kruskal.MOST_PAIRS", 2)
+    monkeypatch.setattr("runnel.papers.operators.kruskal.MAX_PAIRS", 2)
     with pytest.raises(ValueError, match="3 pairs of disjuncts share a test"):
         ORDERS["kruskal"](OrderProblem.of([[0], [0], [0]], [0], [0.5], [1.0]))

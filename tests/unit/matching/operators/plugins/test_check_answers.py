@@ -17,7 +17,7 @@ from runnel.matching.operators.plugins.check_answers import (
     check_rows,
     rows_of,
 )
-from runnel.matching.operators.plugins.contract import Failed
+from runnel.matching.operators.plugins.contract import FailedCall
 from runnel.matching.operators.plugins.encoding import from_bytes, rows_from_bytes, to_bytes
 from runnel.model.item import MAX_TEXT
 from runnel.model.operator import HOLDS, Parameter, ValueType
@@ -133,12 +133,12 @@ def test_too_many_rows_are_refused_without_reading_all() -> None:
 
 
 def test_an_invalid_answer_fails_only_its_call() -> None:
-    found = check_answers([[("a",)], [(1.0,)], Failed("no model", False)], 3, "mob", results("text"))
+    found = check_answers([[("a",)], [(1.0,)], FailedCall("no model", False)], 3, "mob", results("text"))
     assert found[0] == (("a",),)
-    assert isinstance(found[1], Failed)
+    assert isinstance(found[1], FailedCall)
     assert not found[1].passing
     assert found[1].reason.startswith("mob: it returned 1.0 for ?r0")
-    assert found[2] == Failed("mob: no model", False)
+    assert found[2] == FailedCall("mob: no model", False)
 
 
 @pytest.mark.parametrize("answers", [[], [HOLDS, HOLDS], None, "a", 3])
