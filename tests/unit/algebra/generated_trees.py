@@ -43,7 +43,7 @@ def documents(draw: st.DrawFn, depth: int = 0) -> str:
     prefix = draw(st.sampled_from(("", "", "x:")))
     attributes = draw(st.dictionaries(st.sampled_from(("k", "l", "x:k")), st.sampled_from(VALUES), max_size=2))
     written = "".join(f' {key}="{value}"' for key, value in attributes.items())
-    children = [] if depth > 3 else draw(st.lists(documents(depth + 1), max_size=3))
+    children = [] if depth > 3 else draw(st.lists(documents(depth + 1), max_size=3 if depth < 2 else 1))
     declared = f' xmlns:x="{NAMESPACE}"' if depth == 0 else ""
     inside = "\n".join([draw(st.sampled_from(VALUES)), *children])
     return f"<{prefix}{name}{declared}{written}>{inside}</{prefix}{name}>"

@@ -29,7 +29,7 @@ class TreeIndex:
 
     undecided = TOO_MUCH_WORK
 
-    def lay_out(
+    def compute_layout(
         self, patterns: Sequence[ItemPattern], keys: Array, frequencies: Mapping[str, float] | None
     ) -> TreeLayout:
         """Build the arrays of patterns. Frequencies of labels and texts determine the features that find patterns."""

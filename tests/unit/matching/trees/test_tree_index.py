@@ -13,7 +13,7 @@ from tests.unit.algebra.generated_trees import json_trees, patterns, trees
 
 from runnel.algebra.trees.steps import NameTest, Step, TreeCondition, all_of
 from runnel.algebra.trees.tree_patterns import TreePattern
-from runnel.arrays import Rows
+from runnel.arrays import Array, Rows
 from runnel.language.grammar.parser import parse
 from runnel.language.syntax.statements import CreateFeed
 from runnel.matching.filters.atoms.item_columns import ItemColumns
@@ -22,7 +22,7 @@ from runnel.matching.trees.match_single import TreeItemSearch
 from runnel.matching.trees.tree_index import TREE_INDEX
 from runnel.matching.trees.tree_layout import TreeLayout
 from runnel.matching.trees.tree_part import TreePart
-from runnel.model.item import Item, attributes_of
+from runnel.model.item import Item, Value, attributes_of
 from runnel.model.item_batch import ItemBatch
 from runnel.model.trees.document_tree import DocumentTree
 
@@ -49,7 +49,7 @@ def part_of(*patterns: TreePattern, **limits: int) -> TreePart:
     return TreePart(layout, layout.keys.astype(np.int64), **limits)
 
 
-def pairs(rows: np.ndarray, keys: np.ndarray) -> set[tuple[int, int]]:  # type: ignore[type-arg]
+def pairs(rows: Array, keys: Array) -> set[tuple[int, int]]:
     return set(zip(rows.tolist(), keys.tolist(), strict=True))
 
 
@@ -80,7 +80,7 @@ def test_solutions_are_those_of_the_definition(patterns: list[TreePattern], item
     asked = [(row, atom) for row in range(len(items)) for atom in range(len(patterns))]
     rows, atoms = (np.array(each, dtype=np.int64) for each in zip(*asked, strict=True))
     found = part.solutions(columns, rows, atoms)
-    told: dict[int, list[dict[str, object]]] = {}
+    told: dict[int, list[dict[str, Value]]] = {}
     for number, index in enumerate(found.pairs.tolist()):
         names = [str(variable) for variable in range(1, 1 + len(patterns[asked[index][1]].variables()))]
         values = [dict(zip(names, map(found.value, row), strict=True)) for row in found.rows(number).tolist()]
