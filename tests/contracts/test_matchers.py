@@ -659,15 +659,10 @@ def wider(inner: st.SearchStrategy[Expression]) -> st.SearchStrategy[Expression]
     return st.one_of(st.builds(And, several), st.builds(Or, several), st.builds(Not, inner))
 
 
-PATTERN_WORLDS = pytest.mark.parametrize(
-    "worlds",
-    [
-        pattern_worlds("graph", patterns(), rdf_graphs),
-        # Variables may be shared only within a pattern here; `close_condition` would join patterns that share some.
-        pattern_worlds("tree", tree_patterns(is_marked=False), st.one_of(trees, json_trees)),
-    ],
-    ids=["graph", "tree"],
-)
+graph_worlds = pattern_worlds("graph", patterns(), rdf_graphs)
+# Patterns without marks, because `close_condition` joins patterns that share variables.
+tree_worlds = pattern_worlds("tree", tree_patterns(is_marked=False), st.one_of(trees, json_trees))
+PATTERN_WORLDS = pytest.mark.parametrize("worlds", [graph_worlds, tree_worlds], ids=["graph", "tree"])
 
 
 @PATTERN_WORLDS
