@@ -28,6 +28,7 @@ import typer
 from scripts.reference_commands import commands
 
 from runnel import errors
+from runnel.algebra.trees import steps as tree_steps
 from runnel.catalog.access import signing_keys
 from runnel.cli.main import app
 from runnel.cli.output import EXIT_CODES
@@ -38,7 +39,9 @@ from runnel.language.syntax.statements import Statement
 from runnel.matching.graphs.search import find_solutions
 from runnel.matching.joins import find_pairs, resolve_joins
 from runnel.matching.operators.plugins import check_answers
+from runnel.matching.trees import tree_part
 from runnel.model import bindings, graph, item
+from runnel.model.trees import document_tree
 from runnel.net import http_client, urls
 from runnel.settings import Settings
 
@@ -121,10 +124,13 @@ LIMITS = {
     "name of an attribute": item.MAX_NAME,
     "id of an item": item.MAX_ID,
     "RDF graph of an item": graph.MAX_TRIPLES,
+    "tree of an item": document_tree.MAX_NODES,
+    "tree pattern": tree_steps.MAX_STEPS,
     "nested parentheses": nesting.MAX_NESTING,
     "rows of one answer": check_answers.MAX_ROWS,
     "bindings kept with a match": bindings.MAX_ROWS,
     "solutions of a graph pattern that are searched for bindings": find_solutions.MAX_SOLUTIONS,
+    "solutions of a tree pattern that are searched for bindings": tree_part.MOST_SOLUTIONS,
     "signing keys of a subscription": signing_keys.MAX_KEYS,
     "joins of a query": parse_joins.MAX_JOINS,
     "candidates of a join": find_pairs.MAX_CANDIDATES,
