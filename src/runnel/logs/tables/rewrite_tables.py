@@ -74,7 +74,8 @@ def rewrite_table(catalog: Catalog, storage: Storage, store: TableStore, files: 
     changes = store.changes(files, upto)
     ended = ended_rows(rows, changes, table.schema)
     history = _write(storage, table.feed, FileKind.HISTORY, files.base_sequence, upto, ended)
-    base = _write(storage, table.feed, FileKind.BASE, files.base_sequence, upto, apply_changes(rows, changes))
+    rows = apply_changes(rows, changes, table.schema)
+    base = _write(storage, table.feed, FileKind.BASE, files.base_sequence, upto, rows)
     with catalog.write() as connection:
         leases.check(connection, epoch)
         is_current = _newest_base(table_files.live_files(connection, table.feed)) == files.base

@@ -16,8 +16,11 @@ import pyarrow.compute as pc
 from runnel.model.item_batch import ItemBatch
 from runnel.model.table import DELETED, ColumnType, TableSchema
 
-ID, SEQUENCE, ACCEPTED, VERSION = "row:id", "row:sequence", "row:accepted", "row:version"
-"""The columns of all rows: the id of the row's items, and the sequence, time and version of its newest change."""
+SEQUENCE, ACCEPTED, VERSION = "row:sequence", "row:accepted", "row:version"
+"""The columns of all rows: the sequence, time and version of its newest change."""
+
+ID = "row:id"
+"""The id of the row's items, unless the key is one column of texts, which is the same."""
 
 ENDED = "row:ended"
 """The sequence of the change that ended a row, in histories."""
@@ -35,16 +38,28 @@ _CHILDREN = {
     ColumnType.BOOLEAN: "number",
 }
 _COMMON = [
-    (ID, pa.string()),
     (SEQUENCE, pa.int64()),
     (ACCEPTED, pa.timestamp("us", tz="UTC")),
     (VERSION, pa.int32()),
 ]
 
 
+def id_column(schema: TableSchema) -> str:
+    """Return the column with the ids of the rows' items.
+
+    >>> from runnel.model.table import Column
+    >>> id_column(TableSchema((Column("symbol", ColumnType.TEXT, is_key=True),)))
+    'symbol'
+    """
+    key = schema.key
+    return key[0].name if len(key) == 1 and key[0].type is ColumnType.TEXT else ID
+
+
 def row_schema(schema: TableSchema, *more: tuple[str, Any]) -> Any:
     """Return the Arrow schema of a table's rows, with further columns."""
-    return pa.schema([*_COMMON, *more, *((column.name, _TYPES[column.type]) for column in schema.columns)])
+    ids = [(ID, pa.string())] if id_column(schema) == ID else []
+    columns = [(column.name, _TYPES[column.type]) for column in schema.columns]
+    return pa.schema([*ids, *_COMMON, *more, *columns])
 
 
 def change_schema(schema: TableSchema) -> Any:
@@ -73,7 +88,8 @@ def changes_of(batch: ItemBatch, schema: TableSchema) -> Any:
     owners = np.repeat(np.arange(len(batch)), np.diff(offsets))
     values = lists.flatten()
     names = values.field("name")
-    columns = [records.column(name) for name in ("id", "sequence", "accepted", "version")]
+    ids = ["id"] if id_column(schema) == ID else []
+    columns = [records.column(name) for name in (*ids, "sequence", "accepted", "version")]
     columns.append(pa.array(_rows_of(names, owners, DELETED, len(batch)) >= 0))
     for column in schema.columns:
         places = _rows_of(names, owners, column.name, len(batch))
@@ -90,12 +106,13 @@ def _rows_of(names: Any, owners: npt.NDArray[np.int64], name: str, count: int) -
     return places
 
 
-def apply_changes(rows: Any, changes: Any) -> Any:
+def apply_changes(rows: Any, changes: Any, schema: TableSchema) -> Any:
     """Return the rows after changes, which are in order."""
     if not len(changes):
         return rows
-    newest = changes.take(pa.array(_newest_of_each(changes)))
-    kept = rows.filter(pc.invert(pc.is_in(rows.column(ID), value_set=newest.column(ID).combine_chunks())))
+    ids = id_column(schema)
+    newest = changes.take(pa.array(_newest_of_each(changes.column(ids))))
+    kept = rows.filter(pc.invert(pc.is_in(rows.column(ids), value_set=newest.column(ids).combine_chunks())))
     live = newest.filter(pc.invert(newest.column(DELETED))).select(rows.column_names)
     return pa.concat_tables([kept, live.cast(rows.schema)])
 
@@ -109,7 +126,8 @@ def ended_rows(rows: Any, changes: Any, schema: TableSchema) -> Any:
     if not len(changes):
         return wanted.empty_table()
     sequences = changes.column(SEQUENCE).to_numpy()
-    codes = _codes(changes)
+    ids = id_column(schema)
+    codes = _codes(changes.column(ids))
     order = np.argsort(codes, kind="stable")
     is_first = np.r_[True, codes[order][1:] != codes[order][:-1]]
     # Changes that ended an earlier change of the same row, which was not a deletion.
@@ -119,22 +137,22 @@ def ended_rows(rows: Any, changes: Any, schema: TableSchema) -> Any:
     replaced = replaced.filter(pc.invert(replaced.column(DELETED)))
     # The first change of each row ended the row from before the changes, if it existed.
     first = order[is_first]
-    found = pc.index_in(rows.column(ID), value_set=changes.column(ID).combine_chunks().take(pa.array(first)))
+    found = pc.index_in(rows.column(ids), value_set=changes.column(ids).combine_chunks().take(pa.array(first)))
     places = np.asarray(found.fill_null(-1).to_numpy())
     ended = rows.filter(pa.array(places >= 0)).append_column(ENDED, pa.array(sequences[first][places[places >= 0]]))
     together = pa.concat_tables([conform(ended, wanted), conform(replaced, wanted)])
     return together.sort_by(ENDED)
 
 
-def _newest_of_each(changes: Any) -> npt.NDArray[np.int64]:
+def _newest_of_each(ids: Any) -> npt.NDArray[np.int64]:
     """Return the positions of the last change of each row, in order."""
-    codes = _codes(changes)
+    codes = _codes(ids)
     last = np.zeros(int(codes.max()) + 1, dtype=np.int64)
     last[codes] = np.arange(len(codes))  # of repeated indexes, the last one counts
     return np.sort(last)
 
 
-def _codes(changes: Any) -> npt.NDArray[np.int64]:
+def _codes(ids: Any) -> npt.NDArray[np.int64]:
     """Return a number for each change that is the same for changes of the same row."""
-    encoded = changes.column(ID).combine_chunks().dictionary_encode()
+    encoded = ids.combine_chunks().dictionary_encode()
     return np.asarray(encoded.indices.to_numpy(), dtype=np.int64)

@@ -23,7 +23,6 @@ from runnel.logs.items.item_log import ItemLog
 from runnel.logs.tables.table_rows import (
     ACCEPTED,
     ENDED,
-    ID,
     SEQUENCE,
     VERSION,
     apply_changes,
@@ -31,6 +30,7 @@ from runnel.logs.tables.table_rows import (
     changes_of,
     conform,
     history_schema,
+    id_column,
     row_schema,
 )
 from runnel.model.item import Value
@@ -69,13 +69,13 @@ class TableView:
         return len(self.rows)
 
     def __iter__(self) -> Iterator[Row]:
-        names = [column.name for column in self.schema.columns]
+        names, ids = [column.name for column in self.schema.columns], id_column(self.schema)
         dates = {column.name for column in self.schema.columns if column.type is ColumnType.DATE}
         for batch in self.rows.to_batches(max_chunksize=_ROWS):
             for row in batch.to_pylist():
                 values = {name: row[name] for name in names if row[name] is not None}
                 values |= {name: values[name].astimezone(UTC) for name in dates & values.keys()}
-                yield Row(row[ID], row[SEQUENCE], row[VERSION], values)
+                yield Row(row[ids], row[SEQUENCE], row[VERSION], values)
 
     def in_key_order(self) -> TableView:
         """Return the view with its rows sorted by key."""
@@ -189,7 +189,7 @@ class TableStore:
             return TableView(schema, sequence, self._past_rows(files, sequence))
         rows = self.base_rows(files)
         changes = self.changes(files, sequence)
-        return TableView(schema, sequence, apply_changes(rows, changes))
+        return TableView(schema, sequence, apply_changes(rows, changes, schema))
 
     def base_rows(self, files: TableFiles) -> Any:
         """Map the rows of the newest base."""
@@ -215,7 +215,7 @@ class TableStore:
             batches = self._items.read_feed(table.feed, tail.upto, upto)
             further = [changes_of(batch, table.schema) for batch in batches]
             changes = pa.concat_tables([tail.changes, *further])
-            if changes.column(ID).num_chunks > _CHUNKS:
+            if changes.column(SEQUENCE).num_chunks > _CHUNKS:
                 changes = changes.combine_chunks()
             tail = _Tail(base_path, table.schema, upto, changes)
             self._tails[table.feed] = tail

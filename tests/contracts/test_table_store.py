@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from runnel.logs.tables.rewrite_tables import RewriteRule, rewrite_steps
 from runnel.logs.tables.table_store import Row, TableStore, TableView
 from runnel.model.feed import FeedKind
 from runnel.model.item import Item, Value, attributes_of
-from runnel.model.table import Column, ColumnType, RowChange, TableSchema, change_of, deletion_of
+from runnel.model.table import DELETED, Column, ColumnType, RowChange, TableSchema, change_of, deletion_of
 from runnel.storage.checksums import take_damaged
 from runnel.storage.file_storage import Storage, open_storage
 from runnel.testing import FakeClock
@@ -43,6 +43,9 @@ SCHEMA = TableSchema(
         Column("is_open", ColumnType.BOOLEAN),
     )
 )
+BY_NAME = TableSchema(tuple(replace(column, is_key=column.name == "name") for column in SCHEMA.columns))
+"""The same columns with one text as key."""
+
 Values = dict[str, Value]
 _ALWAYS = RewriteRule(tail_rows=0)
 
@@ -111,9 +114,9 @@ def rows_of(view: TableView) -> dict[str, Values]:
     return {row.id: row.values for row in rows}
 
 
-def upsert(name: str, n: float = 1.0, **values: Any) -> RowChange:
+def upsert(name: str, n: float = 1.0, *, schema: TableSchema = SCHEMA, **values: Any) -> RowChange:
     given = {"name": name, "n": n, **values}
-    return change_of("T", SCHEMA, {column: (value,) for column, value in given.items() if value is not None})
+    return change_of("T", schema, {column: (value,) for column, value in given.items() if value is not None})
 
 
 def deletion(name: str, n: float = 1.0, replaces: int | None = None) -> RowChange:
@@ -134,20 +137,21 @@ def kit(catalog: Catalog, storage: Storage) -> Kit:
 names = st.sampled_from(["a", "b", "é", 'a"b'])
 numbers = st.sampled_from([0.0, -1.5, 2.0])
 moments = st.sampled_from([datetime(2026, 11, 18, tzinfo=UTC), datetime(1969, 7, 20, 20, 17, 40, 250_000, UTC)])
-changes = st.one_of(
-    st.builds(
-        upsert,
-        names,
-        numbers,
-        price=st.none() | numbers,
-        note=st.none() | names,
-        at=st.none() | moments,
-        is_open=st.none() | st.booleans(),
-    ),
-    st.builds(deletion, names, numbers),
+offers = st.fixed_dictionaries(
+    {"name": names, "n": numbers},
+    optional={"price": numbers, "note": names, "at": moments, "is_open": st.booleans(), DELETED: st.just(True)},
 )
-Step = list[RowChange] | str
-steps = st.lists(st.lists(changes, min_size=1, max_size=6) | st.sampled_from(["rewrite", "other"]), max_size=12)
+"""The values of a row, or of a deletion."""
+
+Step = list[Values] | str
+steps = st.lists(st.lists(offers, min_size=1, max_size=6) | st.sampled_from(["rewrite", "other"]), max_size=12)
+
+
+def offered(schema: TableSchema, values: Values) -> RowChange:
+    """Return the change with these values."""
+    if DELETED in values:
+        return deletion_of("T", schema, [values[column.name] for column in schema.key])
+    return change_of("T", schema, {name: (value,) for name, value in values.items()})
 
 
 @settings(
@@ -156,9 +160,11 @@ steps = st.lists(st.lists(changes, min_size=1, max_size=6) | st.sampled_from(["r
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
-@given(history=steps)
-def test_rows_as_of_every_sequence_equal_the_replay(make_kit: Callable[[], Kit], history: Sequence[Step]) -> None:
-    kit = make_kit()
+@given(schema=st.sampled_from([SCHEMA, BY_NAME]), history=steps)
+def test_rows_as_of_every_sequence_equal_the_replay(
+    make_kit: Callable[[TableSchema], Kit], schema: TableSchema, history: Sequence[Step]
+) -> None:
+    kit = make_kit(schema)
     for number, step in enumerate(history):
         match step:
             case "rewrite":
@@ -167,42 +173,42 @@ def test_rows_as_of_every_sequence_equal_the_replay(make_kit: Callable[[], Kit],
                 kit.items.accept(kit.feed + 1, [Item("Other", str(number), attributes_of({"name": "a"}))])
             case several:
                 assert not isinstance(several, str)
-                kit.change(*several)
+                kit.change(*(offered(schema, values) for values in several))
     kit.check()
     kit.rewrite()
     kit.check()
     assert kit.table.tail == 0
-    assert final_rows_of_duckdb(history) == {row.id: row.values for row in kit.store.view(kit.feed)}
+    assert final_rows_of_duckdb(schema, history) == {row.id: row.values for row in kit.store.view(kit.feed)}
 
 
-def final_rows_of_duckdb(history: Sequence[Step]) -> dict[str, Values]:
+def final_rows_of_duckdb(schema: TableSchema, history: Sequence[Step]) -> dict[str, Values]:
     """Compute the final rows with SQL: the last change of each key, unless it is a deletion."""
     connection = duckdb.connect()
-    connection.execute(
-        "create table changes (i int, name text, n double, price double, note text, o boolean, d boolean)"
-    )
-    written = [change for step in history if not isinstance(step, str) for change in step]
-    for number, change in enumerate(written):
-        values = [change.item.first(name) for name in ("name", "n", "price", "note", "is_open")]
-        connection.execute("insert into changes values (?, ?, ?, ?, ?, ?, ?)", [number, *values, change.is_deletion])
+    connection.execute("create table changes (i int, name text, n double, d boolean)")
+    written = [values for step in history if not isinstance(step, str) for values in step]
+    for number, values in enumerate(written):
+        row = [number, values["name"], values["n"], DELETED in values]
+        connection.execute("insert into changes values (?, ?, ?, ?)", row)
+    key = ", ".join(column.name for column in schema.key)
     found = connection.execute(
-        "select i from changes qualify row_number() over (partition by name, n order by i desc) = 1 and not d"
+        f"select i from changes qualify row_number() over (partition by {key} order by i desc) = 1 and not d"
     ).fetchall()
-    newest = [written[number] for (number,) in found]
-    return {change.item.id: {name: values[0] for name, values in change.item.attributes.items()} for change in newest}
+    return {offered(schema, written[number]).item.id: written[number] for (number,) in found}
 
 
 @pytest.fixture
-def make_kit(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Callable[[], Kit]]:
+def make_kit(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[Callable[[TableSchema], Kit]]:
     """Return a function that creates a kit in a new folder, for each example of hypothesis."""
     opened: list[Catalog] = []
 
-    def make() -> Kit:
+    def make(schema: TableSchema) -> Kit:
         folder = tmp_path_factory.mktemp("table")
         catalog = Catalog(f"sqlite:///{folder / 'catalog.sqlite'}")
         catalog.migrate()
         opened.append(catalog)
-        return Kit(catalog, open_storage(folder.as_uri()))
+        return Kit(catalog, open_storage(folder.as_uri()), schema)
 
     yield make
     for catalog in opened:
