@@ -38,7 +38,7 @@ SUBJECTS = {
     "Delivery": ("feed_entries", "smtp", "mail_from", "send", "retry", "refusals", "subscription_days", "stylesheet"),
     "Operators": ("operator", "preview"),
     "Owners and recipients": ("owner", "confirm", "open", "trusted_proxies"),
-    "Running": ("listen", "public_url", "log_format", "lease", "stall", "archive", "orphan", "keep"),
+    "Running": ("listen", "public_url", "log_format", "lease", "stall", "archive", "orphan", "keep", "table"),
 }
 """The subjects of the page, each with the beginnings of the names of its settings."""
 

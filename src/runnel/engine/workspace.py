@@ -19,6 +19,7 @@ from runnel.engine.workspace_identity import IdentityEvidence, adopt, check_iden
 from runnel.errors import NotAWorkspaceError, WorkspaceError, WorkspaceExistsError
 from runnel.logs.items.item_log import ItemLog
 from runnel.logs.matches.match_log import MatchLog
+from runnel.logs.tables.table_store import TableStore
 from runnel.private_files import FOLDER_MODE, make_folders_above, make_private_folder
 from runnel.settings import FILE, Settings
 from runnel.storage.file_storage import Storage, open_storage
@@ -48,6 +49,7 @@ class Workspace:
     storage: Storage
     items: ItemLog
     matches: MatchLog
+    tables: TableStore
     key: KeyFile
 
     @property
@@ -187,7 +189,8 @@ def _open(folder: Path, settings: Settings, clock: Clock) -> Workspace:
     storage = _storage(folder, settings)
     key = KeyFile(storage)
     catalog = Catalog(url, max_bytes=settings.catalog_max_bytes, clock=clock, key=key.read)
-    return Workspace(folder, settings, catalog, storage, ItemLog(catalog, storage), MatchLog(catalog, storage), key)
+    items, matches = ItemLog(catalog, storage), MatchLog(catalog, storage)
+    return Workspace(folder, settings, catalog, storage, items, matches, TableStore(catalog, storage, items), key)
 
 
 def _storage(folder: Path, settings: Settings) -> Storage:

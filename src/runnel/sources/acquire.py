@@ -19,6 +19,7 @@ from runnel.errors import InputError
 from runnel.logs.items.item_log import Accepted, ItemLog
 from runnel.model.feed import Feed
 from runnel.model.item import Item
+from runnel.model.table import RowChange, TableSchema, change_of
 from runnel.settings import Settings
 from runnel.sources.document_child import DocumentSource
 from runnel.sources.document_pool import document_pool
@@ -72,6 +73,25 @@ class Acquirer:
         """
         adapted = self.read_document(feed, data, place)
         return self.accept_adapted(feed, adapted, is_first=is_first), list(adapted.problems)
+
+    def read_changes(
+        self, table: Feed, schema: TableSchema, data: bytes, place: str, *, is_whole: bool = False
+    ) -> tuple[list[RowChange], list[InputError]]:
+        """Read the changes of a table in a document in a sandbox, and the problems of the others.
+
+        `is_whole` says that the document has all rows of the table, so that no two may have the same key.
+        """
+        source = DocumentSource(
+            place,
+            table.name,
+            limit=self.settings.max_document_bytes,
+            max_items=self.settings.max_document_items,
+            table=schema.to_json(),
+            is_whole=is_whole,
+        )
+        adapted = document_pool().read(data, source)
+        changes = [change_of(table.name, schema, item.attributes, place) for item in adapted.items]
+        return changes, list(adapted.problems)
 
     def read_document(
         self,

@@ -91,6 +91,8 @@ def feed_state(feed: Feed, is_live: bool, actor: Actor) -> str:
     """Describe whether a feed is matched, or why not, without revealing other owners' subscriptions."""
     if feed.paused:
         return "paused"
+    if feed.kind is FeedKind.TABLE:
+        return "table"
     if feed.kind is FeedKind.SOURCE:
         return "source feed" if feed.origin is None else "materialized feed"
     if is_live:

@@ -38,7 +38,7 @@ from runnel.sinks.registry import find_sink, installed_sinks, open_sink
 
 def subscribe(scope: DeclarationScope, statement: Subscribe) -> Subscribed:
     """Apply `subscribe to Feed …`. Only the answer contains the ticket, and the signing key if there is one."""
-    feed = scope.find(statement.feed)
+    feed = scope.find_stream(statement.feed)
     scope.refuse_disabled(statement.feed.span)
     sink = _sink(scope, statement)
     target = _target(scope, statement, sink)
