@@ -12,6 +12,7 @@ from scripts.reference_markdown import block, code, page, table
 
 from runnel.catalog.store.migrations import HISTORY, VERSION_TABLE
 from runnel.catalog.store.schema import metadata
+from runnel.families import registry
 from runnel.library import compile as compile_queries
 from runnel.logs.matches.match_files import DETAILED_SCHEMA, MATCH_SCHEMA
 from runnel.model.bindings import MAX_ROWS
@@ -60,7 +61,8 @@ _MATCH = {
 
 _VALUE = {
     "name": "the attribute",
-    "kind": f"{TEXT} text, {NUMBER} number, {BOOLEAN} boolean, {MOMENT} point in time",
+    "kind": f"{TEXT} text, {NUMBER} number, {BOOLEAN} boolean, {MOMENT} point in time; "
+    + ", ".join(f"{kind.code} {kind.name}" for kind in sorted(registry().kinds.values(), key=lambda kind: kind.code)),
     "text": "the value, if it is a text",
     "number": "the value, if it is a number or a boolean (0 or 1)",
     "moment": "the value, if it is a point in time",
@@ -99,6 +101,7 @@ _TABLES = {
     "gate_states": "states of gates by key, and when they expire",
     "windows": "windows of joins whose items are in files, and how far back",
     "window_segments": "the files with the items of windows",
+    "join_work": "counted comparisons of joins",
     "offers": "the last day on which each feed provided items, known or new",
     "source_files": "files read so far, and their problems",
     "plans": "plan versions: base and delta folders, and the folders of the partitioning, if there is one",

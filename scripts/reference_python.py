@@ -15,7 +15,7 @@ from runnel import spark, testing
 from runnel.engine.answers import Answer
 
 _ENTRANCE = ("connect", "Engine", "MatchedItem")
-_LIBRARY = ("compile", "CompiledPlan")
+_LIBRARY = ("compile", "CompiledPlan", "AnnotatedMatch")
 _SAME_FOR_ALL = frozenset({"render", "lines", "to_json"})
 """Methods of all answers and rows; `Answer` describes them."""
 

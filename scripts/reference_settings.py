@@ -22,6 +22,7 @@ SUBJECTS = {
         "rebalance",
         "reoptimize",
         "slow_query",
+        "window_fill",
     ),
     "Sources": (
         "scan",

@@ -286,7 +286,7 @@ def test_long_backlog_is_split_into_messages(
 def test_large_items_are_split_into_more_messages(
     engine: Engine, runner: InProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("runnel.delivery.match_reader._MAX_MESSAGE_BYTES", 250_000)
+    monkeypatch.setattr("runnel.delivery.match_reader._MAX_OWN_BYTES", 250_000)
     engine.execute("subscribe to All output memory 'all'; subscribe to All output memory 'late' every 1 hour;")
     sizes = [100, 100, 100, 400, 10, 10, 300]
     engine.publish("Wire", [{"id": str(row), "title": "é" * 500 * size} for row, size in enumerate(sizes)])
@@ -301,7 +301,7 @@ def test_large_items_are_split_into_more_messages(
 def test_backlog_is_read_in_bounded_portions_without_loss(
     engine: Engine, runner: InProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("runnel.delivery.match_reader._MAX_MESSAGE_BYTES", 100_000)
+    monkeypatch.setattr("runnel.delivery.match_reader._MAX_OWN_BYTES", 100_000)
     monkeypatch.setattr("runnel.delivery.match_reader._MAX_CACHED_BYTES", 100_000)
     monkeypatch.setattr("runnel.delivery.composer._MAX_BYTES", 350_000)
     for name in "abc":

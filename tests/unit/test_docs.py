@@ -28,15 +28,20 @@ import typer
 from scripts.reference_commands import commands
 
 from runnel import errors
+from runnel.algebra.trees import steps as tree_steps
 from runnel.catalog.access import signing_keys
 from runnel.cli.main import app
 from runnel.cli.output import EXIT_CODES
+from runnel.language.grammar import parse_joins
 from runnel.language.grammar.parser import parse
 from runnel.language.syntax import nesting
 from runnel.language.syntax.statements import Statement
 from runnel.matching.graphs.search import find_solutions
+from runnel.matching.joins import find_pairs, resolve_joins
 from runnel.matching.operators.plugins import check_answers
+from runnel.matching.trees import tree_part
 from runnel.model import bindings, graph, item
+from runnel.model.trees import document_tree
 from runnel.net import http_client, urls
 from runnel.settings import Settings
 
@@ -119,11 +124,17 @@ LIMITS = {
     "name of an attribute": item.MAX_NAME,
     "id of an item": item.MAX_ID,
     "RDF graph of an item": graph.MAX_TRIPLES,
+    "tree of an item": document_tree.MAX_NODES,
+    "tree pattern": tree_steps.MAX_STEPS,
     "nested parentheses": nesting.MAX_NESTING,
     "rows of one answer": check_answers.MAX_ROWS,
     "bindings kept with a match": bindings.MAX_ROWS,
     "solutions of a graph pattern that are searched for bindings": find_solutions.MAX_SOLUTIONS,
+    "solutions of a tree pattern that are searched for bindings": tree_part.MOST_SOLUTIONS,
     "signing keys of a subscription": signing_keys.MAX_KEYS,
+    "joins of a query": parse_joins.MAX_JOINS,
+    "candidates of a join": find_pairs.MAX_CANDIDATES,
+    "joined items kept with a match": resolve_joins.MAX_ANNOTATION,
     "redirects": http_client.MAX_REDIRECTS,
     "URL": urls.MAX_URL,
 }
@@ -343,6 +354,13 @@ def test_pages_have_blocks_with_and_without_spark_and_each_has_an_assertion() ->
     ("script", "expected"),
     [
         ("library.py", ["3 items matched, 1 messages delivered", "Cheap has item 2", "rock.xml has 2 entries"]),
+        (
+            "photos_for_news.py",
+            [
+                "n3: Live in Paris has the photos f1, m1",
+                '>Muse live in Paris<br><img src="https://photos.example/m1.jpg"></a>',
+            ],
+        ),
         ("dataframe_api.py", ["Vinyl: 2 rows", "Bargains: 1 rows", "Christmas: 2 rows", "in no feed: 3"]),
         ("webhook_endpoint.py", ["waiting for confirmation: False", "feed.items: Muse on tour"]),
         ("mail_server.py", ["to me@mail.example: Muse on tour"]),

@@ -129,6 +129,28 @@ class OperatorsUsed:
 
 
 @dataclass(frozen=True, slots=True)
+class JoinRow:
+    """The joins of queries, the number of items that reached them, and per item the comparisons and joined items."""
+
+    queries: str
+    items: int
+    compared: float
+    joined: float
+
+
+@dataclass(frozen=True, slots=True)
+class JoinsUsed:
+    """The joins, and their windows: the number of windows, their items, and the bytes of the files."""
+
+    joins: tuple[JoinRow, ...]
+    windows: int = 0
+    window_items: int = 0
+    window_bytes: int = 0
+    items: int = 0
+    candidates: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class RunReport:
     """The content of the page. For each empty part, the page says that there is nothing to show yet."""
 
@@ -140,6 +162,7 @@ class RunReport:
     sharing: PlanSharing = PlanSharing()
     distribution: FigureTable | None = None
     operators: OperatorsUsed | None = None
+    joins: JoinsUsed | None = None
     feeds: tuple[FeedFigures, ...] = ()
     outputs: tuple[OutputFile, ...] = ()
     samples: tuple[SampleMatch, ...] = ()
@@ -164,6 +187,7 @@ def render_report(report: RunReport) -> str:
         _sharing(report.sharing),
         "" if report.distribution is None else _distribution(report.distribution),
         "" if report.operators is None else _operators(report.operators),
+        "" if report.joins is None else _joins(report.joins),
         _samples(report.samples),
         _feeds(report.feeds),
         _outputs(report.outputs),
@@ -284,6 +308,21 @@ def _operators(used: OperatorsUsed) -> str:
     ]
     shown = long_table(("Operator", "Queries", "Milliseconds per call"), ("", "number", "number"), rows)
     return section("operators", "Operators", paragraph(summary), *([panel(shown)] if rows else []))
+
+
+def _joins(used: JoinsUsed) -> str:
+    summary = (
+        f"{count(used.windows, 'window')} of joins had {count(used.window_items, 'item')} in "
+        f"{used.window_bytes:,} bytes. Items reached joins {count(used.items, 'time')}, and were compared with "
+        f"{count(used.candidates, 'candidate')} that indexes proposed."
+    )
+    rows = [
+        (f"<bdi>{text(join.queries)}</bdi>", f"{join.items:,}", f"{join.compared:,.2f}", f"{join.joined:,.2f}")
+        for join in sorted(used.joins, key=lambda join: (-join.items * join.compared, join.queries))
+    ]
+    heads = ("Query", "Items", "Compared per item", "Joined per item")
+    shown = long_table(heads, ("", "number", "number", "number"), rows)
+    return section("joins", "Joins", paragraph(summary), *([panel(shown)] if rows else []))
 
 
 def _samples(samples: Sequence[SampleMatch]) -> str:

@@ -15,8 +15,9 @@ from runnel.algebra.nodes.expressions import And, Not
 from runnel.algebra.nodes.item_patterns import is_local
 from runnel.errors import InvalidConditionError, Span, StatementError, StatementSyntaxError, UnknownNameError
 from runnel.language.binding.bind_query import bind_query
+from runnel.language.binding.expand_prefixes import expand_prefixes
 from runnel.language.grammar.parser import parse
-from runnel.language.graphs.iri_prefixes import PREDEFINED_PREFIXES, expand_prefixes
+from runnel.language.graphs.iri_prefixes import PREDEFINED_PREFIXES
 from runnel.language.graphs.read_graph import read_graph
 from runnel.language.syntax.script_tokens import BLOCK, TOKEN, Token
 from runnel.language.syntax.statements import CreateFeed

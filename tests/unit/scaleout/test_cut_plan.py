@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.contracts.test_matchers import TINY, all_queries, expected, graph_worlds
+from tests.contracts.test_matchers import TINY, all_queries, expected, graph_worlds, tree_worlds
 from tests.unit.matching.gates.gated_worlds import GatedWorld, gated_worlds
 from tests.unit.matching.graphs import test_bind as bound
 from tests.unit.matching.operators.decide import test_decider as operated
@@ -142,7 +142,7 @@ def _literals(logical: LogicalPlan) -> Iterator[Array]:
 
 
 @FEW
-@given(st.one_of(worlds(), graph_worlds()), st.data())
+@given(st.one_of(worlds(), graph_worlds, tree_worlds), st.data())
 def test_every_matcher_can_match_parts(world: GeneratedWorld, data: st.DataObject) -> None:
     queries = all_queries(world, 2)
     parts = parts_of(optimize(queries, world.definitions), data)

@@ -111,6 +111,7 @@ def test_metrics_agree_with_the_catalog(world: World) -> None:
     described = {line.split()[2] for line in answer.body.splitlines() if line.startswith("# HELP")}
     missing = {figure.name for figure in METRICS} - described - {"runnel_run", "runnel_batch_seconds"}
     assert not missing
+    assert len({figure.name for figure in METRICS}) == len(METRICS)
 
 
 def test_unsubscribe_link_requires_a_post_request(world: World) -> None:

@@ -229,16 +229,21 @@ def trace_node(
     accepted: datetime | None = None,
     *,
     stopped: Mapping[int, str] | None = None,
+    at_gates: Mapping[int, Sequence[Trace]] | None = None,
     answers: Answers = unanswered,
     search: PatternSearch | None = None,
 ) -> Trace:
     """Return the trace of a query on an item of the source feed `feed`, through all views down to the source.
 
     A view that several inputs read is shown once, and only the first `_MAX_VIEWS` views are shown in full. `stopped`
-    maps the feeds whose gates stopped the item to the cause, or to an empty text.
+    maps the feeds whose gates stopped the item to the cause, or to an empty text, and `at_gates` maps feeds to the
+    steps of their gates.
     """
     search = search or ReferencePatternSearch(attributes)
-    return _NodeTracer(feed, attributes, definitions, names, accepted, stopped or {}, answers, search).node(node)
+    tracer = _NodeTracer(
+        feed, attributes, definitions, names, accepted, stopped or {}, at_gates or {}, answers, search
+    )
+    return tracer.node(node)
 
 
 @dataclass
@@ -251,6 +256,7 @@ class _NodeTracer:
     names: Mapping[int, str]
     accepted: datetime | None
     stopped: Mapping[int, str]
+    at_gates: Mapping[int, Sequence[Trace]]
     answers: Answers
     search: PatternSearch
     shown: set[int] = field(default_factory=set)
@@ -287,7 +293,8 @@ class _NodeTracer:
         if not isinstance(inner, Gated) or not below.holds:  # an item that does not reach the gate is not shown to it
             return Trace(f"is in {name}", reached, parts=(below,))
         cause = f": {self.stopped[read]}" if self.stopped.get(read) else ""
-        gate = Trace(f"{inner.rule.describe()}{cause}", read not in self.stopped)
+        steps = tuple(self.at_gates.get(read, ()))
+        gate = Trace(f"{inner.rule.describe()}{cause}", read not in self.stopped, parts=steps)
         return Trace(f"is in {name}", reached, parts=(below, gate))
 
     def _trace_union(self, inputs: Sequence[Node], reached: bool) -> Trace:

@@ -27,6 +27,7 @@ from runnel.engine.declare.declare_operators import Registrations, load_registra
 from runnel.engine.declare.keep_stylesheets import keep_stylesheets
 from runnel.engine.declare.locate_errors import locate_errors
 from runnel.engine.declare.refuse_large import SizeLimits
+from runnel.engine.declare.refuse_long_fills import refuse_long_fills
 from runnel.engine.declare.scope import DeclarationScope, NeedsLockError, Pending
 from runnel.engine.workspace import Workspace
 from runnel.errors import CyclicFeedsError, InputError, RunnelError, StatementError, StillNeededError
@@ -269,6 +270,7 @@ class Declarer:
         bound = self.bind(statement)
         if statement.query.joins:
             node = self.scope.hide_gates(bound.node)
+            refuse_long_fills(self.scope, node, statement.query.joins)
             bound = replace(bound, node=node, encoded=encode_feed(node))
         if existing is not None:
             self._replace(existing, statement, bound)

@@ -23,6 +23,7 @@ class OddNumbers(TrialMatcher):
 
     def __init__(self) -> None:
         self.bound: list[int] = []
+        self.annotations = {}
         self._sequences: npt.NDArray[np.int64] = np.empty(0, dtype=np.int64)
 
     def match(self, items: ItemBatch) -> Matches:

@@ -17,6 +17,7 @@ from tests.unit.sinks.files.feed_rules import ATOM, atom_problems, json_feed_pro
 
 import runnel
 from runnel.errors import WorkspaceError
+from runnel.model.annotation import JoinedItems
 from runnel.model.item import Item, attributes_of
 from runnel.model.subscription import Subscription
 from runnel.sinks.contract import DeliveredItem, Delivery
@@ -147,6 +148,8 @@ def test_feeds_of_hostile_items_are_valid(
     ]
     for sink, problems in CHECKED:
         delivery = _delivery(sink, out, items, out_url=out_url, feed_name=name, feed_title=name)
+        joined = (JoinedItems(name, tuple(items), len(items) + 7, {1: 2}),)
+        delivery = replace(delivery, items=[replace(each, annotations=joined) for each in delivery.items])
         sink.deliver(delivery)
         assert problems(_written(sink, out)) == []
         assert sink.deliver(delivery) == "nothing new"
