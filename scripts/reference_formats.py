@@ -1,4 +1,4 @@
-"""The page of file formats: schemas of the logs, arrays of a plan and tables of the catalog, from the code."""
+"""Generate the page of file formats from the code: schemas of logs, arrays of plans, tables of the catalog."""
 
 from __future__ import annotations
 
