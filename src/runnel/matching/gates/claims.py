@@ -49,7 +49,7 @@ class Claims:
         feeds = pa.array([gate.feed for gate in self.gates], pa.int64())
         return Claims(self.rows.filter(pc.is_in(self.rows.column("query"), feeds)), self.gates)
 
-    def sealed(self) -> bytes:
+    def encode(self) -> bytes:
         """Encode the claims and their gates as bytes, which are empty if there are no claims."""
         if not len(self):
             return b""
@@ -62,11 +62,11 @@ class Claims:
         return bytes(sink.getvalue().to_pybytes())
 
     @staticmethod
-    def opened(sealed: bytes) -> Claims:
-        """Decode claims from bytes that `sealed` returned."""
-        if not sealed:
+    def decode(encoded: bytes) -> Claims:
+        """Decode claims from bytes that `encode` returned."""
+        if not encoded:
             return Claims.of([])
-        with pa.ipc.open_stream(pa.py_buffer(sealed)) as reader:
+        with pa.ipc.open_stream(pa.py_buffer(encoded)) as reader:
             gates = json.loads((reader.schema.metadata or {})[_GATES])
             return Claims(reader.read_all(), tuple(map(Gate.from_json, gates)))
 
