@@ -132,7 +132,7 @@ def batch(engine: Engine) -> dict[str, Any]:
     return {
         "match_seconds": matched - began,
         "commit_seconds": committed - matched,
-        "claims": sum(len(Claims.opened(claim)) for claim in claims),
+        "claims": sum(len(Claims.decode(claim)) for claim in claims),
         "claim_bytes": sum(map(len, claims)),
         "matches": match_count,
         "keys_after": keys,

@@ -84,7 +84,7 @@ def resolve_batch(
     if upto != sequences[0] - 1:
         # The batch was committed before a crash, or it does not continue the match log. The commit checks which.
         return ResolvedBatch(tuple(parts), 0, (), upto)
-    gate_claims = Claims.of([Claims.opened(claims).at_gates() for claims in encoded if claims])
+    gate_claims = Claims.of([Claims.decode(claims).at_gates() for claims in encoded if claims])
     windows = _open_windows(catalog, storage, gate_claims, plan, sequences)
     with catalog.read() as connection:
         gates = resolve_gates(
@@ -95,7 +95,7 @@ def resolve_batch(
         )
     written: list[tuple[MatchPart, int]] = []
     for part, part_claims in zip(parts, encoded, strict=True):
-        claims = Claims.opened(part_claims or b"")
+        claims = Claims.decode(part_claims or b"")
         matches = gates.matches(claims) if len(claims) else (NO_NUMBERS, NO_NUMBERS)
         annotations = {
             sequence: text

@@ -85,7 +85,7 @@ class Claims:
         is_gated = (self.route_gates[0] >= 0)[self.route_numbers]
         return self if is_gated.all() else replace(self, rows=self.rows.filter(pa.array(is_gated)))
 
-    def sealed(self) -> bytes:
+    def encode(self) -> bytes:
         """Encode the claims and their gates as bytes, which are empty if there are no claims."""
         if not len(self):
             return b""
@@ -98,13 +98,13 @@ class Claims:
         return bytes(sink.getvalue().to_pybytes())
 
     @staticmethod
-    def opened(sealed: bytes) -> Claims:
-        """Decode claims from bytes that `sealed` returned."""
-        if not sealed:
+    def decode(encoded: bytes) -> Claims:
+        """Decode claims from bytes that `encode` returned."""
+        if not encoded:
             return Claims()
-        source = pa.BufferReader(sealed)
+        source = pa.BufferReader(encoded)
         tables = []
-        while source.tell() < len(sealed):
+        while source.tell() < len(encoded):
             with pa.ipc.open_stream(source) as reader:
                 tables.append(reader.read_all().combine_chunks())
         gates, items, routes, rows, *data = tables

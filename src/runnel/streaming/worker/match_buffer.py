@@ -112,7 +112,7 @@ class MatchBuffer:
 
     def encode_claims(self) -> bytes | None:
         """Encode the claims for the commit, or return None if there are none."""
-        return Claims.of(self.claims).sealed() if self.claims else None
+        return Claims.of(self.claims).encode() if self.claims else None
 
     def write(self, storage: Storage, lineage: int, sequences: tuple[int, int]) -> tuple[str, bytes | None]:
         """Write the matches as a part of the match log; return its description, in JSON, and the encoded claims.
