@@ -88,7 +88,7 @@ class _Windows:
     members: WindowMembers
     current: int
     """The part with the items of this run."""
-    decoded: dict[int, JoinItem]
+    decoded: dict[tuple[int, bytes | None], JoinItem]
 
     def open(self, window: int | None, run: GateRun) -> int:
         """Note which items of this run are in a window, which was resolved before the join. Return its key."""
@@ -104,10 +104,12 @@ class _Windows:
         """Return the items that reach a join; an item that reaches several is decoded once."""
         rows = zip(arrivals.sequences.tolist(), arrivals.accepted.tolist(), arrivals.data, strict=True)
         for sequence, accepted, data in rows:
-            if sequence not in self.decoded:
+            # Joins in different partitions of a plan are prepared separately, with the attributes of their own.
+            key = sequence, data
+            if key not in self.decoded:
                 attributes: Attributes = {} if data is None else Entry.decode(data).attributes
-                self.decoded[sequence] = JoinItem(sequence, accepted, attributes)
-            yield self.decoded[sequence]
+                self.decoded[key] = JoinItem(sequence, accepted, attributes)
+            yield self.decoded[key]
 
 
 def _windows_of(run: GateRun) -> _Windows:
@@ -133,7 +135,7 @@ def _window_items(run: GateRun, passed: Mapping[int, Numbers] | None = None) -> 
         ):
             if data is not None:
                 windows.setdefault(sequence, []).append(feed)
-                rows[sequence] = accepted, data
+                rows[sequence] = accepted, _unite(rows[sequence][1], data) if sequence in rows else data
     return [
         WindowItem(
             sequence,
@@ -144,6 +146,14 @@ def _window_items(run: GateRun, passed: Mapping[int, Numbers] | None = None) -> 
         )
         for sequence, feeds in sorted(windows.items())
     ]
+
+
+def _unite(one: bytes, other: bytes) -> bytes:
+    """Return an entry with the attributes of two. Windows in different partitions are prepared separately."""
+    if one == other:
+        return one
+    first, second = Entry.decode(one), Entry.decode(other)
+    return Entry(first.feed, first.id, {**first.attributes, **second.attributes}).encode()
 
 
 def new_window_items(run: GateRun) -> WindowItems | None:
