@@ -283,7 +283,7 @@ def verify_windows(engine: Engine) -> None:
         segments = windows.live_segments(connection)
     origins = _origins(engine)
     known = {query: since for query, since in live.items() if query not in _askers(nodes, live)}
-    gates = [node for query in known if isinstance(node := nodes[query], Gated)]
+    gates = [node for query in known if isinstance(node := nodes.get(query), Gated)]
     if all(gate.window is None for gate in gates):
         assert segments == [], "files of windows that nothing needs"
         return
