@@ -59,15 +59,15 @@ def test_windows_span_batches_and_remain_after_parts_are_merged() -> None:
     plan = runnel.compile(MUSE)
     matcher = plan.matcher
     titles = [f"word{number} word{number + 1}" for number in range(80)]
-    found = []
+    results = []
     for number, title in enumerate(titles):
         batch = plan.batch([photo(number, title=title), news(number, title=titles[number // 2])])
         moved = batch.records.set_column(
             0, batch.records.schema.field(0), pa.array([2 * number + 1, 2 * number + 2], pa.int64())
         )
         matches = matcher.match(type(batch)(moved))
-        found.append(len(matches.row(1)))
-    assert found == [1] * len(titles)
+        results.append(len(matches.row(1)))
+    assert results == [1] * len(titles)
 
 
 def test_annotations_name_the_joined_items_through_views_the_newest_first() -> None:

@@ -11,7 +11,15 @@ from pathlib import Path
 
 from runnel.catalog.declared import operators, stylesheets
 from runnel.catalog.learned import operator_cache
-from runnel.catalog.logs import item_segments, match_segments, plan_versions, quarantine, undecided, windows
+from runnel.catalog.logs import (
+    item_segments,
+    match_segments,
+    plan_versions,
+    quarantine,
+    table_files,
+    undecided,
+    windows,
+)
 from runnel.catalog.store.sequencer import last_sequence
 from runnel.engine.permissions import wrong_modes
 from runnel.engine.planning.ports import plan_port
@@ -157,6 +165,7 @@ def _files(workspace: Workspace, deep: bool) -> str:
         parts = match_segments.match_parts(connection, 0, _MAX_SEQUENCE)
         sizes = {segment.path: segment.bytes for segment in segments if segment.tier != Tier.LOST}
         sizes |= {part.path: part.bytes for part in parts}
+        sizes |= {file.path: file.bytes for file in table_files.live_files(connection)}
         paths = [*sizes, *(part.by_query for part in parts if part.by_query is not None)]
         paths += sorted(quarantine.quarantined_paths(connection) - quarantine.damaged_paths(connection))
         paths += sorted(stylesheets.stylesheets_in_use(connection))

@@ -35,7 +35,6 @@ from runnel.matching.gates.ordered_matcher import OrderedMatcher
 from runnel.matching.gates.resolve_gates import ResolvedGates
 from runnel.matching.joins.window_items import WindowItems, merge_window_items
 from runnel.plan.gates import Gate
-from runnel.plan.logical_plan import PlanQuery
 from runnel.storage.file_storage import Storage
 from runnel.streaming.window_store import new_key, read_segment, write_segment
 from runnel.streaming.worker.progress_mark import report_work
@@ -174,8 +173,7 @@ def _fill(
     catalog: Catalog, storage: Storage, gate: Gate, window: FilledWindow, plan: int, before: int
 ) -> WindowItems | None:
     """Return the items before a sequence that are in a window. Return None if there are none."""
-    from runnel.matching.compile.build_matcher import build_matcher
-    from runnel.matching.compile.temporary_plan import TemporaryPlan
+    from runnel.streaming.past_matcher import open_past_matcher
 
     log = ItemLog(catalog, storage)
     with catalog.read() as connection:
@@ -191,10 +189,11 @@ def _fill(
         start = max(kept_after, _sequence_before(log, after + 1, lookback // _MICROSECOND))
     if start >= before - 1:
         return None
-    progress = _FillProgress(storage, readers, start, before - 1)
-    with gc_paused(), TemporaryPlan([PlanQuery(gate.feed)], definitions) as temporary:
-        matcher = OrderedMatcher(temporary, build_matcher(temporary), {gate.feed: window.key})
-        for batch in log.read(start, before - 1):
+    past = start, before - 1
+    progress = _FillProgress(storage, readers, *past)
+    with gc_paused(), open_past_matcher(catalog, storage, gate.feed, definitions, past) as matching:
+        matcher = OrderedMatcher(matching.plan, matching, {gate.feed: window.key})
+        for batch in log.read(*past):
             matcher.match(batch)
             progress.note(int(batch.sequences[-1]))
     progress.end()

@@ -73,7 +73,7 @@ def collect_report(
         declared = {feed.id: feed for feed in feeds.live_feeds(connection)}
         live = feeds.since_of(connection)
         segments = match_segments.match_segments(connection)
-        quarantined = quarantine.quarantined_things(connection, _FAILURES)
+        quarantined = quarantine.quarantined_rows(connection, _FAILURES)
         disabled = delivery_health.disabled_subscriptions(connection, _FAILURES)
         unconfirmed = consents.unconfirmed_subscriptions(connection, _FAILURES)
         generated = moment_of(now(connection))

@@ -13,7 +13,7 @@ from importlib.resources import files
 
 from runnel.engine.planning.ports import FigureTable
 from runnel.model.item import moment
-from runnel.web.html_parts import MOST_ROWS, count, long_table, more, panel, paragraph, ratio, section, table, text
+from runnel.web.html_parts import MAX_ROWS, count, long_table, more, panel, paragraph, ratio, section, table, text
 from runnel.web.plots import plot_bars, plot_ranks, plot_timeline
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
@@ -330,7 +330,7 @@ def _samples(samples: Sequence[SampleMatch]) -> str:
     if not samples:
         return section("samples", heading, paragraph("There are no matches to show yet.", "quiet"))
     panels = []
-    for sample in samples[:MOST_ROWS]:
+    for sample in samples[:MAX_ROWS]:
         lines = "".join(f"<li><code>{text(line)}</code></li>" for line in sample.why)
         panels.append(
             panel(
@@ -365,7 +365,7 @@ def _failures(failures: Sequence[str]) -> str:
     heading = "Problems"
     if not failures:
         return section("failures", heading, paragraph("There are no problems.", "well"))
-    lines = "".join(f"<li><bdi>{text(failure)}</bdi></li>\n" for failure in failures[:MOST_ROWS])
+    lines = "".join(f"<li><bdi>{text(failure)}</bdi></li>\n" for failure in failures[:MAX_ROWS])
     return section("failures", heading, panel(f'<ul class="failures">\n{lines}</ul>'), more(len(failures)))
 
 

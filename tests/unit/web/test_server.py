@@ -72,8 +72,8 @@ class World:
         try:
             connection.request(method, path, body, {name.replace("_", "-"): value for name, value in headers.items()})
             response = connection.getresponse()
-            told = {name.lower(): value for name, value in response.getheaders()}
-            return Answer(response.status, told, response.read().decode())
+            values = {name.lower(): value for name, value in response.getheaders()}
+            return Answer(response.status, values, response.read().decode())
         finally:
             connection.close()
 

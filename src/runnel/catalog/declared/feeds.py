@@ -337,8 +337,8 @@ def _feed(row: Any) -> Feed:
         statement=row.statement,
         address=row.address,
         revision=row.revision,
-        # Sources of a disabled owner count as paused: they are not read and accept no items.
-        paused=bool(row.paused) or (row.kind == FeedKind.SOURCE.value and row.owner_disabled is not None),
+        # Sources and tables of a disabled owner count as paused: they are not read and accept no items.
+        paused=bool(row.paused) or (row.kind != FeedKind.VIRTUAL.value and row.owner_disabled is not None),
         owner=row.owner,
         every=None if row.period is None else timedelta(microseconds=row.period),
         origin=row.origin,

@@ -15,7 +15,7 @@ from runnel.catalog.learned.operator_statistics import learned_operators
 from runnel.catalog.learned.query_costs import known_costs
 from runnel.catalog.logs import plan_versions
 from runnel.catalog.logs.plan_versions import PlanRow
-from runnel.engine.actors import Actor, feed_named, matched_since, names_for
+from runnel.engine.actors import Actor, matched_since, names_for, stream_named
 from runnel.engine.answers import Answer, Rendering
 from runnel.engine.ask.explain_joins import ExplainedJoin, explain_joins
 from runnel.engine.ask.name_hidden_feeds import name_hidden_feeds
@@ -219,7 +219,7 @@ class _PlannedFeed:
 @contextmanager
 def _planned_feed(workspace: Workspace, name: str, actor: Actor) -> Iterator[_PlannedFeed]:
     with workspace.catalog.read() as connection:
-        feed = feed_named(connection, name, actor)
+        feed = stream_named(connection, name, actor)
         current = plan_versions.current_plan(connection)
         is_live = feed.id in matched_since(connection, actor, [feed.id])
         names = names_for(connection, actor)

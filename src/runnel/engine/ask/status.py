@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from runnel.catalog.access import consents
-from runnel.catalog.declared import feeds, subscriptions
+from runnel.catalog.declared import feeds, subscriptions, tables
 from runnel.catalog.delivery import delivery_health, receipts
 from runnel.catalog.logs import match_segments, plan_versions, quarantine
 from runnel.catalog.polling import polls, source_files
@@ -46,6 +46,10 @@ class Status:
     matched: int
     lag: int
     matches: int
+    tables: int
+    rows: int
+    table_tail: int
+    late_changes: int
     plan_version: int | None
     plan_queries: int
     runner: str
@@ -79,6 +83,7 @@ class Status:
         return [
             f"workspace      {self.workspace}",
             f"feeds          {self.sources:,} sources, {virtual}",
+            *self._table_lines(),
             f"subscriptions  {self.subscriptions:,}",
             f"items          {self.accepted:,} accepted, {self.matched:,} matched, {self.lag:,} waiting",
             f"matches        {self.matches:,}",
@@ -119,6 +124,12 @@ class Status:
         number = self.unconfirmed_subscriptions[0]["subscription"]
         send = f"`send subscription {number} now;` requests confirmation again"
         return [f"{'':<15}{send}, `confirm subscription {number};` confirms"]
+
+    def _table_lines(self) -> list[str]:
+        if not self.tables:
+            return []
+        late = f", {self.late_changes:,} late changes skipped" if self.late_changes else ""
+        return [f"tables         {self.tables:,}, {self.rows:,} rows, {self.table_tail:,} changes after bases{late}"]
 
     def _poll_lines(self) -> list[str]:
         counts = self.polls
@@ -189,6 +200,7 @@ def read_status(workspace: Workspace) -> Status:
         declared = feeds.live_feeds(connection)
         accepted, matched = last_sequence(connection), match_segments.matched_upto(connection)
         plan = plan_versions.current_plan(connection)
+        of_tables = tables.table_counts(connection)
         return Status(
             workspace=str(workspace.folder),
             sources=sum(feed.kind is FeedKind.SOURCE for feed in declared),
@@ -199,6 +211,10 @@ def read_status(workspace: Workspace) -> Status:
             matched=matched,
             lag=accepted - matched,
             matches=match_segments.match_count(connection),
+            tables=of_tables.tables,
+            rows=of_tables.rows,
+            table_tail=of_tables.tail,
+            late_changes=of_tables.late,
             plan_version=plan.version if plan else None,
             plan_queries=plan.queries if plan else 0,
             runner=_describe_runner(leases.state(connection)),

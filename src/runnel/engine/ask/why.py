@@ -17,7 +17,7 @@ from runnel.algebra.semantics.close_conditions import leaves
 from runnel.algebra.semantics.trace import Trace, trace_node
 from runnel.catalog.declared import feeds
 from runnel.catalog.logs import item_segments, match_segments, undecided
-from runnel.engine.actors import Actor, feed_named, names_for, sees_matches
+from runnel.engine.actors import Actor, names_for, sees_matches, stream_named
 from runnel.engine.answers import Answer, Rendering
 from runnel.engine.ask.name_hidden_feeds import name_hidden_feeds
 from runnel.engine.ask.why_joins import ExplainedJoin, explain_joins
@@ -97,7 +97,7 @@ def explain_match(workspace: Workspace, item_id: str, name: str, actor: Actor) -
     The query is evaluated again on the stored item, in the revision with which the item was matched.
     """
     with workspace.catalog.read() as connection:
-        feed = feed_named(connection, name, actor)
+        feed = stream_named(connection, name, actor)
         names = names_for(connection, actor)
         current = feeds.definitions(connection, [feed.id], with_paused=True)
         read = {feed.id, *(source for node in current.values() for source in reads(node))}

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from runnel.algebra.nodes.query import Node, reads, with_hidden_feeds
 from runnel.catalog.declared import feeds
 from runnel.catalog.declared.feed_groups import expand
-from runnel.engine.actors import Actor, feed_named
+from runnel.engine.actors import Actor, stream_named
 from runnel.engine.answers import Answer, Rendering
 from runnel.engine.declare.bind_statement import bind
 from runnel.engine.declare.scope import DeclarationScope
@@ -130,7 +130,7 @@ def preview_feed(
 ) -> PreviewResult:
     """Preview a declared feed. `tell` is called as by `preview_query`."""
     with workspace.catalog.read() as connection:
-        feed = feed_named(connection, name, actor)
+        feed = stream_named(connection, name, actor)
         nodes = feeds.definitions(connection, [feed.id], with_paused=True)
     return _preview(workspace, feed.name, feed.id, nodes, back, spark, actor, tell)
 

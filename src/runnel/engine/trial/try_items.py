@@ -15,7 +15,7 @@ from runnel.algebra.semantics.close_conditions import has_calls
 from runnel.catalog.declared import feeds
 from runnel.catalog.declared.subscriptions import moment_of
 from runnel.catalog.store.connection import now
-from runnel.engine.actors import Actor, check_actor, feed_named, names_for, operator_reason
+from runnel.engine.actors import Actor, check_actor, names_for, operator_reason, stream_named
 from runnel.engine.answers import Answer, Rendering
 from runnel.engine.ask.selection import Selection, select_for
 from runnel.engine.trial.collect_matches import SHOWN, PastItems, TrialMatches, collect_from_log, collect_matches
@@ -295,7 +295,7 @@ def source_for(workspace: Workspace, actor: Actor, selection: Selection, name: s
                 )
             feed = feeds.feed_by_id(connection, sources[0])
         else:
-            feed = feed_named(connection, name, actor)
+            feed = stream_named(connection, name, actor)
     if feed is None or feed.kind is not FeedKind.SOURCE:
         raise InputError(f"{name} is a virtual feed", hint="name the source feed from which the items come")
     return feed

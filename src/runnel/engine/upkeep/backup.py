@@ -27,7 +27,14 @@ from pathlib import Path
 from sqlalchemy import Connection
 
 from runnel.catalog.declared import stylesheets
-from runnel.catalog.logs import item_segments, match_segments, plan_versions, quarantine, windows
+from runnel.catalog.logs import (
+    item_segments,
+    match_segments,
+    plan_versions,
+    quarantine,
+    table_files,
+    windows,
+)
 from runnel.catalog.store import migrations
 from runnel.catalog.store.connection import now
 from runnel.catalog.store.sequencer import known_number, last_sequence, workspace_number
@@ -224,6 +231,7 @@ def _named_files(workspace: Workspace, connection: Connection) -> Iterator[str]:
         yield part.path
         if part.by_query is not None:
             yield part.by_query
+    yield from (file.path for file in table_files.live_files(connection))
     since = match_segments.last_plan(connection)
     distributions = {plan.distribution for plan in plan_versions.distributed_plans(connection, since=since)}
     for folder in plan_versions.plan_folders(connection, since=since):
