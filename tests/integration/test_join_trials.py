@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 from sqlalchemy import func, select, update
 from tests.integration.in_process import InProcess
-from tests.integration.test_joins import SETUP, SHOWN, texts
+from tests.integration.test_joins_of_workspaces import SETUP, SHOWN, texts
 
 import runnel
 from runnel.catalog.access import owners

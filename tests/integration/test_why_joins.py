@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from sqlalchemy import update
 from tests.integration.gated_runs import logged as logged_items
 from tests.integration.in_process import InProcess
-from tests.integration.test_joins import SETUP, SHOWN, joined_feeds, texts
+from tests.integration.test_joins_of_workspaces import SETUP, SHOWN, joined_feeds, texts
 from tests.unit.matching.gates.gated_worlds import SOURCES, START, logged
 
 import runnel
