@@ -21,10 +21,11 @@ from runnel.kernel import Number, kernel, step
 
 @dataclass(frozen=True)
 class LookUps:
-    """What some items joined, and the CPU time of each look-up, one item at a time.
+    """What some items joined, and the CPU time of each look-up.
 
-    `batch_nanoseconds` is the CPU time of looking up all items together, if a contender can do that. `pairs` has
-    (item, row of the window) in ascending order. `candidates` counts the rows that were listed or read, and
+    If a contender looks up batches, `batch_nanoseconds` is the time of all items together, `nanoseconds` has the time
+    per item of a batch in which an item is repeated, and `alone_nanoseconds` that of a batch with one item. `pairs`
+    has (item, row of the window) in ascending order. `candidates` counts the rows that were listed or read, and
     `verified` those whose words were compared.
     """
 
@@ -33,15 +34,18 @@ class LookUps:
     candidates: int
     verified: int
     batch_nanoseconds: int | None = None
+    alone_nanoseconds: Numbers | None = None
 
     def figures(self) -> dict[str, Any]:
         """Return the figures per item."""
         count = len(self.nanoseconds)
+        alone = self.alone_nanoseconds
         return {
             "items": count,
             "median_microseconds": float(np.median(self.nanoseconds)) / 1e3,
             "mean_microseconds": self.mean_microseconds,
             "p99_microseconds": float(np.quantile(self.nanoseconds, 0.99)) / 1e3,
+            **({} if alone is None else {"alone_median_microseconds": float(np.median(alone)) / 1e3}),
             "candidates_per_item": self.candidates / count,
             "verified_per_item": self.verified / count,
             "joined_per_item": len(self.pairs) / count,
@@ -49,7 +53,7 @@ class LookUps:
 
     @property
     def mean_microseconds(self) -> float:
-        """The mean CPU time per item, of all items together if possible."""
+        """The mean CPU time per item, of all items together if a contender looks up batches."""
         total = int(self.nanoseconds.sum()) if self.batch_nanoseconds is None else self.batch_nanoseconds
         return total / len(self.nanoseconds) / 1e3
 

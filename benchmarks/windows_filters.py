@@ -25,13 +25,16 @@ from runnel.engine import Engine, connect
 _FILTERS = 1_000
 _JOINS = 1_000
 _WINDOWS = 50
+_TURNS = 5
+"""Rounds per round of other figures: a batch takes little time, and a ratio of two has to be exact."""
+
 _PHOTOS = 100_000
 """The length of the longest window. The windows are empty, because no items are published to their feeds."""
 
 
 def measure_filters(figures: Figures, options: argparse.Namespace) -> None:
     """Match the same items in both workspaces."""
-    filters, joins = _filters(), list(_joins(options.seed))
+    filters, joins, rounds = _filters(), list(_joins(options.seed)), _TURNS * options.rounds
     with ExitStack() as stack:
         runs = [stack.enter_context(tempfile.TemporaryDirectory(prefix="runnel-bench-")) for _ in ("without", "with")]
         engines = [stack.enter_context(connect(folder)) for folder in runs]
@@ -40,7 +43,7 @@ def measure_filters(figures: Figures, options: argparse.Namespace) -> None:
             if more:
                 engine.execute("\n".join(more))
         generator = np.random.default_rng(options.seed)
-        seconds = _take_turns(engines, [_items(generator, options.items, turn) for turn in range(options.rounds + 1)])
+        seconds = _take_turns(engines, [_items(generator, options.items, turn) for turn in range(rounds + 1)])
         without, with_joins = (_matches(engine) for engine in engines)
     ratios = [second / first for first, second in seconds]
     figures.at_most(
@@ -50,7 +53,7 @@ def measure_filters(figures: Figures, options: argparse.Namespace) -> None:
         filters=len(filters),
         joins=len(joins),
         items=options.items,
-        rounds=options.rounds,
+        rounds=rounds,
         ratios=[round(ratio, 3) for ratio in ratios],
         without_microseconds_per_item=1e6 * median(first for first, _ in seconds) / options.items,
         with_microseconds_per_item=1e6 * median(second for _, second in seconds) / options.items,

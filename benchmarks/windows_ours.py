@@ -48,6 +48,11 @@ class Resolved:
     claiming_seconds: float
     resolving_seconds: float
 
+    @property
+    def seconds(self) -> float:
+        """The CPU seconds of all steps."""
+        return self.matching_seconds + self.claiming_seconds + self.resolving_seconds
+
 
 class OurPlan:
     """A compiled plan with joins, and the items of its windows."""

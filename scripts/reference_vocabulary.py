@@ -1,6 +1,4 @@
-"""The page of the attributes, from the table in the documentation of `sources.documents.adapt` and from the
-prefixes.
-"""
+"""Generate the page of the attributes, from the docstring of `sources.documents.adapt` and from the prefixes."""
 
 from __future__ import annotations
 
@@ -58,11 +56,11 @@ def attributes_page() -> str:
                 ("values of an item", f"{item.MAX_VALUES:,}"),
                 ("characters of an attribute's name", f"{item.MAX_NAME:,}"),
                 ("characters of an item's id", f"{item.MAX_ID:,}"),
-                ("triples of a graph", f"{graph.MOST_TRIPLES:,}"),
+                ("triples of a graph", f"{graph.MAX_TRIPLES:,}"),
             ],
         ),
         "## Files in a folder",
-        f"Files with these extensions are read: {', '.join(code(one) for one in sorted(SUFFIXES))}. Other files, "
+        f"Files with these extensions are read: {', '.join(code(value) for value in sorted(SUFFIXES))}. Other files, "
         "hidden files and subfolders are ignored.",
     )
 

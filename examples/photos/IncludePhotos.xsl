@@ -1,5 +1,5 @@
 <?xml version="1.0" encoding="UTF-8"?>
-<!-- Show the items that an item joined below its text: a linked picture each, or a linked title if there is no picture.
+<!-- Show the items that an item joined below its text: their linked titles, and pictures if there are any.
      Use it with any feed that has a join:  register feed MusePhotos apply 'IncludePhotos.xsl' as MuseWithPhotos; -->
 <xsl:stylesheet version="1.0" xmlns:xsl="http://www.w3.org/1999/XSL/Transform"
     xmlns:content="http://purl.org/rss/1.0/modules/content/"
@@ -33,12 +33,10 @@
     </xsl:variable>
     <xsl:text>&lt;p&gt;</xsl:text>
     <xsl:if test="runnel:link"><xsl:value-of select="concat('&lt;a href=&quot;', runnel:link, '&quot;&gt;')"/></xsl:if>
-    <xsl:choose>
-      <xsl:when test="starts-with(runnel:enclosure/@type, 'image/')">
-        <xsl:value-of select="concat('&lt;img src=&quot;', runnel:enclosure/@url, '&quot; alt=&quot;', $title, '&quot;&gt;')"/>
-      </xsl:when>
-      <xsl:otherwise><xsl:value-of select="$title"/></xsl:otherwise>
-    </xsl:choose>
+    <xsl:value-of select="$title"/>
+    <xsl:if test="starts-with(runnel:enclosure/@type, 'image/')">
+      <xsl:value-of select="concat('&lt;br&gt;&lt;img src=&quot;', runnel:enclosure/@url, '&quot;&gt;')"/>
+    </xsl:if>
     <xsl:if test="runnel:link"><xsl:text>&lt;/a&gt;</xsl:text></xsl:if>
     <xsl:text>&lt;/p&gt;</xsl:text>
   </xsl:template>

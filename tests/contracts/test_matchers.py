@@ -141,17 +141,17 @@ def rows(matches: Matches) -> list[list[int]]:
 
 def expected(batch: ItemBatch, queries: list[PlanQuery], definitions: Mapping[int, Node]) -> list[list[int]]:
     """Return the matches of the reference evaluator, item by item and query by query."""
-    found = []
+    results = []
     columns = batch.feeds.tolist(), batch.sequences.tolist(), batch.records.column("accepted").to_pylist()
     for (feed, sequence, accepted), attributes in zip(zip(*columns, strict=True), batch.attributes(), strict=True):
-        found.append(
+        results.append(
             sorted(
                 query.id
                 for query in queries
                 if sequence > query.since and accepts(Read(query.id), feed, attributes, definitions, accepted)
             )
         )
-    return found
+    return results
 
 
 def all_queries(world: GeneratedWorld, since: int = 0, sources: tuple[int, ...] = SOURCES[:2]) -> list[PlanQuery]:
@@ -296,7 +296,7 @@ def test_failures_keep_their_rows(name: str, monkeypatch: pytest.MonkeyPatch) ->
     batch = ItemBatch.of([Item(("One", "Two")[n % 2], str(n), {"title": ("x",)}) for n in range(5)], feeds)
     matches = find_matcher(name)(plan).match(batch)
     assert rows(matches) == [[]] * 5
-    assert [(one.row, one.query) for one in matches.failures] == [(n, 10) for n in range(5)]
+    assert [(failure.row, failure.query) for failure in matches.failures] == [(n, 10) for n in range(5)]
 
 
 def test_invalid_matcher_name_is_refused_and_missing_name_means_streams() -> None:
@@ -388,7 +388,7 @@ def test_an_atom_that_raises_fails_its_queries_on_that_item_only(
         matcher = made(base_plan([PlanQuery(feed) for feed in definitions], definitions, limits))
         matches = matcher.match(batch)
         assert rows(matches) == [[10, 11, 13, 15], [11, 13, 15], [10, 11, 13, 15]]
-        assert [(one.row, one.query, one.reason) for one in matches.failures] == [
+        assert [(failure.row, failure.query, failure.reason) for failure in matches.failures] == [
             (1, query, "ZeroDivisionError: injected") for query in (10, 14, 16)
         ]
         assert matcher.statistics.failures == 3
@@ -434,7 +434,9 @@ def test_fallback_evaluation_records_a_failure_per_query(
     monkeypatch.setattr("runnel.matching.filters.index.match_slowly.holds", breaks)
     matches = matcher.match(ItemBatch.of([item(1, title="rock")], {"One": 1}))
     assert rows(matches) == [[11]]
-    assert [(one.row, one.query, one.reason) for one in matches.failures] == [(0, 10, "ValueError: injected")]
+    assert [(failure.row, failure.query, failure.reason) for failure in matches.failures] == [
+        (0, 10, "ValueError: injected")
+    ]
 
 
 def test_query_that_cannot_be_evaluated_is_quarantined() -> None:
@@ -445,7 +447,7 @@ def test_query_that_cannot_be_evaluated_is_quarantined() -> None:
     for matcher in (ScanMatcher(queries, definitions), build_matcher(base_plan(queries, definitions))):
         matches = matcher.match(batch)
         assert rows(matches) == [[11]]
-        assert [(one.row, one.query) for one in matches.failures] == [(0, 10)]
+        assert [(failure.row, failure.query) for failure in matches.failures] == [(0, 10)]
 
 
 def test_sharing_is_counted() -> None:
@@ -730,8 +732,8 @@ def test_a_graph_that_takes_too_long_fails_only_the_queries_that_need_it(
     matcher = kind(base_plan([PlanQuery(feed) for feed in definitions], definitions))
     matches = matcher.match(batch)
     assert rows(matches) == [[11, 12, 14], [12, 14], [11]]
-    assert [(one.row, one.query) for one in matches.failures] == [(1, 10), (1, 11)]
-    assert all("too many" in one.reason for one in matches.failures)
+    assert [(failure.row, failure.query) for failure in matches.failures] == [(1, 10), (1, 11)]
+    assert all("too many" in failure.reason for failure in matches.failures)
 
 
 @pytest.mark.parametrize("kind", [StreamMatcher, IndexMatcher, TreeMatcher, partitioned])
@@ -758,6 +760,6 @@ def test_a_tree_that_takes_too_much_work_fails_only_the_queries_that_need_it(
 
 def test_a_graph_pattern_is_explained_as_it_was_written() -> None:
     definitions: dict[int, Node] = {10: Filter(Read(1), hostile()[0])}
-    told = "\n".join(explain_query(10, base_plan([PlanQuery(10)], definitions)).lines())
-    assert "graph {" in told
-    assert "<urn:p>" in told
+    text = "\n".join(explain_query(10, base_plan([PlanQuery(10)], definitions)).lines())
+    assert "graph {" in text
+    assert "<urn:p>" in text

@@ -152,7 +152,7 @@ def test_every_output_shows_the_joined_items(engine: Engine, runner: InProcess) 
 
     mail = render_mail(message)
     assert "photos:\n  Muse on stage\n  https://photos.example/1\n" in mail.text
-    assert '<p class="about">photos: <a href="https://photos.example/1">Muse on stage</a></p>' in (mail.html or "")
+    assert '<li><a href="https://photos.example/1">Muse on stage</a></li>' in (mail.html or "")
 
 
 def test_stylesheet_for_mail_reads_annotations(
@@ -168,6 +168,23 @@ def test_stylesheet_for_mail_reads_annotations(
     assert '<a href="https://photos.example/1" rel="noopener noreferrer">Muse on stage</a>' in html
     assert "javascript:" not in html
     assert "<script" not in html
+
+
+def test_stylesheet_that_shows_joined_items_itself_replaces_annotations(engine: Engine, runner: InProcess) -> None:
+    shutil.copy(EXAMPLE / "IncludePhotos.xsl", engine.workspace.folder / "sheets")
+    engine.execute(
+        "subscribe to Shown apply 'IncludePhotos.xsl' output memory 'shown';"
+        "subscribe to Shown apply 'same.xsl' output memory 'same';"
+    )
+    engine.publish("Photos", [PHOTO])
+    publish_news(engine)
+    runner.run()
+    assert joined("same") == [("n1", ["p1"], 1)]
+    assert joined("shown") == []
+    [message] = MemorySink.delivered("shown")
+    mail = render_mail(message)
+    assert mail.text.count("Muse on stage") == 1
+    assert (mail.html or "").count("Muse on stage") == 1
 
 
 def test_joined_items_of_strangers_cannot_harm_an_output(engine: Engine, runner: InProcess) -> None:
@@ -275,24 +292,34 @@ def test_replayed_dead_letter_has_its_annotations_after_the_window_has_expired(
     assert joined("s") == [("n1", ["p1"], 1)]
 
 
-def test_joined_items_that_were_deleted_are_counted(tmp_path: Path, clock: FakeClock) -> None:
+def test_joined_items_that_were_deleted_are_counted(
+    tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(sink: MemorySink, delivery: Delivery) -> str:
+        raise DeliveryError("no", permanent=True)
+
     with runnel.connect(tmp_path / "short", clock=clock, keep_items_days=2) as engine:
-        engine.execute(SHOWN)
+        engine.execute(SHOWN + "subscribe to Shown output memory 'kept';")
         runner = InProcess(engine)
         engine.publish("Photos", [PHOTO])
         runner.match()
         clock.advance(timedelta(days=1))
-        engine.execute("subscribe to Shown output memory 'kept' every 30 days;")
         engine.publish("Photos", [{"id": "p2", "title": "Second", "band": "Muse"}])
         publish_news(engine)
-        runner.run()
-        clock.advance(timedelta(days=2))
+        with monkeypatch.context() as patch:
+            patch.setattr(MemorySink, "deliver", refuse)
+            runner.run()
+        clock.advance(timedelta(days=1, hours=1))
+        engine.publish("Photos", [{"id": "p3", "title": "Other", "band": "Blur"}])
+        runner.match()
         run_maintenance(engine.workspace, runner.epoch)
-        clock.advance(timedelta(days=28))
+        [dead] = engine.dead_letters()
+        engine.execute(f"replay message '{dead.key}';")
+        runner.restart_delivery()
         runner.run()
         runner.close()
         [matched] = engine.matches("Shown")
-    assert joined("kept") == [("n1", ["p2"], 2)]
+    assert joined("kept") == [("n1", ["p2"], 2)], "the first photo was deleted"
     assert [(one.count, [item.id for item in one.items]) for one in matched.annotations] == [(2, ["p2"])]
 
 
@@ -370,7 +397,7 @@ def test_example_of_the_paper_includes_photos_in_news(engine: Engine, runner: In
     assert texts["Muse live in Paris tonight"] == (
         'Doors open at eight.<p><a href="https://photos.example/f1" rel="noopener noreferrer">Live in Paris</a></p>'
         '<p><a href="https://photos.example/m1" rel="noopener noreferrer">'
-        '<img src="https://photos.example/m1.jpg" alt="Muse live in Paris"></a></p>'
+        'Muse live in Paris<br><img src="https://photos.example/m1.jpg"></a></p>'
     )
 
 
@@ -395,6 +422,6 @@ def test_photos_are_added_to_the_longest_text_with_their_titles_escaped(
     shown = item.findtext("{http://purl.org/rss/1.0/modules/content/}encoded") or item.findtext("description")
     assert shown == (
         f'{text}<p>R&amp;B " onload="x()" 1&lt;2 &lt;Roll&gt;</p>'
-        '<p><a href="https://photos.example/1" rel="noopener noreferrer"><img src="https://photos.example/1.jpg"'
-        ' alt="R&amp;B &quot; onload=&quot;x()&quot; 12 Roll"></a></p>'
+        '<p><a href="https://photos.example/1" rel="noopener noreferrer">'
+        'R&amp;B " onload="x()" 1&lt;2 &lt;Roll&gt;<br><img src="https://photos.example/1.jpg"></a></p>'
     )

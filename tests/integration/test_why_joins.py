@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from sqlalchemy import update
 from tests.integration.gated_runs import logged as logged_items
 from tests.integration.in_process import InProcess
-from tests.integration.test_joins import SETUP, joined_feeds, texts
+from tests.integration.test_joins_of_workspaces import SETUP, SHOWN, joined_feeds, texts
 from tests.unit.matching.gates.gated_worlds import SOURCES, START, logged
 
 import runnel
@@ -25,6 +25,7 @@ from runnel.algebra.semantics.joins import Join, window_of
 from runnel.catalog.access import owners
 from runnel.catalog.declared import feeds
 from runnel.catalog.store import schema
+from runnel.catalog.store.connection import now
 from runnel.engine import Engine
 from runnel.engine.ask.why import Why
 from runnel.testing import FakeClock
@@ -116,6 +117,31 @@ def test_values_that_differ_are_shown(engine: Engine) -> None:
     assert "no item in the window is related to the item; nearest: Muse live" in "\n".join(answer.trace)
 
 
+def test_the_window_comes_from_its_files_if_the_log_is_too_long(
+    engine: Engine, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("runnel.engine.trial.find_stops.MOST_ITEMS", 2)
+    monkeypatch.setattr("runnel.engine.ask.why.MOST_ITEMS", 2)
+    engine.execute(SETUP)
+    publish_photos(engine)
+    run = InProcess(engine)
+    run.match()
+    clock.advance(timedelta(hours=1))
+    engine.publish("News", texts("one", "two", "three", "Muse live in Paris", "Cooking"))
+    run.match()
+    answer, join = explained(engine, "Muse live in Paris")
+    assert (answer.holds, answer.recorded, join["count"], join["window"]["items"]) == (True, True, 1, 3)
+    answer, join = explained(engine, "Cooking")
+    assert (answer.holds, answer.recorded, join["window"]["items"]) == (True, True, 3)
+    answer, join = explained(engine, "three")
+    assert (answer.holds, answer.recorded, join["window"]["items"], len(join["nearest"])) == (False, False, 3, 3)
+    assert "gates were evaluated only on the 2 items before it, and on the stored items of windows" in answer.lines
+    engine.execute(SHOWN.replace("create feed", "create or replace feed").replace("3 days", "2 days"))
+    answer, join = explained(engine, "Muse live in Paris")
+    assert (answer.holds, answer.recorded) == (True, True), "the match log decides"
+    assert [item["item"] for item in join["joined"]] == ["Muse live in Paris"]
+
+
 def test_items_of_feeds_that_an_owner_may_not_read_are_counted_but_not_shown(engine: Engine) -> None:
     engine.execute(SETUP)
     publish_photos(engine)
@@ -142,7 +168,7 @@ def test_items_of_feeds_that_an_owner_may_not_read_are_counted_but_not_shown(eng
 
 @settings(deadline=None, max_examples=15, phases=[Phase.explicit, Phase.generate])
 @given(data=st.data())
-def test_why_agrees_with_the_match_log_and_the_definition_on_every_item(data: st.DataObject) -> None:
+def test_why_and_tests_agree_with_the_match_log_and_the_definition_on_every_item(data: st.DataObject) -> None:
     statements = data.draw(joined_feeds())
     items = data.draw(logged())
     clock = FakeClock(START)
@@ -167,6 +193,8 @@ def test_why_agrees_with_the_match_log_and_the_definition_on_every_item(data: st
         run.match()
         names = [f"F{number}" for number in range(len(statements))]
         verify_why(engine, names)
+        for days in (0.25, 1.5, 100):
+            verify_test(engine, names, timedelta(days=days))
         run.close()
 
 
@@ -193,3 +221,22 @@ def verify_why(engine: Engine, names: list[str]) -> None:
                 assert join.count == len(joined)
                 assert bool(joined) != (join.gate in one.stopped)
                 assert all(compared.lacks for compared in join.nearest)
+
+
+def verify_test(engine: Engine, names: list[str], back: timedelta) -> None:
+    """Assert that a test of past items gives the matches and annotations of the reference evaluator."""
+    with engine.workspace.catalog.read() as connection:
+        definitions = feeds.definitions(connection)
+        ids = {name: feed.id for name in names if (feed := feeds.feed_by_name(connection, name)) is not None}
+        begin = now(connection) - back // timedelta(microseconds=1)
+    after = engine.workspace.items.sequence_before(begin)
+    evaluated = list(evaluate_log(logged_items(engine), definitions, dict.fromkeys(ids.values(), after)))
+    answer = engine.test(since=back, limit=1_000)
+    assert dict(answer.counts) == {name: sum(feed in one.feeds for one in evaluated) for name, feed in ids.items()}
+    by_sequence = {one.item.sequence: one for one in evaluated}
+    for tried in answer.items:
+        one = by_sequence[tried.item.sequence or 0]
+        for name, query in ids.items():
+            annotations = one.annotations.get(query)
+            joined = {number for several in annotations.values() for number in several} if annotations else set()
+            assert {item.sequence for own in tried.annotations.get(name, ()) for item in own.items} == joined

@@ -9,6 +9,7 @@ item log, so a batch that is repeated after a crash gets the same windows.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -22,23 +23,24 @@ from sqlalchemy import Connection
 from runnel.algebra.nodes.query import Gated, Node
 from runnel.algebra.semantics.joins import Join
 from runnel.catalog.declared import feeds
+from runnel.catalog.delivery.outbox import names_of
 from runnel.catalog.logs import item_segments, windows
 from runnel.catalog.logs.windows import FilledWindow, WindowSegment
 from runnel.catalog.store.connection import Catalog
 from runnel.errors import CorruptDataError, RunnelError
+from runnel.language.gc_paused import gc_paused
 from runnel.logs.items.item_log import ItemLog
 from runnel.matching.gates.claims import Claims
 from runnel.matching.gates.ordered_matcher import OrderedMatcher
 from runnel.matching.gates.resolve_gates import ResolvedGates
 from runnel.matching.joins.window_items import WindowItems, merge_window_items
 from runnel.plan.gates import Gate
-from runnel.plan.logical_plan import PlanQuery
 from runnel.storage.file_storage import Storage
 from runnel.streaming.window_store import new_key, read_segment, write_segment
-
-logger = logging.getLogger("runnel")
+from runnel.streaming.worker.progress_mark import report_work
 
 _MICROSECOND = timedelta(microseconds=1)
+_REPORT_SECONDS = 5.0
 
 
 @dataclass
@@ -115,7 +117,8 @@ def open_windows(
         try:
             opened.parts = list(_read_segments(storage, segments, kept_after))
         except CorruptDataError as error:
-            logger.warning("a file of windows cannot be read, so all windows are filled again: %s", error)
+            reason = f"a file of windows cannot be read, so all windows are filled again: {error}"
+            report_work(storage, reason, logging.WARNING)
             opened.filled, opened.is_emptied = {}, True
     opened.keys = {feed: window.key for feed, window in opened.filled.items()}
     for feed, window in needed.items():
@@ -170,13 +173,13 @@ def _fill(
     catalog: Catalog, storage: Storage, gate: Gate, window: FilledWindow, plan: int, before: int
 ) -> WindowItems | None:
     """Return the items before a sequence that are in a window. Return None if there are none."""
-    from runnel.matching.compile.build_matcher import build_matcher
-    from runnel.matching.compile.temporary_plan import TemporaryPlan
+    from runnel.streaming.past_matcher import open_past_matcher
 
     log = ItemLog(catalog, storage)
     with catalog.read() as connection:
         definitions = feeds.definitions_at(connection, gate.feed, plan)
         kept_after = item_segments.retained_upto(connection)
+        readers = sorted(names_of(connection, feeds.visible_readers(connection, [gate.feed])).values())
     after = kept_after
     if not window.items:
         after = max(after, _sequence_before(log, before, window.microseconds))
@@ -186,12 +189,40 @@ def _fill(
         start = max(kept_after, _sequence_before(log, after + 1, lookback // _MICROSECOND))
     if start >= before - 1:
         return None
-    logger.info("filling the window %d with items %d-%d", gate.feed, start + 1, before - 1)
-    with TemporaryPlan([PlanQuery(gate.feed)], definitions) as temporary:
-        matcher = OrderedMatcher(temporary, build_matcher(temporary), {gate.feed: window.key})
-        for batch in log.read(start, before - 1):
+    past = start, before - 1
+    progress = _FillProgress(storage, readers, *past)
+    with gc_paused(), open_past_matcher(catalog, storage, gate.feed, definitions, past) as matching:
+        matcher = OrderedMatcher(matching.plan, matching, {gate.feed: window.key})
+        for batch in log.read(*past):
             matcher.match(batch)
+            progress.note(int(batch.sequences[-1]))
+    progress.end()
     return _only(matcher.windows, window.key, after)
+
+
+class _FillProgress:
+    """Reports how far a window is filled: when it begins, every few seconds, and at the end."""
+
+    def __init__(self, storage: Storage, readers: Sequence[str], after: int, upto: int) -> None:
+        self._storage = storage
+        self._after, self._upto = after, upto
+        self._started = self._reported = time.monotonic()
+        others = f" and {len(readers) - 1:,} more" if len(readers) > 1 else ""
+        self._window = f"the window of {readers[0]}{others}" if readers else "a window"
+        self._report(f"filling {self._window} with {upto - after:,} past items")
+
+    def note(self, sequence: int) -> None:
+        """Report the progress if the last report is old. All items up to a sequence are matched."""
+        if time.monotonic() - self._reported >= _REPORT_SECONDS:
+            self._report(f"filling {self._window}: {sequence - self._after:,} of {self._upto - self._after:,} items")
+
+    def end(self) -> None:
+        """Report that the window is filled."""
+        self._report(f"filled {self._window} in {time.monotonic() - self._started:.1f} seconds")
+
+    def _report(self, text: str) -> None:
+        self._reported = time.monotonic()
+        report_work(self._storage, text)
 
 
 def _only(parts: Sequence[WindowItems], key: int, after: int) -> WindowItems | None:

@@ -51,14 +51,14 @@ def read_rule(text: str) -> list[list[Part]]:
 
 def read_alternatives(symbols: list[str]) -> list[list[Part]]:
     """Read the alternatives up to the next closing parenthesis, and remove their symbols from the list."""
-    found: list[list[Part]] = [[]]
+    results: list[list[Part]] = [[]]
     while (symbol := symbols.pop(0)) != ")":
         if symbol == "|":
-            found.append([])
+            results.append([])
             continue
         group = read_alternatives(symbols) if symbol == "(" else []
-        found[-1].append(Part(symbol, group, symbols.pop(0) if symbols[0] in ("?", "*", "+") else ""))
-    return found
+        results[-1].append(Part(symbol, group, symbols.pop(0) if symbols[0] in ("?", "*", "+") else ""))
+    return results
 
 
 GRAMMAR_RULES = {name: read_rule(text) for name, text in RULES.items()}

@@ -66,8 +66,8 @@ def test_every_kind_of_atom_has_an_example() -> None:
     for row in ATOMS:
         (parsed,) = parse(f"create feed F from A where {row.example}")
         assert isinstance(parsed.statement, statements.CreateFeed)
-        found = leaves(parsed.statement.query.conditions[0].expression)
-        shown |= {type(leaf) for leaf in found if isinstance(leaf, Atom)}
+        results = leaves(parsed.statement.query.conditions[0].expression)
+        shown |= {type(leaf) for leaf in results if isinstance(leaf, Atom)}
     families = {load_part(family.pattern) for family in registry().families.values()}
     assert shown == {*typing.get_args(Atom), *families} - {ItemPattern}
 

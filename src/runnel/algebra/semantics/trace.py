@@ -18,7 +18,7 @@ from runnel.algebra.nodes.query import Filter, Gated, Node, Read, ReadAll, Union
 from runnel.algebra.nodes.render import render
 from runnel.algebra.nodes.terms import Term
 from runnel.algebra.semantics.bindings import (
-    MOST_INPUTS,
+    MAX_INPUTS,
     Answers,
     ReferencePatternSearch,
     asking,
@@ -210,7 +210,7 @@ class _ConditionTracer:
     def _trace_call(self, call: Call, context: tuple[Expression, ...]) -> Trace:
         patterns = [part for part in context if isinstance(part, ItemPattern)]
         rows = self._bound(patterns) if call.given else []
-        calls = list(grounded(call, rows).values())[:MOST_INPUTS] if call.given else [call]
+        calls = list(grounded(call, rows).values())[:MAX_INPUTS] if call.given else [call]
         answers = [(each, self.answers(each)) for each in calls]
         matching = [(each, row) for each, answer in answers for row in fitting(each, answer or ())]
         if not matching and any(answer is None for _, answer in answers):

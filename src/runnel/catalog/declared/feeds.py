@@ -130,6 +130,11 @@ def feed_names(connection: Connection) -> dict[int, str]:
     return {row.id: row.name for row in connection.execute(select(_f.id, _f.name))}
 
 
+def live_hidden(connection: Connection) -> list[int]:
+    """Return the live hidden feeds."""
+    return list(connection.execute(select(_f.id).where(_f.owner == HIDDEN, _LIVE)).scalars())
+
+
 def hidden_among(connection: Connection, feeds: Iterable[int]) -> set[int]:
     """Return those of these feeds that are hidden and live."""
     query = select(_f.id.label("found")).where(_f.owner == HIDDEN, _LIVE)
@@ -332,8 +337,8 @@ def _feed(row: Any) -> Feed:
         statement=row.statement,
         address=row.address,
         revision=row.revision,
-        # Sources of a disabled owner count as paused: they are not read and accept no items.
-        paused=bool(row.paused) or (row.kind == FeedKind.SOURCE.value and row.owner_disabled is not None),
+        # Sources and tables of a disabled owner count as paused: they are not read and accept no items.
+        paused=bool(row.paused) or (row.kind != FeedKind.VIRTUAL.value and row.owner_disabled is not None),
         owner=row.owner,
         every=None if row.period is None else timedelta(microseconds=row.period),
         origin=row.origin,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import asdict, dataclass
 
-from sqlalchemy import Connection, and_, delete, insert, select, update
+from sqlalchemy import Connection, and_, delete, func, insert, select, update
 
 from runnel.catalog.declared import feeds
 from runnel.catalog.store import counters, schema
@@ -102,6 +102,23 @@ def live_segments(connection: Connection) -> list[WindowSegment]:
         )
         for row in connection.execute(query)
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class WindowTotals:
+    """The number of filled windows, and the items and bytes of their files."""
+
+    windows: int
+    items: int
+    bytes: int
+
+
+def window_totals(connection: Connection) -> WindowTotals:
+    """Return totals over all windows. Merging keeps the number of files small."""
+    files = select(func.coalesce(func.sum(_s["items"]), 0), func.coalesce(func.sum(_s["bytes"]), 0))
+    items, size = connection.execute(files.where(_s.retired.is_(None))).one()
+    count = connection.execute(select(func.count()).select_from(schema.windows)).scalar_one()
+    return WindowTotals(int(count), int(items), int(size))
 
 
 def add_segments(connection: Connection, segments: Iterable[WindowSegment]) -> None:

@@ -48,7 +48,7 @@ class ItemSearch(Protocol):
     def solutions(self, pattern: ItemPattern, /) -> Iterator[Solution]:
         """Yield the solutions of a pattern, up to the number that a match shows."""
 
-    def found(self, pattern: ItemPattern, /) -> FoundSolutions:
+    def find_all(self, pattern: ItemPattern, /) -> FoundSolutions:
         """Return the solutions of a pattern, as many as the limits allow."""
 
 

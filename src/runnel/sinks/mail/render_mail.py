@@ -46,6 +46,7 @@ _STYLE = (
     "h2 a{color:inherit;text-decoration-thickness:1px;text-underline-offset:3px}"
     ".item{margin:28px 0 0;padding:0}"
     ".about,.foot{color:#767676;font-size:14px;margin:0}.about a{color:inherit}"
+    "ul.about{padding-left:20px}"
     ".said p,.said{margin:10px 0 0}.said ul,.said ol{margin:10px 0 0;padding-left:24px}"
     ".said pre{white-space:pre-wrap}"
     ".said blockquote{margin:10px 0 0;padding:0 0 0 12px;border-left:3px solid #767676}"
@@ -210,8 +211,9 @@ def _joined_text(annotation: ShownAnnotation) -> Iterator[str]:
 def _joined_html(annotation: ShownAnnotation) -> str:
     parts = [_linked_title(item, _title(item)) for item in annotation.items[:_ROWS]]
     more = annotation.count - len(parts)
-    shown = " · ".join([*parts, *([f"{more:,} more"] if more else [])])
-    return f'<p class="about">{escape(annotation.name)}: {shown}</p>'
+    parts += [f"and {more:,} more"] if more else []
+    shown = "".join(f"<li>{part}</li>" for part in parts)
+    return f'<p class="about">{escape(annotation.name)}:</p><ul class="about">{shown}</ul>'
 
 
 def _date(moment: datetime) -> str:

@@ -16,7 +16,7 @@ from lxml import etree
 from runnel.errors import BrokenDocumentError
 from runnel.model.safe_xml import parse_xml
 from runnel.sandbox.rdf_reader import RdfForm
-from runnel.sources.documents.bounds import MAX_ITEMS
+from runnel.sources.documents.bounds import MAX_ITEMS, refuse_large
 from runnel.sources.documents.charset import decode_text, guess_text
 from runnel.sources.documents.decode_atom import decode_atom
 from runnel.sources.documents.decode_json import decode_json
@@ -64,12 +64,7 @@ def decode(
     >>> decode(b"<rss><channel><title>Q&A</title></channel></rss>", "a.xml").note
     "read tolerantly: a.xml:1:25: not well-formed XML: EntityRef: expecting ';'"
     """
-    if len(data) > limit:
-        raise BrokenDocumentError(
-            f"the document has {len(data)} bytes; the limit is {limit}",
-            place=f"{name}:1",
-            hint="split it into smaller documents",
-        )
+    refuse_large(data, name, limit)
     try:
         text = decode_text(data, name, charset).lstrip("\ufeff")
     except BrokenDocumentError as charset_error:

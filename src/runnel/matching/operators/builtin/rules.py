@@ -22,7 +22,7 @@ from runnel.model.item import Attributes, Value
 from runnel.model.operator import Parameter, Row
 from runnel.sandbox.rules_child import is_constant
 from runnel.sandbox.rules_process import RulesLimits, RulesProcess, RulesProcessError
-from runnel.sandbox.rules_program import LARGEST, MAX_BYTES, RulesProblem, RulesRefusedError, screen
+from runnel.sandbox.rules_program import MAX_BYTES, MAX_NUMBER, RulesProblem, RulesRefusedError, screen
 
 MAX_FACTS = 20_000
 MAX_TEXT_LENGTH = 4096
@@ -104,7 +104,7 @@ class Rules:
             return FailedCall(f"the item has more than {MAX_FACTS} facts", passing=False)
         if (large := next((fact for fact in facts if _is_too_large(fact)), None)) is not None:
             return FailedCall(
-                f"the value of {_subject(large)} is too large: scaled numbers in rules go up to {LARGEST}",
+                f"the value of {_subject(large)} is too large: scaled numbers in rules go up to {MAX_NUMBER}",
                 passing=False,
             )
         try:
@@ -192,7 +192,7 @@ def _subject(fact: _Fact) -> str:
 
 
 def _is_too_large(fact: _Fact) -> bool:
-    return bool(fact[2] == "number" and abs(fact[3]) > LARGEST)
+    return bool(fact[2] == "number" and abs(fact[3]) > MAX_NUMBER)
 
 
 def _row(row: Sequence[Sequence[Any]]) -> Row:

@@ -348,7 +348,7 @@ class _BatchDecision:
             is_complete &= len(rows) <= MAX_BINDINGS and len(combined) <= MAX_BINDINGS
             if not term.calls:
                 search = self._questions.searches[item]
-                is_complete &= all(search.found(pattern).is_whole for pattern in term.patterns)
+                is_complete &= all(search.find_all(pattern).is_whole for pattern in term.patterns)
             bindings = combined[:MAX_BINDINGS]
         return bindings, is_complete
 

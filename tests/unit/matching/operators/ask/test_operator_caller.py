@@ -55,14 +55,14 @@ def made(plugins: Path) -> Iterator[Made]:
     def make(
         *declarations: OperatorDeclaration, clock: Callable[[], float] = time.monotonic, **more: object
     ) -> Caller:
-        known = {(one.name, one.version): one for one in declarations}
+        known = {(declaration.name, declaration.version): declaration for declaration in declarations}
         given: dict[str, Any] = {"modules": ("city",), "processes": 2, "folder": plugins, **more}
         callers.append(Caller(OperatorEnvironment(**given), known, clock=clock))
         return callers[-1]
 
     yield make
-    for one in callers:
-        one.close()
+    for caller in callers:
+        caller.close()
 
 
 def about(name: str, attributes: Attributes, *inputs: Input, version: int = 1) -> Question:
@@ -74,7 +74,7 @@ def titled(name: str, number: int, *inputs: Input) -> Question:
 
 
 def reasons(answers: list[Answer]) -> list[str]:
-    return [one.reason if isinstance(one, FailedCall) else "" for one in answers]
+    return [answer.reason if isinstance(answer, FailedCall) else "" for answer in answers]
 
 
 # --- batches and cached answers -------------------------------------------------------------------------
@@ -124,11 +124,11 @@ def test_an_impure_operator_is_called_every_time(made: Made) -> None:
 
 def test_an_operator_receives_only_the_attributes_that_it_reads(made: Made) -> None:
     caller = made(declared("Batches", "int", "int", reads=("title",)), declared("echo", "text", reads=("other",)))
-    one = {"title": ("a",), "body": ("x",)}
-    two = {"title": ("a",), "body": ("y",)}
-    answers = caller.ask([about("Batches", one), about("Batches", two)])
+    value = {"title": ("a",), "body": ("x",)}
+    other = {"title": ("a",), "body": ("y",)}
+    answers = caller.ask([about("Batches", value), about("Batches", other)])
     assert [rows[0][0] for rows in answers if not isinstance(rows, FailedCall)] == [1.0, 1.0]
-    assert caller.ask([about("echo", one)]) == [()]
+    assert caller.ask([about("echo", value)]) == [()]
 
 
 def test_a_question_to_an_unregistered_operator_fails(made: Made) -> None:
@@ -344,21 +344,21 @@ def key_of(declaration: OperatorDeclaration, folder: Path | None = None) -> byte
 
 
 def test_keys_change_only_with_source_release_parameters_configuration_and_files(tmp_path: Path) -> None:
-    one = declared("echo", "text", inputs=1, configuration=(("file", "regions.json"),))
-    known = key_of(one, tmp_path)
-    assert key_of(declared("echo", "text", inputs=1, version=7, batch=3, configuration=one.configuration)) == known
+    result = declared("echo", "text", inputs=1, configuration=(("file", "regions.json"),))
+    known = key_of(result, tmp_path)
+    assert key_of(declared("echo", "text", inputs=1, version=7, batch=3, configuration=result.configuration)) == known
     others = [
-        declared("echo", "text", inputs=1, release="2", configuration=one.configuration),
+        declared("echo", "text", inputs=1, release="2", configuration=result.configuration),
         declared("echo", "text", inputs=1),
-        declared("echo", "number", inputs=1, configuration=one.configuration),
-        declared("count", "text", inputs=1, configuration=one.configuration),
+        declared("echo", "number", inputs=1, configuration=result.configuration),
+        declared("count", "text", inputs=1, configuration=result.configuration),
     ]
     assert known not in [key_of(other, tmp_path) for other in others]
     (tmp_path / "regions.json").write_text("[]")
-    edited = key_of(one, tmp_path)
+    edited = key_of(result, tmp_path)
     assert edited != known
     (tmp_path / "regions.json").write_text("[1]")
-    assert key_of(one, tmp_path) not in (known, edited)
+    assert key_of(result, tmp_path) not in (known, edited)
     outside = declared("echo", "text", inputs=1, configuration=(("file", f"../{tmp_path.name}/regions.json"),))
     assert key_of(outside, tmp_path) == key_of(outside, None), "files outside the folder are not read"
 
@@ -409,9 +409,9 @@ caller.close()
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 0, done.stderr
-    found, learned = json.loads(done.stdout)
-    assert found[:5] == [[list(row) for row in rows] for rows in answers if not isinstance(rows, FailedCall)]
-    assert found[5] != found[0]
+    results, learned = json.loads(done.stdout)
+    assert results[:5] == [[list(row) for row in rows] for rows in answers if not isinstance(rows, FailedCall)]
+    assert results[5] != results[0]
     assert learned["operators"]["process 2"][0] == 1
     assert learned["operators"]["process 2"][3] == 5
     assert "skipping a cache file of operator answers" in done.stderr

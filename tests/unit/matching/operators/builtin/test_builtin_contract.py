@@ -65,7 +65,7 @@ def test_all_built_in_operators_are_found() -> None:
 @pytest.mark.parametrize("name", OURS)
 def test_every_operator_declares_the_defaults_of_a_registration(name: str) -> None:
     operator: Any = OURS[name].load()
-    assert all(isinstance(one, Parameter) for one in operator.parameters)
+    assert all(isinstance(parameter, Parameter) for parameter in operator.parameters)
     assert isinstance(operator.cost, timedelta)
     assert isinstance(operator.pure, bool)
     assert 1 <= operator.batch <= 10_000

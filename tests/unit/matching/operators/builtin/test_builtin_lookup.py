@@ -225,11 +225,11 @@ def test_transactions_are_read_only(server: Server) -> None:
 def test_a_call_with_a_wrong_number_of_keys_fails_only_itself(server: Server, opened: Keep) -> None:
     lookup = opened(server.lookup(table="tags", key="symbol"))
     many = tuple(f"S{number}" for number in range(65))
-    none, two, large, fine = lookup.answer(
+    none, other, large, fine = lookup.answer(
         [OperatorCall({}), OperatorCall({}, ("a", "b")), OperatorCall({}, (many,)), OperatorCall({}, ("ACME",))]
     )
     assert isinstance(none, FailedCall)
-    assert isinstance(two, FailedCall)
+    assert isinstance(other, FailedCall)
     assert large == FailedCall("the item has more than 64 keys", passing=False)
     assert fine == HOLDS
 
@@ -311,12 +311,12 @@ def test_keys_are_compared_exactly_despite_collations_of_the_database(
         stored = "Acme    "
     execute("insert into folded values ('Acme', 12.5)")
     settings = {"database": "market", "table": "folded", "key": "symbol"}
-    for more, found in (({}, HOLDS), ({"columns": "price"}, ((12.5,),))):
+    for more, results in (({}, HOLDS), ({"columns": "price"}, ((12.5,),))):
         lookup = opened(Lookup(OperatorContext({**settings, **more}, databases={"market": url})))
         lookup.check()
         assert lookup.answer(
             [OperatorCall({}, ("ACME",)), OperatorCall({}, (stored,)), OperatorCall({}, ("Acme  ",))]
-        ) == [(), found, ()]
+        ) == [(), results, ()]
 
 
 def test_values_of_unsupported_types_fail_only_their_call(tmp_path: Path, opened: Keep) -> None:

@@ -139,9 +139,9 @@ def test_the_naive_order_does_not_share_rejections() -> None:
 def test_unexpected_answers_are_refused() -> None:
     case = Case([[0]], [0, 0], [0.5, 0.5], [1.0], [[0], [0]], [[True, True]] * 2, [set(), set()])
     rounds = case.rounds(ORDERS["static_greedy"](case.problem))
-    one, yes = np.array([0]), np.array([True, True])
+    value, yes = np.array([0]), np.array([True, True])
     with pytest.raises(ValueError, match="does not wait for one"):
-        rounds.settle(one, one, yes)
+        rounds.settle(value, value, yes)
     items, calls = rounds.next_calls()
     assert (items.tolist(), calls.tolist(), rounds.answer_offsets(calls).tolist()) == ([0, 1], [0, 0], [0, 2, 4])
     with pytest.raises(ValueError, match="number of answers"):
@@ -149,8 +149,8 @@ def test_unexpected_answers_are_refused() -> None:
     with pytest.raises(ValueError, match="two answers"):
         rounds.settle(np.array([0, 0]), calls, np.array([True] * 4))
     with pytest.raises(ValueError, match="not in the batch"):
-        rounds.settle(np.array([7]), one, yes)
-    rounds.settle(one, one, yes)
+        rounds.settle(np.array([7]), value, yes)
+    rounds.settle(value, value, yes)
     assert rounds.outcomes.tolist() == [ACCEPTED, UNDECIDED]
     assert not len(rounds.next_calls()[0])
     assert not rounds.is_done

@@ -41,8 +41,8 @@ def opened(plugins: Path) -> Iterator[Opened]:
         return made[-1]
 
     yield make
-    for one in made:
-        one.close()
+    for entry in made:
+        entry.close()
 
 
 def mood(word: str) -> OperatorCall:
@@ -251,11 +251,13 @@ def test_a_process_ends_with_its_worker(plugins: Path) -> None:
 
 
 def test_a_built_in_operator_runs_in_the_workers_process(tmp_path: Path) -> None:
-    found = open_operator_host("language", OperatorContext(), (), MEGABYTES)
-    assert isinstance(found, OperatorThread)
-    (rows,) = found.answer([OperatorCall({"title": ("this is surely an English sentence about nothing",)})], 60)
+    operator_host = open_operator_host("language", OperatorContext(), (), MEGABYTES)
+    assert isinstance(operator_host, OperatorThread)
+    (rows,) = operator_host.answer(
+        [OperatorCall({"title": ("this is surely an English sentence about nothing",)})], 60
+    )
     assert "en" in str(rows)
-    found.close()
+    operator_host.close()
 
 
 def test_a_built_in_operator_that_exceeds_its_time_limit_is_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:

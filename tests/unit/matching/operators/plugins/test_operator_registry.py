@@ -31,8 +31,8 @@ MODULES = ("city.vision", "city.described", "city.failing")
 
 
 def test_an_allowed_function_is_found(plugins: Path) -> None:
-    found = find_operator("city.vision:has_title", MODULES)
-    operator = open_operator(found, OperatorContext())
+    results = find_operator("city.vision:has_title", MODULES)
+    operator = open_operator(results, OperatorContext())
     assert operator.answer([OperatorCall({"title": ("a",)}), OperatorCall({})]) == [HOLDS, ()]
 
 

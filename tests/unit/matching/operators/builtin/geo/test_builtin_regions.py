@@ -75,8 +75,8 @@ def test_an_item_is_in_the_regions_that_cover_it(tmp_path: Path) -> None:
         (0.0, 181.0): {"Date line"},
     }
     names = ["Bronx", "Park", "Isles", "Date line"]
-    found = region_of.answer([at(*point) for point in expected])
-    assert [{name for (name,) in rows} for rows in found if not isinstance(rows, FailedCall)] == list(
+    results = region_of.answer([at(*point) for point in expected])
+    assert [{name for (name,) in rows} for rows in results if not isinstance(rows, FailedCall)] == list(
         expected.values()
     )
     for point, inside in expected.items():
@@ -233,9 +233,9 @@ def test_deeply_nested_geometry_collections_are_refused(tmp_path: Path) -> None:
 def test_the_number_of_vertices_of_a_file_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(geojson, "MAX_VERTICES", 9)
     Region(place_of(tmp_path, collection(feature("A", polygon(square(0, 0, 1, 1))))))
-    two = collection(feature("A", polygon(square(0, 0, 1, 1))), feature("B", polygon(square(0, 0, 1, 1))))
+    other = collection(feature("A", polygon(square(0, 0, 1, 1))), feature("B", polygon(square(0, 0, 1, 1))))
     with pytest.raises(OperatorRefusedError, match=r"feature 2 \('B'\), ring 1 exceeds the limit of 9 vertices"):
-        Region(place_of(tmp_path, two))
+        Region(place_of(tmp_path, other))
 
 
 def test_the_options_for_regions_are_required(tmp_path: Path) -> None:

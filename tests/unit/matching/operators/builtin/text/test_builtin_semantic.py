@@ -38,8 +38,10 @@ def number(answer: Answer) -> float:
 def test_similar_meanings_score_higher_than_different_ones(
     semantic: Semantic, phrase: str, near: str, far: str
 ) -> None:
-    one, other, same = semantic.answer([OperatorCall({"title": (text,)}, (phrase,)) for text in (near, far, phrase)])
-    assert -1 <= number(other) < number(one) < number(same) <= 1.0
+    value, other, same = semantic.answer(
+        [OperatorCall({"title": (text,)}, (phrase,)) for text in (near, far, phrase)]
+    )
+    assert -1 <= number(other) < number(value) < number(same) <= 1.0
     assert number(same) == pytest.approx(1.0, abs=1e-5)
 
 

@@ -137,18 +137,18 @@ def test_two_versions_of_a_report_are_near_duplicates() -> None:
 @pytest.mark.parametrize("measure", MEASURES)
 def test_similarity_is_symmetric_and_1_for_equal_texts(measure: str) -> None:
     similarity = Similarity(OperatorContext({"measure": measure}))
-    one, other = "Muse: Europe tour", "Muse tours Europe again"
+    text, other = "Muse: Europe tour", "Muse tours Europe again"
     there, back, same = similarity.answer(
-        [OperatorCall({}, ((a,), b)) for a, b in ((one, other), (other, one), (one, one))]
+        [OperatorCall({}, ((a,), b)) for a, b in ((text, other), (other, text), (text, text))]
     )
     assert number(there) == pytest.approx(number(back))
     assert 0 < number(there) <= number(same) == 1.0
 
 
 def test_each_measure_ignores_the_documented_differences() -> None:
-    def score(measure: str, one: str, other: str) -> float:
+    def score(measure: str, text: str, other: str) -> float:
         return number(
-            Similarity(OperatorContext({"measure": measure})).answer([OperatorCall({"title": (one,)}, (other,))])[0]
+            Similarity(OperatorContext({"measure": measure})).answer([OperatorCall({"title": (text,)}, (other,))])[0]
         )
 
     assert score("token_sort", "Tour Muse", "muse tour!") == 1.0
