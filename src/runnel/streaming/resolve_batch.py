@@ -116,7 +116,7 @@ def _open_windows(
     catalog: Catalog, storage: Storage, claims: Claims, plan: int, sequences: tuple[int, int]
 ) -> BatchWindows | None:
     """Open the windows of a batch, or return None if no item reaches a window or a join."""
-    if not any(gate.rule.stores_items for gate in claims.gates):
+    if not any(rule.stores_items for rule in claims.gates.rules):
         return None
     from runnel.streaming.fill_windows import open_windows
 

@@ -18,7 +18,7 @@ from runnel.catalog.logs import gate_states, windows
 from runnel.catalog.logs.windows import FilledWindow, WindowSegment
 from runnel.catalog.store import leases
 from runnel.errors import CorruptDataError
-from runnel.matching.joins.window_items import WINDOW_SCHEMA, WindowItems, merge_window_items
+from runnel.matching.joins.window_items import WindowItems, merge_window_items
 from runnel.storage.arrow_files import read_arrow, write_arrow
 from runnel.storage.file_storage import Storage
 
@@ -35,6 +35,9 @@ _FAN_IN = 8
 _LARGE = 4_000_000
 """A file with at least this many items is not merged with others."""
 
+_LARGE_BYTES = 400 << 20
+"""Nor is a file of at least this size, because positions in the texts of a file have 32 bits."""
+
 
 def window_key(history: bytes) -> int:
     """Return the key under which the items of a window are stored. It changes with the definition of its feed."""
@@ -45,7 +48,8 @@ def write_segment(storage: Storage, items: WindowItems, level: int = 0) -> Windo
     """Write items under a name that no other file has. It takes effect when the catalog lists it."""
     first, last = int(items.sequences[0]), int(items.sequences[-1])
     path = f"{FOLDER}/{first:020d}-{uuid.uuid4().hex}.arrow"
-    file = write_arrow(storage, path, [items.to_records()], WINDOW_SCHEMA)
+    records = items.to_records()
+    file = write_arrow(storage, path, [records], records.schema)
     return WindowSegment(file.path, first, last, int(items.accepted.max()), len(items), file.size, level)
 
 
@@ -91,7 +95,7 @@ def _choose(segments: Sequence[WindowSegment], filled: Sequence[FilledWindow], n
         expired = [segment for segment in segments if segment.last_accepted <= newest - longest]
         if expired:
             return expired
-    small = [segment for segment in segments if segment.items < _LARGE]
+    small = [segment for segment in segments if segment.items < _LARGE and segment.bytes < _LARGE_BYTES]
     for level in sorted({segment.level for segment in small}):
         of_level = [segment for segment in small if segment.level == level]
         if len(of_level) >= _FAN_IN:

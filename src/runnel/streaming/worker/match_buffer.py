@@ -94,7 +94,7 @@ class MatchBuffer:
         if loaded.keeper.is_needed:
             matches, claims = loaded.keeper.take_out(items, matches)
             self.claims.append(claims)
-            self.size += claims.rows.nbytes
+            self.size += claims.nbytes
         self.matches += matches.total
         self.failures += [
             [int(items.sequences[failure.row]), failure.query, failure.reason] for failure in matches.failures
