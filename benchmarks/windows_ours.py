@@ -24,13 +24,17 @@ from runnel.matching.compile.temporary_plan import TemporaryPlan
 from runnel.matching.gates.claims import GateKeeper
 from runnel.matching.gates.ordered_matcher import OrderedMatcher
 from runnel.matching.gates.resolve_gates import resolve_gates
-from runnel.matching.joins.find_pairs import JoinItem, PairFinder
+from runnel.matching.joins.find_pairs import JoinItems, PairFinder
+from runnel.matching.joins.prepare_items import prepare_joined_items
 from runnel.matching.joins.window_items import WindowItems, merge_window_items
 from runnel.model.annotation import Annotation
 from runnel.model.item_batch import ItemBatch
 from runnel.plan.logical_plan import PlanQuery
 from runnel.storage.file_storage import Storage
 from runnel.streaming.window_store import read_segment, write_segment
+
+_REPEATED = 50
+"""How often an item is in the batch that measures it, so that the time of a call does not count."""
 
 
 @dataclass(frozen=True)
@@ -75,15 +79,12 @@ class OurPlan:
         for batch in batches:
             matcher.match(batch)
         self.windows = merge_window_items(matcher.windows)
-        seconds = time.process_time() - started
-        # Spark commits a batch in a new process, whose garbage collector has few objects to inspect.
-        gc.collect()
-        gc.freeze()
-        return seconds
+        return time.process_time() - started
 
     def resolve(self, batch: ItemBatch) -> Resolved:
         """Match a batch: first the conditions on each item, then the claims, then the joins."""
         parts = [self._filled()]
+        gc.freeze()  # Spark commits a batch in a new process, whose garbage collector has few objects to inspect
         started = time.process_time()
         matches = self._matcher.match(batch)
         matched = time.process_time()
@@ -93,6 +94,7 @@ class OurPlan:
         sequences, queries = gates.matches(claims)
         annotations = gates.annotations_of(claims)
         ended = time.process_time()
+        gc.unfreeze()
         return Resolved(
             np.stack([sequences, queries], axis=1),
             {(query, row): noted for row, by_query in annotations.items() for query, noted in by_query.items()},
@@ -123,20 +125,37 @@ def fill_window(condition: Expression, workload: Workload) -> WindowItems:
 
 
 def look_up(window: WindowItems, condition: Expression, batch: ItemBatch) -> LookUps:
-    """Find the pairs of each item of a batch, one after another."""
-    accepted = batch.records.column("accepted").cast(pa.int64()).to_pylist()
-    rows = zip(batch.sequences.tolist(), accepted, batch.attributes(), strict=True)
-    items = [JoinItem(*row) for row in rows]
+    """Find the pairs of the items of a batch: all together, and one item after another.
+
+    The items are prepared before, as workers do it.
+    """
+    items = _items_of(condition, batch)
     finder = PairFinder([window])
-    nanoseconds: list[int] = []
-    pairs: list[tuple[int, int]] = []
-    for number, item in enumerate(items):
-        started = time.thread_time_ns()
-        found = finder.pairs(condition, item)
-        nanoseconds.append(time.thread_time_ns() - started)
-        pairs += [(number, pair.row) for pair in found]
-    joined = np.array(sorted(pairs), dtype=np.int64).reshape(-1, 2)
-    return LookUps(np.array(nanoseconds), joined, finder.checked, finder.checked)
+    started = time.thread_time_ns()
+    pairs = finder.find(condition, items)
+    together = time.thread_time_ns() - started
+    verified = finder.checked
+    alone, repeated = (
+        np.array([_time_of(finder, condition, items, np.full(times, item)) for item in range(len(batch))]) // times
+        for times in (1, _REPEATED)
+    )
+    joined = np.stack([pairs.items, pairs.rows], axis=1)
+    joined = joined[np.lexsort((joined[:, 1], joined[:, 0]))]
+    return LookUps(repeated, joined, verified, verified, together, alone)
+
+
+def _time_of(finder: PairFinder, condition: Expression, items: JoinItems, chosen: Numbers) -> int:
+    """Return the CPU nanoseconds of looking up some items together."""
+    some = JoinItems(items.sequences[chosen], items.accepted[chosen], items.table, items.rows[chosen])
+    started = time.thread_time_ns()
+    finder.find(condition, some)
+    return time.thread_time_ns() - started
+
+
+def _items_of(condition: Expression, batch: ItemBatch) -> JoinItems:
+    prepared = prepare_joined_items(batch, np.arange(len(batch)), [condition])
+    accepted = batch.records.column("accepted").cast(pa.int64()).to_numpy()
+    return JoinItems(batch.sequences, accepted, prepared.table, prepared.positions)
 
 
 def store_window(storage: Storage, window: WindowItems) -> tuple[str, int]:
