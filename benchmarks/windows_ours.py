@@ -10,11 +10,13 @@ import gc
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+from benchmarks.measuring import private_megabytes, touched_bytes
 from benchmarks.windows_contenders import LookUps
-from benchmarks.windows_workload import FIRST_QUERY, Numbers, Workload, one_join
+from benchmarks.windows_workload import FIRST_QUERY, SIMILAR, Numbers, Workload, one_join
 
 from runnel.algebra.nodes.expressions import Expression
 from runnel.algebra.nodes.query import Gated, Node
@@ -30,7 +32,7 @@ from runnel.matching.joins.window_items import WindowItems, merge_window_items
 from runnel.model.annotation import Annotation
 from runnel.model.item_batch import ItemBatch
 from runnel.plan.logical_plan import PlanQuery
-from runnel.storage.file_storage import Storage
+from runnel.storage.file_storage import FileStorage, Storage
 from runnel.streaming.window_store import read_segment, write_segment
 
 _REPEATED = 50
@@ -167,3 +169,24 @@ def store_window(storage: Storage, window: WindowItems) -> tuple[str, int]:
 def map_window(storage: Storage, path: str) -> WindowItems:
     """Map the file of a window into memory."""
     return read_segment(storage, path)
+
+
+def memory_of_window(
+    folder: Path, paths: tuple[str, str], batches: tuple[ItemBatch, ItemBatch]
+) -> tuple[float, float]:
+    """Look up items in the second file of a folder, and return the shared and the private bytes that this takes.
+
+    It is called in a new process. The first file and its items are for compiling the kernels.
+    """
+    storage = FileStorage(folder.as_uri())
+    warm = map_window(storage, paths[0])
+    _find(warm, batches[0])
+    before = private_megabytes(), touched_bytes(folder)
+    window = map_window(storage, paths[1])
+    _find(window, batches[1])
+    shared = touched_bytes(folder) - before[1]
+    return shared, (private_megabytes() - before[0]) * (1 << 20)
+
+
+def _find(window: WindowItems, batch: ItemBatch) -> int:
+    return len(PairFinder([window]).find(SIMILAR, _items_of(SIMILAR, batch)))
