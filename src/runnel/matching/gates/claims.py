@@ -159,7 +159,7 @@ class GateKeeper:
         self._routes = pa.table([queries, table.gate_feeds], schema=ROUTE_SCHEMA)
         self._query_gates = self._gates.positions(queries)
         self._needed_gates = self._gates.positions(table.gate_feeds)
-        self._windows = self._gates.positions(self._gates.windows)
+        self._windows = self._gates.window_positions
 
     @property
     def is_needed(self) -> bool:

@@ -56,7 +56,7 @@ class Arrivals:
 
     items: Numbers
     gates: Numbers
-    data: Numbers
+    data: npt.NDArray[np.integer]
     sequences: Numbers
     accepted: Numbers
     columns: GateColumns
@@ -66,7 +66,9 @@ class Arrivals:
         return len(self.items)
 
     def select(self, chosen: Booleans | Numbers) -> Arrivals:
-        """Return the arrivals at some positions, or those that a mask selects."""
+        """Return the arrivals at some distinct, ascending positions, or those that a mask selects."""
+        if len(chosen) == len(self) and (chosen.dtype != np.bool_ or chosen.all()):
+            return self
         return Arrivals(
             self.items[chosen],
             self.gates[chosen],
@@ -86,16 +88,8 @@ class Arrivals:
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
-    """The items with which a gate annotates an item: their number, and the sequences of the newest, newest first."""
-
-    newest: tuple[int, ...]
-    count: int
-
-
-@dataclass(frozen=True, slots=True)
 class AnnotatedArrivals:
-    """The annotations of arrivals: `positions` of the arrivals, and for each the joined items as in `Joined`."""
+    """The annotations of arrivals at `positions`: the sequences of the newest joined items, and their number."""
 
     positions: Numbers
     newest: Rows

@@ -22,7 +22,7 @@ Array = npt.NDArray[Any]
 Numbers = npt.NDArray[np.int64]
 
 _RULES = b"runnel.rules"
-_NUMBERS = ("feed", "rule", "number", "since", "window")
+_NUMBERS = ("feed", "rule", "number", "since", "window", "window_position")
 _SCHEMA = pa.schema(
     [
         *(pa.field(name, pa.int64(), nullable=False) for name in _NUMBERS),
@@ -80,6 +80,11 @@ class GateColumns:
         return self._column("window")
 
     @cached_property
+    def window_positions(self) -> Numbers:
+        """The position of the gate of each gate's window, or -1 if it is not among these gates."""
+        return self._column("window_position")
+
+    @cached_property
     def shown(self) -> npt.NDArray[np.bool_]:
         """Whether the feed of each gate is a query of the plan part."""
         return np.asarray(self.rows.column("shown").to_numpy(zero_copy_only=False))
@@ -113,7 +118,7 @@ class GateColumns:
 
     def gate(self, position: int) -> Gate:
         """Return a gate."""
-        row = {name: self.rows.column(name)[position].as_py() for name in self.rows.column_names}
+        row = {name: self.rows.column(name)[position].as_py() for name in _SCHEMA.names}
         rule = self.rules[row["rule"]].with_number(row["number"])
         window = None if row["window"] == NO_GATE else row["window"]
         return Gate(row["feed"], rule, row["since"], row["history"], row["shown"], row["definition"], window)
@@ -127,6 +132,9 @@ class GateColumns:
         used, numbers = np.unique(self.rule_numbers[positions], return_inverse=True)
         rows = self.rows.take(pa.array(positions))
         rows = rows.set_column(1, _SCHEMA.field("rule"), pa.array(numbers.astype(np.int64)))
+        moved = np.full(len(self) + 1, -1, dtype=np.int64)  # the last one stands for no window
+        moved[positions] = np.arange(len(positions))
+        rows = _with_windows(rows, moved[self.window_positions[positions]])
         return GateColumns(rows, tuple(self.rules[rule] for rule in used.tolist()))
 
     def to_table(self) -> Any:
@@ -152,10 +160,11 @@ class GateColumns:
             columns["number"].append(number)
             columns["since"].append(gate.since)
             columns["window"].append(NO_GATE if gate.window is None else gate.window)
+            columns["window_position"].append(-1)
             columns["shown"].append(gate.shown)
             columns["history"].append(gate.history)
             columns["definition"].append(gate.definition)
-        return GateColumns(pa.table(columns, _SCHEMA), tuple(rules))
+        return _found_windows(GateColumns(pa.table(columns, _SCHEMA), tuple(rules)))
 
     @staticmethod
     def merge(several: Sequence[GateColumns]) -> GateColumns:
@@ -177,4 +186,16 @@ class GateColumns:
         feeds = merged.feeds[order]
         is_first = np.ones(len(order), dtype=np.bool_)
         is_first[1:] = feeds[1:] != feeds[:-1]
-        return GateColumns(rows.take(pa.array(order[is_first])), merged.rules)
+        return _found_windows(GateColumns(rows.take(pa.array(order[is_first])), merged.rules))
+
+
+def _found_windows(gates: GateColumns) -> GateColumns:
+    """Return gates with the positions of their windows."""
+    positions = np.full(len(gates), -1, dtype=np.int64)
+    has_window = np.flatnonzero(gates.windows != NO_GATE)
+    positions[has_window] = gates.positions(gates.windows[has_window])
+    return GateColumns(_with_windows(gates.rows, positions), gates.rules)
+
+
+def _with_windows(rows: Any, positions: Numbers) -> Any:
+    return rows.set_column(_SCHEMA.get_field_index("window_position"), _SCHEMA.field("window_position"), [positions])

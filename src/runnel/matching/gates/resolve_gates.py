@@ -17,17 +17,18 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from runnel.algebra.nodes.gate_rules import Stop
 from runnel.arrays import Rows, offsets_of
 from runnel.errors import CorruptDataError
+from runnel.gc_paused import gc_paused
 from runnel.matching.gates.claims import Claims
 from runnel.matching.gates.contract import (
     AnnotatedArrivals,
     Arrivals,
     Booleans,
     GateRun,
-    Joined,
     Numbers,
     ReadStates,
     ReadWindows,
@@ -60,10 +61,12 @@ class ResolvedGates:
     counted: Booleans
     states: tuple[GateState, ...]
     causes: Mapping[int, Stop]
-    annotations: Mapping[int, Joined]
+    annotations: Mapping[int, tuple[list[int], int]]
     failures_by_arrival: Mapping[int, str]
     inherited: _Inherited
     run: GateRun
+    _last: list[tuple[Claims, tuple[Numbers, Numbers]]] = field(default_factory=list)
+    """The claims whose matches were asked for last, and the answer, because their annotations are asked for next."""
 
     @property
     def gates(self) -> GateColumns:
@@ -105,6 +108,11 @@ class ResolvedGates:
 
     def _matching(self, claims: Claims) -> tuple[Numbers, Numbers]:
         """Return the claims that become matches, and the arrival on which each depends, or -1."""
+        if not self._last or self._last[0][0] is not claims:
+            self._last[:] = [(claims, self._find_matching(claims))]
+        return self._last[0][1]
+
+    def _find_matching(self, claims: Claims) -> tuple[Numbers, Numbers]:
         at_gate, needed = self.arrivals.locate(claims)
         decisive = np.where(at_gate == _NO_DEPENDENCY, needed, at_gate)
         is_match = decisive == _NO_DEPENDENCY
@@ -138,14 +146,15 @@ class ResolvedGates:
         is_new[1:] = np.any(rows[1:] != rows[:-1], axis=1)
         names = [rule.annotation_name for rule in self.gates.rules]
         feeds, rules = self.gates.feeds[gates[order]].tolist(), self.gates.rule_numbers[gates[order]].tolist()
-        for (sequence, query, source), feed, rule, new in zip(
-            rows.tolist(), feeds, rules, is_new.tolist(), strict=True
-        ):
-            if new:
-                joined = self.annotations[source]
-                by_query = annotations.setdefault(sequence, {})
-                added = Annotation(names[rule], feed, joined.newest, joined.count)
-                by_query[query] = (*by_query.get(query, ()), added)
+        with gc_paused():
+            for (sequence, query, source), feed, rule, new in zip(
+                rows.tolist(), feeds, rules, is_new.tolist(), strict=True
+            ):
+                if new:
+                    newest, count = self.annotations[source]
+                    by_query = annotations.setdefault(sequence, {})
+                    added = Annotation(names[rule], feed, tuple(newest), count)
+                    by_query[query] = (*by_query.get(query, ()), added)
         return annotations
 
 
@@ -158,7 +167,7 @@ class _Arrivals:
     accepted: Numbers
     item_numbers: Numbers
     gate_numbers: Numbers
-    data: Numbers
+    data: npt.NDArray[np.integer]
     codes: Numbers
 
     def __len__(self) -> int:
@@ -178,17 +187,13 @@ class _Arrivals:
         if len(claimed) > 1 and not (claimed[1:] > claimed[:-1]).all():
             codes, first, owners = np.unique(claimed, return_index=True, return_inverse=True)
             owners = owners.reshape(-1)
+            arrived = items[first], at_gate[first], claims.datum_numbers[first]
         else:
             codes, owners = claimed, np.arange(len(claimed))
-            first = owners
+            arrived = items, at_gate, claims.datum_numbers
+        arrived_items, gates, data = arrived
         own = _Arrivals(
-            claims.gates,
-            sequences,
-            accepted,
-            items[first],
-            at_gate[first],
-            claims.datum_numbers[first].astype(np.int64),
-            codes,
+            claims.gates, sequences, accepted, arrived_items.astype(np.int64, copy=False), gates, data, codes
         )
         return own, owners, own.needed(claims, items)
 
@@ -221,7 +226,10 @@ class _Arrivals:
         is_known = self.sequences[positions] == claims.sequences if len(self.sequences) else np.zeros(0, np.bool_)
         numbers = np.where(is_known, positions, -1) if len(self.sequences) else np.full(len(positions), -1)
         items = numbers[claims.item_numbers]
-        gates = self.gates.positions(claims.routes.column("query").to_numpy())
+        if claims.gates is self.gates:
+            gates = claims.route_gates[0]
+        else:
+            gates = self.gates.positions(claims.routes.column("query").to_numpy())
         at_gate = np.full(len(claims), _NO_DEPENDENCY, dtype=np.int64)
         gated = (gates >= 0)[claims.route_numbers]
         if gated.all():
@@ -236,15 +244,10 @@ class _Arrivals:
 
     def of_kind(self, chosen: Numbers, table: object) -> Arrivals:
         """Return some arrivals for a resolver."""
-        return Arrivals(
-            self.item_numbers[chosen],
-            self.gate_numbers[chosen],
-            self.data[chosen],
-            self.sequences,
-            self.accepted,
-            self.gates,
-            table,
+        arrivals = Arrivals(
+            self.item_numbers, self.gate_numbers, self.data, self.sequences, self.accepted, self.gates, table
         )
+        return arrivals.select(chosen)
 
 
 @dataclass
@@ -311,10 +314,11 @@ class _Resolution:
         self.passed = np.zeros(len(self.arrivals), dtype=np.bool_)
         self.counted = np.zeros(len(self.arrivals), dtype=np.bool_)
         self.reached = np.zeros(len(self.arrivals), dtype=np.bool_)
-        self.reached[self.owners[self.needed == _NO_DEPENDENCY]] = True
+        is_free = self.needed == _NO_DEPENDENCY
+        self.reached[self.owners if is_free.all() else self.owners[is_free]] = True
         self.states: list[GateState] = []
         self.causes: dict[int, Stop] = {}
-        self.annotations: dict[int, Joined] = {}
+        self.annotations: dict[int, tuple[list[int], int]] = {}
         self.failures: dict[int, str] = {}
         self.inherited = _Inherited()
 
@@ -324,10 +328,7 @@ class _Resolution:
         dependent = np.flatnonzero(self.needed >= 0)
         count = int(levels.max(initial=-1)) + 1
         of_claims = Rows.grouped(levels[self.arrivals.gate_numbers[self.owners[dependent]]], dependent, count)
-        of_kinds = {
-            kind: Rows.grouped(levels[self.arrivals.gate_numbers[chosen]], np.arange(len(chosen)), count)
-            for kind, chosen in self.of_kind.items()
-        }
+        of_kinds = {kind: self._by_level(levels, chosen, count) for kind, chosen in self.of_kind.items()}
         for level in range(count):
             self._reach(of_claims.row(level))
             for kind, due in of_kinds.items():
@@ -345,6 +346,15 @@ class _Resolution:
             self.run,
         )
 
+    def _by_level(self, levels: Numbers, chosen: Numbers, count: int) -> Rows:
+        """Return the positions of arrivals of a kind by the level of their gates."""
+        of_arrivals = levels[self.arrivals.gate_numbers[chosen]]
+        lowest = int(of_arrivals.min(initial=count))
+        if lowest == int(of_arrivals.max(initial=lowest)):
+            sizes = [len(chosen) if level == lowest else 0 for level in range(count)]
+            return Rows(offsets_of(sizes), np.arange(len(chosen)))
+        return Rows.grouped(of_arrivals, np.arange(len(chosen)), count)
+
     def _reach(self, dependent: Numbers) -> None:
         """Note which arrivals are reached by these claims, whose gates are resolved."""
         satisfied = dependent[self.passed[self.needed[dependent]]]
@@ -352,14 +362,18 @@ class _Resolution:
 
     def _resolve_kind(self, kind: str, due: Numbers) -> None:
         """Resolve gates of a kind. `due` are positions among the arrivals of the kind."""
-        positions = self.of_kind[kind][due]
-        is_reached = self.reached[positions]
-        positions, due = positions[is_reached], due[is_reached]
-        sequences = self.arrivals.sequences[self.arrivals.item_numbers[positions]]
-        is_counted = sequences > self.gates.counts_after[self.arrivals.gate_numbers[positions]]
-        self.passed[positions[~is_counted]] = True
-        self.passed_by_kind[kind][due] = True
-        counted, due = positions[is_counted], due[is_counted]
+        if not len(due):
+            return
+        counted = self.of_kind[kind][due]
+        is_reached = self.reached[counted]
+        if not is_reached.all():
+            counted, due = counted[is_reached], due[is_reached]
+        if (self.gates.counts_after >= self.arrivals.sequences[0]).any():
+            sequences = self.arrivals.sequences[self.arrivals.item_numbers[counted]]
+            is_counted = sequences > self.gates.counts_after[self.arrivals.gate_numbers[counted]]
+            self.passed[counted[~is_counted]] = True
+            self.passed_by_kind[kind][due[~is_counted]] = True
+            counted, due = counted[is_counted], due[is_counted]
         if not len(counted):
             return
         self.counted[counted] = True
@@ -373,8 +387,9 @@ class _Resolution:
 
     def _annotate(self, counted: Numbers, annotated: AnnotatedArrivals) -> None:
         owners = counted[annotated.positions]
-        rows = zip(owners.tolist(), annotated.newest.lists(), annotated.counts.tolist(), strict=True)
-        self.annotations |= {owner: Joined(tuple(newest), count) for owner, newest, count in rows}
+        with gc_paused():
+            joined = zip(annotated.newest.lists(), annotated.counts.tolist(), strict=True)
+            self.annotations.update(zip(owners.tolist(), joined, strict=True))
         self.inherited.add(owners, owners)
 
     def _inherit(self, dependent: Numbers) -> None:
@@ -388,13 +403,18 @@ class _Resolution:
         """Return for each gate the level on which it is resolved: after its window and all gates it depends on."""
         count = len(self.gates)
         queries, feeds = self.claims.route_gates
-        used = np.unique(self.claims.route_numbers)
-        used = used[(queries[used] >= 0) & (feeds[used] >= 0)]
-        windows = self.gates.positions(self.gates.windows)
+        is_used = np.zeros(len(queries), dtype=np.bool_)
+        is_used[self.claims.route_numbers] = True
+        used = np.flatnonzero(is_used & (queries >= 0) & (feeds >= 0))
+        windows = self.gates.window_positions
         joins = np.flatnonzero(windows >= 0)
         later, earlier = np.concatenate([queries[used], joins]), np.concatenate([feeds[used], windows[joins]])
-        followers = Rows.grouped(earlier, later, count)
-        missing = np.bincount(later, minlength=count)
+        # Gates on which no other depends, usually most of them, come after all others.
+        has_followers = np.zeros(count, dtype=np.bool_)
+        has_followers[earlier] = True
+        is_inner = has_followers[later]
+        followers = Rows.grouped(earlier[is_inner], later[is_inner], count)
+        missing = np.bincount(later[is_inner], minlength=count)
         levels = np.full(count, -1, dtype=np.int64)
         level, due = 0, np.flatnonzero(missing == 0)
         while len(due):
@@ -405,6 +425,7 @@ class _Resolution:
         if (levels < 0).any():
             feed = int(self.gates.feeds[np.flatnonzero(levels < 0)[0]])
             raise CorruptDataError(f"the gates of the plan have a cyclic dependency through feed {feed}")
+        np.maximum.at(levels, later[~is_inner], levels[earlier[~is_inner]] + 1)
         return levels
 
 

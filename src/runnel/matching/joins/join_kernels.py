@@ -89,7 +89,7 @@ def _known_tokens(words: Array, start: Number, stop: Number, ranks: Array, token
 def _count_common(
     tokens: Array, known: Number, texts: Array, start: Number, stop: Number, least: Number, first: Number
 ) -> Number:
-    """Return the number of common words, or -1 if it is below `least` or the rarest common word is not `first`."""
+    """Return the number of common words, -1 if it is below `least`, or -2 if the rarest one is not `first`."""
     common, left, right = 0, 0, start
     while left < known and right < stop:
         if common + min(known - left, stop - right) < least:
@@ -97,7 +97,7 @@ def _count_common(
         a, b = tokens[left], np.int64(texts[right])
         if a == b:
             if common == 0 and first >= 0 and a != first:
-                return -1
+                return -2
             common += 1
             left += 1
             right += 1
@@ -166,10 +166,10 @@ def similar_pairs(
             for posting in range(np.int64(posting_offsets[token]), np.int64(posting_offsets[token + 1])):
                 mark = np.uint64(posting_marks[posting])
                 other_size = np.int64(mark & _LENGTH_MASK)
-                if other_size < lowest:
-                    continue
                 if other_size < LONG and (
-                    other_size > highest or count_bits(mark & short) + short_spare < needs[other_size]
+                    other_size < lowest
+                    or other_size > highest
+                    or count_bits(mark & short) + short_spare < needs[other_size]
                 ):
                     continue
                 other = np.int64(posting_texts[posting])
@@ -180,10 +180,11 @@ def similar_pairs(
                 least = _least_common(size, stop - start, numerator, denominator)
                 if stop - start > highest or count_bits(text_signatures[other] & signature) + spare < least:
                     continue
-                counts[owner] += 1
+                common = _count_common(tokens, known, text_tokens, start, stop, least, token)
+                if common != -2:
+                    counts[owner] += 1
                 if counts[owner] > limit:
                     break
-                common = _count_common(tokens, known, text_tokens, start, stop, least, token)
                 if common < 0:
                     continue
                 if found == size_of:

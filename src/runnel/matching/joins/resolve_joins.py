@@ -69,8 +69,10 @@ class JoinResolver:
     def resolve(self, arrivals: Arrivals, run: GateRun) -> GateAnswer:
         """Stop the items that join no item of the window; annotate the others with those that they join."""
         windows = _windows_of(run)
-        keys = windows.keys_of(arrivals.columns)
+        keys_of_windows = windows.keys_of(arrivals.columns)
+        keys = keys_of_windows[arrivals.columns.window_positions]
         selection = windows.selection(run)
+        numbers_of_gates = selection.numbers_of(keys_of_windows)[arrivals.columns.window_positions]
         passes = np.zeros(len(arrivals), dtype=np.bool_)
         failures: dict[int, str] = {}
         annotated = []
@@ -80,7 +82,7 @@ class JoinResolver:
             pairs = windows.finder.find(condition, items, window)
             gates = own.gates
             selected = selection.select(
-                items, pairs, numbers, keys[gates], own.columns.numbers[gates], windows.finder
+                items, pairs, numbers, numbers_of_gates[gates], own.columns.numbers[gates], windows.finder
             )
             failures |= dict.fromkeys(chosen[pairs.failed[numbers]].tolist(), TOO_MANY)
             annotated.append(_annotate(selected, pairs, chosen, windows.finder))
@@ -98,7 +100,8 @@ def _by_condition(arrivals: Arrivals, keys: Numbers) -> Iterable[tuple[Expressio
         conditions.setdefault(rule.condition, len(conditions)) if isinstance(rule, Join) else -1
         for rule in arrivals.columns.rules
     ]
-    of_arrivals = np.array(numbers, dtype=np.int64)[arrivals.columns.rule_numbers[arrivals.gates]]
+    of_gates = np.array(numbers, dtype=np.int64)[arrivals.columns.rule_numbers]
+    of_arrivals = of_gates[arrivals.gates]
     for condition, number in conditions.items():
         chosen = np.flatnonzero(of_arrivals == number)
         if not len(chosen):
@@ -116,7 +119,9 @@ def _distinct_items(arrivals: Arrivals) -> tuple[JoinItems, Numbers]:
     is_new = np.ones(len(arrivals), dtype=np.bool_)
     is_new[1:] = arrivals.items[1:] != arrivals.items[:-1]
     first = arrivals.items[is_new]
-    items = JoinItems(arrivals.sequences[first], arrivals.accepted[first], arrivals.table, arrivals.data[is_new])
+    items = JoinItems(
+        arrivals.sequences[first], arrivals.accepted[first], arrivals.table, arrivals.data[is_new].astype(np.int64)
+    )
     return items, np.cumsum(is_new) - 1
 
 
@@ -172,8 +177,11 @@ class _Windows:
     window_keys: Mapping[int, int]
 
     def keys_of(self, gates: GateColumns) -> Numbers:
-        """Return the key of the window of each gate, which is meaningless for other gates."""
-        return _keys(gates.windows, self.window_keys)
+        """Return the key of each gate that is the window of another one. The last number stands for no window."""
+        keys = np.full(len(gates) + 1, -1, dtype=np.int64)
+        windows = np.flatnonzero(np.bincount(gates.window_positions + 1, minlength=len(gates) + 1)[1:])
+        keys[windows] = [self.window_keys.get(feed, feed) for feed in gates.feeds[windows].tolist()]
+        return keys
 
     def selection(self, run: GateRun) -> MemberSelection:
         """Return the members of all windows, now that more gates of windows may be resolved."""
@@ -228,7 +236,7 @@ def _collect_items(run: GateRun, passed: Booleans | None) -> WindowItems:
             needed[own] = True
         if column[1] != NO_INDEX:
             prepared = arrivals.table.column(column_name(Attribute(column[0]), column[1]))
-            owners, listed = list_rows(prepared, arrivals.data[has_column][where])
+            owners, listed = list_rows(prepared, arrivals.data[has_column][where].astype(np.int64))
             texts[column] = ListedTexts(own[owners], listed)
     stored = pa.array(np.where(needed, arrivals.data[first], -1), mask=~needed)
     return index_items(
@@ -261,14 +269,9 @@ def _columns(rule: Any) -> tuple[Column, ...]:
 
 def _window_keys(arrivals: Arrivals, run: GateRun) -> Numbers:
     """Return the key of the window that each arrival reaches."""
-    return _keys(arrivals.columns.feeds, run.window_keys)[arrivals.gates]
-
-
-def _keys(feeds: Numbers, window_keys: Mapping[int, int]) -> Numbers:
-    """Return the keys under which the windows of these feeds are stored."""
-    distinct, positions = np.unique(feeds, return_inverse=True)
-    keys = np.array([window_keys.get(feed, feed) for feed in distinct.tolist()], dtype=np.int64)
-    return keys[positions.reshape(-1)]
+    gates, positions = np.unique(arrivals.gates, return_inverse=True)
+    feeds = arrivals.columns.feeds[gates].tolist()
+    return np.array([run.window_keys.get(feed, feed) for feed in feeds], dtype=np.int64)[positions.reshape(-1)]
 
 
 WINDOW = WindowResolver()

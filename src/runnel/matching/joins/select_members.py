@@ -45,18 +45,20 @@ class MemberSelection:
         windows = np.unique(np.concatenate([part.windows for part in parts]))
         return MemberSelection(parts, windows, [np.searchsorted(windows, part.windows) for part in parts])
 
+    def numbers_of(self, keys: Numbers) -> Numbers:
+        """Return the numbers of windows with these keys. A window without items has the number after the last one."""
+        numbers = np.searchsorted(self.windows, keys)
+        known = np.append(self.windows, -1)
+        return np.where(known[numbers] == keys, numbers, len(self.windows))
+
     def select(
-        self, items: JoinItems, pairs: Pairs, owners: Numbers, windows: Numbers, extents: Numbers, finder: PairFinder
+        self, items: JoinItems, pairs: Pairs, owners: Numbers, numbers: Numbers, extents: Numbers, finder: PairFinder
     ) -> Selected:
         """Return the pairs that claims select.
 
-        `owners` are the ascending positions of each claim's item, `windows` the keys of the claims' windows, and
-        `extents` their extents as in `Join.split`.
+        `owners` are the ascending positions of each claim's item, `numbers` those of the claims' windows (see
+        `numbers_of`), and `extents` their extents as in `Join.split`.
         """
-        numbers = np.minimum(np.searchsorted(self.windows, windows), max(0, len(self.windows) - 1))
-        # A window without items has the number after the last one.
-        is_known = self.windows[numbers] == windows if len(self.windows) else np.zeros(len(windows), np.bool_)
-        numbers = np.where(is_known, numbers, len(self.windows))
         starts = np.searchsorted(owners, np.arange(len(items) + 1))
         is_ranked = self._are_ranked(finder)
         later = self._later()
