@@ -3,14 +3,14 @@
     python -m benchmarks.cluster [--queries 50000] [--workers 1,2,4] [--partitions 1,4,8] [--items 24576]
         [--batch 6144] [--strategies grouped,spread] [--keep FOLDER] [--quarter]
 
-Every worker is a process group of its own with one core; one partition means that each has all queries. All runs
-match the same items and must find the same. Processor time is that of the batches after the first few, by worker,
-Python and Java apart; what goes from stage to stage is read from Spark's status store; which plan files are mapped is
-sampled from the processes' maps, four times a second. With `--quarter` no worker may have more than a quarter of the
-plan mapped at any time, all its processes together: the run fails if one has. The budget of the settings is that of
-one process; a worker has one that matches in partitions for each core, and others that route.
-With several sizes of batches it is told what a batch costs, and what an item costs besides.
-Items per second are those of this machine, whose cores all workers share: they say nothing of a cluster.
+Every worker is a process group with one core. With one partition, each worker has all queries. All runs match the
+same items and must find the same matches. CPU time is measured per worker, separately for Python and Java, and
+without the first few batches. The bytes that go from stage to stage come from Spark's status store. The mapped plan
+files are sampled from the processes' maps four times per second. With `--quarter` the run fails if the processes of a
+worker together ever map more than a quarter of the plan. The budget in the settings applies to one process. A worker
+has one process per core that matches partitions, and other processes that route. With several batch sizes, the cost
+per batch and the additional cost per item are reported. Items per second apply to this machine, whose cores all
+workers share. They do not predict those of a cluster.
 """
 
 from __future__ import annotations
@@ -81,9 +81,9 @@ def _options() -> argparse.Namespace:
 
 
 def configurations(options: argparse.Namespace, plan_bytes: int) -> Iterator[Configuration]:
-    """All runs; those with the same partitioning one after the other."""
+    """Return the configurations of all runs, grouped by partitioning."""
     workers, counts, batches = (
-        [int(one) for one in told.split(",")] for told in (options.workers, options.partitions, options.batch)
+        [int(part) for part in value.split(",")] for value in (options.workers, options.partitions, options.batch)
     )
     strategies = cast(list[Strategy], options.strategies.split(","))
     budget = max(1, int(options.budget / 100 * plan_bytes) >> 20) if options.quarter else 4_096
@@ -94,7 +94,7 @@ def configurations(options: argparse.Namespace, plan_bytes: int) -> Iterator[Con
 
 
 def measure(folder: Path, server: PostgreSQL, mix: Mix, sizes: Sizes, options: argparse.Namespace) -> bool:
-    """Run every configuration; whether all found the same, and kept within a quarter where that is asked."""
+    """Run every configuration. Return whether all found the same matches, and stayed within a quarter if required."""
     catalog = server.database()
     digests: set[str] = set()
     fits: dict[Configuration, list[Cost]] = {}
@@ -120,42 +120,42 @@ def measure(folder: Path, server: PostgreSQL, mix: Mix, sizes: Sizes, options: a
             finally:
                 cluster.close()
             digests.add(done.digest)
-            cost = tell(done, sizes)
+            cost = report(done, sizes)
             fits.setdefault(replace(configuration, batch=0), []).append(cost)
-            tell_mapped(done, made[key], plan_bytes)
+            report_mapped(done, made[key], plan_bytes)
             with engine.workspace.catalog.read() as connection:
-                tell_balance(done, made[key], connection, sizes)
+                report_balance(done, made[key], connection, sizes)
             largest = max((seen.peak_bytes for seen in done.watch.seen.values()), default=0)
             fitting &= not options.quarter or largest <= plan_bytes / 4
     for configuration, costs in fits.items():
-        tell_fit(configuration, costs)
+        report_fit(configuration, costs)
     say(NAME, "checks", equal=len(digests) == 1, within_a_quarter=fitting if options.quarter else None)
     return len(digests) == 1 and fitting
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What some batches took in all, and how many items they had."""
+    """The total cost of a number of batches, and their items."""
 
     items: int
     batches: int
     seconds: dict[str, float]
 
 
-def tell_fit(configuration: Configuration, costs: Sequence[Cost]) -> None:
-    """What a batch costs and what an item costs besides, by the runs with the smallest and the largest batches."""
-    few, many = (chosen(costs, key=lambda one: one.items / one.batches) for chosen in (min, max))
+def report_fit(configuration: Configuration, costs: Sequence[Cost]) -> None:
+    """Report the costs per batch and per additional item, by the runs with the smallest and largest batches."""
+    few, many = (chosen(costs, key=lambda entry: entry.items / entry.batches) for chosen in (min, max))
     if len(costs) < 2 or few.items / few.batches == many.items / many.batches:
         return
-    batches = np.array([[one.batches, one.items] for one in (few, many)], dtype=np.float64)
+    batches = np.array([[entry.batches, entry.items] for entry in (few, many)], dtype=np.float64)
     for kind in few.seconds:
         each, per_item = np.linalg.solve(batches, [few.seconds[kind], many.seconds[kind]]).tolist()
         about = {name: value for name, value in configuration.about.items() if name != "batch"}
         say(NAME, "fit", **about, kind=kind, milliseconds_per_batch=1e3 * each, microseconds_per_item=1e6 * per_item)
 
 
-def tell(done: Run, sizes: Sizes) -> Cost:
-    """Processor time, and what went from stage to stage."""
+def report(done: Run, sizes: Sizes) -> Cost:
+    """Report CPU time and the bytes that went from stage to stage."""
     warm = done.warm(sizes.warm)
     items = sum(segment.items for segment in warm)
     start, stop = done.span(sizes.warm)
@@ -188,8 +188,8 @@ def tell(done: Run, sizes: Sizes) -> Cost:
         copies_per_item=copies / items,
         unmatched_copies_per_item=counted["unmatched_copies"] / items,
         unmatched_percent=100 * counted["unmatched_copies"] / copies if copies else None,
-        shuffle_bytes_per_item=done.told["shuffle_bytes"] / every,
-        remote_bytes_per_item=done.told["remote_bytes"] / every,
+        shuffle_bytes_per_item=done.shuffle["shuffle_bytes"] / every,
+        remote_bytes_per_item=done.shuffle["remote_bytes"] / every,
         candidates_per_item=counted["candidates"] / items,
     )
     return Cost(items, len(warm), sums | {"driver": sum(seconds.get(DRIVER, {}).values())})
@@ -208,15 +208,18 @@ def _uneven(values: Sequence[float]) -> float | None:
     return max(values) * len(values) / sum(values) if sum(values) else None
 
 
-def tell_mapped(done: Run, made: Partitioning | None, plan_bytes: int) -> None:
-    """Which plan files workers had mapped, and on how many workers every partition ever was."""
+def report_mapped(done: Run, made: Partitioning | None, plan_bytes: int) -> None:
+    """Report the plan files that workers had mapped, and on how many workers each partition ever was."""
     seen = done.watch.seen
     counted = done.counted(done.segments)
     places: dict[str, Any] = {}
     if made is not None:
         holders = [
-            sum(any(path.parent.name == one.folder.rpartition("/")[2] for path in own.files) for own in seen.values())
-            for one in made.partitions
+            sum(
+                any(path.parent.name == partition.folder.rpartition("/")[2] for path in own.files)
+                for own in seen.values()
+            )
+            for partition in made.partitions
         ]
         places = {"workers_of_partition": holders, "most_workers_of_a_partition": max(holders)}
     say(
@@ -235,11 +238,11 @@ def tell_mapped(done: Run, made: Partitioning | None, plan_bytes: int) -> None:
     )
 
 
-def tell_balance(done: Run, made: Partitioning | None, connection: Any, sizes: Sizes) -> None:
-    """How evenly partitions were loaded, beside what was expected of them."""
+def report_balance(done: Run, made: Partitioning | None, connection: Any, sizes: Sizes) -> None:
+    """Report how evenly the partitions were loaded, next to the expected loads."""
     if made is None:
         return
-    loads = {one.partition: one for one in partition_loads.known_loads(connection, made.folder)}
+    loads = {load.partition: load for load in partition_loads.known_loads(connection, made.folder)}
     taken = [loads[number].microseconds if number in loads else 0 for number in range(len(made.partitions))]
     items = sum(segment.items for segment in done.segments)
     say(
@@ -247,13 +250,13 @@ def tell_balance(done: Run, made: Partitioning | None, connection: Any, sizes: S
         "balance",
         **done.configuration.about,
         longest_partition_over_mean=_uneven(taken),
-        microseconds_per_item=[round(one / items, 2) for one in taken],
-        expected_microseconds=[round(one.microseconds, 2) for one in made.partitions],
+        microseconds_per_item=[round(value / items, 2) for value in taken],
+        expected_microseconds=[round(partition.microseconds, 2) for partition in made.partitions],
         shares=[
             round(loads[number].items / items, 4) if number in loads else 0.0
             for number in range(len(made.partitions))
         ],
-        expected_shares=[round(one.share, 4) for one in made.partitions],
+        expected_shares=[round(partition.share, 4) for partition in made.partitions],
     )
 
 

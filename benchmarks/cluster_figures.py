@@ -2,13 +2,13 @@
 
     python -m benchmarks.cluster_figures [--subscriptions 100000] [--publications 600] [--parts figure9i,figure10]
 
-Everything runs in this process, one part after the other, and its processor time is read: the router (the paper's
-server, stage one) and every partition (a back end, stage two) on the publications that come to it. A cluster of n
-nodes has n - 1 back ends; its throughput is that of its slowest node, 1 / max(router, slowest partition), as if
-nodes worked beside one another and nothing were lost on the way. So these are figures of processor time on two cores,
-not of a cluster. "No server" is how Runnel runs: all nodes route, and have a partition each. Beside ours
-are its rivals: the whole plan on every node, each taking its part of the publications; and the paper's two stages as
-they are written (`scaleout.containment`), roots dealt out over the back ends.
+All parts run one after another in this process, and their CPU time is measured: the router (the paper's server, stage
+one), and every partition (a back end, stage two) on the publications that reach it. A cluster of n nodes has n - 1
+back ends. Its throughput is taken to be that of its slowest node, 1 / max(router, slowest partition), as if nodes ran
+in parallel without overhead. The figures are therefore CPU times on two cores, not measurements of a cluster. "No
+server" is how Runnel runs: every node routes and has a partition. Two alternatives are measured as well: the whole
+plan on every node, which takes its share of the publications, and the paper's two stages as printed
+(`scaleout.containment`), with the roots distributed over the back ends.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from runnel.matching.compile.build_matcher import build_matcher
 from runnel.matching.compile.compile_plan import compile_logical
 from runnel.matching.contract import Matcher
 from runnel.matching.filters.atoms.anchors import Anchors, choose_anchors
-from runnel.matching.filters.atoms.atom_layout import AtomLayout, lay_out_atoms
+from runnel.matching.filters.atoms.atom_layout import AtomLayout, compute_atom_layout
 from runnel.model.graph import RdfGraph, Triple
 from runnel.model.item_batch import ItemBatch
 from runnel.model.match import Matches
@@ -69,11 +69,11 @@ _SAMPLED = 300
 
 
 def main() -> None:
-    """Measure and print; fails if anybody finds something else than the whole plan does."""
+    """Measure and print. Fail if the matches differ from those of the whole plan."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--subscriptions", type=int, default=100_000)
     parser.add_argument("--publications", type=int, default=600)
-    parser.add_argument("--rounds", type=int, default=3, help="the best of so many is told")
+    parser.add_argument("--rounds", type=int, default=3, help="number of rounds; the best is reported")
     parser.add_argument("--parts", default="figure9i,figure10")
     parser.add_argument("--nodes", default=",".join(map(str, NODES)), help="sizes of clusters in Figure 9i")
     parser.add_argument(
@@ -89,13 +89,15 @@ def main() -> None:
         with tempfile.TemporaryDirectory(prefix="runnel-bench-") as folder:
             bench = Bench(options, TOPICS[part], FileStorage(f"file://{folder}"))
             sizes = options.nodes if part == "figure9i" else options.percentages
-            equal &= {"figure9i": figure9i, "figure10": figure10}[part](bench, [int(one) for one in sizes.split(",")])
+            equal &= {"figure9i": figure9i, "figure10": figure10}[part](
+                bench, [int(value) for value in sizes.split(",")]
+            )
     sys.exit(0 if equal else 1)
 
 
 @dataclass(frozen=True)
 class Stages:
-    """Microseconds of CPU for a publication: of the router, and of every partition; and what was found."""
+    """CPU microseconds per publication of the router and of every partition, and the matches."""
 
     router: float
     partitions: tuple[float, ...]
@@ -104,7 +106,7 @@ class Stages:
 
     @property
     def slowest(self) -> float:
-        """What the node takes that takes longest."""
+        """The time of the slowest node."""
         return max(self.router, *self.partitions)
 
 
@@ -114,14 +116,16 @@ class Bench:
     def __init__(self, options: argparse.Namespace, topics: int, storage: Storage) -> None:
         self._workload = Workload(options.subscriptions, _SAMPLED + options.publications, topics=topics)
         self._storage, self._rounds = storage, options.rounds
-        self.merging = [int(one) or None for one in options.merging.split(",")]
+        self.merging = [int(part) or None for part in options.merging.split(",")]
         self._folders = (f"plans/{number}" for number in count())
         graphs = list(publications_of(self._workload))
-        self.sampled: list[list[Triple]] = [list(one.triples()) for one in graphs[:_SAMPLED]]
-        self.triples: list[list[Triple]] = [list(one.triples()) for one in graphs[_SAMPLED:]]
+        self.sampled: list[list[Triple]] = [list(graph.triples()) for graph in graphs[:_SAMPLED]]
+        self.triples: list[list[Triple]] = [list(graph.triples()) for graph in graphs[_SAMPLED:]]
         self.items: ItemBatch = batch_of(graphs[_SAMPLED:])
         self.patterns = make_patterns(self._workload)
-        asked: dict[int, Node] = {number: Filter(Read(1), one) for number, one in enumerate(self.patterns, FIRST)}
+        asked: dict[int, Node] = {
+            number: Filter(Read(1), pattern) for number, pattern in enumerate(self.patterns, FIRST)
+        }
         self.logical = optimize(map(PlanQuery, asked), asked)
         self._covers: dict[int | None, tuple[Cover, Weights]] = {}
 
@@ -133,11 +137,11 @@ class Bench:
     @cached_property
     def atoms(self) -> AtomLayout:
         """The arrays of atoms."""
-        return lay_out_atoms(self.logical)
+        return compute_atom_layout(self.logical)
 
     @cached_property
     def anchors(self) -> Anchors:
-        """What predicates are found by."""
+        """The anchors of the predicates."""
         return choose_anchors(self.logical, self.atoms)
 
     @cached_property
@@ -148,16 +152,16 @@ class Bench:
     def cover(self, most: int | None) -> tuple[Cover, Weights]:
         """The router's conditions, merged until there are `most`, and the weights of queries with these."""
         if most not in self._covers:
-            found = cover_predicates(
+            results = cover_predicates(
                 self.logical,
                 self.atoms,
                 self.anchors,
                 self.kin,
                 most=most,
-                samples={"graph": [RdfGraph.of(one) for one in self.sampled]},
+                samples={"graph": [RdfGraph.of(value) for value in self.sampled]},
             )
-            weights = weigh_queries(self.logical, self.atoms, self.anchors, found.of_predicates, found.shares)
-            self._covers[most] = found, weights
+            weights = weigh_queries(self.logical, self.atoms, self.anchors, results.of_predicates, results.shares)
+            self._covers[most] = results, weights
         return self._covers[most]
 
     def matcher(self, logical: LogicalPlan) -> tuple[Matcher, PlanVersion]:
@@ -168,12 +172,12 @@ class Bench:
         return build_matcher(load(self._storage, version)), version
 
     def timed(self, work: Callable[[], Matches]) -> tuple[float, Matches]:
-        """Microseconds of CPU for a publication, the best of some rounds after one that does not count."""
-        found = work()
-        return self.best(work), found
+        """Return the CPU microseconds per publication: the best of several rounds after a warm-up round."""
+        results = work()
+        return self.best(work), results
 
     def best(self, work: Callable[[], object]) -> float:
-        """Microseconds of CPU for a publication, the best of some rounds."""
+        """Return the CPU microseconds per publication, the best of several rounds."""
         times = []
         for _ in range(self._rounds):
             started = time.process_time()
@@ -185,11 +189,11 @@ class Bench:
     def whole(self) -> Stages:
         """The whole plan on one node."""
         matcher, _ = self.matcher(self.logical)
-        microseconds, found = self.timed(lambda: matcher.match(self.items))
-        return Stages(microseconds, (0.0,), 0.0, pairs_of(np.arange(len(self.items)), found))
+        microseconds, results = self.timed(lambda: matcher.match(self.items))
+        return Stages(microseconds, (0.0,), 0.0, pairs_of(np.arange(len(self.items)), results))
 
     def divided(self, most: int | None, count: int, strategy: Strategy) -> Stages:
-        """So many partitions, a router in front."""
+        """Measure a number of partitions behind a router."""
         cover, weights = self.cover(most)
         chosen = choose_assignment(weights, count, strategy)
         places = np.searchsorted(weights.owners, query_of(self.logical.query_ids))
@@ -199,16 +203,16 @@ class Bench:
         router = Router(load(self._storage, PlanVersion(1, folder)), count)
         routed = router.route(self.items)
         routing = self.best(lambda: router.route(self.items))
-        times, found = [], []
+        times, results = [], []
         for number in range(count):
             rows = routed.rows(number)
             matcher, _ = self.matcher(cut_plan(self.logical, numbers == number))
             chosen_items = ItemBatch(self.items.records.take(rows))
             microseconds, matches = self.timed(lambda matcher=matcher, own=chosen_items: matcher.match(own))  # type: ignore[misc]
             times.append(microseconds)
-            found.append(pairs_of(rows, matches))
+            results.append(pairs_of(rows, matches))
         copies = routed.copies / len(self.items)
-        return Stages(routing, tuple(times), copies, np.unique(np.concatenate(found)))
+        return Stages(routing, tuple(times), copies, np.unique(np.concatenate(results)))
 
 
 def pairs_of(rows: Array, matches: Matches) -> Array:
@@ -231,11 +235,11 @@ class PaperStages:
             self.index.merge(bench.subscriptions * (100 - percentage) // 100)
 
     def stages(self, count: int) -> Stages:
-        """So many back ends; the roots that hold are dealt out over them by their numbers."""
+        """Measure a number of back ends. The matching roots are distributed over them by number."""
         index, triples = self.index, self._bench.triples
 
         def first() -> list[Array]:
-            return [index.roots_of(index.encoded(one)) for one in triples]
+            return [index.roots_of(index.encoded(triple)) for triple in triples]
 
         roots = [np.where(held < 0, -1 - held, held) for held in first()]
         routing = self._bench.best(first)
@@ -244,7 +248,7 @@ class PaperStages:
         return Stages(routing, tuple(times), copies, np.empty(0))
 
     def alone(self) -> Stages:
-        """Both stages on one node, one after the other: what the paper compares with."""
+        """Measure both stages on one node, one after the other, which is the paper's baseline."""
         both = self.stages(1)
         return Stages(both.router + both.partitions[0], (0.0,), 1.0, both.found)
 
@@ -260,7 +264,7 @@ def _lower(bench: Bench, percentage: int) -> int:
 
 
 def _say(bench: Bench, figure: str, curve: str, nodes: int, stages: Stages, **more: object) -> bool:
-    """A line; whether the same was found as by the whole plan."""
+    """Print a line. Return whether the matches are those of the whole plan."""
     equal = not len(stages.found) or np.array_equal(stages.found, bench.whole.found)
     say(
         NAME,
@@ -292,7 +296,7 @@ def shared_by(stages: Stages, nodes: int) -> Stages:
     50.0
     """
     every = stages.router / nodes
-    return Stages(every, tuple(every + one for one in stages.partitions), stages.copies, stages.found)
+    return Stages(every, tuple(every + partition for partition in stages.partitions), stages.copies, stages.found)
 
 
 def _ours(bench: Bench, figure: str, nodes: int, percentage: int | None) -> Iterator[bool]:

@@ -1,4 +1,4 @@
-"""Watching a standalone cluster on this machine: processor time and mapped plan files of each worker, sampled.
+"""Sample the CPU time and the mapped plan files of each worker of a standalone cluster on this machine.
 
 In: the cluster's folder, the process of the driver, the folder of plans. Out: what every worker's Python processes
 and JVM have used by any moment, and which files of plans they had mapped. A process belongs to the worker in whose
@@ -46,7 +46,7 @@ class Seen:
 
 
 class Watch(threading.Thread):
-    """Looks at the processes a few times a second until it is stopped."""
+    """Samples the processes a few times per second until it is stopped."""
 
     def __init__(self, cluster: Path, driver: int, plans: Path) -> None:
         super().__init__(daemon=True)
@@ -58,37 +58,37 @@ class Watch(threading.Thread):
         self.seen: dict[str, Seen] = {}
 
     def run(self) -> None:
-        """Look until it is stopped."""
+        """Take samples until stopped."""
         while not self._ended.wait(_PAUSE):
             self.look()
 
     def stop(self) -> None:
-        """Look once more, and no more."""
+        """Take a last sample and stop."""
         self._ended.set()
         self.join()
 
     def look(self) -> None:
-        """Look once. What a process used that is gone still counts."""
-        for one in processes(self._cluster, self._driver):
-            self._last[one.key] = one
+        """Take one sample. The CPU time of processes that have ended still counts."""
+        for process in processes(self._cluster, self._driver):
+            self._last[process.key] = process
         totals: dict[tuple[str, str], float] = {}
-        for one in self._last.values():
-            totals[one.owner, one.kind] = totals.get((one.owner, one.kind), 0.0) + one.seconds
+        for process in self._last.values():
+            totals[process.owner, process.kind] = totals.get((process.owner, process.kind), 0.0) + process.seconds
         self.moments.append(time.time())
         self.used.append(totals)
         self._look_at_files()
 
     def _look_at_files(self) -> None:
         mapped: dict[str, dict[Path, int]] = {}
-        for one in list(self._last.values()):
-            if one.kind != "python" or one.owner == DRIVER:
+        for entry in list(self._last.values()):
+            if entry.kind != "python" or entry.owner == DRIVER:
                 continue
-            files = mapped_files(one.id, self._plans)
-            seen = self.seen.setdefault(one.owner, Seen())
+            files = mapped_files(entry.id, self._plans)
+            seen = self.seen.setdefault(entry.owner, Seen())
             if files:
-                seen.processes.add(one.id)
+                seen.processes.add(entry.id)
             seen.peak_process_bytes = max(seen.peak_process_bytes, sum(files.values()))
-            mapped.setdefault(one.owner, {}).update(files)
+            mapped.setdefault(entry.owner, {}).update(files)
         for owner, files in mapped.items():
             seen = self.seen[owner]
             seen.files.update(files)
@@ -137,15 +137,15 @@ def worker_of(folder: Path, cluster: Path) -> str | None:
 
 def mapped_files(process: int, plans: Path) -> dict[Path, int]:
     """The files below a folder that a process has mapped, with their sizes."""
-    found: dict[Path, int] = {}
+    numbers: dict[Path, int] = {}
     try:
         lines = Path(f"/proc/{process}/maps").read_text().splitlines()
     except OSError:
-        return found
+        return numbers
     for line in lines:
         start = line.find(f"{plans}/")
         if start >= 0:
             path = Path(line[start:])
-            if path not in found:
-                found[path] = path.stat().st_size if path.exists() else 0
-    return found
+            if path not in numbers:
+                numbers[path] = path.stat().st_size if path.exists() else 0
+    return numbers

@@ -1,7 +1,7 @@
 """Filters as a plain PySpark user would match them: items cut into words, joined with the words of queries, counted.
 
 Everything is relational: a row for every word of an item and for every literal of a clause, a join, and two groupings
-(by clause, then by query). It is the baseline of doing nothing clever on the same engine.
+(by clause, then by query). It is the baseline without Runnel's index on the same engine.
 """
 
 from __future__ import annotations
@@ -70,11 +70,11 @@ def measure(run: Run) -> None:
             items.insert(0, "item", np.arange(size))
             spark.createDataFrame(items).createOrReplaceTempView("items")
             wall, started = time.perf_counter(), _cpu_seconds(spark)
-            found = spark.sql(statement).toPandas()
+            frame = spark.sql(statement).toPandas()
             seconds, elapsed = _cpu_seconds(spark) - started, time.perf_counter() - wall
     finally:
         spark.stop()
-    offsets = offsets_of(np.bincount(found["item"], minlength=count))
+    offsets = offsets_of(np.bincount(frame["item"], minlength=count))
     run.say(
         "pyspark join",
         **{"queries": len(queries)},
@@ -82,7 +82,7 @@ def measure(run: Run) -> None:
         cpu_seconds=seconds,
         seconds=elapsed,
         items_per_cpu_second=count / seconds,
-        **run.compare("pyspark join", Matches(offsets, found["query"].to_numpy(dtype=np.int64)), len(queries)),
+        **run.compare("pyspark join", Matches(offsets, frame["query"].to_numpy(dtype=np.int64)), len(queries)),
     )
 
 

@@ -16,13 +16,13 @@ class Workers(threading.Thread):
         self.largest = 0.0
 
     def run(self) -> None:
-        """Look until it is stopped."""
+        """Take samples until stopped."""
         while not self._ended.wait(0.25):
             sizes = [_private(process) for process, is_java in _children(os.getpid()) if not is_java]
             self.largest = max([self.largest, *sizes])
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop taking samples."""
         self._ended.set()
         self.join()
 
@@ -51,13 +51,13 @@ def _children(process: int) -> list[tuple[int, bool]]:
         except OSError:
             continue
         below.setdefault(int(rest.split()[1]), []).append((int(path.parent.name), name.endswith("(java")))
-    found: list[tuple[int, bool]] = []
+    results: list[tuple[int, bool]] = []
     waiting = [process]
     while waiting:
         children = below.get(waiting.pop(), [])
-        found += children
-        waiting += [one for one, _ in children]
-    return found
+        results += children
+        waiting += [value for value, _ in children]
+    return results
 
 
 def _private(process: int) -> float:

@@ -1,4 +1,6 @@
-"""From text to a live plan, measured: many statements at once, and one more beside very many. A JSON line per figure.
+"""Measure the time from text to a live plan: of many statements at once, and of one more statement after very many.
+
+Prints one JSON line per figure.
 
     python -m benchmarks.statements [--statements 20000] [--parts parse,bind,compile,whole,change] [--seed 7]
 
@@ -33,7 +35,7 @@ from runnel.language.binding.bind_query import bind_query
 from runnel.language.gc_paused import gc_paused
 from runnel.language.grammar.parser import parse as parse_script
 from runnel.language.syntax.statements import CreateFeed, Parsed
-from runnel.matching.compile.compile_plan import lay_out
+from runnel.matching.compile.compile_plan import compute_layout
 from runnel.matching.compile.warm_up import warm_up
 from runnel.optimizer.optimize import optimize
 from runnel.plan.logical_plan import PlanQuery
@@ -112,8 +114,8 @@ def _bound(script: list[Parsed]) -> dict[int, Node]:
 def compile_queries(run: Run) -> None:
     """Query nodes to a plan that could be written."""
     nodes = run.queries.definitions()
-    queries = [PlanQuery(one) for one in nodes]
-    seconds, laid_out = _timed(lambda: lay_out(optimize(queries, nodes)))
+    queries = [PlanQuery(node) for node in nodes]
+    seconds, laid_out = _timed(lambda: compute_layout(optimize(queries, nodes)))
     run.say("compile", seconds, queries=laid_out.logical.counts["queries"])
 
 
@@ -144,7 +146,7 @@ def whole(run: Run) -> None:
 
 @contextmanager
 def _locks() -> Iterator[list[tuple[float, float]]]:
-    """How long each transaction of this process held the catalog's write lock: by the clock, and at work."""
+    """Record how long each transaction of this process held the catalog's write lock, in wall-clock and CPU time."""
     held: list[tuple[float, float]] = []
     write = Catalog.write
 
@@ -171,12 +173,12 @@ def _writer(folder: str) -> Iterator[Callable[[], list[float]]]:
     process = spawn.Process(target=_write, args=(folder, ready, stop, times))
     process.start()
     ready.wait()
-    found: list[float] = []
+    numbers: list[float] = []
     try:
-        yield lambda: found
+        yield lambda: numbers
     finally:
         stop.set()
-        found.extend(times.get())
+        numbers.extend(times.get())
         process.join()
 
 
@@ -191,7 +193,7 @@ def _write(folder: str, ready: Any, stop: Any, times: Any) -> None:
 
 
 def change(run: Run) -> None:
-    """One query more and one less, beside all the others: the whole statement, and what the plan takes of it."""
+    """Measure adding and removing one query: the whole statement, and the part that the plan takes."""
     with tempfile.TemporaryDirectory(prefix="runnel-bench-") as folder, connect(folder) as engine:
         engine.execute(_FIRST)
         engine.execute(run.text)
@@ -212,7 +214,7 @@ def change(run: Run) -> None:
             middle = {name: statistics.median(row[name] for row in rows) * 1e3 for name in rows[0]}
             about = {"queries": len(run.queries), "changes": len(rows)}
             measuring.say(
-                "statements", figure, **about, **{f"{name}_milliseconds": one for name, one in middle.items()}
+                "statements", figure, **about, **{f"{name}_milliseconds": value for name, value in middle.items()}
             )
 
 

@@ -1,11 +1,11 @@
-"""A year of running, measured: does a batch in December cost what one in January did? A JSON line for every figure.
+"""Measure whether a batch after a year of running costs as much as one at the start. Prints one JSON line per figure.
 
     python benchmarks/year.py [--segments 100000] [--weeks 52] [--keep-days 90] [--seed 7] [--plot year.svg]
 
 A simulated year goes through the real catalog, files and tidying, on a clock that is moved by hand, without Spark.
 Between samples, segments are made some at a time in one transaction, with the same functions. Every simulated week
 some batches are made singly, as a publisher and a runner do it, and timed: acceptance, the reader's offsets, the
-commit. Times are of the processor, not of the clock on the wall. A tenth of the year runs twice more, with tidying
+commit. Times are CPU times, not wall-clock times. A tenth of the year runs twice more, with tidying
 and without, to show what tidying is good for.
 """
 
@@ -123,7 +123,7 @@ class Year:
     # --- making segments, some at a time ---------------------------------------------------------------------------
 
     def make_some(self, count: int) -> None:
-        """So many segments of items and of matches, of one item each, in one transaction."""
+        """Make the given number of segments of items and of matches, of one item each, in one transaction."""
         with self.root.catalog.write() as connection:
             seen: dict[bytes, SeenItem] = {}
             for _ in range(count):
@@ -144,9 +144,9 @@ class Year:
 
     def _commit(self, connection: Any, first: int, last: int) -> None:
         part = write_part(self.storage, self.lineage, [self.matched(range(first, last + 1))], (first, last))
-        found = (last - first + 1) * _PER_ITEM
+        results = (last - first + 1) * _PER_ITEM
         segment = MatchSegment(
-            self.lineage, self.batch, first, last, self.plan, last - first + 1, found, {"checks": 9}
+            self.lineage, self.batch, first, last, self.plan, last - first + 1, results, {"checks": 9}
         )
         assert match_segments.commit_segment(connection, segment, [part], epoch=self.epoch)
         self.batch += 1
@@ -191,8 +191,8 @@ class Year:
         begin = int((self.clock() - 7 * 86_400) * 1e6)
         started = time.process_time()
         after = self.root.items.sequence_before(begin)
-        found = self.root.matches.of_queries([query], after, self.root.matches.matched_upto())
-        return time.process_time() - started, sum(len(one) for one in found.values())
+        sequences = self.root.matches.of_queries([query], after, self.root.matches.matched_upto())
+        return time.process_time() - started, sum(len(sequence) for sequence in sequences.values())
 
     def sample(self, week: int) -> dict[str, Any]:
         """Everything that could grow."""
@@ -212,7 +212,7 @@ class Year:
             "week": week,
             "batch_milliseconds": 1e3 * statistics.median(batches),
             "status_milliseconds": 1e3 * statistics.median(status),
-            "read_indexed_milliseconds": 1e3 * statistics.median(one for one, _ in indexed),
+            "read_indexed_milliseconds": 1e3 * statistics.median(value for value, _ in indexed),
             "read_scanned_milliseconds": 1e3 * scanned[0],
             "matches_read": indexed[0][1],
             "manifest_rows": rows["item_segments"] + rows["match_parts"] + rows["match_segments"],
@@ -262,8 +262,8 @@ def _drift(samples: list[dict[str, Any]]) -> dict[str, float]:
     second, last = (samples[len(samples) * part // 4 : len(samples) * (part + 1) // 4] for part in (1, 3))
     names = ("batch_milliseconds", "status_milliseconds", "read_indexed_milliseconds", "manifest_rows", "files")
     return {
-        f"{name}_last_over_second_quarter": statistics.median(one[name] for one in last)
-        / statistics.median(one[name] for one in second)
+        f"{name}_last_over_second_quarter": statistics.median(value[name] for value in last)
+        / statistics.median(value[name] for value in second)
         for name in (*names, "memory_megabytes")
         if second and last
     }
@@ -286,7 +286,7 @@ def _resident() -> float:
 
 
 def say(figure: str, **values: Any) -> None:
-    """One figure as a line of JSON."""
+    """Print one figure as a line of JSON."""
     rounded = {name: round(value, 3) if isinstance(value, float) else value for name, value in values.items()}
     print(json.dumps({"benchmark": "year", "figure": figure, **rounded}), flush=True)
 
@@ -311,7 +311,9 @@ def plot(path: Path, lines: dict[str, list[dict[str, Any]]]) -> None:
     figure, places = plt.subplots(2, 3, figsize=(11, 6), layout="constrained")
     for place, (name, title) in zip(places.flat, _PANELS, strict=True):
         for (label, samples), style in zip(lines.items(), ("-", "--", ":"), strict=False):
-            place.plot([one["week"] for one in samples], [one[name] for one in samples], style, label=label)
+            place.plot(
+                [sample["week"] for sample in samples], [sample[name] for sample in samples], style, label=label
+            )
         place.set_title(title, fontsize=10)
         place.set_xlabel("week", fontsize=8)
         place.set_yscale("log" if name in ("manifest_rows", "files") else "linear")

@@ -1,11 +1,11 @@
-"""Holds the decoders against a folder of feeds: nothing may crash or hang, and what is expected must be found.
+"""Run the decoders on a folder of feeds. None may crash or hang, and each must decode the expected values.
 
     python scripts/check_feed_collection.py FOLDER [--list crashes|slow|refused|tolerant|wrong] [--seconds 10]
 
-Every file below the folder that looks like a feed is decoded and adapted, with a time limit each. An expectation is
-read from a comment at the top of the file, as feedparser's collection has it: `Expect: … entries[0]['title'] == '…'`.
-Only those of a feed's or an entry's title or id are checked: texts are compared as plain text. Counts are printed as
-a line of JSON; the exit code is 1 where anything crashed or was slow.
+The script decodes and adapts every file below the folder that looks like a feed, each within a time limit. It reads
+expectations from a comment at the top of the file, in the form of feedparser's collection: `Expect: …
+entries[0]['title'] == '…'`. It checks only titles and IDs of feeds and entries, and compares texts as plain text. It
+prints counts as a line of JSON, and exits with 1 if a decoder crashed or was slow.
 """
 
 from __future__ import annotations
@@ -95,8 +95,8 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 def check_file(path: Path, folder: Path, seconds: float, tally: Tally) -> None:
     """Decode and adapt one file, and count what became of it."""
     data = path.read_bytes()
-    told = _told(data)
-    charset = _CHARSET.search(told)
+    messages = _told(data)
+    charset = _CHARSET.search(messages)
     name = str(path.relative_to(folder))
     tally.files += 1
     started = time.monotonic()
@@ -120,7 +120,7 @@ def check_file(path: Path, folder: Path, seconds: float, tally: Tally) -> None:
         tally.tolerant.append(f"{name}: {feed.note}")
     elif feed is not None:
         tally.fast += 1
-    _compare(name, told, feed, tally)
+    _compare(name, messages, feed, tally)
 
 
 def _told(data: bytes) -> str:
@@ -130,18 +130,18 @@ def _told(data: bytes) -> str:
         return guess_text(data)
 
 
-def _compare(name: str, told: str, feed: AdaptedFeed | None, tally: Tally) -> None:
-    for found in _EXPECTED.finditer(told[:4000]):
+def _compare(name: str, text: str, feed: AdaptedFeed | None, tally: Tally) -> None:
+    for occurrence in _EXPECTED.finditer(text[:4000]):
         try:
-            wanted = ast.literal_eval(found[4])
+            wanted = ast.literal_eval(occurrence[4])
         except (ValueError, SyntaxError):
             continue
         if not isinstance(wanted, str) or not plain_text(wanted):
             continue  # an image as a title: nothing to compare
         tally.expected += 1
-        if feed is None or not _has(feed, found[1] == "feed", found[3], wanted):
+        if feed is None or not _has(feed, occurrence[1] == "feed", occurrence[3], wanted):
             shown = None if feed is None else [feed.title, *((item.id, item.first("title")) for item in feed.items)]
-            tally.wrong.append(f"{name}: {found[0]} but {shown}")
+            tally.wrong.append(f"{name}: {occurrence[0]} but {shown}")
 
 
 def _has(feed: AdaptedFeed, is_feed: bool, attribute: str, wanted: str) -> bool:

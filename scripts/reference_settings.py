@@ -1,4 +1,4 @@
-"""The page of the settings, from the fields of `Settings`."""
+"""Generate the page of the settings, from the fields of `Settings`."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ SUBJECTS = {
         "rebalance",
         "reoptimize",
         "slow_query",
+        "window_fill",
     ),
     "Sources": (
         "scan",
@@ -37,7 +38,7 @@ SUBJECTS = {
     "Delivery": ("feed_entries", "smtp", "mail_from", "send", "retry", "refusals", "subscription_days", "stylesheet"),
     "Operators": ("operator", "preview"),
     "Owners and recipients": ("owner", "confirm", "open", "trusted_proxies"),
-    "Running": ("listen", "public_url", "log_format", "lease", "stall", "archive", "orphan", "keep"),
+    "Running": ("listen", "public_url", "log_format", "lease", "stall", "archive", "orphan", "keep", "table"),
 }
 """The subjects of the page, each with the beginnings of the names of its settings."""
 
@@ -103,7 +104,9 @@ def allowed(field: FieldInfo) -> str:
         return f"{', '.join(others)} or {last}" if others else last
     if field.annotation is bool:
         return f"{code('true')} or {code('false')}"
-    limits = {name: getattr(one, name) for one in field.metadata for name in _LIMITS if hasattr(one, name)}
+    limits = {
+        name: getattr(element, name) for element in field.metadata for name in _LIMITS if hasattr(element, name)
+    }
     if "ge" in limits and "le" in limits:
         return f"{limits['ge']:,} to {limits['le']:,}"
     return " and ".join(words.format(limits[name]) for name, words in _LIMITS.items() if name in limits)

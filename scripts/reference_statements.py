@@ -71,6 +71,19 @@ STATEMENTS: tuple[Entry, ...] = (
         "register prefix ex as 'http://muse.example/terms#';",
     ),
     Entry(
+        "register table",
+        "register table Name ( column [, column]… ) [clause]…;\n\n"
+        "column: name text|number|date|boolean [key]\n"
+        "clause: as rows | as debezium | keep duration | ordered by column",
+        "Declares a table. `publish` changes its rows ([Keep tables](../guides/keep-tables.md)). The columns with "
+        "`key` identify a row; a column has at most one value. Changes are written as rows, or as change events of "
+        "Debezium. With `keep`, the runner deletes rows that were not changed for the duration. With `ordered by`, a "
+        "change is skipped if its value of the column is smaller than that of the row. A table that is registered "
+        "again may have additional columns and another `as` and `keep`. Feeds cannot read tables yet.",
+        "register table Stocks (symbol text key, per number, checked date) keep 30 days ordered by checked;\n"
+        "register table Reviews (id text key, symbol text, rating number) as debezium;",
+    ),
+    Entry(
         "create feed",
         "create [or replace] feed Name [tagged tag [, tag]…] from term [| term]… [join …]… [distinct …]\n"
         "  [where conditions];\n\n"
@@ -90,9 +103,9 @@ STATEMENTS: tuple[Entry, ...] = (
         "create feed Name from … join last window on term with $variable[conditions] [join …]…\n"
         "  [where conditions];\n\n"
         "window: duration | number items",
-        "Declares a virtual feed of items that join a recent item of other feeds. A workspace does not run joins yet "
-        "and refuses this statement; `runnel.compile` evaluates joins on items that a program gives it. "
-        "`on` names the other feeds. For each item, the window holds the earlier items of these feeds: those that "
+        "Declares a virtual feed of items that join a recent item of other feeds. "
+        "[Join feeds with recent items of other feeds](../guides/join-feeds.md) has examples. `on` names "
+        "the other feeds. For each item, the window holds the earlier items of these feeds: those that "
         "were accepted less than the duration before it (at most 366 days), or the given number of most recent ones "
         "(at most 1,000,000). The variable names the part of `from` whose items "
         "are joined; the other items pass unchanged. In the conditions, an attribute of the window item stands on "
@@ -180,6 +193,12 @@ STATEMENTS: tuple[Entry, ...] = (
         "drop prefix ex;",
     ),
     Entry(
+        "drop table",
+        "drop table Name;",
+        "Removes a table and its rows.",
+        "drop table Stocks;",
+    ),
+    Entry(
         "pause and resume",
         "pause feed Name;\nresume feed Name;\npause subscription number;\nresume subscription number;",
         "`pause` suspends a feed or a subscription, and `resume` continues it. A paused source feed is not "
@@ -191,10 +210,17 @@ STATEMENTS: tuple[Entry, ...] = (
     ),
     Entry(
         "show",
-        "show feeds;\nshow subscriptions;\nshow operators;\nshow prefixes;\nshow quarantine;\nshow dead letters;\n"
-        "show feed Name;\nshow operator Name;",
+        "show feeds;\nshow tables;\nshow subscriptions;\nshow operators;\nshow prefixes;\nshow quarantine;\n"
+        "show dead letters;\nshow feed Name;\nshow operator Name;",
         "Lists declarations, the quarantine or the dead letters, or shows one feed or operator.",
         "show feeds;\nshow feed RockConcerts;",
+    ),
+    Entry(
+        "show rows",
+        "show rows Table [where conditions];",
+        "Shows the rows of a table that satisfy the conditions, sorted by key, and counts them. At most 1,000 are "
+        "shown. The conditions read columns as attributes; they cannot have variables or operators.",
+        "show rows Stocks where per between 45 and 70 and not note contains 'delisted';",
     ),
     Entry(
         "explain feed",

@@ -1,4 +1,4 @@
-"""Other systems, run beside: their jars are fetched by Maven or taken from a folder, our drivers compiled and run.
+"""Run other systems for comparison: fetch their jars with Maven or from a folder, and compile and run our drivers.
 
 A driver reads the same queries and items from files, prints one line of JSON and writes the matches of every item.
 Where Java, Maven or a jar cannot be had, `Missing` says why, and the benchmark goes on without that system.
@@ -97,7 +97,7 @@ def _run(command: list[str], problem: str) -> str:
 def run(peer: Peer, class_path: str, work: Path, options: dict[str, object], *, heap: str = "8g") -> Ran:
     """Run a driver on files that its options name."""
     answers = work / "matches.bin"
-    given = [str(one) for pair in {**options, "--matches": answers}.items() for one in pair]
+    given = [str(value) for pair in {**options, "--matches": answers}.items() for value in pair]
     command = ["java", f"-Xmx{heap}", "-cp", class_path, peer.driver, *given]
     with (work / "out").open("w+") as out, (work / "problem").open("w+") as problem:
         process = subprocess.Popen(command, stdout=out, stderr=problem)

@@ -106,6 +106,12 @@ class Settings(BaseSettings):
         ge=1,
         description="Number of items waiting to be matched at which `publish` waits and then refuses new items.",
     )
+    window_fill_items: int = Field(
+        2_000_000,
+        ge=0,
+        description="Maximum number of past items with which the window of a new join is filled. Matching waits "
+        "meanwhile.",
+    )
     stall_seconds: float = Field(
         600.0,
         ge=1,
@@ -283,6 +289,12 @@ class Settings(BaseSettings):
         4096, ge=256, description="Maximum memory of a process in which plug-in operators run."
     )
     keep_items_days: int = Field(365, ge=0, description="Days that items and matches are kept. 0: forever.")
+    table_tail_rows: int = Field(
+        1_000_000,
+        ge=1,
+        description="Number of changes of a table from which its base is rewritten. Without this limit, that happens "
+        "at a quarter of its rows, but not below 10,000 changes.",
+    )
     keep_receipts_days: int = Field(
         90, ge=0, description="Days that each sent message keeps its row in the ledger. Older rows are only counted."
     )

@@ -177,16 +177,25 @@ def execute(
 
 @app.command()
 def publish(
-    feed: Annotated[str, typer.Argument(help="The name of a source feed.")],
+    feed: Annotated[str, typer.Argument(help="The name of a source feed or table.")],
     document: Annotated[
-        str, typer.Argument(help="A file (RSS, Atom, JSON Feed, JSON lines, RDF); `-` reads standard input.")
+        str,
+        typer.Argument(
+            help="A file (RSS, Atom, JSON Feed, JSON lines, RDF; for tables JSON or CSV); `-` reads standard input."
+        ),
     ],
+    whole: Annotated[
+        bool, typer.Option("--whole", help="The document has all rows of the table. Delete the others.")
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="With --whole: delete even more than half of the rows.")
+    ] = False,
     workspace: WorkspaceOption = Path(),
     token: TokenOption = None,
     acting: ActingOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Publish the items of a document into a source feed.
+    """Publish the items of a document into a source feed, or changes of rows into a table.
 
     Example: `echo '{"id": "1", "title": "Rock am Ring"}' | runnel publish Wire -`
     """
@@ -195,20 +204,22 @@ def publish(
     with reporting_errors(as_json), open_for_command(workspace, token, acting) as engine:
         limit = engine.workspace.settings.max_document_bytes
         data = sys.stdin.buffer.read(limit + 1) if document == "-" else read_file(Path(document), limit=limit)
-        accepted, refused = engine.publish_document(feed, data, name=document)
+        accepted, refused = engine.publish_document(feed, data, name=document, whole=whole, force=force)
         if as_json:
             print_json(
                 {
                     "feed": feed,
                     "accepted": accepted.accepted,
                     "unchanged": accepted.unchanged,
+                    "late": accepted.late,
                     "refused": [str(problem) for problem in refused],
                     "last_sequence": accepted.last_sequence,
                 }
             )
         else:
+            late = f"{accepted.late} late, " if accepted.late else ""
             console.print(
-                f"[green]✓[/green] {feed}: {accepted.accepted} accepted, {accepted.unchanged} unchanged, "
+                f"[green]✓[/green] {feed}: {accepted.accepted} accepted, {accepted.unchanged} unchanged, {late}"
                 f"{len(refused)} refused"
             )
             for problem in refused[:10]:
@@ -222,20 +233,32 @@ def show(
     kind: Annotated[
         str,
         typer.Argument(
-            help="`feeds`, `subscriptions`, `quarantine`, `dead letters`, `operators`, `prefixes`, or a feed's name."
+            help="`feeds`, `tables`, `rows`, `subscriptions`, `quarantine`, `dead letters`, `operators`, `prefixes`, "
+            "or a feed's name."
         ),
     ] = "feeds",
+    table: Annotated[str | None, typer.Argument(help="The name of a table, after `rows`.")] = None,
+    where: Annotated[str | None, typer.Option(help="Show only the rows that satisfy this condition.")] = None,
     workspace: WorkspaceOption = Path(),
     token: TokenOption = None,
     acting: ActingOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List feeds, subscriptions, quarantine entries, dead letters, operators or prefixes, or show one feed.
+    """List feeds, tables, subscriptions, quarantine entries, dead letters, operators or prefixes, show the rows of a
+    table, or show one feed.
 
-    Example: `runnel show subscriptions`
+    Example: `runnel show rows Stocks --where "per > 50"`
     """
     with reporting_errors(as_json), open_for_command(workspace, token, acting) as engine:
-        print_answers([engine.show(kind)], as_json)
+        if (kind == "rows") is not (table is not None) or (where is not None and table is None):
+            raise InputError(
+                "only `rows` needs the name of a table, and can have --where",
+                hint="runnel show rows Stocks --where 'per > 50'",
+            )
+        if table is None:
+            print_answers([engine.show(kind)], as_json)
+        else:
+            print_answers([engine.show_rows(table, where=where)], as_json)
 
 
 @app.command()
@@ -325,7 +348,8 @@ def doctor(
         typer.Option("--deep", help="Read every file and compare it with its checksum. Slow if there are many."),
     ] = False,
     repair: Annotated[
-        bool, typer.Option("--repair", help="Repair file permissions according to `shared_output`.")
+        bool,
+        typer.Option("--repair", help="Repair file permissions according to `shared_output`, and damaged windows."),
     ] = False,
     token: TokenOption = None,
     as_json: JsonOption = False,
@@ -334,7 +358,7 @@ def doctor(
 
     Data files must exist and have the right size. With `--deep` they are also read and compared with their checksums.
     Files that other users can read are reported. `--repair` makes them private, except for `out` if `shared_output`
-    is set.
+    is set. It also drops the items of windows if one of their files is damaged, so that joins fill them again.
 
     Example: `runnel doctor --deep`
     """

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from sqlalchemy import Connection
 
+from runnel.algebra.nodes.render import render_name
 from runnel.catalog.access import owners, tokens
 from runnel.catalog.declared import feeds, subscriptions
 from runnel.catalog.declared.tags import tags_of
@@ -99,6 +100,14 @@ def feed_named(connection: Connection, name: str, actor: Actor) -> Feed:
         near = did_you_mean(name, feeds.live_names(connection, actor.owner))
         raise NotFoundError(f"there is no feed {name}", hint=near or "`show feeds` lists all feeds")
     return _as_seen(connection, [feed], actor)[0]
+
+
+def stream_named(connection: Connection, name: str, actor: Actor) -> Feed:
+    """Return the feed like `feed_named`, and raise NotFoundError if it is a table."""
+    feed = feed_named(connection, name, actor)
+    if feed.kind is FeedKind.TABLE:
+        raise NotFoundError(f"{name} is a table, not a feed", hint=f"`show rows {render_name(name)}` shows its rows")
+    return feed
 
 
 def readable_feeds(connection: Connection, actor: Actor) -> list[Feed]:

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from runnel.algebra.nodes.render import render_name
-from runnel.catalog.logs import item_segments
 from runnel.catalog.store.connection import Clock
 from runnel.delivery.dead_letters import DeadLetter
 from runnel.delivery.dispatcher import Dispatcher
@@ -23,9 +22,9 @@ from runnel.engine.actors import (
     actor_named,
     authenticate,
     check_actor,
-    feed_named,
     matched_since,
     names_for,
+    stream_named,
 )
 from runnel.engine.answers import Answer
 from runnel.engine.ask import show_dead_letters
@@ -33,6 +32,7 @@ from runnel.engine.ask.explain_feed import Explanation, explain_feed, picture_fe
 from runnel.engine.ask.query_usage import ITEMS, QueryUsage, read_usage
 from runnel.engine.ask.selection import Selection
 from runnel.engine.ask.show import show_feed, show_feeds, show_quarantine, show_subscriptions
+from runnel.engine.ask.show_tables import TableRow, matching_rows, read_view, show_rows, show_tables
 from runnel.engine.ask.shown import (
     Feed,
     FeedDetails,
@@ -53,6 +53,7 @@ from runnel.engine.own_spark import OwnSpark
 from runnel.engine.owners import Owners
 from runnel.engine.publish import Publisher
 from runnel.engine.trial.collect_matches import SHOWN
+from runnel.engine.trial.load_joined import load_joined_items
 from runnel.engine.trial.preview import DEFAULT_SPAN, PreviewResult, preview_feed, preview_query
 from runnel.engine.trial.try_items import TrialResult, source_for, try_adapted, try_items, try_past
 from runnel.engine.workspace import Workspace, create_workspace, open_workspace
@@ -63,7 +64,8 @@ from runnel.language.printing import print_statement
 from runnel.language.syntax import statements
 from runnel.language.syntax.parameters import Parameters, ParameterValue
 from runnel.logs.items.item_log import Accepted
-from runnel.model.annotation import Annotation, JoinedItems, unite_annotations
+from runnel.logs.tables.table_store import Row
+from runnel.model.annotation import JoinedItems, unite_annotations
 from runnel.model.bindings import NO_BINDINGS, Bindings
 from runnel.model.item import Item
 from runnel.sources.acquire import Acquirer
@@ -74,7 +76,17 @@ if TYPE_CHECKING:
     from runnel.engine.run.health import Companion
     from runnel.engine.run.runner import Progress, Runner, RunnerParts
 
-_QUESTIONS = (statements.Show, statements.Explain, statements.ExplainMessage, statements.Why, statements.Preview)
+_ANNOTATED_ITEMS = 100
+"""Matches with annotations whose joined items are read at once. There may be a hundred large ones each."""
+
+_QUESTIONS = (
+    statements.Show,
+    statements.ShowRows,
+    statements.Explain,
+    statements.ExplainMessage,
+    statements.Why,
+    statements.Preview,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +127,15 @@ def connect(
     except BaseException:
         opened.close()
         raise
+
+
+def _rows_statement(table: str, where: str | None) -> tuple[str, statements.Parsed]:
+    """Return the statement that shows the rows of a table, as text and parsed."""
+    text = f"show rows {render_name(table)}" + ("" if where is None else f" where {where}")
+    script = parse(text)
+    if len(script) != 1:
+        raise StatementError("expected one condition", span=script[1].span, text=text)
+    return text, script[0]
 
 
 class Engine:
@@ -261,6 +282,8 @@ class Engine:
                 return self.operator(name)
             case statements.Show(kind):
                 return self.show(kind)
+            case statements.ShowRows():
+                return show_rows(self.workspace, question, self.actor)
             case statements.Explain(feed):
                 return self.explain(feed.text)
             case statements.ExplainMessage(key):
@@ -274,11 +297,15 @@ class Engine:
                 return preview_feed(self.workspace, name, back, self._spark.session, self.actor)
 
     def show(self, kind: str) -> Answer:
-        """Show `feeds`, `subscriptions`, `quarantine`, `dead letters`, `operators`, `prefixes`, or a feed by name."""
+        """Show `feeds`, `tables`, `subscriptions`, `quarantine`, `dead letters`, `operators`, `prefixes`, or a feed
+        by name.
+        """
         self._check_actor()
         match kind:
             case "feeds":
                 return show_feeds(self.workspace, self.actor)
+            case "tables":
+                return show_tables(self.workspace, self.actor)
             case "subscriptions":
                 return show_subscriptions(self.workspace, self.actor)
             case "quarantine":
@@ -301,6 +328,27 @@ class Engine:
         """Return one feed with the feeds that it reads, the feeds that read it, and its subscriptions."""
         self._check_actor()
         return show_feed(self.workspace, name, self.actor)
+
+    def tables(self) -> list[TableRow]:
+        """Return the tables that the actor may read."""
+        self._check_actor()
+        return list(show_tables(self.workspace, self.actor).rows)
+
+    def rows(self, table: str, *, where: str | None = None, at: int | None = None) -> Iterator[Row]:
+        """Return the rows of a table that satisfy the condition `where`, sorted by key.
+
+        `at` is a sequence: the rows are those after the change with this sequence and before the next one. Without
+        it, they are the current rows. Raise NotFoundError if the rows at that sequence are no longer kept.
+        """
+        text, parsed = _rows_statement(table, where)
+        view = read_view(self.workspace, table, self.actor, at)
+        with locate_errors(text, parsed.span):
+            return matching_rows(self.workspace, view, cast(statements.ShowRows, parsed.statement))
+
+    def show_rows(self, table: str, *, where: str | None = None) -> Answer:
+        """Show the first rows of a table that satisfy the condition `where`, sorted by key, and count them."""
+        text, parsed = _rows_statement(table, where)
+        return self._answer_at(parsed, text)
 
     def subscriptions(self) -> list[Subscription]:
         """Return the actor's subscriptions, or all if the actor is the admin."""
@@ -448,7 +496,7 @@ class Engine:
         """
         with self.workspace.catalog.read() as connection:
             check_actor(connection, self.actor)
-            feed = feed_named(connection, name, self.actor)
+            feed = stream_named(connection, name, self.actor)
             names = names_for(connection, self.actor)
             since = matched_since(connection, self.actor, [feed.id]).get(feed.id)
         sees_all = self.actor.sees_all_of(feed)
@@ -470,20 +518,15 @@ class Engine:
             sequences, _ = rows.of_queries([feed])
             wanted = dict.fromkeys(sequences.tolist(), (feed,))
             bound, annotations = rows.bindings_of(wanted), rows.annotations_of(wanted)
-            joined = self._joined_items(annotations.values(), names)
-            for batch in self.workspace.items.get(sequences.tolist()):
-                for item in batch.items(names):
+            group_size = _ANNOTATED_ITEMS if annotations else max(len(sequences), 1)
+            for start in range(0, len(sequences), group_size):
+                group = sequences[start : start + group_size].tolist()
+                several = {sequence: annotations.get((feed, sequence), ()) for sequence in group}
+                joined = load_joined_items(self.workspace, several.values(), names)
+                for item in (item for batch in self.workspace.items.get(group) for item in batch.items(names)):
                     sequence = item.sequence or 0
-                    annotated = unite_annotations(annotations.get((feed, sequence), ()), joined)
-                    yield MatchedItem(sequence, item, bound.get((feed, sequence), NO_BINDINGS), annotated)
-
-    def _joined_items(self, annotations: Iterable[Sequence[Annotation]], names: Mapping[int, str]) -> dict[int, Item]:
-        """Return the items that annotations refer to, by sequence, without deleted ones."""
-        with self.workspace.catalog.read() as connection:
-            kept_after = item_segments.retained_upto(connection)
-        numbers = {number for several in annotations for each in several for number in each.newest}
-        batches = self.workspace.items.get(sorted(number for number in numbers if number > kept_after))
-        return {item.sequence or 0: item for batch in batches for item in batch.items(names)}
+                    united = unite_annotations(several[sequence], joined)
+                    yield MatchedItem(sequence, item, bound.get((feed, sequence), NO_BINDINGS), united)
 
     # --- publishing ----------------------------------------------------------------------------------------------
 
@@ -492,14 +535,20 @@ class Engine:
 
         If one of them is invalid, none is accepted. Valid items are accepted in transactions of a few thousand. Items
         that were accepted before are skipped. An item with a known id and other attributes is a new version.
+
+        For a table, the mappings are rows, or deletions with the key and `"row:deleted": True`.
         """
         return self._publisher.publish(feed, items)
 
     def publish_document(
-        self, feed: str, data: bytes, *, name: str = "document"
+        self, feed: str, data: bytes, *, name: str = "document", whole: bool = False, force: bool = False
     ) -> tuple[Accepted, list[InputError]]:
-        """Accept the valid items of a document (RSS, Atom, JSON Feed, JSON lines, RDF), and return the problems."""
-        return self._publisher.publish_document(feed, data, name)
+        """Accept the valid items of a document (RSS, Atom, JSON Feed, JSON lines, RDF), and return the problems.
+
+        Changes of a table are JSON lines or CSV. If the document is `whole`, it has all rows of the table: the others
+        are deleted, but more than half of the rows only with `force`. If it has a problem, nothing is accepted.
+        """
+        return self._publisher.publish_document(feed, data, name, is_whole=whole, force=force)
 
     # --- running -------------------------------------------------------------------------------------------------
 

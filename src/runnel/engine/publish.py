@@ -1,4 +1,4 @@
-"""Publishing: accept items and documents into an actor's own source feed."""
+"""Publishing: accept items and documents into an actor's own source feed, and changes into an actor's own table."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from runnel.engine.workspace import Workspace
 from runnel.errors import BacklogError, BrokenDocumentError, InputError, NotFoundError
 from runnel.logs.items.item_log import Accepted
 from runnel.model.feed import ADMIN, Feed, FeedKind
+from runnel.model.table import RowChange, TableSchema, change_of, deletion_of
 from runnel.sources.acquire import Acquirer
 from runnel.sources.documents.adapt import item_of_object
+from runnel.sources.tables.read_changes import decode_change
 
 
 class Publisher:
@@ -27,8 +29,12 @@ class Publisher:
         self._actor = actor
 
     def publish(self, feed: str, items: Iterable[Mapping[str, Any]]) -> Accepted:
-        """Accept items given as mappings. If one of them is invalid, accept none."""
-        target = self._own_source(feed)
+        """Accept items, or changes of a table, given as mappings. If one of them is invalid, accept none."""
+        target = self._own_target(feed)
+        if target.kind is FeedKind.TABLE:
+            changes = list(self._changes_of(target, items))
+            self._wait_for_lag()
+            return self._change_rows(target, changes)
         adapted = [item_of_object(item, feed, f"item {number}") for number, item in enumerate(items, 1)]
         self._wait_for_lag()
         with self._count_bytes(target, lambda: size_of(adapted)):
@@ -43,11 +49,21 @@ class Publisher:
         with self._count_bytes(target, lambda: size_of(adapted)):
             return self._workspace.items.accept(target.id, adapted)
 
-    def publish_document(self, feed: str, data: bytes, name: str) -> tuple[Accepted, list[InputError]]:
-        """Accept the valid items of a document, and return the problems of the others."""
-        target = self._own_source(feed)
+    def publish_document(
+        self, feed: str, data: bytes, name: str, *, is_whole: bool = False, force: bool = False
+    ) -> tuple[Accepted, list[InputError]]:
+        """Accept the valid items or changes of a document, and return the problems of the others.
+
+        If the document `is_whole`, it has all rows of a table: the others are deleted, but more than half of the rows
+        only with `force`. If it has a problem, nothing is accepted.
+        """
+        target = self._own_target(feed)
         name = name.encode("utf-8", "replace").decode("utf-8")  # a file name may contain any characters
         self._wait_for_lag()
+        if target.kind is FeedKind.TABLE:
+            return self._publish_changes(target, data, name, is_whole, force)
+        if is_whole:
+            raise InputError(f"{feed} is a feed, and only tables have rows", hint="publish without --whole")
         with self._count_bytes(target, lambda: len(data)):
             try:
                 accepted, problems = self._acquirer.take_document(target, data, name)
@@ -58,12 +74,59 @@ class Publisher:
             self._acquirer.quarantine(target, problems, "item", data)
         return accepted, problems
 
-    def _own_source(self, name: str) -> Feed:
+    # --- tables --------------------------------------------------------------------------------------------------
+
+    def _changes_of(self, table: Feed, values: Iterable[Mapping[str, Any]]) -> Iterator[RowChange]:
+        schema = self._workspace.tables.files(table.id).table.schema
+        for number, value in enumerate(values, 1):
+            for attributes in decode_change(value, schema, f"item {number}"):
+                yield change_of(table.name, schema, attributes, f"item {number}")
+
+    def _publish_changes(
+        self, table: Feed, data: bytes, name: str, is_whole: bool, force: bool
+    ) -> tuple[Accepted, list[InputError]]:
+        schema = self._workspace.tables.files(table.id).table.schema
+        try:
+            changes, problems = self._acquirer.read_changes(table, schema, data, name, is_whole=is_whole)
+        except BrokenDocumentError as error:
+            self._acquirer.quarantine(table, [error], "document", data)
+            raise
+        if problems:
+            self._acquirer.quarantine(table, problems, "item", data)
+        if is_whole:
+            if problems:
+                return Accepted(), problems  # a row that cannot be read must not be deleted as missing
+            changes += self._deletions_of_missing(table, schema, changes, name, force)
+        return self._change_rows(table, changes), problems
+
+    def _deletions_of_missing(
+        self, table: Feed, schema: TableSchema, rows: Sequence[RowChange], name: str, force: bool
+    ) -> list[RowChange]:
+        """Return deletions of the rows of a table that are not among all its new rows."""
+        view = self._workspace.tables.view(table.id)
+        present = {row.item.id for row in rows}
+        missing = [row for row in view if row.id not in present]
+        if 2 * len(missing) > len(view) and not force:
+            raise InputError(
+                f"{len(missing):,} of the {len(view):,} rows of {table.name} are missing from the document",
+                place=name,
+                hint="check that the document has all rows; with --force, the missing ones are deleted",
+            )
+        keys = ([row.values[column.name] for column in schema.key] for row in missing)
+        return [deletion_of(table.name, schema, key) for key in keys]
+
+    def _change_rows(self, table: Feed, changes: Sequence[RowChange]) -> Accepted:
+        with self._count_bytes(table, lambda: size_of([change.item for change in changes])):
+            return self._workspace.items.change_rows(table.id, changes)
+
+    # --- targets and limits --------------------------------------------------------------------------------------
+
+    def _own_target(self, name: str) -> Feed:
         with self._workspace.catalog.read() as connection:
             check_actor(connection, self._actor)
             feed = own_feed(connection, name, self._actor)
-        if feed.kind is not FeedKind.SOURCE:
-            raise NotFoundError(f"{name} is a virtual feed", hint="publish to a source feed")
+        if feed.kind is FeedKind.VIRTUAL:
+            raise NotFoundError(f"{name} is a virtual feed", hint="publish to a source feed or a table")
         if feed.origin is not None:
             raise NotFoundError(
                 f"{name} is a materialized feed",

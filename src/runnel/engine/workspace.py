@@ -15,10 +15,11 @@ from runnel.catalog.declared.feeds import feed_names
 from runnel.catalog.store.connection import Catalog, Clock, sqlite_file, without_password
 from runnel.catalog.store.sequencer import last_sequence
 from runnel.engine.seal_secrets import check_key, replace_key
-from runnel.engine.workspace_identity import Belonging, adopt, check_identity, claim_new, refuse_files
+from runnel.engine.workspace_identity import IdentityEvidence, adopt, check_identity, claim_new, refuse_files
 from runnel.errors import NotAWorkspaceError, WorkspaceError, WorkspaceExistsError
 from runnel.logs.items.item_log import ItemLog
 from runnel.logs.matches.match_log import MatchLog
+from runnel.logs.tables.table_store import TableStore
 from runnel.private_files import FOLDER_MODE, make_folders_above, make_private_folder
 from runnel.settings import FILE, Settings
 from runnel.storage.file_storage import Storage, open_storage
@@ -48,6 +49,7 @@ class Workspace:
     storage: Storage
     items: ItemLog
     matches: MatchLog
+    tables: TableStore
     key: KeyFile
 
     @property
@@ -127,7 +129,9 @@ def open_workspace(folder: Path, *, clock: Clock = time.time, **overrides: Any) 
     return workspace
 
 
-def adopt_workspace(folder: Path, *, force: bool = False, new_key: bool = False, **overrides: Any) -> Belonging:
+def adopt_workspace(
+    folder: Path, *, force: bool = False, new_key: bool = False, **overrides: Any
+) -> IdentityEvidence:
     """Declare that the catalog and the files in the settings of a workspace belong together.
 
     With `new_key`, the workspace gets a new key; the secrets that were encrypted with the old key are deleted.
@@ -185,7 +189,8 @@ def _open(folder: Path, settings: Settings, clock: Clock) -> Workspace:
     storage = _storage(folder, settings)
     key = KeyFile(storage)
     catalog = Catalog(url, max_bytes=settings.catalog_max_bytes, clock=clock, key=key.read)
-    return Workspace(folder, settings, catalog, storage, ItemLog(catalog, storage), MatchLog(catalog, storage), key)
+    items, matches = ItemLog(catalog, storage), MatchLog(catalog, storage)
+    return Workspace(folder, settings, catalog, storage, items, matches, TableStore(catalog, storage, items), key)
 
 
 def _storage(folder: Path, settings: Settings) -> Storage:

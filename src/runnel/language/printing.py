@@ -10,12 +10,14 @@ from runnel.algebra.nodes.expressions import Or
 from runnel.algebra.nodes.render import quote, render, render_constant, render_name
 from runnel.language.syntax.statements import (
     AllTerm,
+    ColumnClause,
     Condition,
     Confirm,
     CreateFeed,
     Drop,
     DropOperator,
     DropPrefix,
+    DropTable,
     Explain,
     ExplainMessage,
     FeedTerm,
@@ -29,11 +31,13 @@ from runnel.language.syntax.statements import (
     RegisterFeed,
     RegisterOperator,
     RegisterPrefix,
+    RegisterTable,
     Renew,
     Replay,
     RotateKey,
     SendNow,
     Show,
+    ShowRows,
     Statement,
     Subscribe,
     TagFeed,
@@ -42,6 +46,7 @@ from runnel.language.syntax.statements import (
     Why,
 )
 from runnel.model.operator import Parameter
+from runnel.model.table import ChangeForm
 
 
 def print_statement(statement: Statement) -> str:
@@ -102,11 +107,18 @@ def _print(statement: Statement) -> str:
             return f"register prefix {_print_name(name)} as {quote(iri)}"
         case DropPrefix(name):
             return f"drop prefix {_print_name(name)}"
+        case RegisterTable():
+            return _print_table(statement)
+        case DropTable(name):
+            return f"drop table {_print_name(name)}"
         case Pause(paused, feed, number):
             subject = f"feed {_print_name(feed)}" if feed is not None else f"subscription {number}"
             return f"{'pause' if paused else 'resume'} {subject}"
         case Show(what, name):
             return f"show {what}" if name is None else f"show {what} {_print_name(name)}"
+        case ShowRows(table, condition):
+            where = "" if condition is None else f" where {render(condition)}"
+            return f"show rows {_print_name(table)}{where}"
         case Explain(name):
             return f"explain feed {_print_name(name)}"
         case ExplainMessage(message):
@@ -131,6 +143,18 @@ def _print_feed(statement: RegisterFeed) -> str:
     if statement.open_items is not None:
         text += f" open to {statement.open_items} items per minute" if statement.open_items else " open"
     return text
+
+
+def _print_table(statement: RegisterTable) -> str:
+    text = f"register table {_print_name(statement.name)} ({', '.join(map(_print_column, statement.columns))})"
+    if statement.form is not ChangeForm.ROWS:
+        text += f" as {statement.form.value}"
+    text += _print_clause("keep", statement.keep)
+    return text if statement.ordered_by is None else f"{text} ordered by {_print_name(statement.ordered_by)}"
+
+
+def _print_column(column: ColumnClause) -> str:
+    return f"{_print_name(column.name)} {column.type.value}{' key' if column.is_key else ''}"
 
 
 def _print_tags(tags: tuple[str, ...]) -> str:

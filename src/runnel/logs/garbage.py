@@ -17,7 +17,7 @@ from sqlalchemy import Connection
 
 from runnel.catalog.learned import operator_cache
 from runnel.catalog.logs import item_segments as manifest
-from runnel.catalog.logs import match_segments, plan_versions, quarantine, windows
+from runnel.catalog.logs import match_segments, plan_versions, quarantine, table_files, windows
 from runnel.catalog.store.connection import Catalog, chunks, now
 from runnel.catalog.store.identity import History, read_history, read_identity
 from runnel.storage.file_storage import Storage
@@ -25,7 +25,7 @@ from runnel.storage.workspace_marker import WorkspaceMarker, read_marker, write_
 
 logger = logging.getLogger("runnel")
 
-DATA_FOLDERS = ("items", "matches", "windows", "plans", "quarantine", "operators/cache")
+DATA_FOLDERS = ("items", "matches", "windows", "tables", "plans", "quarantine", "operators/cache")
 """The folders whose files the catalog references."""
 
 TRASH = "trash"
@@ -43,7 +43,8 @@ def delete_retired_files(catalog: Catalog, storage: Storage, *, older_than: floa
             parts = match_segments.retired_parts(connection, retired_before, limit=_BATCH_SIZE)
             answers = operator_cache.retired_paths(connection, retired_before, limit=_BATCH_SIZE)
             window_files = windows.retired_paths(connection, retired_before, limit=_BATCH_SIZE)
-        files = [*segments, *answers, *window_files, *(path for part in parts for path in part if path)]
+            of_tables = table_files.retired_paths(connection, retired_before, limit=_BATCH_SIZE)
+        files = [*segments, *answers, *window_files, *of_tables, *(path for part in parts for path in part if path)]
         if not files:
             return
         # Delete the files before their rows. After a crash in between, the rows are still there and the next run
@@ -55,6 +56,7 @@ def delete_retired_files(catalog: Catalog, storage: Storage, *, older_than: floa
             match_segments.forget_parts(connection, [path for path, _ in parts])
             operator_cache.forget_segments(connection, answers)
             windows.forget_segments(connection, window_files)
+            table_files.forget_files(connection, of_tables)
         yield len(files)
 
 
@@ -140,5 +142,6 @@ def _unreferenced(connection: Connection, paths: Sequence[str]) -> list[str]:
         | quarantine.quarantined_paths(connection)
     )
     named |= operator_cache.segment_paths(connection) | windows.segment_paths(connection)
+    named |= table_files.all_paths(connection)
     folders = plan_versions.plan_folders(connection)
     return [path for path in paths if path not in named and path.rsplit("/", 1)[0] not in folders]

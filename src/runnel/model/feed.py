@@ -32,10 +32,11 @@ def is_hidden(name: str) -> bool:
 
 
 class FeedKind(StrEnum):
-    """The kind of a feed: its items come from outside (source) or from a query (virtual)."""
+    """The kind of a feed: its items come from outside (source), from a query (virtual), or change rows (table)."""
 
     SOURCE = "source"
     VIRTUAL = "virtual"
+    TABLE = "table"
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,13 +19,14 @@ from runnel.errors import InputError
 from runnel.logs.items.item_log import Accepted, ItemLog
 from runnel.model.feed import Feed
 from runnel.model.item import Item
+from runnel.model.table import RowChange, TableSchema, change_of
 from runnel.settings import Settings
 from runnel.sources.document_child import DocumentSource
 from runnel.sources.document_pool import document_pool
 from runnel.sources.documents.adapt import AdaptedFeed
 from runnel.sources.documents.wire import DocumentKind
 from runnel.sources.rdf.decode_rdf import form_of
-from runnel.storage.checksums import write_sealed
+from runnel.storage.checksums import write_with_checksum
 from runnel.storage.file_storage import Storage
 
 
@@ -73,6 +74,25 @@ class Acquirer:
         adapted = self.read_document(feed, data, place)
         return self.accept_adapted(feed, adapted, is_first=is_first), list(adapted.problems)
 
+    def read_changes(
+        self, table: Feed, schema: TableSchema, data: bytes, place: str, *, is_whole: bool = False
+    ) -> tuple[list[RowChange], list[InputError]]:
+        """Read the changes of a table in a document in a sandbox, and the problems of the others.
+
+        `is_whole` says that the document has all rows of the table, so that no two may have the same key.
+        """
+        source = DocumentSource(
+            place,
+            table.name,
+            limit=self.settings.max_document_bytes,
+            max_items=self.settings.max_document_items,
+            table=schema.to_json(),
+            is_whole=is_whole,
+        )
+        adapted = document_pool().read(data, source)
+        changes = [change_of(table.name, schema, item.attributes, place) for item in adapted.items]
+        return changes, list(adapted.problems)
+
     def read_document(
         self,
         feed: Feed,
@@ -109,7 +129,7 @@ class Acquirer:
         """Store rejected documents or items in the quarantine, with the bytes of their document if given."""
         path = None
         if data is not None:
-            path = write_sealed(self._storage, f"quarantine/{uuid.uuid4().hex}", data).path
+            path = write_with_checksum(self._storage, f"quarantine/{uuid.uuid4().hex}", data).path
         with self.catalog.write() as connection:
             for problem in problems:
                 reason = f"{problem.message} ({problem.hint})" if problem.hint else problem.message

@@ -12,18 +12,24 @@ from dataclasses import asdict, dataclass, replace
 
 from runnel.errors import InputError
 from runnel.families import registry
+from runnel.model.table import TableSchema
 from runnel.net.safe_links import join_base
 from runnel.sandbox.rdf_reader import RdfForm
 from runnel.sources.document_reply import pack_reply
 from runnel.sources.documents.adapt import AdaptedFeed, adapt
-from runnel.sources.documents.bounds import MAX_ITEMS, refuse_more_items
+from runnel.sources.documents.bounds import MAX_ITEMS, refuse_large, refuse_more_items
 from runnel.sources.documents.decode import MAX_DOCUMENT, decode
 from runnel.sources.documents.document_head import read_head
+from runnel.sources.tables.read_changes import read_changes
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentSource:
-    """How to read a document: its name in messages, the name of its feed, its limits, and the server's metadata."""
+    """How to read a document: its name in messages, the name of its feed, its limits, and the server's metadata.
+
+    `table` is the schema of a table if the document has changes of it (see `TableSchema.to_json`), and `is_whole`
+    says that it has all rows.
+    """
 
     name: str
     feed: str
@@ -32,6 +38,8 @@ class DocumentSource:
     charset: str | None = None
     base: str | None = None
     form: RdfForm | None = None
+    table: str | None = None
+    is_whole: bool = False
 
 
 def open_program() -> Callable[[bytes], bytes]:
@@ -65,6 +73,12 @@ def read_document(data: bytes, source: DocumentSource) -> AdaptedFeed:
     >>> read_document(b'{"id": 1, "title": "Muse"}', DocumentSource("a.jsonl", "News")).items[0].id
     '1'
     """
+    if source.table is not None:
+        schema = TableSchema.from_json(source.table)
+        refuse_large(data, source.name, source.limit)
+        return read_changes(
+            data, source.name, source.feed, schema, max_items=source.max_items, is_whole=source.is_whole
+        )
     wire = decode(
         data,
         source.name,

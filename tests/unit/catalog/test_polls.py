@@ -92,10 +92,10 @@ def test_rows_are_created_once_and_only_for_web_feeds(catalog: Catalog) -> None:
     assert _adopt(catalog) == highest
     later = _add(catalog, "Later", "http://muse.example/rss")
     with catalog.read() as connection:
-        assert polls.wants_tending(connection, highest)
+        assert polls.needs_maintenance(connection, highest)
     assert _adopt(catalog, highest) == later
     with catalog.read() as connection:
-        assert not polls.wants_tending(connection, later)
+        assert not polls.needs_maintenance(connection, later)
         first, second = polls.due_polls(connection)
         assert [state.feed for state in polls.poll_states(connection)] == [web, later]
     assert (first.feed.every, second.feed.every) == (timedelta(seconds=60), None)
@@ -135,11 +135,11 @@ def test_polls_are_recorded_in_bulk_and_counted(catalog: Catalog) -> None:
         polls.record_polls(connection, [replace(states[0], problem="no", failures=2, requests=1)])
         polls.record_polls(connection, [replace(states[1], problem="no", stopped=polls.GONE, failures=1)])
         counts = polls.poll_counts(connection)
-        found = polls.poll_states(connection)
+        poll_states = polls.poll_states(connection)
     assert (counts.feeds, counts.requests, counts.unchanged, counts.saturated) == (6, 13, 6, 6)
     assert (counts.failing, counts.stopped, counts.due) == (1, 1, 5)
-    assert [state.requests for state in found] == [3, 2, 2, 2, 2, 2]
-    assert [state.status for state in found] == [None, None, 304, 304, 304, 304]
+    assert [state.requests for state in poll_states] == [3, 2, 2, 2, 2, 2]
+    assert [state.status for state in poll_states] == [None, None, 304, 304, 304, 304]
 
 
 def test_rows_of_dropped_feeds_are_deleted_and_totals_stay(catalog: Catalog) -> None:
@@ -149,9 +149,9 @@ def test_rows_of_dropped_feeds_are_deleted_and_totals_stay(catalog: Catalog) -> 
         polls.record_polls(connection, [PollState(feed, "http://muse.example/", requests=4)])
         feeds.drop_feed(connection, feed)
     with catalog.write() as connection:
-        assert polls.wants_tending(connection, highest)
-        polls.tend(connection)
-        assert not polls.wants_tending(connection, highest)
+        assert polls.needs_maintenance(connection, highest)
+        polls.maintain_polls(connection)
+        assert not polls.needs_maintenance(connection, highest)
         assert polls.poll_states(connection) == []
         assert polls.poll_counts(connection).requests == 4
 
@@ -167,14 +167,14 @@ def test_stopped_feed_is_polled_again_only_after_resume(catalog: Catalog, clock:
         polls.record_polls(connection, [gone])
     clock.seconds += 60
     with catalog.read() as connection:
-        assert not polls.wants_tending(connection, highest)
+        assert not polls.needs_maintenance(connection, highest)
     _pause(catalog, feed, True)
     with catalog.read() as connection:
-        assert not polls.wants_tending(connection, highest), "paused is not resumed"
+        assert not polls.needs_maintenance(connection, highest), "paused is not resumed"
     _pause(catalog, feed, False)
     with catalog.write() as connection:
-        assert polls.wants_tending(connection, highest)
-        polls.tend(connection)
+        assert polls.needs_maintenance(connection, highest)
+        polls.maintain_polls(connection)
         (state,) = polls.poll_states(connection)
     assert (state.stopped, state.problem, state.address) == (None, None, "http://muse.example/declared")
     assert _due(catalog) == ["A"]
@@ -198,7 +198,7 @@ def test_due_feeds_are_found_by_an_index(tmp_path: Path, clock: _Clock) -> None:
         PollMemory,
         digest=some.text(max_size=20),
         broken=some.none() | some.text(min_size=1, max_size=20),
-        aside=some.lists(some.text("0123456789abcdef", min_size=12, max_size=12), max_size=5).map(tuple),
+        quarantined=some.lists(some.text("0123456789abcdef", min_size=12, max_size=12), max_size=5).map(tuple),
         since=some.none() | some.integers(1, 1 << 60),
         held=some.integers(0, 1 << 40),
         saturated=some.integers(0, 1 << 40),
@@ -215,7 +215,7 @@ def test_poll_memory_round_trip(memory: PollMemory) -> None:
 @settings(deadline=None, max_examples=200)
 @given(
     some.text()
-    | some.sampled_from(["[]", "7", "null", '{"aside": 5}', '{"since": "x"}', '{"held": null}', "[" * 100_000])
+    | some.sampled_from(["[]", "7", "null", '{"quarantined": 5}', '{"since": "x"}', '{"held": null}', "[" * 100_000])
 )
 def test_invalid_poll_memory_is_ignored(text: str) -> None:
     assert isinstance(PollMemory.from_text(text), PollMemory)
@@ -224,9 +224,9 @@ def test_invalid_poll_memory_is_ignored(text: str) -> None:
 def test_only_the_newest_quarantine_fingerprints_are_kept() -> None:
     memory = PollMemory()
     for number in range(200):
-        memory = memory.with_aside([str(number)])
-    assert len(memory.aside) == 64
-    assert memory.aside[-1] == "199"
+        memory = memory.with_quarantined([str(number)])
+    assert len(memory.quarantined) == 64
+    assert memory.quarantined[-1] == "199"
 
 
 # --- hubs --------------------------------------------------------------------------------------------------------

@@ -326,11 +326,11 @@ def test_joins_of_the_paper_are_bound_in_order() -> None:
 def test_annotations_are_named_by_the_whole_window_or_by_position(windows: list[str], expected: list[str]) -> None:
     joins = " ".join(f"join last 3 days on {window} with $n[title = window.title]" for window in windows)
     node = bind(f"from News as $n {joins}")
-    found = []
+    results = []
     while isinstance(node, Gated) and isinstance(node.rule, Join):
-        found.append(node.rule.name)
+        results.append(node.rule.name)
         node = node.input
-    assert found[::-1] == expected
+    assert results[::-1] == expected
 
 
 def test_a_window_over_all_feeds_is_a_group() -> None:
@@ -461,7 +461,7 @@ def test_conditions_that_a_join_cannot_decide(extent: str, condition: str, messa
             "title = window.title and $n[price = 1]",
             "a condition on a variable cannot contain another one",
             "$n",
-            "join the two with and: $a[…] and $b[…]",
+            "combine them with `and`: $a[…] and $b[…]",
         ),
     ],
 )
@@ -642,7 +642,7 @@ def test_a_query_has_at_most_eight_joins() -> None:
 def test_with_names_a_variable_of_the_source(text: str, marked: str, hint: str) -> None:
     error, characters = refusal(text)
     assert isinstance(error, UnknownNameError)
-    assert error.message == f"with must name a variable of the from clause, and {marked} is not one"
+    assert error.message == f"`with` must name a variable of the `from` clause, and {marked} is not one"
     assert (characters, error.hint) == (marked, hint)
 
 

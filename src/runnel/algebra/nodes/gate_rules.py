@@ -108,7 +108,7 @@ class GateRule(ABC):
 
     @abstractmethod
     def describe(self) -> str:
-        """Return in words what is true of an item that passes."""
+        """Return the reason for which an item passes, as a phrase."""
 
 
 def encode_rule(rule: GateRule) -> list[Any]:

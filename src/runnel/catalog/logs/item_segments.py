@@ -18,7 +18,13 @@ from runnel.model.segment import Tier
 DAY = 86_400_000_000
 """A day in catalog time (microseconds)."""
 
-_LARGEST_LEVEL = 3
+DELETED = bytes(16)
+"""The fingerprint of a deleted row of a table."""
+
+LOST = b""
+"""The fingerprint of a row whose newest version was lost with its file, so that every version of it is a change."""
+
+_MAX_LEVEL = 3
 _i, _e = schema.item_segments.c, schema.seen.c
 _ADD = insert(schema.item_segments)
 
@@ -52,13 +58,14 @@ class ItemSegment:
 class SeenItem:
     """The newest version of an item that was accepted, or only remembered (without a sequence).
 
-    `day` is the number of the day on which its source last showed it.
+    `day` is the number of the day on which its source last showed it. `position` orders the changes of a row.
     """
 
     version: int
     fingerprint: bytes
     sequence: int | None
     day: int = field(default=0, compare=False)
+    position: bytes | None = None
 
 
 def add_segment(
@@ -102,7 +109,7 @@ def small_segments(connection: Connection, upto: int, limit: int) -> list[ItemSe
     """
     query = (
         select(schema.item_segments)
-        .where(_i.retired.is_(None), _i.level < _LARGEST_LEVEL, _i.last_sequence <= upto)
+        .where(_i.retired.is_(None), _i.level < _MAX_LEVEL, _i.last_sequence <= upto)
         .order_by(_i.last_sequence)
         .limit(limit)
     )
@@ -174,12 +181,15 @@ def lose_segment(connection: Connection, segment: ItemSegment, matched: int) -> 
     """Remove a damaged file from the log. Its sequences stay assigned, and nothing is read for them.
 
     Items after the sequence `matched` are removed from the seen-set, so that they are accepted again. Return their
-    number.
+    number. Rows of tables stay in it without a fingerprint, so that every change of them is accepted.
     """
-    values = {"tier": Tier.LOST.value, "path": f"{Tier.LOST.value}/{segment.id}", "bytes": 0, "level": _LARGEST_LEVEL}
+    values = {"tier": Tier.LOST.value, "path": f"{Tier.LOST.value}/{segment.id}", "bytes": 0, "level": _MAX_LEVEL}
     connection.execute(update(schema.item_segments).where(_i.id == segment.id).values(**values))
+    of_tables = _e.feed.in_(select(schema.tables.c.feed))
+    within = (_e.sequence >= segment.first_sequence, _e.sequence <= segment.last_sequence)
+    connection.execute(update(schema.seen).where(of_tables, *within).values(fingerprint=LOST))
     first = max(segment.first_sequence, matched + 1)
-    unmatched = (_e.sequence >= first, _e.sequence <= segment.last_sequence)
+    unmatched = (~of_tables, _e.sequence >= first, _e.sequence <= segment.last_sequence)
     return connection.execute(delete(schema.seen).where(*unmatched)).rowcount
 
 
@@ -244,7 +254,8 @@ def seen_of(connection: Connection, feed: int, keys: Sequence[bytes]) -> dict[by
     for chunk in chunks(keys):
         query = select(schema.seen).where(_e.feed == feed, _e.key.in_(chunk))
         for row in connection.execute(query):
-            seen[bytes(row.key)] = SeenItem(row.version, bytes(row.fingerprint), row.sequence, row.day)
+            position = None if row.position is None else bytes(row.position)
+            seen[bytes(row.key)] = SeenItem(row.version, bytes(row.fingerprint), row.sequence, row.day, position)
     return seen
 
 
@@ -259,6 +270,7 @@ def record_seen(connection: Connection, feed: int, seen: Mapping[bytes, SeenItem
             "fingerprint": item.fingerprint,
             "sequence": item.sequence,
             "day": day,
+            "position": item.position,
         }
         for key, item in seen.items()
     ]
@@ -274,6 +286,7 @@ def record_seen(connection: Connection, feed: int, seen: Mapping[bytes, SeenItem
                 "fingerprint": fresh.fingerprint,
                 "sequence": fresh.sequence,
                 "day": fresh.day,
+                "position": fresh.position,
             },
         ),
         rows,
@@ -306,7 +319,7 @@ def expired_seen(connection: Connection, day: int, limit: int) -> list[tuple[int
     A source's items are offered only when it changes: if a page or file has been the same for a year, nothing was
     offered since. So a key is removed only if its feed was offered something later, and if every existing file of the
     feed, and its page on the web, was read completely later. Pushes from a hub do not count, because they are not the
-    whole page. A dropped feed shows nothing.
+    whole page. A dropped feed shows nothing. The rows of a table are kept until they are deleted.
     """
     files, offers, feeds = schema.source_files.c, schema.offers.c, schema.feeds.c
     polls = schema.polls.c
@@ -322,8 +335,10 @@ def expired_seen(connection: Connection, day: int, limit: int) -> list[tuple[int
         .join(schema.feeds, feeds.id == _e.feed, isouter=True)
         .join(read, read.c.feed == _e.feed, isouter=True)
         .join(schema.polls, polls.feed == _e.feed, isouter=True)
+        .join(schema.tables, schema.tables.c.feed == _e.feed, isouter=True)
         .where(
             _e.day < day,
+            or_(schema.tables.c.feed.is_(None), _e.fingerprint == DELETED),
             or_(
                 feeds.dropped.is_not(None),
                 (_e.day < offers.day)

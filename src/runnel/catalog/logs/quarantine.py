@@ -50,7 +50,7 @@ def add_quarantined(connection: Connection, entry: Quarantined) -> None:
     counters.add_to_counter(connection, counters.QUARANTINED, 1)
 
 
-def quarantined_things(connection: Connection, limit: int = 1000, *, owner: int | None = None) -> list[Quarantined]:
+def quarantined_rows(connection: Connection, limit: int = 1000, *, owner: int | None = None) -> list[Quarantined]:
     """Return the entries, newest first, of all owners or of one.
 
     A failed evaluation belongs to the owner of its query, every other entry to the owner of its feed.
@@ -105,8 +105,9 @@ def quarantined_bytes(connection: Connection) -> int:
 
 
 def drop_oldest_quarantined(connection: Connection, surplus: int, limit: int) -> list[str]:
-    """Release the oldest files until `surplus` bytes are released. The entries stay, with a note. Return
-    the files.
+    """Release the oldest quarantined files, at least `surplus` bytes, and return their paths.
+
+    Their entries stay, with a note in the reason.
     """
     query = select(_q.path, _q.bytes).where(_q.path.is_not(None), _q.bytes.is_not(None)).order_by(_q.id).limit(limit)
     dropped: dict[str, int] = {}

@@ -187,9 +187,38 @@ seen = _table(
     _required("fingerprint", LargeBinary),
     _optional("sequence", BigInteger),
     _required("day", BigInteger, default=0),
+    _optional("position", LargeBinary),
     PrimaryKeyConstraint("feed", "key"),
     _index("seen_key", "key"),
     _index("seen_day", "day"),
+)
+# Tables: their schema, the sequences of their registration and of their last change, and counts of live rows, of all
+# changes, of those after the newest base, and of skipped late changes.
+tables = _table(
+    "tables",
+    _key("feed", BigInteger),
+    _required("content", Text),
+    _required("since", BigInteger),
+    _required("last_change", BigInteger),
+    _required("rows", BigInteger, default=0),
+    _required("changes", BigInteger, default=0),
+    _required("tail", BigInteger, default=0),
+    _required("late", BigInteger, default=0),
+)
+# Bases have all rows of a table at `to_sequence`; histories have the rows that ended after `from_sequence` and up to
+# `to_sequence`.
+table_files = _table(
+    "table_files",
+    _key("path", Text),
+    _required("feed", BigInteger),
+    _required("kind", Text),
+    _required("from_sequence", BigInteger),
+    _required("to_sequence", BigInteger),
+    _required("rows", BigInteger),
+    _required("bytes", BigInteger),
+    _optional("retired", BigInteger),
+    _index("table_files_live", "feed", "to_sequence", where="retired is null"),
+    _index("table_files_retired", "retired", where="retired is not null"),
 )
 offers = _table("offers", _key("feed", BigInteger), _required("day", BigInteger))
 # What gates remember, and until when it affects later items.
@@ -206,6 +235,7 @@ gate_states = _table(
 windows = _table(
     "windows",
     _key("feed", BigInteger),
+    _required("key", BigInteger),
     _required("history", LargeBinary),
     _required("since", BigInteger),
     _required("microseconds", BigInteger),
@@ -223,6 +253,17 @@ window_segments = _table(
     _optional("retired", BigInteger),
     _index("window_segments_live", "last_sequence", where="retired is null"),
     _index("window_segments_retired", "retired", where="retired is not null"),
+)
+join_work = _table(
+    "join_work",
+    _key("feed", BigInteger),
+    _required("history", LargeBinary),
+    _required("began", BigInteger),
+    _required("items", BigInteger),
+    _required("passed", BigInteger),
+    _required("candidates", BigInteger),
+    _required("joined", BigInteger),
+    _required("nanoseconds", BigInteger),
 )
 source_files = _table(
     "source_files",

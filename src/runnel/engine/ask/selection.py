@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 from runnel.catalog.access import owners
 from runnel.catalog.declared import tags
 from runnel.catalog.declared.tags import QueryRow
-from runnel.engine.actors import Actor, feed_named
+from runnel.engine.actors import Actor, stream_named
 from runnel.errors import InputError, NotAllowedError, NotFoundError
 from runnel.language.nearest import did_you_mean
 from runnel.language.syntax.tag_names import fold_tag
@@ -64,7 +64,7 @@ def _selected_owner(connection: Connection, actor: Actor, name: str | None) -> A
 def _queries_by_name(connection: Connection, actor: Actor, names: tuple[str, ...]) -> dict[int, QueryRow]:
     rows: dict[int, QueryRow] = {}
     for name in names:
-        feed = feed_named(connection, name, actor)
+        feed = stream_named(connection, name, actor)
         if feed.kind is not FeedKind.VIRTUAL:
             raise InputError(
                 f"{name} is a source feed and has no query", hint="name a feed that was declared with `create feed`"

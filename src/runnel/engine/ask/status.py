@@ -13,16 +13,17 @@ from typing import Any
 from sqlalchemy import Connection
 
 from runnel.catalog.access import consents
-from runnel.catalog.declared import feeds, subscriptions
+from runnel.catalog.declared import feeds, subscriptions, tables
 from runnel.catalog.delivery import delivery_health, receipts
 from runnel.catalog.logs import match_segments, plan_versions, quarantine
 from runnel.catalog.polling import polls, source_files
 from runnel.catalog.store import leases
 from runnel.catalog.store.sequencer import last_sequence
-from runnel.engine.ask.vitals import OperatorFigures, operator_figures
+from runnel.engine.ask.vitals import JoinFigures, OperatorFigures, join_figures, operator_figures
 from runnel.engine.planning.ports import PlanFigures, read_figures
 from runnel.engine.workspace import Workspace
 from runnel.model.feed import FeedKind
+from runnel.optimizer.describe import counted
 
 _SHOWN = 5
 _LOW_DISK_BYTES = 1 << 30
@@ -45,6 +46,10 @@ class Status:
     matched: int
     lag: int
     matches: int
+    tables: int
+    rows: int
+    table_tail: int
+    late_changes: int
     plan_version: int | None
     plan_queries: int
     runner: str
@@ -57,6 +62,7 @@ class Status:
     polls: dict[str, int]
     room_bytes: int
     operators: OperatorFigures
+    joins: JoinFigures
     distribution: PlanFigures
     """The distribution of the plan's queries over workers."""
 
@@ -77,6 +83,7 @@ class Status:
         return [
             f"workspace      {self.workspace}",
             f"feeds          {self.sources:,} sources, {virtual}",
+            *self._table_lines(),
             f"subscriptions  {self.subscriptions:,}",
             f"items          {self.accepted:,} accepted, {self.matched:,} matched, {self.lag:,} waiting",
             f"matches        {self.matches:,}",
@@ -87,6 +94,7 @@ class Status:
             f"quarantined    {self.put_aside:,}",
             *self._poll_lines(),
             *self._operator_lines(),
+            *self._join_lines(),
             *self._disk_lines(),
             *_first_lines(
                 "failing", [_failing_line(source) for source in self.failing_sources], "runnel status --json"
@@ -117,6 +125,12 @@ class Status:
         send = f"`send subscription {number} now;` requests confirmation again"
         return [f"{'':<15}{send}, `confirm subscription {number};` confirms"]
 
+    def _table_lines(self) -> list[str]:
+        if not self.tables:
+            return []
+        late = f", {self.late_changes:,} late changes skipped" if self.late_changes else ""
+        return [f"tables         {self.tables:,}, {self.rows:,} rows, {self.table_tail:,} changes after bases{late}"]
+
     def _poll_lines(self) -> list[str]:
         counts = self.polls
         if not counts["feeds"]:
@@ -134,6 +148,14 @@ class Status:
         parts += [f"{figures.unknown:,} left undecided"] if figures.unknown else []
         parts += [f"{figures.waiting:,} items wait for a retry"] if figures.waiting else []
         return [f"operators      {', '.join(parts)}"]
+
+    def _join_lines(self) -> list[str]:
+        figures = self.joins
+        if not figures.are_used:
+            return []
+        stored = f"{counted(figures.window_items, 'item')} in {figures.window_bytes:,} bytes"
+        work = f"joins compared {counted(figures.items, 'item')} with {figures.candidates:,} candidates"
+        return _wrapped("windows", [f"{figures.windows:,} with {stored}; {work}"])
 
     def _disk_lines(self) -> list[str]:
         return [f"free disk      {self.room_bytes >> 20} MiB"] if self.room_bytes < _LOW_DISK_BYTES else []
@@ -178,16 +200,21 @@ def read_status(workspace: Workspace) -> Status:
         declared = feeds.live_feeds(connection)
         accepted, matched = last_sequence(connection), match_segments.matched_upto(connection)
         plan = plan_versions.current_plan(connection)
+        of_tables = tables.table_counts(connection)
         return Status(
             workspace=str(workspace.folder),
             sources=sum(feed.kind is FeedKind.SOURCE for feed in declared),
             virtual_feeds=sum(feed.kind is FeedKind.VIRTUAL for feed in declared),
-            matched_feeds=len(feeds.since_of(connection)),
+            matched_feeds=len(feeds.since_of(connection, [feed.id for feed in declared])),
             subscriptions=len(subscriptions.live_subscriptions(connection)),
             accepted=accepted,
             matched=matched,
             lag=accepted - matched,
             matches=match_segments.match_count(connection),
+            tables=of_tables.tables,
+            rows=of_tables.rows,
+            table_tail=of_tables.tail,
+            late_changes=of_tables.late,
             plan_version=plan.version if plan else None,
             plan_queries=plan.queries if plan else 0,
             runner=_describe_runner(leases.state(connection)),
@@ -209,6 +236,7 @@ def read_status(workspace: Workspace) -> Status:
             polls=asdict(polls.poll_counts(connection)),
             room_bytes=disk.f_bavail * disk.f_frsize,
             operators=operator_figures(connection),
+            joins=join_figures(connection),
             distribution=read_figures(workspace, connection, plan),
         )
 

@@ -17,8 +17,10 @@ from runnel.algebra.semantics.close_conditions import leaves
 from runnel.algebra.semantics.trace import Trace, trace_node
 from runnel.catalog.declared import feeds
 from runnel.catalog.logs import item_segments, match_segments, undecided
-from runnel.engine.actors import Actor, feed_named, names_for, sees_matches
+from runnel.engine.actors import Actor, names_for, sees_matches, stream_named
 from runnel.engine.answers import Answer, Rendering
+from runnel.engine.ask.name_hidden_feeds import name_hidden_feeds
+from runnel.engine.ask.why_joins import ExplainedJoin, explain_joins
 from runnel.engine.trial.find_stops import MOST_ITEMS, GateStops, find_stops
 from runnel.engine.trial.operator_session import answering
 from runnel.engine.workspace import Workspace
@@ -35,7 +37,7 @@ class Why(Answer):
     `holds` is the result of evaluating the query again. `recorded` is whether the match log contains the match, or
     None if the item has not been matched yet. `undecided` is a text if operators have not answered yet. `failures`
     lists the operators that failed. `searched` is the number of earlier items on which gates were evaluated, if these
-    were not all.
+    were not all. `joins` are the joins that the item reached.
     """
 
     item: str
@@ -54,6 +56,7 @@ class Why(Answer):
     failures: tuple[str, ...] = ()
     searched: int | None = None
     undecided: str | None = None
+    joins: tuple[ExplainedJoin, ...] = ()
 
     def render(self) -> Rendering:
         """Render one line per condition, and the recorded match."""
@@ -70,17 +73,22 @@ class Why(Answer):
             "highlights": list(self.highlights),
             "stopped_by": dict(self.stopped_by),
             "bindings": list(self.bindings),
+            "joins": [join.to_json() for join in self.joins],
         }
         states = {None: "not matched yet", True: "recorded as a match", False: "not recorded as a match"}
         lines = (
             f"{self.source} item {self.item}, version {self.version}{f': {self.title}' if self.title else ''}",
             *self.trace,
             *self.failures,
-            *([f"gates were evaluated only on the {self.searched:,} items before it"] if self.searched else ()),
+            *([self._describe_search()] if self.searched else ()),
             self.undecided or states[self.recorded],
             *(f"  where {', '.join(f'?{name} = {value}' for name, value in row.items())}" for row in self.bindings),
         )
         return Rendering(f"item {self.item} {'is' if self.holds else 'is not'} in {self.feed}", data, lines)
+
+    def _describe_search(self) -> str:
+        stored = ", and on the stored items of windows" if self.joins else ""
+        return f"gates were evaluated only on the {self.searched:,} items before it{stored}"
 
 
 def explain_match(workspace: Workspace, item_id: str, name: str, actor: Actor) -> Why:
@@ -89,7 +97,7 @@ def explain_match(workspace: Workspace, item_id: str, name: str, actor: Actor) -
     The query is evaluated again on the stored item, in the revision with which the item was matched.
     """
     with workspace.catalog.read() as connection:
-        feed = feed_named(connection, name, actor)
+        feed = stream_named(connection, name, actor)
         names = names_for(connection, actor)
         current = feeds.definitions(connection, [feed.id], with_paused=True)
         read = {feed.id, *(source for node in current.values() for source in reads(node))}
@@ -109,12 +117,17 @@ def explain_match(workspace: Workspace, item_id: str, name: str, actor: Actor) -
     # Matches from before the owner subscribed to the feed were recorded for other owners.
     recorded = None if version is None else is_seen and _is_recorded(workspace, sequences, feed.id)
     gates = find_stops(workspace, feed.id, definitions, sequence, names, actor)
+    if recorded and gates.joins:
+        recorded_annotations = workspace.matches.annotations_of({feed.id: sequences}).values()
+        gates = gates.with_recorded(annotation for several in recorded_annotations for annotation in several)
+    described = name_hidden_feeds(names, definitions)
+    joins = explain_joins(workspace, item, gates.joins, definitions, described, names)
     with answering(workspace, item, definitions) as (answers, reasons):
-        trace = _trace(feed.id, source, item, definitions, names, gates, answers)
+        trace = _trace(feed.id, source, item, definitions, described, gates, joins, answers)
         if recorded and gates.stops and not trace.holds:
             # The match log decides: the gate's history was restarted after the earlier items.
             gates = replace(gates, stops={})
-            trace = _trace(feed.id, source, item, definitions, names, gates, answers)
+            trace = _trace(feed.id, source, item, definitions, described, gates, (), answers)
     # An operator's error text may contain server names and paths that only the admin may see.
     failures = (f"{name} failed: {reason}" for name, reason in reasons.items() if actor.is_admin)
     return Why(
@@ -128,12 +141,13 @@ def explain_match(workspace: Workspace, item_id: str, name: str, actor: Actor) -
         plan=version if actor.is_admin else None,
         trace=tuple(trace.lines()),
         highlights=tuple(trace.highlights()),
-        stopped_by=_stopped_by(gates, names),
+        stopped_by=_stopped_by(gates, described),
         bindings=tuple(_recorded_bindings(workspace, sequences, feed.id)) if recorded else (),
         title=item.first("title"),
         failures=tuple(failures),
         searched=None if gates.whole else MOST_ITEMS,
         undecided=_describe_undecided(workspace, sequences, feed.id, actor) if is_seen else None,
+        joins=tuple(joins),
     )
 
 
@@ -176,6 +190,7 @@ def _trace(
     definitions: Mapping[int, Node],
     names: Mapping[int, str],
     gates: GateStops,
+    joins: Sequence[ExplainedJoin],
     answers: Answers,
 ) -> Trace:
     stopped = {feed: _describe_cause(stop, gates.earlier) for feed, stop in gates.stops.items()}
@@ -187,6 +202,7 @@ def _trace(
         names,
         item.time,
         stopped=stopped,
+        at_gates={join.gate: join.steps() for join in joins},
         answers=answers,
         search=_pattern_search(item, definitions),
     )

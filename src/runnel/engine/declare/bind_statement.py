@@ -12,9 +12,9 @@ from typing import Protocol
 from runnel.algebra.nodes.query import Node
 from runnel.catalog.declared.bulk_insert import encode_feed
 from runnel.language.binding.bind_query import bind_query
-from runnel.language.graphs.iri_prefixes import expand_prefixes
+from runnel.language.binding.expand_prefixes import expand_prefixes
 from runnel.language.printing import print_statement
-from runnel.language.syntax.statements import CreateFeed
+from runnel.language.syntax.statements import CreateFeed, FeedTerm, Name, each_term
 from runnel.model.operator import OperatorDeclaration
 
 
@@ -23,6 +23,9 @@ class Names(Protocol):
 
     def feed_id(self, name: str) -> int | None:
         """Return the id of a feed, or None."""
+
+    def refuse_table(self, name: Name) -> None:
+        """Raise StatementError if a name denotes a table."""
 
     def names(self) -> Sequence[str]:
         """Return all names of feeds, for error hints."""
@@ -89,6 +92,10 @@ def bind(statement: CreateFeed, names: Names, owner: int) -> BoundQuery:
     `all feeds` means the feeds of `owner` and of the admin.
     """
     lookups = _Lookups(names)
+    for source in (statement.query.source, *(join.window for join in statement.query.joins)):
+        for term in each_term(source):
+            if isinstance(term, FeedTerm):
+                names.refuse_table(term.feed)
     query = expand_prefixes(statement.query, lookups.prefixes)
     node = bind_query(query, lookups.feed_id, names.names, lookups.operator, names.operator_names, owner)
     # Stored without `or replace`: a declaration describes the feed, not how it was changed.

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from sqlalchemy import Connection
 
 from runnel.algebra.nodes.query import Node, hide_gates, reads
+from runnel.algebra.nodes.render import render_name
 from runnel.catalog.access.consents import Key, WantedConsent, consent_of, pending_count
 from runnel.catalog.access.owners import Owner, QuotaAllowance, owner_by_id
 from runnel.catalog.declared import feeds, operators, subscriptions
@@ -52,13 +53,15 @@ class Pending:
     """A change that is not committed yet: the rows to be added, and the ids of the feeds that it affects.
 
     `touched` are feeds whose subscriptions or readers change. `redefined` are feeds that get another query, are
-    paused or are resumed. `regrouped` are queries that read a group of feeds whose members change.
+    paused or are resumed. `regrouped` are queries that read a group of feeds whose members change, and `reread` are
+    those of them whose group gains or loses feeds that may already have items.
     """
 
     connection: Connection
     touched: set[int] = field(default_factory=set)
     redefined: set[int] = field(default_factory=set)
     regrouped: set[int] = field(default_factory=set)
+    reread: set[int] = field(default_factory=set)
     dropped: set[int] = field(default_factory=set)
     feeds: dict[int, NewFeed] = field(default_factory=dict)
     subscriptions: list[NewSubscription] = field(default_factory=list)
@@ -231,6 +234,43 @@ class DeclarationScope:
             raise UnknownNameError(f"there is no feed {name.text}", span=name.span, hint=hint)
         return feed
 
+    def find_stream(self, name: Name) -> Feed:
+        """Return the feed like `find`, and raise StatementError if it is a table."""
+        self.refuse_table(name)
+        return self.find(name)
+
+    def refuse_table(self, name: Name) -> None:
+        """Raise StatementError if a name denotes a table, where only a feed of items can be read."""
+        feed = self.find_or_none(name.text)
+        if feed is not None and feed.kind is FeedKind.TABLE:
+            raise StatementError(
+                f"{name.text} is a table, and feeds over tables are not built yet",
+                span=name.span,
+                hint=f"`show rows {render_name(name.text)}` shows its rows; a feed can read other feeds",
+            )
+
+    def find_own_feed(self, name: Name) -> Feed:
+        """Return the feed like `find_own`, and raise StatementError if it is a table."""
+        feed = self.find_own(name)
+        if feed.kind is FeedKind.TABLE:
+            raise StatementError(
+                f"{name.text} is a table",
+                span=name.span,
+                hint=f"`drop table {render_name(name.text)}` drops it; tables cannot be tagged or paused",
+            )
+        return feed
+
+    def find_own_table(self, name: Name) -> Feed:
+        """Return the actor's own table with a name, or raise StatementError."""
+        feed = self.find_own(name)
+        if feed.kind is not FeedKind.TABLE:
+            raise StatementError(
+                f"{name.text} is a feed, not a table",
+                span=name.span,
+                hint=f"`drop feed {render_name(name.text)}` drops a feed; `show tables` lists all tables",
+            )
+        return feed
+
     def find_own(self, name: Name) -> Feed:
         """Return the feed like `find`, and raise StatementError if the actor does not own it."""
         feed = self.find(name)
@@ -252,7 +292,8 @@ class DeclarationScope:
         existing = self.own_or_none(name.text)
         if existing is not None:
             hint = "use `create or replace feed` to change it" if existing.kind is FeedKind.VIRTUAL else None
-            raise DuplicateNameError(f"a feed {name.text} already exists", span=name.span, hint=hint)
+            noun = "table" if existing.kind is FeedKind.TABLE else "feed"
+            raise DuplicateNameError(f"a {noun} {name.text} already exists", span=name.span, hint=hint)
 
     def add(self, new: NewFeed) -> None:
         """Add a pending feed. The following statements can refer to it."""
@@ -275,7 +316,7 @@ class DeclarationScope:
     def hide_gates(self, node: Node) -> Node:
         """Return a definition in which windows, and gates below others, are hidden feeds. Add those that are new.
 
-        Equal definitions are one hidden feed, whoever declares them.
+        Equal definitions share one hidden feed, also across owners.
         """
         return hide_gates(node, self._hidden_feed)
 
@@ -290,6 +331,14 @@ class DeclarationScope:
         feed = self.pending.feed_id()
         self.add(NewFeed(feed, name, FeedKind.VIRTUAL, name, node=node, owner=HIDDEN, encoded=encoded))
         return feed
+
+    def hidden_definitions(self, ids: Iterable[int]) -> list[Node]:
+        """Return the definitions of those of these feeds that are hidden, pending or in the catalog."""
+        own = set(ids)
+        pending = [feed for feed in own & self.pending.feeds.keys() if self.pending.feeds[feed].owner == HIDDEN]
+        existing = feeds.hidden_among(self.connection, own - self.pending.feeds.keys())
+        nodes = feeds.own_definitions(self.connection, existing)
+        return [*(self.pending.definitions[feed] for feed in sorted(pending)), *nodes.values()]
 
     def drop_unread(self) -> None:
         """Drop the hidden feeds that no feed reads any more, among those that the change affects."""
@@ -323,7 +372,10 @@ class DeclarationScope:
 
     def regroup(self, feed: SourceFeed) -> None:
         """Record that the queries which read a group with this source feed change, because it joins or leaves."""
-        self.pending.regrouped |= group_readers(self.connection, feed)
+        readers = group_readers(self.connection, feed)
+        self.pending.regrouped |= readers
+        if feed.id not in self.pending.added:
+            self.pending.reread |= readers
 
     # --- prefixes and operators ----------------------------------------------------------------------------------
 

@@ -20,13 +20,20 @@ from runnel.catalog.declared.feed_groups import SourceFeed, source_feed
 from runnel.delivery.settle_attempts import reason_of
 from runnel.engine.actors import Actor, check_actor
 from runnel.engine.answers import Answer, Dropped, FeedDone, listed
-from runnel.engine.declare import confirm_targets, declare_operators, declare_prefixes, subscribe
+from runnel.engine.declare import (
+    confirm_targets,
+    declare_operators,
+    declare_prefixes,
+    declare_tables,
+    subscribe,
+)
 from runnel.engine.declare.bind_statement import BoundQuery, bind
 from runnel.engine.declare.commit_change import commit_change
 from runnel.engine.declare.declare_operators import Registrations, load_registrations
 from runnel.engine.declare.keep_stylesheets import keep_stylesheets
 from runnel.engine.declare.locate_errors import locate_errors
 from runnel.engine.declare.refuse_large import SizeLimits
+from runnel.engine.declare.refuse_long_fills import refuse_long_fills
 from runnel.engine.declare.scope import DeclarationScope, NeedsLockError, Pending
 from runnel.engine.workspace import Workspace
 from runnel.errors import CyclicFeedsError, InputError, RunnelError, StatementError, StillNeededError
@@ -169,6 +176,10 @@ class Declarer:
             case syntax.RegisterPrefix() | syntax.DropPrefix():
                 self.scope.forget_prefixes()
                 return declare_prefixes.change_prefixes(self.scope, statement)
+            case syntax.RegisterTable():
+                return declare_tables.register(self.scope, statement)
+            case syntax.DropTable():
+                return declare_tables.drop(self.scope, statement, self._drop_all)
             case syntax.TagFeed():
                 return self._tag(statement)
             case syntax.Drop():
@@ -249,7 +260,7 @@ class Declarer:
         scope = self.scope
         self._origins = None
         scope.refuse_duplicate(statement.name)
-        origin = scope.find(statement.origin)
+        origin = scope.find_stream(statement.origin)
         scope.refuse_disabled(statement.name.span)
         scope.allowance.take("queries")
         name, text, owner = statement.name.text, print_statement(statement), scope.actor.owner
@@ -264,11 +275,12 @@ class Declarer:
         name = statement.name.text
         self._limits.check(statement.query, statement.name.span)
         existing = self.scope.own_or_none(name)
-        if existing is not None and (not statement.replace or existing.kind is FeedKind.SOURCE):
+        if existing is not None and (not statement.replace or existing.kind is not FeedKind.VIRTUAL):
             self.scope.refuse_duplicate(statement.name)
         bound = self.bind(statement)
         if statement.query.joins:
             node = self.scope.hide_gates(bound.node)
+            refuse_long_fills(self.scope, node, statement.query.joins)
             bound = replace(bound, node=node, encoded=encode_feed(node))
         if existing is not None:
             self._replace(existing, statement, bound)
@@ -326,7 +338,7 @@ class Declarer:
 
     def _tag(self, statement: syntax.TagFeed) -> FeedDone:
         scope = self.scope
-        feed = scope.find_own(statement.name)
+        feed = scope.find_own_feed(statement.name)
         before = source_feed(self._connection, feed.id)
         if before is None:
             raise StatementError(
@@ -347,7 +359,7 @@ class Declarer:
 
     def _drop(self, statement: syntax.Drop) -> Dropped:
         scope = self.scope
-        feed = scope.find_own(statement.name)
+        feed = scope.find_own_feed(statement.name)
         doomed = feeds.all_dependents(self._connection, [feed.id])
         subscribed = self._subscriptions_to(doomed)
         numbers = sorted(subscription.id for subscription in subscribed if not subscription.is_internal)
@@ -398,13 +410,13 @@ class Declarer:
     def _pause(self, statement: syntax.Pause) -> FeedDone:
         if statement.feed is None:
             raise StatementError("expected `feed NAME` or `subscription N`", span=statement.span)
-        feed = self.scope.find_own(statement.feed)
+        feed = self.scope.find_own_feed(statement.feed)
         feeds.pause_feed(self._connection, feed, statement.paused)
         self.scope.forget_feed(feed.name)
         if feed.kind is FeedKind.VIRTUAL:
             self.scope.pending.redefined.add(feed.id)
         for internal in subscriptions.internal_subscriptions(self._connection, [feed.id]):
-            subscriptions.keep_place(self._connection, internal)
+            subscriptions.give_own_cursor(self._connection, internal)
             subscriptions.pause_subscription(self._connection, internal.id, statement.paused)
         verb = "paused" if statement.paused else "resumed"
         return FeedDone(f"{verb} feed {feed.name}", feed.name, paused=statement.paused)

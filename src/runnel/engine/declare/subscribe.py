@@ -38,7 +38,7 @@ from runnel.sinks.registry import find_sink, installed_sinks, open_sink
 
 def subscribe(scope: DeclarationScope, statement: Subscribe) -> Subscribed:
     """Apply `subscribe to Feed …`. Only the answer contains the ticket, and the signing key if there is one."""
-    feed = scope.find(statement.feed)
+    feed = scope.find_stream(statement.feed)
     scope.refuse_disabled(statement.feed.span)
     sink = _sink(scope, statement)
     target = _target(scope, statement, sink)
@@ -331,7 +331,7 @@ def pause(scope: DeclarationScope, statement: Pause) -> SubscriptionDone:
     verb = "paused" if statement.paused else "resumed"
     subscription = scope.subscription(statement.subscription or 0, statement.span)
     if statement.paused:
-        subscriptions.keep_place(scope.connection, subscription)
+        subscriptions.give_own_cursor(scope.connection, subscription)
     elif subscription.disabled is not None:
         _enable(scope, subscription, statement.span)
     subscriptions.pause_subscription(scope.connection, subscription.id, statement.paused)

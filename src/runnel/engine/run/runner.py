@@ -29,6 +29,7 @@ from runnel.engine.run.query_supervisor import StreamingQuerySupervisor
 from runnel.engine.run.run_log import RunLog
 from runnel.engine.run.run_state import RunState
 from runnel.engine.upkeep.contain_damage import contain_damage
+from runnel.engine.upkeep.expire_rows import expire_rows
 from runnel.engine.upkeep.maintenance import run_maintenance
 from runnel.engine.workspace import Workspace
 from runnel.errors import (
@@ -203,7 +204,7 @@ class Runner:
     # --- bounded run ---------------------------------------------------------------------------------------------
 
     def _run_once(self, supervisor: StreamingQuerySupervisor, report: Callable[[Progress], None]) -> None:
-        end_expired(self._workspace)
+        self._repeat_after_damage(self._expire)
         self._read_once()
         self._repeat_after_damage(self._log_again)
         self._read_once(has_period=True, report=report)
@@ -217,7 +218,7 @@ class Runner:
             self._repeat_after_damage(lambda: self._deliver_all(report))
             while self._contain_damage():  # files that delivery could not read
                 self._repeat_after_damage(lambda: self._deliver_all(report))
-            end_expired(self._workspace)
+            self._repeat_after_damage(self._expire)
             self._read_once()
             if self.progress().lag == 0 or self._stop.is_set():
                 break
@@ -257,7 +258,7 @@ class Runner:
         loops = [
             threading.Thread(target=self._loop, args=(step, pause), name=f"runnel-{name}", daemon=True)
             for name, step, pause in (
-                ("expire", lambda: end_expired(self._workspace), settings.scan_seconds),
+                ("expire", self._expire, settings.scan_seconds),
                 *((reader.name, partial(self._read, reader), reader.pause) for reader in self._parts.readers),
                 ("deliver", self._deliver, _TICK),
                 ("tidy", self._maintain, settings.archive_seconds),
@@ -466,6 +467,10 @@ class Runner:
         self.run_state.count("items accepted", acquired.accepted)
         self.run_state.count("items unchanged", acquired.unchanged)
         self.run_state.count("things quarantined", acquired.quarantined)
+
+    def _expire(self) -> None:
+        end_expired(self._workspace)
+        self.run_state.count("rows expired", expire_rows(self._workspace))
 
     def _deliver(self) -> None:
         self.run_state.count("messages delivered", self._parts.dispatcher.deliver(self._current_lease().epoch))

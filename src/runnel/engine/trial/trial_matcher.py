@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from datetime import timedelta
 from functools import cached_property
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,6 +21,7 @@ from runnel.algebra.nodes.query import Node
 from runnel.arrays import offsets_of
 from runnel.catalog.declared import feeds, tags
 from runnel.catalog.logs import plan_versions
+from runnel.engine.trial.stored_windows import StoredWindows
 from runnel.engine.workspace import Workspace
 from runnel.matching.compile.temporary_plan import TemporaryPlan
 from runnel.matching.contract import Matcher
@@ -48,13 +51,16 @@ class TrialMatcher:
         matcher: Matcher,
         deciding: DecidingMatcher | None = None,
         ordered: OrderedMatcher | None = None,
+        window_keys: Mapping[int, int] = MappingProxyType({}),
     ) -> None:
         """Create a matcher. `deciding` is the matcher inside `matcher` that calls operators, if there is one.
 
-        `ordered` is the matcher that resolves gates, if there is one.
+        `ordered` is the matcher that resolves gates, if there is one, and `window_keys` the keys of its windows.
         """
         self.stopped: Mapping[tuple[int, int], Stop] = ordered.stopped if ordered else {}
         self.annotations: Mapping[tuple[int, int], tuple[Annotation, ...]] = ordered.annotations if ordered else {}
+        self._ordered = ordered
+        self._window_keys = window_keys
         self._matcher = matcher
         self._deciding = deciding
         self._plan = plan
@@ -71,6 +77,15 @@ class TrialMatcher:
         matches = self._matcher.match(items)
         self._last = items, matches
         return matches
+
+    def window_members(
+        self, window: int, sequence: int, accepted: int, extent: timedelta | int
+    ) -> npt.NDArray[np.int64]:
+        """Return the sequences of the items in a window of an item, by the window's feed, as far as matched here."""
+        from runnel.matching.joins.members_before import members_before
+
+        parts = self._ordered.windows if self._ordered else ()
+        return members_before(parts, self._window_keys.get(window, window), sequence, accepted, extent)
 
     def bindings(self, rows: npt.NDArray[np.int64]) -> dict[tuple[int, int], Bindings]:
         """Return the bindings of the last batch's matches in these rows, by row and query."""
@@ -96,9 +111,12 @@ class TrialMatcher:
 
 
 class JoinedMatcher:
-    """Combines trial matchers of different queries."""
+    """Combines trial matchers of different queries. `definitions` are those of the queries that have gates."""
 
-    def __init__(self, matchers: Sequence[TrialMatcher]) -> None:
+    def __init__(
+        self, matchers: Sequence[TrialMatcher], definitions: Mapping[int, Node] = MappingProxyType({})
+    ) -> None:
+        self.definitions = definitions
         self._matchers = matchers
 
     @property
@@ -118,9 +136,15 @@ class JoinedMatcher:
 
 @contextmanager
 def open_matcher(
-    workspace: Workspace, queries: Iterable[PlanQuery], definitions: Mapping[int, Node]
+    workspace: Workspace,
+    queries: Iterable[PlanQuery],
+    definitions: Mapping[int, Node],
+    stored: StoredWindows | None = None,
 ) -> Iterator[TrialMatcher]:
-    """Compile queries temporarily. Operators are called in this process, and gates keep their state."""
+    """Compile queries temporarily. Operators are called in this process, and gates keep their state.
+
+    Windows have the `stored` items, if they are given, in addition to those that are matched here.
+    """
     from runnel.matching.compile.build_matcher import build_matcher
     from runnel.matching.gates.ordered_matcher import OrderedMatcher
 
@@ -132,13 +156,17 @@ def open_matcher(
             from runnel.engine.trial.operator_session import open_operator_session
 
             matcher = deciding = stack.enter_context(open_operator_session(workspace)).matcher(plan, matcher)
-        ordered = OrderedMatcher(plan, matcher)
-        yield TrialMatcher(plan, ordered, deciding, ordered)
+        keys = {} if stored is None else stored.keys
+        ordered = OrderedMatcher(plan, matcher, keys)
+        ordered.windows += () if stored is None else stored.parts
+        yield TrialMatcher(plan, ordered, deciding, ordered, keys)
 
 
 @contextmanager
-def open_declared(workspace: Workspace, queries: Collection[int], items: int) -> Iterator[JoinedMatcher]:
-    """Open a matcher of declared queries, with or without subscriptions, for about `items` items.
+def open_declared(
+    workspace: Workspace, queries: Collection[int], items: int, after: int = 0
+) -> Iterator[JoinedMatcher]:
+    """Open a matcher of declared queries, with or without subscriptions, for about `items` items after a sequence.
 
     If that is faster, queries are selected from the current plan, and only the others are compiled. Paused queries
     match too, and so do items from before a query was declared. Gates count only the items that are matched here.
@@ -160,11 +188,13 @@ def open_declared(workspace: Workspace, queries: Collection[int], items: int) ->
             matchers.append(TrialMatcher(selected, build_matcher(selected)))
     others = sorted(set(queries) - planned)
     with ExitStack() as stack:
+        definitions: Mapping[int, Node] = {}
         if others:
             with workspace.catalog.read() as connection:
                 definitions = feeds.definitions(connection, others, with_paused=True)
-            matchers.append(stack.enter_context(open_matcher(workspace, map(PlanQuery, others), definitions)))
-        yield JoinedMatcher(matchers)
+            compiled = (PlanQuery(query, after) for query in others)
+            matchers.append(stack.enter_context(open_matcher(workspace, compiled, definitions)))
+        yield JoinedMatcher(matchers, definitions)
 
 
 def _planned(connection: Connection, queries: Collection[int]) -> set[int]:

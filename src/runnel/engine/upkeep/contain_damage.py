@@ -1,9 +1,9 @@
 """Contain damaged files: remove them from the workspace, so that the runner can continue.
 
 In: the path of a damaged file. Out: a catalog that no longer needs it. If the files from which it was merged still
-exist, they replace it. A plan is compiled again. An index or a file of cached answers is dropped. Otherwise the file
-is quarantined: its row is deleted, the file stays for inspection, and the application log reports the lost items or
-matches.
+exist, they replace it. A plan is compiled again, and the base of a table is computed again. An index or a file of
+cached answers is dropped. Otherwise the file is quarantined: its row is deleted, the file stays for inspection, and
+the application log reports the lost items or matches.
 """
 
 from __future__ import annotations
@@ -16,14 +16,17 @@ from typing import TypeVar
 from sqlalchemy import Connection
 
 from runnel.catalog.learned import operator_cache
-from runnel.catalog.logs import item_segments, match_segments, plan_versions
+from runnel.catalog.logs import item_segments, match_segments, plan_versions, table_files
 from runnel.catalog.logs.item_segments import ItemSegment
 from runnel.catalog.logs.match_segments import KeptPart
 from runnel.catalog.logs.quarantine import FILE, Quarantined, add_quarantined
+from runnel.catalog.logs.table_files import FileKind
 from runnel.catalog.store import leases
 from runnel.engine.planning.reoptimize import recompile
 from runnel.engine.workspace import Workspace
 from runnel.errors import CorruptDataError
+from runnel.logs.tables.rewrite_tables import FOLDER as TABLES
+from runnel.logs.tables.rewrite_tables import rebuild_base
 from runnel.matching.operators.ask.cache_files import FOLDER as ANSWERS
 from runnel.plan.store import forget_parts, read_part, verify
 from runnel.storage.checksums import check_file
@@ -58,6 +61,8 @@ def contain_damage(workspace: Workspace, epoch: int, path: str) -> Containment |
         return _contain_items(workspace, epoch, path)
     if path.startswith("matches/"):
         return _contain_matches(workspace, epoch, path)
+    if path.startswith(f"{TABLES}/"):
+        return _contain_table_file(workspace, epoch, path)
     if path.startswith(f"{ANSWERS}/"):
         return _contain_answers(workspace, epoch, path)
     return None
@@ -115,6 +120,29 @@ def _contain_matches(workspace: Workspace, epoch: int, path: str) -> Containment
         reason = f"the file is damaged: matches of items {part.first_sequence}-{part.last_sequence} are lost"
         _quarantine(connection, path, reason, part.first_sequence)
     logger.error("%s is quarantined: %s", path, reason)
+    return Containment.FILE
+
+
+def _contain_table_file(workspace: Workspace, epoch: int, path: str) -> Containment | None:
+    """Compute a base again. Without a history, rows as of earlier sequences are no longer kept."""
+    with workspace.catalog.read() as connection:
+        file = table_files.file_of(connection, path)
+    if file is None:
+        return None
+    if file.kind is FileKind.HISTORY:
+        with workspace.catalog.write() as connection:
+            leases.check(connection, epoch)
+            if not table_files.retire_files(connection, [path]):
+                return Containment.FILE
+            reason = f"the file is damaged: rows as of sequences before {file.to_sequence} are lost"
+            _quarantine(connection, path, reason, file.to_sequence)
+        logger.warning("%s is quarantined: %s", path, reason)
+        return Containment.FILE
+    base = rebuild_base(workspace.catalog, workspace.storage, workspace.tables, file, epoch=epoch)
+    if base is None:
+        logger.error("%s is damaged, and the changes from which it was computed are no longer kept", path)
+        return None
+    logger.warning("%s is damaged and was computed again from the item log", path)
     return Containment.FILE
 
 

@@ -19,7 +19,16 @@ from runnel.catalog.access import signing_keys
 from runnel.catalog.declared import stylesheets
 from runnel.catalog.delivery import ledger, receipts
 from runnel.catalog.learned import stream_statistics
-from runnel.catalog.logs import gate_states, item_segments, match_segments, plan_versions, quarantine, undecided
+from runnel.catalog.logs import (
+    gate_states,
+    item_segments,
+    join_work,
+    match_segments,
+    plan_versions,
+    quarantine,
+    table_files,
+    undecided,
+)
 from runnel.catalog.polling import source_files
 from runnel.catalog.store import counters, leases
 from runnel.catalog.store.connection import now
@@ -29,6 +38,7 @@ from runnel.engine.workspace import Workspace
 from runnel.logs.garbage import delete_retired_files, empty_trash, record_history, remove_orphans
 from runnel.logs.items.archive import archive_steps
 from runnel.logs.matches.compaction import compaction_steps
+from runnel.logs.tables.rewrite_tables import RewriteRule, rewrite_steps
 from runnel.sinks.registry import silent_kinds
 from runnel.streaming.window_store import merge_steps
 
@@ -37,6 +47,8 @@ _HOUR = 3_600_000_000
 _DAY = 24 * _HOUR
 _ROWS = 2_000
 _FOUND_IDS = 50_000
+_ATTEMPTS = 10
+"""How often it is tried to delete items while no batch is committed and no message settled."""
 _KEPT_ROWS = _HOUR
 """Age in microseconds before which rows of match segments are not merged."""
 
@@ -117,6 +129,9 @@ class _Turn:
             cache_steps(workspace.catalog, workspace.storage, epoch=self._epoch, most_bytes=limit)
         )
         compacted += self._count(merge_steps(workspace.catalog, workspace.storage, epoch=self._epoch))
+        compacted += self._count(
+            rewrite_steps(workspace.catalog, workspace.storage, workspace.tables, self._rule(), epoch=self._epoch)
+        )
         merged = self._repeat(_merge_rows)
         if self._repeat(stream_statistics.learn):
             sample_costs(workspace, self._epoch)
@@ -128,6 +143,15 @@ class _Turn:
             delete_retired_files(workspace.catalog, workspace.storage, older_than=settings.orphan_seconds)
         )
         return done + MaintenanceReport(removed=removed, finished=self._has_time())
+
+    def _rule(self) -> RewriteRule:
+        """Return when tables are rewritten: bases must not be older than the items that are kept."""
+        settings, items = self._workspace.settings, self._workspace.items
+        if not settings.keep_items_days:
+            return RewriteRule(settings.table_tail_rows)
+        with self._workspace.catalog.read() as connection:
+            kept_from = _ago(connection, settings.keep_items_days)
+        return RewriteRule(settings.table_tail_rows, items.sequence_before(kept_from))
 
     def _has_time(self) -> bool:
         return time.monotonic() < self._deadline
@@ -181,6 +205,7 @@ class _Turn:
         self._forget_files()
         with self._write() as connection:
             stream_statistics.forget_dropped(connection)
+            join_work.forget_dropped(connection)
         if not self._has_time():
             return done  # the next call continues; the scan of all files comes last
         removed = remove_orphans(workspace.catalog, workspace.storage, older_than=settings.orphan_seconds)
@@ -191,21 +216,35 @@ class _Turn:
         return done
 
     def _retain(self) -> int:
-        """Delete items and matches that are older than `keep_items_days` and no longer needed."""
+        """Delete items and matches that are older than `keep_items_days` and no longer needed.
+
+        An item is needed, too, if a match that is still to be delivered joined it.
+        """
         days = self._workspace.settings.keep_items_days
         if not days:
             return 0
-        with self._write() as connection:
-            deleted = item_segments.retain_items(
-                connection, _ago(connection, days), receipts.needed_after(connection)
-            )
-            if deleted:
-                upto = item_segments.retained_upto(connection)
-                deleted += match_segments.retain_matches(connection, upto)
-                deleted += undecided.forget_supplements(connection, upto)
-                receipts.lift_cursors(connection, upto)
-                ledger.bury_unkept(connection, upto)
-            return deleted
+        for _ in range(_ATTEMPTS):
+            with self._workspace.catalog.read() as connection:
+                basis = match_segments.matched_upto(connection), receipts.needed_after(connection)
+            first_joined = self._workspace.matches.first_joined(basis[1])  # reads files, so without the lock
+            floor = basis[1] if first_joined is None else min(basis[1], first_joined - 1)
+            with self._write() as connection:
+                if basis == (match_segments.matched_upto(connection), receipts.needed_after(connection)):
+                    needed_after = table_files.needed_after(connection, floor)
+                    return self._delete_items(connection, days, needed_after)
+        return 0
+
+    def _delete_items(self, connection: Connection, days: int, needed_after: int) -> int:
+        """Delete the items and matches that are older than some days and have at most this sequence."""
+        deleted = item_segments.retain_items(connection, _ago(connection, days), needed_after)
+        if deleted:
+            upto = item_segments.retained_upto(connection)
+            deleted += table_files.retire_histories(connection, upto)
+            deleted += match_segments.retain_matches(connection, upto)
+            deleted += undecided.forget_supplements(connection, upto)
+            receipts.lift_cursors(connection, upto)
+            ledger.bury_unkept(connection, upto)
+        return deleted
 
     def _limit_quarantine(self) -> int:
         """Limit the quarantine in bytes and in age."""

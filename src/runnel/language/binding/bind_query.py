@@ -12,7 +12,7 @@ from runnel.algebra.nodes.query import Filter, Gated, Node, Read, ReadAll, Union
 from runnel.algebra.semantics.joins import Join
 from runnel.errors import DuplicateNameError, UnknownNameError
 from runnel.language.binding.bind_operators import FindOperator, bind_conditions, needs_binding
-from runnel.language.graphs.iri_prefixes import expand_prefixes
+from runnel.language.binding.expand_prefixes import expand_prefixes
 from runnel.language.nearest import did_you_mean
 from runnel.language.syntax.statements import (
     AllTerm,
@@ -136,7 +136,7 @@ def _bind_joins(query: QueryText, binder: _Binder) -> BoundJoins:
 def _not_joinable(variable: Name, joinable: Mapping[str, Name]) -> UnknownNameError:
     error = _unknown_variable(variable, joinable)
     return UnknownNameError(
-        f"with must name a variable of the from clause, and ${variable.text} is not one",
+        f"`with` must name a variable of the `from` clause, and ${variable.text} is not one",
         span=variable.span,
         hint=error.hint,
     )

@@ -1,4 +1,4 @@
-"""Grammar rules for `register feed` and `register prefix`. In: the token after `register`. Out: a statement."""
+"""Grammar rules for `register`. In: the token after `register`. Out: a statement."""
 
 from __future__ import annotations
 
@@ -6,12 +6,19 @@ from typing import Any
 
 from runnel.errors import StatementSyntaxError
 from runnel.language.grammar.parse_operators import parse_operator
+from runnel.language.grammar.parse_tables import parse_table
 from runnel.language.grammar.parse_values import parse_duration, parse_name, parse_tag_list
 from runnel.language.graphs.iri_prefixes import PREDEFINED_PREFIXES, find_iri_problem, is_prefix
 from runnel.language.syntax.literals import read_integer, read_verbatim
 from runnel.language.syntax.reader import TokenReader
 from runnel.language.syntax.script_tokens import Token
-from runnel.language.syntax.statements import MaterializeFeed, RegisterFeed, RegisterOperator, RegisterPrefix
+from runnel.language.syntax.statements import (
+    MaterializeFeed,
+    RegisterFeed,
+    RegisterOperator,
+    RegisterPrefix,
+    RegisterTable,
+)
 
 MAX_TITLE_LENGTH = 500
 """How many characters the title of a feed, and the URL of its home page, can have."""
@@ -19,12 +26,14 @@ MAX_TITLE_LENGTH = 500
 
 def parse_register(
     tokens: TokenReader, keyword: Token
-) -> RegisterFeed | MaterializeFeed | RegisterOperator | RegisterPrefix:
-    """Parse `register feed …`, `register operator …` or `register prefix …`."""
+) -> RegisterFeed | MaterializeFeed | RegisterOperator | RegisterPrefix | RegisterTable:
+    """Parse `register feed …`, `register operator …`, `register prefix …` or `register table …`."""
     if tokens.take("operator"):
         return parse_operator(tokens)
     if tokens.take("prefix"):
         return _parse_prefix(tokens)
+    if tokens.take("table"):
+        return parse_table(tokens)
     tokens.expect("feed")
     return _parse_feed(tokens)
 

@@ -13,6 +13,7 @@ from runnel.errors import StatementSyntaxError
 from runnel.language.grammar.parse_conditions import parse_condition
 from runnel.language.grammar.parse_joins import parse_joins
 from runnel.language.grammar.parse_registrations import parse_register
+from runnel.language.grammar.parse_tables import parse_show_rows
 from runnel.language.grammar.parse_values import (
     parse_duration,
     parse_name,
@@ -32,6 +33,7 @@ from runnel.language.syntax.statements import (
     Drop,
     DropOperator,
     DropPrefix,
+    DropTable,
     Explain,
     ExplainMessage,
     FeedTerm,
@@ -44,6 +46,7 @@ from runnel.language.syntax.statements import (
     RotateKey,
     SendNow,
     Show,
+    ShowRows,
     Subscribe,
     SubscribeSpans,
     TagFeed,
@@ -232,11 +235,13 @@ def _parse_confirm(tokens: TokenReader, keyword: Token) -> Confirm:
 # Feeds, operators and prefixes.
 
 
-def _parse_drop(tokens: TokenReader, keyword: Token) -> Drop | DropOperator | DropPrefix:
+def _parse_drop(tokens: TokenReader, keyword: Token) -> Drop | DropOperator | DropPrefix | DropTable:
     if tokens.take("operator"):
         return DropOperator(parse_name(tokens), tokens.take("cascade"))
     if tokens.take("prefix"):
         return DropPrefix(parse_name(tokens))
+    if tokens.take("table"):
+        return DropTable(parse_name(tokens))
     tokens.expect("feed")
     return Drop(parse_name(tokens), tokens.take("cascade"))
 
@@ -265,19 +270,21 @@ def _parse_pause(tokens: TokenReader, keyword: Token) -> Pause:
 
 # Statements that only read.
 
-_LISTS: Final = ("feeds", "subscriptions", "quarantine", "operators", "prefixes")
+_LISTS: Final = ("feeds", "tables", "subscriptions", "quarantine", "operators", "prefixes")
 
 
-def _parse_show(tokens: TokenReader, keyword: Token) -> Show:
+def _parse_show(tokens: TokenReader, keyword: Token) -> Show | ShowRows:
     listed = tokens.take_one_of(*_LISTS)
     if listed is not None:
-        kind = OneOf["feeds", "subscriptions", "quarantine", "operators", "prefixes"]
+        kind = OneOf["feeds", "tables", "subscriptions", "quarantine", "operators", "prefixes"]
         return Show(cast(kind, listed.text.lower()))
     if tokens.take("dead"):
         tokens.expect("letters")
         return Show("dead letters")
     if tokens.take("operator"):
         return Show("operator", parse_name(tokens))
+    if tokens.take("rows"):
+        return parse_show_rows(tokens)
     tokens.expect("feed")
     return Show("feed", parse_name(tokens))
 

@@ -14,6 +14,7 @@ from runnel.algebra.nodes.expressions import Expression
 from runnel.algebra.nodes.gate_rules import GateRule
 from runnel.errors import Span
 from runnel.model.operator import ErrorPolicy, Parameter
+from runnel.model.table import ChangeForm, Column, ColumnType, TableSchema
 
 NO_SPAN = Span(1, 1, 2)
 """The span of statements that were not parsed from a text: its first character."""
@@ -178,6 +179,32 @@ class RegisterPrefix:
 
 
 @dataclass(frozen=True, slots=True)
+class ColumnClause:
+    """A column of a table: `NAME text|number|date|boolean [key]`."""
+
+    name: Name
+    type: ColumnType
+    is_key: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterTable:
+    """`register table Name (column type [key], …) [as rows|debezium] [keep …] [ordered by column]`."""
+
+    name: Name
+    columns: tuple[ColumnClause, ...]
+    form: ChangeForm = ChangeForm.ROWS
+    keep: timedelta | None = None
+    ordered_by: Name | None = None
+
+    @property
+    def schema(self) -> TableSchema:
+        """The schema that the statement declares."""
+        columns = tuple(Column(column.name.text, column.type, column.is_key) for column in self.columns)
+        return TableSchema(columns, self.form, self.keep, None if self.ordered_by is None else self.ordered_by.text)
+
+
+@dataclass(frozen=True, slots=True)
 class SubscribeSpans:
     """The spans of the parts of a `subscribe`, for error messages."""
 
@@ -280,6 +307,13 @@ class DropPrefix:
 
 
 @dataclass(frozen=True, slots=True)
+class DropTable:
+    """`drop table Name`."""
+
+    name: Name
+
+
+@dataclass(frozen=True, slots=True)
 class Pause:
     """`pause feed Name`, `pause subscription 12`, or the same with `resume`."""
 
@@ -291,10 +325,30 @@ class Pause:
 
 @dataclass(frozen=True, slots=True)
 class Show:
-    """`show feeds`, `subscriptions`, `quarantine`, `dead letters`, `operators`, `prefixes`; `show feed Name`, …"""
+    """`show feeds`, `tables`, `subscriptions`, `quarantine`, `dead letters`, …; `show feed Name`, …"""
 
-    what: Literal["feeds", "subscriptions", "quarantine", "dead letters", "operators", "prefixes", "feed", "operator"]
+    what: Literal[
+        "feeds",
+        "tables",
+        "subscriptions",
+        "quarantine",
+        "dead letters",
+        "operators",
+        "prefixes",
+        "feed",
+        "operator",
+    ]
     name: Name | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ShowRows:
+    """`show rows Table [where …]`."""
+
+    table: Name
+    condition: Expression | None = None
+    span: Span = field(default=NO_SPAN, compare=False)
+    """Where the condition begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,6 +389,7 @@ Declaration = (
     | MaterializeFeed
     | RegisterOperator
     | RegisterPrefix
+    | RegisterTable
     | CreateFeed
     | Subscribe
     | Unsubscribe
@@ -346,9 +401,10 @@ Declaration = (
     | Drop
     | DropOperator
     | DropPrefix
+    | DropTable
     | Pause
 )
-Question = Show | Explain | ExplainMessage | Why | Preview
+Question = Show | ShowRows | Explain | ExplainMessage | Why | Preview
 Statement = Declaration | Question
 
 

@@ -1,4 +1,4 @@
-"""The item log: accept items, and read them by sequence or by time.
+"""The item log: accept items and changes of tables, and read them by sequence or by time.
 
 A segment of the tier `log` contains only the publisher's data. Sequence and time come from its manifest row, so that
 the file can be written before the transaction that accepts it. Archived segments contain both as columns.
@@ -15,6 +15,7 @@ from typing import TypeVar
 import numpy as np
 import pyarrow as pa
 
+from runnel.catalog.declared import tables
 from runnel.catalog.logs import item_segments as manifest
 from runnel.catalog.logs.item_segments import ItemSegment, SeenItem
 from runnel.catalog.store.connection import Catalog, now
@@ -23,10 +24,11 @@ from runnel.errors import CorruptDataError
 from runnel.logs.items.fingerprint import fingerprint
 from runnel.logs.items.item_files import STORED_SCHEMA, read_feeds, read_items
 from runnel.model.item import Item
-from runnel.model.item_batch import ItemBatch
+from runnel.model.item_batch import ITEM_SCHEMA, ItemBatch
 from runnel.model.segment import Slice, Tier
+from runnel.model.table import RowChange
 from runnel.storage.arrow_files import read_parquet_column, write_arrow
-from runnel.storage.checksums import SealedFile
+from runnel.storage.checksums import ChecksummedFile
 from runnel.storage.file_storage import Storage
 
 _T = TypeVar("_T")
@@ -36,12 +38,16 @@ _SEGMENTS = 64
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """The result of accepting items: the assigned sequences, and the number of unchanged items."""
+    """The result of accepting items: the assigned sequences, and the number of unchanged items.
+
+    `late` is the number of changes of a table that `ordered by` skipped.
+    """
 
     first_sequence: int | None = None
     last_sequence: int | None = None
     accepted: int = 0
     unchanged: int = 0
+    late: int = 0
 
     def __add__(self, other: Accepted) -> Accepted:
         firsts = [first for first in (self.first_sequence, other.first_sequence) if first is not None]
@@ -51,30 +57,48 @@ class Accepted:
             max(lasts, default=None),
             self.accepted + other.accepted,
             self.unchanged + other.unchanged,
+            self.late + other.late,
         )
 
 
 @dataclass(frozen=True, slots=True)
-class _Fresh:
-    """An item to accept, with its key and fingerprint."""
+class _Offer:
+    """An offered item with its key and fingerprint, and for tables the fields of its RowChange."""
 
     key: bytes
     item: Item
     fingerprint: bytes
+    position: bytes | None = None
+    replaces: int | None = None
+
+    def is_late(self, seen: SeenItem | None) -> bool:
+        """Return whether a later change of the row was accepted before."""
+        if seen is None or seen.position is None or self.position is None:
+            return False
+        return self.position < seen.position
+
+    def is_change(self, seen: SeenItem | None) -> bool:
+        """Return whether the item differs from the newest version. Deleting an unknown row changes nothing."""
+        if seen is None:
+            return self.fingerprint != manifest.DELETED and self.replaces is None
+        return self.fingerprint != seen.fingerprint and self.replaces in (None, seen.sequence)
 
 
 @dataclass(frozen=True, slots=True)
 class _Comparison:
     """Offered items compared with the seen-set, and the entries of the seen-set that were used.
 
-    `shown` are keys of items that the source showed again, for the first time today.
+    `shown` are keys of items that the source showed again, for the first time today. `late` and `rows` are the number
+    of late changes of a table, and by how many its rows grow.
     """
 
-    fresh: tuple[_Fresh, ...]
+    fresh: tuple[_Offer, ...]
     remember: dict[bytes, bytes]
     keys: tuple[bytes, ...]
     known: dict[bytes, SeenItem]
     shown: tuple[bytes, ...]
+    late: int = 0
+    rows: int = 0
 
 
 def item_key(item_id: str) -> bytes:
@@ -94,44 +118,73 @@ class ItemLog:
 
         Items to `remember` are only added to the seen-set, so they are not accepted when they arrive again.
         """
+        offers = [_Offer(item_key(item.id), item, fingerprint(item)) for item in items]
+        return self._accept_chunks(feed, offers, remember)
+
+    def change_rows(self, table: int, changes: Sequence[RowChange]) -> Accepted:
+        """Accept changes of a table's rows, in order.
+
+        Skip unchanged rows, deletions of unknown rows, and late changes.
+        """
+        offers = [
+            _Offer(
+                item_key(change.item.id),
+                change.item,
+                manifest.DELETED if change.is_deletion else fingerprint(change.item),
+                change.position,
+                change.replaces,
+            )
+            for change in changes
+        ]
+        return self._accept_chunks(table, offers, is_table=True)
+
+    def _accept_chunks(
+        self, feed: int, offers: Sequence[_Offer], remember: Sequence[Item] = (), *, is_table: bool = False
+    ) -> Accepted:
         result = Accepted()
-        for start in range(0, max(len(items), 1), _SEGMENT_ITEMS):
-            chunk = items[start : start + _SEGMENT_ITEMS]
-            result += self._accept(feed, chunk, remember if start == 0 else ())
+        for start in range(0, max(len(offers), 1), _SEGMENT_ITEMS):
+            chunk = offers[start : start + _SEGMENT_ITEMS]
+            result += self._accept(feed, chunk, remember if start == 0 else (), is_table)
         return result
 
-    def _accept(self, feed: int, items: Sequence[Item], remember: Sequence[Item]) -> Accepted:
+    def _accept(self, feed: int, offers: Sequence[_Offer], remember: Sequence[Item], is_table: bool) -> Accepted:
         while True:
-            comparison = self._compare(feed, items, remember)
-            if not comparison.fresh and not comparison.remember:
+            comparison = self._compare(feed, offers, remember)
+            if not comparison.fresh and not comparison.remember and not comparison.late:
                 self._touch(feed, comparison.shown)
-                return Accepted(unchanged=len(items))
+                return Accepted(unchanged=len(offers))
             file = self._write(feed, comparison.fresh) if comparison.fresh else None
-            done = self._commit(feed, file, comparison)
+            done = self._commit(feed, file, comparison, is_table)
             if done is not None:
-                return replace(done, unchanged=len(items) - done.accepted)
+                return replace(done, unchanged=len(offers) - done.accepted - done.late)
             # The seen-set changed, for example because another publisher accepted one of the items. Try again.
             if file is not None:
                 self._storage.delete(file.path)
 
-    def _compare(self, feed: int, items: Sequence[Item], remember: Sequence[Item]) -> _Comparison:
+    def _compare(self, feed: int, offers: Sequence[_Offer], remember: Sequence[Item]) -> _Comparison:
         """Determine which items are new or edited according to the current seen-set."""
-        keyed = [(item_key(item.id), item, fingerprint(item)) for item in items]
         recalled = {item_key(item.id): fingerprint(item) for item in remember}
-        keys = list(dict.fromkeys([*(key for key, _, _ in keyed), *recalled]))
+        keys = list(dict.fromkeys([*(offer.key for offer in offers), *recalled]))
         with self._catalog.read() as connection:
             known = manifest.seen_of(connection, feed, keys)
             today = now(connection) // manifest.DAY
-        newest = {key: (seen.version, seen.fingerprint) for key, seen in known.items()}
-        fresh: list[_Fresh] = []
-        for key, item, print_ in keyed:
-            version, last_print = newest.get(key, (0, b""))
-            if print_ != last_print:
-                newest[key] = (version + 1, print_)
-                fresh.append(_Fresh(key, Item(item.feed, item.id, item.attributes, version + 1), print_))
+        newest = dict(known)
+        fresh: list[_Offer] = []
+        late = rows = 0
+        for offer in offers:
+            seen = newest.get(offer.key)
+            if offer.is_late(seen):
+                late += 1
+            elif offer.is_change(seen):
+                version = 1 if seen is None else seen.version + 1
+                position = offer.position if seen is None or offer.position is not None else seen.position
+                newest[offer.key] = SeenItem(version, offer.fingerprint, None, position=position)
+                item = Item(offer.item.feed, offer.item.id, offer.item.attributes, version)
+                fresh.append(replace(offer, item=item, position=position))
+                rows += _is_live(newest[offer.key]) - _is_live(seen)
         to_remember = {key: print_ for key, print_ in recalled.items() if key not in newest}
         shown = tuple(key for key, seen in known.items() if seen.day < today)
-        return _Comparison(tuple(fresh), to_remember, tuple(keys), known, shown)
+        return _Comparison(tuple(fresh), to_remember, tuple(keys), known, shown, late, rows)
 
     def _touch(self, feed: int, shown: Sequence[bytes]) -> None:
         """Record, once a day, that a source still shows known items, so that the seen-set keeps them."""
@@ -139,12 +192,14 @@ class ItemLog:
             with self._catalog.write() as connection:
                 manifest.touch_seen(connection, feed, shown)
 
-    def _write(self, feed: int, fresh: Sequence[_Fresh]) -> SealedFile:
+    def _write(self, feed: int, fresh: Sequence[_Offer]) -> ChecksummedFile:
         batch = ItemBatch.of([entry.item for entry in fresh], {entry.item.feed: feed for entry in fresh})
         stored = batch.records.select(STORED_SCHEMA.names).replace_schema_metadata(STORED_SCHEMA.metadata)
         return write_arrow(self._storage, f"items/log/{uuid.uuid4().hex}.arrow", [stored], stored.schema)
 
-    def _commit(self, feed: int, file: SealedFile | None, comparison: _Comparison) -> Accepted | None:
+    def _commit(
+        self, feed: int, file: ChecksummedFile | None, comparison: _Comparison, is_table: bool
+    ) -> Accepted | None:
         """Accept the items in a transaction. Return None if the seen-set changed since the comparison."""
         with self._catalog.write() as connection:
             if manifest.seen_of(connection, feed, comparison.keys) != comparison.known:
@@ -152,19 +207,29 @@ class ItemLog:
             if file is not None and not self._storage.local(file.path).exists():
                 return None  # writing took so long that the file was removed as an orphan
             seen = {key: SeenItem(1, print_, None) for key, print_ in comparison.remember.items()}
-            result = Accepted()
+            result = Accepted(late=comparison.late)
             if file is not None:
                 count = len(comparison.fresh)
                 first, accepted = take_sequences(connection, count)
-                result = Accepted(first, first + count - 1, count)
+                result = Accepted(first, first + count - 1, count, late=comparison.late)
                 sequences = (first, first + count - 1)
                 manifest.add_segment(
                     connection, Tier.LOG, file.path, sequences=sequences, times=(accepted, accepted), size=file.size
                 )
                 for row, entry in enumerate(comparison.fresh):
-                    seen[entry.key] = SeenItem(entry.item.version, entry.fingerprint, first + row)
+                    version = entry.item.version
+                    seen[entry.key] = SeenItem(version, entry.fingerprint, first + row, position=entry.position)
             manifest.record_seen(connection, feed, seen)
             manifest.touch_seen(connection, feed, [key for key in comparison.shown if key not in seen])
+            if is_table:
+                tables.note_changes(
+                    connection,
+                    feed,
+                    last_change=result.last_sequence,
+                    changes=result.accepted,
+                    rows=comparison.rows,
+                    late=result.late,
+                )
         return result
 
     def last_sequence(self) -> int:
@@ -184,6 +249,20 @@ class ItemLog:
         Segments are merged concurrently. If a file is gone, the reader reads the manifest again.
         """
         return self._each(after, upto, read_items)
+
+    def read_feed(self, feed: int, after: int, upto: int) -> Iterator[ItemBatch]:
+        """Read the items of one source feed with sequences in (after, upto] that are still kept, in order."""
+        with self._catalog.read() as connection:
+            after = max(after, manifest.retained_upto(connection))
+
+        def read_own(storage: Storage, item_slice: Slice) -> ItemBatch:
+            rows = np.flatnonzero(read_feeds(storage, item_slice) == feed)
+            if not len(rows):
+                return ItemBatch(pa.RecordBatch.from_pylist([], schema=ITEM_SCHEMA))
+            batch = read_items(storage, item_slice)
+            return batch if len(rows) == len(batch) else ItemBatch(batch.records.take(pa.array(rows)))
+
+        return (batch for batch in self._each(after, upto, read_own) if len(batch))
 
     def count(self, feeds: Collection[int], after: int, upto: int) -> int:
         """Count the items with sequences in (after, upto] from these source feeds."""
@@ -262,6 +341,11 @@ class ItemLog:
                     break
                 yield ItemBatch(batch.records.take(pa.array(remaining[low:high] - item_slice.first_sequence)))
             remaining = remaining[np.searchsorted(remaining, read_upto + 1) :]
+
+
+def _is_live(seen: SeenItem | None) -> bool:
+    """Return whether a row exists in the version that was seen last."""
+    return seen is not None and seen.fingerprint != manifest.DELETED
 
 
 def _slices_of(segment: ItemSegment, after: int, upto: int, rows: int) -> Iterator[Slice]:

@@ -97,11 +97,20 @@ class AnnotatedArrivals:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkOfGates:
+    """The work of gates at positions in their columns: `counts` has a row for each, with the fields of `GateWork`."""
+
+    gates: Numbers
+    counts: Numbers
+
+
+@dataclass(frozen=True, slots=True)
 class GateAnswer:
     """The result of gates: a mask of the arrivals that pass, and the states to store.
 
     `causes` maps the position of a stopped arrival to the reason, if it is an item, and `failures` that of an arrival
-    at which the gate failed. Such an item does not pass.
+    at which the gate failed. Such an item does not pass. `work` counts comparisons, if gates compare items with those
+    of a window.
     """
 
     passes: Booleans
@@ -109,6 +118,7 @@ class GateAnswer:
     causes: Mapping[int, Stop] = field(default_factory=dict)
     annotations: AnnotatedArrivals | None = None
     failures: Mapping[int, str] = field(default_factory=dict)
+    work: WorkOfGates | None = None
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ ascending items, then gates.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
@@ -32,11 +32,13 @@ from runnel.matching.gates.contract import (
     Numbers,
     ReadStates,
     ReadWindows,
+    WorkOfGates,
     resolver_of,
 )
 from runnel.matching.gates.gate_columns import GateColumns
 from runnel.model.annotation import Annotation
 from runnel.model.gate_state import GateState
+from runnel.model.gate_work import GateWork
 from runnel.plan.gates import NO_GATE
 
 if TYPE_CHECKING:
@@ -65,6 +67,7 @@ class ResolvedGates:
     failures_by_arrival: Mapping[int, str]
     inherited: _Inherited
     run: GateRun
+    work_of_gates: Sequence[WorkOfGates]
     _last: list[tuple[Claims, tuple[Numbers, Numbers]]] = field(default_factory=list)
     """The claims whose matches were asked for last, and the answer, because their annotations are asked for next."""
 
@@ -80,6 +83,15 @@ class ResolvedGates:
         keys = zip(*(column.tolist() for column in self.arrivals.keys(positions)), strict=True)
         return {
             key: self.causes.get(position, Stop()) for position, key in zip(positions.tolist(), keys, strict=True)
+        }
+
+    @cached_property
+    def work(self) -> dict[int, GateWork]:
+        """The work of joins, by their feeds."""
+        return {
+            feed: GateWork(*counts)
+            for several in self.work_of_gates
+            for feed, counts in zip(self.gates.feeds[several.gates].tolist(), several.counts.tolist(), strict=True)
         }
 
     @property
@@ -321,6 +333,7 @@ class _Resolution:
         self.annotations: dict[int, tuple[list[int], int]] = {}
         self.failures: dict[int, str] = {}
         self.inherited = _Inherited()
+        self.work: list[WorkOfGates] = []
 
     def resolve(self) -> ResolvedGates:
         """Resolve all levels."""
@@ -344,6 +357,7 @@ class _Resolution:
             self.failures,
             self.inherited,
             self.run,
+            self.work,
         )
 
     def _by_level(self, levels: Numbers, chosen: Numbers, count: int) -> Rows:
@@ -382,6 +396,8 @@ class _Resolution:
         self.states += answer.states
         self.causes |= {int(counted[position]): stop for position, stop in answer.causes.items()}
         self.failures |= {int(counted[position]): reason for position, reason in answer.failures.items()}
+        if answer.work is not None:
+            self.work.append(answer.work)
         if answer.annotations is not None:
             self._annotate(counted, answer.annotations)
 

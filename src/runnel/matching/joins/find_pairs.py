@@ -71,12 +71,13 @@ class JoinItems:
 class Pairs:
     """Pairs by ascending items and descending sequences of window items.
 
-    `items` are positions among the items to be joined, `rows` rows of all parts, counted from the first part, and
-    `failed` the items with too many candidates, which have no pairs.
+    `items` are positions among the items to be joined, and `rows` rows of all parts, counted from the first part.
+    `candidates` has the number of candidates of each item, and `failed` the items with too many, which have no pairs.
     """
 
     items: Numbers
     rows: Numbers
+    candidates: Numbers
     failed: Booleans
 
     def __len__(self) -> int:
@@ -164,7 +165,7 @@ class _Search:
             satisfied = self._evaluate(self._condition, items, rows)
             items, rows = items[satisfied], rows[satisfied]
         order = np.lexsort((-self._finder.sequences_of(rows), items))
-        return Pairs(items[order], rows[order], failed)
+        return Pairs(items[order], rows[order], np.minimum(self._counts, MAX_CANDIDATES), failed)
 
     def _is_decided(self, condition: Expression) -> bool:
         """Return whether all candidates satisfy the condition."""

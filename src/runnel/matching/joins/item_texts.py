@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from runnel.arrays import offsets_of, read_only
+from runnel.arrays import decode_text, offsets_of, read_only
 from runnel.matching.joins.join_kernels import find_texts
 
 Array = npt.NDArray[Any]
@@ -40,6 +40,10 @@ class SortedTexts:
         """Return the positions of texts, or -1."""
         positions: Array = find_texts(sought.offsets, sought.data, self.offsets, self.data)
         return positions
+
+    def text(self, position: int) -> str:
+        """Return one text."""
+        return decode_text(self.data[self.offsets[position] : self.offsets[position + 1]].tobytes())
 
     def to_arrow(self) -> Any:
         """Return the texts as an Arrow array."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from time import perf_counter_ns
 from typing import Any, cast
 
 import numpy as np
@@ -25,6 +26,7 @@ from runnel.matching.gates.contract import (
     GateRun,
     Numbers,
     Prepared,
+    WorkOfGates,
 )
 from runnel.matching.gates.gate_columns import GateColumns
 from runnel.matching.joins.find_pairs import TOO_MANY, JoinItems, PairFinder, Pairs, has_index
@@ -76,8 +78,11 @@ class JoinResolver:
         passes = np.zeros(len(arrivals), dtype=np.bool_)
         failures: dict[int, str] = {}
         annotated = []
+        # The fields of `GateWork` for each gate.
+        work = np.zeros((len(arrivals.columns), 5), dtype=np.int64)
         for condition, window, chosen in _by_condition(arrivals, keys):
             own = arrivals.select(chosen)
+            started = perf_counter_ns()
             items, numbers = _distinct_items(own)
             pairs = windows.finder.find(condition, items, window)
             gates = own.gates
@@ -87,7 +92,19 @@ class JoinResolver:
             failures |= dict.fromkeys(chosen[pairs.failed[numbers]].tolist(), TOO_MANY)
             annotated.append(_annotate(selected, pairs, chosen, windows.finder))
             passes[annotated[-1].positions] = True
-        return GateAnswer(passes, annotations=_concatenate(annotated), failures=failures)
+            is_compared = ~pairs.failed[numbers]
+            np.add.at(work[:, 2], gates[is_compared], pairs.candidates[numbers[is_compared]])
+            np.add.at(work[:, 3], arrivals.gates[annotated[-1].positions], annotated[-1].counts)
+            work[gates[0], 4] += perf_counter_ns() - started
+        work[:, 0] = np.bincount(arrivals.gates, minlength=len(work))
+        work[:, 1] = np.bincount(arrivals.gates[passes], minlength=len(work))
+        worked = np.flatnonzero(work[:, 0])
+        return GateAnswer(
+            passes,
+            annotations=_concatenate(annotated),
+            failures=failures,
+            work=WorkOfGates(worked, work[worked]),
+        )
 
 
 def _by_condition(arrivals: Arrivals, keys: Numbers) -> Iterable[tuple[Expression, int | None, Numbers]]:

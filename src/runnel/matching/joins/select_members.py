@@ -54,7 +54,7 @@ class MemberSelection:
     def select(
         self, items: JoinItems, pairs: Pairs, owners: Numbers, numbers: Numbers, extents: Numbers, finder: PairFinder
     ) -> Selected:
-        """Return the pairs that claims select.
+        """Return the pairs that claims select. Items come after those of all parts but the last.
 
         `owners` are the ascending positions of each claim's item, `numbers` those of the claims' windows (see
         `numbers_of`), and `extents` their extents as in `Join.split`.

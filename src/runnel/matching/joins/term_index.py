@@ -27,6 +27,11 @@ class TermIndex:
     starts: Array
     rows: Array
 
+    def terms_of(self, row: int) -> list[str]:
+        """Return the terms under which a row is listed. All rows are read."""
+        positions = np.searchsorted(self.starts, np.flatnonzero(self.rows == row), side="right") - 1
+        return [self.terms.text(position) for position in positions.tolist()]
+
     def arrays(self) -> dict[str, Array]:
         """Return the arrays to store."""
         return {**self.terms.arrays(), "starts": self.starts, "rows": self.rows}

@@ -23,8 +23,9 @@ from runnel.matching.joins.item_texts import sort_texts
 from runnel.matching.joins.item_values import decode_values
 from runnel.matching.joins.term_index import TermIndex, merge_term_indexes
 from runnel.matching.joins.window_members import WindowMembers, merge_members
+from runnel.matching.joins.window_terms import value_of_key
 from runnel.matching.joins.word_index import PREFIXES, WordIndex, merge_word_indexes
-from runnel.model.item import Attributes
+from runnel.model.item import Attributes, Value
 
 Array = npt.NDArray[Any]
 Numbers = npt.NDArray[np.int64]
@@ -78,6 +79,17 @@ class WindowItems:
                 stored = self.values[self.value_starts[row] : self.value_starts[row + 1]].tobytes()
             decoded = self._decoded[row] = decode_values(stored)
         return decoded
+
+    def comparable(self, row: int) -> Attributes:
+        """Return values of an item that compare like those that it had: its stored values, and texts of its words."""
+        attributes = dict(self.attributes(row))
+        for (name, kind), index in self.indexes.items():
+            values: list[Value] = list(index.texts_of(row)) if isinstance(index, WordIndex) else []
+            if isinstance(index, TermIndex):
+                terms = index.terms_of(row)
+                values = [value_of_key(term) for term in terms] if kind == "values" else list(terms)
+            attributes[name] = (*attributes.get(name, ()), *values)
+        return attributes
 
     @cached_property
     def _decoded(self) -> dict[int, Attributes]:

@@ -75,3 +75,20 @@ def _value_key(value: Value) -> str | None:
             return None  # not a number
         case _:
             return f"n{float(value) + 0.0!r}"  # -0.0 equals 0.0
+
+
+def value_of_key(key: str) -> Value:
+    """Return the value that an index of values lists under a term.
+
+    >>> value_of_key("tMuse"), value_of_key("n3.0"), value_of_key("bTrue")
+    ('Muse', 3.0, True)
+    """
+    match key[0]:
+        case "t":
+            return key[1:]
+        case "b":
+            return key == "bTrue"
+        case "d":
+            return datetime.fromisoformat(key[1:])
+        case _:
+            return float(key[1:])

@@ -61,6 +61,15 @@ class WordIndex:
         """Return the row of every text."""
         return self.text_rows.astype(np.int64) if len(self.text_rows) else np.arange(len(self.text_offsets) - 1)
 
+    def texts_of(self, row: int) -> list[str]:
+        """Return the texts of a row, as their words. All texts are read."""
+        words = self.word_numbers()
+        bounds = self.text_offsets.astype(np.int64)
+        return [
+            " ".join(self.words.text(word) for word in words[bounds[text] : bounds[text + 1]].tolist())
+            for text in np.flatnonzero(self.rows() == row).tolist()
+        ]
+
     def word_numbers(self) -> Array:
         """Return for every word of every text its position among `words`."""
         positions = np.empty_like(self.ranks)

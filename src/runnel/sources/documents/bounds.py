@@ -37,6 +37,16 @@ def refuse_more_items(count: int, limit: int, place: str) -> None:
         )
 
 
+def refuse_large(data: bytes, name: str, limit: int) -> None:
+    """Raise BrokenDocumentError if a document has more than `limit` bytes."""
+    if len(data) > limit:
+        raise BrokenDocumentError(
+            f"the document has {len(data)} bytes; the limit is {limit}",
+            place=f"{name}:1",
+            hint="split it into smaller documents",
+        )
+
+
 class ProblemList:
     """The first problems of a document, and the number of further ones.
 

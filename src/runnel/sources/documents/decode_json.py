@@ -31,8 +31,8 @@ class _UnreadableError(ValueError):
     """A JSON value that is not accepted, such as an object with duplicate keys."""
 
 
-def decode_json(text: str, name: str, max_items: int = MAX_ITEMS) -> WireDocument:
-    """Decode a JSON text.
+def decode_json(text: str, name: str, max_items: int = MAX_ITEMS, *, skips_null: bool = False) -> WireDocument:
+    """Decode a JSON text. With `skips_null`, a value null is no problem.
 
     >>> decode_json('{"id": 1}\\n{"id": 2}', "a.jsonl").records[1]
     WireRecord(line=2, value={'id': 2})
@@ -41,15 +41,15 @@ def decode_json(text: str, name: str, max_items: int = MAX_ITEMS) -> WireDocumen
     try:
         value, end = _DECODER.raw_decode(text, start)
     except (ValueError, RecursionError) as error:
-        return _decode_lines(text, name, error, max_items)
+        return _decode_lines(text, name, error, max_items, skips_null)
     if text[end:].strip():
-        return _decode_lines(text, name, None, max_items)
+        return _decode_lines(text, name, None, max_items, skips_null)
     if isinstance(value, Mapping) and str(value.get("version", "")).startswith(_JSON_FEED):
         return _decode_feed(value, name, max_items)
     if is_too_deep(value):
         raise BrokenDocumentError(f"values are nested more than {MAX_DEPTH} levels deep", place=f"{name}:1")
     values = value if isinstance(value, list) else [value]
-    return _build_records(name, ((_line_of(text, start), member) for member in values), max_items)
+    return _build_records(name, ((_line_of(text, start), member) for member in values), max_items, skips_null)
 
 
 def read_one(text: str, name: str, *, hint: str) -> Any:
@@ -64,10 +64,10 @@ def read_one(text: str, name: str, *, hint: str) -> Any:
         raise _broken(text, name, error, hint) from error
 
 
-def _decode_lines(text: str, name: str, error: Exception | None, max_items: int) -> WireDocument:
+def _decode_lines(text: str, name: str, error: Exception | None, max_items: int, skips_null: bool) -> WireDocument:
     if "\n" not in text.strip():
         raise _broken(text, name, error)
-    document = _build_records(name, _lines(text), max_items)
+    document = _build_records(name, _lines(text), max_items, skips_null)
     if not document.records:
         raise _broken(text, name, error)
     return document
@@ -93,7 +93,7 @@ def _lines(text: str) -> Iterator[tuple[int, Any]]:
             yield number, error
 
 
-def _build_records(name: str, values: Iterator[tuple[int, Any]], max_items: int) -> WireDocument:
+def _build_records(name: str, values: Iterator[tuple[int, Any]], max_items: int, skips_null: bool) -> WireDocument:
     records: list[WireRecord] = []
     problems = ProblemList(name, limit=MAX_PROBLEMS // 2)
     broken = 0
@@ -101,6 +101,8 @@ def _build_records(name: str, values: Iterator[tuple[int, Any]], max_items: int)
         if isinstance(value, Mapping):
             records.append(WireRecord(line, value))
             refuse_more_items(len(records), max_items, f"{name}:{line}")
+            continue
+        if value is None and skips_null:
             continue
         if isinstance(value, json.JSONDecodeError):
             message = f"not JSON: {value.msg} at column {value.colno}"

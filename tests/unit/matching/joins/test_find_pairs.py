@@ -24,7 +24,14 @@ from runnel.algebra.semantics.window_conditions import condition_given
 from runnel.matching.joins.find_pairs import JoinItems, PairFinder
 from runnel.matching.joins.prepare_items import column_name, list_rows, prepare_joined_items, prepare_window_items
 from runnel.matching.joins.select_members import MemberSelection
-from runnel.matching.joins.window_items import ListedTexts, NewItems, WindowItems, index_items, merge_window_items
+from runnel.matching.joins.window_items import (
+    ListedTexts,
+    NewItems,
+    WindowItems,
+    index_items,
+    merge_window_items,
+    no_items,
+)
 from runnel.model.item import Item
 from runnel.model.item_batch import ItemBatch
 from runnel.storage.file_storage import FileStorage
@@ -191,14 +198,18 @@ def test_claims_select_the_items_of_their_window(data: st.DataObject, windows: l
         for number in range(1, len(windows) + 1)
     ]
     cut = data.draw(st.integers(0, len(items)))
-    ranges = [(0, cut), (cut, len(items))]
+    ranges = [(0, cut)]
     if data.draw(st.booleans()):
-        ranges.insert(1, (data.draw(st.integers(0, cut)), cut))
+        ranges.append((data.draw(st.integers(0, cut)), cut))
     parts = [part_of(items[low:high], condition, windows[low:high]) for low, high in ranges if low < high]
+    # The last part has the items of the run, which come after all others.
+    parts.append(part_of(items[cut:], condition, windows[cut:]) if cut < len(items) else no_items())
+    last = LoggedItem(len(items) + 1, START + timedelta(hours=len(items) + 1), 1, "last", {"price": (1.0,)})
+    joining = [*items[cut:], last]
     finder = PairFinder(parts)
-    join_items = items_to_join(items, condition)
+    join_items = items_to_join(joining, condition)
     pairs = finder.find(condition, join_items)
-    claims = [(number, window, data.draw(extents)) for number in range(len(items)) for window in (1, 2, 3, 4, 9)]
+    claims = [(number, window, data.draw(extents)) for number in range(len(joining)) for window in (1, 2, 3, 4, 9)]
     owners, keys = (np.array(column) for column in list(zip(*claims, strict=True))[:2])
     numbers = np.array([Join(extent, condition, "w").split()[1] for _, _, extent in claims])
     selection = MemberSelection.of([part.members for part in parts])
@@ -208,7 +219,7 @@ def test_claims_select_the_items_of_their_window(data: st.DataObject, windows: l
         (claim, other.sequence)
         for claim, (number, window, extent) in enumerate(claims)
         for other in window_of(
-            items[number], [each for each, own in zip(items, windows, strict=True) if window in own], extent
+            joining[number], [each for each, own in zip(items, windows, strict=True) if window in own], extent
         )
     }
     assert set(zip(selected.claims.tolist(), sequences, strict=True)) == expected
