@@ -113,7 +113,7 @@ class WindowItems:
     def from_table(table: Any) -> WindowItems:
         """Return stored window items, without copying them. Raise CorruptDataError if the table is damaged."""
         try:
-            arrays = {name: table.column(name).combine_chunks().values.to_numpy() for name in table.schema.names}
+            arrays = {name: table.column(name).chunk(0).values.to_numpy() for name in table.schema.names}
             indexes: dict[Column, Index] = {}
             for number, (name, kind) in enumerate(json.loads(table.schema.metadata[_COLUMNS])):
                 prefix = f"{number}."
@@ -121,7 +121,7 @@ class WindowItems:
                 indexes[name, kind] = WordIndex.stored(kind, own) if kind in PREFIXES else TermIndex.stored(own)
             members = WindowMembers.stored(len(arrays["sequences"]), arrays)
             return WindowItems(**{name: arrays[name] for name in _OWN}, members=members, indexes=indexes)
-        except (KeyError, ValueError, TypeError) as error:
+        except (LookupError, ValueError, TypeError) as error:
             raise CorruptDataError("a file of windows has an unknown format") from error
 
 
