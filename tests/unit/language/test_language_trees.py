@@ -95,7 +95,7 @@ INVALID = [
     ("tree [«.» = 'x']", "a document has no value", "compare its root"),
     ("tree //a[/b = «now»]", "cannot be compared with relative times", "write a date as"),
     ("tree //a[. > «true»]", "truth values have no order", "compare them with = or !="),
-    ("tree //a[. between «5» and 3]", "the lower bound of between is above", "swap the two bounds"),
+    ("tree //a[. between «5» and 3]", "is above the upper bound", "swap the two bounds"),
     ("tree //a[. matches '«(»']", "invalid regular expression", "the syntax is that of RE2"),
     ('tree //«"{urn:x}"»', "must be followed by a name", 'write "{http://muse.example/}news"'),
 ]
