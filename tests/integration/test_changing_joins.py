@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from tests.integration.gated_runs import logged, match_somehow
 from tests.integration.in_process import InProcess
-from tests.integration.test_joins import conditions, damage, extents
+from tests.integration.test_joins_of_workspaces import conditions, damage, extents
 from tests.unit.matching.gates.gated_worlds import SOURCES, START
 
 import runnel

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +18,7 @@ from tests.unit.matching.joins.joined_worlds import conditions
 from runnel.algebra.nodes.attributes import Attribute
 from runnel.algebra.nodes.expressions import Expression, conjunction, disjunction
 from runnel.algebra.nodes.gate_rules import LoggedItem
-from runnel.algebra.nodes.window_atoms import WindowAtom
+from runnel.algebra.nodes.window_atoms import WindowAtom, WindowRelation
 from runnel.algebra.semantics.evaluate import holds
 from runnel.algebra.semantics.joins import Join, window_of
 from runnel.algebra.semantics.window_conditions import condition_given
@@ -32,7 +33,7 @@ from runnel.matching.joins.window_items import (
     merge_window_items,
     no_items,
 )
-from runnel.model.item import Item
+from runnel.model.item import Attributes, Item
 from runnel.model.item_batch import ItemBatch
 from runnel.storage.file_storage import FileStorage
 from runnel.streaming.window_store import read_segment, write_segment
@@ -42,6 +43,14 @@ TITLE, PRICE = Attribute("title"), Attribute("price")
 WORDS = ("muse", "MUSE", "live", "paris", "東京", "straße", "don't", "x")
 LEASTS = (Fraction(1, 3), Fraction(1, 2), Fraction(3, 5), Fraction(999_999, 1_000_000), Fraction(1))
 WINDOW = 7
+
+
+def window_atom(
+    relation: WindowRelation, attribute: Attribute, window: Attribute, least: Fraction | None = None
+) -> Expression:
+    """Return a window atom, which occurs only in conditions of joins, as a condition."""
+    return cast(Expression, WindowAtom(relation, attribute, window, least))
+
 
 texts = st.one_of(
     st.lists(st.sampled_from(WORDS), max_size=7).map(" ".join),
@@ -59,11 +68,11 @@ values = st.fixed_dictionaries(
 )
 logs = st.lists(values, min_size=1, max_size=14).map(
     lambda drawn: [
-        LoggedItem(number, START + timedelta(hours=number), 1, f"{number % 5}", attributes)
+        LoggedItem(number, START + timedelta(hours=number), 1, f"{number % 5}", cast(Attributes, attributes))
         for number, attributes in enumerate(drawn, 1)
     ]
 )
-similarities = st.sampled_from(LEASTS).map(lambda least: WindowAtom("similar", TITLE, TITLE, least))
+similarities = st.sampled_from(LEASTS).map(lambda least: window_atom("similar", TITLE, TITLE, least))
 
 
 def batch_of(items: Sequence[LoggedItem]) -> ItemBatch:
@@ -151,8 +160,8 @@ def test_conditions_of_all_kinds_hold_as_defined(
 
 
 def test_stored_items_are_those_that_were_written(tmp_path: Path) -> None:
-    condition = conjunction([WindowAtom("similar", TITLE, TITLE), WindowAtom("<", PRICE, PRICE)])
-    attributes = [{"title": ("Muse live",), "price": (float(number % 3),)} for number in range(9)]
+    condition = conjunction([window_atom("similar", TITLE, TITLE), window_atom("<", PRICE, PRICE)])
+    attributes: list[Attributes] = [{"title": ("Muse live",), "price": (float(number % 3),)} for number in range(9)]
     items = [
         LoggedItem(number, START + timedelta(hours=number), 1, f"i{number}", each)
         for number, each in enumerate(attributes, 1)
@@ -171,8 +180,8 @@ def test_stored_items_are_those_that_were_written(tmp_path: Path) -> None:
 
 def test_an_item_with_too_many_candidates_fails_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("runnel.matching.joins.find_pairs.MAX_CANDIDATES", 3)
-    title = WindowAtom("similar", TITLE, TITLE)
-    for condition in (title, WindowAtom("=", TITLE, TITLE), disjunction([title, WindowAtom("=", PRICE, PRICE)])):
+    title = window_atom("similar", TITLE, TITLE)
+    for condition in (title, window_atom("=", TITLE, TITLE), disjunction([title, window_atom("=", PRICE, PRICE)])):
         titles = ["Muse live", "Muse live", "Muse live", "U2", "Muse live", "U2", "Muse live"]
         items = [
             LoggedItem(number, START, 1, f"{number}", {"title": (each,)}) for number, each in enumerate(titles, 1)
@@ -183,7 +192,7 @@ def test_an_item_with_too_many_candidates_fails_alone(monkeypatch: pytest.Monkey
         assert sorted(set(pairs.items.tolist())) == [1, 2, 4, 5]
 
 
-extents = st.sampled_from(
+extents: st.SearchStrategy[timedelta | int] = st.sampled_from(
     (1, 2, 3, 1_000_000, timedelta(hours=1), timedelta(hours=2, microseconds=1), timedelta(days=9))
 )
 
@@ -192,7 +201,7 @@ extents = st.sampled_from(
 @given(data=st.data(), windows=st.lists(st.sets(st.integers(1, 4)).map(tuple), min_size=2, max_size=12))
 def test_claims_select_the_items_of_their_window(data: st.DataObject, windows: list[tuple[int, ...]]) -> None:
     """Parts end anywhere, and one may repeat items of another, as after a window was filled again."""
-    condition = WindowAtom("=", PRICE, PRICE)
+    condition = window_atom("=", PRICE, PRICE)
     items = [
         LoggedItem(number, START + timedelta(hours=number), 1, f"{number}", {"price": (1.0,)})
         for number in range(1, len(windows) + 1)
