@@ -31,8 +31,8 @@ from runnel.catalog.store.connection import Catalog
 from runnel.engine import Engine, connect
 from runnel.engine.declare import commit_change
 from runnel.engine.planning.plan_change import compile_plan, publish_change, read_change
+from runnel.gc_paused import gc_paused
 from runnel.language.binding.bind_query import bind_query
-from runnel.language.gc_paused import gc_paused
 from runnel.language.grammar.parser import parse as parse_script
 from runnel.language.syntax.statements import CreateFeed, Parsed
 from runnel.matching.compile.compile_plan import compute_layout
