@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
+import numpy as np
 from sqlalchemy import Connection
 
-from runnel.catalog.logs import join_work
-from runnel.catalog.logs.join_work import CountedWork, add_work, work_of_joins
+from runnel.catalog.logs.join_work import BatchWork, CountedWork, add_work, work_of_joins
 from runnel.catalog.store import counters
 from runnel.catalog.store.connection import Catalog
-from runnel.model.gate_work import GateWork
+from runnel.model.gate_work import GateWork, GateWorkColumns
 
 FIRST, SECOND = b"first", b"second"
 WORK = GateWork(items=5, passed=2, candidates=7, joined=3, nanoseconds=900)
@@ -17,7 +16,10 @@ WORK = GateWork(items=5, passed=2, candidates=7, joined=3, nanoseconds=900)
 
 def add(catalog: Catalog, *several: CountedWork) -> None:
     with catalog.write() as connection:
-        add_work(connection, several)
+        total = GateWork(
+            items=sum(each.work.items for each in several), candidates=sum(each.work.candidates for each in several)
+        )
+        add_work(connection, BatchWork(total, several))
 
 
 def totals(connection: Connection) -> tuple[int, int]:
@@ -41,11 +43,11 @@ def test_work_adds_up_until_the_join_changes(catalog: Catalog) -> None:
         assert work_of_joins(connection, [7, 9]) == {7: CountedWork(7, SECOND, 30, WORK)}
 
 
-def test_only_the_joins_with_the_most_candidates_are_counted(
-    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(join_work, "_MOST_JOINS", 2)
-    add(catalog, *(CountedWork(feed, FIRST, 0, GateWork(candidates=feed % 3)) for feed in range(1, 6)))
-    with catalog.read() as connection:
-        assert sorted(work_of_joins(connection)) == [2, 5]
-        assert totals(connection)[1] == 6, "the totals count all joins"
+def test_gates_with_the_most_candidates_are_counted_and_the_totals_count_all() -> None:
+    counts = np.zeros((5, 6), dtype=np.int64)
+    counts[0, 1:] = 1
+    counts[2] = [9, 1, 2, 0, 1, 2]
+    work = GateWorkColumns(counts)
+    assert [position for position, _ in work.busiest(2)] == [2, 5], "no item reached gate 0"
+    assert [position for position, _ in work.busiest(10)] == [2, 5, 1, 4, 3]
+    assert work.total() == GateWork(items=5, candidates=15)

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 from sqlalchemy import Connection
 
 from runnel.catalog.logs import gate_states, match_segments
-from runnel.catalog.logs.join_work import CountedWork, add_work
+from runnel.catalog.logs.join_work import MAX_JOINS, BatchWork, CountedWork, add_work
 from runnel.catalog.store.connection import Catalog
 from runnel.errors import LineageConflictError
 from runnel.logs.matches.added_matches import add_matches
 from runnel.matching.gates.claims import Claims
-from runnel.matching.gates.resolve_gates import NO_NUMBERS, resolve_gates
+from runnel.matching.gates.resolve_gates import NO_NUMBERS, ResolvedGates, resolve_gates
 from runnel.model.annotation import encode_annotations
 from runnel.model.gate_state import GateState
 from runnel.model.segment import MatchPart
@@ -42,7 +42,7 @@ class ResolvedBatch:
     upto: int
     windows: BatchWindows | None = None
     failures: tuple[tuple[int, int, str], ...] = ()
-    work: tuple[CountedWork, ...] = ()
+    work: BatchWork | None = None
 
     def new_files(self) -> list[str]:
         """Return the files that the transaction will reference."""
@@ -60,7 +60,8 @@ class ResolvedBatch:
                 f"gates were resolved when the match log ended at {self.upto}; the batch begins at {first_sequence}"
             )
         gate_states.store_states(connection, self.states)
-        add_work(connection, self.work)
+        if self.work is not None:
+            add_work(connection, self.work)
         if self.windows is not None:
             self.windows.store(connection)
 
@@ -112,12 +113,20 @@ def resolve_batch(
         upto,
         windows,
         tuple((sequence, feed, reason) for (feed, sequence), reason in gates.failures.items()),
-        tuple(
-            CountedWork(feed, gates.gates.history(position), sequences[0] - 1, gates.work[feed])
-            for position, feed in enumerate(gates.gates.feeds.tolist())
-            if feed in gates.work
-        ),
+        _count_work(gates, sequences[0] - 1),
     )
+
+
+def _count_work(gates: ResolvedGates, began: int) -> BatchWork | None:
+    """Return the work of the joins of a batch, whose items come after the sequence `began`."""
+    if gates.work is None:
+        return None
+    feeds = gates.gates.feeds
+    joins = (
+        CountedWork(int(feeds[position]), gates.gates.history(position), began, work)
+        for position, work in gates.work.busiest(MAX_JOINS)
+    )
+    return BatchWork(gates.work.total(), tuple(joins))
 
 
 def _open_windows(

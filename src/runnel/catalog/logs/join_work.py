@@ -6,9 +6,8 @@ was declared or last changed.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass, fields
-from heapq import nlargest
 
 from sqlalchemy import Connection, delete, select
 
@@ -16,8 +15,8 @@ from runnel.catalog.store import counters, schema
 from runnel.catalog.store.connection import chunks
 from runnel.model.gate_work import GateWork
 
-_MOST_JOINS = 1_000
-"""Maximum number of joins that are counted per batch: those with the most candidates."""
+MAX_JOINS = 1_000
+"""Maximum number of joins that are counted per batch."""
 
 _j = schema.join_work.c
 _COUNTS = tuple(field.name for field in fields(GateWork))
@@ -49,16 +48,22 @@ class CountedWork:
     work: GateWork
 
 
-def add_work(connection: Connection, several: Iterable[CountedWork]) -> None:
+@dataclass(frozen=True, slots=True)
+class BatchWork:
+    """The work of a batch: of all joins together, and of the joins with the most candidates."""
+
+    total: GateWork
+    joins: tuple[CountedWork, ...]
+
+
+def add_work(connection: Connection, batch: BatchWork) -> None:
     """Add the work of a batch. If a join has changed, its counters start again."""
-    counted = list(several)
-    if not counted:
+    if not batch.joins:
         return
-    counters.add_to_counter(connection, counters.JOIN_ITEMS, sum(each.work.items for each in counted))
-    counters.add_to_counter(connection, counters.JOIN_CANDIDATES, sum(each.work.candidates for each in counted))
-    most = nlargest(_MOST_JOINS, counted, key=lambda each: (each.work.candidates, each.work.items))
+    counters.add_to_counter(connection, counters.JOIN_ITEMS, batch.total.items)
+    counters.add_to_counter(connection, counters.JOIN_CANDIDATES, batch.total.candidates)
     rows = sorted(
-        (each.feed, each.history, each.began, *(getattr(each.work, name) for name in _COUNTS)) for each in most
+        (each.feed, each.history, each.began, *(getattr(each.work, name) for name in _COUNTS)) for each in batch.joins
     )
     connection.exec_driver_sql(_ADD.format(*_MARKS[connection.dialect.name] * 8), rows)
 

@@ -97,11 +97,11 @@ class AnnotatedArrivals:
 
 
 @dataclass(frozen=True, slots=True)
-class WorkOfGates:
-    """The work of gates at positions in their columns: `counts` has a row for each, with the fields of `GateWork`."""
+class Comparisons:
+    """The number of window items that each arrival was compared with, and the time of all arrivals together."""
 
-    gates: Numbers
-    counts: Numbers
+    candidates: Numbers
+    nanoseconds: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +109,7 @@ class GateAnswer:
     """The result of gates: a mask of the arrivals that pass, and the states to store.
 
     `causes` maps the position of a stopped arrival to the reason, if it is an item, and `failures` that of an arrival
-    at which the gate failed. Such an item does not pass. `work` counts comparisons, if gates compare items with those
-    of a window.
+    at which the gate failed. Such an item does not pass. `comparisons` counts those with items of windows, if any.
     """
 
     passes: Booleans
@@ -118,7 +117,7 @@ class GateAnswer:
     causes: Mapping[int, Stop] = field(default_factory=dict)
     annotations: AnnotatedArrivals | None = None
     failures: Mapping[int, str] = field(default_factory=dict)
-    work: WorkOfGates | None = None
+    comparisons: Comparisons | None = None
 
 
 @dataclass(frozen=True)

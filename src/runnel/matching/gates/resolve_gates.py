@@ -10,11 +10,11 @@ ascending items, then gates.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,17 +28,18 @@ from runnel.matching.gates.contract import (
     AnnotatedArrivals,
     Arrivals,
     Booleans,
+    Comparisons,
+    GateAnswer,
     GateRun,
     Numbers,
     ReadStates,
     ReadWindows,
-    WorkOfGates,
     resolver_of,
 )
 from runnel.matching.gates.gate_columns import GateColumns
 from runnel.model.annotation import Annotation
 from runnel.model.gate_state import GateState
-from runnel.model.gate_work import GateWork
+from runnel.model.gate_work import GateWorkColumns
 from runnel.plan.gates import NO_GATE
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class ResolvedGates:
     failures_by_arrival: Mapping[int, str]
     inherited: _Inherited
     run: GateRun
-    work_of_gates: Sequence[WorkOfGates]
+    work: GateWorkColumns | None
     _last: list[tuple[Claims, tuple[Numbers, Numbers]]] = field(default_factory=list)
     """The claims whose matches were asked for last, and the answer, because their annotations are asked for next."""
 
@@ -83,15 +84,6 @@ class ResolvedGates:
         keys = zip(*(column.tolist() for column in self.arrivals.keys(positions)), strict=True)
         return {
             key: self.causes.get(position, Stop()) for position, key in zip(positions.tolist(), keys, strict=True)
-        }
-
-    @cached_property
-    def work(self) -> dict[int, GateWork]:
-        """The work of joins, by their feeds."""
-        return {
-            feed: GateWork(*counts)
-            for several in self.work_of_gates
-            for feed, counts in zip(self.gates.feeds[several.gates].tolist(), several.counts.tolist(), strict=True)
         }
 
     @property
@@ -333,7 +325,7 @@ class _Resolution:
         self.annotations: dict[int, tuple[list[int], int]] = {}
         self.failures: dict[int, str] = {}
         self.inherited = _Inherited()
-        self.work: list[WorkOfGates] = []
+        self.work: GateWorkColumns | None = None
 
     def resolve(self) -> ResolvedGates:
         """Resolve all levels."""
@@ -396,10 +388,27 @@ class _Resolution:
         self.states += answer.states
         self.causes |= {int(counted[position]): stop for position, stop in answer.causes.items()}
         self.failures |= {int(counted[position]): reason for position, reason in answer.failures.items()}
-        if answer.work is not None:
-            self.work.append(answer.work)
         if answer.annotations is not None:
             self._annotate(counted, answer.annotations)
+        if answer.comparisons is not None:
+            self._count_work(self.arrivals.gate_numbers[counted], answer, answer.comparisons)
+
+    def _count_work(self, gates: Numbers, answer: GateAnswer, comparisons: Comparisons) -> None:
+        """Add the work at arrivals to that of their gates."""
+        count = len(self.gates)
+        joined: npt.NDArray[Any] = np.zeros(count)
+        if answer.annotations is not None:
+            joined = np.bincount(gates[answer.annotations.positions], answer.annotations.counts, count)
+        items = np.bincount(gates, minlength=count)
+        rows = (
+            items,
+            np.bincount(gates[answer.passes], minlength=count),
+            np.bincount(gates, comparisons.candidates, count),
+            joined,
+            items * (comparisons.nanoseconds / len(gates)),
+        )
+        added = np.stack(rows).astype(np.int64)
+        self.work = GateWorkColumns(added if self.work is None else self.work.counts + added)
 
     def _annotate(self, counted: Numbers, annotated: AnnotatedArrivals) -> None:
         owners = counted[annotated.positions]

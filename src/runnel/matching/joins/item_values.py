@@ -7,6 +7,7 @@ compare them.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -26,6 +27,18 @@ def encode_values(attributes: Attributes) -> bytes:
         for name, several in attributes.items()
     }
     return json.dumps(values, separators=(",", ":")).encode("ascii") if values else b""
+
+
+def unite_values(several: Sequence[bytes]) -> bytes:
+    """Return the attributes of several texts of an item together.
+
+    >>> unite_values([b'{"price":[3.0]}', b"", b'{"band":["Muse"]}', b'{"price":[3.0]}'])
+    b'{"price":[3.0],"band":["Muse"]}'
+    """
+    attributes: dict[str, Any] = {}
+    for text in several:
+        attributes |= json.loads(text or b"{}")
+    return json.dumps(attributes, separators=(",", ":")).encode("ascii") if attributes else b""
 
 
 def decode_values(data: bytes) -> Attributes:

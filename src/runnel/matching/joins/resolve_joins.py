@@ -22,14 +22,15 @@ from runnel.matching.gates.contract import (
     AnnotatedArrivals,
     Arrivals,
     Booleans,
+    Comparisons,
     GateAnswer,
     GateRun,
     Numbers,
     Prepared,
-    WorkOfGates,
 )
 from runnel.matching.gates.gate_columns import GateColumns
 from runnel.matching.joins.find_pairs import TOO_MANY, JoinItems, PairFinder, Pairs, has_index
+from runnel.matching.joins.item_values import unite_values
 from runnel.matching.joins.prepare_items import column_name, list_rows, prepare_joined_items, prepare_window_items
 from runnel.matching.joins.select_members import MemberSelection, Selected
 from runnel.matching.joins.window_items import Column, ListedTexts, NewItems, WindowItems, index_items, no_items
@@ -71,6 +72,7 @@ class JoinResolver:
     def resolve(self, arrivals: Arrivals, run: GateRun) -> GateAnswer:
         """Stop the items that join no item of the window; annotate the others with those that they join."""
         windows = _windows_of(run)
+        started = perf_counter_ns()
         keys_of_windows = windows.keys_of(arrivals.columns)
         keys = keys_of_windows[arrivals.columns.window_positions]
         selection = windows.selection(run)
@@ -78,11 +80,9 @@ class JoinResolver:
         passes = np.zeros(len(arrivals), dtype=np.bool_)
         failures: dict[int, str] = {}
         annotated = []
-        # The fields of `GateWork` for each gate.
-        work = np.zeros((len(arrivals.columns), 5), dtype=np.int64)
+        candidates = np.zeros(len(arrivals), dtype=np.int64)
         for condition, window, chosen in _by_condition(arrivals, keys):
             own = arrivals.select(chosen)
-            started = perf_counter_ns()
             items, numbers = _distinct_items(own)
             pairs = windows.finder.find(condition, items, window)
             gates = own.gates
@@ -92,18 +92,12 @@ class JoinResolver:
             failures |= dict.fromkeys(chosen[pairs.failed[numbers]].tolist(), TOO_MANY)
             annotated.append(_annotate(selected, pairs, chosen, windows.finder))
             passes[annotated[-1].positions] = True
-            is_compared = ~pairs.failed[numbers]
-            np.add.at(work[:, 2], gates[is_compared], pairs.candidates[numbers[is_compared]])
-            np.add.at(work[:, 3], arrivals.gates[annotated[-1].positions], annotated[-1].counts)
-            work[gates[0], 4] += perf_counter_ns() - started
-        work[:, 0] = np.bincount(arrivals.gates, minlength=len(work))
-        work[:, 1] = np.bincount(arrivals.gates[passes], minlength=len(work))
-        worked = np.flatnonzero(work[:, 0])
+            candidates[chosen] = np.where(pairs.failed, 0, pairs.candidates)[numbers]
         return GateAnswer(
             passes,
             annotations=_concatenate(annotated),
             failures=failures,
-            work=WorkOfGates(worked, work[worked]),
+            comparisons=Comparisons(candidates, perf_counter_ns() - started),
         )
 
 
@@ -243,31 +237,50 @@ def _collect_items(run: GateRun, passed: Booleans | None) -> WindowItems:
     data = pa.array(arrivals.data[first])
     rules = arrivals.columns.rule_numbers[arrivals.gates]
     texts: dict[Column, ListedTexts] = {}
-    needed = np.zeros(len(reached), dtype=np.bool_)
     for column in sorted(
         {column for rule in set(rules.tolist()) for column in _columns(arrivals.columns.rules[rule])}
     ):
         has_column = np.array([column in _columns(rule) for rule in arrivals.columns.rules], dtype=np.bool_)[rules]
         own, where = np.unique(rows[has_column], return_index=True)
-        if column[1] not in EXACT:
-            needed[own] = True
         if column[1] != NO_INDEX:
             prepared = arrivals.table.column(column_name(Attribute(column[0]), column[1]))
             owners, listed = list_rows(prepared, arrivals.data[has_column][where].astype(np.int64))
             texts[column] = ListedTexts(own[owners], listed)
-    stored = pa.array(np.where(needed, arrivals.data[first], -1), mask=~needed)
     return index_items(
         NewItems(
             arrivals.sequences[reached],
             arrivals.accepted[reached],
             _take(arrivals.table, "feed", data).to_numpy(),
             _take(arrivals.table, "id", data),
-            _take(arrivals.table, "values", stored),
+            _stored_values(arrivals, rows, len(reached)),
             rows,
             _window_keys(arrivals, run),
             texts,
         )
     )
+
+
+def _stored_values(arrivals: Arrivals, items: Numbers, count: int) -> Any:
+    """Return the values that windows store of some items, as JSON. `items` has the number of each arrival's item.
+
+    The windows of a partition of a plan are prepared together, so an item may have the values of several partitions.
+    """
+    needs_values = [any(kind not in EXACT for _, kind in _columns(rule)) for rule in arrivals.columns.rules]
+    needed = np.array(needs_values, dtype=np.bool_)[arrivals.columns.rule_numbers[arrivals.gates]]
+    size = max(1, arrivals.table.num_rows)
+    prepared = np.unique(items[needed] * size + arrivals.data[needed])
+    owners, data = prepared // size, prepared % size
+    first = np.full(count, -1, dtype=np.int64)
+    first[owners[::-1]] = data[::-1]
+    values = _take(arrivals.table, "values", pa.array(first, mask=first < 0))
+    several = np.flatnonzero(np.bincount(owners, minlength=count) > 1).tolist()
+    if not several:
+        return values
+    united = values.to_pylist()
+    for item in several:
+        parts = _take(arrivals.table, "values", pa.array(data[owners == item])).to_pylist()
+        united[item] = unite_values(parts)
+    return pa.array(united, values.type)
 
 
 def _take(table: Any, name: str, rows: Any) -> Any:
