@@ -104,7 +104,7 @@ def _naive(server: Server, folder: Path, count: int) -> None:
     tags: dict[int, str] = {}
     for figure, edition, tagged in _TURNS:
         server.serve(edition, tagged)
-        _measure(f"naive_{figure}", server, count, lambda: sum(_ask(acquirer, one, tags) for one in declared))
+        _measure(f"naive_{figure}", server, count, lambda: sum(_ask(acquirer, value, tags) for value in declared))
     root.close()
 
 
@@ -172,8 +172,8 @@ def _transactions() -> Iterator[list[int]]:
     """Counts the transactions that write."""
     counted = [0]
 
-    def count(*told: Any) -> None:
-        counted[0] += str(told[2]).startswith("begin immediate")
+    def count(*value: Any) -> None:
+        counted[0] += str(value[2]).startswith("begin immediate")
 
     event.listen(Database, "before_cursor_execute", count)
     try:
@@ -200,8 +200,8 @@ class Server:
     def counted(self) -> dict[str, int]:
         """What was served so far."""
         self._line.send(None)
-        found: dict[str, int] = self._line.recv()
-        return found
+        numbers: dict[str, int] = self._line.recv()
+        return numbers
 
 
 @contextmanager
@@ -264,9 +264,9 @@ async def _serving(line: Connection, site: _Site) -> None:
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     line.send(runner.addresses[0][1])
     while True:
-        told = await asyncio.to_thread(line.recv)
-        if told is not None:
-            site.edition, site.tagged = told
+        messages = await asyncio.to_thread(line.recv)
+        if messages is not None:
+            site.edition, site.tagged = messages
         line.send(dict(site.counted))
 
 

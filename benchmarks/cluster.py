@@ -83,7 +83,7 @@ def _options() -> argparse.Namespace:
 def configurations(options: argparse.Namespace, plan_bytes: int) -> Iterator[Configuration]:
     """All runs; those with the same partitioning one after the other."""
     workers, counts, batches = (
-        [int(one) for one in told.split(",")] for told in (options.workers, options.partitions, options.batch)
+        [int(part) for part in value.split(",")] for value in (options.workers, options.partitions, options.batch)
     )
     strategies = cast(list[Strategy], options.strategies.split(","))
     budget = max(1, int(options.budget / 100 * plan_bytes) >> 20) if options.quarter else 4_096
@@ -144,10 +144,10 @@ class Cost:
 
 def tell_fit(configuration: Configuration, costs: Sequence[Cost]) -> None:
     """What a batch costs and what an item costs besides, by the runs with the smallest and the largest batches."""
-    few, many = (chosen(costs, key=lambda one: one.items / one.batches) for chosen in (min, max))
+    few, many = (chosen(costs, key=lambda entry: entry.items / entry.batches) for chosen in (min, max))
     if len(costs) < 2 or few.items / few.batches == many.items / many.batches:
         return
-    batches = np.array([[one.batches, one.items] for one in (few, many)], dtype=np.float64)
+    batches = np.array([[entry.batches, entry.items] for entry in (few, many)], dtype=np.float64)
     for kind in few.seconds:
         each, per_item = np.linalg.solve(batches, [few.seconds[kind], many.seconds[kind]]).tolist()
         about = {name: value for name, value in configuration.about.items() if name != "batch"}
@@ -215,8 +215,11 @@ def tell_mapped(done: Run, made: Partitioning | None, plan_bytes: int) -> None:
     places: dict[str, Any] = {}
     if made is not None:
         holders = [
-            sum(any(path.parent.name == one.folder.rpartition("/")[2] for path in own.files) for own in seen.values())
-            for one in made.partitions
+            sum(
+                any(path.parent.name == partition.folder.rpartition("/")[2] for path in own.files)
+                for own in seen.values()
+            )
+            for partition in made.partitions
         ]
         places = {"workers_of_partition": holders, "most_workers_of_a_partition": max(holders)}
     say(
@@ -239,7 +242,7 @@ def tell_balance(done: Run, made: Partitioning | None, connection: Any, sizes: S
     """How evenly partitions were loaded, beside what was expected of them."""
     if made is None:
         return
-    loads = {one.partition: one for one in partition_loads.known_loads(connection, made.folder)}
+    loads = {load.partition: load for load in partition_loads.known_loads(connection, made.folder)}
     taken = [loads[number].microseconds if number in loads else 0 for number in range(len(made.partitions))]
     items = sum(segment.items for segment in done.segments)
     say(
@@ -247,13 +250,13 @@ def tell_balance(done: Run, made: Partitioning | None, connection: Any, sizes: S
         "balance",
         **done.configuration.about,
         longest_partition_over_mean=_uneven(taken),
-        microseconds_per_item=[round(one / items, 2) for one in taken],
-        expected_microseconds=[round(one.microseconds, 2) for one in made.partitions],
+        microseconds_per_item=[round(value / items, 2) for value in taken],
+        expected_microseconds=[round(partition.microseconds, 2) for partition in made.partitions],
         shares=[
             round(loads[number].items / items, 4) if number in loads else 0.0
             for number in range(len(made.partitions))
         ],
-        expected_shares=[round(one.share, 4) for one in made.partitions],
+        expected_shares=[round(partition.share, 4) for partition in made.partitions],
     )
 
 

@@ -25,8 +25,8 @@ def main() -> None:
         from pyspark.sql import SparkSession
 
         session = SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
-        told = shuffled(session.sparkContext) | {"run_seconds": time.perf_counter() - started}
-    print(json.dumps(told), flush=True)
+        messages = shuffled(session.sparkContext) | {"run_seconds": time.perf_counter() - started}
+    print(json.dumps(messages), flush=True)
 
 
 def shuffled(context: Any) -> dict[str, int]:

@@ -33,7 +33,7 @@ from runnel.matching.compile.build_matcher import build_matcher
 from runnel.matching.compile.compile_plan import compile_logical
 from runnel.matching.contract import Matcher
 from runnel.matching.filters.atoms.anchors import Anchors, choose_anchors
-from runnel.matching.filters.atoms.atom_layout import AtomLayout, lay_out_atoms
+from runnel.matching.filters.atoms.atom_layout import AtomLayout, compute_atom_layout
 from runnel.model.graph import RdfGraph, Triple
 from runnel.model.item_batch import ItemBatch
 from runnel.model.match import Matches
@@ -89,7 +89,9 @@ def main() -> None:
         with tempfile.TemporaryDirectory(prefix="runnel-bench-") as folder:
             bench = Bench(options, TOPICS[part], FileStorage(f"file://{folder}"))
             sizes = options.nodes if part == "figure9i" else options.percentages
-            equal &= {"figure9i": figure9i, "figure10": figure10}[part](bench, [int(one) for one in sizes.split(",")])
+            equal &= {"figure9i": figure9i, "figure10": figure10}[part](
+                bench, [int(value) for value in sizes.split(",")]
+            )
     sys.exit(0 if equal else 1)
 
 
@@ -114,14 +116,16 @@ class Bench:
     def __init__(self, options: argparse.Namespace, topics: int, storage: Storage) -> None:
         self._workload = Workload(options.subscriptions, _SAMPLED + options.publications, topics=topics)
         self._storage, self._rounds = storage, options.rounds
-        self.merging = [int(one) or None for one in options.merging.split(",")]
+        self.merging = [int(part) or None for part in options.merging.split(",")]
         self._folders = (f"plans/{number}" for number in count())
         graphs = list(publications_of(self._workload))
-        self.sampled: list[list[Triple]] = [list(one.triples()) for one in graphs[:_SAMPLED]]
-        self.triples: list[list[Triple]] = [list(one.triples()) for one in graphs[_SAMPLED:]]
+        self.sampled: list[list[Triple]] = [list(graph.triples()) for graph in graphs[:_SAMPLED]]
+        self.triples: list[list[Triple]] = [list(graph.triples()) for graph in graphs[_SAMPLED:]]
         self.items: ItemBatch = batch_of(graphs[_SAMPLED:])
         self.patterns = make_patterns(self._workload)
-        asked: dict[int, Node] = {number: Filter(Read(1), one) for number, one in enumerate(self.patterns, FIRST)}
+        asked: dict[int, Node] = {
+            number: Filter(Read(1), pattern) for number, pattern in enumerate(self.patterns, FIRST)
+        }
         self.logical = optimize(map(PlanQuery, asked), asked)
         self._covers: dict[int | None, tuple[Cover, Weights]] = {}
 
@@ -133,7 +137,7 @@ class Bench:
     @cached_property
     def atoms(self) -> AtomLayout:
         """The arrays of atoms."""
-        return lay_out_atoms(self.logical)
+        return compute_atom_layout(self.logical)
 
     @cached_property
     def anchors(self) -> Anchors:
@@ -148,16 +152,16 @@ class Bench:
     def cover(self, most: int | None) -> tuple[Cover, Weights]:
         """The router's conditions, merged until there are `most`, and the weights of queries with these."""
         if most not in self._covers:
-            found = cover_predicates(
+            results = cover_predicates(
                 self.logical,
                 self.atoms,
                 self.anchors,
                 self.kin,
                 most=most,
-                samples={"graph": [RdfGraph.of(one) for one in self.sampled]},
+                samples={"graph": [RdfGraph.of(value) for value in self.sampled]},
             )
-            weights = weigh_queries(self.logical, self.atoms, self.anchors, found.of_predicates, found.shares)
-            self._covers[most] = found, weights
+            weights = weigh_queries(self.logical, self.atoms, self.anchors, results.of_predicates, results.shares)
+            self._covers[most] = results, weights
         return self._covers[most]
 
     def matcher(self, logical: LogicalPlan) -> tuple[Matcher, PlanVersion]:
@@ -169,8 +173,8 @@ class Bench:
 
     def timed(self, work: Callable[[], Matches]) -> tuple[float, Matches]:
         """Microseconds of CPU for a publication, the best of some rounds after one that does not count."""
-        found = work()
-        return self.best(work), found
+        results = work()
+        return self.best(work), results
 
     def best(self, work: Callable[[], object]) -> float:
         """Microseconds of CPU for a publication, the best of some rounds."""
@@ -185,8 +189,8 @@ class Bench:
     def whole(self) -> Stages:
         """The whole plan on one node."""
         matcher, _ = self.matcher(self.logical)
-        microseconds, found = self.timed(lambda: matcher.match(self.items))
-        return Stages(microseconds, (0.0,), 0.0, pairs_of(np.arange(len(self.items)), found))
+        microseconds, results = self.timed(lambda: matcher.match(self.items))
+        return Stages(microseconds, (0.0,), 0.0, pairs_of(np.arange(len(self.items)), results))
 
     def divided(self, most: int | None, count: int, strategy: Strategy) -> Stages:
         """So many partitions, a router in front."""
@@ -199,16 +203,16 @@ class Bench:
         router = Router(load(self._storage, PlanVersion(1, folder)), count)
         routed = router.route(self.items)
         routing = self.best(lambda: router.route(self.items))
-        times, found = [], []
+        times, results = [], []
         for number in range(count):
             rows = routed.rows(number)
             matcher, _ = self.matcher(cut_plan(self.logical, numbers == number))
             chosen_items = ItemBatch(self.items.records.take(rows))
             microseconds, matches = self.timed(lambda matcher=matcher, own=chosen_items: matcher.match(own))  # type: ignore[misc]
             times.append(microseconds)
-            found.append(pairs_of(rows, matches))
+            results.append(pairs_of(rows, matches))
         copies = routed.copies / len(self.items)
-        return Stages(routing, tuple(times), copies, np.unique(np.concatenate(found)))
+        return Stages(routing, tuple(times), copies, np.unique(np.concatenate(results)))
 
 
 def pairs_of(rows: Array, matches: Matches) -> Array:
@@ -235,7 +239,7 @@ class PaperStages:
         index, triples = self.index, self._bench.triples
 
         def first() -> list[Array]:
-            return [index.roots_of(index.encoded(one)) for one in triples]
+            return [index.roots_of(index.encoded(triple)) for triple in triples]
 
         roots = [np.where(held < 0, -1 - held, held) for held in first()]
         routing = self._bench.best(first)
@@ -292,7 +296,7 @@ def shared_by(stages: Stages, nodes: int) -> Stages:
     50.0
     """
     every = stages.router / nodes
-    return Stages(every, tuple(every + one for one in stages.partitions), stages.copies, stages.found)
+    return Stages(every, tuple(every + partition for partition in stages.partitions), stages.copies, stages.found)
 
 
 def _ours(bench: Bench, figure: str, nodes: int, percentage: int | None) -> Iterator[bool]:

@@ -42,7 +42,7 @@ def main() -> None:
     parser.add_argument("--keep", type=Path, help="folder where plans are kept between runs")
     options = parser.parse_args()
     mix = Mix(options.queries, seed=options.seed)
-    batches = [ItemBatch.of(some, mix.feeds) for _, some in items_of(mix, options.items, options.seed, "")]
+    batches = [ItemBatch.of(values, mix.feeds) for _, values in items_of(mix, options.items, options.seed, "")]
     with tempfile.TemporaryDirectory(prefix="runnel-bench-") as folder:
         storage = FileStorage(Path(folder).as_uri())
         size = base_of(storage, mix, options.keep).size
@@ -57,17 +57,17 @@ def measure(
     about = {"queries": options.queries, "partitions": options.partitions, "strategy": options.strategy}
     items = sum(map(len, batches))
     whole = _matcher(storage, BASE)
-    found = sum(whole.match(batch).total for batch in batches)
+    count = sum(whole.match(batch).total for batch in batches)
     alone = _best(lambda: [whole.match(batch) for batch in batches], options.rounds) / items
-    say(NAME, "whole", **about, items=items, microseconds=alone, matches_per_item=found / items, bytes=size)
+    say(NAME, "whole", **about, items=items, microseconds=alone, matches_per_item=count / items, bytes=size)
     router = Router(_plan(storage, made.router), len(made.partitions))
     routed = [router.route(batch) for batch in batches]
     routing = _best(lambda: [router.route(batch) for batch in batches], options.rounds) / items
-    copies = sum(one.copies for one in routed) / items
+    copies = sum(entry.copies for entry in routed) / items
     say(NAME, "router", **about, microseconds=routing, copies_per_item=copies, bytes=made.router_bytes)
     times, matched = [], 0
-    for number, one in enumerate(made.partitions):
-        matcher = _matcher(storage, one.folder)
+    for number, partition in enumerate(made.partitions):
+        matcher = _matcher(storage, partition.folder)
         chosen = [
             ItemBatch(batch.records.take(rows))
             for batch, rows in ((batch, own.rows(number)) for batch, own in zip(batches, routed, strict=True))
@@ -82,8 +82,8 @@ def measure(
         microseconds=float(np.sum(times)),
         longest=max(times),
         longest_over_mean=max(times) * len(times) / float(np.sum(times)),
-        bytes=sum(one.bytes for one in made.partitions),
-        equal=matched == found,
+        bytes=sum(partition.bytes for partition in made.partitions),
+        equal=matched == count,
     )
 
 

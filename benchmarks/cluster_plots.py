@@ -52,21 +52,21 @@ def main() -> None:
 
 def by_nodes(lines: list[dict[str, Any]]) -> dict[str, Curve]:
     """Throughput against one node with the whole plan, by nodes, for each curve of Figure 9i."""
-    found: dict[str, dict[float, float]] = {}
+    results: dict[str, dict[float, float]] = {}
     for line in lines:
         if line["figure"] == "figure9i" and line["curve"] in _NODES:
-            found.setdefault(line["curve"], {})[line["nodes"]] = line["times_one_node"]
-    return {curve: sorted(points.items()) for curve, points in found.items()}
+            results.setdefault(line["curve"], {})[line["nodes"]] = line["times_one_node"]
+    return {curve: sorted(points.items()) for curve, points in results.items()}
 
 
 def by_percentage(lines: list[dict[str, Any]]) -> dict[tuple[str, int], Curve]:
     """The same by merge percentage, for each curve and number of nodes of Figure 10."""
-    found: dict[tuple[str, int], dict[float, float]] = {}
+    results: dict[tuple[str, int], dict[float, float]] = {}
     for line in lines:
         key = line["curve"], line["nodes"]
         if line["figure"] == "figure10" and key in _PERCENTAGES:
-            found.setdefault(key, {})[line["merge_percentage"]] = line["times_one_node"]
-    return {key: sorted(points.items()) for key, points in found.items()}
+            results.setdefault(key, {})[line["merge_percentage"]] = line["times_one_node"]
+    return {key: sorted(points.items()) for key, points in results.items()}
 
 
 def draw(place: Path, lines: list[dict[str, Any]]) -> None:
@@ -82,7 +82,7 @@ def draw(place: Path, lines: list[dict[str, Any]]) -> None:
             left.plot(*zip(*points, strict=True), style, markersize=4, label=label)
         for name, point in PAPER_9I.items():
             label = f"the paper says: {name}"
-            left.plot(*([one] for one in point), "kD", markersize=6, markerfacecolor="none", label=label)
+            left.plot(*([value] for value in point), "kD", markersize=6, markerfacecolor="none", label=label)
         for key, points in by_percentage(lines).items():
             style, label = _PERCENTAGES[key]
             right.plot(*zip(*points, strict=True), style, markersize=4, label=label)

@@ -129,8 +129,8 @@ def warm_kernels(storage: Storage, mix: Mix) -> None:
     warm_up()
     feeds_by_name = mix.feeds
     matcher = build_matcher(load(storage, PlanVersion(1, BASE)))
-    for _, some in items_of(mix, 2_048, 1, "warm"):
-        matcher.match(ItemBatch.of(some, feeds_by_name))
+    for _, values in items_of(mix, 2_048, 1, "warm"):
+        matcher.match(ItemBatch.of(values, feeds_by_name))
 
 
 def kept_division(storage: Storage, mix: Mix, configuration: Configuration, keep: Path | None) -> Partitioning:
@@ -172,10 +172,10 @@ def divided(storage: Storage, configuration: Configuration) -> Partitioning:
         cpu_seconds=time.process_time() - started,
         plan_bytes=part.manifest.size,
         router_bytes=made.router_bytes,
-        partition_bytes=[one.bytes for one in made.partitions],
-        queries=[one.queries for one in made.partitions],
-        expected_shares=[round(one.share, 4) for one in made.partitions],
-        expected_microseconds=[round(one.microseconds, 2) for one in made.partitions],
+        partition_bytes=[partition.bytes for partition in made.partitions],
+        queries=[partition.queries for partition in made.partitions],
+        expected_shares=[round(partition.share, 4) for partition in made.partitions],
+        expected_microseconds=[round(partition.microseconds, 2) for partition in made.partitions],
         counters=dict(made.counters),
         reason=made.reason,
     )
@@ -207,8 +207,8 @@ class Stream:
         """Accept all items once more; gives the sequences before the first and of the last."""
         self._times += 1
         before = engine.workspace.items.last_sequence()
-        for feed, some in self._items:
-            engine.workspace.items.accept(feed, [self._again(one) for one in some])
+        for feed, values in self._items:
+            engine.workspace.items.accept(feed, [self._again(value) for value in values])
         return before, engine.workspace.items.last_sequence()
 
     def _again(self, item: Item) -> Item:
@@ -243,10 +243,10 @@ class Run:
 
     def counted(self, segments: Sequence[MatchSegment]) -> Counter[str]:
         """The counters of some segments, added up."""
-        found: Counter[str] = Counter()
+        results: Counter[str] = Counter()
         for segment in segments:
-            found.update(segment.counters)
-        return found
+            results.update(segment.counters)
+        return results
 
 
 @dataclass(frozen=True)
@@ -284,7 +284,7 @@ def run(place: Place, configuration: Configuration, sequences: tuple[int, int]) 
     watch = Watch(place.folder, driver.pid, root.storage.local("plans"))
     watch.start()
     try:
-        told, _ = driver.communicate(timeout=_PATIENCE)
+        messages, _ = driver.communicate(timeout=_PATIENCE)
     finally:
         watch.stop()
         kill_session(driver)
@@ -294,7 +294,7 @@ def run(place: Place, configuration: Configuration, sequences: tuple[int, int]) 
         segments = match_segments.match_segments(connection, sequences[0])
     if not segments or segments[-1].last_sequence != sequences[1]:
         raise RuntimeError("not all items were matched")
-    books = json.loads(told.decode().strip().splitlines()[-1])
+    books = json.loads(messages.decode().strip().splitlines()[-1])
     return Run(configuration, segments, watch, books, _digest(place.engine, sequences))
 
 
@@ -311,7 +311,7 @@ def _digest(engine: Engine, sequences: tuple[int, int]) -> str:
 
 def worker_seconds(run_: Run, warm: int) -> dict[str, dict[str, float]]:
     """CPU seconds of every worker and the driver while warm, Python and Java apart."""
-    found: dict[str, dict[str, float]] = {}
+    results: dict[str, dict[str, float]] = {}
     for (owner, kind), seconds in run_.watch.seconds(*run_.span(warm)).items():
-        found.setdefault(owner, {})[kind] = seconds
-    return {owner: found[owner] for owner in sorted(found, key=lambda name: (name == DRIVER, name))}
+        results.setdefault(owner, {})[kind] = seconds
+    return {owner: results[owner] for owner in sorted(results, key=lambda name: (name == DRIVER, name))}

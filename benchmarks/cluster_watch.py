@@ -69,26 +69,26 @@ class Watch(threading.Thread):
 
     def look(self) -> None:
         """Look once. What a process used that is gone still counts."""
-        for one in processes(self._cluster, self._driver):
-            self._last[one.key] = one
+        for process in processes(self._cluster, self._driver):
+            self._last[process.key] = process
         totals: dict[tuple[str, str], float] = {}
-        for one in self._last.values():
-            totals[one.owner, one.kind] = totals.get((one.owner, one.kind), 0.0) + one.seconds
+        for process in self._last.values():
+            totals[process.owner, process.kind] = totals.get((process.owner, process.kind), 0.0) + process.seconds
         self.moments.append(time.time())
         self.used.append(totals)
         self._look_at_files()
 
     def _look_at_files(self) -> None:
         mapped: dict[str, dict[Path, int]] = {}
-        for one in list(self._last.values()):
-            if one.kind != "python" or one.owner == DRIVER:
+        for entry in list(self._last.values()):
+            if entry.kind != "python" or entry.owner == DRIVER:
                 continue
-            files = mapped_files(one.id, self._plans)
-            seen = self.seen.setdefault(one.owner, Seen())
+            files = mapped_files(entry.id, self._plans)
+            seen = self.seen.setdefault(entry.owner, Seen())
             if files:
-                seen.processes.add(one.id)
+                seen.processes.add(entry.id)
             seen.peak_process_bytes = max(seen.peak_process_bytes, sum(files.values()))
-            mapped.setdefault(one.owner, {}).update(files)
+            mapped.setdefault(entry.owner, {}).update(files)
         for owner, files in mapped.items():
             seen = self.seen[owner]
             seen.files.update(files)
@@ -137,15 +137,15 @@ def worker_of(folder: Path, cluster: Path) -> str | None:
 
 def mapped_files(process: int, plans: Path) -> dict[Path, int]:
     """The files below a folder that a process has mapped, with their sizes."""
-    found: dict[Path, int] = {}
+    numbers: dict[Path, int] = {}
     try:
         lines = Path(f"/proc/{process}/maps").read_text().splitlines()
     except OSError:
-        return found
+        return numbers
     for line in lines:
         start = line.find(f"{plans}/")
         if start >= 0:
             path = Path(line[start:])
-            if path not in found:
-                found[path] = path.stat().st_size if path.exists() else 0
-    return found
+            if path not in numbers:
+                numbers[path] = path.stat().st_size if path.exists() else 0
+    return numbers

@@ -117,7 +117,9 @@ def make_plan(mix: Mix) -> LogicalPlan:
         plans.append(moved(plan, source - SOURCE, first - FIRST_QUERY))
         first += len(plan.query_ids)
     patterns = make_patterns(Workload(counts["graphs"], topics=mix.topics, seed=mix.seed))
-    asked: dict[int, Node] = {first + number: Filter(Read(mix.pages), one) for number, one in enumerate(patterns)}
+    asked: dict[int, Node] = {
+        first + number: Filter(Read(mix.pages), pattern) for number, pattern in enumerate(patterns)
+    }
     plans.append(optimize(map(PlanQuery, asked), asked))
     operated = dict(enumerate(operator_queries(mix), first + len(asked)))
     plans.append(optimize(map(PlanQuery, operated), operated))
@@ -191,8 +193,8 @@ def _shifted(arrays: Sequence[Array], firsts: Sequence[int], dtype: type[np.inte
 
 
 def _rows(rows: Sequence[Rows], firsts: Sequence[int]) -> Rows:
-    lengths = np.concatenate([one.lengths for one in rows])
-    return Rows(row_offsets(lengths), _shifted([one.values for one in rows], firsts))
+    lengths = np.concatenate([entry.lengths for entry in rows])
+    return Rows(row_offsets(lengths), _shifted([entry.values for entry in rows], firsts))
 
 
 def _placed(rows: Rows, places: Array) -> Rows:
@@ -200,8 +202,8 @@ def _placed(rows: Rows, places: Array) -> Rows:
 
 
 def _texts(texts: Sequence[Texts]) -> Texts:
-    lengths = np.concatenate([np.diff(one.offsets) for one in texts])
-    return Texts(row_offsets(lengths), np.concatenate([one.data for one in texts]))
+    lengths = np.concatenate([np.diff(text.offsets) for text in texts])
+    return Texts(row_offsets(lengths), np.concatenate([text.data for text in texts]))
 
 
 # ---- items ----
@@ -226,10 +228,10 @@ def items_of(mix: Mix, count: int, seed: int, prefix: str) -> Iterator[tuple[int
     left = count
     while left > 0:
         name, wanted = next(order)
-        some = list(islice(streams[name], min(wanted, left)))
-        left -= len(some)
-        if some:
-            yield mix.feeds[name], some
+        values = list(islice(streams[name], min(wanted, left)))
+        left -= len(values)
+        if values:
+            yield mix.feeds[name], values
 
 
 _AT_ONCE, _EVENTS_AT_ONCE = 512, 256
@@ -248,7 +250,7 @@ def _turns(mix: Mix) -> Iterator[tuple[str, int]]:
 
 def _news(count: int, seed: int, prefix: str) -> Iterator[Item]:
     for number, record in enumerate(make_items(count, seed).records()):
-        yield Item("News", f"{prefix}-{number}", {name: (one,) for name, one in record.items() if name != "id"})
+        yield Item("News", f"{prefix}-{number}", {name: (value,) for name, value in record.items() if name != "id"})
 
 
 def _events(name: str, count: int, seed: Sequence[int], prefix: str) -> Iterator[Item]:
@@ -258,7 +260,7 @@ def _events(name: str, count: int, seed: Sequence[int], prefix: str) -> Iterator
     events = make_events(count, 1_000 * seed[0] + seed[1]).records()
     for number, (record, grade, (latitude, longitude)) in enumerate(zip(events, grades, points, strict=True)):
         more = {"grade": float(grade), "latitude": latitude, "longitude": longitude}
-        yield Item(name, f"{prefix}-{number}", {key: (one,) for key, one in (record | more).items()})
+        yield Item(name, f"{prefix}-{number}", {key: (value,) for key, value in (record | more).items()})
 
 
 def _pages(mix: Mix, count: int, seed: int, prefix: str) -> Iterator[Item]:

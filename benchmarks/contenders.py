@@ -123,13 +123,13 @@ COUNTED = {"scan": 50_000}
 
 def parsed(statements: Iterable[str], feed: str) -> dict[int, Node]:
     """The nodes of `create feed` statements over one source feed, numbered as in `QuerySet`."""
-    found: dict[int, Node] = {}
+    nodes: dict[int, Node] = {}
     for number, text in enumerate(statements, start=SOURCE + 1):
         statement = parse(text)[0].statement
         if not isinstance(statement, CreateFeed):
             raise ValueError(f"not a query: {text}")
-        found[number] = bind_query(statement.query, {feed: SOURCE}.get, lambda: [feed])
-    return found
+        nodes[number] = bind_query(statement.query, {feed: SOURCE}.get, lambda: [feed])
+    return nodes
 
 
 def everything(query: int) -> dict[int, Node]:

@@ -183,7 +183,7 @@ def _count(  # type: ignore[no-untyped-def]
     true_atoms = np.empty(len(word_atoms) + len(range_atoms), np.int64)
     word_item = np.full(len(word_atoms), -1, np.int64)
     offsets = np.zeros(len(word_offsets), np.int64)
-    found = np.empty(1024, np.int32)
+    results = np.empty(1024, np.int32)
     total = 0
     touched = 0
     for item in range(len(word_offsets) - 1):
@@ -195,15 +195,15 @@ def _count(  # type: ignore[no-untyped-def]
                 word_item[word] = item
                 true_atoms[atoms] = word_atoms[word]
                 atoms += 1
-        for one in range(len(range_atoms)):
-            number = numbers[item, range_attributes[one]]
-            if lows[one] <= number and number <= highs[one]:
-                true_atoms[atoms] = range_atoms[one]
+        for value in range(len(range_atoms)):
+            number = numbers[item, range_attributes[value]]
+            if lows[value] <= number and number <= highs[value]:
+                true_atoms[atoms] = range_atoms[value]
                 atoms += 1
         predicates = 0
         # What is denied comes first: another word of the clause may still make it hold.
-        for one in range(atoms):
-            atom = true_atoms[one]
+        for value in range(atoms):
+            atom = true_atoms[value]
             for place in range(negative_offsets[atom], negative_offsets[atom + 1]):
                 predicate = negative[place] >> 3
                 state = states[predicate]
@@ -212,8 +212,8 @@ def _count(  # type: ignore[no-untyped-def]
                     hits[predicates] = predicate
                     predicates += 1
                 states[predicate] = state & ~(1 << (negative[place] & 7))
-        for one in range(atoms):
-            atom = true_atoms[one]
+        for value in range(atoms):
+            atom = true_atoms[value]
             for place in range(positive_offsets[atom], positive_offsets[atom + 1]):
                 predicate = positive[place] >> 3
                 state = states[predicate]
@@ -223,17 +223,17 @@ def _count(  # type: ignore[no-untyped-def]
                     predicates += 1
                 states[predicate] = state | (1 << (positive[place] & 7))
         touched += predicates
-        if total + predicates + len(given) > len(found):
+        if total + predicates + len(given) > len(results):
             larger = np.empty(2 * (total + predicates + len(given)), np.int32)
-            larger[:total] = found[:total]
-            found = larger
-        for one in range(predicates):
-            if states[hits[one]] == stamp | needed[hits[one]]:
-                found[total] = hits[one]
+            larger[:total] = results[:total]
+            results = larger
+        for value in range(predicates):
+            if states[hits[value]] == stamp | needed[hits[value]]:
+                results[total] = hits[value]
                 total += 1
         for predicate in given:
             if states[predicate] < stamp:
-                found[total] = predicate
+                results[total] = predicate
                 total += 1
         offsets[item + 1] = total
-    return offsets, found[:total], touched
+    return offsets, results[:total], touched

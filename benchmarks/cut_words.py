@@ -62,14 +62,14 @@ def say(figure: str, **values: Any) -> None:
 
 def vocabulary_words(chance: np.random.Generator, count: int) -> list[str]:
     """Distinct words of one to five syllables, the short ones first, some with an apostrophe."""
-    found: dict[str, None] = {}
-    while len(found) < count:
-        size = min(5, 1 + int(np.log10(1 + len(found) / 20)))
+    results: dict[str, None] = {}
+    while len(results) < count:
+        size = min(5, 1 + int(np.log10(1 + len(results) / 20)))
         word = "".join(
-            _SYLLABLES[one] for one in chance.integers(0, len(_SYLLABLES), chance.integers(size, size + 2))
+            _SYLLABLES[integer] for integer in chance.integers(0, len(_SYLLABLES), chance.integers(size, size + 2))
         )
-        found[word + ("'s" if chance.random() < 0.02 else "")] = None
-    return list(found)
+        results[word + ("'s" if chance.random() < 0.02 else "")] = None
+    return list(results)
 
 
 def news(chance: np.random.Generator, known: list[str], count: int) -> list[str]:
@@ -91,9 +91,9 @@ def news(chance: np.random.Generator, known: list[str], count: int) -> list[str]
 def _build(known: list[str]) -> None:
     Vocabulary.of(["warm"])
     million = Texts.of(f"{known[number % len(known)]}{number}" for number in range(1_000_000))
-    for figure, some in (("build", Texts.of(known)), ("build a million", million)):
-        seconds = _fastest(lambda some=some: Vocabulary.of(some))  # type: ignore[misc]
-        built = Vocabulary.of(some)
+    for figure, values in (("build", Texts.of(known)), ("build a million", million)):
+        seconds = _fastest(lambda values=values: Vocabulary.of(values))  # type: ignore[misc]
+        built = Vocabulary.of(values)
         size = sum(array.nbytes for array in built.arrays().values())
         say(figure, words=len(built), cpu_seconds=seconds, bytes_per_word=size / len(built))
 
@@ -111,10 +111,10 @@ def _compare(figure: str, texts: list[str], known: list[str], prefixes: list[str
     size = sum(len(text.encode()) for text in texts)
     tokens = tokenize(array, positions, vocabulary, sought)
     seconds = _fastest(lambda: tokenize(array, positions, vocabulary, sought))
-    some = texts[:_NAIVE_TEXTS]
-    naive_seconds = _fastest(lambda: _naive(some, known), 3)
-    _same(tokens, _naive(some, known))
-    naive_words = int(tokens.offsets[len(some)])
+    values = texts[:_NAIVE_TEXTS]
+    naive_seconds = _fastest(lambda: _naive(values, known), 3)
+    _same(tokens, _naive(values, known))
+    naive_words = int(tokens.offsets[len(values)])
     say(
         figure,
         texts=len(texts),

@@ -135,10 +135,14 @@ def _prepare(engine: Engine, kind: str, targets: Sequence[str], items: int) -> i
         connection.execute(insert(schema.subscriptions), rows)
         column = schema.subscriptions.c
         numbers = connection.execute(select(column.id).where(column.kind == kind)).scalars().all()
-        connection.execute(insert(schema.cursors), [{"subscription": one, "sequence": 0} for one in numbers])
+        connection.execute(insert(schema.cursors), [{"subscription": value, "sequence": 0} for value in numbers])
         keys = [
-            {"subscription": one, "created": moment, **seal(connection, SIGNING_KEYS, one, secrets.token_bytes(32))}
-            for one in numbers
+            {
+                "subscription": value,
+                "created": moment,
+                **seal(connection, SIGNING_KEYS, value, secrets.token_bytes(32)),
+            }
+            for value in numbers
         ]
         connection.execute(insert(schema.signing_keys), keys)
     _publish(engine, items, seed=1)
@@ -184,8 +188,8 @@ def _match(engine: Engine, epoch: int) -> None:
     start, batch = reader.initialOffset(), 0
     while (end := reader.latestOffset(start, None)) != start:
         step = match_slices(job.storage, job.lineage)
-        parts = (step(reader.read(one)) for one in reader.partitions(start, end))
-        writer.commit([writer.write(one) for one in parts], batch)
+        parts = (step(reader.read(partition)) for partition in reader.partitions(start, end))
+        writer.commit([writer.write(part) for part in parts], batch)
         start, batch = end, batch + 1
 
 
@@ -226,8 +230,8 @@ def _send_all(figure: str, engine: Engine, epoch: int) -> None:
 
 def _drain(dispatcher: Dispatcher, epoch: int) -> int:
     taken = 0
-    while found := dispatcher.send(epoch, wait=True):
-        taken += found
+    while results := dispatcher.send(epoch, wait=True):
+        taken += results
     return taken
 
 
@@ -238,16 +242,16 @@ def _send_naively(figure: str, engine: Engine, epoch: int) -> None:
     while dispatcher.recorder.record(epoch):
         pass
     with engine.workspace.catalog.read() as connection:
-        some = catalog_rows.open_messages(connection)[:_NAIVE]
+        messages = catalog_rows.open_messages(connection)[:_NAIVE]
     counted = writes.count
     started = time.perf_counter()
-    asyncio.run(_one_by_one(engine, epoch, [one.subscription for one in some]))
+    asyncio.run(_one_by_one(engine, epoch, [message.subscription for message in messages]))
     seconds = time.perf_counter() - started
     say(
         f"{figure}_naive",
-        messages=len(some),
+        messages=len(messages),
         send_seconds=seconds,
-        messages_per_second=len(some) / seconds,
+        messages_per_second=len(messages) / seconds,
         transactions_sending=writes.count - counted,
     )
 

@@ -55,8 +55,8 @@ def main() -> None:
         ("plain with views", "", views, 0),
         ("distinct with views", "distinct by title", views, 0),
         ("distinct, many keys", "distinct by title", [], options.seen),
-        ("plain feeds", "", [one.replace("News", "Wire") for one in views], 0),
-        ("distinct feeds", "", [one.replace("News", "Wire distinct by title") for one in views], 0),
+        ("plain feeds", "", [view.replace("News", "Wire") for view in views], 0),
+        ("distinct feeds", "", [view.replace("News", "Wire distinct by title") for view in views], 0),
     ):
         with root(items, clause, readers) as engine:
             grow(engine, seen)
@@ -120,21 +120,21 @@ def batch(engine: Engine) -> dict[str, Any]:
     end = reader.latestOffset(start, None)
     step = match_slices(job.storage, job.lineage)
     began = time.process_time()
-    written = [writer.write(step(reader.read(one))) for one in reader.partitions(start, end)]
+    written = [writer.write(step(reader.read(partition))) for partition in reader.partitions(start, end)]
     matched = time.process_time()
     writer.commit(written, 0)
     committed = time.process_time()
-    claims = [one for message in written for one in message.claims if one]
+    claims = [claim for message in written for claim in message.claims if claim]
     with root.catalog.read() as connection:
-        found = match_segments.match_count(connection)
+        match_count = match_segments.match_count(connection)
         news = next(feed for feed, name in feeds.feed_names(connection).items() if name == "News")
         keys = gate_states.count_states(connection, news)
     return {
         "match_seconds": matched - began,
         "commit_seconds": committed - matched,
-        "claims": sum(len(Claims.opened(one)) for one in claims),
+        "claims": sum(len(Claims.opened(claim)) for claim in claims),
         "claim_bytes": sum(map(len, claims)),
-        "matches": found,
+        "matches": match_count,
         "keys_after": keys,
     }
 
@@ -151,7 +151,7 @@ def naive(engine: Engine) -> None:
     with engine.workspace.catalog.read() as connection:
         definitions, since = feeds.definitions(connection), feeds.since_of(connection)
     began = time.process_time()
-    passed = sum(len(one.feeds) for one in evaluate_log(log, definitions, since))
+    passed = sum(len(entry.feeds) for entry in evaluate_log(log, definitions, since))
     say("reference evaluator", items=len(log), seconds=time.process_time() - began, matches=passed)
 
 

@@ -91,7 +91,7 @@ def main() -> None:
 def say(figure: str, **values: Any) -> None:
     """One figure as a line of JSON, with the machine's load beside it."""
     rounded = {name: round(value, 5) if isinstance(value, float) else value for name, value in values.items()}
-    load = [round(one, 1) for one in os.getloadavg()[:2]]
+    load = [round(element, 1) for element in os.getloadavg()[:2]]
     print(json.dumps({"benchmark": "factoring", "figure": figure, **rounded, "load": load}), flush=True)
 
 
@@ -105,14 +105,14 @@ def conjunctions(count: int, seed: int, law: str = "0.2/r^0.8") -> Filters:
     """So many distinct conjunctions of one to three keywords, drawn by document frequency."""
     dice = np.random.default_rng(seed)
     rates = frequencies(law)
-    found: dict[tuple[int, ...], None] = {}
-    while len(found) < count:
+    results: dict[tuple[int, ...], None] = {}
+    while len(results) < count:
         sizes = dice.integers(1, 4, count)
         drawn = dice.choice(KEYWORDS, (count, 3), p=rates / rates.sum())
         for size, row in zip(sizes.tolist(), drawn.tolist(), strict=True):
-            if len(set(row[:size])) == size and len(found) < count:
-                found.setdefault(tuple(sorted(row[:size])))
-    return Filters.of(Rows.of(found), rates)
+            if len(set(row[:size])) == size and len(results) < count:
+                results.setdefault(tuple(sorted(row[:size])))
+    return Filters.of(Rows.of(results), rates)
 
 
 def normal_forms(count: int, disjunctions: int, seed: int) -> Filters:
@@ -164,7 +164,7 @@ def _figure_seven(largest: int, patience: float, seed: int) -> Iterable[Point]:
     """Time and cost by the number of conjunctive queries."""
     sizes = (50, 100, 200, 400, 700, 1000, 2000, 3000, 5000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
     given_up: set[str] = set()
-    for size in (one for one in sizes if one <= largest):
+    for size in (value for value in sizes if value <= largest):
         filters = conjunctions(size, seed)
         for algorithm in ALGORITHMS:
             if algorithm not in given_up:
@@ -205,8 +205,8 @@ def _near_the_best(seed: int) -> None:
         best = cheapest(filters)
         for name, factor in ALGORITHMS.items():
             ratios[name].append(factor(filters).cost / best)
-    for name, found in ratios.items():
-        say("above the best", algorithm=name, cases=len(found), mean=float(np.mean(found)), worst=max(found))
+    for name, ratio in ratios.items():
+        say("above the best", algorithm=name, cases=len(ratio), mean=float(np.mean(ratio)), worst=max(ratio))
 
 
 def cheapest(filters: Filters) -> float:
@@ -222,7 +222,7 @@ def cheapest(filters: Filters) -> float:
         for node in range(nodes):
             if present >> node & 1:
                 able = above[node] & present
-                cost += next((graph.rates[one] for one in ranked if able >> one & 1), 1.0)
+                cost += next((graph.rates[value] for value in ranked if able >> value & 1), 1.0)
                 if cost >= best:
                     break
         best = min(best, cost)
@@ -243,22 +243,24 @@ def _matched(seed: int, queries: int = 10_000, items: int = 4_096) -> None:
     with tempfile.TemporaryDirectory(prefix="runnel-bench-") as folder:
         storage = FileStorage(Path(folder).as_uri())
         known = {f"k{word}": rate for word, rate in enumerate(rates.tolist())}
-        compile_base(storage, "base", [PlanQuery(one) for one in definitions], definitions, frequencies=known)
+        compile_base(
+            storage, "base", [PlanQuery(definition) for definition in definitions], definitions, frequencies=known
+        )
         plan = load(storage, PlanVersion(1, "base"))
         tree = TreeMatcher(plan)
         matchers: dict[str, Matcher] = {"tree": tree, "index": IndexMatcher(plan), "streams": build_matcher(plan)}
-        found: dict[str, Matches] = {}
+        results: dict[str, Matches] = {}
         for name, matcher in matchers.items():
             matcher.match(batch)
             matcher.statistics = MatchStatistics()
             started = time.process_time()
-            found[name] = matcher.match(batch)
+            results[name] = matcher.match(batch)
             seconds = time.process_time() - started
             asked = matcher.statistics.candidates / items
-            matches = found[name].total / items
+            matches = results[name].total / items
             say("matching", matcher=name, items_per_cpu_second=items / seconds, asked=asked, matches_per_item=matches)
         say("expected", asked=tree.trees(1)[0].cost)
-    digests = {(one.offsets.tobytes(), one.queries.tobytes()) for one in found.values()}
+    digests = {(result.offsets.tobytes(), result.queries.tobytes()) for result in results.values()}
     assert len(digests) == 1, "the matchers differ"
 
 

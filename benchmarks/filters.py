@@ -80,11 +80,11 @@ def _options() -> argparse.Namespace:
 
 def _names(known: dict[str, Any]) -> Callable[[str], list[str]]:
     def names(text: str) -> list[str]:
-        found = text.split(",")
-        unknown = [name for name in found if name not in known]
+        results = text.split(",")
+        unknown = [name for name in results if name not in known]
         if unknown:
             raise argparse.ArgumentTypeError(f"{unknown[0]} is none of {', '.join(known)}")
-        return found
+        return results
 
     return names
 
@@ -127,7 +127,7 @@ def _match(run: Run, name: str) -> None:
     times = []
     for _ in range(rounds):
         wall, started = time.perf_counter(), time.process_time()
-        found = [compiled.matcher.match(batch) for batch in batches]
+        results = [compiled.matcher.match(batch) for batch in batches]
         times.append((time.process_time() - started, time.perf_counter() - wall))
     seconds, elapsed = min(times)
     statistics = compiled.matcher.statistics
@@ -145,7 +145,7 @@ def _match(run: Run, name: str) -> None:
         candidates_per_item=(statistics.candidates - counted[0]) / (rounds * count),
         clause_checks_per_item=(statistics.clause_checks - counted[1]) / (rounds * count),
         private_megabytes=memory,
-        **run.compare(name, joined(found)),
+        **run.compare(name, joined(results)),
     )
 
 
@@ -215,7 +215,7 @@ def _removed(catalog: Catalog, base: str, query: int) -> tuple[tuple[float, floa
     with catalog.read() as connection:
         row = plan_versions.current_plan(connection)
     assert row is not None
-    return (median(one[0] for one in times), median(one[1] for one in times)), row
+    return (median(value[0] for value in times), median(value[1] for value in times)), row
 
 
 def _matched(run: Run, version: PlanVersion) -> tuple[Matches, float]:
@@ -243,22 +243,22 @@ def _say_changed(
 
 def text(run: Run) -> None:
     """Statements as text: parsed, bound and optimised."""
-    some = run.queries.head(run.options.statements)
-    statements = list(some.statements())
-    parsed(statements[:5], some.feed)  # the parser is made when first used
+    head = run.queries.head(run.options.statements)
+    statements = list(head.statements())
+    parsed(statements[:5], head.feed)  # the parser is made when first used
     started = time.process_time()
-    definitions = parsed(statements, some.feed)
+    definitions = parsed(statements, head.feed)
     read = time.process_time()
-    plan = optimize(some.plan_queries(), definitions)
+    plan = optimize(head.plan_queries(), definitions)
     optimized = time.process_time()
     run.say(
         "from text",
-        statements=len(some),
+        statements=len(head),
         parse_cpu_seconds=read - started,
         optimize_cpu_seconds=optimized - read,
-        statements_per_cpu_second=len(some) / (optimized - started),
+        statements_per_cpu_second=len(head) / (optimized - started),
         predicates=plan.counts["predicates"],
-        same_definitions=definitions == some.definitions(),
+        same_definitions=definitions == head.definitions(),
     )
 
 

@@ -46,17 +46,17 @@ def main() -> None:
 
 def points(lines: list[dict[str, Any]]) -> list[Point]:
     """The figures to draw: those of the contenders on workload M, by their name and number of queries."""
-    found = {
+    results = {
         (line["figure"], line["queries"]): Point(
             line["figure"], line["queries"], line["items_per_cpu_second"], line.get("candidates_per_item", 0.0)
         )
         for line in lines
         if line["figure"] in CONTENDERS and line.get("workload") == "M" and "items_per_cpu_second" in line
     }
-    return sorted(found.values(), key=lambda point: (list(CONTENDERS).index(point.contender), point.queries))
+    return sorted(results.values(), key=lambda point: (list(CONTENDERS).index(point.contender), point.queries))
 
 
-def draw(place: Path, found: list[Point]) -> None:
+def draw(place: Path, results: list[Point]) -> None:
     """Speed on the left, what is looked at on the right, a line for each contender."""
     import matplotlib
     from matplotlib.figure import Figure
@@ -65,7 +65,7 @@ def draw(place: Path, found: list[Point]) -> None:
         figure = Figure(figsize=(9.6, 3.6), layout="constrained")
         left, right = figure.subplots(1, 2)
         for number, (name, marker) in enumerate(CONTENDERS.items()):
-            mine = [point for point in found if point.contender == name]
+            mine = [point for point in results if point.contender == name]
             if not mine:
                 continue
             sizes = [point.queries for point in mine]

@@ -86,9 +86,9 @@ def accept_items(engine: Engine, benchmark: str, items: Iterator[Item], count: i
     started = time.perf_counter()
     left = count
     while left:
-        some = [next(items) for _ in range(min(left, 1_000))]
-        engine.workspace.items.accept(SOURCE, some)
-        left -= len(some)
+        values = [next(items) for _ in range(min(left, 1_000))]
+        engine.workspace.items.accept(SOURCE, values)
+        left -= len(values)
     seconds = time.perf_counter() - started
     say(benchmark, "accept", items=count, items_per_second=count / seconds)
 
@@ -100,7 +100,7 @@ def _bounded(engine: Engine, options: argparse.Namespace) -> None:
     with engine.workspace.catalog.read() as connection:
         segments = match_segments.match_segments(connection)
         size = sum(part.bytes for part in match_segments.small_parts(connection, 100_000))
-    found = sum(segment.matches for segment in segments)
+    count = sum(segment.matches for segment in segments)
     warm = segments[1:]
     span = (segments[-1].committed - segments[0].committed) / 1e6
     warm_items = sum(segment.items for segment in warm)
@@ -116,8 +116,8 @@ def _bounded(engine: Engine, options: argparse.Namespace) -> None:
         warm_items=warm_items,
         warm_seconds=span,
         warm_items_per_second=warm_items / span if span else None,
-        matches_per_item=found / max(1, options.items),
-        bytes_per_match=size / max(1, found),
+        matches_per_item=count / max(1, options.items),
+        bytes_per_match=size / max(1, count),
         candidates=sum(segment.counters.get("candidates", 0) for segment in segments),
         fallbacks=sum(segment.counters.get("fallbacks", 0) for segment in segments),
     )
@@ -129,9 +129,9 @@ def _micro(engine: Engine, items: Iterator[Item], size: int, options: argparse.N
     runner.start()
     waits: list[float] = []
     for _ in range(options.singles):
-        some = [next(items) for _ in range(size)]
+        values = [next(items) for _ in range(size)]
         before = time.perf_counter()
-        accepted: Any = engine.workspace.items.accept(SOURCE, some)
+        accepted: Any = engine.workspace.items.accept(SOURCE, values)
         while engine.workspace.matches.matched_upto() < accepted.last_sequence:
             assert runner.is_alive(), "the runner ended"
             time.sleep(0.002)

@@ -21,7 +21,7 @@ from runnel.model.item_batch import ItemBatch
 from runnel.papers.graphs.contract import Counters, Pairs
 from runnel.papers.graphs.registry import CONTENDERS
 
-MOST_PAIRS = {"scan": 100_000, "alone": 4_000_000, "joined": 12_000_000}
+MAX_PAIRS = {"scan": 100_000, "alone": 4_000_000, "joined": 12_000_000}
 """For slow contenders: about how many pairs of a publication and a pattern they are asked about."""
 
 
@@ -60,16 +60,16 @@ class Setting:
         matcher = CONTENDERS[name](self.table, self.terms)
         building = time.process_time() - started
         count = len(self.graphs)
-        if name in MOST_PAIRS:
-            count = max(1, min(count, MOST_PAIRS[name] // len(self.patterns)))
+        if name in MAX_PAIRS:
+            count = max(1, min(count, MAX_PAIRS[name] // len(self.patterns)))
         publications = self.publications(count)
         if name != "scan":
             matcher.match(self.publications(1))
         matcher.counters = Counters()
         times = []
-        for _ in range(rounds if name not in MOST_PAIRS else 1):
+        for _ in range(rounds if name not in MAX_PAIRS else 1):
             started = time.process_time()
-            found = matcher.match(publications)
+            results = matcher.match(publications)
             times.append(time.process_time() - started)
         counted = len(times) * count
         return {
@@ -83,15 +83,15 @@ class Setting:
             "candidates": matcher.counters.candidates / counted,
             "joined": matcher.counters.joined / counted,
             "matches": matcher.counters.matches / counted,
-            **self._compared(found, count),
+            **self._compared(results, count),
         }
 
-    def _compared(self, found: Pairs, count: int) -> dict[str, Any]:
+    def _compared(self, pairs: Pairs, count: int) -> dict[str, Any]:
         if self.answer is None:
-            self.answer = found
+            self.answer = pairs
         wanted = np.flatnonzero(self.answer[0] < count)
-        equal = all(np.array_equal(mine, theirs[wanted]) for mine, theirs in zip(found, self.answer, strict=True))
-        return {"digest": digest(found), "equal": equal}
+        equal = all(np.array_equal(mine, theirs[wanted]) for mine, theirs in zip(pairs, self.answer, strict=True))
+        return {"digest": digest(pairs), "equal": equal}
 
 
 def batch_of(graphs: list[RdfGraph]) -> ItemBatch:

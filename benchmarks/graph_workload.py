@@ -57,7 +57,7 @@ class Structure:
     def canonical(self) -> Graph:
         """The edges as a canonical pattern without a filter."""
         return Graph(
-            tuple(Edge(self._node(one), label_iri(label), self._node(two)) for one, label, two in self.links)
+            tuple(Edge(self._node(value), label_iri(label), self._node(other)) for value, label, other in self.links)
         ).canonical()
 
     @cached_property
@@ -109,7 +109,7 @@ def make_patterns(workload: Workload) -> list[Graph]:
     >>> made == make_patterns(Workload(subscriptions=20)), max(len(one.edges) for one in made)
     (True, 11)
     """
-    return [one.pattern() for one in make_subscriptions(workload)]
+    return [subscription.pattern() for subscription in make_subscriptions(workload)]
 
 
 def make_subscriptions(workload: Workload) -> list[Subscription]:
@@ -151,14 +151,14 @@ def make_topics(workload: Workload) -> list[Topic]:
 
 def _topic(draw: random.Random) -> Topic:
     resources = iter(draw.sample(range(RESOURCES), NODES))
-    ring = tuple(-1 - place // 3 if place % 3 == 2 else next(resources) for place in range(NODES))
+    ring = tuple(-1 - index // 3 if index % 3 == 2 else next(resources) for index in range(NODES))
     links: dict[Link, None] = {}
-    for place in range(NODES):
+    for index in range(NODES):
         # Two edges to the next node and one to that behind it: 11 between any five neighbours, 90 in all.
         for distance, count in ((1, 2), (2, 1)):
             wanted = len(links) + count
             while len(links) < wanted:
-                ends = [ring[place], ring[(place + distance) % NODES]]
+                ends = [ring[index], ring[(index + distance) % NODES]]
                 if ends[0] < 0 or (ends[1] >= 0 and draw.random() < 0.5):
                     ends.reverse()
                 links.setdefault((ends[0], draw.randrange(LABELS), ends[1]))
@@ -169,11 +169,11 @@ def _triples(draw: random.Random, topics: list[Topic], workload: Workload) -> It
     topic = draw.choice(topics)
     numbers = [draw.randrange(NUMBERS) for _ in range(NODES // 3)]
     for link in topic.links:
-        subject, label, found = draw.choice(draw.choice(topics).links) if draw.random() < workload.noise else link
+        subject, label, results = draw.choice(draw.choice(topics).links) if draw.random() < workload.noise else link
         yield (
             resource_iri(subject),
             label_iri(label),
-            resource_iri(found) if found >= 0 else number_term(numbers[-1 - found]),
+            resource_iri(results) if results >= 0 else number_term(numbers[-1 - results]),
         )
 
 
@@ -238,14 +238,14 @@ def make_one_structure(subscriptions: int, publications: int, seed: int = 2) -> 
     for _ in range(subscriptions):
         below = [draw.random() < 0.5 for _ in range(2)]
         bounds: list[Constraint] = [
-            ("<", draw.randrange(NUMBERS)) if one else (">", NUMBERS + draw.randrange(NUMBERS)) for one in below
+            ("<", draw.randrange(NUMBERS)) if value else (">", NUMBERS + draw.randrange(NUMBERS)) for value in below
         ]
         patterns.append(Subscription(structure, ((-1, bounds[0]), (-2, bounds[1]))).pattern())
     reach = min(NUMBERS - 1, int(130 * (100_000 / max(1, subscriptions)) ** 0.5))
     graphs = []
     for _ in range(publications):
         numbers = [NUMBERS + draw.randint(-reach, reach) for _ in range(2)]
-        made = [(subject, label, found) for subject, label, found in links]
+        made = [(subject, label, results) for subject, label, results in links]
         made += [
             (draw.randrange(5, 25), draw.randrange(10, LABELS), draw.randrange(5, 25))
             for _ in range(EDGES - len(made))
@@ -255,9 +255,9 @@ def make_one_structure(subscriptions: int, publications: int, seed: int = 2) -> 
                 (
                     resource_iri(subject),
                     label_iri(label),
-                    resource_iri(found) if found >= 0 else number_term(numbers[-1 - found]),
+                    resource_iri(results) if results >= 0 else number_term(numbers[-1 - results]),
                 )
-                for subject, label, found in made
+                for subject, label, results in made
             )
         )
     return patterns, graphs

@@ -60,7 +60,7 @@ def _options() -> argparse.Namespace:
 
 
 def _sizes(text: str) -> tuple[int, ...]:
-    return tuple(int(one) for one in text.split(","))
+    return tuple(int(part) for part in text.split(","))
 
 
 @cache
@@ -86,7 +86,7 @@ def figure9a(options: argparse.Namespace) -> bool:
 def figure9b(options: argparse.Namespace) -> bool:
     """All subscriptions have one structure; about a hundred match, however many there are."""
     made = (make_one_structure(size, options.publications, options.seed + 1) for size in options.sizes)
-    return _compare_all("figure9b", (Setting(*one) for one in made), options)
+    return _compare_all("figure9b", (Setting(*value) for value in made), options)
 
 
 def _compare_all(figure: str, settings: Iterable[Setting], options: argparse.Namespace) -> bool:
@@ -99,10 +99,10 @@ def _compare(figure: str, setting: Setting, options: argparse.Namespace) -> bool
     for name in options.contenders.split(","):
         if len(setting.patterns) > _SLOW.get(name, len(setting.patterns)):
             continue
-        found = setting.measure(name, options.rounds)
-        equal &= found["equal"]
+        measure = setting.measure(name, options.rounds)
+        equal &= measure["equal"]
         about = {"subscriptions": len(setting.patterns), "shapes": len(setting.table.shape_edges)}
-        say("graphs", figure, **about, **found)
+        say("graphs", figure, **about, **measure)
     return equal
 
 

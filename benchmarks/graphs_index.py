@@ -195,8 +195,8 @@ def _lower(size: int, percentage: int) -> int:
 def _agrees(index: RootIndex, patterns: Sequence[Graph], graphs: list[RdfGraph]) -> bool:
     """Whether both stages together find what the matcher of plans finds."""
     setting = Setting(list(patterns), graphs)
-    places, found = ShapeMatcher(setting.table).match(setting.publications())
-    wanted = list(zip(places.tolist(), found.tolist(), strict=True))
+    places, results = ShapeMatcher(setting.table).match(setting.publications())
+    wanted = list(zip(places.tolist(), results.tolist(), strict=True))
     return wanted == [
         (place, number) for place, graph in enumerate(graphs) for number in index.match(graph.triples()).subscriptions
     ]

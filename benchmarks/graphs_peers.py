@@ -38,8 +38,8 @@ def _node(node: Node) -> str:
     return f"?v{node.name}" if isinstance(node, Variable) else node
 
 
-def _condition(one: GraphFilter) -> str:
-    match one:
+def _condition(graph_filter: GraphFilter) -> str:
+    match graph_filter:
         case Comparison(left, relation, right):
             return f"{_node(left)} {relation} {_node(right)}"
         case AllOf(parts):
@@ -52,7 +52,7 @@ def _condition(one: GraphFilter) -> str:
             return f"COALESCE({_condition(part)}, false)"
 
 
-def measure_ask(patterns: list[Graph], graphs: list[RdfGraph], sample: int, some: int, seed: int) -> None:
+def measure_ask(patterns: list[Graph], graphs: list[RdfGraph], sample: int, number: int, seed: int) -> None:
     """A sample of subscriptions asked of some publications, each loaded into a store; scaled to all subscriptions.
 
     Whether a subscription matches is compared with the definition for every pair.
@@ -61,12 +61,12 @@ def measure_ask(patterns: list[Graph], graphs: list[RdfGraph], sample: int, some
     queries = [ask(graph) for graph in asked]
     loading = answering = 0.0
     matches, equal = 0, True
-    for graph in graphs[:some]:
+    for graph in graphs[:number]:
         started = time.process_time()
         store = pyoxigraph.Store()
         store.extend(
-            pyoxigraph.Quad(one.subject, one.predicate, one.object)
-            for one in pyoxigraph.parse(str(graph), pyoxigraph.RdfFormat.N_TRIPLES)
+            pyoxigraph.Quad(entry.subject, entry.predicate, entry.object)
+            for entry in pyoxigraph.parse(str(graph), pyoxigraph.RdfFormat.N_TRIPLES)
         )
         loaded = time.process_time()
         answers = [bool(store.query(query)) for query in queries]
@@ -75,18 +75,18 @@ def measure_ask(patterns: list[Graph], graphs: list[RdfGraph], sample: int, some
         matches += sum(answers)
         triples = list(graph.triples())
         equal &= answers == [matches_graph(pattern, triples) for pattern in asked]
-    pairs = some * len(queries)
+    pairs = number * len(queries)
     say(
         "graphs",
         "ask",
         contender="one SPARQL ASK for each subscription (pyoxigraph), a sample scaled to all",
         subscriptions=len(patterns),
         sampled_subscriptions=len(queries),
-        publications=some,
+        publications=number,
         microseconds_per_ask=1e6 * answering / pairs,
         milliseconds=1e3 * answering / pairs * len(patterns),
-        load_milliseconds=1e3 * loading / some,
-        sampled_matches=matches / some,
+        load_milliseconds=1e3 * loading / number,
+        sampled_matches=matches / number,
         equal=equal,
     )
 
@@ -100,9 +100,9 @@ def measure_parsing(graphs: list[RdfGraph]) -> None:
             for graph in graphs
         ]
         started = time.process_time()
-        found = sum(1 for text in texts for _ in pyoxigraph.parse(text, form))
+        count = sum(1 for text in texts for _ in pyoxigraph.parse(text, form))
         _say_parsed(
-            f"pyoxigraph, {name}", time.process_time() - started, graphs, sum(map(len, texts)), found == triples
+            f"pyoxigraph, {name}", time.process_time() - started, graphs, sum(map(len, texts)), count == triples
         )
     started = time.process_time()
     read = [read_ntriples(str(graph)) for graph in graphs]

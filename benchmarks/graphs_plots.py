@@ -84,7 +84,7 @@ PAPER: dict[str, list[tuple[float, float]]] = {"figure9e": [(90, 0.13)], "figure
 
 GROUPS = {
     "graph-figure9-matching.svg": ("figure9a", "figure9b"),
-    "graph-figure9-index.svg": tuple("figure9" + one for one in "cdefgh"),
+    "graph-figure9-index.svg": tuple("figure9" + character for character in "cdefgh"),
 }
 
 
@@ -101,14 +101,14 @@ def main() -> None:
 
 def curves(lines: list[dict[str, Any]], picture: Picture) -> dict[str, list[tuple[float, float]]]:
     """The points of every curve, in order."""
-    found: dict[str, dict[float, float]] = {}
+    results: dict[str, dict[float, float]] = {}
     for line in lines:
         if line.get("figure") != picture.figure:
             continue
         for field, name in picture.up.items():
             curve = str(line[picture.by]) if picture.by else name
-            found.setdefault(curve, {})[line[picture.across]] = line[field]
-    return {name: sorted(points.items()) for name, points in found.items()}
+            results.setdefault(curve, {})[line[picture.across]] = line[field]
+    return {name: sorted(points.items()) for name, points in results.items()}
 
 
 def draw(place: Path, figures: tuple[str, ...], lines: list[dict[str, Any]]) -> None:
@@ -124,15 +124,15 @@ def draw(place: Path, figures: tuple[str, ...], lines: list[dict[str, Any]]) -> 
         whole.savefig(place, format="svg", metadata={"Date": None, "Creator": "Runnel"})
 
 
-def _draw_one(axes: Any, name: str, found: dict[str, list[tuple[float, float]]]) -> None:
+def _draw_one(axes: Any, name: str, results: dict[str, list[tuple[float, float]]]) -> None:
     picture = FIGURES[name]
-    for number, (curve, points) in enumerate(found.items()):
+    for number, (curve, points) in enumerate(results.items()):
         marker = CONTENDERS.get(curve, "osv^"[number % 4])
         across, up = zip(*points, strict=True)
         dashed = {"linestyle": "--", "color": "grey"} if curve in ("N (1 − overlap)", "asked for") else {}
         axes.plot(across, up, marker=marker, markersize=4, label=curve.replace("_", " "), **dashed)
     for point in PAPER.get(name, []):
-        axes.plot(*([one] for one in point), "kD", markersize=6, markerfacecolor="none", label="the paper")
+        axes.plot(*([element] for element in point), "kD", markersize=6, markerfacecolor="none", label="the paper")
     axes.set(title=f"{name[6:]}: {picture.title}", xlabel=picture.label)
     if picture.logarithmic:
         axes.set(yscale="log")
@@ -143,7 +143,7 @@ def _draw_one(axes: Any, name: str, found: dict[str, list[tuple[float, float]]])
             axis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     axes.grid(alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
-    if len(found) > 1 or name in PAPER:
+    if len(results) > 1 or name in PAPER:
         axes.legend(frameon=False)
 
 

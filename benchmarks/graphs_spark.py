@@ -97,9 +97,9 @@ def _accept(engine: Engine, source: int, items: Iterator[Item], count: int) -> N
     started = time.perf_counter()
     left = count
     while left:
-        some = [next(items) for _ in range(min(left, 500))]
-        engine.workspace.items.accept(source, some)
-        left -= len(some)
+        values = [next(items) for _ in range(min(left, 500))]
+        engine.workspace.items.accept(source, values)
+        left -= len(values)
     say(NAME, "accept", items=count, items_per_second=count / (time.perf_counter() - started))
 
 
@@ -110,7 +110,7 @@ def _bounded(engine: Engine, options: argparse.Namespace) -> None:
     with engine.workspace.catalog.read() as connection:
         segments = match_segments.match_segments(connection)
         size = sum(part.bytes for part in match_segments.small_parts(connection, 100_000))
-    found = sum(segment.matches for segment in segments)
+    count = sum(segment.matches for segment in segments)
     warm = sum(segment.items for segment in segments[1:])
     span = (segments[-1].committed - segments[0].committed) / 1e6
     say(
@@ -123,8 +123,8 @@ def _bounded(engine: Engine, options: argparse.Namespace) -> None:
         warm_items=warm,
         warm_seconds=span,
         warm_publications_per_second=warm / span if span else None,
-        matches_per_item=found / max(1, options.items),
-        bytes_per_match=size / max(1, found),
+        matches_per_item=count / max(1, options.items),
+        bytes_per_match=size / max(1, count),
     )
 
 

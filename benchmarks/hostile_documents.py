@@ -108,11 +108,11 @@ class _Watch:
             while waiting:
                 for task in Path(f"/proc/{waiting.pop()}/task").glob("*/children"):
                     try:
-                        found = task.read_text().split()
+                        results = task.read_text().split()
                     except OSError:
                         continue
-                    waiting.extend(found)
-                    self.peak = max(self.peak, *map(peak_megabytes, found), 0)
+                    waiting.extend(results)
+                    self.peak = max(self.peak, *map(peak_megabytes, results), 0)
 
 
 # --- the documents --------------------------------------------------------------------------------------------------

@@ -32,9 +32,9 @@ from runnel.algebra.nodes.expressions import Contains
 from runnel.arrays import IDENTIFIER, Rows, offsets_of
 from runnel.matching.contract import MatchStatistics
 from runnel.matching.filters.atoms.anchors import choose_anchors
-from runnel.matching.filters.atoms.atom_layout import lay_out_atoms
+from runnel.matching.filters.atoms.atom_layout import compute_atom_layout
 from runnel.matching.filters.streams.entries import FLAT, StreamShape
-from runnel.matching.filters.streams.stream_layout import StreamLayout, lay_out_streams
+from runnel.matching.filters.streams.stream_layout import StreamLayout, compute_stream_layout
 from runnel.matching.filters.streams.stream_matcher import StreamMatcher
 from runnel.model.item_batch import ItemBatch
 from runnel.plan.logical_plan import LogicalPlan
@@ -68,7 +68,7 @@ def roses(options: argparse.Namespace, queries: int) -> Case:
     atoms = tuple(Contains(Attribute("title"), (word,)) for word in words)
     clauses = Rows(offsets_of(np.ones(len(words))), 2 * np.arange(len(words), dtype=IDENTIFIER))
     held = np.random.default_rng(options.seed).random((options.items, len(words))) < rates
-    texts = pa.array([" ".join(words[one] for one in np.flatnonzero(row)) for row in held])
+    texts = pa.array([" ".join(words[value] for value in np.flatnonzero(row)) for row in held])
     return Case(
         QuerySet(atoms, clauses, rows).logical(),
         batch_of({"title": texts}, {}, source=1, first=1),
@@ -116,17 +116,17 @@ def main() -> None:
 def _measured(name: str, case: Case, folder: Path) -> list[str]:
     """Match by streams of all shapes, in turns, and say; gives the digests of the matches."""
     made = {shape: _laid_out(case, SHAPES[shape], folder / shape.replace(" ", "-")) for shape in SHAPES}
-    found = {shape: one.matcher.match(case.items) for shape, one in made.items()}
+    results = {shape: entry.matcher.match(case.items) for shape, entry in made.items()}
     times: dict[str, list[float]] = {shape: [] for shape in SHAPES}
     for _ in range(ROUNDS):
-        for shape, one in made.items():
-            one.matcher.statistics = MatchStatistics()
+        for shape, entry in made.items():
+            entry.matcher.statistics = MatchStatistics()
             started = time.process_time()
-            one.matcher.match(case.items)
+            entry.matcher.match(case.items)
             times[shape].append(time.process_time() - started)
     count = len(case.items)
-    for shape, one in made.items():
-        counted, streams = one.matcher.statistics, one.streams
+    for shape, entry in made.items():
+        counted, streams = entry.matcher.statistics, entry.streams
         say(
             "hot terms",
             name,
@@ -137,14 +137,14 @@ def _measured(name: str, case: Case, folder: Path) -> list[str]:
             entries_per_item=counted.candidates / count,
             tails_per_item=counted.clause_checks / count,
             stream_bytes=streams.stream.nbytes + streams.offsets.nbytes + streams.own_keys.values.nbytes,
-            layout_cpu_seconds=one.seconds,
-            matches_per_item=found[shape].total / count,
+            layout_cpu_seconds=entry.seconds,
+            matches_per_item=results[shape].total / count,
         )
-    return [digest(one) for one in found.values()]
+    return [digest(result) for result in results.values()]
 
 
 @dataclass(frozen=True)
-class LaidOut:
+class LaidOutPlan:
     """Streams of one shape, and their matcher."""
 
     streams: StreamLayout
@@ -152,15 +152,15 @@ class LaidOut:
     matcher: StreamMatcher
 
 
-def _laid_out(case: Case, shape: StreamShape, folder: Path) -> LaidOut:
-    atoms = lay_out_atoms(case.logical, case.known)
+def _laid_out(case: Case, shape: StreamShape, folder: Path) -> LaidOutPlan:
+    atoms = compute_atom_layout(case.logical, case.known)
     anchors = choose_anchors(case.logical, atoms)
     started = time.process_time()
-    streams = lay_out_streams(case.logical, atoms, anchors, shape)
+    streams = compute_stream_layout(case.logical, atoms, anchors, shape)
     seconds = time.process_time() - started
     storage = FileStorage(folder.as_uri())
     write_base(storage, "base", case.logical, Layout(atoms.arrays() | streams.arrays(), streams.seldom()))
-    return LaidOut(streams, seconds, StreamMatcher(load(storage, PlanVersion(1, "base"))))
+    return LaidOutPlan(streams, seconds, StreamMatcher(load(storage, PlanVersion(1, "base"))))
 
 
 if __name__ == "__main__":

@@ -74,8 +74,8 @@ def ranges(options: argparse.Namespace, queries: int = 4_000) -> Case:
     )
     clauses = Rows(offsets_of(np.ones(len(atoms))), 2 * np.arange(len(atoms), dtype=IDENTIFIER))
     rows = [
-        [one, len(price_atoms) + other] if number % 2 else [one]
-        for number, (one, other) in enumerate(zip(price_of.reshape(-1).tolist(), score_of.tolist(), strict=True))
+        [value, len(price_atoms) + other] if number % 2 else [value]
+        for number, (value, other) in enumerate(zip(price_of.reshape(-1).tolist(), score_of.tolist(), strict=True))
     ]
     batch = make_items(options.items).batch(0, options.items)
     return Case(QuerySet(atoms, clauses, Rows.of(rows)).logical(), batch, frequencies())
@@ -127,12 +127,12 @@ def cases(options: argparse.Namespace) -> None:
     """Every matcher on every workload."""
     for name in options.cases.split(","):
         measured = _Measured(CASES[name](options))
-        found = {one: measured.microseconds(one) for one in plugin_names(GROUP)}
+        microseconds = {value: measured.microseconds(value) for value in plugin_names(GROUP)}
         say(
             NAME,
             name,
-            fastest=min(found, key=found.__getitem__),
-            measured=_rounded(found),
+            fastest=min(microseconds, key=microseconds.__getitem__),
+            measured=_rounded(microseconds),
             expected_entries=measured.entries,
             expected_numbers=measured.numbers,
             counted=_rounded(measured.counted),
@@ -164,8 +164,8 @@ class _Measured:
     def microseconds(self, name: str) -> float:
         """What a matcher takes for an item."""
         matcher = find_matcher(name)(self.plan)
-        taken, found = _timed(matcher, self.case.items)
-        self.digests[name] = digest(found)
+        taken, results = _timed(matcher, self.case.items)
+        self.digests[name] = digest(results)
         self.counted[name] = matcher.statistics.candidates / len(self.case.items)
         return taken
 
@@ -177,9 +177,9 @@ def _timed(matcher: Matcher, batch: ItemBatch) -> tuple[float, Matches]:
     for _ in range(3):
         matcher.statistics = MatchStatistics()
         started = time.process_time()
-        found = matcher.match(batch)
+        results = matcher.match(batch)
         times.append(time.process_time() - started)
-    return 1e6 * min(times) / len(batch), found
+    return 1e6 * min(times) / len(batch), results
 
 
 if __name__ == "__main__":

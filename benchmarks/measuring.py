@@ -26,13 +26,13 @@ def say(benchmark: str, figure: str, **values: Any) -> None:
 
 def touched_bytes(folder: Path) -> int:
     """How much of the files below a folder this process has mapped and looked at: what workers share."""
-    found, inside = 0, False
+    number, inside = 0, False
     for line in Path("/proc/self/smaps").read_text().splitlines():
         if "-" in line.split(" ", 1)[0]:
             inside = f"{folder}/" in line
         elif inside and line.startswith("Rss:"):
-            found += 1024 * int(line.split()[1])
-    return found
+            number += 1024 * int(line.split()[1])
+    return number
 
 
 def private_megabytes() -> float:
@@ -72,7 +72,7 @@ def digest(matches: Matches) -> str:
     return made.hexdigest()
 
 
-def agree(one: Matches, other: Matches) -> bool:
+def agree(matches: Matches, other: Matches) -> bool:
     """Whether two answers are the same for the items that both were given."""
-    count = min(len(one), len(other))
-    return digest(head(one, count)) == digest(head(other, count))
+    count = min(len(matches), len(other))
+    return digest(head(matches, count)) == digest(head(other, count))

@@ -58,8 +58,8 @@ def lower_bound(problem: OrderProblem, truth: Array, steps: int = 600) -> Bound:
     pairs = np.unique(np.stack([owners[kept], calls[kept]]), axis=1)
     if not pairs.shape[1]:
         return Bound(mandatory, 0.0, 0.0)
-    ways, rows = np.unique(pairs[0], return_inverse=True)
-    by_way = Rows.grouped(rows, pairs[1], len(ways))
+    disjuncts, rows = np.unique(pairs[0], return_inverse=True)
+    by_way = Rows.grouped(rows, pairs[1], len(disjuncts))
     by_call = Rows.grouped(pairs[1], rows.astype(np.int64), problem.calls)
     prices, shares = _ascend(
         by_way.offsets, by_way.values, by_call.offsets, by_call.values, problem.costs.copy(), steps
@@ -76,30 +76,30 @@ def _ascend(
     way_offsets: Array, way_calls: Array, call_offsets: Array, call_ways: Array, costs: Array, steps: int
 ) -> tuple[Array, Array]:
     """Averaged primal-dual steps: prices of ways, and shares of calls (Chambolle and Pock's method)."""
-    ways, calls = len(way_offsets) - 1, len(call_offsets) - 1
-    prices, shares = np.zeros(ways), np.zeros(calls)
-    price_sums, share_sums = np.zeros(ways), np.zeros(calls)
+    disjuncts, calls = len(way_offsets) - 1, len(call_offsets) - 1
+    prices, shares = np.zeros(disjuncts), np.zeros(calls)
+    price_sums, share_sums = np.zeros(disjuncts), np.zeros(calls)
     before = np.zeros(calls)
     for number in range(steps):
         for call in range(calls):
             first, last = call_offsets[call], call_offsets[call + 1]
             total = 0.0
-            for place in range(first, last):
-                total += prices[call_ways[place]]
+            for index in range(first, last):
+                total += prices[call_ways[index]]
             # Steps by row and column sums, so that every call and way has its own length of step.
             moved = shares[call] + (total - costs[call]) / max(last - first, 1)
             moved = max(moved, 0.0)
             before[call] = 2.0 * moved - shares[call]
             shares[call] = moved
-        for way in range(ways):
-            first, last = way_offsets[way], way_offsets[way + 1]
+        for disjunct in range(disjuncts):
+            first, last = way_offsets[disjunct], way_offsets[disjunct + 1]
             total = 0.0
-            for place in range(first, last):
-                total += before[way_calls[place]]
-            prices[way] = max(prices[way] + (1.0 - total) / (last - first), 0.0)
+            for index in range(first, last):
+                total += before[way_calls[index]]
+            prices[disjunct] = max(prices[disjunct] + (1.0 - total) / (last - first), 0.0)
         if 2 * number >= steps:
-            for way in range(ways):
-                price_sums[way] += prices[way]
+            for disjunct in range(disjuncts):
+                price_sums[disjunct] += prices[disjunct]
             for call in range(calls):
                 share_sums[call] += shares[call]
     rounds = steps - (steps + 1) // 2
@@ -110,26 +110,26 @@ def _ascend(
 def _repaired(way_offsets: Array, way_calls: Array, costs: Array, prices: Array) -> float:
     """The sum of allowed prices: each cut by the call that it overloads most, then raised to what is left."""
     loads = np.zeros(len(costs))
-    for way in range(len(prices)):
-        for place in range(way_offsets[way], way_offsets[way + 1]):
-            loads[way_calls[place]] += prices[way]
+    for disjunct in range(len(prices)):
+        for index in range(way_offsets[disjunct], way_offsets[disjunct + 1]):
+            loads[way_calls[index]] += prices[disjunct]
     left = costs.copy()
-    for way in range(len(prices)):
+    for disjunct in range(len(prices)):
         factor = 1.0
-        for place in range(way_offsets[way], way_offsets[way + 1]):
-            call = way_calls[place]
+        for index in range(way_offsets[disjunct], way_offsets[disjunct + 1]):
+            call = way_calls[index]
             if loads[call] > costs[call]:
                 factor = min(factor, costs[call] / loads[call])
-        prices[way] *= factor
-        for place in range(way_offsets[way], way_offsets[way + 1]):
-            left[way_calls[place]] -= prices[way]
+        prices[disjunct] *= factor
+        for index in range(way_offsets[disjunct], way_offsets[disjunct + 1]):
+            left[way_calls[index]] -= prices[disjunct]
     total = 0.0
-    for way in range(len(prices)):
+    for disjunct in range(len(prices)):
         room = 1e300
-        for place in range(way_offsets[way], way_offsets[way + 1]):
-            room = min(room, left[way_calls[place]])
+        for index in range(way_offsets[disjunct], way_offsets[disjunct + 1]):
+            room = min(room, left[way_calls[index]])
         room = max(room, 0.0)
-        for place in range(way_offsets[way], way_offsets[way + 1]):
-            left[way_calls[place]] -= room
-        total += prices[way] + room
+        for index in range(way_offsets[disjunct], way_offsets[disjunct + 1]):
+            left[way_calls[index]] -= room
+        total += prices[disjunct] + room
     return total

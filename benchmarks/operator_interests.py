@@ -150,14 +150,14 @@ class Predicate:
         """
         match self.relation:
             case "":
-                found = bool(rows)
+                results = bool(rows)
             case "=":
-                found = any(row[0] == self.bound for row in rows)
+                results = any(row[0] == self.bound for row in rows)
             case ">":
-                found = any(_number(row[0]) > _number(self.bound) for row in rows)
+                results = any(_number(row[0]) > _number(self.bound) for row in rows)
             case _:
-                found = any(_number(row[0]) < _number(self.bound) for row in rows)
-        return found != self.negated
+                results = any(_number(row[0]) < _number(self.bound) for row in rows)
+        return results != self.negated
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,9 +177,9 @@ class Interest:
         """Whether it holds for an item that its filter lets through, and what it asked for that, in writing order."""
         asked = []
         for group in self.groups:
-            for one in group:
-                asked.append(one)
-                if one.holds(ask(one)):
+            for entry in group:
+                asked.append(entry)
+                if entry.holds(ask(entry)):
                     break
             else:
                 return False, asked
@@ -189,8 +189,8 @@ class Interest:
         """Its declaration, and a subscription to it."""
         parts = []
         for place, group in enumerate(self.groups):
-            texts = [one.text(f"v{place}{at}") for at, one in enumerate(group)]
-            parts.append(texts[0] if len(texts) == 1 else "(" + " or ".join(f"({one})" for one in texts) + ")")
+            texts = [entry.text(f"v{place}{at}") for at, entry in enumerate(group)]
+            parts.append(texts[0] if len(texts) == 1 else "(" + " or ".join(f"({text})" for text in texts) + ")")
         condition = " and ".join([self.filter, *parts])
         return f"create feed {self.name} from {_FEED} where {condition};\nsubscribe to {self.name} output log;\n"
 
@@ -224,7 +224,7 @@ def regions_file(seed: int) -> str:
         rings[f"country {number}"] = _box(south, west, south + high, west + 4 * wide)
     for place, (latitude, longitude) in zip(places()[:10], positions(seed), strict=False):
         turns = [2 * math.pi * corner / 32 for corner in range(32)]
-        rings[f"around {place}"] = [(longitude + 3 * math.cos(one), latitude + 2 * math.sin(one)) for one in turns]
+        rings[f"around {place}"] = [(longitude + 3 * math.cos(turn), latitude + 2 * math.sin(turn)) for turn in turns]
     features = [
         {
             "type": "Feature",
@@ -268,19 +268,19 @@ def make_news(seed: int, count: int, first: int = 0, *, week: int = 0) -> Iterat
     sentence = dice.below(2, count * 3).reshape(count, 3).tolist()
     topic_numbers = {topic.name: number for number, topic in enumerate(TOPICS)}
     at = positions(seed)
-    for number, one in enumerate(make_items(1_000 * seed + week, make_feeds(seed, _SOURCES), count, 1)):
-        own = _sentences(LANGUAGES[spoken[number]], topic_numbers[one.categories[0]])
+    for number, item in enumerate(make_items(1_000 * seed + week, make_feeds(seed, _SOURCES), count, 1)):
+        own = _sentences(LANGUAGES[spoken[number]], topic_numbers[item.categories[0]])
         chosen = [own[place] for place in sentence[number]]
         place = places()[where[number]]
         english = spoken[number] == 0
-        title = one.title if english else f"{place}: {chosen[0]}"
-        description = f"{one.description} {chosen[1]}" if english else f"{chosen[1]} {chosen[2]} ({one.author})"
+        title = item.title if english else f"{place}: {chosen[0]}"
+        description = f"{item.description} {chosen[1]}" if english else f"{chosen[1]} {chosen[2]} ({item.author})"
         attributes: dict[str, tuple[Value, ...]] = {
             "title": (title,),
             "description": (description,),
-            "source": (one.feed,),
-            "category": one.categories,
-            "published": (one.published,),
+            "source": (item.feed,),
+            "category": item.categories,
+            "published": (item.published,),
         }
         if tagged[number]:
             attributes |= {"latitude": (at[where[number]][0],), "longitude": (at[where[number]][1],)}
@@ -319,7 +319,7 @@ def make_interests(seed: int, count: int) -> list[Interest]:
 
 def script(interests: Sequence[Interest]) -> str:
     """All statements."""
-    return f"register feed {_FEED};\n{OPERATORS}" + "".join(one.statements() for one in interests)
+    return f"register feed {_FEED};\n{OPERATORS}" + "".join(interest.statements() for interest in interests)
 
 
 def _number(value: Value) -> float:
@@ -341,7 +341,7 @@ def _filters(seed: int, dice: Dice, topic: Sequence[int]) -> list[str]:
     kind, dated = dice.weighted((30, 45, 20, 5), count).tolist(), dice.chances(0.2, count).tolist()
     noun = dice.ranks(30, count, 0.8).tolist()
     source, day = dice.ranks(len(sources), count, 0.6).tolist(), dice.below(6, count).tolist()
-    found = []
+    results = []
     for number in range(count):
         moment = (START + timedelta(days=1 + day[number])).strftime("%Y-%m-%d")
         date = f"published > '{moment}'"
@@ -351,8 +351,8 @@ def _filters(seed: int, dice: Dice, topic: Sequence[int]) -> list[str]:
             f"source = '{sources[source[number]]}'",
         )
         own = date if kind[number] == 3 else filters[kind[number]]
-        found.append(f"{own} and {date}" if dated[number] and own != date else own)
-    return found
+        results.append(f"{own} and {date}" if dated[number] and own != date else own)
+    return results
 
 
 def _meanings(dice: Dice, known: Sequence[Sequence[str]], topics: Sequence[int]) -> list[Predicate]:
@@ -362,27 +362,28 @@ def _meanings(dice: Dice, known: Sequence[Sequence[str]], topics: Sequence[int])
     phrase, bound = dice.ranks(_PHRASES_OF_TOPIC, count).tolist(), dice.below(5, count).tolist()
     chosen = [topic if keeps else stray for topic, keeps, stray in zip(topics, same, other, strict=True)]
     return [
-        Predicate("semantic", known[topic][one], ">", round(0.2 + 0.05 * step, 2))
-        for topic, one, step in zip(chosen, phrase, bound, strict=True)
+        Predicate("semantic", known[topic][value], ">", round(0.2 + 0.05 * step, 2))
+        for topic, value, step in zip(chosen, phrase, bound, strict=True)
     ]
 
 
 def _locations(dice: Dice, count: int) -> list[Predicate]:
     names = region_names()
-    return [Predicate("locIn", names[one]) for one in dice.ranks(len(names), count).tolist()]
+    return [Predicate("locIn", names[rank]) for rank in dice.ranks(len(names), count).tolist()]
 
 
 def _distances(dice: Dice, count: int) -> list[Predicate]:
     place, reach = dice.ranks(PLACES, count).tolist(), dice.below(5, count).tolist()
     metres = (100_000.0, 200_000.0, 400_000.0, 600_000.0, 1_000_000.0)
     return [
-        Predicate("distanceFrom", places()[one], "<", metres[step]) for one, step in zip(place, reach, strict=True)
+        Predicate("distanceFrom", places()[value], "<", metres[step])
+        for value, step in zip(place, reach, strict=True)
     ]
 
 
 def _languages(dice: Dice, count: int) -> list[Predicate]:
     chosen = dice.weighted(_LANGUAGE_WEIGHTS, count).tolist()
-    return [Predicate("languageOf", None, "=", LANGUAGES[one]) for one in chosen]
+    return [Predicate("languageOf", None, "=", LANGUAGES[value]) for value in chosen]
 
 
 def _titles(dice: Dice, count: int) -> list[Predicate]:
@@ -390,6 +391,6 @@ def _titles(dice: Dice, count: int) -> list[Predicate]:
     rare, topic = dice.ranks(200, count).tolist(), dice.ranks(len(TOPICS), count, 0.7).tolist()
     step = dice.below(3, count).tolist()
     return [
-        Predicate("like", f"{rarities()[one]} {TOPICS[which].nouns[0]}", ">", round(0.4 + 0.1 * at, 1))
-        for one, which, at in zip(rare, topic, step, strict=True)
+        Predicate("like", f"{rarities()[value]} {TOPICS[which].nouns[0]}", ">", round(0.4 + 0.1 * at, 1))
+        for value, which, at in zip(rare, topic, step, strict=True)
     ]

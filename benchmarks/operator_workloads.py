@@ -51,11 +51,11 @@ def make_problem(workload: Workload) -> OrderProblem:
     dice = np.random.default_rng(workload.seed)
     weights = _weights(workload, dice)
     lengths = dice.integers(workload.shortest, workload.longest + 1, workload.ways)
-    ways = Rows(offsets_of(lengths), _drawn(dice, weights, lengths))
+    disjuncts = Rows(offsets_of(lengths), _drawn(dice, weights, lengths))
     shape = dice.random(workload.calls)
     costs = np.exp(dice.normal(0.0, workload.spread, workload.calls)) if workload.spread else np.ones(workload.calls)
-    chances = np.full(workload.calls, workload.chance) if workload.chance else shape * _factor(ways, shape)
-    return OrderProblem.of(ways, np.arange(workload.calls), chances, costs / costs.mean())
+    chances = np.full(workload.calls, workload.chance) if workload.chance else shape * _factor(disjuncts, shape)
+    return OrderProblem.of(disjuncts, np.arange(workload.calls), chances, costs / costs.mean())
 
 
 def expected_matches(problem: OrderProblem) -> float:
@@ -85,14 +85,14 @@ def _drawn(dice: np.random.Generator, weights: Array, lengths: Array) -> Array:
         tests[again] = np.searchsorted(bounds, dice.random(len(again)), side="right").clip(max=len(weights) - 1)
 
 
-def _factor(ways: Rows, shape: Array) -> float:
+def _factor(disjuncts: Rows, shape: Array) -> float:
     """The factor with which the expected part of matching ways is as wanted: it grows with the factor."""
-    logarithms = np.log(np.maximum(shape, 1e-300))[ways.values]
-    products = np.exp(np.add.reduceat(logarithms, ways.offsets[:-1]))
+    logarithms = np.log(np.maximum(shape, 1e-300))[disjuncts.values]
+    products = np.exp(np.add.reduceat(logarithms, disjuncts.offsets[:-1]))
     low, high = 0.0, 1.0
     for _ in range(60):
         middle = (low + high) / 2
-        if float((products * middle**ways.lengths).mean()) < MATCHING:
+        if float((products * middle**disjuncts.lengths).mean()) < MATCHING:
             low = middle
         else:
             high = middle

@@ -56,8 +56,8 @@ def compare(part: str, workload: Workload, options: argparse.Namespace) -> None:
     truths = draw_truths(problem, options.events, workload.seed + 1)
     bounds = [lower_bound(problem, truth) for truth in truths[: options.bounded]]
     about = _about(workload, problem) | {"events": options.events}
-    bound = float(np.mean([one.value for one in bounds])) if bounds else float("nan")
-    gap = max((one.gap for one in bounds), default=float("nan"))
+    bound = float(np.mean([value.value for value in bounds])) if bounds else float("nan")
+    gap = max((value.gap for value in bounds), default=float("nan"))
     say("operators", part, order="bound", cost=bound, relaxation_gap=gap, bounded=len(bounds), **about)
     accepted: Array | None = None
     for name, make in ORDERS.items():
@@ -118,13 +118,15 @@ def subscribe(part: str, workload: Workload, options: argparse.Namespace) -> Non
     problem = make_problem(workload)
     chains, building = _timed(lambda: Chains.of(problem))
     chosen = np.random.default_rng(workload.seed).choice(problem.disjuncts, 1_000, replace=False)
-    added = [problem.tests_of_disjunct(way).copy() for way in chosen.tolist()]  # as popular as those that there are
+    added = [
+        problem.tests_of_disjunct(disjunct).copy() for disjunct in chosen.tolist()
+    ]  # as popular as those that there are
     chains.remove(chains.add(added[0]))
     chains.order()
     for every in (1, 100):
-        ways: list[int] = []
-        _, adding = _timed(partial(_add_all, chains, added, every, ways))
-        _, removing = _timed(partial(_remove_all, chains, ways, every))
+        disjuncts: list[int] = []
+        _, adding = _timed(partial(_add_all, chains, added, every, disjuncts))
+        _, removing = _timed(partial(_remove_all, chains, disjuncts, every))
         say(
             "operators",
             part,
@@ -136,16 +138,16 @@ def subscribe(part: str, workload: Workload, options: argparse.Namespace) -> Non
         )
 
 
-def _add_all(chains: Chains, added: list[Array], every: int, ways: list[int]) -> None:
+def _add_all(chains: Chains, added: list[Array], every: int, disjuncts: list[int]) -> None:
     for number, tests in enumerate(added):
-        ways.append(chains.add(tests))
+        disjuncts.append(chains.add(tests))
         if number % every == every - 1:
             chains.order()
 
 
-def _remove_all(chains: Chains, ways: list[int], every: int) -> None:
-    for number, way in enumerate(ways):
-        chains.remove(way)
+def _remove_all(chains: Chains, disjuncts: list[int], every: int) -> None:
+    for number, disjunct in enumerate(disjuncts):
+        chains.remove(disjunct)
         if number % every == every - 1:
             chains.order()
 
@@ -158,8 +160,8 @@ def _timed(work: Callable[[], Made]) -> tuple[Made, float]:
 
 def _best(work: Callable[[], Made]) -> tuple[Made, float]:
     """The least time of several: other work on the machine makes it longer, nothing makes it shorter."""
-    found = [_timed(work) for _ in range(_TIMES)]
-    return found[0][0], min(spent for _, spent in found)
+    results = [_timed(work) for _ in range(_TIMES)]
+    return results[0][0], min(spent for _, spent in results)
 
 
 def _about(workload: Workload, problem: OrderProblem) -> dict[str, object]:
@@ -174,11 +176,11 @@ def _about(workload: Workload, problem: OrderProblem) -> dict[str, object]:
 
 
 def _figure4(base: Workload) -> Iterator[Workload]:
-    yield from (replace(base, ways=ways) for ways in SIZES)
+    yield from (replace(base, ways=disjuncts) for disjuncts in SIZES)
 
 
 def _figure5(base: Workload) -> Iterator[Workload]:
-    yield from (replace(base, ways=ways, exponent=1.0) for ways in SIZES)
+    yield from (replace(base, ways=disjuncts, exponent=1.0) for disjuncts in SIZES)
 
 
 def _figure6(base: Workload) -> Iterator[Workload]:
@@ -193,8 +195,8 @@ def _figure7(base: Workload) -> Iterator[Workload]:
 
 def _figure7_equal(base: Workload) -> Iterator[Workload]:
     """The same with one chance for all tests, by which a way of mean length matches as often as is wanted."""
-    for one in _figure7(base):
-        yield replace(one, chance=MATCHING ** (2 / (one.shortest + one.longest)))
+    for entry in _figure7(base):
+        yield replace(entry, chance=MATCHING ** (2 / (entry.shortest + entry.longest)))
 
 
 def _figure8(base: Workload) -> Iterator[Workload]:

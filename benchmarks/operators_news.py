@@ -48,7 +48,7 @@ from runnel.matching.contract import Matcher
 from runnel.matching.operators.ask.operator_environment import OperatorEnvironment
 from runnel.matching.operators.decide.decider import Decider, Decisions
 from runnel.matching.operators.decide.operators_in_process import Operators
-from runnel.matching.operators.plugins.contract import Failed, Question
+from runnel.matching.operators.plugins.contract import FailedCall, Question
 from runnel.model.item import Item
 from runnel.model.item_batch import ItemBatch
 from runnel.model.learned.operator_statistics import OperatorStatistics, OperatorUse
@@ -158,22 +158,22 @@ class Measured:
     @property
     def found(self) -> Matches:
         """The matches of all batches."""
-        return joined([one.matches for one in self.decided])
+        return joined([entry.matches for entry in self.decided])
 
     def figures(self, items: int) -> dict[str, Any]:
         """Counts by item, rounds by batch, and CPU time by a thousand items."""
         asked = {name: use.calls / items for name, use in self.uses.items()}
         return {
-            "calls": sum(one.calls for one in self.decided) / items,
+            "calls": sum(entry.calls for entry in self.decided) / items,
             "asked": sum(asked.values()),
             "known": sum(use.hits for use in self.uses.values()) / items,
             "model_calls": sum(asked.get(name, 0.0) for name in MODELS),
             "asked_by_operator": {name: round(count, 2) for name, count in sorted(asked.items())},
-            "rounds": sum(one.rounds for one in self.decided) / len(self.decided),
+            "rounds": sum(entry.rounds for entry in self.decided) / len(self.decided),
             "cpu_seconds_for_1000": 1_000 * self.seconds / items,
             "operator_wall_seconds_for_1000": 1_000 * sum(use.seconds for use in self.uses.values()) / items,
             "matches": self.found.total / items,
-            "unknown": sum(len(one.unknown) for one in self.decided),
+            "unknown": sum(len(entry.unknown) for entry in self.decided),
         }
 
 
@@ -182,7 +182,7 @@ def measure(deciding: Deciding, operators: Operators, decider: Decider, batches:
     filtered = [deciding.matcher.match(batch) for batch in batches]
     operators.caller.take_learned()
     began = time.process_time()
-    decided = [decider.decide(batch, found) for batch, found in zip(batches, filtered, strict=True)]
+    decided = [decider.decide(batch, results) for batch, results in zip(batches, filtered, strict=True)]
     seconds = time.process_time() - began
     uses = {name.split()[0]: use for name, use in operators.caller.take_learned().operators.items()}
     return Measured(decided, uses, seconds)
@@ -233,34 +233,34 @@ def learn(deciding: Deciding, options: argparse.Namespace) -> OperatorStatistics
 
 def workload(deciding: Deciding, interests: Sequence[Interest], batches: Sequence[ItemBatch]) -> None:
     """What there is to decide."""
-    ways = deciding.operators("").new_decider(deciding.plan, OperatorStatistics()).disjuncts
-    found = joined([deciding.matcher.match(batch) for batch in batches])
+    disjuncts = deciding.operators("").new_decider(deciding.plan, OperatorStatistics()).disjuncts
+    results = joined([deciding.matcher.match(batch) for batch in batches])
     items = sum(map(len, batches))
-    operated = found.queries >= FIRST_OPERATOR_DISJUNCT
-    predicates = [one for interest in interests for group in interest.groups for one in group]
+    operated = results.queries >= FIRST_OPERATOR_DISJUNCT
+    predicates = [value for interest in interests for group in interest.groups for value in group]
     say(
         NAME,
         "workload",
         queries=len(interests),
         items=items,
-        ways=len(ways.disjunct_tests),
+        ways=len(disjuncts.disjunct_tests),
         predicates=len(predicates),
-        distinct_calls=dict(Counter(call.operator for call in ways.calls)),
-        distinct_tests=len(ways.tests),
+        distinct_calls=dict(Counter(call.operator for call in disjuncts.calls)),
+        distinct_tests=len(disjuncts.tests),
         undecided_ways=float(operated.sum()) / items,
-        undecided_queries=len(_undecided(found)) / items,
+        undecided_queries=len(_undecided(results)) / items,
     )
 
 
-def _undecided(found: Matches) -> set[tuple[int, int]]:
+def _undecided(matches: Matches) -> set[tuple[int, int]]:
     """The items, by row, and the queries that operators must decide for them."""
-    rows = np.repeat(np.arange(len(found)), np.diff(found.offsets))
-    operated = found.queries >= FIRST_OPERATOR_DISJUNCT
-    return set(zip(rows[operated].tolist(), _queries_of(found.queries[operated]), strict=True))
+    rows = np.repeat(np.arange(len(matches)), np.diff(matches.offsets))
+    operated = matches.queries >= FIRST_OPERATOR_DISJUNCT
+    return set(zip(rows[operated].tolist(), _queries_of(matches.queries[operated]), strict=True))
 
 
 def _queries_of(ids: Any) -> list[int]:
-    return [int(one) for one in query_of(ids)]
+    return [int(value) for value in query_of(ids)]
 
 
 def unshared(
@@ -269,19 +269,19 @@ def unshared(
     """What queries ask each for itself, in writing order until one predicate fails; counted by the answers."""
     by_id = {deciding.ids[interest.name]: interest for interest in interests}
     batch = ItemBatch.of(items, deciding.ids)
-    found = deciding.matcher.match(batch)
+    results = deciding.matcher.match(batch)
     operators = deciding.operators("adaptive")
-    decided = operators.new_decider(deciding.plan, learned).decide(batch, found)
+    decided = operators.new_decider(deciding.plan, learned).decide(batch, results)
     of_row: dict[int, list[int]] = {}
-    for row, query in sorted(_undecided(found)):
+    for row, query in sorted(_undecided(results)):
         of_row.setdefault(row, []).append(query)
     asked: Counter[str] = Counter()
     accepted: list[list[int]] = [[] for _ in items]
     for row, queries in of_row.items():
         answers = _answers(operators, items[row], [by_id[query] for query in queries])
         for query in queries:
-            holds, own = by_id[query].ask_alone(lambda one: answers[one.operator, one.input])  # noqa: B023
-            asked.update(one.operator for one in own)
+            holds, own = by_id[query].ask_alone(lambda entry: answers[entry.operator, entry.input])  # noqa: B023
+            asked.update(entry.operator for entry in own)
             accepted[row] += [query] * holds
     operators.close()
     costs = {name.split()[0]: use.seconds / max(1.0, use.calls) for name, use in learned.operators.items()}
@@ -293,7 +293,7 @@ def unshared(
         asked=asked.total() / count,
         model_calls=sum(asked[name] for name in MODELS) / count,
         asked_by_operator={name: round(number / count, 2) for name, number in sorted(asked.items())},
-        operator_wall_seconds_for_1000=1_000 * sum(costs.get(one, 0.0) * asked[one] for one in asked) / count,
+        operator_wall_seconds_for_1000=1_000 * sum(costs.get(value, 0.0) * asked[value] for value in asked) / count,
         matches=sum(map(len, accepted)) / count,
         equal=digest(Matches.of(accepted)) == digest(decided.matches),
     )
@@ -305,10 +305,14 @@ def _answers(
     """All that the predicates of some interests would be told of an item, by operator and input."""
     wanted: dict[tuple[str, str | None], Predicate] = {}
     for interest in interests:
-        wanted |= {(one.operator, one.input): one for group in interest.groups for one in group}
-    questions = [Question((one.operator, 1), item.attributes, one.inputs(item.attributes)) for one in wanted.values()]
+        wanted |= {(entry.operator, entry.input): entry for group in interest.groups for entry in group}
+    questions = [
+        Question((entry.operator, 1), item.attributes, entry.inputs(item.attributes)) for entry in wanted.values()
+    ]
     answers = operators.caller.ask(questions)
-    return {key: () if isinstance(one, Failed) else one for key, one in zip(wanted, answers, strict=True)}
+    return {
+        key: () if isinstance(answer, FailedCall) else answer for key, answer in zip(wanted, answers, strict=True)
+    }
 
 
 def spark(engine: Engine, folder: Path, options: argparse.Namespace) -> None:
@@ -318,10 +322,10 @@ def spark(engine: Engine, folder: Path, options: argparse.Namespace) -> None:
     for order in options.orders.split(","):
         own = folder / f"root-{order or 'chosen'}"
         shutil.copytree(engine.workspace.folder, own, ignore=shutil.ignore_patterns("spark"))  # sockets are no files
-        with connect(own, master="local[2]", operator_order=order, operator_cache_bytes=1 << 30) as one:
+        with connect(own, master="local[2]", operator_order=order, operator_cache_bytes=1 << 30) as value:
             for cache in ("cold", "warm"):
-                accept(one, list(make_news(options.seed, options.items, _AGAIN if cache == "warm" else 0)))
-                _run(one, order or "chosen", cache)
+                accept(value, list(make_news(options.seed, options.items, _AGAIN if cache == "warm" else 0)))
+                _run(value, order or "chosen", cache)
         shutil.rmtree(own)
 
 
@@ -347,7 +351,7 @@ def _run(engine: Engine, order: str, cache: str) -> None:
     with engine.workspace.catalog.read() as connection:
         segments = match_segments.match_segments(connection)[before:]
         totals = cache_totals(connection)
-    items = max(1, sum(one.items for one in segments))
+    items = max(1, sum(element.items for element in segments))
     counters: Counter[str] = Counter()
     for segment in segments:
         counters.update(segment.counters)
@@ -361,7 +365,7 @@ def _run(engine: Engine, order: str, cache: str) -> None:
         calls=counters["operator_calls"] / items,
         rounds=counters["operator_rounds"],
         unknown=counters["operator_unknown"],
-        matches=sum(one.matches for one in segments) / items,
+        matches=sum(element.matches for element in segments) / items,
         worker_cpu_seconds_for_1000=spent.get("workers", 0.0) / items,
         java_cpu_seconds_for_1000=spent.get("java", 0.0) / items,
         wall_seconds=seconds,

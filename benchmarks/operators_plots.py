@@ -44,9 +44,9 @@ def main() -> None:
     options = parser.parse_args()
     lines = [json.loads(line) for line in options.lines.read_text().splitlines() if line.startswith("{")]
     for figure, (axis, title) in FIGURES.items():
-        found = lines_of(lines, figure, axis)
-        if found:
-            draw(options.folder / f"operator-{figure}.svg", figure, title, found)
+        results = lines_of(lines, figure, axis)
+        if results:
+            draw(options.folder / f"operator-{figure}.svg", figure, title, results)
 
 
 def lines_of(lines: list[dict[str, Any]], figure: str, axis: str) -> dict[str, tuple[list[Any], list[float]]]:
@@ -55,17 +55,17 @@ def lines_of(lines: list[dict[str, Any]], figure: str, axis: str) -> dict[str, t
     The bound is known for some of the events alone. What it is for all is told by the calls of an order for all, and
     by how far that order is from the bound where it is known.
     """
-    found: dict[str, dict[Any, float]] = {}
+    results: dict[str, dict[Any, float]] = {}
     for line in lines:
         if line.get("figure") == figure and "calls" in line:
-            found.setdefault(line["order"], {})[line[axis]] = line["calls"]
+            results.setdefault(line["order"], {})[line[axis]] = line["calls"]
             if line["order"] == "adaptive_weighted" and "to_bound" in line:
-                found.setdefault("bound", {})[line[axis]] = line["calls"] / line["to_bound"]
-    ordered = {name: sorted(places.items(), key=lambda place: place[0]) for name, places in found.items()}
+                results.setdefault("bound", {})[line[axis]] = line["calls"] / line["to_bound"]
+    ordered = {name: sorted(places.items(), key=lambda place: place[0]) for name, places in results.items()}
     return {name: ([place for place, _ in pairs], [value for _, value in pairs]) for name, pairs in ordered.items()}
 
 
-def draw(place: Path, figure: str, title: str, found: dict[str, tuple[list[Any], list[float]]]) -> None:
+def draw(place: Path, figure: str, title: str, valueseses: dict[str, tuple[list[Any], list[float]]]) -> None:
     """A line for each order; the paper's own points are hollow."""
     import matplotlib
     from matplotlib.figure import Figure
@@ -73,13 +73,19 @@ def draw(place: Path, figure: str, title: str, found: dict[str, tuple[list[Any],
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "runnel", "font.size": 9}):
         picture = Figure(figsize=(6.4, 3.6), layout="constrained")
         axes = picture.subplots()
-        places = list(dict.fromkeys(place for name in found for place in found[name][0]))
+        places = list(dict.fromkeys(place for name in valueseses for place in valueseses[name][0]))
         numbers = {place: place if isinstance(place, int) else number for number, place in enumerate(sorted(places))}
         for number, (name, marker) in enumerate(ORDERS.items()):
             look: dict[str, Any] = {"marker": marker, "color": "black" if name == "bound" else f"C{number}"}
-            if name in found:
-                where, values = found[name]
-                axes.plot([numbers[one] for one in where], values, markersize=4, label=name.replace("_", " "), **look)
+            if name in valueseses:
+                where, values = valueseses[name]
+                axes.plot(
+                    [numbers[element] for element in where],
+                    values,
+                    markersize=4,
+                    label=name.replace("_", " "),
+                    **look,
+                )
             for where_paper, value in PAPER.get(figure, {}).get(name, []):
                 axes.plot([where_paper], [value], markersize=7, markerfacecolor="none", linestyle="none", **look)
         if any(isinstance(place, str) for place in places):

@@ -37,7 +37,7 @@ from runnel.matching.compile.build_matcher import build_matcher
 from runnel.matching.compile.compile_plan import compile_logical
 from runnel.matching.contract import Matcher
 from runnel.matching.filters.atoms.anchors import choose_anchors
-from runnel.matching.filters.atoms.atom_layout import lay_out_atoms
+from runnel.matching.filters.atoms.atom_layout import compute_atom_layout
 from runnel.model.item_batch import ItemBatch
 from runnel.model.match import Matches
 from runnel.optimizer.optimize import optimize
@@ -88,8 +88,8 @@ def constants(options: argparse.Namespace) -> None:
             case = _Case(f"{kind}", make_queries(kind, count, options.seed).logical(), batch, frequencies())
             entries = _expected_entries(case)
             with _folder() as storage:
-                taken, found = _timed(case.compiled(storage, "base", case.logical), batch)
-            rows.append((1.0, entries, found.total / len(batch), taken))
+                taken, matches = _timed(case.compiled(storage, "base", case.logical), batch)
+            rows.append((1.0, entries, matches.total / len(batch), taken))
             say(
                 NAME,
                 "filters",
@@ -114,7 +114,7 @@ def constants(options: argparse.Namespace) -> None:
 
 def _expected_entries(case: _Case) -> float:
     """The entries that an item passes, by its part in a block."""
-    atoms = lay_out_atoms(case.logical, case.known)
+    atoms = compute_atom_layout(case.logical, case.known)
     shares = np.minimum(1.0, atoms.key_shares.astype(np.float64))
     return float(((1.0 - (1.0 - shares) ** 256) / 256)[choose_anchors(case.logical, atoms).keys.values].sum())
 
@@ -180,7 +180,7 @@ def _divide(case: _Case, options: argparse.Namespace) -> None:
     logical, count = case.logical, options.partitions
     _warm_up(case, options)
     with case.step("atoms"):
-        atoms = lay_out_atoms(logical, case.known)
+        atoms = compute_atom_layout(logical, case.known)
         anchors = choose_anchors(logical, atoms)
     with case.step("kin"):
         kin = find_subsuming_roots(logical, atoms, anchors)
@@ -193,9 +193,9 @@ def _divide(case: _Case, options: argparse.Namespace) -> None:
         chosen = choose_assignment(weights, count)
     about = {"workload": case.name, "queries": len(weights), "partitions": count}
     say(NAME, "divided", **about, groups=weights.group_count, **cover.counters, cpu_seconds=case.seconds)
-    for one in chosen.weighed:
-        values = {"copies": one.copies, "microseconds": one.microseconds, "longest": one.longest}
-        say(NAME, "weighed", **about, strategy=one.strategy, chosen=one.strategy == chosen.strategy, **values)
+    for value in chosen.weighed:
+        values = {"copies": value.copies, "microseconds": value.microseconds, "longest": value.longest}
+        say(NAME, "weighed", **about, strategy=value.strategy, chosen=value.strategy == chosen.strategy, **values)
     say(NAME, "reason", **about, reason=chosen.reason)
     with _folder() as storage:
         whole = None
@@ -208,7 +208,7 @@ def _divide(case: _Case, options: argparse.Namespace) -> None:
 def _warm_up(case: _Case, options: argparse.Namespace) -> None:
     """Let the loops be compiled before anything is timed."""
     small = _graph_case(200, options).logical if case.name == "graphs" else make_queries("M", 500).logical()
-    atoms = lay_out_atoms(small)
+    atoms = compute_atom_layout(small)
     anchors = choose_anchors(small, atoms)
     kin = find_subsuming_roots(small, atoms, anchors)
     cover = cover_predicates(small, atoms, anchors, kin, most=40)
@@ -244,7 +244,7 @@ def _measure(
     taken, _ = _timed(router.matcher, case.batch)
     choices = router.route(case.batch).choices
     shares = choices.mean(axis=0)
-    found = _needed(whole[1], case, places, count) if whole else None
+    results = _needed(whole[1], case, places, count) if whole else None
     say(
         NAME,
         "routed",
@@ -252,7 +252,7 @@ def _measure(
         strategy=strategy,
         copies_expected=expected.weighed.copies,
         copies=float(shares.sum()),
-        copies_needed=None if found is None else float(found.sum()) / items,
+        copies_needed=None if results is None else float(results.sum()) / items,
         largest_difference_of_a_share=float(np.abs(shares - expected.shares).max()),
         router_bytes=plan.base.manifest.size,
         router_cpu_seconds=round(made, 2),
@@ -292,26 +292,26 @@ def _matched(
     case: _Case, storage: Storage, strategy: Strategy, places: Array, choices: Array
 ) -> tuple[Array, Matches]:
     """The microseconds of every partition for an item of the stream, and what all of them found."""
-    times, found = np.zeros(choices.shape[1]), []
+    times, results = np.zeros(choices.shape[1]), []
     for number in range(choices.shape[1]):
         rows = np.flatnonzero(choices[:, number])
         if len(rows):
             matcher = case.compiled(storage, f"{strategy}-{number}", cut_plan(case.logical, places == number))
             taken, matches = _timed(matcher, ItemBatch(case.batch.records.take(rows)))
             times[number] = taken * len(rows) / len(case.batch)
-            found.append(PartitionMatches(rows, matches))
-    return times, united(len(case.batch), found)
+            results.append(PartitionMatches(rows, matches))
+    return times, united(len(case.batch), results)
 
 
 def _timed(matcher: Matcher, batch: ItemBatch) -> tuple[float, Matches]:
     """Microseconds of CPU for an item, the least of three runs; kernels are compiled and files mapped before."""
-    found = matcher.match(batch)
+    results = matcher.match(batch)
     times = []
     for _ in range(3):
         started = time.process_time()
-        found = matcher.match(batch)
+        results = matcher.match(batch)
         times.append(time.process_time() - started)
-    return 1e6 * min(times) / len(batch), found
+    return 1e6 * min(times) / len(batch), results
 
 
 @contextmanager

@@ -86,8 +86,8 @@ def _publish(engine: Engine, items: Sequence[Item]) -> None:
     with engine.workspace.catalog.read() as connection:
         ids = {feed.name: feed.id for feed in feeds.live_feeds(connection)}
     started = time.perf_counter()
-    for name, some in _by_feed(items).items():
-        engine.workspace.items.accept(ids[name], some)
+    for name, values in _by_feed(items).items():
+        engine.workspace.items.accept(ids[name], values)
     seconds = time.perf_counter() - started
     size = sum(file.size for file in engine.workspace.storage.files("items"))
     say(
@@ -100,10 +100,10 @@ def _publish(engine: Engine, items: Sequence[Item]) -> None:
 
 
 def _by_feed(items: Iterable[Item]) -> dict[str, list[Item]]:
-    found: dict[str, list[Item]] = {}
+    itemses: dict[str, list[Item]] = {}
     for item in items:
-        found.setdefault(item.feed, []).append(item)
-    return found
+        itemses.setdefault(item.feed, []).append(item)
+    return itemses
 
 
 def _matchers(engine: Engine, items: Sequence[Item]) -> None:
@@ -121,22 +121,22 @@ def _matchers(engine: Engine, items: Sequence[Item]) -> None:
     naive = ScanMatcher(queries, nodes).match(sample)
     naive_seconds = time.process_time() - started
     matcher = build_matcher(load(root.storage, PlanVersion.of(row)))
-    assert [matcher.match(sample).row(one).tolist() for one in range(len(sample))] == [
-        naive.row(one).tolist() for one in range(len(sample))
+    assert [matcher.match(sample).row(number).tolist() for number in range(len(sample))] == [
+        naive.row(number).tolist() for number in range(len(sample))
     ], "the index and the reference evaluator differ"
-    some = items[:5000]
-    batches = [ItemBatch.of(some[start : start + 1000], ids) for start in range(0, len(some), 1000)]
+    values = items[:5000]
+    batches = [ItemBatch.of(values[start : start + 1000], ids) for start in range(0, len(values), 1000)]
     started = time.process_time()
-    found = sum(matcher.match(batch).total for batch in batches)
+    count = sum(matcher.match(batch).total for batch in batches)
     seconds = time.process_time() - started
     say("naive", items=len(sample), cpu_seconds=naive_seconds, items_per_second=len(sample) / naive_seconds)
     say(
         "index",
-        items=len(some),
+        items=len(values),
         cpu_seconds=seconds,
-        items_per_second=len(some) / seconds,
-        matches_per_item=found / len(some),
-        times_faster_than_naive=(len(some) / seconds) / (len(sample) / naive_seconds),
+        items_per_second=len(values) / seconds,
+        matches_per_item=count / len(values),
+        times_faster_than_naive=(len(values) / seconds) / (len(sample) / naive_seconds),
     )
 
 
@@ -154,7 +154,7 @@ def _bounded(engine: Engine) -> None:
     with engine.workspace.catalog.read() as connection:
         segments = match_segments.match_segments(connection)
     items = sum(segment.items for segment in segments)
-    found = sum(segment.matches for segment in segments)
+    count = sum(segment.matches for segment in segments)
     counters: dict[str, int] = {}
     for segment in segments:
         for name, value in segment.counters.items():
@@ -165,7 +165,7 @@ def _bounded(engine: Engine) -> None:
         batches=len(segments),
         seconds=seconds,
         items_per_second=items / seconds,
-        matches_per_item=found / max(1, items),
+        matches_per_item=count / max(1, items),
         naive_evaluations=counters.get("naive_evaluations", 0),
         candidates=counters.get("candidates", 0),
         clause_checks=counters.get("clause_checks", 0),
@@ -254,12 +254,12 @@ def _descendants(process: int) -> list[int]:
         except OSError:
             continue
         children.setdefault(int(fields[1]), []).append(int(path.parent.name))
-    found, waiting = [], [process]
+    results, waiting = [], [process]
     while waiting:
-        one = waiting.pop()
-        found.append(one)
-        waiting.extend(children.get(one, []))
-    return found
+        value = waiting.pop()
+        results.append(value)
+        waiting.extend(children.get(value, []))
+    return results
 
 
 def _resident(process: int) -> tuple[float, bool]:

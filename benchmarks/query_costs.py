@@ -49,17 +49,17 @@ def main() -> None:
         sampler.sample(slices[0], 0)  # loops are compiled, and what is made once is made
         first = time.process_time() - started
         matching = sampling = 0.0
-        found: list[Costs] = []
+        costses: list[Costs] = []
         for number, items in enumerate(slices):
             started = time.process_time()
             matcher.match(items)
             matched = time.process_time()
-            found.append(sampler.sample(items, scattered(1 + number * options.slice)))
+            costses.append(sampler.sample(items, scattered(1 + number * options.slice)))
             matching, sampling = matching + matched - started, sampling + time.process_time() - matched
-        costs = merged_costs(found)
+        costs = merged_costs(costses)
         dear = range(FIRST_QUERY + options.queries, FIRST_QUERY + options.queries + options.dear)
         ranked = sorted(costs.queries, key=lambda query: -costs.queries[query].nanoseconds)
-        told = sum(cost.nanoseconds for cost in costs.queries.values()) / max(1.0, costs.items)
+        messages = sum(cost.nanoseconds for cost in costs.queries.values()) / max(1.0, costs.items)
         say(
             "query_costs",
             "sampling beside matching",
@@ -72,7 +72,7 @@ def main() -> None:
             sample_cpu_milliseconds=1e3 * sampling / max(1.0, costs.items),
             sampled_items=costs.items,
             matching_microseconds_per_item=1e6 * matching / options.items,
-            told_microseconds_per_item=told / 1e3,
+            told_microseconds_per_item=messages / 1e3,
             dear_among_dearest=sum(query in dear for query in ranked[: options.dear]),
         )
         if not set(ranked[: options.dear]) <= set(dear):

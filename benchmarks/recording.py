@@ -82,7 +82,7 @@ def _match(engine: Engine, epoch: int, batch_items: int) -> float:
 
 def _matched(reader: ItemReader, job: Job, start: Any, end: Any) -> list[list[Any]]:
     step = match_slices(job.storage, job.lineage)
-    return [list(step(reader.read(one))) for one in reader.partitions(start, end)]
+    return [list(step(reader.read(partition))) for partition in reader.partitions(start, end)]
 
 
 def _record(engine: Engine, epoch: int, count: int, options: argparse.Namespace, matching: float) -> None:

@@ -76,7 +76,9 @@ def build_town(feeds: int, days: int, seed: int) -> Town:
     arrivals = chance.poisson(rates)
     counts = arrivals.sum(axis=0, dtype=np.int64)
     offsets = np.concatenate([[0], np.cumsum(counts)])
-    minutes = np.concatenate([np.repeat(np.arange(ticks, dtype=np.int32), arrivals[:, one]) for one in range(feeds)])
+    minutes = np.concatenate(
+        [np.repeat(np.arange(ticks, dtype=np.int32), arrivals[:, number]) for number in range(feeds)]
+    )
     capacity = chance.choice([10.0, 15.0, 20.0, 30.0, 50.0, 100.0], size=feeds, p=[0.3, 0.2, 0.2, 0.1, 0.15, 0.05])
     summed = np.concatenate([[0], np.cumsum(minutes, dtype=np.int64)])
     return Town(kinds, capacity, rates, offsets, minutes, summed)
@@ -119,7 +121,7 @@ class Policy:
     def pick(self, tick: int, waited: Numbers) -> Indices:
         raise NotImplementedError
 
-    def learn(self, tick: int, found: Found) -> None:
+    def learn(self, tick: int, results: Found) -> None:
         """Most learn nothing."""
 
 
@@ -148,8 +150,8 @@ class RateProportional(Policy):
     def pick(self, tick: int, waited: Numbers) -> Indices:
         return choose(self.items / self.seconds * waited, self.budget)
 
-    def learn(self, tick: int, found: Found) -> None:
-        feeds, elapsed, new, _ = found
+    def learn(self, tick: int, results: Found) -> None:
+        feeds, elapsed, new, _ = results
         self.items[feeds] += np.where(elapsed > 0, new, 0.0)
         self.seconds[feeds] += elapsed
 
@@ -165,8 +167,8 @@ class Runnel(Policy):
     def pick(self, tick: int, waited: Numbers) -> Indices:
         return choose(urgency_of_curves(self.curves, waited, START + tick * MINUTE), self.budget)
 
-    def learn(self, tick: int, found: Found) -> None:
-        feeds, elapsed, new, held = found
+    def learn(self, tick: int, results: Found) -> None:
+        feeds, elapsed, new, held = results
         at = np.full(len(feeds), START + tick * MINUTE)
         after = learn(self.rows[feeds], at, elapsed, new, held)
         self.rows[feeds], self.curves[feeds] = after, curves(after)
@@ -185,9 +187,9 @@ class Oracle(Policy):
         self.items += self.town.rates[tick]
         return choose(index(self.items, self.waiting, np.sqrt(self.items), self.town.capacity, waited), self.budget)
 
-    def learn(self, tick: int, found: Found) -> None:
-        self.items[found[0]] = 0.0
-        self.waiting[found[0]] = 0.0
+    def learn(self, tick: int, results: Found) -> None:
+        self.items[results[0]] = 0.0
+        self.waiting[results[0]] = 0.0
 
 
 POLICIES: dict[str, Callable[[Town, int, int], Policy]] = {
@@ -278,7 +280,7 @@ def measure_speed(feeds: int, seed: int) -> None:
         started = time.perf_counter()
         choose(urgency(learned, waited, START), 600)
         times.append(time.perf_counter() - started)
-    texts = [one.to_text() for one in learned[:500]]
+    texts = [entry.to_text() for entry in learned[:500]]
     started = time.perf_counter()
     for text in texts:
         PublishingModel.from_text(text, 600).observed(at=START, elapsed=600, new=3, held=20).to_text()
@@ -312,11 +314,11 @@ def plot(lines: Sequence[dict[str, Any]], feeds: int, path: Path) -> None:
     axes[0].set_ylabel("missed items, %")
     axes[1].set_ylabel("mean lateness, minutes")
     axes[1].set_yscale("log")
-    for one in axes:
-        one.set_xscale("log")
-        one.set_xlabel(f"requests a minute for {feeds:,} feeds")
-        one.grid(alpha=0.3)
-        one.spines[["top", "right"]].set_visible(False)
+    for axis in axes:
+        axis.set_xscale("log")
+        axis.set_xlabel(f"requests a minute for {feeds:,} feeds")
+        axis.grid(alpha=0.3)
+        axis.spines[["top", "right"]].set_visible(False)
     axes[0].legend(frameon=False, fontsize=9)
     figure.savefig(path, metadata={"Date": None})
 

@@ -70,11 +70,11 @@ def measure(run: Run) -> None:
             items.insert(0, "item", np.arange(size))
             spark.createDataFrame(items).createOrReplaceTempView("items")
             wall, started = time.perf_counter(), _cpu_seconds(spark)
-            found = spark.sql(statement).toPandas()
+            frame = spark.sql(statement).toPandas()
             seconds, elapsed = _cpu_seconds(spark) - started, time.perf_counter() - wall
     finally:
         spark.stop()
-    offsets = offsets_of(np.bincount(found["item"], minlength=count))
+    offsets = offsets_of(np.bincount(frame["item"], minlength=count))
     run.say(
         "pyspark join",
         **{"queries": len(queries)},
@@ -82,7 +82,7 @@ def measure(run: Run) -> None:
         cpu_seconds=seconds,
         seconds=elapsed,
         items_per_cpu_second=count / seconds,
-        **run.compare("pyspark join", Matches(offsets, found["query"].to_numpy(dtype=np.int64)), len(queries)),
+        **run.compare("pyspark join", Matches(offsets, frame["query"].to_numpy(dtype=np.int64)), len(queries)),
     )
 
 

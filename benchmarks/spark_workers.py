@@ -51,13 +51,13 @@ def _children(process: int) -> list[tuple[int, bool]]:
         except OSError:
             continue
         below.setdefault(int(rest.split()[1]), []).append((int(path.parent.name), name.endswith("(java")))
-    found: list[tuple[int, bool]] = []
+    results: list[tuple[int, bool]] = []
     waiting = [process]
     while waiting:
         children = below.get(waiting.pop(), [])
-        found += children
-        waiting += [one for one, _ in children]
-    return found
+        results += children
+        waiting += [value for value, _ in children]
+    return results
 
 
 def _private(process: int) -> float:

@@ -33,7 +33,7 @@ from runnel.language.binding.bind_query import bind_query
 from runnel.language.gc_paused import gc_paused
 from runnel.language.grammar.parser import parse as parse_script
 from runnel.language.syntax.statements import CreateFeed, Parsed
-from runnel.matching.compile.compile_plan import lay_out
+from runnel.matching.compile.compile_plan import compute_layout
 from runnel.matching.compile.warm_up import warm_up
 from runnel.optimizer.optimize import optimize
 from runnel.plan.logical_plan import PlanQuery
@@ -112,8 +112,8 @@ def _bound(script: list[Parsed]) -> dict[int, Node]:
 def compile_queries(run: Run) -> None:
     """Query nodes to a plan that could be written."""
     nodes = run.queries.definitions()
-    queries = [PlanQuery(one) for one in nodes]
-    seconds, laid_out = _timed(lambda: lay_out(optimize(queries, nodes)))
+    queries = [PlanQuery(node) for node in nodes]
+    seconds, laid_out = _timed(lambda: compute_layout(optimize(queries, nodes)))
     run.say("compile", seconds, queries=laid_out.logical.counts["queries"])
 
 
@@ -171,12 +171,12 @@ def _writer(folder: str) -> Iterator[Callable[[], list[float]]]:
     process = spawn.Process(target=_write, args=(folder, ready, stop, times))
     process.start()
     ready.wait()
-    found: list[float] = []
+    numbers: list[float] = []
     try:
-        yield lambda: found
+        yield lambda: numbers
     finally:
         stop.set()
-        found.extend(times.get())
+        numbers.extend(times.get())
         process.join()
 
 
@@ -212,7 +212,7 @@ def change(run: Run) -> None:
             middle = {name: statistics.median(row[name] for row in rows) * 1e3 for name in rows[0]}
             about = {"queries": len(run.queries), "changes": len(rows)}
             measuring.say(
-                "statements", figure, **about, **{f"{name}_milliseconds": one for name, one in middle.items()}
+                "statements", figure, **about, **{f"{name}_milliseconds": value for name, value in middle.items()}
             )
 
 

@@ -45,11 +45,11 @@ class Filtered:
 
     def match(self, items: ItemBatch) -> Matches:
         """The selected queries that each item matches."""
-        found = self._matcher.match(items)
-        places = np.minimum(np.searchsorted(self._selected, found.queries), len(self._selected) - 1)
-        kept = self._selected[places] == found.queries
-        rows = np.repeat(np.arange(len(found)), np.diff(found.offsets))[kept]
-        return Matches(offsets_of(np.bincount(rows, minlength=len(found))), found.queries[kept])
+        results = self._matcher.match(items)
+        places = np.minimum(np.searchsorted(self._selected, results.queries), len(self._selected) - 1)
+        kept = self._selected[places] == results.queries
+        rows = np.repeat(np.arange(len(results)), np.diff(results.offsets))[kept]
+        return Matches(offsets_of(np.bincount(rows, minlength=len(results))), results.queries[kept])
 
 
 def main() -> None:
@@ -82,7 +82,7 @@ def main() -> None:
 
 def _compiled(storage: Storage, selected: list[int], definitions: Mapping[int, Node]) -> Matcher:
     folder = f"few-{time.perf_counter_ns()}"
-    compile_base(storage, folder, map(PlanQuery, selected), {one: definitions[one] for one in selected})
+    compile_base(storage, folder, map(PlanQuery, selected), {value: definitions[value] for value in selected})
     return build_matcher(load(storage, PlanVersion(0, folder)))
 
 
@@ -101,7 +101,7 @@ def _measure(name: str, way: Callable[[], Matcher], items: Items, count: int, qu
     matcher.match(items.batch(0, 1))
     first = time.perf_counter()
     before = matcher.statistics.candidates
-    found = matcher.match(items.batch(0, len(items)))
+    matches = matcher.match(items.batch(0, len(items)))
     done = time.perf_counter()
     say(
         "subset",
@@ -113,10 +113,10 @@ def _measure(name: str, way: Callable[[], Matcher], items: Items, count: int, qu
         first_item_seconds=first - ready,
         match_seconds=done - first,
         candidates_per_item=(matcher.statistics.candidates - before) / len(items),
-        matches=found.total,
-        matches_digest=digest(found),
+        matches=matches.total,
+        matches_digest=digest(matches),
     )
-    return digest(found)
+    return digest(matches)
 
 
 if __name__ == "__main__":

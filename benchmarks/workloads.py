@@ -129,7 +129,9 @@ class QuerySet:
             yield parts[0] if len(parts) == 1 else And(parts)
 
     def _clause(self, literals: list[int]) -> Expression:
-        parts = tuple(Not(self.atoms[one >> 1]) if one & 1 else self.atoms[one >> 1] for one in literals)
+        parts = tuple(
+            Not(self.atoms[literal >> 1]) if literal & 1 else self.atoms[literal >> 1] for literal in literals
+        )
         return parts[0] if len(parts) == 1 else Or(parts)
 
     def definitions(self) -> dict[int, Node]:
@@ -144,10 +146,10 @@ class QuerySet:
         atoms = [_written(atom) for atom in self.atoms]
         clauses = []
         for literals in self.clauses.lists():
-            parts = [f"not {atoms[one >> 1]}" if one & 1 else atoms[one >> 1] for one in literals]
+            parts = [f"not {atoms[literal >> 1]}" if literal & 1 else atoms[literal >> 1] for literal in literals]
             clauses.append(parts[0] if len(parts) == 1 else f"({' or '.join(parts)})")
         for number, row in enumerate(self.queries.lists(), start=1):
-            yield f"create feed Q{number} from {self.feed} where {' and '.join(clauses[one] for one in row)}"
+            yield f"create feed Q{number} from {self.feed} where {' and '.join(clauses[value] for value in row)}"
 
     @cached_property
     def shape(self) -> dict[str, float]:

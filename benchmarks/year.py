@@ -144,9 +144,9 @@ class Year:
 
     def _commit(self, connection: Any, first: int, last: int) -> None:
         part = write_part(self.storage, self.lineage, [self.matched(range(first, last + 1))], (first, last))
-        found = (last - first + 1) * _PER_ITEM
+        results = (last - first + 1) * _PER_ITEM
         segment = MatchSegment(
-            self.lineage, self.batch, first, last, self.plan, last - first + 1, found, {"checks": 9}
+            self.lineage, self.batch, first, last, self.plan, last - first + 1, results, {"checks": 9}
         )
         assert match_segments.commit_segment(connection, segment, [part], epoch=self.epoch)
         self.batch += 1
@@ -191,8 +191,8 @@ class Year:
         begin = int((self.clock() - 7 * 86_400) * 1e6)
         started = time.process_time()
         after = self.root.items.sequence_before(begin)
-        found = self.root.matches.of_queries([query], after, self.root.matches.matched_upto())
-        return time.process_time() - started, sum(len(one) for one in found.values())
+        sequences = self.root.matches.of_queries([query], after, self.root.matches.matched_upto())
+        return time.process_time() - started, sum(len(sequence) for sequence in sequences.values())
 
     def sample(self, week: int) -> dict[str, Any]:
         """Everything that could grow."""
@@ -212,7 +212,7 @@ class Year:
             "week": week,
             "batch_milliseconds": 1e3 * statistics.median(batches),
             "status_milliseconds": 1e3 * statistics.median(status),
-            "read_indexed_milliseconds": 1e3 * statistics.median(one for one, _ in indexed),
+            "read_indexed_milliseconds": 1e3 * statistics.median(value for value, _ in indexed),
             "read_scanned_milliseconds": 1e3 * scanned[0],
             "matches_read": indexed[0][1],
             "manifest_rows": rows["item_segments"] + rows["match_parts"] + rows["match_segments"],
@@ -262,8 +262,8 @@ def _drift(samples: list[dict[str, Any]]) -> dict[str, float]:
     second, last = (samples[len(samples) * part // 4 : len(samples) * (part + 1) // 4] for part in (1, 3))
     names = ("batch_milliseconds", "status_milliseconds", "read_indexed_milliseconds", "manifest_rows", "files")
     return {
-        f"{name}_last_over_second_quarter": statistics.median(one[name] for one in last)
-        / statistics.median(one[name] for one in second)
+        f"{name}_last_over_second_quarter": statistics.median(value[name] for value in last)
+        / statistics.median(value[name] for value in second)
         for name in (*names, "memory_megabytes")
         if second and last
     }
@@ -311,7 +311,9 @@ def plot(path: Path, lines: dict[str, list[dict[str, Any]]]) -> None:
     figure, places = plt.subplots(2, 3, figsize=(11, 6), layout="constrained")
     for place, (name, title) in zip(places.flat, _PANELS, strict=True):
         for (label, samples), style in zip(lines.items(), ("-", "--", ":"), strict=False):
-            place.plot([one["week"] for one in samples], [one[name] for one in samples], style, label=label)
+            place.plot(
+                [sample["week"] for sample in samples], [sample[name] for sample in samples], style, label=label
+            )
         place.set_title(title, fontsize=10)
         place.set_xlabel("week", fontsize=8)
         place.set_yscale("log" if name in ("manifest_rows", "files") else "linear")

@@ -23,7 +23,7 @@ def vocabulary() -> tuple[str, ...]:
     (50000, 50000)
     """
     generator = np.random.default_rng(2009)
-    found: dict[str, None] = {}
+    results: dict[str, None] = {}
     # Some words are drawn twice, so a few more than needed. The last letter is a consonant in half of the words.
     count = VOCABULARY + VOCABULARY // 4
     syllables = generator.integers(2, 5, count).tolist()
@@ -33,8 +33,8 @@ def vocabulary() -> tuple[str, ...]:
     for size, consonants, vowels, final in zip(syllables, first, second, last, strict=True):
         pairs = zip(consonants[:size], vowels[:size], strict=True)
         word = "".join(_CONSONANTS[consonant] + _VOWELS[vowel] for consonant, vowel in pairs)
-        found[word + _CONSONANTS[final : final + 1]] = None
-    return tuple(found)[:VOCABULARY]
+        results[word + _CONSONANTS[final : final + 1]] = None
+    return tuple(results)[:VOCABULARY]
 
 
 @cache
@@ -54,5 +54,5 @@ def document_frequencies() -> Array:
 def draw(generator: np.random.Generator, weights: Array, count: int) -> Array:
     """So many numbers of weights, each drawn in proportion to its weight."""
     bounds = np.cumsum(weights)
-    found = np.searchsorted(bounds, generator.random(count) * bounds[-1], side="right")
-    return np.asarray(np.minimum(found, len(weights) - 1))
+    searchsorted = np.searchsorted(bounds, generator.random(count) * bounds[-1], side="right")
+    return np.asarray(np.minimum(searchsorted, len(weights) - 1))

@@ -95,8 +95,8 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 def check_file(path: Path, folder: Path, seconds: float, tally: Tally) -> None:
     """Decode and adapt one file, and count what became of it."""
     data = path.read_bytes()
-    told = _told(data)
-    charset = _CHARSET.search(told)
+    messages = _told(data)
+    charset = _CHARSET.search(messages)
     name = str(path.relative_to(folder))
     tally.files += 1
     started = time.monotonic()
@@ -120,7 +120,7 @@ def check_file(path: Path, folder: Path, seconds: float, tally: Tally) -> None:
         tally.tolerant.append(f"{name}: {feed.note}")
     elif feed is not None:
         tally.fast += 1
-    _compare(name, told, feed, tally)
+    _compare(name, messages, feed, tally)
 
 
 def _told(data: bytes) -> str:
@@ -130,18 +130,18 @@ def _told(data: bytes) -> str:
         return guess_text(data)
 
 
-def _compare(name: str, told: str, feed: AdaptedFeed | None, tally: Tally) -> None:
-    for found in _EXPECTED.finditer(told[:4000]):
+def _compare(name: str, text: str, feed: AdaptedFeed | None, tally: Tally) -> None:
+    for occurrence in _EXPECTED.finditer(text[:4000]):
         try:
-            wanted = ast.literal_eval(found[4])
+            wanted = ast.literal_eval(occurrence[4])
         except (ValueError, SyntaxError):
             continue
         if not isinstance(wanted, str) or not plain_text(wanted):
             continue  # an image as a title: nothing to compare
         tally.expected += 1
-        if feed is None or not _has(feed, found[1] == "feed", found[3], wanted):
+        if feed is None or not _has(feed, occurrence[1] == "feed", occurrence[3], wanted):
             shown = None if feed is None else [feed.title, *((item.id, item.first("title")) for item in feed.items)]
-            tally.wrong.append(f"{name}: {found[0]} but {shown}")
+            tally.wrong.append(f"{name}: {occurrence[0]} but {shown}")
 
 
 def _has(feed: AdaptedFeed, is_feed: bool, attribute: str, wanted: str) -> bool:

@@ -19,11 +19,11 @@ _COMMON_FROM = 10
 def commands() -> dict[str, Any]:
     """The commands by name, those of groups (`owner add`) too, as the application knows them."""
     group: Any = typer.main.get_command(app)
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name, command in group.commands.items():
         inner = getattr(command, "commands", None)
-        found |= {f"{name} {one}": each for one, each in inner.items()} if inner else {name: command}
-    return found
+        values |= {f"{name} {key}": each for key, each in inner.items()} if inner else {name: command}
+    return values
 
 
 def commands_page() -> str:
@@ -58,26 +58,26 @@ def _is_option(parameter: Any) -> bool:
 
 
 def _command(name: str, command: Any, common: dict[str, Any]) -> str:
-    said, _, example = (command.help or "").partition(_EXAMPLE)
-    arguments = [one for one in command.params if one.param_type_name == "argument"]
-    options = [one for one in command.params if _is_option(one)]
-    own = [one for one in options if one.name not in common or one.help != common[one.name].help]
-    shared = [one for one in options if one not in own]
-    parts = [f"## runnel {name}", said.strip(), block(_usage(name, arguments, options))]
+    value, _, example = (command.help or "").partition(_EXAMPLE)
+    arguments = [entry for entry in command.params if entry.param_type_name == "argument"]
+    options = [element for element in command.params if _is_option(element)]
+    own = [option for option in options if option.name not in common or option.help != common[option.name].help]
+    shared = [option for option in options if option not in own]
+    parts = [f"## runnel {name}", value.strip(), block(_usage(name, arguments, options))]
     if arguments:
-        rows = [(code(one.name), _meaning(one)) for one in arguments]
+        rows = [(code(argument.name), _meaning(argument)) for argument in arguments]
         parts.append(table(["argument", "meaning"], rows))
     if own:
-        parts.append(table(["option", "meaning"], [(_names(one), _meaning(one)) for one in own]))
+        parts.append(table(["option", "meaning"], [(_names(element), _meaning(element)) for element in own]))
     if shared:
-        parts.append(f"Common options: {', '.join(_names(one) for one in shared)}.")
+        parts.append(f"Common options: {', '.join(_names(element) for element in shared)}.")
     if example:
         parts.append(f"Example: {example.strip()}")
     return page(*parts)
 
 
 def _usage(name: str, arguments: list[Any], options: list[Any]) -> str:
-    words = [one.name if one.required else f"[{one.name}]" for one in arguments]
+    words = [argument.name if argument.required else f"[{argument.name}]" for argument in arguments]
     return " ".join([f"runnel {name}", *(["[OPTIONS]"] if options else []), *words])
 
 
@@ -86,14 +86,14 @@ def _names(option: Any) -> str:
 
 
 def _meaning(parameter: Any) -> str:
-    said = [(parameter.help or "").strip()]
+    messages = [(parameter.help or "").strip()]
     default = parameter.default
     if parameter.required:
-        said.append("Required.")
+        messages.append("Required.")
     elif default is not None and not isinstance(default, bool) and not callable(default):
         shown = str(default.value if isinstance(default, enum.Enum) else default)
-        said.append(f"Default: {'the current folder' if shown == '.' else code(shown)}.")
+        messages.append(f"Default: {'the current folder' if shown == '.' else code(shown)}.")
     if parameter.envvar:
         current = parameter.envvar if isinstance(parameter.envvar, str) else parameter.envvar[0]
-        said.append(f"Environment: {code(current)}.")
-    return " ".join(one for one in said if one)
+        messages.append(f"Environment: {code(current)}.")
+    return " ".join(message for message in messages if message)

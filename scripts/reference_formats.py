@@ -12,9 +12,10 @@ from scripts.reference_markdown import block, code, page, table
 
 from runnel.catalog.store.migrations import HISTORY, VERSION_TABLE
 from runnel.catalog.store.schema import metadata
+from runnel.families import registry
 from runnel.library import compile as compile_queries
 from runnel.logs.matches.match_files import DETAILED_SCHEMA, MATCH_SCHEMA
-from runnel.model.bindings import MOST_ROWS
+from runnel.model.bindings import MAX_ROWS
 from runnel.model.item_batch import BOOLEAN, ITEM_SCHEMA, MOMENT, NUMBER, TEXT
 from runnel.plan.manifest import FORMAT
 from runnel.plan.store import ARRAYS, MANIFEST, PREDICATES, PlanVersion, load
@@ -61,7 +62,8 @@ _MATCH = {
 
 _VALUE = {
     "name": "the attribute",
-    "kind": f"{TEXT} text, {NUMBER} number, {BOOLEAN} boolean, {MOMENT} point in time",
+    "kind": f"{TEXT} text, {NUMBER} number, {BOOLEAN} boolean, {MOMENT} point in time; "
+    + ", ".join(f"{kind.code} {kind.name}" for kind in sorted(registry().kinds.values(), key=lambda kind: kind.code)),
     "text": "the value, if it is a text",
     "number": "the value, if it is a number or a boolean (0 or 1)",
     "moment": "the value, if it is a point in time",
@@ -102,6 +104,7 @@ _TABLES = {
     "window_segments": "the files with the items of windows",
     "tables": "registered tables: columns, options, and numbers of rows and changes",
     "table_files": "bases and histories of tables",
+    "join_work": "counted comparisons of joins",
     "offers": "the last day on which each feed provided items, known or new",
     "source_files": "files read so far, and their problems",
     "plans": "plan versions: base and delta folders, and the folders of the partitioning, if there is one",
@@ -163,10 +166,10 @@ def formats_page() -> str:
 
 def _outputs() -> list[tuple[str, str]]:
     rows = []
-    for entry in sorted(entry_points(group=GROUP), key=lambda one: one.name):
+    for entry in sorted(entry_points(group=GROUP), key=lambda value: value.name):
         if entry.value.startswith("runnel."):
-            said = (inspect.getdoc(entry.load()) or "").split("\n")[0].replace("`output memory 'name'`: ", "")
-            rows.append((code(entry.name), said[:1].upper() + said[1:]))
+            replace = (inspect.getdoc(entry.load()) or "").split("\n")[0].replace("`output memory 'name'`: ", "")
+            rows.append((code(entry.name), replace[:1].upper() + replace[1:]))
     return rows
 
 
@@ -189,7 +192,7 @@ def _logs() -> tuple[str, ...]:
         "join its name, the id of its feed, the sequences of the newest joined items, and their number. "
         "In the other objects, `queries` are ids of feeds, `rows` their bindings (for every variable a "
         'number, a text, a truth value, or `{"moment": …}`), and `count` is the number of rows found, of which at '
-        f"most {MOST_ROWS} are kept. `partial` is true if the search reached a limit and there may be more rows "
+        f"most {MAX_ROWS} are kept. `partial` is true if the search reached a limit and there may be more rows "
         "(at most 300 solutions of a pattern are searched).",
     )
 

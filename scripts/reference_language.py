@@ -11,6 +11,8 @@ from runnel.algebra.graphs.edges import MAX_EDGES, MAX_VARIABLES
 from runnel.algebra.nodes.attributes import PARTS
 from runnel.algebra.nodes.durations import UNITS
 from runnel.algebra.nodes.render import RESERVED
+from runnel.algebra.trees import steps as tree_steps
+from runnel.algebra.trees.steps import MAX_STEPS
 from runnel.algebra.values.stems import languages
 from runnel.errors import StatementError
 from runnel.language.grammar.parser import parse
@@ -97,6 +99,11 @@ ATOMS: tuple[Row, ...] = (
         "the edges can be mapped into the item's graph, and the filters are true",
         "graph { ?page rdf:type foaf:Document ; dc:date ?day . filter(?day > '2026') }",
     ),
+    Row(
+        "tree …",
+        "a tree of the item has nodes that satisfy the pattern",
+        "tree //news[//company = 'ACME'][/author!val]//headline!cont",
+    ),
     Row("true, false", "always true, always false", "true"),
 )
 
@@ -123,6 +130,24 @@ GRAPHS: tuple[Row, ...] = (
         "?x in (…)", "one of these terms; also `not in`", "?x a ?kind . filter(?kind not in (foaf:Agent, foaf:Group))"
     ),
     Row("prefix name: <…>", "defines a prefix for this block", "prefix ex: <http://muse.example/> ?x ex:year ?y"),
+)
+
+TREES: tuple[Row, ...] = (
+    Row("/name", "a child with this name; at the beginning, the root", "/news/author"),
+    Row("//name", "a node with this name at any depth below", "//author"),
+    Row("/@name", "an attribute of an element", "//a/@href"),
+    Row("*, @*", "any element, any attribute", "/*/@*"),
+    Row("prefix:name", "a name in the namespace of a registered prefix", "//dc:creator"),
+    Row('"…"', "a name with other characters; a namespace in braces", '//"first name"/"{urn:x}title"'),
+    Row("[…]", "a condition on the node: paths with `and`, `or`, `not`", "//news[/author and not (/draft or /old)]"),
+    Row("[path = c]", "a node of the path has this value; also `!= < <= > >=`", "//line[/qty > 5 and /sku != 'A']"),
+    Row("[. = c]", "the node itself has this value", "//company[. = 'ACME']"),
+    Row("between, in", "a range, a list; also with `not`", "//line[/qty between 2 and 5][/sku in ('A', 'B')]"),
+    Row("contains, matches", "words, a regular expression", "//p[. contains 'rock' or . matches '^Re:']"),
+    Row("!val", "binds the text or number of the node to a variable with its name", "//news/author!val"),
+    Row("!cont", "binds the canonical XML or JSON of the node", "//news!cont"),
+    Row("!id", "binds the position of the node, such as /1/3/2", "//news!id"),
+    Row("as ?x", "names the variable of a mark", "//line[/qty!val as ?n > 5]/@id!val as ?line"),
 )
 
 OPERATORS: tuple[Row, ...] = (
@@ -173,6 +198,11 @@ MISTAKES: tuple[str, ...] = (
     "create feed Pages from News where graph { 2003 dc:date ?page };",
     "create feed Pages from News where graph { ?page dc:title 'it''s' };",
     "create feed Pages from News where graph { ?page dc:title ?t ;",
+    "create feed Acme from News where tree //news[company = 'ACME'];",
+    "create feed Acme from News where tree //news/company = 'ACME';",
+    "create feed Acme from News where tree //news[1];",
+    "create feed Acme from News where tree //news/author/text();",
+    "create feed Acme from News where tree //news[/author!val or /draft];",
     "register prefix ex as 'terms#';",
     "register operator near(place string) from 'distance';",
     "register operator near from 'distance' cost 40 ms cost 3 ms;",
@@ -221,6 +251,16 @@ def language_reference() -> str:
         "to the same node. [Graph patterns](graph-patterns.md) has the details.",
         _table("in a block", GRAPHS),
         f"The prefixes {_words(list(PREDEFINED_PREFIXES))} are predefined; `register prefix` adds more.",
+        "## Tree patterns",
+        "`tree …` is a condition on the XML or JSON documents of an item, the values of the attribute `tree`. It is "
+        "a path of steps with conditions in brackets, as in XPath. A name without a prefix has any namespace. In "
+        "JSON, "
+        "the root is named `json`, members are its children by key, and each element of an array has the name of the "
+        "array. White space around texts does not count. `!=` means that no node has the value. Steps under `or` and "
+        "`not` have no marks. Patterns that share a variable hold in the same document, with equal values. A "
+        f"pattern has at most {MAX_STEPS} steps and {tree_steps.MAX_VARIABLES} variables. "
+        "[Match XML and JSON](../guides/match-xml-and-json.md) has examples.",
+        _table("after `tree`", TREES),
         "## Constants",
         _table("constant", CONSTANTS),
         'In Python a constant may be a parameter: `engine.execute("… where title contains :word", word=text)`, and '
@@ -234,8 +274,8 @@ def language_reference() -> str:
         "The grammar is in EBNF: `?` means at most one, `*` any number, `+` at least one. `WORD` is a word, "
         "`QUOTED` a name in double "
         "quotes, `TEXT` a text in single quotes, `NUMBER` a number with or without a sign, `INTEGER` digits alone, "
-        "`UNIT` a unit of a duration, `VARIABLE` a word after `$`, `BINDING` a word after `?`, and `GRAPH` a whole "
-        "block `graph { … }`. A `WORD` that is a name must not be reserved.",
+        "`UNIT` a unit of a duration, `VARIABLE` a word after `$`, `BINDING` a word after `?`, `GRAPH` a whole "
+        "block `graph { … }`, and `TREE` a tree pattern. A `WORD` that is a name must not be reserved.",
         _block(EBNF.rstrip()),
         "## Reserved words",
         f"A feed or attribute with one of these names is written in double quotes: {_words(sorted(RESERVED))}.",

@@ -15,7 +15,7 @@ from runnel import spark, testing
 from runnel.engine.answers import Answer
 
 _ENTRANCE = ("connect", "Engine", "MatchedItem")
-_LIBRARY = ("compile", "CompiledPlan")
+_LIBRARY = ("compile", "CompiledPlan", "AnnotatedMatch")
 _SAME_FOR_ALL = frozenset({"render", "lines", "to_json"})
 """Methods of all answers and rows; `Answer` describes them."""
 
@@ -23,11 +23,11 @@ _SAME_FOR_ALL = frozenset({"render", "lines", "to_json"})
 def documented() -> dict[str, Any]:
     """All functions and classes of the page, by the names under which users reach them."""
     named = {f"runnel.{name}": getattr(runnel, name) for name in runnel.__all__}
-    found = {
+    values = {
         name: value for name, value in named.items() if not isinstance(value, ModuleType) and not _is_error(value)
     }
-    found["runnel.spark.match"] = spark.match
-    return found | {f"runnel.testing.{name}": getattr(testing, name) for name in testing.__all__}
+    values["runnel.spark.match"] = spark.match
+    return values | {f"runnel.testing.{name}": getattr(testing, name) for name in testing.__all__}
 
 
 def python_page() -> str:
@@ -77,9 +77,9 @@ def _entry(name: str, value: Any) -> Iterator[str]:
     yield from _documentation(value)
     if dataclasses.is_dataclass(value):
         fields = [
-            (code(one.name), code(str(one.type)))
-            for one in dataclasses.fields(value)
-            if one.name not in ("notes", "details")
+            (code(field.name), code(str(field.type)))
+            for field in dataclasses.fields(value)
+            if field.name not in ("notes", "details")
         ]
         if fields:
             yield table(["field", "type"], fields)
@@ -104,7 +104,9 @@ def _methods(kind: type) -> Iterator[tuple[str, Any]]:
 
 
 def _signature(function: Any) -> str:
-    parameters = [one for one in inspect.signature(function).parameters.values() if one.name not in ("self", "cls")]
+    parameters = [
+        value for value in inspect.signature(function).parameters.values() if value.name not in ("self", "cls")
+    ]
     shown: list[str] = []
     for parameter, before in zip(parameters, [None, *parameters], strict=False):
         is_keyword = parameter.kind is parameter.KEYWORD_ONLY

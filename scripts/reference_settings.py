@@ -22,6 +22,7 @@ SUBJECTS = {
         "rebalance",
         "reoptimize",
         "slow_query",
+        "window_fill",
     ),
     "Sources": (
         "scan",
@@ -103,7 +104,9 @@ def allowed(field: FieldInfo) -> str:
         return f"{', '.join(others)} or {last}" if others else last
     if field.annotation is bool:
         return f"{code('true')} or {code('false')}"
-    limits = {name: getattr(one, name) for one in field.metadata for name in _LIMITS if hasattr(one, name)}
+    limits = {
+        name: getattr(element, name) for element in field.metadata for name in _LIMITS if hasattr(element, name)
+    }
     if "ge" in limits and "le" in limits:
         return f"{limits['ge']:,} to {limits['le']:,}"
     return " and ".join(words.format(limits[name]) for name, words in _LIMITS.items() if name in limits)

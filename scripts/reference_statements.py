@@ -103,9 +103,9 @@ STATEMENTS: tuple[Entry, ...] = (
         "create feed Name from … join last window on term with $variable[conditions] [join …]…\n"
         "  [where conditions];\n\n"
         "window: duration | number items",
-        "Declares a virtual feed of items that join a recent item of other feeds. A workspace does not run joins yet "
-        "and refuses this statement; `runnel.compile` evaluates joins on items that a program gives it. "
-        "`on` names the other feeds. For each item, the window holds the earlier items of these feeds: those that "
+        "Declares a virtual feed of items that join a recent item of other feeds. "
+        "[Join feeds with recent items of other feeds](../guides/join-feeds.md) has examples. `on` names "
+        "the other feeds. For each item, the window holds the earlier items of these feeds: those that "
         "were accepted less than the duration before it (at most 366 days), or the given number of most recent ones "
         "(at most 1,000,000). The variable names the part of `from` whose items "
         "are joined; the other items pass unchanged. In the conditions, an attribute of the window item stands on "

@@ -29,6 +29,13 @@ def attributes_page() -> str:
         "its triples. In JSON lines and in Python, a text under `graph` is read as N-Triples. Conditions on texts "
         'ignore graphs; `graph { … }` reads them. The attribute is written in double quotes: `"graph" exists`. '
         "[Publish RDF](../guides/publish-rdf.md) has the details.",
+        "## Trees",
+        "`tree` is an XML or JSON document. In JSON lines and in Python, a text under `tree` is read as XML if it "
+        "begins with `<`, else as a JSON object or array. XML is stored as exclusive canonical XML without comments "
+        "and "
+        "processing instructions, JSON as canonical JSON (RFC 8785), so documents that differ only in notation are "
+        "equal. Conditions on texts ignore trees; `tree …` reads them. The attribute is written in double quotes: "
+        '`"tree" exists`. [Match XML and JSON](../guides/match-xml-and-json.md) has the details.',
         "## Extensions",
         "Elements of other namespaces become attributes named `prefix:name`. The prefix follows from the "
         "namespace, not from the "
@@ -51,11 +58,11 @@ def attributes_page() -> str:
                 ("values of an item", f"{item.MAX_VALUES:,}"),
                 ("characters of an attribute's name", f"{item.MAX_NAME:,}"),
                 ("characters of an item's id", f"{item.MAX_ID:,}"),
-                ("triples of a graph", f"{graph.MOST_TRIPLES:,}"),
+                ("triples of a graph", f"{graph.MAX_TRIPLES:,}"),
             ],
         ),
         "## Files in a folder",
-        f"Files with these extensions are read: {', '.join(code(one) for one in sorted(SUFFIXES))}. Other files, "
+        f"Files with these extensions are read: {', '.join(code(value) for value in sorted(SUFFIXES))}. Other files, "
         "hidden files and subfolders are ignored.",
     )
 

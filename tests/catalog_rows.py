@@ -112,5 +112,5 @@ def message_counts(connection: Connection) -> dict[str, int]:
 def hub_counts(connection: Connection) -> dict[str, int]:
     """How many pushes of hubs were accepted (`pushes`) and `refused`."""
     column = schema.counters.c
-    found = {row.name: int(row.value) for row in connection.execute(select(column.name, column.value))}
-    return {name: found.get(f"websub_{name}", 0) for name in ("pushes", "refused")}
+    results = {row.name: int(row.value) for row in connection.execute(select(column.name, column.value))}
+    return {name: results.get(f"websub_{name}", 0) for name in ("pushes", "refused")}

@@ -66,16 +66,16 @@ class PartitionedMatcher:
         self.router.matcher.statistics = counted = MatchStatistics()
         routed = self.router.route(items)
         self._add(counted, _WORK)
-        found: list[PartitionMatches] = []
+        results: list[PartitionMatches] = []
         if self._delta is not None:
-            found.append(PartitionMatches(np.arange(len(items)), self._asked(self._delta.matcher, items)))
+            results.append(PartitionMatches(np.arange(len(items)), self._asked(self._delta.matcher, items)))
         for partition in held_first(self.held, range(len(self.partitioning.partitions))):
             rows = routed.rows(partition)
             missed = len(items) - len(rows)
             self.statistics.naive_evaluations += missed * self.partitioning.partitions[partition].queries
             if len(rows):
-                found.append(PartitionMatches(rows, self._matched(partition, items, rows)))
-        matches = united(len(items), found)
+                results.append(PartitionMatches(rows, self._matched(partition, items, rows)))
+        matches = united(len(items), results)
         self.statistics.items += len(items)
         self.statistics.matches += matches.total
         self.statistics.failures += len(matches.failures)
@@ -83,9 +83,9 @@ class PartitionedMatcher:
 
     def _matched(self, partition: int, items: ItemBatch, rows: Array) -> Matches:
         """What the items of some rows match in a partition, which nothing refers to afterwards but what holds it."""
-        one = self.partitioning.partitions[partition]
+        value = self.partitioning.partitions[partition]
         piece = self.held.get(
-            partition, one.bytes, lambda: LoadedPlan.of(load_partition(self._storage, self._version, one.folder))
+            partition, value.bytes, lambda: LoadedPlan.of(load_partition(self._storage, self._version, value.folder))
         )
         chosen = items if len(rows) == len(items) else ItemBatch(items.records.take(rows))
         matches = self._asked(piece.matcher, chosen)
@@ -115,39 +115,41 @@ def partitioning_of(storage: Storage, version: PlanVersion) -> Partitioning:
     """The partitioning of a version that has one."""
     if version.distribution is None:
         raise RunnelError(f"version {version.version} of the plan is not partitioned")
-    found = read_partitioning(storage, version.distribution)
-    if found.base != version.base:
-        raise CorruptDataError(f"{version.distribution} does not divide {version.base}, but {found.base}")
-    return found
+    partitioning = read_partitioning(storage, version.distribution)
+    if partitioning.base != version.base:
+        raise CorruptDataError(f"{version.distribution} does not divide {version.base}, but {partitioning.base}")
+    return partitioning
 
 
-def united(count: int, found: Sequence[PartitionMatches]) -> Matches:
+def united(count: int, results: Sequence[PartitionMatches]) -> Matches:
     """What several partitions found, as one answer about `count` items; no query is in two partitions."""
-    waiting = [_spread(count, one) for one in found if one.matches.total]
+    waiting = [_spread(count, result) for result in results if result.matches.total]
     if not waiting:
         empty = np.zeros(count + 1, dtype=np.int64)
         waiting = [Steps(empty, np.empty(0, dtype=np.uint16), empty.copy(), np.empty(0, dtype=np.int64))]
     while len(waiting) > 1:  # two by two, so that an id is copied as often as there are levels, not pieces
         pairs = zip_longest(waiting[::2], waiting[1::2])
-        waiting = [one if other is None else _merged(one, other) for one, other in pairs]
+        waiting = [value if other is None else _merged(value, other) for value, other in pairs]
     failures = (
-        Failure(int(one.rows[each.row]), each.query, each.reason) for one in found for each in one.matches.failures
+        Failure(int(result.rows[each.row]), each.query, each.reason)
+        for result in results
+        for each in result.matches.failures
     )
     return SteppedMatches(waiting[0], tuple(sorted(failures, key=lambda failure: (failure.row, failure.query))))
 
 
-def _spread(count: int, found: PartitionMatches) -> Steps:
+def _spread(count: int, partition_matches: PartitionMatches) -> Steps:
     """The steps of some rows as those of all; rows that were not asked have none."""
-    matches = found.matches
+    matches = partition_matches.matches
     steps = matches.steps if isinstance(matches, SteppedMatches) else steps_of(matches.offsets, matches.queries)
-    if len(found.rows) == count:
+    if len(partition_matches.rows) == count:
         return steps
     lengths = np.zeros((2, count), dtype=np.int64)
-    lengths[0, found.rows] = np.diff(steps.offsets)
-    lengths[1, found.rows] = np.diff(steps.leap_offsets)
+    lengths[0, partition_matches.rows] = np.diff(steps.offsets)
+    lengths[1, partition_matches.rows] = np.diff(steps.leap_offsets)
     return Steps(offsets_of(lengths[0]), steps.steps, offsets_of(lengths[1]), steps.leaps)
 
 
-def _merged(one: Steps, other: Steps) -> Steps:
-    left = one.offsets, one.steps, one.leap_offsets, one.leaps
+def _merged(entry: Steps, other: Steps) -> Steps:
+    left = entry.offsets, entry.steps, entry.leap_offsets, entry.leaps
     return Steps(*merge_steps(*left, other.offsets, other.steps, other.leap_offsets, other.leaps))

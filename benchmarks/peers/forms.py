@@ -19,11 +19,11 @@ def monitor_queries(queries: QuerySet) -> Iterator[str]:
     """The queries for Lucene's monitor: an id and clauses."""
     atoms = [_monitor_atom(atom) for atom in queries.atoms]
     clauses = [
-        " ".join(f"-{atoms[one >> 1]}" if one & 1 else atoms[one >> 1] for one in row)
+        " ".join(f"-{atoms[value >> 1]}" if value & 1 else atoms[value >> 1] for value in row)
         for row in queries.clauses.lists()
     ]
     for query, row in zip(queries.query_ids.tolist(), queries.queries.lists(), strict=True):
-        yield "\t".join([str(query), *(clauses[one] for one in row)])
+        yield "\t".join([str(query), *(clauses[value] for value in row)])
 
 
 def _monitor_atom(atom: Atom) -> str:

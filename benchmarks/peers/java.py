@@ -97,7 +97,7 @@ def _run(command: list[str], problem: str) -> str:
 def run(peer: Peer, class_path: str, work: Path, options: dict[str, object], *, heap: str = "8g") -> Ran:
     """Run a driver on files that its options name."""
     answers = work / "matches.bin"
-    given = [str(one) for pair in {**options, "--matches": answers}.items() for one in pair]
+    given = [str(value) for pair in {**options, "--matches": answers}.items() for value in pair]
     command = ["java", f"-Xmx{heap}", "-cp", class_path, peer.driver, *given]
     with (work / "out").open("w+") as out, (work / "problem").open("w+") as problem:
         process = subprocess.Popen(command, stdout=out, stderr=problem)

@@ -94,9 +94,10 @@ if TYPE_CHECKING:
     from runnel.engine.ask.why import Why
     from runnel.engine.trial.preview import PreviewResult
     from runnel.engine.trial.try_items import TrialResult
-    from runnel.library import CompiledPlan, compile
+    from runnel.library import AnnotatedMatch, CompiledPlan, compile
 
 __all__ = [
+    "AnnotatedMatch",
     "Answer",
     "BacklogError",
     "BrokenDocumentError",
@@ -210,7 +211,7 @@ _MODULES = {
     "runnel.engine.ask.why": ("Why",),
     "runnel.engine.trial.preview": ("PreviewResult",),
     "runnel.engine.trial.try_items": ("TrialResult",),
-    "runnel.library": ("CompiledPlan", "compile"),
+    "runnel.library": ("AnnotatedMatch", "CompiledPlan", "compile"),
 }
 """Names that are imported when they are first used, because Spark's workers must start quickly."""
 

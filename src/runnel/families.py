@@ -80,6 +80,13 @@ BUILT_IN = (
         cover="runnel.scaleout.cover.graph_cover:GRAPH_COVER",
         syntax="runnel.language.graphs.parse_graph:GRAPH_SYNTAX",
     ),
+    Family(
+        "tree",
+        kind=ValueKind("tree", 5, "tree", "runnel.model.trees.document_tree:DocumentTree"),
+        pattern="runnel.algebra.trees.tree_patterns:TreePattern",
+        index="runnel.matching.trees.tree_index:TREE_INDEX",
+        syntax="runnel.language.trees.parse_tree:TREE_SYNTAX",
+    ),
 )
 
 GATE_KINDS = (

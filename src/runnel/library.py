@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
@@ -17,9 +18,18 @@ from runnel.matching.compile.build_matcher import build_matcher
 from runnel.matching.compile.temporary_plan import TemporaryPlan
 from runnel.matching.contract import Matcher
 from runnel.matching.gates.ordered_matcher import OrderedMatcher
+from runnel.model.annotation import JoinedItems, unite_annotations
 from runnel.model.item import Item, attributes_of, moment
 from runnel.model.item_batch import ItemBatch
 from runnel.plan.logical_plan import PlanQuery
+
+
+@dataclass(frozen=True, slots=True)
+class AnnotatedMatch:
+    """A query that an item matches, and the earlier items that the item joins, by the names of the query's joins."""
+
+    query: str
+    joined: Mapping[str, JoinedItems]
 
 
 class CompiledPlan:
@@ -86,6 +96,30 @@ class CompiledPlan:
         batch = self.batch(items, accepted=accepted)
         matches = OrderedMatcher(self._compiled.plan, self._matcher).match(batch)
         return [[self._names[int(query)] for query in matches.row(row)] for row in range(len(batch))]
+
+    def match_annotated(
+        self, items: Iterable[Mapping[str, Any]], *, accepted: datetime | None = None
+    ) -> list[list[AnnotatedMatch]]:
+        """Return the queries that each item matches like `match`, with the earlier items that the item joins.
+
+        >>> import runnel
+        >>> plan = runnel.compile("create feed F from A as $a join last 9 items on B as $b with $a[n = window.n]")
+        >>> _, [match] = plan.match_annotated([{"feed": "B", "id": "b1", "n": 7}, {"feed": "A", "n": 7}])
+        >>> match.query, match.joined["b"].count, [item.id for item in match.joined["b"].items]
+        ('F', 1, ['b1'])
+        """
+        batch = self.batch(items, accepted=accepted)
+        matcher = OrderedMatcher(self._compiled.plan, self._matcher)
+        matches = matcher.match(batch)
+        feed_names = {number: name for name, number in self._sources.items()}
+        known = {item.sequence or 0: item for item in batch.items(feed_names)}
+
+        def annotated(query: int, sequence: int) -> AnnotatedMatch:
+            joined = unite_annotations(matcher.annotations.get((query, sequence), ()), known)
+            return AnnotatedMatch(self._names[query], {each.name: each for each in joined})
+
+        sequences = batch.sequences.tolist()
+        return [[annotated(query, own) for query in matches.row(row).tolist()] for row, own in enumerate(sequences)]
 
     def batch(self, items: Iterable[Mapping[str, Any]], *, accepted: datetime | None = None) -> ItemBatch:
         """Convert items to a batch of columns for `matcher`."""

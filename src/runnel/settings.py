@@ -106,6 +106,12 @@ class Settings(BaseSettings):
         ge=1,
         description="Number of items waiting to be matched at which `publish` waits and then refuses new items.",
     )
+    window_fill_items: int = Field(
+        2_000_000,
+        ge=0,
+        description="Maximum number of past items with which the window of a new join is filled. Matching waits "
+        "meanwhile.",
+    )
     stall_seconds: float = Field(
         600.0,
         ge=1,

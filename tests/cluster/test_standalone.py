@@ -125,7 +125,7 @@ def test_cluster_matches_like_the_oracle_and_survives_the_loss_of_a_worker(
             wait_until(lambda: driver.check() and _matched(engine) > 900, _PATIENCE)
             assert all(cluster.executors(worker) > 0 for worker in (0, 1)), "both workers take part"
             assert _processes_with(cluster.secret) == [], "no argument contains the secret"
-            busy = {one.partition for one in _loads(engine) if one.items}
+            busy = {load.partition for load in _loads(engine) if load.items}
             assert busy == set(range(PARTITIONS)), "every partition gets items"
             _wait_for_batches(engine, driver, 3)
             loaded = _times_loaded(engine)
@@ -187,7 +187,7 @@ def _loads(engine: Engine) -> list[PartitionLoad]:
 
 
 def _times_loaded(engine: Engine) -> list[int]:
-    return [one.loads for one in _loads(engine)]
+    return [load.loads for load in _loads(engine)]
 
 
 def _wait_for_batches(engine: Engine, driver: _Driver, more: int) -> None:
@@ -221,5 +221,5 @@ def _processes_with(secret: str) -> list[str]:
 def _files_with(secret: str, folder: Path) -> list[str]:
     quoted = secret.replace("%", "%25").replace("@", "%40").replace(":", "%3A").replace("/", "%2F")
     signs = [secret.encode(), quoted.encode()]
-    found = [path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()]
-    return [path.name for path in found if any(sign in path.read_bytes() for sign in signs)]
+    paths = [path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()]
+    return [path.name for path in paths if any(sign in path.read_bytes() for sign in signs)]

@@ -58,15 +58,16 @@ def test_bulk_inserted_feeds_equal_single_inserts(catalog: Catalog) -> None:
     ]
     with catalog.write() as connection:
         add_feeds(connection, new, 7, {3})
-        found = feeds.live_feeds(connection)
-        assert [(one.id, one.name, one.kind, one.statement, one.address, one.every) for one in found] == [
-            (one.id, one.name, one.kind, one.statement, one.address, one.every) for one in new
-        ]
+        results = feeds.live_feeds(connection)
+        assert [
+            (result.id, result.name, result.kind, result.statement, result.address, result.every)
+            for result in results
+        ] == [(entry.id, entry.name, entry.kind, entry.statement, entry.address, entry.every) for entry in new]
         assert feeds.definitions(connection) == {3: node}
         assert feeds.since_of(connection) == {3: 7}
         assert feeds.all_sources(connection, [3]) == {1, 2, 3}
         assert tags.tags_of(connection, [1, 2, 3]) == {3: ("x", "y")}
-        assert feeds.feeds_by_names(connection, ["A", "C", "Z"]) == {"A": found[0], "C": found[2]}
+        assert feeds.feeds_by_names(connection, ["A", "C", "Z"]) == {"A": results[0], "C": results[2]}
 
 
 def test_bulk_inserted_subscriptions_start_at_the_end_of_the_log(catalog: Catalog) -> None:

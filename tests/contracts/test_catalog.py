@@ -70,9 +70,9 @@ def test_definitions_follow_views_and_keep_history(catalog: Catalog) -> None:
         view = catalog_rows.add_feed(connection, "V", FeedKind.VIRTUAL, "v1", node=Read(a))
         top = catalog_rows.add_feed(connection, "T", FeedKind.VIRTUAL, "t1", node=Union((Read(view), Read(b))))
         before = plan_versions.publish_plan(connection, "base", None, 0)
-        found = feeds.feed_by_name(connection, "V")
-        assert found is not None
-        feeds.replace_feed(connection, found, "v2", Read(b))
+        feed = feeds.feed_by_name(connection, "V")
+        assert feed is not None
+        feeds.replace_feed(connection, feed, "v2", Read(b))
         assert feeds.definitions(connection, [top]) == {view: Read(b), top: Union((Read(view), Read(b)))}
         assert feeds.definitions_at(connection, top, before)[view] == Read(a)
         assert feeds.all_readers(connection, [b]) == {b, view, top}
@@ -123,10 +123,10 @@ def test_segments_are_found_by_sequence(catalog: Catalog) -> None:
             item_segments.add_segment(
                 connection, Tier.LOG, f"s{first}", sequences=(first, first + 9), times=(first, first), size=1
             )
-        assert [one.path for one in item_segments.segments_between(connection, 10, 20)] == ["s11"]
-        assert [one.path for one in item_segments.segments_between(connection, 9, 21)] == ["s1", "s11", "s21"]
+        assert [segment.path for segment in item_segments.segments_between(connection, 10, 20)] == ["s11"]
+        assert [segment.path for segment in item_segments.segments_between(connection, 9, 21)] == ["s1", "s11", "s21"]
         item_segments.retire_segments(connection, item_segments.segments_between(connection, 0, 10))
-        assert [one.path for one in item_segments.segments_between(connection, 0, 30)] == ["s11", "s21"]
+        assert [segment.path for segment in item_segments.segments_between(connection, 0, 30)] == ["s11", "s21"]
 
 
 def _segment(batch: int, first: int, last: int, lineage: int = 1) -> tuple[MatchSegment, list[MatchPart]]:
@@ -175,8 +175,8 @@ def test_dead_holder_on_this_host_is_replaced_immediately_and_fenced(catalog: Ca
         "c = Catalog(sys.argv[1])\n"
         "with c.write() as k: print(leases.acquire(k, 3600).epoch)\n"
     )
-    told = subprocess.run([sys.executable, "-c", code, catalog.url], capture_output=True, text=True, check=True)
-    old = int(told.stdout)
+    process = subprocess.run([sys.executable, "-c", code, catalog.url], capture_output=True, text=True, check=True)
+    old = int(process.stdout)
     with catalog.write() as connection:
         fresh = leases.acquire(connection, 10)
         assert fresh.epoch == old + 1

@@ -74,13 +74,13 @@ def test_waiting_for_another_writer_times_out(url: str, monkeypatch: pytest.Monk
 def test_several_processes_can_create_a_catalog_concurrently(url: str) -> None:
     catalogs = [Catalog(url) for _ in range(4)]
     versions: list[int] = []
-    threads = [threading.Thread(target=_migrate, args=(one, versions)) for one in catalogs]
+    threads = [threading.Thread(target=_migrate, args=(catalog, versions)) for catalog in catalogs]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    for one in catalogs:
-        one.close()
+    for catalog in catalogs:
+        catalog.close()
     assert versions == [HISTORY.version] * 4
 
 
@@ -200,9 +200,9 @@ def test_errors_do_not_contain_the_password(postgresql: PostgreSQL) -> None:
 def test_workspace_and_settings_do_not_contain_the_password(postgresql: PostgreSQL, tmp_path: Path) -> None:
     url = postgresql.database()
     root = create_workspace(tmp_path / "root", catalog=url)
-    for told in (repr(root), repr(root.settings), str(root.settings), root.catalog.shown):
-        assert postgresql.password not in told
-        assert "p%40ss" not in told
+    for value in (repr(root), repr(root.settings), str(root.settings), root.catalog.shown):
+        assert postgresql.password not in value
+        assert "p%40ss" not in value
     written = (root.folder / "runnel.toml").read_text()
     assert f'catalog = "{without_password(url)}"' in written
     assert "p%40ss" not in written
@@ -239,17 +239,17 @@ def test_workspaces_can_share_a_database_in_separate_schemas(postgresql: Postgre
     url = postgresql.database()
     for name in ("one", "two"):
         postgresql.execute(f"create schema {name}", url.rsplit("/", 1)[1])
-    one, two = (Catalog(f"{url}?options=-csearch_path%3D{name}") for name in ("one", "two"))
-    one.migrate()
-    two.migrate()
-    _declare(one, "A")
-    with one.write():
-        _declare(two, "B")  # one writer for each root, not for all of them
-    assert (_names(one), _names(two)) == (["A"], ["B"])
+    entry, other = (Catalog(f"{url}?options=-csearch_path%3D{name}") for name in ("one", "two"))
+    entry.migrate()
+    other.migrate()
+    _declare(entry, "A")
+    with entry.write():
+        _declare(other, "B")  # one writer for each root, not for all of them
+    assert (_names(entry), _names(other)) == (["A"], ["B"])
     missing = Catalog(f"{url}?options=-csearch_path%3Dnowhere")
     with pytest.raises(WorkspaceError, match="schema"):
         missing.migrate()
-    for catalog in (one, two, missing):
+    for catalog in (entry, other, missing):
         catalog.close()
 
 
@@ -258,7 +258,7 @@ def test_workspaces_can_share_a_database_in_separate_schemas(postgresql: Postgre
 def test_any_text_can_be_quarantined(catalog: Catalog, said: str) -> None:
     with catalog.write() as connection:
         quarantine.add_quarantined(connection, Quarantined("item", said, said + "\x00end"))
-        [kept] = quarantine.quarantined_things(connection, limit=1)
+        [kept] = quarantine.quarantined_rows(connection, limit=1)
     nul = "\x00" if catalog.url.startswith("sqlite") else "\ufffd"
     assert kept.place == said.replace("\x00", nul)
     assert kept.reason == said.replace("\x00", nul) + nul + "end"

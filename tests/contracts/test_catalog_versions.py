@@ -39,14 +39,20 @@ def next_history() -> History:
 def _shape(catalog: Catalog) -> dict[str, object]:
     """Return all columns and indexes of a catalog."""
     with catalog.read() as connection:
-        found = inspect(connection)
+        inspector = inspect(connection)
         return {
             name: (
-                [(one["name"], str(one["type"]).lower(), one["nullable"]) for one in found.get_columns(name)],
-                sorted(str((one["name"], one["column_names"], one["unique"])) for one in found.get_indexes(name)),
-                found.get_pk_constraint(name)["constrained_columns"],
+                [
+                    (column["name"], str(column["type"]).lower(), column["nullable"])
+                    for column in inspector.get_columns(name)
+                ],
+                sorted(
+                    str((index["name"], index["column_names"], index["unique"]))
+                    for index in inspector.get_indexes(name)
+                ),
+                inspector.get_pk_constraint(name)["constrained_columns"],
             )
-            for name in found.get_table_names()
+            for name in inspector.get_table_names()
         }
 
 
@@ -61,14 +67,14 @@ def test_new_catalog_has_the_current_tables_and_version(url: str) -> None:
     assert catalog.version() == 0
     assert catalog.migrate() == catalog.version() == HISTORY.version
     with catalog.read() as connection:
-        found = inspect(connection)
-        assert set(found.get_table_names()) == {*schema.metadata.tables, migrations.VERSION_TABLE}
+        inspector = inspect(connection)
+        assert set(inspector.get_table_names()) == {*schema.metadata.tables, migrations.VERSION_TABLE}
         for table in schema.metadata.sorted_tables:
-            columns = {column["name"]: column["nullable"] for column in found.get_columns(table.name)}
+            columns = {column["name"]: column["nullable"] for column in inspector.get_columns(table.name)}
             assert columns == {column.name: column.nullable for column in table.columns}, table.name
-            assert {one["name"] for one in found.get_indexes(table.name) if not one.get("duplicates_constraint")} == {
-                one.name for one in table.indexes
-            }
+            assert {
+                index["name"] for index in inspector.get_indexes(table.name) if not index.get("duplicates_constraint")
+            } == {index.name for index in table.indexes}
     catalog.close()
 
 

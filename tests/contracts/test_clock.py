@@ -39,7 +39,7 @@ def _elsewhere(connection: Connection, seconds: float) -> None:
 
 
 def _is_due(connection: Connection, subscription: int) -> bool:
-    return subscription in [one.subscription.id for one in outbox.due(connection, after=0, limit=10)]
+    return subscription in [value.subscription.id for value in outbox.due(connection, after=0, limit=10)]
 
 
 @settings(deadline=None, max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -133,9 +133,9 @@ def test_live_holder_keeps_its_lease_when_the_clock_changes(timed: Catalog, cloc
         lease = leases.acquire(connection, 20)
     clock.advance(-_HOUR)
     with timed.read() as connection:
-        told = leases.state(connection)
-    assert told is not None
-    assert told.alive
+        state = leases.state(connection)
+    assert state is not None
+    assert state.alive
     with pytest.raises(RunnerActiveError):
         _acquire(timed)
     with timed.write() as connection:

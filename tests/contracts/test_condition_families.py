@@ -52,11 +52,11 @@ from runnel.language.grammar.parser import current_grammar, parse
 from runnel.language.syntax.reader import ConditionSyntax
 from runnel.language.syntax.statements import CreateFeed
 from runnel.matching.compile.build_matcher import build_matcher
-from runnel.matching.compile.compile_plan import compile_base, compile_delta, compile_merged, lay_out
+from runnel.matching.compile.compile_plan import compile_base, compile_delta, compile_merged, compute_layout
 from runnel.matching.compile.select_queries import select_queries
 from runnel.matching.costs.observe_stream import Observer
 from runnel.matching.explain.explain_query import explain_query
-from runnel.matching.filters.atoms.atom_layout import lay_out_atoms
+from runnel.matching.filters.atoms.atom_layout import compute_atom_layout
 from runnel.matching.filters.atoms.atom_tests import SlotUse
 from runnel.matching.filters.atoms.item_columns import ItemColumns
 from runnel.matching.filters.index.index_layout import stored_atoms
@@ -145,9 +145,9 @@ def batch_of(*items: Item) -> ItemBatch:
 
 
 def matched(matcher: Any, batch: ItemBatch) -> list[list[int]]:
-    found = matcher.match(batch)
-    assert not found.failures
-    return [found.row(row).tolist() for row in range(len(batch))]
+    matches = matcher.match(batch)
+    assert not matches.failures
+    return [matches.row(row).tolist() for row in range(len(batch))]
 
 
 _amounts = st.sampled_from((0, 128, 200))
@@ -190,20 +190,20 @@ def worlds(draw: st.DrawFn) -> tuple[dict[int, Node], ItemBatch]:
 
 def expected(definitions: Mapping[int, Node], queries: Sequence[int], batch: ItemBatch) -> list[list[int]]:
     return [
-        [one for one in queries if accepts(Read(one), feed, attributes, definitions)]
+        [query for query in queries if accepts(Read(query), feed, attributes, definitions)]
         for feed, attributes in zip(batch.feeds.tolist(), batch.attributes(), strict=True)
     ]
 
 
 def bound(plan: Plan, batch: ItemBatch, definitions: Mapping[int, Node], queries: Sequence[int]) -> None:
     """Assert that the bindings of a plan equal those of the definition."""
-    found = PatternBinder(plan).bind(batch, build_matcher(plan).match(batch))
+    bindings = PatternBinder(plan).bind(batch, build_matcher(plan).match(batch))
     for row, (feed, attributes) in enumerate(zip(batch.feeds.tolist(), batch.attributes(), strict=True)):
         for query in queries:
             rows = node_solutions(definitions[query], feed, attributes, definitions)
             wanted = bounded(rows)
-            told = found.get(row, {}).get(query)
-            assert sorted(map(repr, told.rows if told else [])) == sorted(map(repr, wanted.rows))
+            messages = bindings.get(row, {}).get(query)
+            assert sorted(map(repr, messages.rows if messages else [])) == sorted(map(repr, wanted.rows))
 
 
 def test_a_pattern_survives_encoding_inside_conditions_and_queries() -> None:
@@ -243,10 +243,10 @@ def test_statements_of_a_family_are_declared_previewed_explained_and_traced(tmp_
             "subscribe to Bright output log;"
         )
         engine.publish("Paint", [{"id": "a", "color": "#00ff00"}, {"id": "b", "color": "#7f0000"}])
-        found = engine.preview("Bright")
-        (newest,) = found.newest
+        preview = engine.preview("Bright")
+        (newest,) = preview.newest
         assert newest.id == "a"
-        assert list(found.bindings[newest.sequence or 0].rows) == [{"shade": "#00ff00"}]
+        assert list(preview.bindings[newest.sequence or 0].rows) == [{"shade": "#00ff00"}]
         (tried,) = engine.test([{"id": "c", "color": "#00ff01"}]).items
         assert tried.queries == ("Bright",)
         (explained,) = engine.execute("explain feed Bright;")
@@ -304,7 +304,7 @@ def test_family_name_must_be_a_lower_case_word(name: str) -> None:
 
 def test_names_of_all_other_conditions_are_reserved() -> None:
     decoders = (encode.decode_expression, encode._decode_text_atom)
-    parts = [part for one in decoders for part in ast.walk(ast.parse(inspect.getsource(one)))]
+    parts = [part for decoder in decoders for part in ast.walk(ast.parse(inspect.getsource(decoder)))]
     cases = [part.value for part in parts if isinstance(part, ast.MatchValue)]
     assert {case.value for case in cases if isinstance(case, ast.Constant)} == families.OTHER_TAGS
 
@@ -365,10 +365,10 @@ def test_starts_of_a_syntax_must_be_a_tuple() -> None:
 
 
 def test_values_are_read_by_their_kind_and_survive_item_files() -> None:
-    one = item(1, color=["#FF8800", "#00FF00"], title="#FF8800")
-    assert one.attributes["color"] == (Color("#ff8800"), Color("#00ff00"))
-    (stored,) = batch_of(one).attributes()
-    assert stored == one.attributes
+    element = item(1, color=["#FF8800", "#00FF00"], title="#FF8800")
+    assert element.attributes["color"] == (Color("#ff8800"), Color("#00ff00"))
+    (stored,) = batch_of(element).attributes()
+    assert stored == element.attributes
     assert [type(value) for value in stored["color"]] == [Color, Color]
     assert repr(stored["color"][0]) == "Color('#ff8800')"
     with pytest.raises(InvalidItemError, match="#rrggbb"):
@@ -388,7 +388,7 @@ def test_values_of_different_kinds_and_texts_are_distinct() -> None:
 
 def test_reference_evaluator_evaluates_patterns() -> None:
     red, green = {"color": (Color("#c80000"),)}, {"color": (Color("#00ff00"),)}
-    assert [holds(RED, one) for one in (red, green, {})] == [True, False, False]
+    assert [holds(RED, value) for value in (red, green, {})] == [True, False, False]
     assert holds(Not(RED), {})
     both = {"color": (*red["color"], *green["color"])}
     # Each pattern may hold of another value, but patterns that share a variable are one.
@@ -442,14 +442,14 @@ def test_every_matcher_matches_base_delta_and_merged_plans_as_defined(
     wanted = expected(definitions, queries, batch)
     early = data.draw(st.lists(st.sampled_from(queries), unique=True))
     base = compiled(definitions, early)
-    delta = with_delta(base, definitions, [one for one in queries if one not in early], [])
+    delta = with_delta(base, definitions, [query for query in queries if query not in early], [])
     whole = merged(delta)
     for plan in (compiled(definitions, queries), delta, whole):
         for matcher in (build_matcher(plan), StreamMatcher(plan), IndexMatcher(plan)):
             assert matched(matcher, batch) == wanted
         bound(plan, batch, definitions, queries)
     removed = data.draw(st.sampled_from(queries))
-    others = [one for one in queries if one != removed]
+    others = [query for query in queries if query != removed]
     assert matched(build_matcher(select_queries(whole, others)), batch) == expected(definitions, others, batch)
     assert matched(build_matcher(with_delta(whole, definitions, [], [removed])), batch) == expected(
         definitions, others, batch
@@ -459,8 +459,8 @@ def test_every_matcher_matches_base_delta_and_merged_plans_as_defined(
 def test_a_match_has_the_bindings_of_its_pattern() -> None:
     plan = compiled({10: Filter(Read(1), SHADE)}, [10])
     batch = batch_of(item(1, color=["#00ff00", "#c80000", "#008000"]))
-    found = PatternBinder(plan).bind(batch, build_matcher(plan).match(batch))
-    assert sorted(row["shade"] for row in found[0][10].rows) == ["#008000", "#00ff00"]
+    bindings = PatternBinder(plan).bind(batch, build_matcher(plan).match(batch))
+    assert sorted(row["shade"] for row in bindings[0][10].rows) == ["#008000", "#00ff00"]
 
 
 @settings(CASES, max_examples=20)
@@ -485,15 +485,15 @@ def test_a_pattern_that_cannot_be_decided_is_reported_with_the_reason_of_its_fam
     plan = compiled({10: Filter(Read(1), RED), 11: Filter(Read(1), Or((RED, ROCK)))}, [10, 11])
     batch = batch_of(item(1, color="#c80000", title="rock"), item(2, color="#c80000"))
     for matcher in (StreamMatcher(plan), IndexMatcher(plan)):
-        found = matcher.match(batch)
-        assert [found.row(row).tolist() for row in range(2)] == [[11], [10, 11]]
-        assert [(one.row, one.query) for one in found.failures] == [(0, 10)]
-        assert "the color cannot be compared" in found.failures[0].reason
+        matches = matcher.match(batch)
+        assert [matches.row(row).tolist() for row in range(2)] == [[11], [10, 11]]
+        assert [(failure.row, failure.query) for failure in matches.failures] == [(0, 10)]
+        assert "the color cannot be compared" in matches.failures[0].reason
 
 
 def test_a_damaged_index_of_a_family_is_refused() -> None:
     logical = optimize([PlanQuery(10)], {10: Filter(Read(1), RED)})
-    laid_out = lay_out(logical)
+    laid_out = compute_layout(logical)
     arrays = {**laid_out.layout.arrays, "color.keys": np.array([7_000], dtype=np.int32)}
     folder = f"base-{next(_folders)}"
     type(laid_out)(laid_out.logical, type(laid_out.layout)(arrays, laid_out.layout.seldom)).write_base(
@@ -510,31 +510,31 @@ class Echo:
         self.asked: list[object] = []
 
     def ask(self, questions: Sequence[Question]) -> list[Answer]:
-        self.asked += [one.inputs for one in questions]
-        return [((),) if str(one.inputs[0]).endswith("00") else () for one in questions]
+        self.asked += [question.inputs for question in questions]
+        return [((),) if str(question.inputs[0]).endswith("00") else () for question in questions]
 
 
 def test_operators_receive_variables_of_a_pattern_and_bindings_are_joined() -> None:
     condition = And((SHADE, Call("near", (Given("shade", "text"),), 1)))
     plan = compiled({10: Filter(Read(1), condition)}, [10])
-    ways = OperatorDisjuncts.of(plan.operators)
-    problem = ways.problem(lambda digest: 0.5, lambda operator: 1.0)
+    disjuncts = OperatorDisjuncts.of(plan.operators)
+    problem = disjuncts.problem(lambda digest: 0.5, lambda operator: 1.0)
     order, echo = find_order("adaptive")(problem), Echo()
     batch = batch_of(
         item(1, color=["#00ff00", "#00ff01", "#00c800"]), item(2, color="#00ff01"), item(3, color="#c80000")
     )
-    found = Decider(ways, problem, lambda *_: order, echo).decide(batch, build_matcher(plan).match(batch))
-    assert [found.matches.row(row).tolist() for row in range(3)] == [[10], [], []]
-    assert sorted(row["shade"] for row in found.bindings[0][10]) == ["#00c800", "#00ff00"]
+    decisions = Decider(disjuncts, problem, lambda *_: order, echo).decide(batch, build_matcher(plan).match(batch))
+    assert [decisions.matches.row(row).tolist() for row in range(3)] == [[10], [], []]
+    assert sorted(row["shade"] for row in decisions.bindings[0][10]) == ["#00c800", "#00ff00"]
     assert sorted(map(str, echo.asked)) == ["('#00c800',)", "('#00ff00',)", "('#00ff01',)", "('#00ff01',)"]
 
 
 def test_why_shows_the_parts_of_a_pattern_and_what_satisfies_them() -> None:
     definitions: dict[int, Node] = {10: Filter(Read(1), And((ROCK, ColorPattern((200, 128, 0), ("shade",)))))}
-    one = item(1, title="rock", color=["#c80000", "#ff8800"])
-    search = _pattern_search(one, definitions)
+    value = item(1, title="rock", color=["#c80000", "#ff8800"])
+    search = _pattern_search(value, definitions)
     assert search is not None
-    lines = trace_node(Read(10), 1, one.attributes, definitions, {1: "Paint", 10: "Warm"}, search=search).lines()
+    lines = trace_node(Read(10), 1, value.attributes, definitions, {1: "Paint", 10: "Warm"}, search=search).lines()
     assert [line.strip() for line in lines][-3:] == [
         "✓ color { red >= 200 green >= 128 ?shade }",
         "✓ red >= 200  [#ff8800]",
@@ -553,7 +553,7 @@ def test_explain_shows_patterns_and_compiling_counts_them() -> None:
     plan = compiled({10: Filter(Read(1), And((ROCK, Not(SHADE))))}, [10])
     lines = "\n".join(explain_query(10, plan, {1: "Paint", 10: "Warm"}).lines())
     assert "not color { green >= 128" in lines
-    layout = next(one for one in lay_out(plan.base.logical).logical.costs if one.step == "layout")
+    layout = next(cost for cost in compute_layout(plan.base.logical).logical.costs if cost.step == "layout")
     assert layout.counters["color patterns"] == 1
 
 
@@ -564,7 +564,7 @@ def test_statistics_of_a_family_are_observed() -> None:
 
 
 def test_slot_uses_have_room_for_more_kinds_of_keys() -> None:
-    atoms = lay_out_atoms(optimize([PlanQuery(10)], {10: Filter(Read(1), And((ROCK, RED)))}))
+    atoms = compute_atom_layout(optimize([PlanQuery(10)], {10: Filter(Read(1), And((ROCK, RED)))}))
     assert atoms.slot_uses.dtype == np.uint16
     assert max(SlotUse) < 1 << 15
     assert atoms.families() == ["color"]
@@ -573,5 +573,5 @@ def test_slot_uses_have_room_for_more_kinds_of_keys() -> None:
 
 
 def test_plans_without_patterns_have_no_arrays_of_families() -> None:
-    laid_out = lay_out(optimize([PlanQuery(10)], {10: Filter(Read(1), ROCK)}))
+    laid_out = compute_layout(optimize([PlanQuery(10)], {10: Filter(Read(1), ROCK)}))
     assert not [name for name in laid_out.layout.every() if name.startswith(("color", "graph"))]

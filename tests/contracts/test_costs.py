@@ -33,8 +33,8 @@ def cost_of(query: int, milliseconds: float, items: float = 100) -> Costs:
 
 
 def learn(connection: Connection, *several: Costs) -> list[query_costs.KnownCost]:
-    for one in several:
-        query_costs.learn(connection, one, now(connection))
+    for value in several:
+        query_costs.learn(connection, value, now(connection))
     return query_costs.known_costs(connection)
 
 
@@ -99,14 +99,14 @@ def test_slow_query_is_reported_once_until_it_was_fast(timed: Catalog, declared:
         learn(connection, cost_of(query, 500, 5))
         assert query_costs.newly_slow(connection, 5.0) == [], "a few items say little"
         learn(connection, cost_of(query, 60))
-        assert [one.query for one in query_costs.newly_slow(connection, 5.0)] == [query]
+        assert [cost.query for cost in query_costs.newly_slow(connection, 5.0)] == [query]
         assert query_costs.newly_slow(connection, 5.0) == []
         learn(connection, cost_of(query, 60))
         assert query_costs.newly_slow(connection, 5.0) == []
         learn(connection, Costs(50 * HALF_LIFE_ITEMS, {}))
         assert query_costs.newly_slow(connection, 5.0) == []
         learn(connection, cost_of(query, 1e9))
-        assert [one.query for one in query_costs.newly_slow(connection, 5.0)] == [query]
+        assert [cost.query for cost in query_costs.newly_slow(connection, 5.0)] == [query]
 
 
 def test_damaged_row_is_ignored(timed: Catalog, declared: tuple[int, int]) -> None:

@@ -42,8 +42,8 @@ def test_the_last_value_of_each_key_is_stored(catalog: Catalog) -> None:
     with writing(catalog) as connection:
         gate_states.store_states(connection, [*fresh, key(3, feed=8, value=b"")])
     with catalog.read() as connection:
-        found = gate_states.read_states(connection, [*(one.key for one in first), key(5000).key])
-        assert found == {one.key: one for one in [*first, *fresh]}
+        states = gate_states.read_states(connection, [*(entry.key for entry in first), key(5000).key])
+        assert states == {entry.key: entry for entry in [*first, *fresh]}
         other = key(3, feed=8, value=b"")
         assert gate_states.read_states(connection, {other.key, key(4, feed=8).key}) == {other.key: other}
         assert gate_states.read_states(connection, []) == {}

@@ -18,6 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.partitioned_matcher import PartitionedMatcher
 from tests.scan_matcher import ScanMatcher
+from tests.unit.algebra.generated_trees import json_trees, trees
+from tests.unit.algebra.generated_trees import patterns as tree_patterns
 from tests.unit.matching.graphs.generated_graphs import graphs as rdf_graphs
 from tests.unit.matching.graphs.generated_graphs import patterns
 from tests.unit.matching.graphs.test_graph_matcher import hostile
@@ -42,6 +44,8 @@ from runnel.algebra.nodes.expressions import (
 )
 from runnel.algebra.nodes.query import Filter, Node, Read, Union
 from runnel.algebra.semantics.evaluate import accepts
+from runnel.algebra.trees.steps import NameTest, Step
+from runnel.algebra.trees.tree_patterns import TreePattern
 from runnel.algebra.values.word_patterns import word_patterns
 from runnel.entry_points import plugin_names
 from runnel.errors import CorruptDataError, InputError
@@ -58,9 +62,11 @@ from runnel.matching.filters.streams import settle_doubts
 from runnel.matching.filters.streams.stream_matcher import StreamMatcher
 from runnel.matching.filters.streams.stream_part import StreamPart
 from runnel.matching.graphs.search.graph_matcher import GraphMatcher
+from runnel.matching.trees.tree_part import TreePart
 from runnel.model.item import Item
 from runnel.model.item_batch import ItemBatch
 from runnel.model.match import Matches
+from runnel.model.trees.document_tree import DocumentTree
 from runnel.optimizer.optimizer_settings import OptimizerSettings
 from runnel.papers.roses.tree_matcher import TreeMatcher
 from runnel.plan.logical_plan import PlanQuery
@@ -135,17 +141,17 @@ def rows(matches: Matches) -> list[list[int]]:
 
 def expected(batch: ItemBatch, queries: list[PlanQuery], definitions: Mapping[int, Node]) -> list[list[int]]:
     """Return the matches of the reference evaluator, item by item and query by query."""
-    found = []
+    results = []
     columns = batch.feeds.tolist(), batch.sequences.tolist(), batch.records.column("accepted").to_pylist()
     for (feed, sequence, accepted), attributes in zip(zip(*columns, strict=True), batch.attributes(), strict=True):
-        found.append(
+        results.append(
             sorted(
                 query.id
                 for query in queries
                 if sequence > query.since and accepts(Read(query.id), feed, attributes, definitions, accepted)
             )
         )
-    return found
+    return results
 
 
 def all_queries(world: GeneratedWorld, since: int = 0, sources: tuple[int, ...] = SOURCES[:2]) -> list[PlanQuery]:
@@ -290,7 +296,7 @@ def test_failures_keep_their_rows(name: str, monkeypatch: pytest.MonkeyPatch) ->
     batch = ItemBatch.of([Item(("One", "Two")[n % 2], str(n), {"title": ("x",)}) for n in range(5)], feeds)
     matches = find_matcher(name)(plan).match(batch)
     assert rows(matches) == [[]] * 5
-    assert [(one.row, one.query) for one in matches.failures] == [(n, 10) for n in range(5)]
+    assert [(failure.row, failure.query) for failure in matches.failures] == [(n, 10) for n in range(5)]
 
 
 def test_invalid_matcher_name_is_refused_and_missing_name_means_streams() -> None:
@@ -382,7 +388,7 @@ def test_an_atom_that_raises_fails_its_queries_on_that_item_only(
         matcher = made(base_plan([PlanQuery(feed) for feed in definitions], definitions, limits))
         matches = matcher.match(batch)
         assert rows(matches) == [[10, 11, 13, 15], [11, 13, 15], [10, 11, 13, 15]]
-        assert [(one.row, one.query, one.reason) for one in matches.failures] == [
+        assert [(failure.row, failure.query, failure.reason) for failure in matches.failures] == [
             (1, query, "ZeroDivisionError: injected") for query in (10, 14, 16)
         ]
         assert matcher.statistics.failures == 3
@@ -428,7 +434,9 @@ def test_fallback_evaluation_records_a_failure_per_query(
     monkeypatch.setattr("runnel.matching.filters.index.match_slowly.holds", breaks)
     matches = matcher.match(ItemBatch.of([item(1, title="rock")], {"One": 1}))
     assert rows(matches) == [[11]]
-    assert [(one.row, one.query, one.reason) for one in matches.failures] == [(0, 10, "ValueError: injected")]
+    assert [(failure.row, failure.query, failure.reason) for failure in matches.failures] == [
+        (0, 10, "ValueError: injected")
+    ]
 
 
 def test_query_that_cannot_be_evaluated_is_quarantined() -> None:
@@ -439,7 +447,7 @@ def test_query_that_cannot_be_evaluated_is_quarantined() -> None:
     for matcher in (ScanMatcher(queries, definitions), build_matcher(base_plan(queries, definitions))):
         matches = matcher.match(batch)
         assert rows(matches) == [[11]]
-        assert [(one.row, one.query) for one in matches.failures] == [(0, 10)]
+        assert [(failure.row, failure.query) for failure in matches.failures] == [(0, 10)]
 
 
 def test_sharing_is_counted() -> None:
@@ -626,11 +634,13 @@ def test_prefix_pattern_is_decided_by_the_index(made: type[StreamMatcher | Index
 
 
 @st.composite
-def graph_worlds(draw: st.DrawFn) -> GeneratedWorld:
-    """Generate items with graphs, and queries with graph patterns, words, `not` and `or`."""
-    others: list[Expression] = [contains("rock"), contains("jazz"), Exists(Attribute("graph"))]
+def pattern_worlds(
+    draw: st.DrawFn, attribute: str, patterns: st.SearchStrategy[Expression], values: st.SearchStrategy[Any]
+) -> GeneratedWorld:
+    """Generate items with values of a family, and queries with its patterns, words, `not` and `or`."""
+    others: list[Expression] = [contains("rock"), contains("jazz"), Exists(Attribute(attribute))]
     words: st.SearchStrategy[Expression] = st.sampled_from(others)
-    leaves: st.SearchStrategy[Expression] = st.one_of(patterns(), patterns(), words)
+    leaves: st.SearchStrategy[Expression] = st.one_of(patterns, patterns, words)
     conditions = st.recursive(leaves, wider, max_leaves=6)
     definitions: dict[int, Node] = {}
     for feed in range(10, 10 + draw(st.integers(1, 5))):
@@ -639,9 +649,9 @@ def graph_worlds(draw: st.DrawFn) -> GeneratedWorld:
     items = []
     for number in range(draw(st.integers(0, 6))):
         attributes: dict[str, Any] = {"title": (draw(st.sampled_from(["rock", "jazz rock", "folk"])),)}
-        carried = draw(st.lists(rdf_graphs, max_size=2))
+        carried = draw(st.lists(values, max_size=2))
         if carried:
-            attributes["graph"] = tuple(carried)
+            attributes[attribute] = tuple(carried)
         items.append(Item(draw(st.sampled_from(["One", "Two", "Three"])), str(number), attributes))
     return GeneratedWorld(definitions, tuple(items))
 
@@ -651,9 +661,19 @@ def wider(inner: st.SearchStrategy[Expression]) -> st.SearchStrategy[Expression]
     return st.one_of(st.builds(And, several), st.builds(Or, several), st.builds(Not, inner))
 
 
+graph_worlds = pattern_worlds("graph", patterns(), rdf_graphs)
+# Patterns without marks, because `close_condition` joins patterns that share variables.
+tree_worlds = pattern_worlds("tree", tree_patterns(is_marked=False), st.one_of(trees, json_trees))
+PATTERN_WORLDS = pytest.mark.parametrize("worlds", [graph_worlds, tree_worlds], ids=["graph", "tree"])
+
+
+@PATTERN_WORLDS
 @settings(max_examples=60, deadline=None, derandomize=True)
-@given(graph_worlds(), st.data())
-def test_graph_patterns_match_alike_in_every_matcher(world: GeneratedWorld, data: st.DataObject) -> None:
+@given(st.data())
+def test_patterns_match_alike_in_every_matcher(
+    worlds: st.SearchStrategy[GeneratedWorld], data: st.DataObject
+) -> None:
+    world = data.draw(worlds)
     queries = all_queries(world)
     wanted = expected(world.batch, queries, world.definitions)
     plan, cut = base_plan(queries, world.definitions), base_plan(queries, world.definitions, TINY)
@@ -678,9 +698,13 @@ def test_graph_patterns_match_alike_in_every_matcher(world: GeneratedWorld, data
     assert rows(build_matcher(merged_plan(changed)).match(world.batch)) == left
 
 
+@PATTERN_WORLDS
 @settings(max_examples=15, deadline=None, derandomize=True)
-@given(graph_worlds(), COUNTS, MOST)
-def test_graph_patterns_match_alike_in_partitions(world: GeneratedWorld, count: int, most: int | None) -> None:
+@given(st.data(), COUNTS, MOST)
+def test_patterns_match_alike_in_partitions(
+    worlds: st.SearchStrategy[GeneratedWorld], data: st.DataObject, count: int, most: int | None
+) -> None:
+    world = data.draw(worlds)
     queries = all_queries(world)
     wanted = expected(world.batch, queries, world.definitions)
     plan = base_plan(queries, world.definitions)
@@ -708,12 +732,34 @@ def test_a_graph_that_takes_too_long_fails_only_the_queries_that_need_it(
     matcher = kind(base_plan([PlanQuery(feed) for feed in definitions], definitions))
     matches = matcher.match(batch)
     assert rows(matches) == [[11, 12, 14], [12, 14], [11]]
+    assert [(failure.row, failure.query) for failure in matches.failures] == [(1, 10), (1, 11)]
+    assert all("too many" in failure.reason for failure in matches.failures)
+
+
+@pytest.mark.parametrize("kind", [StreamMatcher, IndexMatcher, TreeMatcher, partitioned])
+def test_a_tree_that_takes_too_much_work_fails_only_the_queries_that_need_it(
+    kind: Callable[[Plan], Matcher], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(TreePart.__init__, "__kwdefaults__", {"most": 500, "most_per_tree": 1_000_000})
+    pattern = TreePattern(Step("//", NameTest("b"), condition=Step("/", NameTest("c"))))
+    definitions: dict[int, Node] = {
+        10: Filter(Read(1), pattern),
+        11: Filter(Read(1), Not(pattern)),
+        12: Filter(Read(1), Or((pattern, contains("rock")))),
+        13: Filter(Read(1), TreePattern(Step("//", NameTest("d")))),
+    }
+    wide = DocumentTree.read(f"<a>{'<b><c/></b>' * 1_000}<d/></a>")
+    items = [item(1, title="rock"), item(2, title="rock", tree=wide), item(3, tree=DocumentTree.read("<b><c/></b>"))]
+    matches = kind(base_plan([PlanQuery(feed) for feed in definitions], definitions)).match(
+        ItemBatch.of(items, {"One": 1})
+    )
+    assert rows(matches) == [[11, 12], [12, 13], [10, 12]]
     assert [(one.row, one.query) for one in matches.failures] == [(1, 10), (1, 11)]
-    assert all("too many" in one.reason for one in matches.failures)
+    assert all("takes too many steps" in one.reason for one in matches.failures)
 
 
 def test_a_graph_pattern_is_explained_as_it_was_written() -> None:
     definitions: dict[int, Node] = {10: Filter(Read(1), hostile()[0])}
-    told = "\n".join(explain_query(10, base_plan([PlanQuery(10)], definitions)).lines())
-    assert "graph {" in told
-    assert "<urn:p>" in told
+    text = "\n".join(explain_query(10, base_plan([PlanQuery(10)], definitions)).lines())
+    assert "graph {" in text
+    assert "<urn:p>" in text

@@ -44,11 +44,11 @@ def key(number: int) -> bytes:
 
 
 def segment(storage: Storage, *numbers: int) -> CacheSegment:
-    found = write_segment(
+    results = write_segment(
         storage, CacheDraft(tuple((key(number), to_bytes(((float(number),),))) for number in numbers))
     )
-    assert found is not None
-    return found
+    assert results is not None
+    return results
 
 
 def epoch(catalog: Catalog) -> int:
@@ -57,19 +57,19 @@ def epoch(catalog: Catalog) -> int:
 
 
 def add(catalog: Catalog, *segments: CacheSegment) -> None:
-    for one in segments:
+    for value in segments:
         with catalog.write() as connection:
-            operator_cache.add_segments(connection, [one])
+            operator_cache.add_segments(connection, [value])
 
 
 def known(catalog: Catalog, storage: Storage, upto: int) -> set[int]:
     """Return the numbers whose answers are in the cache and correct."""
     cache = AnswerCache()
     with catalog.read() as connection:
-        cache.use_segments(storage, [one.path for one in operator_cache.live_segments(connection)])
-    found = cache.find([key(number) for number in range(upto)])
-    numbers = {number for number in range(upto) if key(number) in found}
-    assert all(found[key(number)] == ((float(number),),) for number in numbers)
+        cache.use_segments(storage, [value.path for value in operator_cache.live_segments(connection)])
+    results = cache.find([key(number) for number in range(upto)])
+    numbers = {number for number in range(upto) if key(number) in results}
+    assert all(results[key(number)] == ((float(number),),) for number in numbers)
     return numbers
 
 
@@ -77,15 +77,15 @@ def known(catalog: Catalog, storage: Storage, upto: int) -> set[int]:
 
 
 def test_segment_is_valid_only_with_its_row(catalog: Catalog, storage: Storage) -> None:
-    one, two = segment(storage, 1, 2), segment(storage, 3)
+    value, other = segment(storage, 1, 2), segment(storage, 3)
     assert known(catalog, storage, 5) == set()
-    add(catalog, one)
+    add(catalog, value)
     assert known(catalog, storage, 5) == {1, 2}
-    add(catalog, two)
+    add(catalog, other)
     with catalog.read() as connection:
-        assert [live.path for live in operator_cache.live_segments(connection)] == [one.path, two.path]
+        assert [live.path for live in operator_cache.live_segments(connection)] == [value.path, other.path]
         totals = operator_cache.cache_totals(connection)
-        assert (totals.segments, totals.answers, totals.bytes) == (2, 3, one.bytes + two.bytes)
+        assert (totals.segments, totals.answers, totals.bytes) == (2, 3, value.bytes + other.bytes)
 
 
 def test_an_empty_cache_has_totals(catalog: Catalog) -> None:
@@ -115,9 +115,9 @@ def test_oldest_files_are_dropped_first(timed: Catalog, storage: Storage, clock:
     holder = epoch(timed)
     sizes = []
     for number in range(6):
-        one = segment(storage, *range(10 * number, 10 * number + 10))
-        sizes.append(one.bytes)
-        add(timed, one)
+        value = segment(storage, *range(10 * number, 10 * number + 10))
+        sizes.append(value.bytes)
+        add(timed, value)
         clock.advance(timedelta(seconds=1))
     assert sum(cache_steps(timed, storage, epoch=holder, most_bytes=sum(sizes[-3:]))) == 3
     assert known(timed, storage, 60) == set(range(30, 60))
@@ -153,14 +153,14 @@ def test_retired_files_and_orphans_are_removed(timed: Catalog, storage: Storage,
     list(cache_steps(timed, storage, epoch=holder, most_bytes=LARGE))
     orphan = segment(storage, 99)
     claim_new(timed, storage)
-    assert all(storage.local(one.path).exists() for one in several), "somebody may still read them"
+    assert all(storage.local(value.path).exists() for value in several), "somebody may still read them"
     clock.advance(timedelta(hours=2))
     old = time.time() - 7_200
     for file in storage.files("operators"):
         os.utime(storage.local(file.path), (old, old))
     assert collect_garbage(timed, storage, older_than=3_600) == 9
     assert not storage.local(orphan.path).exists()
-    assert not any(storage.local(one.path).exists() for one in several)
+    assert not any(storage.local(value.path).exists() for value in several)
     assert known(timed, storage, 10) == set(range(8))
     with timed.read() as connection:
         assert len(operator_cache.segment_paths(connection)) == 1
@@ -210,12 +210,12 @@ def test_recorded_observations_are_merged_and_survive_a_restart(url: str) -> Non
     catalog.close()
     again = Catalog(url)
     with again.read() as connection:
-        found = operator_statistics.learned_operators(connection)
+        statistics = operator_statistics.learned_operators(connection)
         rows = connection.execute(select(func.count()).select_from(schema.operator_learning)).scalar_one()
     again.close()
-    assert found.operators["mob 1"].calls == pytest.approx(200, rel=0.05)
-    assert found.cost("mob 1", 9.0) == pytest.approx(0.05, abs=0.3)
-    assert found.chance(test) == pytest.approx(0.5, rel=0.01)
+    assert statistics.operators["mob 1"].calls == pytest.approx(200, rel=0.05)
+    assert statistics.cost("mob 1", 9.0) == pytest.approx(0.05, abs=0.3)
+    assert statistics.chance(test) == pytest.approx(0.5, rel=0.01)
     assert rows <= 33
 
 
@@ -238,12 +238,12 @@ def test_older_observations_have_less_weight(timed: Catalog, clock: FakeClock) -
         assert operator_statistics.learned_operators(connection).operators["mob 1"].calls == pytest.approx(50)
         operator_statistics.note_operators(connection, OperatorStatistics({"lame 1": OperatorUse(10, 1.0)}))
         clock.advance(timedelta(days=HALF_LIFE_DAYS))
-        found = operator_statistics.learned_operators(connection)
+        statistics = operator_statistics.learned_operators(connection)
         for _ in range(40):
             operator_statistics.note_operators(connection, OperatorStatistics({"other 1": OperatorUse(1, 0.1)}))
         folded = operator_statistics.learned_operators(connection)
-    assert found.operators["mob 1"].calls == pytest.approx(25)
-    assert found.operators["lame 1"].calls == pytest.approx(5)
+    assert statistics.operators["mob 1"].calls == pytest.approx(25)
+    assert statistics.operators["lame 1"].calls == pytest.approx(5)
     assert folded.operators["mob 1"].calls == pytest.approx(25), "folding does not make it older or newer"
 
 
@@ -262,8 +262,8 @@ def test_damaged_row_is_ignored(catalog: Catalog) -> None:
 
 
 def test_a_segment_that_is_open_can_be_read_after_it_was_removed(storage: Storage) -> None:
-    one = segment(storage, 1)
-    opened = open_segment(storage, one.path)
+    value = segment(storage, 1)
+    opened = open_segment(storage, value.path)
     assert opened is not None
-    storage.delete(one.path)
+    storage.delete(value.path)
     assert dict(opened.find([key(1)])) == {0: ((1.0,),)}

@@ -64,13 +64,13 @@ def test_versions_increase_and_old_versions_stay(catalog: Catalog) -> None:
             operators.register_operator(connection, OperatorDeclaration("f", 0, f"a:b{number}"))
         operators.register_operator(connection, OperatorDeclaration("a", 9, "distance"))
     with catalog.read() as connection:
-        found = operators.operator_named(connection, "f")
-        assert found is not None
-        assert (found.version, found.source) == (3, "a:b2")
+        operator = operators.operator_named(connection, "f")
+        assert operator is not None
+        assert (operator.version, operator.source) == (3, "a:b2")
         assert list(operators.live_operators(connection)) == ["a", "f"]
         wanted = {("f", 1), ("f", 3), ("f", 4), ("g", 1)}
         held = operators.operator_versions(connection, wanted)
-        assert {key: one.source for key, one in held.items()} == {("f", 1): "a:b0", ("f", 3): "a:b2"}
+        assert {key: entry.source for key, entry in held.items()} == {("f", 1): "a:b0", ("f", 3): "a:b2"}
 
 
 def test_versions_continue_after_a_name_was_dropped(catalog: Catalog) -> None:
@@ -142,13 +142,13 @@ def test_nodes_are_replaced_as_new_revisions(catalog: Catalog) -> None:
         feeds.set_since(connection, {made[1]: 5})
         old = operators.current_nodes(connection, made[:2])
         assert old == {made[0]: asking("f", source=1), made[1]: asking("f", source=2)}
-        newer = {one: Filter(Read(9), Call("f", (Variable("x"),), 2, (0,))) for one in made[:2]}
+        newer = {value: Filter(Read(9), Call("f", (Variable("x"),), 2, (0,))) for value in made[:2]}
         operators.replace_nodes(connection, newer)
     with catalog.read() as connection:
-        found = {one: feeds.feed_by_id(connection, one) for one in made}
-        assert [one.revision for one in found.values() if one] == [3, 2, 1]
-        assert [one.paused for one in found.values() if one] == [True, False, False]
-        assert next(one.statement for one in found.values() if one) == "create feed F0 …;"
+        results = {value: feeds.feed_by_id(connection, value) for value in made}
+        assert [result.revision for result in results.values() if result] == [3, 2, 1]
+        assert [result.paused for result in results.values() if result] == [True, False, False]
+        assert next(result.statement for result in results.values() if result) == "create feed F0 …;"
         assert operators.current_nodes(connection, made) == {**newer, made[2]: asking("f", source=3)}
         assert feeds.definitions_at(connection, made[2], 10**6)[made[2]] == asking("f", source=3)
         assert feeds.since_of(connection, made) == {made[1]: 5}

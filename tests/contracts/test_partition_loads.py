@@ -48,14 +48,14 @@ def test_total_load_is_the_sum_of_all_records(catalog: Catalog, batches: list[li
         forget_loads(connection, ())
         for batch in batches:
             note_loads(connection, "plans/a", batch)
-        found = known_loads(connection, "plans/a")
+        loads = known_loads(connection, "plans/a")
     every = [load for batch in batches for load in batch]
-    assert [one.partition for one in found] == sorted({one.partition for one in every})
-    for one in found:
-        own = [load for load in every if load.partition == one.partition]
-        assert (one.items, one.matches) == (sum(each.items for each in own), sum(each.matches for each in own))
-        assert one.microseconds == sum(each.microseconds for each in own)
-        assert one.loads == sum(each.loads for each in own)
+    assert [element.partition for element in loads] == sorted({element.partition for element in every})
+    for value in loads:
+        own = [load for load in every if load.partition == value.partition]
+        assert (value.items, value.matches) == (sum(each.items for each in own), sum(each.matches for each in own))
+        assert value.microseconds == sum(each.microseconds for each in own)
+        assert value.loads == sum(each.loads for each in own)
 
 
 def test_loads_are_halved_and_stay_integers(catalog: Catalog) -> None:
@@ -64,7 +64,7 @@ def test_loads_are_halved_and_stay_integers(catalog: Catalog) -> None:
     with catalog.write() as connection:
         fade_loads(connection, "plans/a")
     assert known(catalog, "plans/a") == [PartitionLoad(0, 3, 1, 500_000, 0), PartitionLoad(1, 0, 0, 0, 0)]
-    assert all(type(one.items) is int for one in known(catalog, "plans/a"))
+    assert all(type(load.items) is int for load in known(catalog, "plans/a"))
     assert known(catalog, "plans/b") == [PartitionLoad(0, 7, 7, 7, 7)]
     noted(catalog, "plans/a", PartitionLoad(0, 1, 1, 1, 1))
     assert known(catalog, "plans/a")[0] == PartitionLoad(0, 4, 2, 500_001, 1)
@@ -101,11 +101,13 @@ def test_limit_does_not_separate_layers(catalog: Catalog) -> None:
             assert match_segments.commit_segment(connection, segment, parts, epoch=epoch)
     with catalog.read() as connection:
         for limit, count in ((1, 3), (3, 3), (4, 4), (5, 8), (99, 8)):
-            found = match_segments.match_parts(connection, 0, 9, limit=limit)
-            assert len({one.path for one in found}) == len(found) == count
-            assert match_segments.small_parts(connection, limit) == found
-            assert len({one.committed for one in found if one.first_sequence == 1}) == 1
-        assert [one.first_sequence for one in match_segments.match_parts(connection, 1, 2, limit=9)] == [2]
+            match_parts = match_segments.match_parts(connection, 0, 9, limit=limit)
+            assert len({match_part.path for match_part in match_parts}) == len(match_parts) == count
+            assert match_segments.small_parts(connection, limit) == match_parts
+            assert len({match_part.committed for match_part in match_parts if match_part.first_sequence == 1}) == 1
+        assert [
+            match_part.first_sequence for match_part in match_segments.match_parts(connection, 1, 2, limit=9)
+        ] == [2]
         assert match_segments.match_parts(connection, 9, 20, limit=9) == []
     with catalog.write() as connection:
         assert match_segments.retain_matches(connection, 1) == 3

@@ -60,7 +60,7 @@ class Endpoint:
             subscription=Subscription(1, 2, self.sink.kind, target or self.target, 0, SENT),
             feed_name="Rock",
             feed_title="Rock",
-            items=[DeliveredItem(one, "The News") for one in items],
+            items=[DeliveredItem(value, "The News") for value in items],
             sent=SENT,
             out=self.folder / "out",
             signing_keys=(b"k" * 32,) if self.sink.is_signed else (),
@@ -120,7 +120,7 @@ def _feed(sink: Sink, folder: Path) -> Iterator[Endpoint]:
     def accept(feed: int, data: bytes, name: str, bound: object) -> str:
         if feed != 7:
             raise InputError("there is no such feed")
-        accepted.update({one: None for one in ("a", "b", "c") if f"Title {one}".encode() in data})
+        accepted.update({text: None for text in ("a", "b", "c") if f"Title {text}".encode() in data})
         return f"{len(accepted)} items"
 
     yield Endpoint(sink, "7", Settings.load(folder), folder, lambda: list(accepted), broken="8", accept=accept)
@@ -150,7 +150,7 @@ def _webhook(sink: Sink, folder: Path) -> Iterator[Endpoint]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            taken[self.headers["webhook-id"]] = [one["id"] for one in body["data"]["items"]]
+            taken[self.headers["webhook-id"]] = [value["id"] for value in body["data"]["items"]]
             self.send_response(204)
             self.end_headers()
 
@@ -167,7 +167,7 @@ def _webhook(sink: Sink, folder: Path) -> Iterator[Endpoint]:
                 f"http://127.0.0.1:{server.server_port}/hook",
                 Settings.load(folder, allowed_addresses=("127.0.0.1",)),
                 folder,
-                lambda: [one for ids in taken.values() for one in ids],
+                lambda: [value for ids in taken.values() for value in ids],
                 broken=f"http://127.0.0.1:{closed}/hook",
             )
     finally:

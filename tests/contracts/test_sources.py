@@ -74,7 +74,7 @@ class Folder(Place):
         return str(self.folder / name)
 
     def put(self, name: str, items: Items) -> None:
-        entries = [f"<item><guid>{one}</guid><title>{title}</title></item>" for one, title in items.items()]
+        entries = [f"<item><guid>{key}</guid><title>{title}</title></item>" for key, title in items.items()]
         document = f"<rss version='2.0'><channel><title>t</title>{''.join(reversed(entries))}</channel></rss>"
         (self.folder / name / "items.rss").write_text(document)
 
@@ -90,7 +90,7 @@ class Web(Place):
         return self.server.url(f"/{name}")
 
     def put(self, name: str, items: Items) -> None:
-        entries = [f"<item><guid>{one}</guid><title>{title}</title></item>" for one, title in items.items()]
+        entries = [f"<item><guid>{key}</guid><title>{title}</title></item>" for key, title in items.items()]
         document = f"<rss version='2.0'><channel><title>t</title>{''.join(reversed(entries))}</channel></rss>"
         self.server.pages[f"/{name}"] = Page(document.encode())
 
@@ -107,8 +107,8 @@ class Mailbox(Place):
 
     def put(self, name: str, items: Items) -> None:
         mails = [
-            f"From ann Sun Nov 15 09:30:00 2026\nMessage-ID: {one}\nSubject: {title}\n\nhello\n\n"
-            for one, title in items.items()
+            f"From ann Sun Nov 15 09:30:00 2026\nMessage-ID: {key}\nSubject: {title}\n\nhello\n\n"
+            for key, title in items.items()
         ]
         (self.folder / name).write_text("".join(mails))
 
@@ -161,11 +161,11 @@ def reader(source: Source, engine: Engine) -> Iterator[SourceReader]:
 @pytest.fixture
 def read(reader: SourceReader, clock: FakeClock) -> Read:
     def read(times: int = 1) -> list[int]:
-        found = []
+        results = []
         for _ in range(times):
             clock.advance(timedelta(hours=2))
-            found.append(reader.read(once=True).accepted)
-        return found
+            results.append(reader.read(once=True).accepted)
+        return results
 
     return read
 
@@ -176,11 +176,11 @@ def register(engine: Engine, place: Place, name: str = "Wire") -> None:
 
 def test_every_installed_source_is_in_this_suite() -> None:
     assert sorted(installed_sources()) == ["files", "web"]
-    assert all(isinstance(one, Source) for one in installed_sources().values())
+    assert all(isinstance(value, Source) for value in installed_sources().values())
 
 
 def test_schemes_are_in_lower_case_and_belong_to_one_source(kind: str) -> None:
-    schemes = [scheme for one in registry.installed_sources().values() for scheme in one.schemes]
+    schemes = [scheme for value in registry.installed_sources().values() for scheme in value.schemes]
     assert len(schemes) == len(set(schemes))
     assert all(scheme == scheme.lower() for scheme in schemes)
 

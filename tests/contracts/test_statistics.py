@@ -32,8 +32,8 @@ def sources(timed: Catalog) -> tuple[int, int]:
 def learn(catalog: Catalog, *notes: dict[int, StreamSample]) -> dict[int, StreamSample]:
     """Record observations, merge them, and return the statistics."""
     with catalog.write() as connection:
-        for one in notes:
-            stream_statistics.note(connection, one)
+        for note in notes:
+            stream_statistics.note(connection, note)
         stream_statistics.learn(connection)
     with catalog.read() as connection:
         return stream_statistics.learned(connection)
@@ -41,8 +41,10 @@ def learn(catalog: Catalog, *notes: dict[int, StreamSample]) -> dict[int, Stream
 
 def test_observations_are_merged_per_feed_and_for_the_whole_stream(timed: Catalog, sources: tuple[int, int]) -> None:
     first, second = sources
-    some = StreamSample(2, {"rock": 2, "東京": 1}, {ATOM: ObservedShare(2, 1)})
-    known = learn(timed, {first: some}, {second: StreamSample(1, {"rock": 1})}, {first: StreamSample(1, {"jazz": 1})})
+    stream_sample = StreamSample(2, {"rock": 2, "東京": 1}, {ATOM: ObservedShare(2, 1)})
+    known = learn(
+        timed, {first: stream_sample}, {second: StreamSample(1, {"rock": 1})}, {first: StreamSample(1, {"jazz": 1})}
+    )
     assert known[first] == StreamSample(3, {"rock": 2, "東京": 1, "jazz": 1}, {ATOM: ObservedShare(2, 1)})
     assert known[second] == StreamSample(1, {"rock": 1})
     assert known[WHOLE_STREAM].words == {"rock": 3, "東京": 1, "jazz": 1}

@@ -102,14 +102,14 @@ class InProcess:
 
     def commit(self, start: Offset, end: Offset, batch: int) -> None:
         """Match a range with the plan of its offset, and commit it as a batch."""
-        slices = [self.reader.read(one) for one in self.reader.partitions(start, end)]
+        slices = [self.reader.read(partition) for partition in self.reader.partitions(start, end)]
         with self.engine.workspace.catalog.read() as connection:
             plan = plan_versions.plan_by_version(connection, end["plan"])
         if plan is not None and plan.distribution is not None and self.in_two_stages:
             written = self._in_two_stages(slices, stream_port(plan.distribution).slots(plan, self.job.parallelism))
         else:
             step = match_slices(self.job.storage, self.job.lineage)
-            written = [self.writer.write(step(one)) for one in slices]
+            written = [self.writer.write(step(item_slice)) for item_slice in slices]
         self.writer.commit(written, batch)
 
     def _in_two_stages(self, slices: Sequence[Iterator[Any]], shards: int) -> list[PartsWritten]:
@@ -118,7 +118,9 @@ class InProcess:
 
         storage, lineage, budget = self.job.storage, self.job.lineage, self.job.plan_bytes
         routed = [
-            frame.to_pandas() for one in slices for frame in route_slices(storage, lineage, shards, budget)(one)
+            frame.to_pandas()
+            for item_slice in slices
+            for frame in route_slices(storage, lineage, shards, budget)(item_slice)
         ]
         rows = pd.concat(routed)
         step = match_shard(storage, lineage, budget)
@@ -154,9 +156,9 @@ def live_names(engine: Engine) -> set[str]:
     """Return the names of the feeds that are currently matched."""
     with engine.workspace.catalog.read() as connection:
         names = feeds.feed_names(connection)
-        return {names[one] for one in feeds.since_of(connection)}
+        return {names[value] for value in feeds.since_of(connection)}
 
 
 def matched_ids(engine: Engine, name: str) -> list[str]:
     """Return the ids of the items that the match log contains for a feed, in order."""
-    return [one.item.id for one in engine.matches(name)]
+    return [match.item.id for match in engine.matches(name)]

@@ -35,13 +35,13 @@ def matched(engine: Engine) -> dict[str, set[str]]:
     names = {row["id"]: row["name"] for row in engine.show("feeds").to_json()["feeds"]}
     assert current is not None
     matcher = build_matcher(load(engine.workspace.storage, PlanVersion.of(current)))
-    found: dict[str, set[str]] = {}
+    results: dict[str, set[str]] = {}
     for batch in engine.workspace.items.read(0, engine.workspace.items.last_sequence()):
         matches = matcher.match(batch)
         for row, item in enumerate(batch.items({})):
             for query in matches.row(row).tolist():
-                found.setdefault(names.get(query, str(query)), set()).add(item.id)
-    return found
+                results.setdefault(names.get(query, str(query)), set()).add(item.id)
+    return results
 
 
 def test_feed_registered_later_is_included(engine: Engine) -> None:
@@ -87,8 +87,8 @@ def test_owners_read_their_own_feeds_and_those_of_the_admin(engine: Engine) -> N
     engine.execute("create feed P from all feeds; subscribe to P output log; register feed Later;")
     for actor, feed in ((engine, "Public"), (ann, "OfAnn"), (bob, "OfBob"), (engine, "Later")):
         actor.publish(feed, [{"id": feed}])
-    found = {name.partition(" ")[0]: ids for name, ids in matched(engine).items()}
-    assert found == {"Q": {"Public", "OfAnn", "Later"}, "P": {"Public", "Later"}}
+    results = {name.partition(" ")[0]: ids for name, ids in matched(engine).items()}
+    assert results == {"Q": {"Public", "OfAnn", "Later"}, "P": {"Public", "Later"}}
 
 
 def test_new_feed_recompiles_only_the_queries_that_read_it(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -82,7 +82,7 @@ def people(number: float) -> Bindings:
 
 
 def delivered(key: str) -> list[tuple[str, Bindings]]:
-    return [(one.item.id, one.bindings) for message in MemorySink.delivered(key) for one in message.items]
+    return [(item.item.id, item.bindings) for message in MemorySink.delivered(key) for item in message.items]
 
 
 def test_an_entry_has_the_bindings_of_the_feed_that_was_subscribed_to(engine: Engine, runner: InProcess) -> None:
@@ -94,11 +94,14 @@ def test_an_entry_has_the_bindings_of_the_feed_that_was_subscribed_to(engine: En
     runner.run()
     assert delivered("mobs") == [("mob in the bronx", people(2.0)), ("mob", people(3.0))]
     assert delivered("watched") == [("mob in the bronx", Bindings())], "a view's variables are not seen over it"
-    assert {one for _, one in delivered("all")} == {Bindings()}
+    assert {value for _, value in delivered("all")} == {Bindings()}
     lines = (engine.workspace.folder / "out" / "mobs.jsonl").read_text().splitlines()
     assert [json.loads(line)["bindings"] for line in lines] == [[{"people": 2}], [{"people": 3}]]
-    assert [(one.sequence, one.bindings) for one in engine.matches("Mobs")] == [(2, people(2.0)), (3, people(3.0))]
-    assert [one.bindings for one in engine.matches("Watched")] == [Bindings()]
+    assert [(match.sequence, match.bindings) for match in engine.matches("Mobs")] == [
+        (2, people(2.0)),
+        (3, people(3.0)),
+    ]
+    assert [match.bindings for match in engine.matches("Watched")] == [Bindings()]
 
 
 def test_a_match_that_passes_a_gate_keeps_its_bindings(engine: Engine, runner: InProcess) -> None:
@@ -108,10 +111,10 @@ def test_a_match_that_passes_a_gate_keeps_its_bindings(engine: Engine, runner: I
         "subscribe to Mobs output memory 'mobs';"
     )
     for number in range(2):
-        engine.publish("Cameras", [{"id": f"{number}{one}", "title": one} for one in ("mob", "quiet", "mob two")])
+        engine.publish("Cameras", [{"id": f"{number}{text}", "title": text} for text in ("mob", "quiet", "mob two")])
     runner.run()
     assert delivered("mobs") == [("0mob", people(1.0)), ("0mob two", people(3.0))]
-    assert [one.sequence for one in engine.matches("Mobs")] == [1, 3]
+    assert [match.sequence for match in engine.matches("Mobs")] == [1, 3]
     assert [rows.sequences.tolist() for rows in engine.workspace.matches.read(0, 6)] == [[1, 3]]
 
 
@@ -161,7 +164,7 @@ def test_replayed_dead_letter_has_its_bindings(
     runner.deliver()
     [again] = MemorySink.delivered("mobs")
     assert again.key == first.key
-    assert [one.bindings for one in again.items] == [one.bindings for one in first.items] == [people(1.0)]
+    assert [item.bindings for item in again.items] == [item.bindings for item in first.items] == [people(1.0)]
 
 
 def test_items_of_a_materialized_feed_can_be_matched_by_bindings(
@@ -175,7 +178,9 @@ def test_items_of_a_materialized_feed_can_be_matched_by_bindings(
     publish(engine, "quiet", "mob one", "mob two")
     runner.run()
     runner.run()
-    [(item, bound)] = [(one.item, one.bindings) for message in MemorySink.delivered("large") for one in message.items]
+    [(item, bound)] = [
+        (value.item, value.bindings) for message in MemorySink.delivered("large") for value in message.items
+    ]
     assert item.attributes["title"] == ("mob two",)
     assert item.attributes["binding:people"] == (3.0,)
     assert "runnel:binding" not in item.attributes
@@ -201,8 +206,10 @@ def test_damaged_bindings_delay_only_subscriptions_that_need_them(
     assert delivered("quiet") == [("quiet", Bindings())]
     assert delivered("mobs") == []
     with engine.workspace.catalog.read() as connection:
-        [message] = [one for number in (1, 2) for one in ledger.messages_of(connection, number) if one.outcome][:1]
-        states = {one.state for number in (1, 2) for one in ledger.messages_of(connection, number)}
+        [message] = [value for number in (1, 2) for value in ledger.messages_of(connection, number) if value.outcome][
+            :1
+        ]
+        states = {value.state for number in (1, 2) for value in ledger.messages_of(connection, number)}
     assert states == {MessageState.OPEN, MessageState.DONE}
     assert "the stored bindings of an item are invalid" in (message.outcome or "")
 

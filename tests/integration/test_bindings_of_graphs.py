@@ -37,8 +37,8 @@ create feed NoBoats from Pages where title exists and not (graph {{ ?p <urn:kind
 NAMES = ("Late", "Later", "Either", "Beside", "Tied", "Boats", "NoBoats")
 
 
-def triples(*some: str) -> str:
-    return "".join(f"{one} .\n" for one in some)
+def triples(*text: str) -> str:
+    return "".join(f"{value} .\n" for value in text)
 
 
 ITEMS: list[dict[str, Any]] = [
@@ -77,17 +77,17 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
 def bound(engine: Engine, name: str) -> dict[int, list[dict[str, Any]]]:
     with engine.workspace.catalog.read() as connection:
         by_name = {feed.name: feed.id for feed in feeds.live_feeds(connection)}
-    found = engine.workspace.matches.bindings(by_name[name], [1, 2, 3])
-    return {sequence: [dict(row) for row in one.rows] for sequence, one in found.items()}
+    bindings = engine.workspace.matches.bindings(by_name[name], [1, 2, 3])
+    return {sequence: [dict(row) for row in binding.rows] for sequence, binding in bindings.items()}
 
 
 def matched(engine: Engine, name: str) -> list[int]:
     with engine.workspace.catalog.read() as connection:
         by_name = {feed.name: feed.id for feed in feeds.live_feeds(connection)}
-    found: list[int] = []
+    numbers: list[int] = []
     for rows in engine.workspace.matches.read(0, 3):
-        found += [int(rows.sequences[row]) for row in rows.of_queries([by_name[name]])[0].tolist()]
-    return sorted(found)
+        numbers += [int(rows.sequences[row]) for row in rows.of_queries([by_name[name]])[0].tolist()]
+    return sorted(numbers)
 
 
 def test_bindings_of_graphs_are_part_of_matches(engine: Engine) -> None:
@@ -107,10 +107,10 @@ def test_bindings_of_graphs_are_part_of_matches(engine: Engine) -> None:
 def test_why_shows_triples_and_inputs_of_operators(engine: Engine) -> None:
     engine.publish("Pages", ITEMS)
     InProcess(engine).match()
-    told = engine.why("1", "Late").lines
-    assert any("✓ ?p <urn:year> ?y  [<urn:a> <urn:year>" in line for line in told)
-    assert any("✓ filter(" in line for line in told)
-    assert any("where ?p = urn:a, ?y = 2010" in line for line in told)
+    lines = engine.why("1", "Late").lines
+    assert any("✓ ?p <urn:year> ?y  [<urn:a> <urn:year>" in line for line in lines)
+    assert any("✓ filter(" in line for line in lines)
+    assert any("where ?p = urn:a, ?y = 2010" in line for line in lines)
     missing = engine.why("3", "Late").lines
     assert any("✗ the item has the attribute graph" in line for line in missing)
     asked = engine.why("2", "Boats")
@@ -130,9 +130,9 @@ def test_explain_shows_graphs_and_their_operators(engine: Engine) -> None:
 
 def test_preview_calls_operators_with_values_of_graphs(engine: Engine) -> None:
     engine.publish("Pages", ITEMS)
-    (found,) = engine.execute("preview feed Boats over last 1 days")
-    assert (found.to_json()["matched"], found.to_json()["looked_at"]) == (1, 3)
-    assert found.to_json()["operators"]["items"] == 1, "the pattern is before the operator"
+    (answer,) = engine.execute("preview feed Boats over last 1 days")
+    assert (answer.to_json()["matched"], answer.to_json()["looked_at"]) == (1, 3)
+    assert answer.to_json()["operators"]["items"] == 1, "the pattern is before the operator"
 
 
 @pytest.mark.parametrize(
@@ -160,10 +160,10 @@ def test_trials_previews_and_from_last_have_the_bindings_of_the_match_log(engine
     runner.run()
     for past in (False, True):
         tried = engine.test() if past else engine.test(ITEMS, feed="Pages")
-        found = {(one.item.id, name): _shown(own) for one in tried.items for name, own in one.bindings.items()}
-        assert found == {(str(n), name): rows for name in NAMES for n, rows in bound(engine, name).items()}
+        results = {(item.item.id, name): _shown(own) for item in tried.items for name, own in item.bindings.items()}
+        assert results == {(str(n), name): rows for name in NAMES for n, rows in bound(engine, name).items()}
         assert any("Boats:" in line for line in tried.lines)
-        (row,) = [one for one in tried.to_json()["items"] if one["id"] == "2"]
+        (row,) = [item for item in tried.to_json()["items"] if item["id"] == "2"]
         assert (
             row["bindings"]["Boats"]["bindings"]
             == bindings_json(Bindings(tuple(bound(engine, "Boats")[2]), 2))["bindings"]
@@ -180,11 +180,11 @@ def test_items_matched_elsewhere_get_bindings_afterwards(engine: Engine) -> None
     """A preview on Spark returns only sequences; the bindings of the newest are computed in this process."""
     engine.publish("Pages", ITEMS)
     with engine.workspace.catalog.read() as connection:
-        feed = next(one.id for one in feeds.live_feeds(connection) if one.name == "Boats")
+        feed = next(value.id for value in feeds.live_feeds(connection) if value.name == "Boats")
         definitions = feeds.definitions(connection, [feed])
     with open_matcher(engine.workspace, [PlanQuery(feed)], definitions) as matcher:
-        found = collect_matches(matcher, engine.workspace.items.get([1, 2]), limit=None).kept
-    assert {n: _shown(own[feed]) for n, own in found.items()} == {
+        results = collect_matches(matcher, engine.workspace.items.get([1, 2]), limit=None).kept
+    assert {n: _shown(own[feed]) for n, own in results.items()} == {
         2: [{"kind": "coast guard", "n": 7.0, "p": "urn:a"}, {"kind": "tour", "n": 5.0, "p": "urn:a"}]
     }
 
@@ -204,7 +204,9 @@ def test_a_subscription_that_starts_in_the_past_gets_bindings(tmp_path: Path) ->
         )
         runner.run()
         delivered = {
-            key: {one.item.id: _shown(one.bindings) for message in MemorySink.delivered(key) for one in message.items}
+            key: {
+                item.item.id: _shown(item.bindings) for message in MemorySink.delivered(key) for item in message.items
+            }
             for key in ("boats", "tied")
         }
         assert delivered == {

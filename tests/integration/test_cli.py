@@ -80,8 +80,8 @@ def test_first_session_from_init_to_delivery(command: Command) -> None:
     assert "is in Rock" in command("why", "1", "Rock").stdout
     assert "is not in Rock" in command("why", "2", "Rock").stdout
     assert "would have matched 1 of the 2 items" in command("preview", "Rock").stdout
-    told = command("preview", "create feed Jazz from Wire where title contains 'jazz';", "--days", "2").stdout
-    assert "Jazz would have matched 1 of the 2 items" in told
+    stdout = command("preview", "create feed Jazz from Wire where title contains 'jazz';", "--days", "2").stdout
+    assert "Jazz would have matched 1 of the 2 items" in stdout
     assert "2 accepted, 0 matched, 2 waiting" in command("status").stdout
     assert "wrote" in command("report", "-o", str(command.workspace / "page.html")).stdout
     assert (command.workspace / "page.html").read_text("utf-8").startswith("<!")
@@ -92,7 +92,7 @@ def test_json_output_is_one_value_per_line(declared: Command, tmp_path: Path) ->
     (made,) = declared.json("init", str(tmp_path / "second"))
     assert made == {"workspace": str(tmp_path / "second")}
     first, second = declared.json("exec", "show feeds; show subscriptions;")
-    assert [one["name"] for one in first["feeds"]] == ["Wire", "Rock"]
+    assert [feed["name"] for feed in first["feeds"]] == ["Wire", "Rock"]
     assert second["subscriptions"][0]["target"] == "rock.xml"
     (published,) = declared.json("publish", "Wire", "-", given=LINES + "broken\n")
     assert (published["accepted"], published["unchanged"], published["last_sequence"]) == (2, 0, 2)
@@ -111,8 +111,16 @@ def test_json_output_is_one_value_per_line(declared: Command, tmp_path: Path) ->
     (report,) = declared.json("report")
     assert Path(report["report"]).exists()
     findings = declared.json("doctor")
-    assert {one["check"] for one in findings} >= {"Python", "Java", "Spark", "disk", "catalog", "files", "plan"}
-    assert all(one["well"] for one in findings)
+    assert {finding["check"] for finding in findings} >= {
+        "Python",
+        "Java",
+        "Spark",
+        "disk",
+        "catalog",
+        "files",
+        "plan",
+    }
+    assert all(finding["well"] for finding in findings)
 
 
 def test_statements_come_from_an_argument_a_file_or_standard_input(command: Command, tmp_path: Path) -> None:
@@ -189,8 +197,8 @@ def test_rich_markup_in_texts_is_printed_literally(declared: Command) -> None:
     refused = declared("exec", "create feed Y from Wire as $w where $v[title contains '[red]x[/red]'];", code=3)
     assert "[red]x[/red]" in refused.stderr
     declared("publish", "Wire", "-", given='{"id": "[bold]1", "title": "[/red] rock \\u001b[31m"}\n')
-    told = declared("why", "[bold]1", "Rock").stdout
-    assert "[bold]1" in told
+    stdout = declared("why", "[bold]1", "Rock").stdout
+    assert "[bold]1" in stdout
     shown = declared("preview", "Rock").stdout
     assert "[/red] rock" in shown
 
@@ -241,8 +249,8 @@ def test_backlog_has_its_own_exit_code(declared: Command, monkeypatch: pytest.Mo
     monkeypatch.setenv("RUNNEL_LAG_LIMIT", "2")
     monkeypatch.setenv("RUNNEL_PUBLISH_WAIT_SECONDS", "0")
     declared("publish", "Wire", "-", given=LINES)
-    told = declared("publish", "Wire", "-", given='{"id": "3"}\n', code=4)
-    assert "2 items wait for matching" in told.stderr
+    result = declared("publish", "Wire", "-", given='{"id": "3"}\n', code=4)
+    assert "2 items wait for matching" in result.stderr
 
 
 @pytest.mark.parametrize("words", [("report", "-o", "/nowhere/page.html"), ("init", "/dev/null/root")])
@@ -274,13 +282,13 @@ def test_doctor_finds_missing_files_and_a_broken_plan(declared: Command) -> None
     declared("publish", "Wire", "-", given=LINES)
     assert "1 files exist and have the right size" in declared("doctor").stdout
     next(declared.workspace.glob("items/log/*")).unlink()
-    found = declared("doctor", code=5)
-    assert "1 of 1 files are" in found.stdout
+    result = declared("doctor", code=5)
+    assert "1 of 1 files are" in result.stdout
     for manifest in declared.workspace.glob("plans/*/manifest.json"):
         manifest.write_text("{")
     store._parts.clear()  # another process would not have the plan in memory
     findings = map(json.loads, declared("doctor", "--json", code=5).stdout.splitlines())
-    assert {one["check"] for one in findings if not one["well"]} == {"files", "plan"}
+    assert {finding["check"] for finding in findings if not finding["well"]} == {"files", "plan"}
 
 
 def test_doctor_reports_a_missing_match_index(tmp_path: Path) -> None:
@@ -295,9 +303,9 @@ def test_doctor_reports_a_missing_match_index(tmp_path: Path) -> None:
     assert "3 files exist" in command("doctor").stdout, "items, matches, and the index of those by query"
     [index] = (tmp_path / "root" / "matches").rglob("*.queries.arrow")
     index.unlink()
-    found = command("doctor", code=5).stdout
-    assert "1 of 3 files are" in found
-    assert f"matches/day/{index.parent.name}/{index.name}" in found
+    stdout = command("doctor", code=5).stdout
+    assert "1 of 3 files are" in stdout
+    assert f"matches/day/{index.parent.name}/{index.name}" in stdout
 
 
 def test_doctor_without_a_workspace_suggests_init(command: Command) -> None:
@@ -307,17 +315,20 @@ def test_doctor_without_a_workspace_suggests_init(command: Command) -> None:
 def test_doctor_reports_a_file_that_is_not_a_catalog(declared: Command) -> None:
     for file in declared.workspace.glob("catalog.sqlite*"):
         file.write_bytes(b"this is not a database, but it is long enough to be looked at" * 100)
-    found = declared("doctor", code=5)
-    assert "✗ catalog" in found.stdout
-    told = declared("status", code=1)
-    assert "catalog" in told.stderr
+    result = declared("doctor", code=5)
+    assert "✗ catalog" in result.stdout
+    messages = declared("status", code=1)
+    assert "catalog" in messages.stderr
 
 
 # --- help ----------------------------------------------------------------------------------------------------------
 
 
 def test_every_command_has_help_with_an_example(command: Command) -> None:
-    names = [one.name or (one.callback.__name__ if one.callback else "") for one in app.registered_commands]
+    names = [
+        registered_command.name or (registered_command.callback.__name__ if registered_command.callback else "")
+        for registered_command in app.registered_commands
+    ]
     groups = [str(group.name) for group in app.registered_groups]
     declaring = ["init", "adopt", "exec", "publish", "show", "explain", "why", "preview", "test", "status"]
     assert sorted(names) == sorted(
@@ -328,9 +339,9 @@ def test_every_command_has_help_with_an_example(command: Command) -> None:
     assert "A first session" in overview
     for name in names:
         assert name in overview
-        told = command(name, "--help").stdout
-        assert "Example" in told
-        assert f"runnel {name}" in " ".join(told.split())
+        stdout = command(name, "--help").stdout
+        assert "Example" in stdout
+        assert f"runnel {name}" in " ".join(stdout.split())
 
 
 # --- former names --------------------------------------------------------------------------------------------------

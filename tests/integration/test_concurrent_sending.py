@@ -94,10 +94,10 @@ class Endpoints(RemoteSink, Route):
 
     def ids(self, target: str) -> list[str]:
         """Return the ids of the items that arrived at a target, in order."""
-        return [one.item.id for delivery in self.to(target, self.taken) for one in delivery.items]
+        return [item.item.id for delivery in self.to(target, self.taken) for item in delivery.items]
 
     def to(self, target: str, deliveries: Sequence[Delivery]) -> list[Delivery]:
-        return [one for one in deliveries if one.subscription.target == target]
+        return [delivery for delivery in deliveries if delivery.subscription.target == target]
 
 
 @pytest.fixture
@@ -160,7 +160,7 @@ def test_messages_reach_endpoints_with_keys_and_a_link_that_ends_the_subscriptio
         _publish(runner.engine, 1, 2)
         assert runner.run() == 1
         (delivery,) = endpoints.taken
-        assert (delivery.feed_name, [one.item.id for one in delivery.items]) == ("All", ["1", "2"])
+        assert (delivery.feed_name, [item.item.id for item in delivery.items]) == ("All", ["1", "2"])
         assert len(delivery.signing_keys) == 1
         with runner.engine.workspace.catalog.read() as connection:
             secret = find_secret(connection, UNSUBSCRIBE)
@@ -168,7 +168,7 @@ def test_messages_reach_endpoints_with_keys_and_a_link_that_ends_the_subscriptio
         link = delivery.unsubscribe or ""
         assert link.startswith("https://runnel.example/unsubscribe/")
         assert check_unsubscribe_token(secret, link.rsplit("/", 1)[1]) == delivery.subscription.id
-        assert [one.state for one in _messages(runner.engine)] == [MessageState.DONE]
+        assert [message.state for message in _messages(runner.engine)] == [MessageState.DONE]
     assert endpoints.closed == 1
 
 
@@ -189,7 +189,7 @@ def test_messages_of_a_subscription_are_in_order_within_the_concurrency_limits(
         assert max(endpoints.most[target] for target in targets) == 1
         assert max(endpoints.most[f"h{number}.example"] for number in range(3)) == 2
         assert endpoints.most["all"] == 5
-        assert all(one.attempts == 1 for number in range(1, 31) for one in _messages(runner.engine, number))
+        assert all(message.attempts == 1 for number in range(1, 31) for message in _messages(runner.engine, number))
 
 
 def test_slow_host_does_not_delay_others(tmp_path: Path, endpoints: Endpoints, clock: FakeClock) -> None:
@@ -202,13 +202,13 @@ def test_slow_host_does_not_delay_others(tmp_path: Path, endpoints: Endpoints, c
         endpoints.always["slow.example"] = 3600.0
         assert runner.dispatcher.deliver(runner.epoch) == 0, "nobody is waited for"
         _until(lambda: len(endpoints.taken) == 10)
-        assert {one.subscription.target for one in endpoints.taken} == set(quick)
+        assert {message.subscription.target for message in endpoints.taken} == set(quick)
         assert endpoints.most["slow.example"] == 8
         _publish(runner.engine, 2)
         runner.match()
         runner.dispatcher.deliver(runner.epoch)
         _until(lambda: len(endpoints.taken) == 20)
-        _until(lambda: [one.state for one in _messages(runner.engine, 41)] == [MessageState.DONE] * 2)
+        _until(lambda: [message.state for message in _messages(runner.engine, 41)] == [MessageState.DONE] * 2)
         assert _messages(runner.engine, 1)[0].state is MessageState.OPEN
 
 
@@ -229,12 +229,12 @@ def test_hanging_and_refusing_endpoints_do_not_delay_others(
         runner.match()
         assert runner.deliver() == 10
         messages = [_messages(runner.engine, number)[0] for number in range(1, 71)]
-        assert Counter(one.state for one in messages[:60]) == {MessageState.OPEN: 60}
-        assert Counter(one.state for one in messages[60:]) == {MessageState.DONE: 10}
+        assert Counter(message.state for message in messages[:60]) == {MessageState.OPEN: 60}
+        assert Counter(message.state for message in messages[60:]) == {MessageState.DONE: 10}
         for line in (messages[:30], messages[30:60]):
-            not_attempted = sum("not attempted" in (one.outcome or "") for one in line)
+            not_attempted = sum("not attempted" in (message.outcome or "") for message in line)
             assert 10 <= not_attempted <= 25, "the queue of a host that does not respond is emptied"
-            assert all(one.attempts == 1 and one.not_before / 1e6 > clock() for one in line)
+            assert all(message.attempts == 1 and message.not_before / 1e6 > clock() for message in line)
 
 
 # --- failures ------------------------------------------------------------------------------------------------------
@@ -260,7 +260,7 @@ def test_retry_schedule_survives_restarts(tmp_path: Path, endpoints: Endpoints) 
         runner.deliver()
         (message,) = _messages(runner.engine)
         assert (message.state, message.attempts) == (MessageState.DEAD, 4)
-        assert len({one.key for one in endpoints.calls}) == 1
+        assert len({call.key for call in endpoints.calls}) == 1
 
 
 @pytest.mark.parametrize(
@@ -294,7 +294,7 @@ def test_permanent_failure_is_not_retried_and_the_next_message_is_sent(
     runner.run()
     _publish(runner.engine, 2)
     runner.run()
-    assert [one.state for one in _messages(runner.engine)] == [MessageState.DEAD, MessageState.DONE]
+    assert [message.state for message in _messages(runner.engine)] == [MessageState.DEAD, MessageState.DONE]
     assert endpoints.ids("https://a.example/1") == ["2"]
 
 
@@ -307,8 +307,8 @@ def test_status_410_disables_the_subscription_until_resume(runner: InProcess, en
         runner.dispatcher.recorder.record(runner.epoch)
     endpoints.answers["https://a.example/1"] = [DeliveryError("410 Gone", permanent=True, gone=True)]
     runner.deliver()
-    assert [one.state for one in _messages(engine, 1)] == [MessageState.DEAD, MessageState.OPEN]
-    assert [one.attempts for one in _messages(engine, 1)] == [1, 0]
+    assert [message.state for message in _messages(engine, 1)] == [MessageState.DEAD, MessageState.OPEN]
+    assert [message.attempts for message in _messages(engine, 1)] == [1, 0]
     with engine.workspace.catalog.read() as connection:
         held = subscriptions.subscription_by_number(connection, 1)
     assert held is not None
@@ -337,7 +337,7 @@ def test_two_messages_without_success_in_a_row_disable_the_subscription(tmp_path
         for _ in range(6):
             runner.deliver()
             clock.advance(HOUR)
-        assert [(one.state, one.attempts) for one in _messages(runner.engine)] == [
+        assert [(message.state, message.attempts) for message in _messages(runner.engine)] == [
             (MessageState.DEAD, 2),
             (MessageState.DEAD, 2),
             (MessageState.OPEN, 0),
@@ -389,7 +389,7 @@ def test_unresponsive_host_is_probed_by_one_message_at_a_time(
         for _ in range(3):
             clock.advance(HOUR * 24)
             runner.deliver()
-        assert {one.subscription.target for one in endpoints.taken} == set(targets)
+        assert {message.subscription.target for message in endpoints.taken} == set(targets)
         assert len(endpoints.taken) == 60
 
 
@@ -414,11 +414,11 @@ def test_message_sent_but_not_recorded_is_sent_again_with_the_same_key(
     _until(lambda: len(endpoints.taken) == 1)
     runner.restart_delivery()
     assert settle is not dies
-    assert [one.state for one in _messages(runner.engine)] == [MessageState.OPEN]
+    assert [message.state for message in _messages(runner.engine)] == [MessageState.OPEN]
     assert runner.deliver() == 1
-    assert len({one.key for one in endpoints.taken}) == 1
+    assert len({entry.key for entry in endpoints.taken}) == 1
     assert len(endpoints.taken) == 2
-    assert [(one.state, one.attempts) for one in _messages(runner.engine)] == [(MessageState.DONE, 1)]
+    assert [(message.state, message.attempts) for message in _messages(runner.engine)] == [(MessageState.DONE, 1)]
 
 
 def test_open_messages_are_sent_by_the_next_runner(runner: InProcess, endpoints: Endpoints) -> None:
@@ -433,7 +433,7 @@ def test_open_messages_are_sent_by_the_next_runner(runner: InProcess, endpoints:
     second = InProcess(engine)
     assert second.deliver() == 20
     second.close()
-    assert {one.key for one in endpoints.taken} == keys
+    assert {entry.key for entry in endpoints.taken} == keys
 
 
 def test_a_runner_that_lost_its_lease_stops_sending(
@@ -548,8 +548,8 @@ def test_missing_stylesheet_does_not_pause_a_host(tmp_path: Path, endpoints: End
         assert runner.run() == 1
         assert endpoints.ids(f"{target}plain") == ["1"]
         waiting = [_messages(engine, number)[0] for number in range(2, 14)]
-        assert {one.state for one in waiting} == {MessageState.OPEN}, "it may come back"
-        assert all("the stylesheet sheets/" in (one.outcome or "") for one in waiting)
+        assert {entry.state for entry in waiting} == {MessageState.OPEN}, "it may come back"
+        assert all("the stylesheet sheets/" in (message.outcome or "") for message in waiting)
 
 
 def test_run_waits_for_a_slow_sink(tmp_path: Path, endpoints: Endpoints) -> None:
@@ -654,7 +654,7 @@ def test_each_item_arrives_once_in_order_for_any_responses(
             runner.run()
         expected = [str(number) for number in range(1, len(restarts) + 1)]
         assert all(endpoints.ids(target) == expected for target in targets)
-        assert len({one.key for one in endpoints.taken}) == len(endpoints.taken)
+        assert len({entry.key for entry in endpoints.taken}) == len(endpoints.taken)
 
 
 # --- servers -------------------------------------------------------------------------------------------------------
@@ -671,7 +671,7 @@ def _until(condition: Callable[[], bool], seconds: float = 180.0) -> None:
 def _tcp_server(answer: bytes | None) -> Iterator[int]:
     """A server on loopback that sends the same response to every request, or none."""
     started: threading.Event = threading.Event()
-    found: list[object] = []
+    values: list[object] = []
 
     async def serve() -> None:
         ended = asyncio.Event()
@@ -692,7 +692,7 @@ def _tcp_server(answer: bytes | None) -> Iterator[int]:
                 writer.close()
 
         server = await asyncio.start_server(quietly, "127.0.0.1", 0)
-        found.extend([server.sockets[0].getsockname()[1], ended, asyncio.get_running_loop()])
+        values.extend([server.sockets[0].getsockname()[1], ended, asyncio.get_running_loop()])
         started.set()
         await ended.wait()
         server.close()
@@ -700,7 +700,7 @@ def _tcp_server(answer: bytes | None) -> Iterator[int]:
     thread = threading.Thread(target=lambda: asyncio.run(serve()), daemon=True)
     thread.start()
     started.wait()
-    port, ended, loop = found
+    port, ended, loop = values
     try:
         yield int(port)  # type: ignore[call-overload]
     finally:

@@ -42,9 +42,9 @@ def test_every_kind_of_condition_is_declared_matched_and_explained(engine: Engin
     InProcess(engine).match()
     for name in EVERY_KIND:
         assert matched_ids(engine, name) == ["1"], name
-        told = engine.why("1", name).to_json()
-        assert (told["holds"], told["recorded"]) == (True, True)
-        for mark in told["highlights"]:
+        document = engine.why("1", name).to_json()
+        assert (document["holds"], document["recorded"]) == (True, True)
+        for mark in document["highlights"]:
             assert mark["text"] in ITEM.values()
             assert all(mark["text"][start:end] for start, end in mark["places"])
         assert engine.why("2", name).to_json()["highlights"] == []
@@ -76,8 +76,8 @@ def test_relative_times_count_from_acceptance_not_from_the_clock(engine: Engine,
 def test_why_marks_words_in_their_context(engine: Engine) -> None:
     engine.execute("register feed Wire; create feed Street from Wire where title contains 'strasse';")
     engine.publish("Wire", [{"id": "1", "title": "In der Straße"}])
-    (told,) = engine.execute("why item '1' in Street;")
-    assert any("[In der »Straße«]" in line for line in told.lines)
-    assert told.to_json()["highlights"] == [
+    (answer,) = engine.execute("why item '1' in Street;")
+    assert any("[In der »Straße«]" in line for line in answer.lines)
+    assert answer.to_json()["highlights"] == [
         {"condition": "title contains 'strasse'", "attribute": "title", "text": "In der Straße", "places": [(7, 13)]}
     ]

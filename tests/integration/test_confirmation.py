@@ -70,8 +70,8 @@ class Endpoint:
         return f"http://127.0.0.1:{self.port}{path}"
 
     def documents(self, kind: str) -> list[dict[str, Any]]:
-        found = [json.loads(body) for _, _, body in self.posts]
-        return [one for one in found if one["type"] == kind]
+        documents = [json.loads(body) for _, _, body in self.posts]
+        return [document for document in documents if document["type"] == kind]
 
     def answer(self, body: bytes) -> bytes:
         document = json.loads(body)
@@ -199,14 +199,14 @@ def _recipients(post: Post) -> list[str]:
 
 def _consent(engine: Engine, target: str, kind: str = "mail", owner: int = 2) -> Consent:
     with engine.workspace.catalog.read() as connection:
-        found = consents.consent_of(connection, owner, kind, target)
-    assert found is not None
-    return found
+        consent = consents.consent_of(connection, owner, kind, target)
+    assert consent is not None
+    return consent
 
 
 def _states(engine: Engine, subscription: int = 1) -> list[MessageState]:
     with engine.workspace.catalog.read() as connection:
-        return [one.state for one in ledger.messages_of(connection, subscription)]
+        return [message.state for message in ledger.messages_of(connection, subscription)]
 
 
 # --- mail ----------------------------------------------------------------------------------------------------------
@@ -264,7 +264,7 @@ def test_request_contains_no_owner_text_except_the_feed_name_without_links(runne
     text = _text(mail)
     assert "spy.example" not in text
     assert "<b>" not in text
-    assert re.findall(r"https?://\S+", text) == [PUBLIC + one for one in LINK.findall(text)]
+    assert re.findall(r"https?://\S+", text) == [PUBLIC + value for value in LINK.findall(text)]
 
 
 def test_dropping_and_subscribing_again_sends_no_further_request(
@@ -311,7 +311,7 @@ def test_case_dots_and_plus_variants_count_as_one_mailbox(runner: InProcess, pos
     _publish(runner, 2)
     assert len(post.taken) == UNANSWERED
     assert _contents(post) == []
-    assert len({mailbox_of(one) for one in _recipients(post)}) == 1
+    assert len({mailbox_of(recipient) for recipient in _recipients(post)}) == 1
 
 
 def test_many_owners_together_stay_below_the_limit_per_day(tmp_path: Path, clock: FakeClock, post: Post) -> None:
@@ -391,7 +391,7 @@ def test_a_token_cannot_be_guessed_or_used_for_another_address(runner: InProcess
     assert _consent(engine, "ann@mail.example").is_confirmed
     assert not _consent(engine, VICTIM, owner=3).is_confirmed
     runner.deliver()
-    assert [one for content in _contents(post) for one in re.findall(rb"^To: (.*)\r$", content, re.M)] == [
+    assert [text for content in _contents(post) for text in re.findall(rb"^To: (.*)\r$", content, re.M)] == [
         b"ann@mail.example"
     ]
 
@@ -575,8 +575,8 @@ def test_without_a_public_url_the_owner_enters_the_code_from_the_mail(
         ann.execute(f"subscribe to Rock output mail '{VICTIM}';")
         bob.execute("subscribe to Rock output mail 'bob@mail.example';")
         runner.deliver()
-        found = {to: CODE.search(_text(mail)) for to, mail in zip(_recipients(post), post.mails(), strict=True)}
-        code, bobs = found[VICTIM], found["bob@mail.example"]
+        document = {to: CODE.search(_text(mail)) for to, mail in zip(_recipients(post), post.mails(), strict=True)}
+        code, bobs = document[VICTIM], document["bob@mail.example"]
         assert code is not None
         assert bobs is not None
         for wrong in (bobs[1], code[1][:-1], "AAAA-AAAA-AAAA-AAAA-AAAA-AAAA", "x" * 1000):
@@ -621,7 +621,7 @@ def test_only_exempt_domains_need_no_confirmation(tmp_path: Path, clock: FakeClo
             ann.execute(f"subscribe to Rock output mail '{target}';")
         ann.execute("subscribe to Rock output mail 'f@muse.example.evil.example';")
         _publish(runner, 1)
-        got = {one.decode() for content in _contents(post) for one in re.findall(rb"^To: (.*)\r$", content, re.M)}
+        got = {text.decode() for content in _contents(post) for text in re.findall(rb"^To: (.*)\r$", content, re.M)}
         assert got == {"early@muse.example", "a@muse.example", "b@muse.example", "c@a.band.example"}
 
 
@@ -763,8 +763,12 @@ def test_mails_per_hour_to_a_confirmed_address_are_limited(tmp_path: Path, clock
         ann.execute("subscribe to Rock output mail 'other@mail.example';")
         runner.engine.execute("".join(f"confirm subscription {number};" for number in (1, 3, 5, 7)))
         _publish(runner, 1)
-        assert sum(mailbox_of(one) == VICTIM for one in _recipients(post)) == 5, "6 subscriptions of one mailbox"
-        assert sum(one == "other@mail.example" for one in _recipients(post)) == 1, "another mailbox does not wait"
+        assert sum(mailbox_of(recipient) == VICTIM for recipient in _recipients(post)) == 5, (
+            "6 subscriptions of one mailbox"
+        )
+        assert sum(recipient == "other@mail.example" for recipient in _recipients(post)) == 1, (
+            "another mailbox does not wait"
+        )
         runner.restart_delivery()
         runner.deliver()
         assert len(post.taken) == 6, "a new runner counts what the one before sent"
@@ -796,7 +800,7 @@ def test_no_hour_has_more_messages_than_the_limit(steps: list[tuple[int, int]], 
             again, _ = MessagePacer(lambda *_, sent=tuple(sent): list(sent)).take(recipient, 1, limit, following)
             assert again == 1, "what is put off may be sent then"
     for start in sent:
-        assert sum(start <= one < start + HOUR for one in sent) <= limit
+        assert sum(start <= value < start + HOUR for value in sent) <= limit
 
 
 def test_pacer_reads_the_ledger_once_per_recipient() -> None:
@@ -964,7 +968,9 @@ def test_the_waiting_state_is_shown_everywhere(runner: InProcess, post: Post) ->
     _publish(runner, 1)
     assert "waiting for confirmation" in ann.show("subscriptions").lines[0]
     assert any(line.startswith("unconfirmed    subscription 1: waiting") for line in engine.status().lines())
-    assert any("subscription 1: waiting for confirmation" in one for one in collect_report(engine, "r").failures)
+    assert any(
+        "subscription 1: waiting for confirmation" in failure for failure in collect_report(engine, "r").failures
+    )
     assert b"runnel_subscriptions_unconfirmed 1.0" in render_metrics(engine.workspace, _Run())[0]
     engine.execute("confirm subscription 1;")
     assert b"runnel_subscriptions_unconfirmed 0.0" in render_metrics(engine.workspace, _Run())[0]

@@ -37,7 +37,7 @@ def _runnel(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
 
 def _publish(engine: Engine, *numbers: int) -> None:
     for number in numbers:
-        engine.publish("Wire", [{"id": f"{number}-{one}", "title": "rock"} for one in range(3)])
+        engine.publish("Wire", [{"id": f"{number}-{value}", "title": "rock"} for value in range(3)])
 
 
 def _flip(path: Path, position: int) -> None:
@@ -76,7 +76,7 @@ def test_run_continues_with_damaged_segments_and_a_damaged_plan(tmp_path: Path) 
         assert f"{path} is quarantined" in log
     assert f"{plan.base}" in log
     delivered = [json.loads(line)["id"] for line in (folder / "out" / "rock.jsonl").read_text().splitlines()]
-    assert [one["id"] if isinstance(one, dict) else one for one in delivered] == ["1-0", "1-1", "1-2"]
+    assert [entry["id"] if isinstance(entry, dict) else entry for entry in delivered] == ["1-0", "1-1", "1-2"]
     assert _runnel("doctor", "--deep", folder=folder).returncode == 0
 
     with runnel.connect(folder) as engine:
@@ -90,9 +90,9 @@ def test_run_continues_with_damaged_segments_and_a_damaged_plan(tmp_path: Path) 
     assert again.returncode == 0, again.stderr
     assert len((folder / "out" / "rock.jsonl").read_text().splitlines()) == 9
     # Nobody has read the matches that were delivered long ago; who does is told.
-    told = _runnel("doctor", "--deep", folder=folder)
-    assert told.returncode == 5
-    assert part in told.stdout.replace("\n", "")
+    result = _runnel("doctor", "--deep", folder=folder)
+    assert result.returncode == 5
+    assert part in result.stdout.replace("\n", "")
     with runnel.connect(folder) as engine, pytest.raises(CorruptDataError, match="is damaged"):
         list(engine.matches("Rock"))
 

@@ -112,8 +112,8 @@ def test_dataframe_rows_match_like_mappings(spark: Any) -> None:
     frame = spark.createDataFrame([tuple(row.values()) for row in ROWS], SCHEMA).repartition(3)
     matched = runnel.spark.match(frame, plan)
     assert matched.columns == [*frame.columns, "feeds"]
-    found = {row["id"]: row["feeds"] for row in matched.collect()}
-    assert found == dict(zip("1234", EXPECTED, strict=True))
+    feeds = {row["id"]: row["feeds"] for row in matched.collect()}
+    assert feeds == dict(zip("1234", EXPECTED, strict=True))
     named = runnel.spark.match(frame, plan, feed="Wire", column="in_feeds").where("size(in_feeds) > 1")
     assert sorted(row["id"] for row in named.select("id").collect()) == ["1", "4"]
 
@@ -140,9 +140,9 @@ def test_column_names_the_source_feed_of_a_row(spark: Any) -> None:
         "published timestamp"
     )
     frame = spark.createDataFrame([tuple(row.values()) for row in rows], schema)
-    found = [row["feeds"] for row in runnel.spark.match(frame, plan).collect()]
+    feeds = [row["feeds"] for row in runnel.spark.match(frame, plan).collect()]
     expected = plan.match(rows)
-    assert found == expected
+    assert feeds == expected
     assert sum(map(len, expected)) > 20
 
 

@@ -36,7 +36,7 @@ WIRE = "register feed Wire; create feed Rock from Wire where title contains 'roc
 def _state(engine: Engine) -> tuple[object, ...]:
     """Return all data that declarations change."""
     status = engine.status()
-    shown = [one.lines for one in engine.execute("show feeds; show subscriptions;")]
+    shown = [entry.lines for entry in engine.execute("show feeds; show subscriptions;")]
     files = sorted(path.name for path in (engine.workspace.folder / "plans").glob("*"))
     return status.plan_version, status.plan_queries, live_names(engine), shown, files
 
@@ -75,7 +75,7 @@ def test_statements_see_earlier_statements_of_the_script(engine: Engine) -> None
         "subscribe to Rock output log; drop feed Wire cascade; register feed Wire;"
         "show subscriptions; show feeds;"
     )
-    assert [one.message for one in outcomes] == [
+    assert [outcome.message for outcome in outcomes] == [
         "registered feed Wire",
         "created feed Rock",
         "replaced feed Rock",
@@ -243,7 +243,7 @@ def test_show_feed_lists_read_feeds_and_readers(engine: Engine) -> None:
     feed = engine.execute("show feed Rock;")[0].to_json()
     assert (feed["reads"], feed["read_by"], feed["matched"], feed["subscriptions"]) == (["Wire"], ["Hard"], True, [])
     everything = engine.execute("show feeds;")[0].to_json()["feeds"]
-    assert [(one["name"], one["kind"], one["matched"]) for one in everything] == [
+    assert [(entry["name"], entry["kind"], entry["matched"]) for entry in everything] == [
         ("Wire", "source", False),
         ("Rock", "virtual", True),
         ("Hard", "virtual", True),
@@ -342,9 +342,9 @@ def test_small_changes_are_deltas_and_many_become_a_base(engine: Engine, monkeyp
 
     def current() -> plan_versions.PlanRow:
         with engine.workspace.catalog.read() as connection:
-            found = plan_versions.current_plan(connection)
-        assert found is not None
-        return found
+            current_plan = plan_versions.current_plan(connection)
+        assert current_plan is not None
+        return current_plan
 
     first = current()
     assert (first.version, first.delta, first.queries) == (1, None, 1)
@@ -356,7 +356,7 @@ def test_small_changes_are_deltas_and_many_become_a_base(engine: Engine, monkeyp
         seen.append((row.version, row.base == first.base, row.delta is not None))
     assert seen[:3] == [(2, True, True), (3, True, True), (4, True, True)]
     assert seen[3] == (5, False, False), "the fourth is too much for a delta"
-    assert [one[0] for one in seen] == [2, 3, 4, 5, 6, 7]
+    assert [pair[0] for pair in seen] == [2, 3, 4, 5, 6, 7]
     before = current().version
     engine.execute("create feed Unwanted from Wire; register feed Third; show feeds;")
     assert current().version == before, "what nobody subscribes to makes no version"
@@ -393,7 +393,7 @@ class _RandomDeclarations:
         except (CyclicFeedsError, UnknownNameError):
             return f"refused: {statement}"  # a cycle, or nothing to unsubscribe
         with self.engine.workspace.catalog.read() as connection:
-            self.views = [one.name for one in feeds.live_feeds(connection) if one.name not in self.sources]
+            self.views = [feed.name for feed in feeds.live_feeds(connection) if feed.name not in self.sources]
         return statement
 
     def _query(self) -> str:
@@ -442,13 +442,13 @@ class _RandomDeclarations:
             assert live == {}
             return
         matcher = build_matcher(load(root.storage, PlanVersion.of(row)))
-        found = matcher.match(self.batch)
+        matches = matcher.match(self.batch)
         assert row.queries == len(live), after
         for index, (feed, attributes) in enumerate(
             zip(self.batch.feeds.tolist(), self.batch.attributes(), strict=True)
         ):
             expected = sorted(query for query in live if accepts(Read(query), feed, attributes, nodes))
-            assert found.row(index).tolist() == expected, after
+            assert matches.row(index).tolist() == expected, after
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
@@ -483,12 +483,12 @@ def test_replacing_a_query_keeps_earlier_matches(engine: Engine, clock: FakeCloc
     clock.advance(timedelta(seconds=1))
     engine.execute("create or replace feed Hot from Wire where n > 2;")
     runner.match()
-    assert [one.item.id for one in engine.matches("Hot")] == ["waiting"]
-    told = engine.why("matched before", "Hot").to_json()
-    assert (told["holds"], told["recorded"]) == (False, False)
-    assert any("n > 5" in line for line in told["trace"])
-    told = engine.why("waiting", "Hot").to_json()
-    assert (told["holds"], told["recorded"]) == (True, True)
+    assert [match.item.id for match in engine.matches("Hot")] == ["waiting"]
+    document = engine.why("matched before", "Hot").to_json()
+    assert (document["holds"], document["recorded"]) == (False, False)
+    assert any("n > 5" in line for line in document["trace"])
+    document = engine.why("waiting", "Hot").to_json()
+    assert (document["holds"], document["recorded"]) == (True, True)
 
 
 def test_why_finds_the_revision_even_if_the_clock_was_set_back(engine: Engine, clock: FakeClock) -> None:
@@ -497,14 +497,14 @@ def test_why_finds_the_revision_even_if_the_clock_was_set_back(engine: Engine, c
     InProcess(engine).match()
     clock.advance(timedelta(hours=-1))
     engine.execute("create or replace feed Hot from Wire where n > 2;")
-    told = engine.why("1", "Hot").to_json()
-    assert (told["holds"], told["recorded"]) == (False, False)
+    document = engine.why("1", "Hot").to_json()
+    assert (document["holds"], document["recorded"]) == (False, False)
 
 
 def test_why_considers_that_a_view_was_paused(engine: Engine, clock: FakeClock) -> None:
     engine.execute(f"{WIRE} create feed Hard from Rock; subscribe to Hard output log; pause feed Rock;")
     engine.publish("Wire", [{"id": "1", "title": "rock"}])
     InProcess(engine).match()
-    assert [one.item.id for one in engine.matches("Hard")] == []
-    told = engine.why("1", "Hard").to_json()
-    assert (told["holds"], told["recorded"]) == (False, False)
+    assert [match.item.id for match in engine.matches("Hard")] == []
+    document = engine.why("1", "Hard").to_json()
+    assert (document["holds"], document["recorded"]) == (False, False)

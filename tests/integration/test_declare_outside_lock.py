@@ -262,9 +262,9 @@ def test_a_cycle_is_found_without_reading_every_query(tmp_path: Path, monkeypatc
         read: list[set[int]] = []
         real = feeds.own_definitions
 
-        def own_definitions(connection: Any, some: Any, **options: Any) -> Any:
-            read.append(set(some))
-            return real(connection, some, **options)
+        def own_definitions(connection: Any, value: Any, **options: Any) -> Any:
+            read.append(set(value))
+            return real(connection, value, **options)
 
         monkeypatch.setattr(feeds, "definitions", None)
         monkeypatch.setattr(feeds, "own_definitions", own_definitions)
@@ -273,7 +273,7 @@ def test_a_cycle_is_found_without_reading_every_query(tmp_path: Path, monkeypatc
         with engine.workspace.catalog.read() as connection:
             jazz = feeds.feed_by_name(connection, "Jazz")
         assert jazz is not None
-        assert all(jazz.id not in some for some in read)
+        assert all(jazz.id not in value for value in read)
 
 
 @pytest.mark.parametrize(

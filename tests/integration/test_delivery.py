@@ -44,7 +44,7 @@ def _messages(engine: Engine, subscription: int) -> list[Message]:
 
 
 def _states(engine: Engine, subscription: int) -> list[MessageState]:
-    return [one.state for one in _messages(engine, subscription)]
+    return [message.state for message in _messages(engine, subscription)]
 
 
 @pytest.fixture
@@ -73,14 +73,14 @@ def test_immediate_subscriptions_receive_each_match_once(engine: Engine, runner:
     runner.run()
     assert MemorySink.item_ids("rock") == ["2", "4", "6"]
     assert MemorySink.item_ids("all") == ["1", "2", "3", "4", "5", "7", "6"]
-    assert [(_number(one.key), one.count, one.state) for one in _messages(engine, 1)] == [
+    assert [(_number(message.key), message.count, message.state) for message in _messages(engine, 1)] == [
         ("1-1", 2, MessageState.DONE),
         ("1-2", 1, MessageState.DONE),
     ]
     delivered = MemorySink.delivered("rock")
-    assert [_number(one.key) for one in delivered] == ["1-1", "1-2"]
+    assert [_number(entry.key) for entry in delivered] == ["1-1", "1-2"]
     assert delivered[0].feed_name == "Rock"
-    assert {one.feed_title for one in delivered[0].items} == {"Wire"}
+    assert {item.feed_title for item in delivered[0].items} == {"Wire"}
 
 
 def test_subscription_delivers_only_later_matches(engine: Engine, runner: InProcess) -> None:
@@ -98,7 +98,7 @@ def test_output_log_records_no_messages(engine: Engine, runner: InProcess) -> No
     engine.execute("subscribe to All output log; subscribe to Rock output log every 1 hour;")
     _publish(engine, 1, 2)
     assert runner.run() == 0
-    assert [one.item.id for one in engine.matches("All")] == ["1", "2"]
+    assert [match.item.id for match in engine.matches("All")] == ["1", "2"]
     assert engine.status().messages == {}
 
 
@@ -129,7 +129,7 @@ def test_a_digest_waits_for_its_period_and_then_is_one_message(
     assert runner.run() == 0, "the period is not over"
     clock.advance(HOUR / 2)
     assert runner.run() == 1
-    assert [len(one.items) for one in MemorySink.delivered("digest")] == [2]
+    assert [len(delivery.items) for delivery in MemorySink.delivered("digest")] == [2]
     _publish(engine, 3)
     assert runner.run() == 0, "the next period has begun"
     clock.advance(HOUR * 3 + HOUR / 4)
@@ -142,7 +142,7 @@ def test_a_digest_waits_for_its_period_and_then_is_one_message(
     clock.advance(HOUR * 2)
     assert runner.run() == 0, "nothing matched, no message"
     assert MemorySink.item_ids("digest") == ["1", "2", "3", "4"]
-    assert [_number(one.key) for one in _messages(engine, 1)] == ["1-1", "1-2", "1-3"]
+    assert [_number(message.key) for message in _messages(engine, 1)] == ["1-1", "1-2", "1-3"]
 
 
 def test_digest_paused_beyond_its_period_is_sent_after_resume(
@@ -223,8 +223,8 @@ def test_from_last_evaluates_stored_items_if_the_query_was_not_live(
     _publish(engine, 8)
     runner.run()
     assert MemorySink.item_ids("rock") == ["4", "6", "8"]
-    assert sum(one.count for one in _messages(engine, 2)) == 3
-    assert all(one.item.id != "4" for one in engine.matches("Rock")), "the match log is not written in the past"
+    assert sum(message.count for message in _messages(engine, 2)) == 3
+    assert all(match.item.id != "4" for match in engine.matches("Rock")), "the match log is not written in the past"
 
 
 def test_from_last_of_a_live_query_reads_the_match_log(engine: Engine, runner: InProcess) -> None:
@@ -248,7 +248,7 @@ def test_from_last_leaves_no_gap_while_items_wait_for_matching(engine: Engine) -
     _publish(engine, 12)
     runner.run()
     assert MemorySink.item_ids("rock") == ["2", "4", "6", "8", "10", "12"]
-    assert sum(one.count for one in _messages(engine, 2)) == 6, "the ledger counts what was sent"
+    assert sum(message.count for message in _messages(engine, 2)) == 6, "the ledger counts what was sent"
 
 
 @pytest.mark.parametrize("period", ["", " every 1 hour"])
@@ -265,7 +265,7 @@ def test_from_last_while_running_has_neither_gap_nor_repetition(
         clock.advance(HOUR)
         runner.deliver()
     assert MemorySink.item_ids("rock") == [str(number) for number in range(2, 21, 2)]
-    keys = [one.key for one in _messages(engine, 2)]
+    keys = [message.key for message in _messages(engine, 2)]
     assert len(keys) == len(set(keys))
 
 
@@ -279,21 +279,21 @@ def test_long_backlog_is_split_into_messages(
     runner.match()
     engine.execute("subscribe to Rock output memory 'rock' from last 1 day;")
     assert runner.run() == 3
-    assert [len(one.items) for one in MemorySink.delivered("rock")] == [3, 3, 2]
+    assert [len(delivery.items) for delivery in MemorySink.delivered("rock")] == [3, 3, 2]
     assert MemorySink.item_ids("rock") == [str(number) for number in range(2, 17, 2)]
 
 
 def test_large_items_are_split_into_more_messages(
     engine: Engine, runner: InProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("runnel.delivery.match_reader._MAX_MESSAGE_BYTES", 250_000)
+    monkeypatch.setattr("runnel.delivery.match_reader._MAX_OWN_BYTES", 250_000)
     engine.execute("subscribe to All output memory 'all'; subscribe to All output memory 'late' every 1 hour;")
     sizes = [100, 100, 100, 400, 10, 10, 300]
     engine.publish("Wire", [{"id": str(row), "title": "é" * 500 * size} for row, size in enumerate(sizes)])
     runner.run()
     expected = [["0", "1"], ["2"], ["3"], ["4", "5"], ["6"]]
-    assert [[item.item.id for item in one.items] for one in MemorySink.delivered("all")] == expected
-    assert [(one.count, one.state) for one in _messages(engine, 1)] == [
+    assert [[item.item.id for item in delivery.items] for delivery in MemorySink.delivered("all")] == expected
+    assert [(message.count, message.state) for message in _messages(engine, 1)] == [
         (len(ids), MessageState.DONE) for ids in expected
     ]
 
@@ -301,7 +301,7 @@ def test_large_items_are_split_into_more_messages(
 def test_backlog_is_read_in_bounded_portions_without_loss(
     engine: Engine, runner: InProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("runnel.delivery.match_reader._MAX_MESSAGE_BYTES", 100_000)
+    monkeypatch.setattr("runnel.delivery.match_reader._MAX_OWN_BYTES", 100_000)
     monkeypatch.setattr("runnel.delivery.match_reader._MAX_CACHED_BYTES", 100_000)
     monkeypatch.setattr("runnel.delivery.composer._MAX_BYTES", 350_000)
     for name in "abc":
@@ -370,7 +370,9 @@ def test_unavailable_catalog_does_not_count_as_a_failed_attempt(
             patched.setattr(reader, "_evaluate_past", away)
             with pytest.raises(CatalogUnavailableError):
                 runner.deliver()
-    assert [(one.state, one.attempts, one.outcome) for one in _messages(engine, 2)] == [(MessageState.OPEN, 0, None)]
+    assert [(message.state, message.attempts, message.outcome) for message in _messages(engine, 2)] == [
+        (MessageState.OPEN, 0, None)
+    ]
     assert runner.deliver() == 1
     assert MemorySink.item_ids("rock") == ["2"]
 
@@ -389,7 +391,7 @@ def test_fewer_items_are_read_at_once_if_each_has_many_matches(
     runner.match()
     goes_on = [runner.dispatcher.recorder.record(runner.epoch) for _ in range(2)]
     assert goes_on == [True, False]
-    assert [(one.first_sequence, one.last_sequence) for one in _messages(engine, 1)] == [(1, 6), (7, 12)]
+    assert [(message.first_sequence, message.last_sequence) for message in _messages(engine, 1)] == [(1, 6), (7, 12)]
     runner.deliver()
     assert MemorySink.item_ids("all") == [str(number) for number in range(1, 13)]
     assert MemorySink.item_ids("rock") == [str(number) for number in range(2, 13, 2)]
@@ -470,11 +472,11 @@ def test_failing_endpoint_delays_only_its_own_messages_in_order(
     clock.advance(timedelta(seconds=6))
     assert runner.deliver() == 2
     delivered = MemorySink.delivered("down")
-    assert [one.key for one in delivered] == [first.key, second.key]
+    assert [entry.key for entry in delivered] == [first.key, second.key]
     assert MemorySink.item_ids("down") == ["2", "4"]
     again = _messages(engine, 1)
-    assert [one.digest for one in again] == [first.digest, second.digest]
-    assert [one.attempts for one in again] == [2, 1]
+    assert [delivery.digest for delivery in again] == [first.digest, second.digest]
+    assert [message.attempts for message in again] == [2, 1]
 
 
 def test_message_becomes_a_dead_letter_after_the_last_attempt(
@@ -569,12 +571,12 @@ def test_keys_are_unique_over_all_kinds_of_subscription(engine: Engine, clock: F
     new = [str(number) for number in range(7, 31)]
     assert [MemorySink.item_ids(box) for box in "abd"] == [new, new, new]
     assert MemorySink.item_ids("c") == [str(number) for number in range(1, 31)]
-    messages = [one for number in range(2, 6) for one in _messages(engine, number)]
-    keys = [one.key for one in messages]
+    messages = [message for number in range(2, 6) for message in _messages(engine, number)]
+    keys = [message.key for message in messages]
     assert len(keys) == len(set(keys))
-    assert all(one.state is MessageState.DONE for one in messages)
+    assert all(message.state is MessageState.DONE for message in messages)
     for number in range(2, 6):
-        ranges = [(one.first_sequence, one.last_sequence) for one in _messages(engine, number)]
+        ranges = [(message.first_sequence, message.last_sequence) for message in _messages(engine, number)]
         assert all(before[1] < after[0] for before, after in pairwise(ranges))
 
 
@@ -589,7 +591,7 @@ def test_second_lineage_continues_after_the_first(engine: Engine, runner: InProc
     second.run()
     assert MemorySink.item_ids("all") == ["1", "2", "3"]
     with engine.workspace.catalog.read() as connection:
-        assert [one.lineage for one in match_segments.match_segments(connection)] == [
+        assert [match_segment.lineage for match_segment in match_segments.match_segments(connection)] == [
             runner.job.lineage,
             second.job.lineage,
         ]

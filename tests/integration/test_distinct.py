@@ -81,8 +81,12 @@ def test_only_a_changed_feed_starts_a_new_history(engine: Engine) -> None:
         "create or replace feed News from Wire | Agency distinct by title within 3 days where title contains 'muse';"
     )
     assert publish(3) == ["Muse/1", "Muse/3"]
-    (told,) = engine.execute("why item 'Muse/3' in News;")
-    assert (told.to_json()["holds"], told.to_json()["recorded"], told.to_json()["stopped_by"]) == (True, True, {})
+    (answer,) = engine.execute("why item 'Muse/3' in News;")
+    assert (answer.to_json()["holds"], answer.to_json()["recorded"], answer.to_json()["stopped_by"]) == (
+        True,
+        True,
+        {},
+    )
     assert publish(4) == ["Muse/1", "Muse/3"]
     engine.execute("create or replace feed News from Wire | Agency where title contains 'muse';")
     assert publish(5) == ["Muse/1", "Muse/3", "Muse/5"]
@@ -125,25 +129,25 @@ def test_why_explain_and_preview_of_a_distinct_feed(engine: Engine, clock: FakeC
     clock.advance(timedelta(hours=1))
     engine.publish("Agency", items(("MUSE", 2), ("Muse live", 3)))
     run.match()
-    (told,) = engine.execute("why item 'MUSE/2' in Cheap;")
-    assert not told.to_json()["holds"]
-    assert told.to_json()["recorded"] is False
-    assert told.to_json()["stopped_by"] == {"News": {"source": "Wire", "item": "Muse/1", "sequence": 1}}
-    assert any("same title within 2 days: Wire item Muse/1, accepted" in line for line in told.lines)
-    (told,) = engine.execute("why item 'Muse live/3' in Cheap;")
-    assert told.to_json()["holds"]
-    assert told.to_json()["recorded"] is True
-    assert told.to_json()["stopped_by"] == {}
+    (answer,) = engine.execute("why item 'MUSE/2' in Cheap;")
+    assert not answer.to_json()["holds"]
+    assert answer.to_json()["recorded"] is False
+    assert answer.to_json()["stopped_by"] == {"News": {"source": "Wire", "item": "Muse/1", "sequence": 1}}
+    assert any("same title within 2 days: Wire item Muse/1, accepted" in line for line in answer.lines)
+    (answer,) = engine.execute("why item 'Muse live/3' in Cheap;")
+    assert answer.to_json()["holds"]
+    assert answer.to_json()["recorded"] is True
+    assert answer.to_json()["stopped_by"] == {}
     explained = unwrapped(engine.execute("explain feed Cheap;")[0].lines)
     assert "must pass the gate of News (distinct by title within 2 days)" in explained
     assert "4 queries" in explained
     explained = unwrapped(engine.execute("explain feed Once;")[0].lines)
     assert "the gate of News (distinct by title within 2 days), then Once (distinct)" in explained
-    (told,) = engine.execute("preview create feed T from Wire | Agency distinct by title over last 7 days;")
-    assert told.to_json()["matched"] == 2
-    assert "`distinct by title` was applied to these items only" in told.message
-    (told,) = engine.execute("show feed News;")
-    assert told.to_json()["statement"].startswith(
+    (answer,) = engine.execute("preview create feed T from Wire | Agency distinct by title over last 7 days;")
+    assert answer.to_json()["matched"] == 2
+    assert "`distinct by title` was applied to these items only" in answer.message
+    (answer,) = engine.execute("show feed News;")
+    assert answer.to_json()["statement"].startswith(
         "create feed News from Wire | Agency distinct by title within 2 days"
     )
     run.close()

@@ -55,10 +55,10 @@ def test_generated_news_is_matched_and_delivered_like_the_reference(tmp_path: Pa
             assert final.accepted == final.matched == sum(item.edition in editions for item in world.items)
         assert list(dict.fromkeys(states)) == ["starting Spark", "matching", "delivering", "stopped"]
         _verify_segments(engine)
-        found = _verify_matches(engine)
-        assert sum(map(len, found.values())) == engine.status().matches > 100
+        results = _verify_matches(engine)
+        assert sum(map(len, results.values())) == engine.status().matches > 100
         _verify_versions(engine, world)
-        _verify_outputs(engine, world, found)
+        _verify_outputs(engine, world, results)
         _verify_tidiness(engine)
         idle = engine.run(once=True)
         assert (idle.accepted, idle.matched, idle.delivered) == (0, 0, 0)
@@ -70,26 +70,26 @@ def _verify_versions(engine: Engine, world: World) -> None:
     expected = Counter((item.feed, item.version) for item in world.items)
     with engine.workspace.catalog.read() as connection:
         names = feeds.feed_names(connection)
-    accepted = [one for batch in engine.workspace.items.read(0, 1 << 60) for one in batch.items(names)]
-    assert Counter((one.feed, one.version) for one in accepted) == expected
-    assert max(one.version for one in accepted) == 2
-    edited = next(one for one in accepted if one.version == 2)
+    accepted = [value for batch in engine.workspace.items.read(0, 1 << 60) for value in batch.items(names)]
+    assert Counter((value.feed, value.version) for value in accepted) == expected
+    assert max(value.version for value in accepted) == 2
+    edited = next(value for value in accepted if value.version == 2)
     assert edited.first("updated") is not None
 
 
-def _verify_outputs(engine: Engine, world: World, found: dict[str, list[str]]) -> None:
+def _verify_outputs(engine: Engine, world: World, results: dict[str, list[str]]) -> None:
     """Assert that Runnel and feedparser can read every file, and that it contains the matches of its query."""
     kinds = set()
     for subscription in world.subscriptions:
-        if subscription.target is None or not found[subscription.feed]:
+        if subscription.target is None or not results[subscription.feed]:
             continue
         path = engine.workspace.out / subscription.target
-        ids = found[subscription.feed]
+        ids = results[subscription.feed]
         kinds.add(subscription.kind)
         decoded = adapt(decode(path.read_bytes(), path.name), "Output")
         if subscription.kind == "jsonl":  # every version is a line
             assert [json.loads(line)["id"] for line in path.read_text("utf-8").splitlines()] == ids
-            assert {one.id for one in decoded.items} == set(ids)
+            assert {item.id for item in decoded.items} == set(ids)
             continue
         assert list(decoded.problems) == []
         expected = len(set(ids[-200:]))
@@ -113,9 +113,9 @@ def _verify_tidiness(engine: Engine) -> None:
         plan = plan_versions.current_plan(connection)
         batches = match_segments.match_segments(connection)
     assert {segment.tier for segment in segments} == {"day"}, "what is matched is archived"
-    assert max(one.items for one in batches) <= 80, "batches are bounded"
+    assert max(batch.items for batch in batches) <= 80, "batches are bounded"
     assert plan is not None
-    assert {one.plan for one in batches} == {plan.version}
+    assert {batch.plan for batch in batches} == {plan.version}
 
 
 # --- since, replace, why, delivery and preview, on Spark -----------------------------------------------------------
@@ -148,7 +148,7 @@ def test_declarations_between_runs_take_effect_on_spark(engine: Engine, clock: F
     assert MemorySink.item_ids("hot") == matched_ids(engine, "Hot")
     assert MemorySink.item_ids("late") == ["13", "14"]
     assert MemorySink.item_ids("past") == [str(number) for number in range(1, 15)]
-    assert [len(one.items) for one in MemorySink.delivered("digest")] == [14]
+    assert [len(delivery.items) for delivery in MemorySink.delivered("digest")] == [14]
 
     # `why` speaks of the query as it was when the item was matched.
     before, after = engine.why("7", "Hot"), engine.why("9", "Hot")
@@ -167,7 +167,7 @@ def test_previews_on_spark_and_in_process_equal_the_reference(tmp_path: Path) ->
     world = World.generate(seed=3, feeds=6, items=200, queries=30, editions=2)
     root = tmp_path / "root"
     query = "create feed Tried from {} where title contains 'the' or n > 3 or not description contains 'a';".format(
-        " | ".join([*(one.name for one in world.feeds[:3]), *(one.name for one in world.queries[:2])])
+        " | ".join([*(feed.name for feed in world.feeds[:3]), *(value.name for value in world.queries[:2])])
     )
     with runnel.connect(root, first_fetch_items=1_000_000) as client:
         client.execute(world.script())
@@ -182,14 +182,14 @@ def test_previews_on_spark_and_in_process_equal_the_reference(tmp_path: Path) ->
             assert other.preview(world.queries[0].name).matched == declared.matched
         assert (here.used_spark, there.used_spark) == (False, True)
         assert (here.looked_at, here.matched) == (there.looked_at, there.matched)
-        assert [one.id for one in here.newest] == [one.id for one in there.newest]
+        assert [entry.id for entry in here.newest] == [entry.id for entry in there.newest]
         assert _everything(client) == before, "a preview writes nothing"
         client.execute(query)
         ids = _accepted_ids(client, "Tried")
         assert here.matched == len(ids) > 20
-        assert [one.id for one in here.newest] == ids[::-1][:20]
-        told = client.execute(f"preview feed {world.queries[0].name} over last 1 day;")[0]
-        assert told.to_json()["matched"] == declared.matched
+        assert [entry.id for entry in here.newest] == ids[::-1][:20]
+        row = client.execute(f"preview feed {world.queries[0].name} over last 1 day;")[0]
+        assert row.to_json()["matched"] == declared.matched
 
 
 def _everything(engine: Engine) -> tuple[object, ...]:
@@ -212,10 +212,10 @@ def _accepted_ids(engine: Engine, name: str) -> list[str]:
         feed = feeds.feed_by_name(connection, name)
     assert feed is not None
     return [
-        one.id
+        item.id
         for batch in engine.workspace.items.read(0, 1 << 60)
-        for source, one in zip(batch.feeds.tolist(), batch.items(names), strict=True)
-        if accepts(Read(feed.id), source, one.attributes, nodes)
+        for source, item in zip(batch.feeds.tolist(), batch.items(names), strict=True)
+        if accepts(Read(feed.id), source, item.attributes, nodes)
     ]
 
 
@@ -244,8 +244,8 @@ def test_clients_declare_and_publish_concurrently(tmp_path: Path) -> None:
                 name = f"F{number}x{turn}"
                 engine.execute(f"create feed {name} from Wire where n > {turn}; subscribe to {name} output log;")
                 # Half of the ids are everybody's: each may be accepted once.
-                shared = [{"id": f"shared {turn} {one}", "n": one} for one in range(5)]
-                own = [{"id": f"own {number} {turn} {one}", "n": one} for one in range(5)]
+                shared = [{"id": f"shared {turn} {value}", "n": value} for value in range(5)]
+                own = [{"id": f"own {number} {turn} {value}", "n": value} for value in range(5)]
                 accepted += engine.publish("Wire", shared + own).accepted
         return accepted
 
@@ -253,7 +253,7 @@ def test_clients_declare_and_publish_concurrently(tmp_path: Path) -> None:
         accepted = sum(pool.map(client, range(4)))
     assert accepted == 5 * 5 + 4 * 5 * 5
     with runnel.connect(root) as engine:
-        ids = [one.id for batch in engine.workspace.items.read(0, 1 << 60) for one in batch.items({})]
+        ids = [entry.id for batch in engine.workspace.items.read(0, 1 << 60) for entry in batch.items({})]
         assert len(ids) == len(set(ids)) == accepted == engine.workspace.items.last_sequence()
         status = engine.status()
         assert (status.virtual_feeds, status.matched_feeds, status.plan_queries) == (21, 21, 21)

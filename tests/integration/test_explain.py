@@ -52,7 +52,10 @@ def test_explain_shows_the_streams_of_a_feed(engine: Engine) -> None:
         ["title contains 'rock'", "title contains 'live'"],
         ["title contains 'live'", "title contains 'rock'"],
     )
-    assert {name: one["queries"] for one in matched["expected"] for name in one["sources"]} == {"Wire": 2, "Other": 1}
+    assert {name: entry["queries"] for entry in matched["expected"] for name in entry["sources"]} == {
+        "Wire": 2,
+        "Other": 1,
+    }
     assert explained.to_json()["measured"] is None, "nothing was sampled yet"
     assert "tree" not in "\n".join(explained.lines)
     with pytest.raises(NotFoundError, match="Live has no filter tree") as refused:
@@ -65,7 +68,7 @@ def test_steps_show_the_plan_after_each_pass_and_mark_passes_without_effect(engi
     engine.execute(SCRIPT)
     explained = engine.explain("Live", steps=True)
     steps = explained.to_json()["steps"]
-    assert [step["pass"] for step in steps] == [one.__name__ for one in PASSES]
+    assert [step["pass"] for step in steps] == [function.__name__ for function in PASSES]
     assert steps[0]["plan"] == ["Live: (Wire | Other)[title contains 'rock' and title contains 'live']"]
     assert steps[1]["plan"] == ["Live on Wire, Other: title contains 'rock' and title contains 'live'"]
     assert all(step["plan"] == [] for step in steps[2:])
@@ -74,8 +77,8 @@ def test_steps_show_the_plan_after_each_pass_and_mark_passes_without_effect(engi
     assert engine.explain("Live").to_json()["steps"] == []
     assert engine.explain("Wire", steps=True).to_json()["steps"][0]["plan"] == ["Wire: Wire"]
     root = str(engine.workspace.folder)
-    told = CliRunner().invoke(app, ["explain", "Live", "--steps", "-w", root])
-    assert "after push_filters:" in told.stdout
+    result = CliRunner().invoke(app, ["explain", "Live", "--steps", "-w", root])
+    assert "after push_filters:" in result.stdout
     engine.owners.add("ann")
     owned = engine.acting_as("ann").explain("Rock", steps=True)
     assert "Live" not in json.dumps(owned.to_json())
@@ -106,7 +109,10 @@ def test_tree_matcher_shows_a_tree_per_source(engine: Engine) -> None:
     (branch,) = explained.to_json()["branches"]
     wire, other = branch["matched"]
     assert (wire["sources"], wire["predicates"]) == (["Wire"], 2)
-    assert [one["condition"] for one in wire["tree"]["filters"]] == ["title contains 'rock'", "title contains 'live'"]
+    assert [entry["condition"] for entry in wire["tree"]["filters"]] == [
+        "title contains 'rock'",
+        "title contains 'live'",
+    ]
     assert wire["tree"]["unfactored_cost"] == 2
     assert wire["tree"]["cost"] < 2
     assert wire["matcher"] == "tree"
@@ -136,11 +142,11 @@ def _check_what_an_owner_sees(engine: Engine, matcher: str) -> None:
     for actor, word in ((ann, "alpha"), (bob, "beta")):
         actor.execute(f"create feed Mine from Wire where title contains '{word}'; subscribe to Mine output log;")
     engine.execute("create feed All from Wire where title contains 'gamma'; subscribe to All output log;")
-    told = "\n".join(ann.explain("Mine").lines) + json.dumps(ann.explain("Mine").to_json())
-    assert "alpha" in told
+    messages = "\n".join(ann.explain("Mine").lines) + json.dumps(ann.explain("Mine").to_json())
+    assert "alpha" in messages
     for word in ("beta", "gamma"):
-        assert word not in told
-    assert "1 predicate" in told
+        assert word not in messages
+    assert "1 predicate" in messages
     if matcher == "tree":
         drawn = "".join(ann.pictures("Mine").values())
         assert "alpha" in drawn
@@ -167,8 +173,8 @@ def test_pictures_are_written_to_the_given_path(engine: Engine, tmp_path: Path) 
     for path in (place, second):
         assert ElementTree.parse(path).getroot().tag.endswith("svg")
     assert "title contains 'rock'" in place.read_text("utf-8")
-    told = CliRunner().invoke(app, ["explain", "Rock", "--picture", str(place), "-w", root])
-    assert "filter tree: " in told.stdout
+    messages = CliRunner().invoke(app, ["explain", "Rock", "--picture", str(place), "-w", root])
+    assert "filter tree: " in messages.stdout
     refused = CliRunner().invoke(app, ["explain", "Rock", "--picture", str(tmp_path), "-w", root])
     assert refused.exit_code == 3
     assert "cannot be written" in refused.stderr
@@ -176,10 +182,10 @@ def test_pictures_are_written_to_the_given_path(engine: Engine, tmp_path: Path) 
 
 def test_opening_an_engine_does_not_import_numba() -> None:
     words = [sys.executable, "-X", "importtime", "-c", "import runnel.engine"]
-    told = subprocess.run(words, capture_output=True, text=True, check=True).stderr
-    assert "runnel.engine" in told
+    stderr = subprocess.run(words, capture_output=True, text=True, check=True).stderr
+    assert "runnel.engine" in stderr
     for heavy in ("numba", "matplotlib", "pyspark"):
-        assert heavy not in told
+        assert heavy not in stderr
 
 
 def _divided(folder: Path) -> Engine:
@@ -191,14 +197,16 @@ def _divided(folder: Path) -> Engine:
 def test_explain_shows_the_partition_of_a_query(tmp_path: Path) -> None:
     with _divided(tmp_path / "divided") as engine:
         explained = engine.explain("Live")
-        told = explained.to_json()["partition"]
-        assert told["partitions"] == 2
-        assert told["partition"]["number"] in (1, 2)
-        assert 1 <= told["group_here"] <= told["group"]
-        assert {one["strategy"] for one in told["weighed"]} <= {"grouped", "spread"}
-        assert any("title contains" in (one["condition"] or "") for one in told["router"]), told["router"]
+        partition = explained.to_json()["partition"]
+        assert partition["partitions"] == 2
+        assert partition["partition"]["number"] in (1, 2)
+        assert 1 <= partition["group_here"] <= partition["group"]
+        assert {entry["strategy"] for entry in partition["weighed"]} <= {"grouped", "spread"}
+        assert any("title contains" in (entry["condition"] or "") for entry in partition["router"]), partition[
+            "router"
+        ]
         text = "\n".join(explained.lines)
-        assert f"in partition {told['partition']['number']} of 2" in text
+        assert f"in partition {partition['partition']['number']} of 2" in text
         assert "the router checks first: title contains" in text
         assert "measured: nothing yet" in text
         json.dumps(explained.to_json())
@@ -280,11 +288,13 @@ def test_singular_and_plural_forms_are_correct(tmp_path: Path) -> None:
     with _divided(tmp_path / "divided") as engine:
         figures = read_status(engine.workspace).distribution
     assert isinstance(figures, PartitionFigures)
-    one = replace(figures.partitions[0], expected_microseconds=12_483.123, items=2_000, matches=1, microseconds=10**8)
-    lines = ExplainedPartition(figures, (), one, group=20, group_here=1).lines()
+    value = replace(
+        figures.partitions[0], expected_microseconds=12_483.123, items=2_000, matches=1, microseconds=10**8
+    )
+    lines = ExplainedPartition(figures, (), value, group=20, group_here=1).lines()
     text = " ".join(line.strip() for line in lines)
     assert "1 of 20 queries of its group is there" in text
     assert "12,483.12 µs per item" in text
     assert "2,000 items, 1 match, 50,000.0 µs per item of these" in text
-    two = " ".join(ExplainedPartition(figures, (), one, group=20, group_here=2).lines())
-    assert "2 of 20 queries of its group are there" in two
+    other = " ".join(ExplainedPartition(figures, (), value, group=20, group_here=2).lines())
+    assert "2 of 20 queries of its group are there" in other

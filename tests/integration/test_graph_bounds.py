@@ -23,10 +23,10 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
 
 
 def graph(*triples: tuple[str, str, str | int]) -> str:
-    def term(one: str | int) -> str:
-        return f'"{one}"^^<{NUMBER}>' if isinstance(one, int) else f"<urn:{one}>"
+    def term(text: str | int) -> str:
+        return f'"{text}"^^<{NUMBER}>' if isinstance(text, int) else f"<urn:{text}>"
 
-    return "".join(f"<urn:{one}> <urn:{label}> {term(two)} .\n" for one, label, two in triples)
+    return "".join(f"<urn:{value}> <urn:{label}> {term(other)} .\n" for value, label, other in triples)
 
 
 def run(engine: Engine, script: str, text: str) -> dict[str, Any]:
@@ -45,27 +45,27 @@ WIDE = [(f"b{number}", "q", number) for number in range(300)]
 
 
 def test_patterns_joined_by_their_variables_stay_within_the_limits(engine: Engine) -> None:
-    one, two = (" . ".join(f"?x <urn:{side}{number}> []" for number in range(17)) for side in "ab")
+    value, other = (" . ".join(f"?x <urn:{side}{number}> []" for number in range(17)) for side in "ab")
     with pytest.raises(InvalidConditionError, match="35 variables") as refused:
-        engine.execute(f"create feed A from Pages where graph {{ {one} }} and graph {{ {two} }};")
+        engine.execute(f"create feed A from Pages where graph {{ {value} }} and graph {{ {other} }};")
     assert refused.value.span is not None
 
 
 def test_blank_nodes_do_not_multiply_rows(engine: Engine) -> None:
     script = "create feed A from Pages where graph { ?x <urn:p> ?y . _:a <urn:q> _:b . _:c <urn:q> _:d };"
-    found = run(engine, script, graph(*[("a", "p", number) for number in (1, 2, 5)], *WIDE))
-    assert [row["y"] for row in found["A"].rows] == [1.0, 2.0, 5.0]
-    assert found["A"].count == 3
+    document = run(engine, script, graph(*[("a", "p", number) for number in (1, 2, 5)], *WIDE))
+    assert [row["y"] for row in document["A"].rows] == [1.0, 2.0, 5.0]
+    assert document["A"].count == 3
 
 
 def test_failed_filter_is_not_evaluated_again_for_unrelated_variables(engine: Engine) -> None:
     pattern = "?x <urn:p> ?y . ?a <urn:q> ?b . ?c <urn:q> ?d . filter(?y < 0 or ?y > 4)"
-    found = run(
+    document = run(
         engine,
         f"create feed A from Pages where graph {{ {pattern} }};",
         graph(*[("a", "p", number) for number in (1, 2, 5)], *WIDE),
     )
-    assert {row["y"] for row in found["A"].rows} == {5.0}
+    assert {row["y"] for row in document["A"].rows} == {5.0}
 
 
 def test_condition_with_too_many_solutions_matches_without_bindings(engine: Engine) -> None:
@@ -76,27 +76,30 @@ def test_condition_with_too_many_solutions_matches_without_bindings(engine: Engi
         "create feed B from Pages where graph { ?x <urn:p> ?y };"
     )
     many = [(f"b{number}", "q", number) for number in range(1100)]
-    found = run(engine, script, graph(("a", "p", 5), *many))
-    assert found["A"].rows == ()
-    assert [row["y"] for row in found["B"].rows] == [5.0]
+    document = run(engine, script, graph(("a", "p", 5), *many))
+    assert document["A"].rows == ()
+    assert [row["y"] for row in document["B"].rows] == [5.0]
 
 
 def test_expensive_patterns_do_not_affect_cheap_ones(engine: Engine) -> None:
     layers = [
-        (f"n{layer}x{one}", "e", f"n{layer + 1}x{two}") for layer in range(24) for one in range(4) for two in range(4)
+        (f"n{layer}x{value}", "e", f"n{layer + 1}x{other}")
+        for layer in range(24)
+        for value in range(4)
+        for other in range(4)
     ]
     costly = [" . ".join(f"?v{at} <urn:e> ?v{(at + 1) % length}" for at in range(length)) for length in range(12, 24)]
     script = "".join(
-        f"create feed C{number} from Pages where graph {{ {one} }};" for number, one in enumerate(costly)
+        f"create feed C{number} from Pages where graph {{ {value} }};" for number, value in enumerate(costly)
     )
     cheap = "create feed Cheap from Pages where graph { ?a <urn:zz> ?b . ?b <urn:zz> ?c };"
-    found = run(engine, script + cheap, graph(("z1", "zz", "z2"), ("z2", "zz", "z3"), *layers))
-    assert list(found) == ["Cheap"]
+    results = run(engine, script + cheap, graph(("z1", "zz", "z2"), ("z2", "zz", "z3"), *layers))
+    assert list(results) == ["Cheap"]
     put_aside = engine.execute("show quarantine;")[0].to_json()["quarantine"]
     assert put_aside, "some of the costly ones were given up, or this test says nothing"
 
 
 def test_bindings_are_incomplete_if_there_are_too_many_solutions(engine: Engine) -> None:
     script = "create feed A from Pages where graph { ?a <urn:q> ?b . ?c <urn:q> ?d };"
-    found = run(engine, script, graph(*WIDE))
-    assert (len(found["A"].rows), found["A"].count) == (100, 300)
+    document = run(engine, script, graph(*WIDE))
+    assert (len(document["A"].rows), document["A"].count) == (100, 300)

@@ -44,9 +44,9 @@ def patterns_of(engine: Engine, name: str) -> list[Graph]:
 
 
 def test_a_script_registers_a_prefix_and_uses_it(engine: Engine) -> None:
-    told = engine.execute(LAB + PAGES + RECENT)
-    assert told[0].message == "registered prefix lab for http://lab.example/"
-    assert told[0] == PrefixDone(told[0].message, "lab", "http://lab.example/")
+    answers = engine.execute(LAB + PAGES + RECENT)
+    assert answers[0].message == "registered prefix lab for http://lab.example/"
+    assert answers[0] == PrefixDone(answers[0].message, "lab", "http://lab.example/")
     assert engine.show("Recent").to_json()["statement"] == CANONICAL
     (pattern,) = patterns_of(engine, "Recent")
     assert "<http://lab.example/year>" in str(pattern)
@@ -55,8 +55,8 @@ def test_a_script_registers_a_prefix_and_uses_it(engine: Engine) -> None:
 
 def test_changed_prefix_does_not_change_queries(engine: Engine) -> None:
     engine.execute(LAB + PAGES + RECENT)
-    (told,) = engine.execute("register prefix lab as 'http://other.example/';")
-    assert told.message == "registered prefix lab for http://other.example/, which replaces http://lab.example/"
+    (answer,) = engine.execute("register prefix lab as 'http://other.example/';")
+    assert answer.message == "registered prefix lab for http://other.example/, which replaces http://lab.example/"
     assert engine.show("Recent").to_json()["statement"] == CANONICAL
     engine.execute(RECENT.replace("create", "create or replace"))
     assert engine.show("Recent").to_json()["statement"] == CANONICAL.replace("lab.example", "other.example")
@@ -75,10 +75,10 @@ def test_script_uses_the_latest_registration_of_a_prefix(engine: Engine) -> None
         + "drop prefix lab;"
         + "create feed Third from Pages where graph { prefix lab: <urn:third:> ?x lab:year 3 };"
     )
-    found = {name: str(patterns_of(engine, name)) for name in ("Recent", "Second", "Third")}
-    assert "<http://lab.example/year>" in found["Recent"]
-    assert "<urn:second:year>" in found["Second"]
-    assert "<urn:third:year>" in found["Third"]
+    document = {name: str(patterns_of(engine, name)) for name in ("Recent", "Second", "Third")}
+    assert "<http://lab.example/year>" in document["Recent"]
+    assert "<urn:second:year>" in document["Second"]
+    assert "<urn:third:year>" in document["Third"]
 
 
 def test_unknown_prefix_is_refused_with_its_position(engine: Engine) -> None:
@@ -110,9 +110,9 @@ def test_owners_declare_prefixes_inside_the_pattern(engine: Engine) -> None:
     engine.execute(LAB + PAGES)
     engine.owners.add("ann")
     ann = engine.authenticated(engine.owners.new_token("ann", "test").to_json()["token"])
-    for one in (ann, engine.acting_as("ann")):
+    for value in (ann, engine.acting_as("ann")):
         for text in ("register prefix mine as 'urn:mine:';", LAB, "drop prefix lab;"):
-            error = refused(one, text)
+            error = refused(value, text)
             assert "not with an API token" in error.message
             assert "graph { prefix" in (error.hint or "")
     assert engine.show("prefixes").to_json()["prefixes"][0]["iri"] == "http://lab.example/"
@@ -148,8 +148,8 @@ def test_invalid_prefix_statements_are_refused(engine: Engine, text: str, messag
 
 def test_preview_resolves_prefixes(engine: Engine) -> None:
     engine.execute(LAB + PAGES)
-    (told,) = engine.execute("preview create feed P from Pages where graph { ?x lab:year ?y };")
-    assert told.to_json()["matched"] == 0
+    (answer,) = engine.execute("preview create feed P from Pages where graph { ?x lab:year ?y };")
+    assert answer.to_json()["matched"] == 0
     assert (
         "there is no prefix lap:"
         in refused(engine, "preview create feed P from Pages where graph { ?x lap:y 1 };").message
@@ -159,11 +159,11 @@ def test_preview_resolves_prefixes(engine: Engine) -> None:
 
 def test_shown_prefixes_are_a_valid_script(engine: Engine, tmp_path: Path) -> None:
     engine.execute(LAB + "register prefix \"my-terms\" as 'urn:it''s:';")
-    (told,) = engine.execute("show prefixes;")
-    assert told.message == f"{2 + len(PREDEFINED_PREFIXES)} prefixes"
-    assert told.lines[:2] == (LAB, "register prefix \"my-terms\" as 'urn:it''s:';")
+    (answer,) = engine.execute("show prefixes;")
+    assert answer.message == f"{2 + len(PREDEFINED_PREFIXES)} prefixes"
+    assert answer.lines[:2] == (LAB, "register prefix \"my-terms\" as 'urn:it''s:';")
     with runnel.connect(tmp_path / "other") as other:
-        other.execute("\n".join(told.lines))
+        other.execute("\n".join(answer.lines))
         assert other.show("prefixes").to_json() == engine.show("prefixes").to_json()
 
 
@@ -174,8 +174,8 @@ def test_the_command_line_shows_prefixes(engine: Engine, tmp_path: Path) -> None
     shown = run.invoke(app, ["show", "prefixes", "--workspace", root])
     assert shown.exit_code == 0
     assert LAB in shown.output
-    told = json.loads(run.invoke(app, ["show", "prefixes", "--workspace", root, "--json"]).output)
-    assert {one["prefix"] for one in told["prefixes"]} == {"lab", *PREDEFINED_PREFIXES}
+    document = json.loads(run.invoke(app, ["show", "prefixes", "--workspace", root, "--json"]).output)
+    assert {prefix["prefix"] for prefix in document["prefixes"]} == {"lab", *PREDEFINED_PREFIXES}
 
 
 def test_a_backup_keeps_prefixes(engine: Engine, tmp_path: Path) -> None:

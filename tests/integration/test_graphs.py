@@ -79,9 +79,9 @@ def publish_all(engine: Engine) -> None:
 def bound(key: str) -> dict[str, list[dict[str, Any]]]:
     """Return the rows of bindings that were delivered to a memory sink, by item id."""
     return {
-        one.item.id: [dict(row) for row in one.bindings.rows]
+        item.item.id: [dict(row) for row in item.bindings.rows]
         for message in MemorySink.delivered(key)
-        for one in message.items
+        for item in message.items
     }
 
 
@@ -162,14 +162,14 @@ def check_pattern(engine: Engine, number: int, pattern: Graph, items: list[dict[
     attributes: dict[str, dict[str, tuple[RdfGraph, ...]]] = {
         item["id"]: {"graph": (item["graph"],) if item["graph"] else ()} for item in items
     }
-    has = [known for known, one in attributes.items() if holds(pattern, one)]
+    has = [known for known, attribute in attributes.items() if holds(pattern, attribute)]
     lacks = [item["id"] for item in items if item["even"] and holds(Not(pattern), attributes[item["id"]])]
     assert matched_ids(engine, f"Has{number}") == has
     assert matched_ids(engine, f"Lacks{number}") == lacks
-    for one in engine.matches(f"Has{number}"):
-        (graph,) = attributes[one.item.id]["graph"]
+    for match in engine.matches(f"Has{number}"):
+        (graph,) = attributes[match.item.id]["graph"]
         rows = [row for row in distinct(graph_bindings(pattern, graph.triples())) if row]
-        assert sorted(map(repr, map(sorted_row, one.bindings.rows))) == sorted(map(repr, map(sorted_row, rows)))
+        assert sorted(map(repr, map(sorted_row, match.bindings.rows))) == sorted(map(repr, map(sorted_row, rows)))
 
 
 def sorted_row(row: Any) -> list[tuple[str, Any]]:
@@ -247,7 +247,7 @@ def test_invalid_graph_is_refused_with_its_line_and_other_items_are_accepted(dec
 
 def test_graph_with_endless_search_is_quarantined_for_its_query_only(declared: Engine) -> None:
     """Edges without common variables match every triple, so there are many mappings; the filter is never true."""
-    edges = " . ".join(f"?s{place} ex:p ?o{place}" for place in range(6))
+    edges = " . ".join(f"?s{index} ex:p ?o{index}" for index in range(6))
     declared.execute(
         f"create feed Endless from Pages where graph {{ {edges} . filter(?s0 = ?o5) }};"
         "create feed Plain from Pages where graph { ?s ex:p ?o };"
@@ -266,7 +266,7 @@ def test_graph_with_endless_search_is_quarantined_for_its_query_only(declared: E
 
 
 def test_why_explains_decided_and_abandoned_patterns(declared: Engine) -> None:
-    wide = " . ".join(f"?s{place} ex:p ?o{place}" for place in range(6))
+    wide = " . ".join(f"?s{index} ex:p ?o{index}" for index in range(6))
     declared.execute(
         # As written, sixty triples to the power of five come before the edge that decides.
         f"create feed Cut from Pages where graph {{ {wide} . ?s5 ex:missing ?z }};"
@@ -279,8 +279,8 @@ def test_why_explains_decided_and_abandoned_patterns(declared: Engine) -> None:
     declared.publish("Pages", [{"id": "wide", "graph": f"{graph}<{base}s59> <{base}once> <{base}here> .\n"}])
     InProcess(declared).run()
     for name in ("Cut", "Hit", "Endless"):
-        told = declared.why("wide", name)
-        assert told.to_json()["holds"] is told.to_json()["recorded"] is (name == "Hit"), name
+        explanation = declared.why("wide", name)
+        assert explanation.to_json()["holds"] is explanation.to_json()["recorded"] is (name == "Hit"), name
     assert any("✓" in line and "once" in line and "here" in line for line in declared.why("wide", "Hit").lines)
     assert any("✗ ?s5" in line and "missing" in line for line in declared.why("wide", "Cut").lines)
     assert any(
@@ -294,15 +294,15 @@ def test_why_explains_decided_and_abandoned_patterns(declared: Engine) -> None:
 def test_why_explain_test_and_preview_support_graphs(declared: Engine) -> None:
     publish_all(declared)
     InProcess(declared).run()
-    told = declared.why("filter.ttl", "Recent")
-    assert (told.to_json()["holds"], told.to_json()["recorded"]) == (True, True)
-    assert any("?y = 2004" in line for line in told.lines)
+    explanation = declared.why("filter.ttl", "Recent")
+    assert (explanation.to_json()["holds"], explanation.to_json()["recorded"]) == (True, True)
+    assert any("?y = 2004" in line for line in explanation.lines)
     missing = declared.why("draft", "LongReads")
     assert missing.to_json()["holds"] is False
     assert any("draft" in line and "graph {" in line for line in missing.lines)
     assert any("graph {" in line for line in declared.explain("Recent").lines)
     trial = declared.test(ITEMS, feed="Pages")
-    shown = {one.item.id: set(one.queries) for one in trial.items}
+    shown = {value.item.id: set(value.queries) for value in trial.items}
     assert shown == {"old": {"LongReads", "Chosen"}, "draft": set(), "bare": {"LongReads", "ByAnn"}, "short": set()}
     (preview,) = declared.execute(
         "preview create feed X from Pages where graph { ?p ex:year 1999 } over last 7 days;"

@@ -44,8 +44,8 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[
         return made[-1]
 
     yield open_one
-    for one in made:
-        one.close()
+    for entry in made:
+        entry.close()
 
 
 def many(prefix: str, count: int = COUNT, source: str = "News") -> str:
@@ -59,13 +59,13 @@ def many(prefix: str, count: int = COUNT, source: str = "News") -> str:
 def check(engine: Engine) -> set[str]:
     """Assert that the plan contains the live queries, and that no feed reads a missing feed."""
     with engine.workspace.catalog.read() as connection:
-        live = {one.id: one.name for one in feeds.live_feeds(connection)}
+        live = {feed.id: feed.name for feed in feeds.live_feeds(connection)}
         since = feeds.since_of(connection)
         current = plan_versions.current_plan(connection)
         read = connection.execute(select(schema.reads)).all()
         held = subscriptions.live_subscriptions(connection)
     assert {row.feed for row in read} | {row.source for row in read} <= live.keys()
-    assert {one.feed for one in held} <= live.keys()
+    assert {item.feed for item in held} <= live.keys()
     planned: dict[int, int] = {}
     if current is not None:
         plan = load(engine.workspace.storage, PlanVersion.of(current))
@@ -130,18 +130,20 @@ subscribe to Wire output mail 'me@mail.example';
 
 def test_large_script_has_the_same_result_as_small_ones(tmp_path: Path) -> None:
     text = SCRIPT + many("Q") + "create feed Late from Q7 | Both where n = 1; subscribe to Late output log;"
-    with runnel.connect(tmp_path / "one") as one, runnel.connect(tmp_path / "many") as other:
-        together = one.execute(text)
+    with runnel.connect(tmp_path / "one") as value, runnel.connect(tmp_path / "many") as other:
+        together = value.execute(text)
         parts = batched(parse(text), 40)
-        apart = [outcome for part in parts for outcome in other.execute(print_script(one.statement for one in part))]
+        apart = [
+            outcome for part in parts for outcome in other.execute(print_script(entry.statement for entry in part))
+        ]
         assert [outcome.message for outcome in together] == [outcome.message for outcome in apart]
-        assert content(one) == content(other)
-        assert check(one) == check(other)
+        assert content(value) == content(other)
+        assert check(value) == check(other)
         secrets = [outcome.to_json().get("key") for outcome in together if "key" in outcome.to_json()]
         assert secrets
         items = [{"id": str(n), "title": f"w{n} rock", "n": n} for n in range(60)]
-        found = []
-        for engine in (one, other):
+        results = []
+        for engine in (value, other):
             engine.publish("News", items)
             with engine.workspace.catalog.read() as connection:
                 current = plan_versions.current_plan(connection)
@@ -149,9 +151,9 @@ def test_large_script_has_the_same_result_as_small_ones(tmp_path: Path) -> None:
             plan = load(engine.workspace.storage, PlanVersion.of(current))
             (batch,) = engine.workspace.items.get(list(range(1, 61)))
             matches = build_matcher(plan).match(batch)
-            found.append([sorted(matches.row(row).tolist()) for row in range(len(batch))])
-        assert found[0] == found[1]
-        assert any(found[0])
+            results.append([sorted(matches.row(row).tolist()) for row in range(len(batch))])
+        assert results[0] == results[1]
+        assert any(results[0])
 
 
 def test_other_writers_work_while_a_large_script_is_declared(
@@ -356,5 +358,5 @@ def test_concurrent_declarers_all_succeed(opened: Callable[[], Engine]) -> None:
         thread.join()
     assert not failed
     names = check(engines[0])
-    assert {f"L{one}x{turn}x{n}" for one in (0, 1) for turn in (0, 1) for n in range(COUNT)} <= names
+    assert {f"L{value}x{turn}x{n}" for value in (0, 1) for turn in (0, 1) for n in range(COUNT)} <= names
     assert {name for name in names if name[0] == "S"} == {f"S{turn}" for turn in range(12) if turn % 3 != 1}

@@ -64,13 +64,13 @@ def matched(engine: Engine) -> dict[str, list[str]]:
         names = {feed.id: feed.name for feed in feeds.live_feeds(connection)}
     items = engine.workspace.items
     ids = {item.sequence: item.id for batch in items.read(0, items.last_sequence()) for item in batch.items({})}
-    found: dict[str, list[str]] = {}
+    results: dict[str, list[str]] = {}
     for rows in engine.workspace.matches.read(0, items.last_sequence()):
         for row, sequence in enumerate(rows.sequences.tolist()):
             own = rows.queries[rows.offsets[row] : rows.offsets[row + 1]].tolist()
             if own:
-                found.setdefault(ids[sequence], []).extend(sorted(names[query] for query in own))
-    return found
+                results.setdefault(ids[sequence], []).extend(sorted(names[query] for query in own))
+    return results
 
 
 def test_items_match_if_operators_are_true(engine: Engine) -> None:
@@ -93,7 +93,7 @@ def test_bindings_are_part_of_a_match(engine: Engine) -> None:
     with engine.workspace.catalog.read() as connection:
         by_name = {feed.name: feed.id for feed in feeds.live_feeds(connection)}
     bound = engine.workspace.matches.bindings(by_name["Mobs"], [1, 2, 6])
-    assert {sequence: [dict(row) for row in one.rows] for sequence, one in bound.items()} == {
+    assert {sequence: [dict(row) for row in entry.rows] for sequence, entry in bound.items()} == {
         1: [{"people": 60.0}],
         2: [{"people": 70.0}, {"people": 120.0}],
         6: [{"people": 80.0}],
@@ -262,10 +262,10 @@ def test_why_calls_operators_again_and_shows_recorded_bindings(engine: Engine) -
     engine.execute(SCRIPT)
     engine.publish("Cameras", ITEMS)
     InProcess(engine).match()
-    told = engine.why("2", "Mobs")
-    assert told.to_json()["holds"]
-    assert told.to_json()["bindings"] == [{"people": 70}, {"people": 120}]
-    text = "\n".join(told.lines)
+    explanation = engine.why("2", "Mobs")
+    assert explanation.to_json()["holds"]
+    assert explanation.to_json()["bindings"] == [{"people": 70}, {"people": 120}]
+    text = "\n".join(explanation.lines)
     assert "✓ mobPattern(?people)" in text
     assert "✓ ?people > 50" in text
     assert "where ?people = 70" in text
@@ -282,9 +282,9 @@ def test_previews_and_trials_call_operators(engine: Engine) -> None:
     preview = engine.preview("create feed Some from Cameras where mobPattern(?n) and ?n > 60")
     assert preview.matched == 3
     broken = engine.test([{**ITEMS[5], "feed": "Cameras"}])
-    assert any("the camera is broken" in one for one in broken.failures)
-    trial = engine.test([{**one, "feed": "Cameras"} for one in ITEMS[:4]])
-    assert [sorted(one.queries) for one in trial.items] == [
+    assert any("the camera is broken" in failure for failure in broken.failures)
+    trial = engine.test([{**value, "feed": "Cameras"} for value in ITEMS[:4]])
+    assert [sorted(item.queries) for item in trial.items] == [
         ["Both", "Calm", "Mobs"],
         ["Both", "Calm", "Crowds", "Mobs"],
         ["Crowds"],
@@ -295,13 +295,13 @@ def test_previews_and_trials_call_operators(engine: Engine) -> None:
 def test_preview_reports_its_cost_before_calling_operators(engine: Engine) -> None:
     engine.execute(SCRIPT)
     engine.publish("Cameras", ITEMS)
-    told: list[str] = []
+    texts: list[str] = []
     query = "create feed Some from Cameras where place = 'Bronx' and mobPattern(?n) and ?n > 60"
-    preview = engine.preview(query, tell=told.append)
-    assert told == ["operators are called for about 3 items, about 3 calls in 0.12 s"]
+    preview = engine.preview(query, tell=texts.append)
+    assert texts == ["operators are called for about 3 items, about 3 calls in 0.12 s"]
     assert preview.cost is not None
     assert preview.to_json()["operators"]["calls"] == 3
-    assert engine.preview("create feed Some from Cameras where place = 'Bronx'", tell=told.append).cost is None
+    assert engine.preview("create feed Some from Cameras where place = 'Bronx'", tell=texts.append).cost is None
 
 
 def test_too_expensive_preview_calls_no_operator(tmp_path: Path) -> None:
@@ -339,13 +339,13 @@ def test_too_expensive_test_of_past_items_calls_no_operator(tmp_path: Path) -> N
 def test_explain_shows_disjuncts_calls_and_orders(engine: Engine) -> None:
     engine.execute(SCRIPT)
     explained = engine.explain("Tours")
-    (way,) = explained.to_json()["operators"]["ways"]
-    assert way == "boatCount('coast guard', ?z) and boatCount('tour', ?y) and ?y > 2 * ?z"
-    assert {one["call"] for one in explained.to_json()["operators"]["calls"]} == {
+    (disjunct,) = explained.to_json()["operators"]["ways"]
+    assert disjunct == "boatCount('coast guard', ?z) and boatCount('tour', ?y) and ?y > 2 * ?z"
+    assert {call["call"] for call in explained.to_json()["operators"]["calls"]} == {
         "boatCount('coast guard', …)",
         "boatCount('tour', …)",
     }
-    assert {one["order"] for one in explained.to_json()["operators"]["shared"]} >= {"adaptive", "static_greedy"}
+    assert {entry["order"] for entry in explained.to_json()["operators"]["shared"]} >= {"adaptive", "static_greedy"}
     assert any("then operators decide: boatCount" in line for line in explained.lines)
     (mob,) = engine.explain("Mobs").to_json()["operators"]["calls"]
     assert mob["others"] == 2
@@ -374,9 +374,9 @@ def test_distinct_feed_with_operators(engine: Engine) -> None:
     engine.publish("Cameras", ITEMS)
     run = InProcess(engine)
     run.match()
-    found = matched(engine)
-    assert [one for one, names in found.items() if "Once" in names] == ["1"]
-    assert not any("Late" in names for names in found.values())
+    results = matched(engine)
+    assert [key for key, names in results.items() if "Once" in names] == ["1"]
+    assert not any("Late" in names for names in results.values())
     engine.execute("create or replace feed Mobs from Cameras where mobPattern(?people) and ?people > 50;")
     engine.publish("Cameras", [{"id": "7", "place": "Harlem", "people": 300}])
     run.match()

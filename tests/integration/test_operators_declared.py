@@ -81,10 +81,10 @@ def engine(tmp_path: Path, modules: Path) -> Iterator[Engine]:
 
 
 def error_of(engine: Engine, text: str, kind: type[StatementError] = StatementError) -> StatementError:
-    with pytest.raises(kind) as found:
+    with pytest.raises(kind) as caught:
         engine.execute(text)
-    assert found.value.span is not None
-    return found.value
+    assert caught.value.span is not None
+    return caught.value
 
 
 def versions(engine: Engine, name: str) -> set[int]:
@@ -99,7 +99,7 @@ def versions(engine: Engine, name: str) -> set[int]:
 
 def test_feed_stores_the_version_of_its_operator(engine: Engine) -> None:
     outcomes = engine.execute(REGISTER + MOBS)
-    assert [one.message for one in outcomes] == ["registered operator mob", "created feed Mobs"]
+    assert [outcome.message for outcome in outcomes] == ["registered operator mob", "created feed Mobs"]
     assert outcomes[0].to_json()["signature"] == "mob(?people int)"
     assert versions(engine, "Mobs") == {1}
     shown = engine.show("Mobs").to_json()["statement"]
@@ -159,10 +159,10 @@ def test_registering_does_not_import_the_plug_in_in_this_process(
 ) -> None:
     monkeypatch.setenv("RUNNEL_CATALOG_PASSWORD", "s3cret")
     engine.execute(REGISTER)
-    told = json.loads((modules / "imported").read_text())
-    assert told["process"] != os.getpid()
-    assert "PATH" in told["names"]
-    assert "RUNNEL_CATALOG_PASSWORD" not in told["names"]
+    document = json.loads((modules / "imported").read_text())
+    assert document["process"] != os.getpid()
+    assert "PATH" in document["names"]
+    assert "RUNNEL_CATALOG_PASSWORD" not in document["names"]
     assert "city_vision" not in sys.modules
 
 
@@ -175,7 +175,7 @@ def test_configuration_of_a_plug_in_is_checked_in_a_sandbox(engine: Engine) -> N
     engine.execute("register operator choosy() from 'city_vision:Choosy' limit 3 seconds with (model 'small');")
     error = error_of(engine, "register operator other() from 'city_vision:Choosy' with (model 'small');")
     assert "this is no place" in error.message
-    assert [one["name"] for one in engine.show("operators").to_json()["operators"]] == ["choosy"]
+    assert [operator["name"] for operator in engine.show("operators").to_json()["operators"]] == ["choosy"]
 
 
 @pytest.mark.parametrize(
@@ -221,15 +221,15 @@ def test_owners_cannot_register_or_drop_operators(engine: Engine, modules: Path)
     (modules / "imported").unlink()
     engine.owners.add("ann")
     ann = engine.authenticated(engine.owners.new_token("ann", "test").to_json()["token"])
-    for one in (ann, engine.acting_as("ann")):
+    for value in (ann, engine.acting_as("ann")):
         for text in (REGISTER, "register operator far from 'distance';", "drop operator mob;"):
-            error = error_of(one, text)
+            error = error_of(value, text)
             assert "run code" in error.message
     assert not (modules / "imported").exists()
     ann.execute("create feed Mine from Wire where mob(?n);")
     assert versions_of_owner(ann, "Mine") == {1}
-    told = json.dumps([ann.show("operators").to_json(), ann.execute("show operator mob;")[0].to_json()])
-    assert "city_vision" not in told
+    messages = json.dumps([ann.show("operators").to_json(), ann.execute("show operator mob;")[0].to_json()])
+    assert "city_vision" not in messages
     assert ann.show("operators").to_json()["operators"][0]["queries"] == 1
     assert ann.execute("show operator mob;")[0].to_json()["used_by"] == ["Mine"]
 
@@ -298,7 +298,7 @@ def test_dropping_an_operator_drops_its_queries_only_with_cascade(engine: Engine
     assert error.hint == "`drop operator mob cascade` drops them too"
     (dropped,) = engine.execute("drop operator mob cascade;")
     assert dropped.to_json()["feeds"] == ["Large", "Mobs"]
-    assert [one["name"] for one in engine.show("feeds").to_json()["feeds"]] == ["Wire", "Other"]
+    assert [feed["name"] for feed in engine.show("feeds").to_json()["feeds"]] == ["Wire", "Other"]
     assert engine.show("operators").to_json()["operators"] == []
     error = error_of(engine, "drop operator mob;", kind=UnknownNameError)
     assert "show operators" in (error.hint or "")
@@ -370,8 +370,8 @@ def test_the_command_shows_operators_in_eighty_columns(engine: Engine, tmp_path:
     assert "mob(?people int)" in shown.output
     assert "1 query uses it" in " ".join(shown.output.split())
     assert max(map(len, shown.output.splitlines())) <= 80
-    told = json.loads(run.invoke(app, ["operators", "--workspace", root, "--json"]).output)
-    assert [one["name"] for one in told["operators"]] == ["mob", "near"]
-    one = json.loads(run.invoke(app, ["operators", "mob", "--workspace", root, "--json"]).output)
-    assert one["used_by"] == ["Mobs"]
+    document = json.loads(run.invoke(app, ["operators", "--workspace", root, "--json"]).output)
+    assert [operator["name"] for operator in document["operators"]] == ["mob", "near"]
+    value = json.loads(run.invoke(app, ["operators", "mob", "--workspace", root, "--json"]).output)
+    assert value["used_by"] == ["Mobs"]
     assert run.invoke(app, ["operators", "none", "--workspace", root]).exit_code == 3

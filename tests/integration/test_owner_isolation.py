@@ -49,13 +49,13 @@ class World:
         """Give both owners feeds, items, quarantined items, messages and dead letters."""
         for name, engine in self.engines.items():
             source, view, mark = self.fresh(name), self.fresh(name), MARKS[name]
-            for said in (
+            for value in (
                 f"register feed {source};",
                 f"create feed {view} from {source} | Wire;",
                 f"subscribe to {view} output webhook 'https://{mark.lower()}.example/hook';",
                 f"subscribe to {view} output log;",
             ):
-                _remembered(self, name, said)
+                _remembered(self, name, value)
             engine.publish(source, [{"id": f"{mark}-1", "title": mark, "n": 5}])
             with pytest.raises(RunnelError):
                 engine.publish_document(source, b"<rss", name=f"{mark}.xml")
@@ -153,9 +153,11 @@ def _other(name: str) -> str:
 def _shown_texts(act: Callable[[], object]) -> str:
     """Return everything that an actor is shown: answers as fields, text and JSON, or an error with its hint."""
     try:
-        told = act()
-        answers = [one for one in told if isinstance(one, Answer)] if isinstance(told, list) else []
-        return f"{told!r} {[f'{answer} {answer.to_json()}' for answer in answers]}"
+        messages = act()
+        answers = (
+            [message for message in messages if isinstance(message, Answer)] if isinstance(messages, list) else []
+        )
+        return f"{messages!r} {[f'{answer} {answer.to_json()}' for answer in answers]}"
     except StatementError as error:
         return f"{error.message} {error.hint}"  # the text that it shows is the asker's own
     except RunnelError as error:
@@ -165,48 +167,48 @@ def _shown_texts(act: Callable[[], object]) -> str:
 def _act(world: World, name: str) -> None:
     engine, mark = world.engines[name], MARKS[name]
     dice = world.random.random()
-    said = ""
+    text = ""
     if dice < 0.1:
         feed = world.any_feed(name)
-        said = feed
-        told = _shown_texts(lambda: engine.publish(feed, [{"id": f"{mark}-1", "title": mark, "n": 5}]))
+        text = feed
+        messages = _shown_texts(lambda: engine.publish(feed, [{"id": f"{mark}-1", "title": mark, "n": 5}]))
     elif dice < 0.15:
         feed = world.any_feed(name)
-        said = feed
-        told = _shown_texts(lambda: engine.publish_document(feed, b"<rss", name=f"{mark}.xml"))
+        text = feed
+        messages = _shown_texts(lambda: engine.publish_document(feed, b"<rss", name=f"{mark}.xml"))
     elif dice < 0.2:
         feed = world.any_feed(name)
-        said = feed
-        told = _shown_texts(lambda: [one.item for one in engine.matches(feed)])
+        text = feed
+        messages = _shown_texts(lambda: [match.item for match in engine.matches(feed)])
     else:
-        said = world.statement(name)
-        told = _shown_texts(lambda: _remembered(world, name, said))
-    _check(world, name, said, told)
+        text = world.statement(name)
+        messages = _shown_texts(lambda: _remembered(world, name, text))
+    _check(world, name, text, messages)
 
 
-def _remembered(world: World, name: str, said: str) -> object:
-    outcomes = world.engines[name].execute(said)
+def _remembered(world: World, name: str, text: str) -> object:
+    outcomes = world.engines[name].execute(text)
     for outcome in outcomes:
-        if "subscription" in outcome.to_json() and said.startswith("subscribe"):
+        if "subscription" in outcome.to_json() and text.startswith("subscribe"):
             world.numbers[name].append(outcome.to_json()["subscription"])
         for secret in ("ticket", "key"):
-            if secret in outcome.to_json() and said.startswith(("subscribe", "rotate")):
+            if secret in outcome.to_json() and text.startswith(("subscribe", "rotate")):
                 world.secrets[name].append(outcome.to_json()[secret])
-        if said.startswith(("register", "create")):
+        if text.startswith(("register", "create")):
             world.made[name].append(outcome.to_json()["feed"])
     return outcomes
 
 
-def _check(world: World, name: str, said: str, told: str) -> None:
+def _check(world: World, name: str, text: str, messages: str) -> None:
     other = _other(name)
     mark = MARKS[other]
     for secret in world.secrets[other]:
-        assert secret not in told, f"{name} said {said!r} and was told {told!r}"
-    known = {word for word in said.replace("'", " ").replace(";", " ").split() if mark in word}
-    left = told
+        assert secret not in messages, f"{name} said {text!r} and was told {messages!r}"
+    known = {word for word in text.replace("'", " ").replace(";", " ").split() if mark in word}
+    left = messages
     for word in sorted(known, key=len, reverse=True):
         left = left.replace(word, "…")
-    assert mark.lower() not in left.lower(), f"{name} said {said!r} and was told {told!r}"
+    assert mark.lower() not in left.lower(), f"{name} said {text!r} and was told {messages!r}"
 
 
 def _act_as_admin(world: World) -> None:
@@ -221,10 +223,12 @@ def _act_as_admin(world: World) -> None:
         case 3:
             _fail_messages(world)
         case _:
-            shown = json.dumps([one.to_json() for one in world.operator.execute("show feeds; show subscriptions;")])
+            shown = json.dumps(
+                [entry.to_json() for entry in world.operator.execute("show feeds; show subscriptions;")]
+            )
             for name in MARKS:
                 live = world.engines[name].execute("show feeds;")[0].to_json()["feeds"]
-                assert all(one["name"] in shown for one in live)
+                assert all(entry["name"] in shown for entry in live)
 
 
 def _gather_keys(world: World) -> None:
@@ -252,8 +256,8 @@ def test_owners_cannot_read_or_change_data_of_each_other(seed: int, tmp_path: Pa
     world = World(tmp_path / "root", seed)
     world.create_data()
     for name, engine in world.engines.items():
-        told = _shown_texts(lambda: engine.execute("show dead letters; show quarantine; show subscriptions;"))  # noqa: B023
-        assert told.count(MARKS[name]) > 5, "there is something to find"
+        messages = _shown_texts(lambda: engine.execute("show dead letters; show quarantine; show subscriptions;"))  # noqa: B023
+        assert messages.count(MARKS[name]) > 5, "there is something to find"
     for _ in range(60):
         who = world.random.choice(["ann", "ann", "bob", "bob", "operator"])
         if who == "operator":

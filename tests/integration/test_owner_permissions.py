@@ -303,7 +303,7 @@ def test_preview_counts_only_readable_items(engine: Engine, ann: Engine, bob: En
     for number in range(3):
         engine.publish("Wire", [{"id": f"w{number}", "title": "rock"}])
         ann.publish("Mine", [{"id": f"m{number}"}])
-        bob.publish("Secret", [{"id": f"s{number}-{one}", "title": "rock"} for one in range(10)])
+        bob.publish("Secret", [{"id": f"s{number}-{value}", "title": "rock"} for value in range(10)])
         clock.advance(timedelta(hours=1))
     runner = InProcess(engine)
     runner.match()
@@ -359,12 +359,12 @@ def test_disabled_owner_cannot_start_subscriptions(engine: Engine, ann: Engine) 
     engine.execute(WIRE)
     _sheet(engine, "a.xsl", COPY % "A")
     engine.owners.disable("ann")
-    for said, place in (
+    for value, place in (
         ("subscribe to Rock output webhook 'https://a.example/';", (1, 14)),
         ("register feed Rock apply 'a.xsl' as Mine;", (1, 37)),
     ):
         with pytest.raises(StatementError, match="the owner ann is disabled") as refused:
-            ann.execute(said)
+            ann.execute(value)
         assert refused.value.span is not None
         assert (refused.value.span.line, refused.value.span.column) == place
         assert refused.value.hint == "the admin can enable the owner with `runnel owner disable ann --undo`"
@@ -500,8 +500,8 @@ def test_disabled_subscription_expires(engine: Engine, clock: FakeClock) -> None
     engine.publish("Wire", [{"id": "1", "title": "rock"}])
     InProcess(engine).match()
     with engine.workspace.catalog.write() as connection:
-        (one,) = subscriptions.live_subscriptions(connection)
-        subscriptions.disable_subscription(connection, one, "gone")
+        (subscription,) = subscriptions.live_subscriptions(connection)
+        subscriptions.disable_subscription(connection, subscription, "gone")
     clock.advance(timedelta(days=2))
     assert end_expired(engine.workspace) == 1
 
@@ -509,8 +509,8 @@ def test_disabled_subscription_expires(engine: Engine, clock: FakeClock) -> None
 def test_resume_enables_a_disabled_subscription(engine: Engine) -> None:
     engine.execute(f"{WIRE} subscribe to Rock output webhook 'https://a.example/';")
     with engine.workspace.catalog.write() as connection:
-        (one,) = subscriptions.live_subscriptions(connection)
-        subscriptions.disable_subscription(connection, one, "gone")
+        (subscription,) = subscriptions.live_subscriptions(connection)
+        subscriptions.disable_subscription(connection, subscription, "gone")
     assert "disabled: gone" in engine.execute("show subscriptions;")[0].lines[0]
     engine.execute("resume subscription 1;")
     assert "disabled" not in engine.execute("show subscriptions;")[0].lines[0]
@@ -525,7 +525,7 @@ def test_a_webhook_s_key_is_shown_once_and_rotated(engine: Engine, ann: Engine) 
     rotated = ann.execute("rotate key of subscription 1;")[0]
     assert rotated.to_json()["key"] not in (key, None)
     with engine.workspace.catalog.read() as connection:
-        kept = [signing_keys.key_text(one) for one in signing_keys.keys_of(connection, [1])[1]]
+        kept = [signing_keys.key_text(value) for value in signing_keys.keys_of(connection, [1])[1]]
     assert kept == [rotated.to_json()["key"], key]
     everything = str(ann.execute("show subscriptions; show feeds; show feed Rock;"))
     assert key not in everything
@@ -542,7 +542,7 @@ def test_stylesheet_is_stored_as_it_was_when_declared(engine: Engine) -> None:
     engine.execute("subscribe to Rock apply 't.xsl' output rss 'two.xml';")
     _sheet(engine, "t.xsl", "this is no stylesheet any more")
     with engine.workspace.catalog.read() as connection:
-        first, second = (one.sheet for one in subscriptions.live_subscriptions(connection))
+        first, second = (subscription.sheet for subscription in subscriptions.live_subscriptions(connection))
     assert first is not None
     assert second is not None
     assert b"One:" in engine.workspace.storage.read(first)
@@ -558,10 +558,10 @@ def test_changed_copy_of_a_stylesheet_is_repaired(engine: Engine) -> None:
     _sheet(engine, "t.xsl", COPY % "One:")
     engine.execute(f"{WIRE} subscribe to Rock apply 't.xsl' output rss 'one.xml';")
     with engine.workspace.catalog.read() as connection:
-        (one,) = subscriptions.live_subscriptions(connection)
-    (engine.workspace.folder / (one.sheet or "")).write_text("changed")
+        (subscription,) = subscriptions.live_subscriptions(connection)
+    (engine.workspace.folder / (subscription.sheet or "")).write_text("changed")
     engine.execute("subscribe to Rock apply 't.xsl' output rss 'two.xml';")
-    assert b"One:" in engine.workspace.storage.read(one.sheet or "")
+    assert b"One:" in engine.workspace.storage.read(subscription.sheet or "")
 
 
 def test_output_log_refuses_a_stylesheet(engine: Engine) -> None:
@@ -587,7 +587,7 @@ def test_items_pass_through_a_materialized_feed(shaped: Engine) -> None:
     runner = InProcess(shaped)
     runner.run()
     runner.run()
-    assert [one.item.first("title") for one in shaped.matches("Both")] == ["Shaped: rock one"]
+    assert [match.item.first("title") for match in shaped.matches("Both")] == ["Shaped: rock one"]
     runner.run()
     assert shaped.status().accepted == 3, "an item is made once"
 
@@ -630,8 +630,8 @@ def test_dropping_a_materialized_feed_and_its_origin(shaped: Engine) -> None:
     shaped.execute(
         "register feed Rock apply 't.xsl' as Shaped; create feed View from Shaped; subscribe to View output log;"
     )
-    told = shaped.execute("drop feed Wire cascade;")[0]
-    assert told == Dropped(told.message, [3], ["Rock", "Shaped", "View", "Wire"])
+    row = shaped.execute("drop feed Wire cascade;")[0]
+    assert row == Dropped(row.message, [3], ["Rock", "Shaped", "View", "Wire"])
     with shaped.workspace.catalog.read() as connection:
         assert subscriptions.live_subscriptions(connection) == []
         assert feeds.origins(connection) == {}
@@ -656,7 +656,7 @@ def test_owner_materializes_a_feed_of_the_admin(shaped: Engine) -> None:
     runner = InProcess(shaped)
     runner.run()
     runner.run()
-    assert [one.item.first("title") for one in ann.matches("View")] == ["Shaped: rock"]
+    assert [match.item.first("title") for match in ann.matches("View")] == ["Shaped: rock"]
     with shaped.workspace.catalog.read() as connection:
         usage = owners.usage_of(connection, ann.actor.owner)
     assert (usage.queries, usage.subscriptions) == (2, 1), "the subscription that serves Mine is not counted"
@@ -737,7 +737,7 @@ class Quotas(RuleBasedStateMachine):
 
     def _try(self, text: str, allowed: bool) -> list[object]:
         if allowed:
-            return [one.to_json() for one in self.ann.execute(text)]
+            return [entry.to_json() for entry in self.ann.execute(text)]
         with pytest.raises(QuotaExceededError):
             self.ann.execute(text)
         return []
@@ -768,7 +768,7 @@ class Quotas(RuleBasedStateMachine):
     def subscribe(self, count: int, data: st.DataObject) -> None:
         name = data.draw(st.sampled_from([*sorted(self.views), "Wire"]))
         made = self._try(f"subscribe to {name} output log;" * count, len(self.held) + count <= self.SUBSCRIPTIONS)
-        self.held |= {one["subscription"]: name for one in made}  # type: ignore[index]
+        self.held |= {entry["subscription"]: name for entry in made}  # type: ignore[index]
 
     @precondition(lambda self: self.held)
     @rule(data=st.data())
@@ -818,7 +818,7 @@ def test_commands_for_owners_and_tokens(engine: Engine) -> None:
     assert "2 of 5 feeds" in _command(root, "owner", "quota", "ann", "--feeds", "5")
     assert "of 10,000 feeds" in _command(root, "owner", "quota", "ann", "--reset")
     listed = json.loads(_command(root, "owner", "list", "--json"))["owners"]
-    assert [(one["owner"], one["queries"]["have"]) for one in listed] == [("admin", 2), ("ann", 2)]
+    assert [(entry["owner"], entry["queries"]["have"]) for entry in listed] == [("admin", 2), ("ann", 2)]
     assert "laptop" in _command(root, "token", "list", "ann")
     assert "0 dead letters" in _command(root, "dead-letters", "list", "--token", token)
     assert "no message x" in _command(root, "dead-letters", "explain", "x", code=3)
@@ -851,9 +851,9 @@ def test_opml_import_and_export(engine: Engine, tmp_path: Path) -> None:
         ]
     )
     listed.write_text(f'<opml version="2.0"><body><outline text="Music">{outlines}</outline></body></opml>')
-    told = json.loads(_command(root, "opml", "import", str(listed), "--json"))
-    assert (len(told["registered"]), told["known"], len(told["problems"])) == (2, 0, 2)
-    assert "192.168.0.1" in " ".join(told["problems"])
+    document = json.loads(_command(root, "opml", "import", str(listed), "--json"))
+    assert (len(document["registered"]), document["known"], len(document["problems"])) == (2, 0, 2)
+    assert "192.168.0.1" in " ".join(document["problems"])
     again = json.loads(_command(root, "opml", "import", str(listed), "--json"))
     assert (again["registered"], again["known"]) == ([], 2)
     engine.owners.add("ann")

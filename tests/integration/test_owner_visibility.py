@@ -107,7 +107,7 @@ class World:
         """Let polls and deliveries fail, documents be refused, and items be matched."""
         admin, runner = self.admin, InProcess(self.admin)
         with admin.workspace.catalog.write() as connection:
-            polls.tend(connection)
+            polls.maintain_polls(connection)
             polls.adopt(connection)
             columns = {"address": "https://web.example/canary-moved", "problem": "canary-problem", "failures": 3}
             connection.execute(update(schema.polls).values(**columns, checked=1, status=500))
@@ -197,16 +197,20 @@ def statements(world: World) -> Iterator[str]:
 def test_every_kind_of_statement_is_covered(world: World) -> None:
     asked = {type(parsed.statement) for text in statements(world) for parsed in parse(text)}
     assert asked == set(typing.get_args(said.Statement))
-    shown = {one.statement.what for text in statements(world) for one in parse(text) if "show" in text}  # type: ignore[union-attr]
+    shown = {entry.statement.what for text in statements(world) for entry in parse(text) if "show" in text}  # type: ignore[union-attr]
     assert shown == set(typing.get_args(typing.get_type_hints(said.Show)["what"]))
 
 
 def texts_of(act: Callable[[], Any]) -> str:
     """Return the content of answers: their fields, text and JSON, or an error with its hint and position."""
     try:
-        told = act()
-        answers = [one for one in (told if isinstance(told, list) else [told]) if isinstance(one, Answer)]
-        return f"{told!r} {[f'{answer} {answer.to_json()}' for answer in answers]}"
+        messages = act()
+        answers = [
+            message
+            for message in (messages if isinstance(messages, list) else [messages])
+            if isinstance(message, Answer)
+        ]
+        return f"{messages!r} {[f'{answer} {answer.to_json()}' for answer in answers]}"
     except StatementError as error:
         return f"{error.render()} {error.hint} {vars(error)}"
     except RunnelError as error:
@@ -390,11 +394,11 @@ def answers_of_ann(folder: Path, *, others: bool, subscribes: bool) -> list[str]
             ann.execute("subscribe to AnnTop output log;")
         admin.publish("Wire", items[4:])
         runner.match()
-        told = [f"{text} {ann.execute(text)}" for text in QUESTIONS]
-        told += [f"{feed} {recorded(ann, feed)}" for feed in ("Wire", "News", "Top", "Fresh")]
+        texts = [f"{text} {ann.execute(text)}" for text in QUESTIONS]
+        texts += [f"{feed} {recorded(ann, feed)}" for feed in ("Wire", "News", "Top", "Fresh")]
         runner.close()
         # The numbers of subscriptions are counted for the whole workspace.
-        return [re.sub(r"(?<=Subscription\(id=)\d|subscriptions=\(\d,\)", "N", one) for one in told]
+        return [re.sub(r"(?<=Subscription\(id=)\d|subscriptions=\(\d,\)", "N", value) for value in texts]
 
 
 def recorded(engine: Engine, feed: str) -> list[str] | str:
@@ -424,4 +428,4 @@ def test_owners_see_the_matches_that_their_own_subscriptions_cause(tmp_path: Pat
 def test_matches_of_other_subscriptions_are_still_recorded(tmp_path: Path) -> None:
     answers_of_ann(tmp_path, others=True, subscribes=False)
     with runnel.connect(tmp_path) as admin:
-        assert [one.item.id for one in admin.matches("News")] == ["3", "4", "5", "6"]
+        assert [match.item.id for match in admin.matches("News")] == ["3", "4", "5", "6"]

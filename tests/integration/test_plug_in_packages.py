@@ -72,9 +72,9 @@ from runnel.sources.registry import installed_sources
 
 print(*operator_names(), *(sink.kind for sink in installed_sinks()), *installed_sources(), *registry().families)
 """
-    found = run(program, installed).split()
-    assert {"shouted", "sqlite", "mbox", "color"} <= set(found)
-    assert found.index("mbox") > found.index("web"), "those that come with Runnel are first"
+    results = run(program, installed).split()
+    assert {"shouted", "sqlite", "mbox", "color"} <= set(results)
+    assert results.index("mbox") > results.index("web"), "those that come with Runnel are first"
 
 
 def test_sandboxes_read_the_values_of_a_plug_in(installed: Path) -> None:
@@ -91,7 +91,7 @@ print(repr(read.items[0].attributes["color"][0]))
 @pytest.mark.spark
 def test_plug_ins_of_every_group_work_from_end_to_end(installed: Path, tmp_path: Path) -> None:
     mails = tmp_path / "mails"
-    mails.write_text("".join(MAIL.format(id=one, title=one) for one in ("quiet", "ROCK", "ROCK AND ROLL")))
+    mails.write_text("".join(MAIL.format(id=text, title=text) for text in ("quiet", "ROCK", "ROCK AND ROLL")))
     paint = tmp_path / "paint"
     paint.mkdir()
     paint.joinpath("one.jsonl").write_text('{"id": "red", "color": "#FF0000"}\n{"id": "blue", "color": "#0000ff"}\n')

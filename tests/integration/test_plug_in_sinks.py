@@ -127,7 +127,7 @@ def runner(tmp_path: Path, clock: FakeClock, chat: Chat) -> Iterator[InProcess]:
 
 
 def publish(engine: Engine, *ids: str) -> None:
-    engine.publish("Wire", [{"id": one, "title": f"rock {one}"} for one in ids])
+    engine.publish("Wire", [{"id": value, "title": f"rock {value}"} for value in ids])
 
 
 def messages(engine: Engine) -> int:
@@ -148,9 +148,9 @@ def test_a_plug_in_that_fails_on_a_target_refuses_the_statement(runner: InProces
 
 
 def test_a_signed_plug_in_gets_keys_and_a_link_that_ends_the_subscription(runner: InProcess, chat: Chat) -> None:
-    (told,) = runner.engine.execute("subscribe to Rock output chat 'a.example#rock';")
-    assert told.to_json()["key"].startswith("whsec_")
-    assert told.message.endswith("chat to a.example#rock")
+    (answer,) = runner.engine.execute("subscribe to Rock output chat 'a.example#rock';")
+    assert answer.to_json()["key"].startswith("whsec_")
+    assert answer.message.endswith("chat to a.example#rock")
     publish(runner.engine, "1")
     runner.match()
     runner.deliver()
@@ -158,7 +158,7 @@ def test_a_signed_plug_in_gets_keys_and_a_link_that_ends_the_subscription(runner
     assert len(delivery.signing_keys) == 1
     assert delivery.unsubscribe is not None
     assert delivery.unsubscribe.startswith(f"{PUBLIC}/unsubscribe/")
-    (told,) = runner.engine.execute("rotate key of subscription 1;")
+    (answer,) = runner.engine.execute("rotate key of subscription 1;")
     publish(runner.engine, "2")
     runner.match()
     runner.deliver()
@@ -176,8 +176,8 @@ def test_owners_use_a_plug_in_whose_recipients_agree_and_are_limited(
 ) -> None:
     engine = owner(runner.engine)
     chat.agrees = False
-    (told,) = engine.execute("subscribe to Rock output chat 'a.example#rock';")
-    assert told.to_json()["waiting"] == "for confirmation"
+    (answer,) = engine.execute("subscribe to Rock output chat 'a.example#rock';")
+    assert answer.to_json()["waiting"] == "for confirmation"
     publish(runner.engine, "1")
     runner.match()
     runner.deliver()
@@ -191,10 +191,10 @@ def test_owners_use_a_plug_in_whose_recipients_agree_and_are_limited(
     publish(runner.engine, "2")
     runner.match()
     runner.deliver()
-    assert [one.item.id for delivery in chat.taken for one in delivery.items] == ["1"], "one message per hour"
+    assert [item.item.id for delivery in chat.taken for item in delivery.items] == ["1"], "one message per hour"
     clock.advance(timedelta(hours=1, minutes=1))
     runner.deliver()
-    assert [one.item.id for delivery in chat.taken for one in delivery.items] == ["1", "2"]
+    assert [item.item.id for delivery in chat.taken for item in delivery.items] == ["1", "2"]
 
 
 def test_error_lists_the_outputs_that_owners_may_use(runner: InProcess) -> None:
@@ -238,5 +238,5 @@ def test_a_plug_in_that_is_uninstalled_delays_only_its_own_messages(runner: InPr
     assert MemorySink.item_ids("box") == ["1"]
     assert chat.taken == []
     with runner.engine.workspace.catalog.read() as connection:
-        found = connection.execute(select(schema.messages.c.outcome).where(schema.messages.c.subscription == 1)).one()
-    assert "no output named 'chat'" in found.outcome
+        row = connection.execute(select(schema.messages.c.outcome).where(schema.messages.c.subscription == 1)).one()
+    assert "no output named 'chat'" in row.outcome

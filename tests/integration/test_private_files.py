@@ -84,10 +84,10 @@ def _open_to_others(folder: Path, bits: int) -> set[str]:
 
 def _read_by_nobody(folder: Path) -> set[str]:
     """Return the files that another user can read. Only root can determine this."""
-    found = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", _READ_ALL, str(folder)], capture_output=True, text=True, check=True, timeout=60
     )
-    return {Path(line).relative_to(folder).as_posix() for line in found.stdout.splitlines()}
+    return {Path(line).relative_to(folder).as_posix() for line in process.stdout.splitlines()}
 
 
 def test_all_written_files_are_private(shared: Path, umask: int) -> None:
@@ -186,9 +186,9 @@ def test_doctor_reports_an_open_workspace_and_repairs_it(shared: Path) -> None:
     elsewhere.chmod(0o644)
     (root / "link").symlink_to(elsewhere)
 
-    found = _privacy(root)
-    assert "other users can read" in found.detail
-    assert "--repair" in (found.hint or "")
+    privacy = _privacy(root)
+    assert "other users can read" in privacy.detail
+    assert "--repair" in (privacy.hint or "")
     assert _open_to_others(root, 0o044), "nothing is changed unless asked for"
     repaired = CliRunner().invoke(app, ["doctor", "--repair", "--workspace", str(root)])
     assert "repaired the permissions" in repaired.output

@@ -44,7 +44,7 @@ def _drop(engine: Engine, name: str = "drop") -> Path:
 
 
 def _ids(engine: Engine) -> list[str]:
-    return [one.id for batch in engine.workspace.items.read(0, 1 << 60) for one in batch.items({})]
+    return [entry.id for batch in engine.workspace.items.read(0, 1 << 60) for entry in batch.items({})]
 
 
 # --- sources -------------------------------------------------------------------------------------------------------
@@ -93,7 +93,7 @@ def test_missing_folder_is_reported_once(engine: Engine) -> None:
     read_files(engine)
     (row,) = _quarantined(engine)
     assert "cannot open the file or folder" in row["reason"]
-    assert [one["feed"] for one in engine.status().failing_sources] == ["News"]
+    assert [failing_source["feed"] for failing_source in engine.status().failing_sources] == ["News"]
 
 
 def test_folder_created_later_no_longer_fails(engine: Engine) -> None:
@@ -125,8 +125,10 @@ def test_only_the_newest_items_of_a_first_document_are_accepted(tmp_path: Path) 
         (folder / "a.xml").write_text(_rss(*range(1, 11)))
         (lines / "a.jsonl").write_text("".join(json.dumps({"id": f"line {n}"}) + "\n" for n in range(10)))
         read_files(engine)
-        assert [one for one in _ids(engine) if "line" not in one] == ["8", "9", "10"], "the newest of a feed's past"
-        assert sum("line" in one for one in _ids(engine)) == 10, "a document that never repeats is all news"
+        assert [value for value in _ids(engine) if "line" not in value] == ["8", "9", "10"], (
+            "the newest of a feed's past"
+        )
+        assert sum("line" in value for value in _ids(engine)) == 10, "a document that never repeats is all news"
         (folder / "a.xml").write_text(_rss(*range(1, 16)))
         read_files(engine)
         assert _ids(engine)[-5:] == [str(number) for number in range(11, 16)], "what was old stays old"

@@ -30,7 +30,7 @@ ITEMS = [{"id": "1", "title": "rock live"}, {"id": "2", "title": "jazz"}, {"id":
 
 
 def shown(trial: TrialResult) -> dict[str, tuple[str, ...]]:
-    return {one.item.id: one.queries for one in trial.items}
+    return {item.item.id: item.queries for item in trial.items}
 
 
 @pytest.fixture
@@ -40,10 +40,10 @@ def declared(engine: Engine) -> Engine:
 
 
 def test_all_queries_are_tested_with_or_without_subscription(declared: Engine) -> None:
-    found = declared.test(ITEMS, feed="Wire")
-    assert shown(found) == {"1": ("Rock", "Live"), "2": ("Idle",), "3": ("Rock",)}
-    assert found.counts == (("Rock", 2), ("Idle", 1), ("Live", 1), ("Cheap", 0))
-    assert found.looked_at == 3
+    result = declared.test(ITEMS, feed="Wire")
+    assert shown(result) == {"1": ("Rock", "Live"), "2": ("Idle",), "3": ("Rock",)}
+    assert result.counts == (("Rock", 2), ("Idle", 1), ("Live", 1), ("Cheap", 0))
+    assert result.looked_at == 3
     assert declared.workspace.items.last_sequence() == 0, "nothing is accepted"
 
 
@@ -80,10 +80,10 @@ def test_past_items_are_matched_from_before_the_query_and_while_it_is_paused(
         "create feed Late tagged new from Wire where title contains 'rock'; subscribe to Late output log;"
     )
     declared.execute("pause feed Rock; create feed Reader tagged new from Rock; subscribe to Reader output log;")
-    found = declared.test(tag="new")
-    assert found.counts == (("Late", 2), ("Reader", 2))
-    assert shown(found) == {"3": ("Late", "Reader"), "1": ("Late", "Reader")}
-    assert list(shown(found)) == ["3", "1"], "the newest first"
+    result = declared.test(tag="new")
+    assert result.counts == (("Late", 2), ("Reader", 2))
+    assert shown(result) == {"3": ("Late", "Reader"), "1": ("Late", "Reader")}
+    assert list(shown(result)) == ["3", "1"], "the newest first"
     clock.advance(timedelta(days=1))
     assert declared.test(tag="new", since=timedelta(hours=1)).looked_at == 0
     assert declared.test(tag="new", since=timedelta(days=3), limit=1).more == 1
@@ -99,12 +99,12 @@ def test_preview_and_test_match_through_a_paused_feed(declared: Engine) -> None:
 
 def test_live_plan_and_separate_plan_give_the_same_result(declared: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     declared.publish("Wire", ITEMS)
-    found = {}
+    results = {}
     for pays in (True, False):
         monkeypatch.setattr("runnel.matching.compile.select_queries.compiling_pays", lambda *_, answer=pays: answer)
-        found[pays] = declared.test(), declared.test(ITEMS, feed="Wire"), declared.test(tag="music")
-    assert found[True] == found[False]
-    assert found[True][0].counts == (("Rock", 2), ("Idle", 1), ("Live", 1), ("Cheap", 0))
+        results[pays] = declared.test(), declared.test(ITEMS, feed="Wire"), declared.test(tag="music")
+    assert results[True] == results[False]
+    assert results[True][0].counts == (("Rock", 2), ("Idle", 1), ("Live", 1), ("Cheap", 0))
 
 
 def test_distinct_feed_considers_only_items_of_the_trial(declared: Engine) -> None:
@@ -112,8 +112,8 @@ def test_distinct_feed_considers_only_items_of_the_trial(declared: Engine) -> No
     declared.execute("create feed After tagged once from Once; subscribe to After output log;")
     items = [{"id": str(n), "title": title} for n, title in enumerate(["rock", "jazz", "Rock", "rock live"], 1)]
     for _ in range(2):
-        found = declared.test(items, tag="once")
-        assert shown(found) == {"1": ("Once", "After"), "2": (), "3": (), "4": ("Once", "After")}
+        result = declared.test(items, tag="once")
+        assert shown(result) == {"1": ("Once", "After"), "2": (), "3": (), "4": ("Once", "After")}
     declared.publish("Wire", items)
     InProcess(declared).match()
     assert declared.test(items, queries=["After", "Rock"]).counts == (("Rock", 3), ("After", 2))
@@ -141,8 +141,8 @@ def test_tags_follow_the_statement(declared: Engine) -> None:
     def tagged() -> dict[str, tuple[str, ...]]:
         with declared.workspace.catalog.read() as connection:
             rows = tags.live_queries(connection)
-            found = tags.tags_of(connection, [row.id for row in rows])
-            return {row.name: found[row.id] for row in rows if row.id in found}
+            results = tags.tags_of(connection, [row.id for row in rows])
+            return {row.name: results[row.id] for row in rows if row.id in results}
 
     assert tagged() == {"Rock": ("loud", "music"), "Live": ("music",), "Cheap": ("shop",)}
     assert "tagged loud, music from Wire" in declared.show("Rock").lines[0]

@@ -30,21 +30,21 @@ def test_matches_are_counted_for_subscribed_queries_only(engine: Engine) -> None
     engine.execute(SCRIPT)
     publish_titles(engine, "rock", "rock live", "jazz", "live")
     InProcess(engine).match()
-    found = engine.usage()
-    assert found.busiest == (("Rock", 2), ("Live", 1))
-    assert found.never == ("Rokc",)
-    assert (found.after, found.upto, found.whole, found.newer) == (0, 4, True, 0)
-    assert "items 1 to 4; no older item is retained" in found.range()
+    usage = engine.usage()
+    assert usage.busiest == (("Rock", 2), ("Live", 1))
+    assert usage.never == ("Rokc",)
+    assert (usage.after, usage.upto, usage.whole, usage.newer) == (0, 4, True, 0)
+    assert "items 1 to 4; no older item is retained" in usage.range()
 
 
 def test_only_the_newest_items_are_counted_and_the_range_is_stated(engine: Engine) -> None:
     engine.execute(SCRIPT)
     publish_titles(engine, "rokc", "rock", "rock live", "jazz")
     InProcess(engine, max_batch_items=2).match()
-    found = engine.usage(2)
-    assert found.busiest == (("Live", 1), ("Rock", 1))
-    assert found.never == ("Rokc",)
-    assert "items 3 to 4; older items were not counted" in found.range()
+    usage = engine.usage(2)
+    assert usage.busiest == (("Live", 1), ("Rock", 1))
+    assert usage.never == ("Rokc",)
+    assert "items 3 to 4; older items were not counted" in usage.range()
     assert engine.usage(4).never == ()
     with pytest.raises(InputError):
         engine.usage(0)
@@ -52,9 +52,9 @@ def test_only_the_newest_items_are_counted_and_the_range_is_stated(engine: Engin
 
 def test_before_the_first_item_all_queries_are_new(engine: Engine) -> None:
     engine.execute(SCRIPT)
-    found = engine.usage()
-    assert (found.counts, found.newer) == ((), 3)
-    assert found.range() == "no retained item has been matched"
+    usage = engine.usage()
+    assert (usage.counts, usage.newer) == ((), 3)
+    assert usage.range() == "no retained item has been matched"
     publish_titles(engine, "rock")
     InProcess(engine).match()
     engine.execute("create feed Late from Wire; subscribe to Late output log;")

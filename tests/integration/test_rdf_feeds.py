@@ -20,7 +20,7 @@ from runnel.engine.upkeep.restore import restore
 from runnel.errors import BrokenDocumentError
 from runnel.matching.costs.observe_stream import _Counts
 from runnel.matching.operators.builtin.text.input_texts import text_of
-from runnel.matching.operators.plugins.contract import Ask
+from runnel.matching.operators.plugins.contract import OperatorCall
 from runnel.model.graph import GRAPH, RdfGraph, read_ntriples
 from runnel.model.item import Item
 from runnel.testing import MemorySink
@@ -60,9 +60,9 @@ def items_of(engine: Engine) -> list[Item]:
 
 
 def graph_of(item: Item) -> RdfGraph:
-    found = item.first(GRAPH)
-    assert isinstance(found, RdfGraph)
-    return found
+    row = item.first(GRAPH)
+    assert isinstance(row, RdfGraph)
+    return row
 
 
 # --- over HTTP -----------------------------------------------------------------------------------------------------
@@ -110,10 +110,10 @@ def test_invalid_document_does_not_affect_others(world: PollWorld, server: FeedS
         "/rss": Page(rss("1")),
     }
     numbers = {path: world.register(path) for path in server.pages}
-    found = world.poll()
-    assert (found.accepted, found.quarantined) == (2, 3)
+    poll = world.poll()
+    assert (poll.accepted, poll.quarantined) == (2, 3)
     assert "/secret" not in server.paths()
-    reasons = {one.place: one.reason for one in world.quarantined()}
+    reasons = {entry.place: entry.reason for entry in world.quarantined()}
     assert "Invalid IRI" in reasons[f"{server.url('/broken')}:2:2"]
     assert "remote context" in reasons[f"{server.url('/context')}:1"]
     assert "the parser was stopped" in reasons[f"{server.url('/deep')}:1"]
@@ -146,8 +146,8 @@ def test_drop_folder_reads_all_extensions_and_quarantines_broken_files(engine: E
     (drop / "onto.owl").write_bytes((DATA / "tour.rdf").read_bytes())
     (drop / "a-deep.ttl").write_bytes(DEEP)
     (drop / "b-broken.nt").write_text("<urn:a> <urn:b> .\n")
-    found = read_files(engine)
-    assert (found.accepted, found.quarantined) == (7, 2)
+    files = read_files(engine)
+    assert (files.accepted, files.quarantined) == (7, 2)
     assert sorted(item.id for item in items_of(engine)) == sorted([*NOTATIONS, "onto.owl"])
     assert read_files(engine).accepted == 0
 
@@ -163,7 +163,7 @@ def test_documents_and_lines_are_published_with_graphs(engine: Engine) -> None:
         "Wire", "\n".join(map(json.dumps, lines)).encode(), name="lines.jsonl"
     )
     assert accepted.accepted == 1
-    assert ["line 1 of the graph is not an N-Triples statement" in one.message for one in refused] == [True]
+    assert ["line 1 of the graph is not an N-Triples statement" in entry.message for entry in refused] == [True]
     assert [item.id for item in items_of(engine)] == ["tour.ttl", "https://tour.example/autumn", "l"]
     with pytest.raises(BrokenDocumentError, match="the parser was stopped"):
         engine.publish_document("Wire", DEEP, name="deep.ttl")
@@ -262,7 +262,7 @@ def test_distinct_compares_whole_graphs(engine: Engine) -> None:
         engine.publish("Wire", [{"id": name, "graph": f'<urn:a> {CITY} "{city}" .'}])
     run.run()
     run.close()
-    assert [one.item.id for one in engine.matches("Fresh")] == ["1", "3"]
+    assert [match.item.id for match in engine.matches("Fresh")] == ["1", "3"]
 
 
 def test_backup_contains_graphs(engine: Engine, tmp_path: Path) -> None:
@@ -292,14 +292,14 @@ def test_graph_conditions_match_graphs_of_all_sources(engine: Engine, tmp_path: 
     run = InProcess(engine)
     run.run()
     run.close()
-    assert [one.item.id for one in engine.matches("Stops")] == ["tour.trig", "tour.jsonld"]
+    assert [match.item.id for match in engine.matches("Stops")] == ["tour.trig", "tour.jsonld"]
 
 
 def test_operators_and_statistics_ignore_graphs_as_text() -> None:
     """Statistics count the terms of a graph, not the words in them."""
     attributes = {"title": ("Autumn",), GRAPH: (RdfGraph(f'<urn:a> {CITY} "Bern" .\n'),)}
-    assert text_of(Ask(attributes), ("title", GRAPH), 100) == "Autumn"
-    assert text_of(Ask({}, (attributes[GRAPH],)), (), 100) == ""
+    assert text_of(OperatorCall(attributes), ("title", GRAPH), 100) == "Autumn"
+    assert text_of(OperatorCall({}, (attributes[GRAPH],)), (), 100) == ""
     counts = _Counts()
     counts.add(attributes)
     assert set(counts.sample().words) == {"autumn", "<urn:a>", CITY, '"Bern"'}

@@ -28,8 +28,8 @@ _PRIVILEGES = (1, 2, 3)
 def _give_up_privileges() -> None:
     """Drop root's privileges, so that file permissions apply to the process."""
     if os.getuid() == 0:
-        for one in _PRIVILEGES:
-            ctypes.CDLL(None).prctl(_PR_CAPBSET_DROP, one, 0, 0, 0)
+        for value in _PRIVILEGES:
+            ctypes.CDLL(None).prctl(_PR_CAPBSET_DROP, value, 0, 0, 0)
 
 
 @pytest.fixture

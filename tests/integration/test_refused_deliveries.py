@@ -75,14 +75,14 @@ def _publish(runner: InProcess, clock: FakeClock, *numbers: int) -> None:
 
 def _states(engine: Engine, subscription: int = 1) -> list[MessageState]:
     with engine.workspace.catalog.read() as connection:
-        return [one.state for one in ledger.messages_of(connection, subscription)]
+        return [message.state for message in ledger.messages_of(connection, subscription)]
 
 
 def _held(engine: Engine, number: int = 1) -> Subscription:
     with engine.workspace.catalog.read() as connection:
-        found = subscriptions.subscription_by_number(connection, number)
-    assert found is not None
-    return found
+        subscription = subscriptions.subscription_by_number(connection, number)
+    assert subscription is not None
+    return subscription
 
 
 def _subjects(post: Post) -> list[str]:

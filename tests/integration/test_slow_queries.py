@@ -55,12 +55,12 @@ def test_matching_samples_query_costs(engine: Engine) -> None:
     run = InProcess(engine)
     run.match()
     run_maintenance(engine.workspace, run.epoch)
-    found = {one.query: one for one in engine.usage().slow}
-    assert set(found) == {"Rock", "Dear"}
-    assert found["Dear"].part == "title matches '(?i)r[aeiou]ck.*live'"
-    assert found["Dear"].hint == HINTS["RegularExpression"]
-    assert found["Dear"].milliseconds > found["Rock"].milliseconds
-    assert not found["Dear"].is_slow, "a few items make no slow query"
+    document = {entry.query: entry for entry in engine.usage().slow}
+    assert set(document) == {"Rock", "Dear"}
+    assert document["Dear"].part == "title matches '(?i)r[aeiou]ck.*live'"
+    assert document["Dear"].hint == HINTS["RegularExpression"]
+    assert document["Dear"].milliseconds > document["Rock"].milliseconds
+    assert not document["Dear"].is_slow, "a few items make no slow query"
 
 
 def test_slow_query_is_listed_and_reported_once(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
@@ -73,7 +73,7 @@ def test_slow_query_is_listed_and_reported_once(engine: Engine, caplog: pytest.L
         store_cost(engine, "Dear", 60.0)
         run_maintenance(engine.workspace, run.epoch)
         run_maintenance(engine.workspace, run.epoch)
-    (record,) = [one for one in caplog.records if "takes about" in one.getMessage()]
+    (record,) = [value for value in caplog.records if "takes about" in value.getMessage()]
     line = json.loads(JsonLines().format(record))
     assert (line["level"], line["feed"], line["owner"]) == ("warning", "Dear", "admin")
     assert "title matches 'a'" in line["event"]
@@ -84,7 +84,7 @@ def test_slow_query_is_listed_and_reported_once(engine: Engine, caplog: pytest.L
     assert text.index("Dear") < text.index("Rock")
     assert "without a match" not in text
     data = json.loads(run_queries(engine, "--slow", "--json", "--limit", "1"))
-    assert [(one["query"], one["is_slow"]) for one in data["slow"]] == [("Dear", True)]
+    assert [(entry["query"], entry["is_slow"]) for entry in data["slow"]] == [("Dear", True)]
 
 
 def test_repaired_query_is_no_longer_listed(engine: Engine, clock: FakeClock) -> None:
@@ -92,7 +92,7 @@ def test_repaired_query_is_no_longer_listed(engine: Engine, clock: FakeClock) ->
     run = InProcess(engine)
     store_cost(engine, "Dear", 60.0)
     run_maintenance(engine.workspace, run.epoch)
-    assert [one.query for one in engine.usage().slow] == ["Dear"]
+    assert [entry.query for entry in engine.usage().slow] == ["Dear"]
     clock.advance(timedelta(minutes=1))
     engine.execute("create or replace feed Dear from Wire where title contains 'rock';")
     assert engine.usage().slow == ()
@@ -111,9 +111,9 @@ def test_owner_sees_only_own_slow_queries_and_tags_select(engine: Engine) -> Non
         cost = Costs(100, {mine.id: Cost(1e9, "RegularExpression", "title matches 'a+b'")})
         query_costs.learn(connection, cost, now(connection))
     run_maintenance(engine.workspace, run.epoch)
-    assert [one.query for one in ann.usage().slow] == ["Mine"]
-    assert [(one.query, one.owner) for one in engine.usage().slow] == [("Mine", "ann"), ("Dear", "admin")]
-    assert [one.query for one in engine.usage(tag="music").slow] == ["Dear"]
+    assert [entry.query for entry in ann.usage().slow] == ["Mine"]
+    assert [(entry.query, entry.owner) for entry in engine.usage().slow] == [("Mine", "ann"), ("Dear", "admin")]
+    assert [entry.query for entry in engine.usage(tag="music").slow] == ["Dear"]
     with pytest.raises(NotFoundError, match="no query has the tag music"):
         ann.usage(tag="music")
 

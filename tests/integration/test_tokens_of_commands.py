@@ -64,21 +64,21 @@ def _invoke(name: str, root: Path, token: str) -> Any:
         for parameter in command.params
         if parameter.param_type_name == "argument" and parameter.required
     ]
-    place = ["--workspace", str(root)] if any(one.name == "workspace" for one in command.params) else []
+    place = ["--workspace", str(root)] if any(entry.name == "workspace" for entry in command.params) else []
     place += ["--once"] if name == "run" else []
     return CliRunner().invoke(app, [*name.split(), *given, *place], env={VARIABLE: token})
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_accepts_the_token_option(name: str) -> None:
-    options = [one for one in COMMANDS[name].params if one.envvar == VARIABLE]
-    assert [one.opts for one in options] == [["--token"]]
+    options = [entry for entry in COMMANDS[name].params if entry.envvar == VARIABLE]
+    assert [option.opts for option in options] == [["--token"]]
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_no_command_runs_with_a_wrong_or_empty_token(name: str, root: Path, tokens: dict[str, str]) -> None:
     before = sorted(root.parent.iterdir())
-    wrong, empty = (_invoke(name, root, tokens[one]) for one in ("nobody", "empty"))
+    wrong, empty = (_invoke(name, root, tokens[text]) for text in ("nobody", "empty"))
     assert (wrong.exit_code, empty.exit_code) == (3, 3), (wrong.output, empty.output)
     assert ("a token cannot be used to" if name in BEFORE_A_WORKSPACE else "this token is not valid") in wrong.output
     assert "the token is empty" in empty.output

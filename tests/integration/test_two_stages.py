@@ -66,13 +66,13 @@ def test_two_stages_match_like_the_reference(tmp_path: Path, strategy: str, monk
         engine.execute("unsubscribe from Rock; unsubscribe from Concerts;")  # of a partition, and of the delta
         _publish(engine, 300, 350)
         run.run()
-        assert max(one.item.sequence or 0 for one in engine.matches("Concerts")) <= 300
+        assert max(match.item.sequence or 0 for match in engine.matches("Concerts")) <= 300
         with engine.workspace.catalog.read() as connection:
             loads = known_loads(connection, divided.folder)
-            counted = [one.counters for one in match_segments.match_segments(connection)]
-        copies = sum(one["copies"] for one in counted)
-        assert sum(one["items"] for one in counted) == 350, "an item is counted once, however many copies it has"
-        assert sum(load.items for load in loads) == copies > sum(one["unmatched_copies"] for one in counted)
+            counted = [match_segment.counters for match_segment in match_segments.match_segments(connection)]
+        copies = sum(entry["copies"] for entry in counted)
+        assert sum(entry["items"] for entry in counted) == 350, "an item is counted once, however many copies it has"
+        assert sum(load.items for load in loads) == copies > sum(entry["unmatched_copies"] for entry in counted)
         assert copies <= 3 * 350
         run.close()
 
@@ -99,8 +99,8 @@ def test_a_budget_smaller_than_all_partitions_reloads_them(tmp_path: Path, monke
         counters = loaded_plans(1).counters
         assert counters.evictions > 0
         with engine.workspace.catalog.read() as connection:
-            counted = [one.counters for one in match_segments.match_segments(connection)]
-        assert sum(one.get("plan_reloads", 0) for one in counted) > 0
+            counted = [match_segment.counters for match_segment in match_segments.match_segments(connection)]
+        assert sum(entry.get("plan_reloads", 0) for entry in counted) > 0
         run.close()
     loaded_plans.cache_clear()
 
@@ -123,7 +123,7 @@ def test_repeated_batch_uses_its_original_plan_and_partitions(tmp_path: Path) ->
         _publish(engine, 60, 120)
         run.run()
         with engine.workspace.catalog.read() as connection:
-            used = [one.plan for one in match_segments.match_segments(connection)]
+            used = [match_segment.plan for match_segment in match_segments.match_segments(connection)]
         assert used == [before.version, after.version]
         verify(engine, 120)
         run.close()
@@ -185,6 +185,6 @@ def test_spark_matches_in_two_stages_and_lets_queries_move(tmp_path: Path, spark
             lineage = match_segments.current_lineage(connection)
         assert lineage is not None
         assert (lineage.id, lineage.job) == (before.id + 1, "match/1 in 3 slots")
-        assert all(one.counters["copies"] > 0 for one in segments)
-        assert len({one.plan for one in segments}) == 3, "the partitions changed twice under way"
+        assert all(segment.counters["copies"] > 0 for segment in segments)
+        assert len({segment.plan for segment in segments}) == 3, "the partitions changed twice under way"
         verify(engine, 420)

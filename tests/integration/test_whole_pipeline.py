@@ -161,8 +161,8 @@ def _files_are_clean(engine: Engine) -> None:
         text = (engine.workspace.out / name).read_text("utf-8")
         shown = text.replace("&lt;", "<").replace("\\u003c", "<").lower()
         assert "loud" in shown, name
-        found = [word for word in DANGEROUS if word in _without_plain_title(shown)]
-        assert not found, (name, found)
+        words = [word for word in DANGEROUS if word in _without_plain_title(shown)]
+        assert not words, (name, words)
 
 
 def _without_plain_title(text: str) -> str:

@@ -73,19 +73,19 @@ print(json.dumps({
 def test_code_of_distributed_plans_is_loaded_only_if_needed(
     tmp_path: Path, setting: int, partitions: int | None
 ) -> None:
-    told = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(tmp_path), str(setting), DECLARED],
         capture_output=True,
         text=True,
         check=False,
         cwd=Path(__file__).parents[2],
     )
-    assert told.returncode == 0, told.stderr
-    found = json.loads(told.stdout.splitlines()[-1])
-    loaded = found.pop("loaded")
+    assert process.returncode == 0, process.stderr
+    document = json.loads(process.stdout.splitlines()[-1])
+    loaded = document.pop("loaded")
     is_distributed = partitions is not None
     assert bool(loaded) is is_distributed, loaded
-    assert found == {
+    assert document == {
         "matched": [2, 1],
         "partitions": partitions,
         "explained": is_distributed,

@@ -21,7 +21,7 @@ def test_weight_is_bounded_and_the_most_recently_used_values_stay(steps: list[tu
             assert cache.get(key) == weight
         elif cache.get(key) is None:
             continue
-        newest = [*(one for one in newest if one != key), key]
+        newest = [*(value for value in newest if value != key), key]
         assert cache.weight <= _LIMIT
     kept = [key for key in newest if cache.get(key) is not None]
     assert kept == newest[len(newest) - len(kept) :], "the least recently used values were evicted"

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
 
 import runnel
-from runnel.errors import StatementError
+from runnel.errors import InputError
 
 MUSE = "create feed Shown from News as $n join last 3 months on Photos as $photos with $n[title similar window.title]"
 
@@ -60,27 +59,46 @@ def test_windows_span_batches_and_remain_after_parts_are_merged() -> None:
     plan = runnel.compile(MUSE)
     matcher = plan.matcher
     titles = [f"word{number} word{number + 1}" for number in range(80)]
-    found = []
+    results = []
     for number, title in enumerate(titles):
         batch = plan.batch([photo(number, title=title), news(number, title=titles[number // 2])])
         moved = batch.records.set_column(
             0, batch.records.schema.field(0), pa.array([2 * number + 1, 2 * number + 2], pa.int64())
         )
         matches = matcher.match(type(batch)(moved))
-        found.append(len(matches.row(1)))
-    assert found == [1] * len(titles)
+        results.append(len(matches.row(1)))
+    assert results == [1] * len(titles)
 
 
-def test_a_join_in_the_statement_of_a_workspace_is_refused_where_it_stands(tmp_path: Path) -> None:
-    with runnel.connect(tmp_path / "workspace") as engine:
-        engine.execute("register feed News; register feed Photos;")
-        with pytest.raises(StatementError, match="a workspace cannot run joins yet") as refused:
-            engine.execute(MUSE)
-        span = refused.value.span
-        assert span is not None
-        assert MUSE[span.column - 1 :].startswith("join last")
-        with pytest.raises(StatementError, match="a workspace cannot run joins yet"):
-            engine.execute(f"preview {MUSE}")
+def test_annotations_name_the_joined_items_through_views_the_newest_first() -> None:
+    plan = runnel.compile([MUSE, "create feed All from Shown | Blog"])
+    items = [
+        photo(1, title="Muse live in Paris"),
+        photo(2, title="Muse live in Rome"),
+        photo(1, title="Muse live in Paris, again"),
+        photo(3, title="Cooking pasta"),
+        news(1, title="Muse live in Paris tonight"),
+        {"feed": "Blog", "id": "b1"},
+    ]
+    *before, joined, blog = plan.match_annotated(items)
+    assert before == [[], [], [], []]
+    assert [match.query for match in joined] == ["Shown", "All"]
+    for match in joined:
+        assert list(match.joined) == ["photos"]
+        photos = match.joined["photos"]
+        assert [(item.feed, item.id, item.first("title")) for item in photos.items] == [
+            ("Photos", "p1", "Muse live in Paris, again"),
+            ("Photos", "p2", "Muse live in Rome"),
+        ]
+        assert photos.count == 2
+    assert [(match.query, dict(match.joined)) for match in blog] == [("All", {})]
+    assert [[match.query for match in row] for row in plan.match_annotated(items)] == plan.match(items)
+
+
+def test_rows_of_a_dataframe_are_refused_because_they_have_no_order() -> None:
+    with pytest.raises(InputError, match=r"join last 90 days .* depends on the order of items") as refused:
+        runnel.spark.match(cast(Any, None), runnel.compile(MUSE))
+    assert "plan.match" in str(refused.value.hint)
 
 
 def test_a_plan_lists_its_joins_among_the_clauses_that_need_an_order() -> None:

@@ -28,15 +28,20 @@ import typer
 from scripts.reference_commands import commands
 
 from runnel import errors
+from runnel.algebra.trees import steps as tree_steps
 from runnel.catalog.access import signing_keys
 from runnel.cli.main import app
 from runnel.cli.output import EXIT_CODES
+from runnel.language.grammar import parse_joins
 from runnel.language.grammar.parser import parse
 from runnel.language.syntax import nesting
 from runnel.language.syntax.statements import Statement
 from runnel.matching.graphs.search import find_solutions
+from runnel.matching.joins import find_pairs, resolve_joins
 from runnel.matching.operators.plugins import check_answers
+from runnel.matching.trees import tree_part
 from runnel.model import bindings, graph, item
+from runnel.model.trees import document_tree
 from runnel.net import http_client, urls
 from runnel.settings import Settings
 
@@ -78,8 +83,8 @@ def test_every_kind_of_statement_has_an_example_in_the_reference() -> None:
 
 
 def error_classes() -> list[type[errors.RunnelError]]:
-    found = [kind for _, kind in inspect.getmembers(errors, inspect.isclass)]
-    return [kind for kind in found if issubclass(kind, errors.RunnelError)]
+    members = [kind for _, kind in inspect.getmembers(errors, inspect.isclass)]
+    return [kind for kind in members if issubclass(kind, errors.RunnelError)]
 
 
 @pytest.mark.parametrize("kind", error_classes(), ids=lambda kind: kind.__name__)
@@ -97,8 +102,8 @@ def test_every_command_option_and_exit_code_is_in_the_reference() -> None:
         assert section, f"the command {name} is not in the reference"
         for parameter in command.params:
             shown = parameter.opts if parameter.param_type_name == "option" else [parameter.name]
-            for one in shown:
-                assert f"`{one}`" in section.group(1), f"{name}: {one} is not in the reference"
+            for value in shown:
+                assert f"`{value}`" in section.group(1), f"{name}: {value} is not in the reference"
             assert parameter.help, f"{name}: {shown[0]} has no help"
         assert f"Example: `runnel {name}" in section.group(1) or f"runnel {name} " in section.group(1)
     for code, meaning in EXIT_CODES.items():
@@ -118,12 +123,18 @@ LIMITS = {
     "values of one item": item.MAX_VALUES,
     "name of an attribute": item.MAX_NAME,
     "id of an item": item.MAX_ID,
-    "RDF graph of an item": graph.MOST_TRIPLES,
+    "RDF graph of an item": graph.MAX_TRIPLES,
+    "tree of an item": document_tree.MAX_NODES,
+    "tree pattern": tree_steps.MAX_STEPS,
     "nested parentheses": nesting.MAX_NESTING,
     "rows of one answer": check_answers.MAX_ROWS,
-    "bindings kept with a match": bindings.MOST_ROWS,
-    "solutions of a graph pattern that are searched for bindings": find_solutions.MOST_SOLUTIONS,
-    "signing keys of a subscription": signing_keys.MOST_KEYS,
+    "bindings kept with a match": bindings.MAX_ROWS,
+    "solutions of a graph pattern that are searched for bindings": find_solutions.MAX_SOLUTIONS,
+    "solutions of a tree pattern that are searched for bindings": tree_part.MOST_SOLUTIONS,
+    "signing keys of a subscription": signing_keys.MAX_KEYS,
+    "joins of a query": parse_joins.MAX_JOINS,
+    "candidates of a join": find_pairs.MAX_CANDIDATES,
+    "joined items kept with a match": resolve_joins.MAX_ANNOTATION,
     "redirects": http_client.MAX_REDIRECTS,
     "URL": urls.MAX_URL,
 }
@@ -286,11 +297,11 @@ class Block:
 
 
 def blocks_of(page: Path) -> list[Block]:
-    found: list[Block] = []
+    blocks: list[Block] = []
     for match in re.finditer(r"^```python\n(.*?)^```$", page.read_text("utf-8"), re.DOTALL | re.MULTILINE):
         line = match.string.count("\n", 0, match.start(1)) + 1
-        found.append(Block(name_of(page), line, match.group(1)))
-    return found
+        blocks.append(Block(name_of(page), line, match.group(1)))
+    return blocks
 
 
 BLOCKS = [block for page in PAGES for block in blocks_of(page)]
@@ -343,6 +354,13 @@ def test_pages_have_blocks_with_and_without_spark_and_each_has_an_assertion() ->
     ("script", "expected"),
     [
         ("library.py", ["3 items matched, 1 messages delivered", "Cheap has item 2", "rock.xml has 2 entries"]),
+        (
+            "photos_for_news.py",
+            [
+                "n3: Live in Paris has the photos f1, m1",
+                '>Muse live in Paris<br><img src="https://photos.example/m1.jpg"></a>',
+            ],
+        ),
         ("dataframe_api.py", ["Vinyl: 2 rows", "Bargains: 1 rows", "Christmas: 2 rows", "in no feed: 3"]),
         ("webhook_endpoint.py", ["waiting for confirmation: False", "feed.items: Muse on tour"]),
         ("mail_server.py", ["to me@mail.example: Muse on tour"]),
@@ -444,9 +462,9 @@ def plug_ins(*groups: str) -> list[Path]:
 
 
 def section_of(page: Path, heading: str) -> str:
-    found = re.search(rf"^## {heading}\n(.*?)(?=^## )", page.read_text("utf-8"), re.DOTALL | re.MULTILINE)
-    assert found, f"{name_of(page)} has no section {heading}"
-    return found[1]
+    results = re.search(rf"^## {heading}\n(.*?)(?=^## )", page.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    assert results, f"{name_of(page)} has no section {heading}"
+    return results[1]
 
 
 @pytest.mark.parametrize(
@@ -566,8 +584,8 @@ def words_of(page: Path) -> str:
 
 @pytest.mark.parametrize("page", WRITTEN, ids=name_of)
 def test_pages_avoid_old_words_and_british_spelling(page: Path) -> None:
-    found = {match[0].lower() for match in AVOIDED.finditer(words_of(page))}
-    assert found - FINE == set()
+    texts = {match[0].lower() for match in AVOIDED.finditer(words_of(page))}
+    assert texts - FINE == set()
 
 
 @pytest.mark.parametrize("page", [page for page in WRITTEN if page != CHANGELOG], ids=name_of)

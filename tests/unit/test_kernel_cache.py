@@ -28,8 +28,8 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def _kernel_folder() -> Path | None:
     kernel_folder.cache_clear()
-    found = kernel_folder()
-    return None if found is None else Path(found)
+    results = kernel_folder()
+    return None if results is None else Path(results)
 
 
 def _mode(path: Path) -> int:
@@ -70,9 +70,9 @@ def test_folder_of_another_user_is_not_used(package: Path, monkeypatch: pytest.M
         return os.stat_result(values)
 
     monkeypatch.setattr(Path, "lstat", lstat)
-    found = _kernel_folder()
-    assert found is not None
-    assert found != beside
+    results = _kernel_folder()
+    assert results is not None
+    assert results != beside
 
 
 def test_link_is_not_used_and_without_a_safe_folder_nothing_is_cached(package: Path, tmp_path: Path) -> None:

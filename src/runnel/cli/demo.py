@@ -42,6 +42,7 @@ def demo(
     """
     from runnel.engine import connect
     from runnel.streaming.java import java_version
+    from runnel.testing.readers import related_news
     from runnel.testing.world import World
 
     with reporting_errors(False):
@@ -53,11 +54,11 @@ def demo(
         with connect(folder, first_fetch_items=1_000_000) as engine:
             (folder / _MARKER).touch(FILE_MODE)
             with _step(f"declaring {len(world.feeds)} feeds, {len(world.queries):,} queries and their subscriptions"):
-                engine.execute(world.script())
+                engine.execute(world.script() + related_news(world.feeds))
             _publish(engine, world)
             with _step("writing the report"):
                 path = _write_report(engine, folder)
-            _print_summary(engine.status(), folder, path)
+            _print_summary(engine.status(), _count_related(engine), folder, path)
 
 
 def _publish(engine: Engine, world: World) -> None:
@@ -126,7 +127,15 @@ def _next_steps(folder: Path) -> list[tuple[str, str]]:
     ]
 
 
-def _print_summary(status: Status, folder: Path, report: Path) -> None:
+def _count_related(engine: Engine) -> str:
+    """Describe the matches of the demo's join."""
+    from runnel.testing.readers import RELATED_NEWS
+
+    joined = [annotation.count for match in engine.matches(RELATED_NEWS) for annotation in match.annotations]
+    return f"{len(joined):,} items with {sum(joined):,} similar items of the 3 days before (out/related-news.xml)"
+
+
+def _print_summary(status: Status, related: str, folder: Path, report: Path) -> None:
     from rich.table import Table
 
     table = Table(show_header=False, box=None, pad_edge=False)
@@ -134,6 +143,7 @@ def _print_summary(status: Status, folder: Path, report: Path) -> None:
         ("items matched", f"{status.matched:,}"),
         ("standing queries", f"{status.plan_queries:,} of {status.virtual_feeds:,}; the rest has no subscription"),
         ("matches", f"{status.matches:,}"),
+        ("related news", related),
         ("messages", ", ".join(f"{count:,} {state}" for state, count in sorted(status.messages.items()))),
         ("quarantined", f"{status.put_aside:,}" + (" (runnel show quarantine)" if status.put_aside else "")),
         ("report", str(report)),

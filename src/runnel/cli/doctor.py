@@ -11,7 +11,15 @@ from pathlib import Path
 
 from runnel.catalog.declared import operators, stylesheets
 from runnel.catalog.learned import operator_cache
-from runnel.catalog.logs import item_segments, match_segments, plan_versions, quarantine, table_files, undecided
+from runnel.catalog.logs import (
+    item_segments,
+    match_segments,
+    plan_versions,
+    quarantine,
+    table_files,
+    undecided,
+    windows,
+)
 from runnel.catalog.store.sequencer import last_sequence
 from runnel.engine.permissions import wrong_modes
 from runnel.engine.planning.ports import plan_port
@@ -50,7 +58,7 @@ class Finding:
 
 
 def examine(folder: Path, *, deep: bool = False, repair: bool = False) -> Iterator[Finding]:
-    """Run all checks, the most basic first. `deep` reads every file, `repair` repairs file permissions."""
+    """Run all checks, the most basic first. `deep` reads every file, `repair` repairs permissions and windows."""
     yield Finding("Python", sys.version_info >= (3, 11), sys.version.split()[0])
     yield _checked("Java", _java)
     yield _checked("Spark", lambda: f"pyspark {version('pyspark')}")
@@ -74,6 +82,7 @@ def examine(folder: Path, *, deep: bool = False, repair: bool = False) -> Iterat
         yield _checked("database", lambda: _database(workspace))
     yield _checked("files", lambda: _files(workspace, deep))
     yield _checked("plan", lambda: _plan(workspace))
+    yield from _windows(workspace, deep, repair)
     yield from _operators(workspace, deep)
     workspace.close()
 
@@ -205,6 +214,26 @@ def _plan(workspace: Workspace) -> str:
     port = plan_port(current.distribution)
     port.verify(workspace.storage, current)
     return f"version {current.version} with {current.queries} queries{port.describe(current)} can be loaded"
+
+
+def _windows(workspace: Workspace, deep: bool, repair: bool) -> Iterator[Finding]:
+    """Check the files with the items of windows, which can be filled again from the item log."""
+    with workspace.catalog.read() as connection:
+        segments = windows.live_segments(connection)
+    if not segments:
+        return
+    problems = [_problem(workspace, each.path, each.bytes, deep) for each in segments]
+    damaged = [problem for problem in problems if problem is not None]
+    if not damaged:
+        yield Finding("windows", True, f"{len(segments)} files with the items of windows exist")
+    elif repair:
+        with workspace.catalog.write() as connection:
+            windows.empty_windows(connection)
+        detail = f"dropped {len(segments)} files, of which {len(damaged)} were damaged or missing"
+        yield Finding("windows", True, f"{detail}; joins fill their windows again")
+    else:
+        detail = f"{len(damaged)} of {len(segments)} files are damaged or missing, for example: {damaged[0]}"
+        yield Finding("windows", True, detail, "no action needed: the runner fills the windows of joins again")
 
 
 def _operators(workspace: Workspace, deep: bool) -> Iterator[Finding]:

@@ -348,7 +348,8 @@ def doctor(
         typer.Option("--deep", help="Read every file and compare it with its checksum. Slow if there are many."),
     ] = False,
     repair: Annotated[
-        bool, typer.Option("--repair", help="Repair file permissions according to `shared_output`.")
+        bool,
+        typer.Option("--repair", help="Repair file permissions according to `shared_output`, and damaged windows."),
     ] = False,
     token: TokenOption = None,
     as_json: JsonOption = False,
@@ -357,7 +358,7 @@ def doctor(
 
     Data files must exist and have the right size. With `--deep` they are also read and compared with their checksums.
     Files that other users can read are reported. `--repair` makes them private, except for `out` if `shared_output`
-    is set.
+    is set. It also drops the items of windows if one of their files is damaged, so that joins fill them again.
 
     Example: `runnel doctor --deep`
     """

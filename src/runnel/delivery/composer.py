@@ -202,7 +202,13 @@ class Composer:
         for number in numbers:
             feed = snapshot.subscriptions[number].feed
             sequences_by_feed.setdefault(feed, []).extend(snapshot.sequences(number, count))
-        return self._match_reader.with_details(loaded, sequences_by_feed)
+        contents = (
+            (snapshot.subscriptions[number].feed, tuple(snapshot.contents.get(message.key) or ()))
+            for number in numbers
+            for message in snapshot.messages[number][:count]
+        )
+        detailed = self._match_reader.with_details(loaded, sequences_by_feed)
+        return self._match_reader.with_joined_items(detailed, contents, max_bytes)
 
     def _compose_separately(
         self, block: Sequence[int], snapshot: _CatalogSnapshot, free_bytes: int
@@ -251,9 +257,9 @@ class Composer:
                 error = _explain_difference(message, sequences, len(readable))
                 prepared.append(PreparedMessage(message, error=error))
                 break
-            items = [loaded.item(feed, sequence) for sequence in readable]
+            items = loaded.message_items(feed, readable)
             prepared.append(PreparedMessage(message, self._delivery(message, snapshot, items)))
-            size += sum(loaded.size(feed, sequence) for sequence in readable)
+            size += loaded.message_bytes(feed, readable)
         open_count = len(snapshot.messages[number])
         has_more = open_count == _MAX_MESSAGES or open_count > count
         return SubscriptionQueue(number, tuple(prepared), has_more, size)

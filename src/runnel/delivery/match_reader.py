@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -22,12 +23,21 @@ from runnel.catalog.delivery import outbox
 from runnel.catalog.logs import item_segments
 from runnel.catalog.store.connection import Catalog
 from runnel.catalog.store.sequencer import workspace_number
+from runnel.delivery.joined_items import (
+    MAX_MESSAGE_BYTES,
+    NOTHING_JOINED,
+    RESERVED_BYTES,
+    JoinedContent,
+    allow,
+    fit,
+)
 from runnel.delivery.matches_by_query import BLOCK_ITEMS, MatchesByQuery
 from runnel.errors import StorageFullError, WorkspaceError
 from runnel.logs.items.item_log import ItemLog
 from runnel.logs.matches.match_log import MatchLog
 from runnel.model.annotation import Annotation, MatchDetails, unite_annotations
-from runnel.model.bindings import Bindings
+from runnel.model.bindings import NO_BINDINGS, Bindings
+from runnel.model.item import Item
 from runnel.model.item_batch import ItemBatch
 from runnel.model.subscription import Subscription
 from runnel.sinks.contract import DeliveredItem
@@ -35,10 +45,15 @@ from runnel.sinks.contract import DeliveredItem
 logger = logging.getLogger("runnel")
 
 _MAX_MESSAGE_ITEMS = 1_000
-_MAX_MESSAGE_BYTES = 4 << 20
+_MAX_OWN_BYTES = MAX_MESSAGE_BYTES - RESERVED_BYTES
 _MAX_CACHED_BYTES = 64 << 20
 _ITEM_OVERHEAD_BYTES = 600
 _NO_LIMIT = 1 << 62
+_GROUP_ITEMS = 32
+"""Joined items that are loaded at once before they are shortened."""
+
+MessageContent = tuple[int, tuple[int, ...]]
+"""The subscribed feed of a message and the sequences of its items."""
 
 EvaluatePast = Callable[[int, int, int, int | None, bool], Mapping[int, MatchDetails]]
 """`(feed, after, upto, plan, with_details)`: evaluate a feed's query on the past items in (after, upto].
@@ -80,39 +95,43 @@ class ItemSummary:
 class LoadedItems:
     """Items and their approximate sizes in bytes, by sequence; bindings and annotations by feed and sequence.
 
-    The joined items of annotations are in `joined`, by sequence.
+    `joined` has the joined items of each message, by the feed and the sequences of the message.
     """
 
     items: Mapping[int, DeliveredItem]
     sizes: Mapping[int, int]
     bindings: Mapping[tuple[int, int], Bindings] = field(default_factory=dict)
     annotations: Mapping[tuple[int, int], tuple[Annotation, ...]] = field(default_factory=dict)
-    joined: LoadedItems | None = None
+    joined: Mapping[MessageContent, JoinedContent] = field(default_factory=dict)
 
     @property
     def bytes(self) -> int:
-        """The approximate size of all items and bindings."""
+        """The approximate size of all items, with their bindings and joined items."""
         own = sum(self.sizes.values()) + sum(bindings.bytes for bindings in self.bindings.values())
-        return own + (0 if self.joined is None else self.joined.bytes)
+        return own + sum(joined.bytes for joined in self.joined.values())
 
-    def item(self, feed: int, sequence: int) -> DeliveredItem:
-        """Return an item as delivered to subscribers of a feed, with the details of the match with that feed."""
+    def message_items(self, feed: int, sequences: Sequence[int]) -> list[DeliveredItem]:
+        """Return the items of a message as delivered to subscribers of a feed, with the details of their matches."""
+        joined = self.joined.get((feed, tuple(sequences)), NOTHING_JOINED)
+        return [self._item(feed, sequence, joined) for sequence in sequences]
+
+    def _item(self, feed: int, sequence: int, joined: JoinedContent) -> DeliveredItem:
         item = self.items[sequence]
         if (bindings := self.bindings.get((feed, sequence))) is not None:
             item = replace(item, bindings=bindings)
         if annotations := self.annotations.get((feed, sequence)):
-            joined = {} if self.joined is None else self.joined.items
-            known = {number: delivered.item for number, delivered in joined.items()}
-            item = replace(item, annotations=unite_annotations(annotations, known))
+            united = unite_annotations(annotations, joined.known(annotations), joined.omitted)
+            item = replace(item, annotations=united)
         return item
 
-    def size(self, feed: int, sequence: int) -> int:
-        """Return the approximate size of an item, including the bindings and joined items of a feed's query."""
-        bindings = self.bindings.get((feed, sequence))
-        size = self.sizes[sequence] + (0 if bindings is None else bindings.bytes)
-        for annotation in self.annotations.get((feed, sequence), ()):
-            size += sum(self.joined.sizes.get(number, 0) for number in annotation.newest) if self.joined else 0
-        return size
+    def message_bytes(self, feed: int, sequences: Sequence[int]) -> int:
+        """Return the approximate size of a message, with bindings and joined items."""
+        return self.own_bytes(feed, sequences) + self.joined.get((feed, tuple(sequences)), NOTHING_JOINED).bytes
+
+    def own_bytes(self, feed: int, sequences: Sequence[int]) -> int:
+        """Return the approximate size of a message's items and their bindings, without joined items."""
+        bindings = (self.bindings.get((feed, sequence), NO_BINDINGS) for sequence in sequences)
+        return sum(self.sizes.get(sequence, 0) for sequence in sequences) + sum(each.bytes for each in bindings)
 
 
 class MatchReader:
@@ -252,7 +271,8 @@ class MatchReader:
         return LoadedItems(items, sizes)
 
     def with_details(self, loaded: LoadedItems, sequences: Mapping[int, Collection[int]]) -> LoadedItems:
-        """Add the bindings and annotations of matches to loaded items. `sequences` are keyed by feed.
+        """Add the bindings and annotations of matches to loaded items, without joined items. `sequences` are keyed
+        by feed.
 
         They come from the match log and, for past matches, from the last call of `find_matches`.
         """
@@ -262,16 +282,50 @@ class MatchReader:
             for key in ((feed, sequence) for sequence in wanted):
                 if (past := self._past_details.get(key)) is not None:
                     bindings[key], annotations[key] = past.bindings, past.annotations
-        return replace(loaded, bindings=bindings, annotations=annotations, joined=self._load_joined(annotations))
+        return replace(loaded, bindings=bindings, annotations=annotations)
 
-    def _load_joined(self, annotations: Mapping[tuple[int, int], Sequence[Annotation]]) -> LoadedItems | None:
-        """Load the items that annotations refer to, without deleted ones."""
-        joined = {number for several in annotations.values() for each in several for number in each.newest}
-        if not joined:
-            return None
+    def with_joined_items(
+        self, loaded: LoadedItems, messages: Iterable[MessageContent], max_bytes: float
+    ) -> LoadedItems | None:
+        """Add the joined items of messages, given by feed and sequences, to items that were loaded with details.
+
+        Return None if all items would exceed `max_bytes` (approximately) with them.
+        """
+        joined: dict[MessageContent, JoinedContent] = {}
+        free_bytes = max_bytes - loaded.bytes if loaded.annotations else max_bytes
+        for feed, sequences in dict.fromkeys(messages) if loaded.annotations else ():
+            content = self._load_joined(loaded, feed, sequences)
+            free_bytes -= content.bytes
+            if free_bytes < 0:
+                return None
+            joined[feed, sequences] = content
+        return replace(loaded, joined=joined)
+
+    def _load_joined(self, loaded: LoadedItems, feed: int, sequences: Sequence[int]) -> JoinedContent:
+        """Load the joined items that a message shows, without deleted ones."""
+        annotations = [each for sequence in sequences for each in loaded.annotations.get((feed, sequence), ())]
+        if not annotations:
+            return NOTHING_JOINED
+        allowance = allow(annotations, loaded.own_bytes(feed, sequences))
+        uses = Counter(number for annotation in annotations for number in allowance.shown(annotation))
         with self._catalog.read() as connection:
             kept_after = item_segments.retained_upto(connection)
-        return self.load_items(number for number in joined if number > kept_after)
+        items: dict[int, Item] = {}
+        omitted: dict[int, int] = {}
+        size = 0
+        for item in self._each_item(sorted(number for number in uses if number > kept_after)):
+            fitting, count, item_bytes = fit(item, allowance.item_bytes)
+            if fitting is not None:
+                sequence = item.sequence or 0
+                items[sequence], size = fitting, size + item_bytes * uses[sequence]
+                omitted |= {sequence: count} if count else {}
+        return JoinedContent(allowance, items, omitted, size)
+
+    def _each_item(self, sequences: Sequence[int]) -> Iterator[Item]:
+        """Yield items, in small groups, because they may be large."""
+        for start in range(0, len(sequences), _GROUP_ITEMS):
+            group = self.load_items(sequences[start : start + _GROUP_ITEMS])
+            yield from (delivered.item for delivered in group.items.values()) if group else ()
 
     def feed_names(self, feeds: Collection[int]) -> Mapping[int, str]:
         """Return a mapping from feed IDs to names that contains at least `feeds`. Feed names never change."""
@@ -286,14 +340,14 @@ def _group_by_size(
     sequences: Sequence[int], summaries: Mapping[int, ItemSummary], max_item_bytes: int
 ) -> Iterator[tuple[int, ...]]:
     """Split sequences into groups that fit into one message each. A single item may exceed the size limit."""
-    if 0 < len(sequences) <= min(_MAX_MESSAGE_ITEMS, _MAX_MESSAGE_BYTES // max(max_item_bytes, 1)):
+    if 0 < len(sequences) <= min(_MAX_MESSAGE_ITEMS, _MAX_OWN_BYTES // max(max_item_bytes, 1)):
         yield tuple(sequences)  # the usual case, in which the sizes need not be added up
         return
     group: list[int] = []
     size = 0
     for sequence in sequences:
         size += summaries[sequence].size
-        if group and (len(group) == _MAX_MESSAGE_ITEMS or size > _MAX_MESSAGE_BYTES):
+        if group and (len(group) == _MAX_MESSAGE_ITEMS or size > _MAX_OWN_BYTES):
             yield tuple(group)
             group, size = [], summaries[sequence].size
         group.append(sequence)

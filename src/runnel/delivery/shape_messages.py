@@ -15,7 +15,7 @@ from lxml import etree
 
 from runnel.catalog.declared.stylesheets import is_kept, kept_path
 from runnel.errors import DeliveryError, InputError, StylesheetError
-from runnel.model.item import Item
+from runnel.model.item import Attributes, Item
 from runnel.sandbox.stylesheet_process import StylesheetTransformer, transformer_of
 from runnel.settings import Settings
 from runnel.sinks.contract import Content, DeliveredItem, Delivery
@@ -31,6 +31,12 @@ _ATOM = "{http://www.w3.org/2005/Atom}feed"
 _RDF = "{http://www.w3.org/1999/02/22-rdf-syntax-ns#}RDF"
 _FEED_TAGS = frozenset({"rss", _ATOM, _RDF})
 _DERIVED_ID_PREFIX = "urn:runnel:"
+_OWN_PREFIX = "runnel:"
+"""The decoder's prefix for elements that Runnel adds to the documents of stylesheets: bindings and annotations."""
+
+_JOINED = "runnel:title"
+"""The decoder's name for an element that every joined item has."""
+
 _MAX_PROLOG_BYTES = 64 << 10
 _MAX_CACHED = 1_000
 
@@ -138,7 +144,8 @@ def _restore_identities(entries: Sequence[Item], delivery: Delivery) -> list[Del
     """Give entries the feed, id and version of the items that they come from, so that receivers recognize them.
 
     An entry is recognized by its guid. An entry without a guid is recognized by its link, or if it is the only entry
-    for the only item. All others are new items, with the guid that the stylesheet gave them.
+    for the only item. All others are new items, with the guid that the stylesheet gave them. An entry keeps the
+    annotations of its item only if the stylesheet copied them: it may have shown them in another way.
     """
     by_guid = {entry_id(delivered.item): delivered for delivered in delivery.items}
     by_link = _index_by_link(delivery.items)
@@ -151,11 +158,22 @@ def _restore_identities(entries: Sequence[Item], delivery: Delivery) -> list[Del
             origin = by_link.get(str(entry.first("link"))) or only_item
         key = None if origin is None else (origin.item.feed, origin.item.id)
         if origin is None or key is None or key in restored:
-            item = Item(delivery.feed_name, entry.id, entry.attributes, 1, last, delivery.sent)
+            item = Item(delivery.feed_name, entry.id, own_attributes(entry), 1, last, delivery.sent)
             restored.setdefault((item.feed, item.id), DeliveredItem(item, delivery.feed_title))
         else:
-            restored[key] = replace(origin, item=replace(origin.item, attributes=entry.attributes))
+            annotations = origin.annotations if _JOINED in entry.attributes else ()
+            item = replace(origin.item, attributes=own_attributes(entry))
+            restored[key] = replace(origin, item=item, annotations=annotations)
     return list(restored.values())
+
+
+def own_attributes(entry: Item) -> Attributes:
+    """Return the attributes of a decoded entry without those that come from elements of Runnel.
+
+    >>> own_attributes(Item("News", "1", {"title": ("Muse",), "runnel:title": ("A photo",)}))
+    {'title': ('Muse',)}
+    """
+    return {name: values for name, values in entry.attributes.items() if not name.startswith(_OWN_PREFIX)}
 
 
 def _index_by_link(items: Sequence[DeliveredItem]) -> Mapping[str, DeliveredItem]:

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from runnel.algebra.nodes.render import render_name
-from runnel.catalog.logs import item_segments
 from runnel.catalog.store.connection import Clock
 from runnel.delivery.dead_letters import DeadLetter
 from runnel.delivery.dispatcher import Dispatcher
@@ -54,6 +53,7 @@ from runnel.engine.own_spark import OwnSpark
 from runnel.engine.owners import Owners
 from runnel.engine.publish import Publisher
 from runnel.engine.trial.collect_matches import SHOWN
+from runnel.engine.trial.load_joined import load_joined_items
 from runnel.engine.trial.preview import DEFAULT_SPAN, PreviewResult, preview_feed, preview_query
 from runnel.engine.trial.try_items import TrialResult, source_for, try_adapted, try_items, try_past
 from runnel.engine.workspace import Workspace, create_workspace, open_workspace
@@ -65,7 +65,7 @@ from runnel.language.syntax import statements
 from runnel.language.syntax.parameters import Parameters, ParameterValue
 from runnel.logs.items.item_log import Accepted
 from runnel.logs.tables.table_store import Row
-from runnel.model.annotation import Annotation, JoinedItems, unite_annotations
+from runnel.model.annotation import JoinedItems, unite_annotations
 from runnel.model.bindings import NO_BINDINGS, Bindings
 from runnel.model.item import Item
 from runnel.sources.acquire import Acquirer
@@ -515,20 +515,12 @@ class Engine:
             sequences, _ = rows.of_queries([feed])
             wanted = dict.fromkeys(sequences.tolist(), (feed,))
             bound, annotations = rows.bindings_of(wanted), rows.annotations_of(wanted)
-            joined = self._joined_items(annotations.values(), names)
+            joined = load_joined_items(self.workspace, annotations.values(), names)
             for batch in self.workspace.items.get(sequences.tolist()):
                 for item in batch.items(names):
                     sequence = item.sequence or 0
                     annotated = unite_annotations(annotations.get((feed, sequence), ()), joined)
                     yield MatchedItem(sequence, item, bound.get((feed, sequence), NO_BINDINGS), annotated)
-
-    def _joined_items(self, annotations: Iterable[Sequence[Annotation]], names: Mapping[int, str]) -> dict[int, Item]:
-        """Return the items that annotations refer to, by sequence, without deleted ones."""
-        with self.workspace.catalog.read() as connection:
-            kept_after = item_segments.retained_upto(connection)
-        numbers = {number for several in annotations for each in several for number in each.newest}
-        batches = self.workspace.items.get(sorted(number for number in numbers if number > kept_after))
-        return {item.sequence or 0: item for batch in batches for item in batch.items(names)}
 
     # --- publishing ----------------------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from runnel.catalog.declared import feeds
 from runnel.catalog.logs.quarantine import ITEM
 from runnel.delivery.dispatcher import Dispatcher
 from runnel.delivery.match_reader import MatchReader
+from runnel.delivery.shape_messages import own_attributes
 from runnel.engine.trial.collect_matches import collect_from_log
 from runnel.engine.trial.find_stops import first_sequence_needed, gates_in
 from runnel.engine.trial.trial_matcher import open_matcher
@@ -21,9 +22,6 @@ from runnel.plan.logical_plan import PlanQuery
 from runnel.sources.acquire import Acquirer
 from runnel.sources.document_child import DocumentSource
 from runnel.sources.document_pool import document_pool
-
-_SHOWN_BINDING = "runnel:binding"
-"""The decoder's name for the element of our documents that shows a binding."""
 
 
 def match_reader_of(workspace: Workspace) -> MatchReader:
@@ -69,16 +67,12 @@ def dispatcher_of(workspace: Workspace, acquirer: Acquirer) -> Dispatcher:
 
 def _read_entries(data: bytes, place: str) -> Sequence[Item]:
     """Return the entries of a feed document that a stylesheet created."""
-    return _with_attributes(document_pool().read(data, DocumentSource(place, place)).items, {})
+    return document_pool().read(data, DocumentSource(place, place)).items
 
 
 def _with_attributes(items: Iterable[Item], bound: Mapping[str, Attributes]) -> list[Item]:
-    """Replace the elements that show bindings by the bindings themselves, as attributes."""
-    results = []
-    for item in items:
-        own = {name: values for name, values in item.attributes.items() if name != _SHOWN_BINDING}
-        results.append(replace(item, attributes=own | dict(bound.get(item.id, {}))))
-    return results
+    """Remove the attributes that come from elements of ours, and add the bindings as attributes."""
+    return [replace(item, attributes={**own_attributes(item), **bound.get(item.id, {})}) for item in items]
 
 
 def _accept(

@@ -58,7 +58,7 @@ def _withdraw(connection: Connection, ended: Subscription) -> None:
     if consent is not None and consent.is_confirmed:
         for subscription in subscriptions.live_subscriptions(connection, owner=ended.owner):
             if consents.key_of(subscription) == consents.key_of(ended):
-                subscriptions.keep_place(connection, subscription)
+                subscriptions.give_own_cursor(connection, subscription)
         consents.withdraw_consent(connection, consent, "the recipient unsubscribed")
 
 

@@ -15,7 +15,7 @@ from runnel.catalog.declared.feeds import feed_names
 from runnel.catalog.store.connection import Catalog, Clock, sqlite_file, without_password
 from runnel.catalog.store.sequencer import last_sequence
 from runnel.engine.seal_secrets import check_key, replace_key
-from runnel.engine.workspace_identity import Belonging, adopt, check_identity, claim_new, refuse_files
+from runnel.engine.workspace_identity import IdentityEvidence, adopt, check_identity, claim_new, refuse_files
 from runnel.errors import NotAWorkspaceError, WorkspaceError, WorkspaceExistsError
 from runnel.logs.items.item_log import ItemLog
 from runnel.logs.matches.match_log import MatchLog
@@ -129,7 +129,9 @@ def open_workspace(folder: Path, *, clock: Clock = time.time, **overrides: Any) 
     return workspace
 
 
-def adopt_workspace(folder: Path, *, force: bool = False, new_key: bool = False, **overrides: Any) -> Belonging:
+def adopt_workspace(
+    folder: Path, *, force: bool = False, new_key: bool = False, **overrides: Any
+) -> IdentityEvidence:
     """Declare that the catalog and the files in the settings of a workspace belong together.
 
     With `new_key`, the workspace gets a new key; the secrets that were encrypted with the old key are deleted.

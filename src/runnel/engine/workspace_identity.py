@@ -29,7 +29,7 @@ _SAMPLE = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Belonging:
+class IdentityEvidence:
     """Evidence whether a catalog and a storage belong together.
 
     `named` is the number of files that were looked up: the newest `_SAMPLE` segments of the catalog and its plan.
@@ -101,7 +101,7 @@ def mark_restored(catalog: Catalog, storage: Storage) -> None:
     _mark(catalog, storage)
 
 
-def adopt(catalog: Catalog, storage: Storage, *, force: bool = False) -> Belonging:
+def adopt(catalog: Catalog, storage: Storage, *, force: bool = False) -> IdentityEvidence:
     """Record that a catalog and the files of a storage belong together, and return the evidence.
 
     Raise WorkspaceError if the evidence is not clear, unless `force` is set.
@@ -154,10 +154,10 @@ def _mark(catalog: Catalog, storage: Storage) -> None:
     write_marker(storage, WorkspaceMarker(identity, history.sequence, history.epoch))
 
 
-def _belonging(connection: Connection, storage: Storage) -> Belonging:
+def _belonging(connection: Connection, storage: Storage) -> IdentityEvidence:
     paths = _named_files(connection)
     present = sum(1 for path in paths if storage.local(path).exists())
-    return Belonging(len(paths), present, _has_files(storage))
+    return IdentityEvidence(len(paths), present, _has_files(storage))
 
 
 def _named_files(connection: Connection) -> list[str]:

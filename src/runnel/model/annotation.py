@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from runnel.errors import CorruptDataError
@@ -42,12 +43,18 @@ class JoinedItems:
     """The items of all annotations with one name, newest first.
 
     `count` is their number. It can be larger than the number of items, because only the newest are kept, and because
-    items that a reader may not see, or that were deleted, are only counted.
+    items that a reader may not see, or that were deleted, are only counted. `omitted` has the number of attributes
+    that an item left out, by sequence, because a message would have been too large with them.
     """
 
     name: str
     items: tuple[Item, ...]
     count: int
+    omitted: Mapping[int, int] = field(default_factory=dict)
+
+    def omitted_from(self, item: Item) -> int:
+        """Return the number of attributes that one of the items left out."""
+        return self.omitted.get(item.sequence or 0, 0)
 
 
 def encode_annotations(by_query: Mapping[int, Sequence[Annotation]]) -> str | None:
@@ -93,17 +100,21 @@ def _decode(value: Any) -> Annotation:
     raise ValueError(f"{value!r} is not an annotation")
 
 
-def unite_annotations(annotations: Sequence[Annotation], items: Mapping[int, Item]) -> tuple[JoinedItems, ...]:
-    """Return the joined items by name, given those items that a reader may see.
+def unite_annotations(
+    annotations: Sequence[Annotation], items: Mapping[int, Item], omitted: Mapping[int, int] = MappingProxyType({})
+) -> tuple[JoinedItems, ...]:
+    """Return the joined items by name, given those items that a reader may see and what they left out.
 
     If several joins have the same name, an item that both joined is counted once, as far as their items are known.
     Of several versions of an item, the newest is kept.
     """
     names = dict.fromkeys(annotation.name for annotation in annotations)
-    return tuple(_unite(name, [each for each in annotations if each.name == name], items) for name in names)
+    return tuple(_unite(name, [each for each in annotations if each.name == name], items, omitted) for name in names)
 
 
-def _unite(name: str, annotations: Sequence[Annotation], items: Mapping[int, Item]) -> JoinedItems:
+def _unite(
+    name: str, annotations: Sequence[Annotation], items: Mapping[int, Item], omitted: Mapping[int, int]
+) -> JoinedItems:
     sequences = {sequence for annotation in annotations for sequence in annotation.newest}
     newest: dict[tuple[str, str], Item] = {}
     for sequence in sorted(sequences & items.keys()):
@@ -113,4 +124,5 @@ def _unite(name: str, annotations: Sequence[Annotation], items: Mapping[int, Ite
     replaced = len(sequences & items.keys()) - len(newest)
     count = sum(annotation.count for annotation in annotations) - repeated - replaced
     ordered = sorted(newest.values(), key=lambda item: item.sequence or 0, reverse=True)
-    return JoinedItems(name, tuple(ordered), count)
+    left_out = {number: omitted[number] for number in sorted(sequences & omitted.keys())}
+    return JoinedItems(name, tuple(ordered), count, left_out)

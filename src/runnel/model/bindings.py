@@ -21,13 +21,13 @@ from runnel.model.item import Value, moment
 Binding = Mapping[str, Value]
 """A value for every variable."""
 
-MOST_ROWS = 100
+MAX_ROWS = 100
 """Maximum number of rows that are kept per match. Further rows are only counted."""
 
-MOST_BYTES = 16 << 10
+MAX_BYTES = 16 << 10
 """Maximum size of the JSON of a match's rows, unless the first row alone is larger."""
 
-LONGEST_TEXT = 4096
+MAX_TEXT_LENGTH = 4096
 """Maximum number of characters of a text. Bindings are part of every message and must not contain documents."""
 
 _VALUE_BYTES = 40
@@ -90,8 +90,8 @@ def bounded(rows: Bindings | Iterable[Binding], *, is_whole: bool = True) -> Bin
     ranked = {tuple((name, _rank(value), value) for name, value in _typed(row)) for row in rows}
     ranked.discard(())
     selected: list[Binding] = []
-    room = MOST_BYTES
-    for ranked_row in nsmallest(MOST_ROWS, ranked):
+    room = MAX_BYTES
+    for ranked_row in nsmallest(MAX_ROWS, ranked):
         row = {name: _cut(value) for name, _, value in ranked_row}
         room -= len(_encoded(_encode_row(row)).encode())
         if selected and room < 0:
@@ -158,7 +158,7 @@ def _typed(row: Binding) -> list[tuple[str, Value]]:
 
 
 def _cut(value: Value) -> Value:
-    return f"{value[: LONGEST_TEXT - 1]}…" if isinstance(value, str) and len(value) > LONGEST_TEXT else value
+    return f"{value[: MAX_TEXT_LENGTH - 1]}…" if isinstance(value, str) and len(value) > MAX_TEXT_LENGTH else value
 
 
 def _rank(value: Value) -> int:

@@ -19,7 +19,7 @@ GRAPH = "graph"
 Triple = tuple[str, str, str]
 """Subject, predicate and object in N-Triples notation: `<iri>`, `_:blank`, `"text"@en`, `"2"^^<type>`."""
 
-MOST_TRIPLES = 20_000
+MAX_TRIPLES = 20_000
 
 # The productions of N-Triples (RDF 1.1 N-Triples, section 7), possessive, so that hostile lines take linear time.
 # Escapes are checked when a term is made canonical.
@@ -100,9 +100,9 @@ def read_ntriples(text: str, *, place: str = "item") -> RdfGraph:
             triples.append((terms[match[1]], terms[match[2]], terms[match[3]]))
         except ValueError as error:
             raise InvalidItemError(f"line {number} of the graph: {error}", place=place) from None
-        if len(triples) > MOST_TRIPLES:
+        if len(triples) > MAX_TRIPLES:
             raise InvalidItemError(
-                f"the graph has more than {MOST_TRIPLES} triples", place=place, hint="split the item"
+                f"the graph has more than {MAX_TRIPLES} triples", place=place, hint="split the item"
             )
     return RdfGraph.of(triples)
 

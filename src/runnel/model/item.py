@@ -19,7 +19,7 @@ MOMENTS = frozenset({"published", "updated"})
 """The standard attributes whose values are dates. Texts given for them are parsed as dates."""
 
 MAX_TEXT = 1 << 20
-_MOST_MARKS = 30
+_MAX_MARKS = 30
 _JOINER = "\u034f"
 MAX_VALUES = 4096
 MAX_NAME = 256
@@ -169,11 +169,11 @@ def clean_text(value: str) -> str:
 
 def _has_many_marks(value: str) -> bool:
     """Return whether a run of combining marks is too long. Checking every n-th position is sufficient."""
-    for place in range(0, len(value), _MOST_MARKS):
-        if unicodedata.combining(value[place]):
-            around = value[max(0, place - _MOST_MARKS) : place + _MOST_MARKS + 1]
+    for index in range(0, len(value), _MAX_MARKS):
+        if unicodedata.combining(value[index]):
+            around = value[max(0, index - _MAX_MARKS) : index + _MAX_MARKS + 1]
             runs = "".join("m" if unicodedata.combining(character) else " " for character in around)
-            if "m" * (_MOST_MARKS + 1) in runs:
+            if "m" * (_MAX_MARKS + 1) in runs:
                 return True
     return False
 
@@ -182,7 +182,7 @@ def _parted(value: str) -> Iterator[str]:
     run = 0
     for character in value:
         run = run + 1 if unicodedata.combining(character) else 0
-        if run > _MOST_MARKS:
+        if run > _MAX_MARKS:
             yield _JOINER
             run = 1
         yield character

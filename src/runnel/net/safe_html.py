@@ -25,7 +25,7 @@ URL_ATTRIBUTES: Final = frozenset(
 URL_LISTS: Final = frozenset({"archive", "attributionsrc", "imagesrcset", "ping", "srcdoc", "srcset", "style"})
 """Attributes that contain several URLs, or other languages that contain URLs. They are removed."""
 
-_MOST_ROUNDS = 6
+_MAX_ROUNDS = 6
 # Browsers remove these characters from URLs before they read the scheme.
 _DROPPED = re.compile(r"[\t\r\n\0]")
 _EDGES = "".join(map(chr, range(0x21)))
@@ -97,7 +97,7 @@ def settle(clean: Callable[[str], str], html: str) -> str:
     """
     # Browsers drop the first of them, so each pass would remove only one.
     html = _FIRST_LINES.sub(r"\1", html)
-    for _ in range(_MOST_ROUNDS):
+    for _ in range(_MAX_ROUNDS):
         cleaned = clean(html)
         if cleaned == html:
             return html

@@ -1,7 +1,7 @@
-"""Algorithms and contenders of the papers that Runnel builds on and that its main path does not need.
+"""Algorithms of the papers that Runnel builds on but does not use by default, and alternatives to compare with.
 
-They obey the same contracts and give the same answers. Benchmarks and tests compare them; settings select matchers
-and orders among them, which are found as entry points. Nothing outside this package imports it.
+They implement the same contracts and give the same answers. Benchmarks and tests compare them. Settings select their
+matchers and orders by name, through entry points. Nothing outside this package imports it.
 
 | paper | where |
 |---|---|

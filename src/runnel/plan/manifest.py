@@ -12,7 +12,7 @@ from typing import Any, Literal, cast
 
 from runnel.errors import CorruptDataError, NewerWorkspaceError
 from runnel.plan.logical_plan import CostRecord
-from runnel.storage.checksums import sealed_json, unsealed_json
+from runnel.storage.checksums import decode_checked_json, encode_checked_json
 
 FORMAT = 1
 """Increased when the arrays, or the words stored in them, change. Plans of a lower format are compiled again."""
@@ -71,13 +71,13 @@ class PlanManifest:
         }
         # Without line breaks: Python's C encoder does not indent, and the slow encoder would take longer than writing
         # the rest of a small delta.
-        return sealed_json(value)
+        return encode_checked_json(value)
 
     @staticmethod
     def from_json(folder: str, data: bytes) -> PlanManifest:
         """Decode and check the manifest of a folder."""
         try:
-            value = unsealed_json(data)
+            value = decode_checked_json(data)
             if value["format"] > FORMAT:
                 raise NewerWorkspaceError(
                     f"plan {folder} has format {value['format']}; this version of Runnel reads format {FORMAT}",

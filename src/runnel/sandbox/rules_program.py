@@ -14,7 +14,7 @@ from dataclasses import dataclass
 MAX_BYTES = 256 << 10
 """Maximum size of the rules."""
 
-LARGEST = 2**31 - 1
+MAX_NUMBER = 2**31 - 1
 """Largest number in rules. clingo would truncate larger numbers silently."""
 
 _DIRECTIVES = frozenset({"true", "false", "sum", "sum+", "count", "min", "max", "const", "sup", "inf", "infimum"})
@@ -77,8 +77,8 @@ def _problems(program: str) -> Iterator[RulesProblem]:
                 yield RulesProblem(
                     f"{token['outside']} cannot be used", line, "rules can use only the facts of their item"
                 )
-            case "number" if len(token["number"]) > 10 or int(token["number"]) > LARGEST:
-                yield RulesProblem(f"{token['number'][:40]} is too large", line, f"numbers go up to {LARGEST}")
+            case "number" if len(token["number"]) > 10 or int(token["number"]) > MAX_NUMBER:
+                yield RulesProblem(f"{token['number'][:40]} is too large", line, f"numbers go up to {MAX_NUMBER}")
             case "open":
                 yield RulesProblem("a text has no end", line, 'end it with " on the same line')
                 return

@@ -21,7 +21,7 @@ import numpy as np
 from runnel.arrays import Array
 from runnel.errors import CorruptDataError, NewerWorkspaceError
 from runnel.plan.store import is_written
-from runnel.storage.checksums import sealed_json, unsealed_json
+from runnel.storage.checksums import decode_checked_json, encode_checked_json
 from runnel.storage.file_storage import Storage
 
 FORMAT = 1
@@ -115,7 +115,7 @@ def write_partitioning(storage: Storage, partitioning: Partitioning, assignment:
     data = buffer.getvalue()
     storage.write(f"{partitioning.folder}/{ASSIGNMENT}", data, last=False)
     value = asdict(partitioning) | {"format": FORMAT, "sha256": hashlib.sha256(data).hexdigest()}
-    storage.write(f"{partitioning.folder}/{MANIFEST}", sealed_json(value))
+    storage.write(f"{partitioning.folder}/{MANIFEST}", encode_checked_json(value))
 
 
 _MICROSECONDS = "microseconds"
@@ -125,7 +125,7 @@ _COLUMNS = ("query_ids", "partitions", "groups", _MICROSECONDS)
 def read_partitioning(storage: Storage, folder: str) -> Partitioning:
     """Read and check the manifest of a partitioning. Raise CorruptDataError if it is damaged."""
     try:
-        value = unsealed_json(storage.read(f"{folder}/{MANIFEST}"))
+        value = decode_checked_json(storage.read(f"{folder}/{MANIFEST}"))
         if value["format"] > FORMAT:
             raise NewerWorkspaceError(
                 f"the partitioning {folder} has format {value['format']}, this Runnel reads formats up to {FORMAT}",
@@ -215,7 +215,7 @@ def read_assignment(storage: Storage, folder: str) -> Assignment:
 def _read_digest(storage: Storage, folder: str) -> str | None:
     """Read the digest of the assignment from the manifest."""
     try:
-        digest: str | None = unsealed_json(storage.read(f"{folder}/{MANIFEST}")).get("sha256")
+        digest: str | None = decode_checked_json(storage.read(f"{folder}/{MANIFEST}")).get("sha256")
         return digest
     except (OSError, ValueError, AttributeError, RecursionError) as error:
         raise CorruptDataError(f"{folder}/{MANIFEST} cannot be read: {error}", hint=REBUILD_HINT) from error

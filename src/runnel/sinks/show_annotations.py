@@ -42,18 +42,22 @@ def annotations_json(annotations: Sequence[JoinedItems]) -> dict[str, Any]:
         return {}
     return {
         "annotations": {
-            joined.name: {"items": [_item_json(item) for item in joined.items], "count": joined.count}
+            joined.name: {
+                "items": [_item_json(item, joined.omitted_from(item)) for item in joined.items],
+                "count": joined.count,
+            }
             for joined in annotations
         }
     }
 
 
-def _item_json(item: Item) -> dict[str, Any]:
+def _item_json(item: Item, omitted: int) -> dict[str, Any]:
     return {
         "feed": item.feed,
         "id": item.id,
         "version": item.version,
         "attributes": attributes_json(item.attributes),
+        **({"omitted": omitted} if omitted else {}),
     }
 
 

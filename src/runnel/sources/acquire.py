@@ -26,7 +26,7 @@ from runnel.sources.document_pool import document_pool
 from runnel.sources.documents.adapt import AdaptedFeed
 from runnel.sources.documents.wire import DocumentKind
 from runnel.sources.rdf.decode_rdf import form_of
-from runnel.storage.checksums import write_sealed
+from runnel.storage.checksums import write_with_checksum
 from runnel.storage.file_storage import Storage
 
 
@@ -129,7 +129,7 @@ class Acquirer:
         """Store rejected documents or items in the quarantine, with the bytes of their document if given."""
         path = None
         if data is not None:
-            path = write_sealed(self._storage, f"quarantine/{uuid.uuid4().hex}", data).path
+            path = write_with_checksum(self._storage, f"quarantine/{uuid.uuid4().hex}", data).path
         with self.catalog.write() as connection:
             for problem in problems:
                 reason = f"{problem.message} ({problem.hint})" if problem.hint else problem.message

@@ -18,10 +18,10 @@ from lxml import etree
 
 from runnel.algebra.nodes.render import RESERVED
 from runnel.errors import BrokenDocumentError, InputError, InvalidItemError
+from runnel.model.safe_xml import parse_xml
 from runnel.sources.documents.charset import decode_text, guess_text
 from runnel.sources.documents.extensions import line_of, split_name
 from runnel.sources.documents.repair_xml import repair_xml
-from runnel.sources.documents.safe_xml import parse_xml
 
 MAX_OPML = 15 << 20
 MAX_FEEDS = 100_000

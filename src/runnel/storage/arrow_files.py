@@ -9,19 +9,19 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from runnel.storage.checksums import SealedFile, check_file, damaged, has_checksum, write_sealed
+from runnel.storage.checksums import ChecksummedFile, check_file, damaged, has_checksum, write_with_checksum
 from runnel.storage.file_storage import Storage
 
 _ROW_GROUP = 5_000
 
 
-def write_arrow(storage: Storage, path: str, batches: list[Any], schema: Any) -> SealedFile:
+def write_arrow(storage: Storage, path: str, batches: list[Any], schema: Any) -> ChecksummedFile:
     """Write record batches as an Arrow file. Its name gets its size and checksum."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_file(sink, schema) as writer:
         for batch in batches:
             writer.write_batch(batch)
-    return write_sealed(storage, path, memoryview(sink.getvalue()))
+    return write_with_checksum(storage, path, memoryview(sink.getvalue()))
 
 
 def read_arrow(storage: Storage, path: str) -> Any:
@@ -30,7 +30,7 @@ def read_arrow(storage: Storage, path: str) -> Any:
         return pa.ipc.open_file(source).read_all()
 
 
-def write_parquet(storage: Storage, path: str, batches: Iterable[Any], schema: Any) -> SealedFile:
+def write_parquet(storage: Storage, path: str, batches: Iterable[Any], schema: Any) -> ChecksummedFile:
     """Write record batches as a Parquet file. Its name gets its size and checksum."""
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(sink, schema, compression="zstd") as writer:
@@ -44,7 +44,7 @@ def write_parquet(storage: Storage, path: str, batches: Iterable[Any], schema: A
                 waiting, rows = [], 0
         if waiting:
             writer.write_table(pa.Table.from_batches(waiting, schema), row_group_size=_ROW_GROUP)
-    return write_sealed(storage, path, memoryview(sink.getvalue()))
+    return write_with_checksum(storage, path, memoryview(sink.getvalue()))
 
 
 def read_parquet_rows(

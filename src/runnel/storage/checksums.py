@@ -20,7 +20,7 @@ from runnel.storage.file_storage import Storage
 _MARK = re.compile(r"~([0-9a-f]+)-([0-9a-f]{8})(?=(?:\.[a-z]+)*$)")
 _SEALED_JSON = re.compile(rb'\{"crc32": "([0-9a-f]{8})", ')
 _CHUNK = 1 << 20
-_MOST_VERIFIED = 100_000
+_MAX_VERIFIED = 100_000
 
 _verified: dict[str, tuple[int, int]] = {}
 """Files that were verified, by path, with their size and modification time."""
@@ -28,23 +28,23 @@ _verified: dict[str, tuple[int, int]] = {}
 _damaged: dict[tuple[str, str], None] = {}
 """Files that were found damaged, by storage and path, in order of detection."""
 
-_MOST_DAMAGED = 10_000
+_MAX_DAMAGED = 10_000
 
 HINT = "the runner replaces or quarantines the file and continues; to recover its content, restore a backup"
 
 
 @dataclass(frozen=True, slots=True)
-class SealedFile:
+class ChecksummedFile:
     """A file whose name contains its size and checksum."""
 
     path: str
     size: int
 
 
-def sealed_name(path: str, data: bytes | memoryview) -> str:
+def name_with_checksum(path: str, data: bytes | memoryview) -> str:
     """Return the name for a file with this content.
 
-    >>> sealed_name("items/log/a.arrow", b"abc"), sealed_name("quarantine/a", b"abc")
+    >>> name_with_checksum("items/log/a.arrow", b"abc"), name_with_checksum("quarantine/a", b"abc")
     ('items/log/a~3-352441c2.arrow', 'quarantine/a~3-352441c2')
     """
     folder, _, name = path.rpartition("/")
@@ -53,11 +53,11 @@ def sealed_name(path: str, data: bytes | memoryview) -> str:
     return f"{folder}/{stem}{mark}{dot}{extension}" if folder else f"{stem}{mark}{dot}{extension}"
 
 
-def write_sealed(storage: Storage, path: str, data: bytes | memoryview) -> SealedFile:
+def write_with_checksum(storage: Storage, path: str, data: bytes | memoryview) -> ChecksummedFile:
     """Write a new file with its size and checksum in its name."""
-    name = sealed_name(path, data)
+    name = name_with_checksum(path, data)
     storage.write(name, data)
-    return SealedFile(name, memoryview(data).nbytes)
+    return ChecksummedFile(name, memoryview(data).nbytes)
 
 
 def has_checksum(path: str) -> bool:
@@ -100,7 +100,7 @@ def is_verified(local: Path, status: tuple[int, int]) -> bool:
 
 def note_verified(local: Path, status: tuple[int, int]) -> None:
     """Record that a file was verified."""
-    if len(_verified) >= _MOST_VERIFIED:
+    if len(_verified) >= _MAX_VERIFIED:
         _verified.clear()
     _verified[str(local)] = status
 
@@ -113,7 +113,7 @@ def damaged(storage: Storage, path: str, reason: str) -> CorruptDataError:
 
 def note_damaged(storage: Storage, path: str) -> None:
     """Record that a file is damaged, without an error."""
-    if len(_damaged) < _MOST_DAMAGED:
+    if len(_damaged) < _MAX_DAMAGED:
         _damaged[storage.url, path] = None
 
 
@@ -152,20 +152,20 @@ def _status(storage: Storage, path: str) -> tuple[int, int]:
         raise damaged(storage, path, f"it cannot be read: {error.strerror}") from error
 
 
-def sealed_json(value: Any) -> bytes:
+def encode_checked_json(value: Any) -> bytes:
     """Serialize an object as JSON that begins with the checksum of the rest.
 
-    >>> sealed_json({"a": 1})
+    >>> encode_checked_json({"a": 1})
     b'{"crc32": "f2d50346", "a": 1}'
     """
     rest = json.dumps(value, sort_keys=True).encode()[1:]
     return b'{"crc32": "%08x", %s' % (zlib.crc32(rest), rest)
 
 
-def unsealed_json(data: bytes) -> Any:
-    """Parse the output of `sealed_json`. Raise ValueError if its checksum is missing or wrong.
+def decode_checked_json(data: bytes) -> Any:
+    """Parse the output of `encode_checked_json`. Raise ValueError if its checksum is missing or wrong.
 
-    >>> unsealed_json(sealed_json({"a": 1}))
+    >>> decode_checked_json(encode_checked_json({"a": 1}))
     {'a': 1}
     """
     mark = _SEALED_JSON.match(data)

@@ -17,7 +17,7 @@ from runnel.workspace_key import WorkspaceKey
 
 KEY_FILE = "private/key.json"
 _FORMAT = 1
-_MOST_BYTES = 4096
+_MAX_BYTES = 4096
 
 
 class KeyFile:
@@ -61,7 +61,7 @@ def read_key_file(path: Path) -> WorkspaceKey:
     """Read the key from a copy of a key file."""
     try:
         with os.fdopen(open_regular(path.parent, (path.name,)), "rb") as file:
-            return _parse(file.read(_MOST_BYTES), path)
+            return _parse(file.read(_MAX_BYTES), path)
     except OSError as error:
         raise WorkspaceError(f"{path} cannot be read: {error.strerror}", hint=f"give a copy of {KEY_FILE}") from error
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from runnel.errors import CorruptDataError
-from runnel.storage.checksums import sealed_json, unsealed_json
+from runnel.storage.checksums import decode_checked_json, encode_checked_json
 from runnel.storage.file_storage import Storage
 
 MARKER = "workspace.json"
@@ -28,7 +28,7 @@ class WorkspaceMarker:
 def read_marker(storage: Storage) -> WorkspaceMarker | None:
     """Read the marker in a storage, or return None if there is none."""
     try:
-        value = unsealed_json(storage.read(MARKER))
+        value = decode_checked_json(storage.read(MARKER))
         identity = str(value["identity"])
         int(identity, 16)
         return WorkspaceMarker(identity, int(value["sequence"]), int(value["epoch"]))
@@ -53,4 +53,4 @@ def write_marker(storage: Storage, marker: WorkspaceMarker) -> None:
         "sequence": marker.sequence,
         "epoch": marker.epoch,
     }
-    storage.replace(MARKER, sealed_json(value))
+    storage.replace(MARKER, encode_checked_json(value))

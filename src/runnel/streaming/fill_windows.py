@@ -9,7 +9,8 @@ item log, so a batch that is repeated after a crash gets the same windows.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import cast
@@ -22,35 +23,39 @@ from sqlalchemy import Connection
 from runnel.algebra.nodes.query import Gated, Node
 from runnel.algebra.semantics.joins import Join
 from runnel.catalog.declared import feeds
+from runnel.catalog.delivery.outbox import names_of
 from runnel.catalog.logs import item_segments, windows
 from runnel.catalog.logs.windows import FilledWindow, WindowSegment
 from runnel.catalog.store.connection import Catalog
-from runnel.errors import CorruptDataError
+from runnel.errors import CorruptDataError, RunnelError
+from runnel.language.gc_paused import gc_paused
 from runnel.logs.items.item_log import ItemLog
 from runnel.matching.gates.claims import Claims
 from runnel.matching.gates.ordered_matcher import OrderedMatcher
 from runnel.matching.gates.resolve_gates import ResolvedGates
 from runnel.matching.joins.window_items import WindowItems, merge_window_items
 from runnel.plan.gates import Gate
-from runnel.plan.logical_plan import PlanQuery
 from runnel.storage.file_storage import Storage
-from runnel.streaming.window_store import read_segment, window_key, write_segment
-
-logger = logging.getLogger("runnel")
+from runnel.streaming.window_store import new_key, read_segment, write_segment
+from runnel.streaming.worker.progress_mark import report_work
 
 _MICROSECOND = timedelta(microseconds=1)
+_REPORT_SECONDS = 5.0
 
 
 @dataclass
 class BatchWindows:
     """The windows of a batch: the items before it in `parts`, and the changes to store with the batch.
 
-    `filled` are the windows that are filled after this batch, by feed. `is_emptied` means that stored files are
-    damaged, so that all windows are filled again.
+    `keys` has the keys of these windows, by feed. `filled` are the windows that are filled after this batch, by feed,
+    and `changes` counts the changes of windows when they were read (see `count_changes`). `is_emptied` means that
+    stored files are damaged, so that all windows are filled again. Items up to `kept_after` are not in the item log.
     """
 
     storage: Storage
-    keys: dict[int, int]
+    changes: int
+    kept_after: int
+    keys: dict[int, int] = field(default_factory=dict)
     parts: list[WindowItems] = field(default_factory=list)
     filled: dict[int, FilledWindow] = field(default_factory=dict)
     changed: set[int] = field(default_factory=set)
@@ -62,23 +67,31 @@ class BatchWindows:
         added = gates.new_window_items()
         if added is None:
             return
-        keys = [self.keys[feed] for feed in self.filled if feed in self.keys]
         needed = np.zeros(len(added), dtype=np.bool_)
-        for key in keys:
-            needed[added.members_of(key)] = True
+        for window in self.filled.values():
+            needed[added.members_of(window.key)] = True
         if needed.any():
             kept = added if needed.all() else merge_window_items([added], lambda items: needed)
             self.segments.append(write_segment(self.storage, kept))
 
     def store(self, connection: Connection) -> None:
-        """Store the changes, in the transaction that commits the batch."""
+        """Store the changes, in the transaction that commits the batch.
+
+        Raise RunnelError if items were deleted that the windows had.
+        """
+        if self.parts and item_segments.retained_upto(connection) != self.kept_after:
+            raise RunnelError(
+                "items of windows were deleted from the item log while a batch was matched with them",
+                hint="no action needed: the batch is matched again",
+            )
         if self.is_emptied:
             windows.empty_windows(connection)
         since = feeds.since_of(connection, self.changed)
-        windows.store_windows(
-            connection,
-            (self.filled[feed] for feed in sorted(self.changed) if since.get(feed) == self.filled[feed].since),
-        )
+        if windows.count_changes(connection) == self.changes:
+            windows.store_windows(
+                connection,
+                (self.filled[feed] for feed in sorted(self.changed) if since.get(feed) == self.filled[feed].since),
+            )
         windows.add_segments(connection, self.segments)
 
 
@@ -90,24 +103,24 @@ def open_windows(
     `plan` is the plan version of the batch, and `sequences` are its first and last sequence.
     """
     gates = {gate.feed: gate for gate in claims.gates}
-    stored_feeds = {feed: gate for feed, gate in gates.items() if gate.rule.stores_items}
-    keys = {feed: window_key(gate.history) for feed, gate in stored_feeds.items()}
-    opened = BatchWindows(storage, keys)
     with catalog.read() as connection:
+        kept_after = item_segments.retained_upto(connection)
+        opened = BatchWindows(storage, windows.count_changes(connection), kept_after)
         filled = windows.filled_windows(connection)
         segments = windows.live_segments(connection)
-        since = feeds.since_of(connection, stored_feeds)
+        since = feeds.since_of(connection, (feed for feed, gate in gates.items() if gate.rule.stores_items))
     opened.filled = {
         feed: window for feed, window in filled.items() if feed in gates and window.history == gates[feed].history
     }
     needed = _needed_windows(claims, gates)
-    if not needed:
-        return opened
-    try:
-        opened.parts = [read_segment(storage, segment.path) for segment in segments]
-    except CorruptDataError as error:
-        logger.warning("a file of windows cannot be read, so all windows are filled again: %s", error)
-        opened.parts, opened.filled, opened.is_emptied = [], {}, True
+    if needed:
+        try:
+            opened.parts = list(_read_segments(storage, segments, kept_after))
+        except CorruptDataError as error:
+            reason = f"a file of windows cannot be read, so all windows are filled again: {error}"
+            report_work(storage, reason, logging.WARNING)
+            opened.filled, opened.is_emptied = {}, True
+    opened.keys = {feed: window.key for feed, window in opened.filled.items()}
     for feed, window in needed.items():
         known = opened.filled.get(feed)
         if known is not None and known.microseconds >= window.microseconds and known.items >= window.items:
@@ -115,6 +128,7 @@ def open_windows(
         if known is not None:
             longest = max(known.microseconds, window.microseconds), max(known.items, window.items)
             window = replace(window, microseconds=longest[0], items=longest[1])
+        opened.keys[feed] = window.key
         items = _fill(catalog, storage, gates[feed], window, plan, sequences[0])
         if items is not None:
             opened.parts.append(items)
@@ -127,6 +141,16 @@ def open_windows(
     return opened
 
 
+def _read_segments(storage: Storage, segments: Sequence[WindowSegment], kept_after: int) -> Iterator[WindowItems]:
+    """Yield the items in files that are still in the item log: those after a sequence."""
+    for segment in segments:
+        if segment.last_sequence > kept_after:
+            items = read_segment(storage, segment.path)
+            if segment.first_sequence <= kept_after:
+                items = merge_window_items([items], lambda own: own.sequences > kept_after)
+            yield items
+
+
 def _needed_windows(claims: Claims, gates: Mapping[int, Gate]) -> dict[int, FilledWindow]:
     """Return how far back the joins that the claims reach need each window, by its feed."""
     reached = set(pc.unique(claims.rows.column("query")).to_pylist())
@@ -136,7 +160,8 @@ def _needed_windows(claims: Claims, gates: Mapping[int, Gate]) -> dict[int, Fill
         if gate.window is None:
             continue
         extent = cast(Join, gate.rule).extent
-        known = needed.get(gate.window, FilledWindow(gate.window, gates[gate.window].history, 0, 0, 0))
+        new = FilledWindow(gate.window, new_key(), gates[gate.window].history, 0, 0, 0)
+        known = needed.get(gate.window, new)
         if isinstance(extent, int):
             needed[gate.window] = replace(known, items=max(known.items, extent))
         else:
@@ -148,13 +173,13 @@ def _fill(
     catalog: Catalog, storage: Storage, gate: Gate, window: FilledWindow, plan: int, before: int
 ) -> WindowItems | None:
     """Return the items before a sequence that are in a window. Return None if there are none."""
-    from runnel.matching.compile.build_matcher import build_matcher
-    from runnel.matching.compile.temporary_plan import TemporaryPlan
+    from runnel.streaming.past_matcher import open_past_matcher
 
     log = ItemLog(catalog, storage)
     with catalog.read() as connection:
         definitions = feeds.definitions_at(connection, gate.feed, plan)
         kept_after = item_segments.retained_upto(connection)
+        readers = sorted(names_of(connection, feeds.visible_readers(connection, [gate.feed])).values())
     after = kept_after
     if not window.items:
         after = max(after, _sequence_before(log, before, window.microseconds))
@@ -164,13 +189,40 @@ def _fill(
         start = max(kept_after, _sequence_before(log, after + 1, lookback // _MICROSECOND))
     if start >= before - 1:
         return None
-    logger.info("filling the window %d with items %d-%d", gate.feed, start + 1, before - 1)
-    key = window_key(gate.history)
-    with TemporaryPlan([PlanQuery(gate.feed)], definitions) as temporary:
-        matcher = OrderedMatcher(temporary, build_matcher(temporary), {gate.feed: key})
-        for batch in log.read(start, before - 1):
+    past = start, before - 1
+    progress = _FillProgress(storage, readers, *past)
+    with gc_paused(), open_past_matcher(catalog, storage, gate.feed, definitions, past) as matching:
+        matcher = OrderedMatcher(matching.plan, matching, {gate.feed: window.key})
+        for batch in log.read(*past):
             matcher.match(batch)
-    return _only(matcher.windows, key, after)
+            progress.note(int(batch.sequences[-1]))
+    progress.end()
+    return _only(matcher.windows, window.key, after)
+
+
+class _FillProgress:
+    """Reports how far a window is filled: when it begins, every few seconds, and at the end."""
+
+    def __init__(self, storage: Storage, readers: Sequence[str], after: int, upto: int) -> None:
+        self._storage = storage
+        self._after, self._upto = after, upto
+        self._started = self._reported = time.monotonic()
+        others = f" and {len(readers) - 1:,} more" if len(readers) > 1 else ""
+        self._window = f"the window of {readers[0]}{others}" if readers else "a window"
+        self._report(f"filling {self._window} with {upto - after:,} past items")
+
+    def note(self, sequence: int) -> None:
+        """Report the progress if the last report is old. All items up to a sequence are matched."""
+        if time.monotonic() - self._reported >= _REPORT_SECONDS:
+            self._report(f"filling {self._window}: {sequence - self._after:,} of {self._upto - self._after:,} items")
+
+    def end(self) -> None:
+        """Report that the window is filled."""
+        self._report(f"filled {self._window} in {time.monotonic() - self._started:.1f} seconds")
+
+    def _report(self, text: str) -> None:
+        self._reported = time.monotonic()
+        report_work(self._storage, text)
 
 
 def _only(parts: Sequence[WindowItems], key: int, after: int) -> WindowItems | None:

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 FORMAT = "runnel_matches"
 
+_MAX_READERS = 100
+"""The number of feeds for which the failure of a hidden feed that they read is reported."""
+
 
 @dataclass
 class PartsWritten(WriterCommitMessage):  # type: ignore[misc]
@@ -98,7 +101,6 @@ class MatchWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
     def _commit(self, messages: Sequence[PartsWritten | None], batch: int) -> None:
         from runnel.catalog.learned.stream_statistics import note
         from runnel.catalog.logs.match_segments import commit_segment
-        from runnel.catalog.logs.quarantine import EVALUATION, Quarantined, add_quarantined
         from runnel.model.learned.stream_statistics import merged_observations
 
         written = [message for message in messages if message is not None and message.parts]
@@ -125,11 +127,26 @@ class MatchWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
                 self._note_work(connection, segment, written)
                 note(connection, merged_observations(sample for message in written for sample in message.observed))
                 failures = [failure for message in written for failure in message.failures]
-                for sequence, query, reason in (*failures, *(resolved.failures if resolved else ())):
-                    add_quarantined(
-                        connection,
-                        Quarantined(EVALUATION, f"item {sequence}", reason, query=query, sequence=sequence),
-                    )
+                self._quarantine(connection, [*failures, *(resolved.failures if resolved else ())])
+
+    def _quarantine(self, connection: Connection, failures: Sequence[tuple[int, int, str]]) -> None:
+        """Quarantine items for the queries that failed on them: (sequence, query, reason).
+
+        Nobody sees a hidden feed, so the failure of one is reported for the feeds that read it.
+        """
+        from runnel.catalog.declared.feeds import hidden_among, visible_readers
+        from runnel.catalog.logs.quarantine import EVALUATION, Quarantined, add_quarantined
+
+        hidden = hidden_among(connection, {query for _, query, _ in failures}) if failures else set()
+        readers = {query: sorted(visible_readers(connection, [query]))[:_MAX_READERS] for query in hidden}
+        rows = {
+            (sequence, reader): reason
+            for sequence, query, reason in failures
+            for reader in readers.get(query, (query,))
+        }
+        for (sequence, query), reason in rows.items():
+            entry = Quarantined(EVALUATION, f"item {sequence}", reason, query=query, sequence=sequence)
+            add_quarantined(connection, entry)
 
     def _note_operators(self, connection: Connection, segment: MatchSegment, written: Sequence[PartsWritten]) -> None:
         reports = [report for message in written for report in message.operators]

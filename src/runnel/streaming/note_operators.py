@@ -78,7 +78,7 @@ def _note_undecided(connection: Connection, groups: Sequence[_UndecidedGroup], s
                 retry = retries.get((sequence, group.operator))
                 all_queries = queries if retry is None else tuple(sorted({*retry.queries, *queries}))
                 retries[sequence, group.operator] = Undecided(sequence, all_queries, group.reason, *next_try)
-    undecided.put_off(connection, _without_duplicates(retries.values()))
+    undecided.postpone(connection, _without_duplicates(retries.values()))
     waiting = {(retry.sequence, query) for retry in retries.values() for query in retry.queries}
     all_undecided = {query for group in groups for queries in group.queries.values() for query in queries}
     owners = feeds.feed_owners(connection, all_undecided)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import Connection
 
 from runnel.catalog.logs import gate_states, match_segments
+from runnel.catalog.logs.join_work import CountedWork, add_work
 from runnel.catalog.store.connection import Catalog
 from runnel.errors import LineageConflictError
 from runnel.logs.matches.added_matches import add_matches
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 class ResolvedBatch:
     """A batch to be committed if the match log ends at sequence `upto`. `added` counts matches that passed gates.
 
-    `failures` has (sequence, query, reason) of the items on which a gate failed.
+    `failures` has (sequence, query, reason) of the items on which a gate failed, and `work` the work of joins.
     """
 
     parts: tuple[MatchPart, ...]
@@ -41,6 +42,7 @@ class ResolvedBatch:
     upto: int
     windows: BatchWindows | None = None
     failures: tuple[tuple[int, int, str], ...] = ()
+    work: tuple[CountedWork, ...] = ()
 
     def new_files(self) -> list[str]:
         """Return the files that the transaction will reference."""
@@ -58,6 +60,7 @@ class ResolvedBatch:
                 f"gates were resolved when the match log ended at {self.upto}; the batch begins at {first_sequence}"
             )
         gate_states.store_states(connection, self.states)
+        add_work(connection, self.work)
         if self.windows is not None:
             self.windows.store(connection)
 
@@ -109,6 +112,11 @@ def resolve_batch(
         upto,
         windows,
         tuple((sequence, feed, reason) for (feed, sequence), reason in gates.failures.items()),
+        tuple(
+            CountedWork(gate.feed, gate.history, sequences[0] - 1, gates.work[gate.feed])
+            for gate in gates.gates
+            if gate.feed in gates.work
+        ),
     )
 
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from runnel.catalog.logs import gate_states, windows
+from runnel.catalog.logs import gate_states, item_segments, windows
 from runnel.catalog.logs.windows import FilledWindow, WindowSegment
 from runnel.catalog.store import leases
 from runnel.errors import CorruptDataError
@@ -35,10 +37,13 @@ _FAN_IN = 8
 _LARGE = 4_000_000
 """A file with at least this many items is not merged with others."""
 
+_NEVER = 1 << 62
+"""A sequence after all others."""
 
-def window_key(history: bytes) -> int:
-    """Return the key under which the items of a window are stored. It changes with the definition of its feed."""
-    return int.from_bytes(history[:8]) >> 1
+
+def new_key() -> int:
+    """Return a key under which to store the items of a window that is filled. No other window has it."""
+    return uuid.uuid4().int >> 65
 
 
 def write_segment(storage: Storage, items: WindowItems, level: int = 0) -> WindowSegment:
@@ -64,11 +69,13 @@ def merge_steps(catalog: Catalog, storage: Storage, *, epoch: int) -> Iterator[i
             segments = windows.live_segments(connection)
             filled = list(windows.filled_windows(connection).values())
             newest = gate_states.matched_time(connection)
-        chosen = _choose(segments, filled, newest)
-        if not chosen:
-            return
+            kept_after = item_segments.retained_upto(connection)
         try:
-            merged = _merge(storage, chosen, segments, filled, newest)
+            need = _Need(storage, segments, filled, newest, kept_after)
+            chosen = _choose(need)
+            if not chosen:
+                return
+            merged = _merge(chosen, need)
         except CorruptDataError as error:
             logger.warning(_DAMAGED, error)
             merged = None
@@ -84,14 +91,77 @@ def merge_steps(catalog: Catalog, storage: Storage, *, epoch: int) -> Iterator[i
         yield len(chosen)
 
 
-def _choose(segments: Sequence[WindowSegment], filled: Sequence[FilledWindow], newest: int) -> list[WindowSegment]:
-    """Return the files to merge next: all that are too old for every window, or else many of the same level."""
-    longest = max((window.microseconds for window in filled), default=0)
-    if not any(window.items for window in filled):
-        expired = [segment for segment in segments if segment.last_accepted <= newest - longest]
-        if expired:
-            return expired
-    small = [segment for segment in segments if segment.items < _LARGE]
+@dataclass(frozen=True)
+class _Need:
+    """The items of files that windows need, as of a time such that no item waits that was accepted before it.
+
+    No window needs the items up to the sequence `kept_after`, which are no longer in the item log.
+    """
+
+    storage: Storage
+    segments: Sequence[WindowSegment]
+    filled: Sequence[FilledWindow]
+    newest: int
+    kept_after: int
+
+    def is_young(self, segment: WindowSegment) -> bool:
+        """Return whether a file may have an item that is young enough for some window."""
+        longest = max((window.microseconds for window in self.filled), default=0)
+        return segment.last_accepted > self.newest - longest
+
+    def is_expired(self, segment: WindowSegment) -> bool:
+        """Return whether no window needs any item of a file."""
+        if segment.last_sequence <= self.kept_after:
+            return True
+        return not self.is_young(segment) and segment.last_sequence < min(
+            self.first_sequences.values(), default=_NEVER
+        )
+
+    def is_sparse(self, segment: WindowSegment) -> bool:
+        """Return whether a file has items that are no longer in the item log, or is old and mostly unneeded."""
+        if segment.first_sequence <= self.kept_after:
+            return True
+        if self.is_young(segment):
+            return False
+        needed = int(np.count_nonzero(self.mask(read_segment(self.storage, segment.path))))
+        return 2 * needed < segment.items
+
+    def mask(self, items: WindowItems) -> npt.NDArray[np.bool_]:
+        """Return which items some window needs."""
+        needed = np.zeros(len(items), dtype=np.bool_)
+        for window in self.filled:
+            rows = items.members_of(window.key)
+            is_recent = items.accepted[rows] > self.newest - window.microseconds
+            is_counted = items.sequences[rows] >= self.first_sequences.get(window.key, _NEVER)
+            needed[rows[is_recent | is_counted]] = True
+        return needed & (items.sequences > self.kept_after)
+
+    @cached_property
+    def first_sequences(self) -> dict[int, int]:
+        """The sequence of the oldest item that each counting window needs, by key."""
+        counting = {window.key: window.items for window in self.filled if window.items}
+        if not counting:
+            return {}
+        parts = [read_segment(self.storage, segment.path) for segment in self.segments]
+        first: dict[int, int] = {}
+        for key, count in counting.items():
+            members = [part.sequences[part.members_of(key)] for part in parts]
+            sequences = np.unique(np.concatenate(members)) if members else np.empty(0, dtype=np.int64)
+            first[key] = int(sequences[-count]) if len(sequences) >= count else 0
+        return first
+
+
+def _choose(need: _Need) -> list[WindowSegment]:
+    """Return the files to merge next: all that no window needs, or one that is mostly unneeded, or else many of the
+    same level.
+    """
+    expired = [segment for segment in need.segments if need.is_expired(segment)]
+    if expired:
+        return expired
+    sparse = next(filter(need.is_sparse, need.segments), None)
+    if sparse is not None:
+        return [sparse]
+    small = [segment for segment in need.segments if segment.items < _LARGE]
     for level in sorted({segment.level for segment in small}):
         of_level = [segment for segment in small if segment.level == level]
         if len(of_level) >= _FAN_IN:
@@ -99,37 +169,10 @@ def _choose(segments: Sequence[WindowSegment], filled: Sequence[FilledWindow], n
     return []
 
 
-def _merge(
-    storage: Storage,
-    chosen: Sequence[WindowSegment],
-    segments: Sequence[WindowSegment],
-    filled: Sequence[FilledWindow],
-    newest: int,
-) -> list[WindowSegment]:
+def _merge(chosen: Sequence[WindowSegment], need: _Need) -> list[WindowSegment]:
     """Merge files into one, or none if no window needs their items."""
-    counting = {window_key(window.history): window.items for window in filled if window.items}
-    first_needed = _first_needed(storage, segments, counting) if counting else {}
-
-    def is_needed(items: WindowItems) -> npt.NDArray[np.bool_]:
-        needed = np.zeros(len(items), dtype=np.bool_)
-        for window in filled:
-            key = window_key(window.history)
-            rows = items.members_of(key)
-            recent = items.accepted[rows] > newest - window.microseconds
-            needed[rows[recent | (items.sequences[rows] >= first_needed.get(key, np.iinfo(np.int64).max))]] = True
-        return needed
-
-    parts = [read_segment(storage, segment.path) for segment in chosen]
-    merged = merge_window_items(parts, is_needed)
-    level = 1 + max(segment.level for segment in chosen)
-    return [write_segment(storage, merged, level)] if len(merged) else []
-
-
-def _first_needed(storage: Storage, segments: Sequence[WindowSegment], counting: dict[int, int]) -> dict[int, int]:
-    """Return the sequence of the oldest item that each counting window needs, by key."""
-    parts = [read_segment(storage, segment.path) for segment in segments]
-    first: dict[int, int] = {}
-    for key, count in counting.items():
-        members = np.unique(np.concatenate([part.sequences[part.members_of(key)] for part in parts]))
-        first[key] = int(members[-count]) if len(members) >= count else 0
-    return first
+    if all(map(need.is_expired, chosen)):
+        return []
+    merged = merge_window_items([read_segment(need.storage, segment.path) for segment in chosen], need.mask)
+    level = max(segment.level for segment in chosen) + (len(chosen) > 1)
+    return [write_segment(need.storage, merged, level)] if len(merged) else []

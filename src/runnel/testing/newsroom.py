@@ -81,6 +81,15 @@ def _feed(index: int, name: str, order: list[int]) -> WorldFeed:
     )
 
 
+def general_feeds(feeds: tuple[WorldFeed, ...]) -> tuple[WorldFeed, ...]:
+    """Return the feeds without a main topic.
+
+    >>> [feed.name for feed in general_feeds(make_feeds(7, 4))]
+    ['CastleChronicle', 'QuarryReview']
+    """
+    return feeds[::_GENERAL_EVERY]
+
+
 def topic_shares(feeds: tuple[WorldFeed, ...]) -> Floats:
     """Return the fraction of items of each feed (row) about each topic (column)."""
     columns = {topic.name: column for column, topic in enumerate(TOPICS)}

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from runnel.algebra.nodes.render import quote
 from runnel.testing.dice import Dice
 from runnel.testing.interests import NUMBER_CLAUSES, SIDE_CLAUSES, Interest, make_interests
-from runnel.testing.newsroom import WorldFeed, feeds_by_topic
+from runnel.testing.newsroom import WorldFeed, feeds_by_topic, general_feeds
 from runnel.testing.world_words import TOPICS
 
 _SUFFIXES = ("Watch", "Alerts", "News", "Digest", "Radar", "Brief", "Updates", "Wire", "Notes", "Tracker")
@@ -196,6 +196,26 @@ def make_subscriptions(seed: int, queries: tuple[WorldQuery, ...]) -> tuple[Worl
             statement = f"subscribe to {query.name} output log;"
             subscriptions.append(WorldSubscription(query.name, "log", None, statement))
     return tuple(subscriptions)
+
+
+RELATED_NEWS = "RelatedNews"
+"""The name of the feed that `related_news` declares."""
+
+
+def related_news(feeds: tuple[WorldFeed, ...]) -> str:
+    """Return statements for a feed with a join: news of general feeds, annotated with similar news of all feeds.
+
+    >>> from runnel.testing.newsroom import make_feeds
+    >>> related_news(make_feeds(7, 2)).splitlines()[1]
+    '  join last 3 days on (CastleChronicle | GardenHerald) as $related'
+    """
+    general = [feed.name for feed in general_feeds(feeds)]
+    return (
+        f"create feed {RELATED_NEWS} from ({' | '.join(general)}) as $story\n"
+        f"  join last 3 days on ({' | '.join(feed.name for feed in feeds)}) as $related\n"
+        "    with $story[title similar window.title at least 0.6];\n"
+        f"subscribe to {RELATED_NEWS} output rss 'related-news.xml';\n"
+    )
 
 
 def _file_kinds(queries: tuple[WorldQuery, ...]) -> dict[int, str]:

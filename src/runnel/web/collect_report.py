@@ -4,28 +4,33 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 
+import numpy as np
 from sqlalchemy import Connection
 
+from runnel.arrays import Array
 from runnel.catalog.access import consents
 from runnel.catalog.declared import feeds, operators, subscriptions
 from runnel.catalog.declared.subscriptions import moment_of
 from runnel.catalog.delivery import delivery_health
 from runnel.catalog.learned import operator_statistics
 from runnel.catalog.logs import match_segments, plan_versions, quarantine
+from runnel.catalog.logs.join_work import work_of_joins
 from runnel.catalog.store.connection import now
 from runnel.engine import Engine
-from runnel.engine.ask.vitals import operator_figures
+from runnel.engine.ask.vitals import join_figures, operator_figures
 from runnel.engine.planning.ports import read_figures
 from runnel.errors import NotAllowedError
-from runnel.model.feed import Feed, FeedKind
+from runnel.model.feed import Feed, FeedKind, is_hidden
 from runnel.model.learned.operator_statistics import operator_key
 from runnel.plan.store import PlanVersion, load
 from runnel.sinks.registry import find_sink
 from runnel.web.report import (
     FeedFigures,
+    JoinRow,
+    JoinsUsed,
     NextStep,
     OperatorRow,
     OperatorsUsed,
@@ -68,13 +73,14 @@ def collect_report(
         declared = {feed.id: feed for feed in feeds.live_feeds(connection)}
         live = feeds.since_of(connection)
         segments = match_segments.match_segments(connection)
-        quarantined = quarantine.quarantined_things(connection, _FAILURES)
+        quarantined = quarantine.quarantined_rows(connection, _FAILURES)
         disabled = delivery_health.disabled_subscriptions(connection, _FAILURES)
         unconfirmed = consents.unconfirmed_subscriptions(connection, _FAILURES)
         generated = moment_of(now(connection))
-        operators_used = _operators(connection)
+        operators_used, joins_used = _operators(connection), _joins(connection)
         plan = read_figures(workspace, connection, plan_versions.current_plan(connection))
-    tally = _count(engine, segments[-1].last_sequence if segments else 0)
+        hidden = [feed for feed, name in feeds.feed_names(connection).items() if is_hidden(name)]
+    tally = _count(engine, segments[-1].last_sequence if segments else 0, np.array(hidden, dtype=np.int64))
     ranked = sorted(
         (
             QueryMatches(declared[query].name, tally.by_query.get(query, 0))
@@ -93,6 +99,7 @@ def collect_report(
         sharing=sharing,
         distribution=plan.table(),
         operators=operators_used,
+        joins=joins_used,
         feeds=tuple(
             FeedFigures(feed.name, tally.items_by_feed[feed.id], tally.matches_by_feed[feed.id])
             for feed in declared.values()
@@ -109,13 +116,15 @@ def collect_report(
     )
 
 
-def _count(engine: Engine, upto: int) -> _Tally:
+def _count(engine: Engine, upto: int, hidden: Array) -> _Tally:
+    """Count items, and matches of queries that are not hidden."""
     workspace, tally = engine.workspace, _Tally()
     match_counts: dict[int, int] = {}
     for rows in workspace.matches.read(0, upto):
-        tally.by_query.update(rows.queries.tolist())
-        lengths = (rows.offsets[1:] - rows.offsets[:-1]).tolist()
-        match_counts.update(zip(rows.sequences.tolist(), lengths, strict=True))
+        is_visible = ~np.isin(rows.queries, hidden)
+        tally.by_query.update(rows.queries[is_visible].tolist())
+        counts = np.diff(np.concatenate([[0], np.cumsum(is_visible)])[rows.offsets])
+        match_counts.update(zip(rows.sequences.tolist(), counts.tolist(), strict=True))
     for batch in workspace.items.read(0, upto):
         for sequence, feed, item in zip(batch.sequences.tolist(), batch.feeds.tolist(), batch.items({}), strict=True):
             count = match_counts.get(sequence, 0)
@@ -205,6 +214,21 @@ def _operators(connection: Connection) -> OperatorsUsed | None:
         unknown=figures.unknown,
         waiting=figures.waiting,
     )
+
+
+def _joins(connection: Connection) -> JoinsUsed | None:
+    """Return the work of joins, or None if there are no windows."""
+    figures = join_figures(connection)
+    if not figures.are_used:
+        return None
+    names = feeds.feed_names(connection)
+    rows = []
+    for feed, counted in work_of_joins(connection).items():
+        queries = ", ".join(names[query] for query in feeds.visible_queries(connection, feed))
+        work = counted.work
+        if work.items and queries:
+            rows.append(JoinRow(queries, work.items, work.candidates / work.items, work.joined / work.items))
+    return JoinsUsed(tuple(rows), **asdict(figures))
 
 
 def _outputs(engine: Engine, tally: _Tally) -> tuple[OutputFile, ...]:

@@ -10,16 +10,16 @@ import re
 from collections.abc import Iterable, Sequence
 from html import escape
 
-MOST_ROWS = 200
+MAX_ROWS = 200
 _SEEN_ROWS = 12
-_LONGEST = 2000
+_MAX_TEXT_LENGTH = 2000
 _HIDDEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 
 
 def text(value: str) -> str:
     """Convert an untrusted text to HTML."""
     clean = _HIDDEN.sub("", value.encode("utf-8", "replace").decode("utf-8"))
-    return escape(clean if len(clean) <= _LONGEST else clean[:_LONGEST] + "…")
+    return escape(clean if len(clean) <= _MAX_TEXT_LENGTH else clean[:_MAX_TEXT_LENGTH] + "…")
 
 
 def section(name: str, heading: str, *content: str) -> str:
@@ -65,14 +65,14 @@ def long_table(heads: Sequence[str], kinds: Sequence[str], rows: Sequence[Sequen
     first = table("", heads, kinds, rows[:_SEEN_ROWS])
     if len(rows) <= _SEEN_ROWS:
         return first
-    rest = table("", heads, kinds, rows[_SEEN_ROWS:MOST_ROWS])
-    summary = f"<summary>{min(len(rows), MOST_ROWS) - _SEEN_ROWS:,} more</summary>"
+    rest = table("", heads, kinds, rows[_SEEN_ROWS:MAX_ROWS])
+    summary = f"<summary>{min(len(rows), MAX_ROWS) - _SEEN_ROWS:,} more</summary>"
     return f"{first}<details>{summary}{rest}{more(len(rows))}</details>"
 
 
 def more(count: int) -> str:
     """Return a note about the number of omitted rows, if any."""
-    return paragraph(f"And {count - MOST_ROWS:,} more.", "quiet") if count > MOST_ROWS else ""
+    return paragraph(f"And {count - MAX_ROWS:,} more.", "quiet") if count > MAX_ROWS else ""
 
 
 def count(number: int, singular: str, plural: str = "") -> str:

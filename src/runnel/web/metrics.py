@@ -48,12 +48,6 @@ METRICS: Final = (
     ),
     Figure("runnel_subscriptions_unconfirmed", "gauge", "Subscriptions of owners whose targets have not confirmed."),
     Figure("runnel_feeds_failing", "gauge", "Source feeds whose last look failed."),
-    Figure("runnel_feeds_stopped", "gauge", "Web feeds that are no longer asked because they are gone."),
-    Figure("runnel_quarantine_last", "gauge", "Number of the newest quarantine entry; each entry increments it."),
-    Figure("runnel_lease_epoch", "gauge", "Epoch of the runner's lease; it grows with each take-over."),
-    Figure("runnel_room_bytes", "gauge", "Free bytes where the workspace's files are."),
-    Figure("runnel_operators", "gauge", "Operators that are registered."),
-    Figure("runnel_operator_calls", "gauge", "Calls of operators answered so far, also from known answers."),
     Figure(
         "runnel_feeds_stopped",
         "gauge",
@@ -72,6 +66,11 @@ METRICS: Final = (
     Figure("runnel_operator_waiting", "gauge", "Items for which failed operators are retried later."),
     Figure("runnel_operator_cache_answers", "gauge", "Cached answers of operators, in files."),
     Figure("runnel_operator_cache_bytes", "gauge", "Bytes of the files with cached answers of operators."),
+    Figure("runnel_windows", "gauge", "Windows of joins whose items are in files."),
+    Figure("runnel_window_items", "gauge", "Items in the files of windows."),
+    Figure("runnel_window_bytes", "gauge", "Bytes of the files of windows."),
+    Figure("runnel_join_items", "gauge", "How often an item reached a join so far."),
+    Figure("runnel_join_candidates", "gauge", "Window items that joins have compared with items so far."),
     *(Figure(name, "gauge", meaning) for name, meaning in GAUGES.items()),
     Figure("runnel_run", "counter", "Events of this run, by kind (label `what`).", "what"),
 )
@@ -130,6 +129,11 @@ def _values(workspace: Workspace, health: Health) -> dict[str, float]:
         "runnel_operator_waiting": vitals.operators.waiting,
         "runnel_operator_cache_answers": vitals.operators.known_answers,
         "runnel_operator_cache_bytes": vitals.operators.known_bytes,
+        "runnel_windows": vitals.joins.windows,
+        "runnel_window_items": vitals.joins.window_items,
+        "runnel_window_bytes": vitals.joins.window_bytes,
+        "runnel_join_items": vitals.joins.items,
+        "runnel_join_candidates": vitals.joins.candidates,
         **vitals.distribution,
     }
     return {name: float(value) for name, value in values.items() if value is not None}

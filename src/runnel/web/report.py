@@ -13,7 +13,7 @@ from importlib.resources import files
 
 from runnel.engine.planning.ports import FigureTable
 from runnel.model.item import moment
-from runnel.web.html_parts import MOST_ROWS, count, long_table, more, panel, paragraph, ratio, section, table, text
+from runnel.web.html_parts import MAX_ROWS, count, long_table, more, panel, paragraph, ratio, section, table, text
 from runnel.web.plots import plot_bars, plot_ranks, plot_timeline
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
@@ -129,6 +129,28 @@ class OperatorsUsed:
 
 
 @dataclass(frozen=True, slots=True)
+class JoinRow:
+    """The joins of queries, the number of items that reached them, and per item the comparisons and joined items."""
+
+    queries: str
+    items: int
+    compared: float
+    joined: float
+
+
+@dataclass(frozen=True, slots=True)
+class JoinsUsed:
+    """The joins, and their windows: the number of windows, their items, and the bytes of the files."""
+
+    joins: tuple[JoinRow, ...]
+    windows: int = 0
+    window_items: int = 0
+    window_bytes: int = 0
+    items: int = 0
+    candidates: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class RunReport:
     """The content of the page. For each empty part, the page says that there is nothing to show yet."""
 
@@ -140,6 +162,7 @@ class RunReport:
     sharing: PlanSharing = PlanSharing()
     distribution: FigureTable | None = None
     operators: OperatorsUsed | None = None
+    joins: JoinsUsed | None = None
     feeds: tuple[FeedFigures, ...] = ()
     outputs: tuple[OutputFile, ...] = ()
     samples: tuple[SampleMatch, ...] = ()
@@ -164,6 +187,7 @@ def render_report(report: RunReport) -> str:
         _sharing(report.sharing),
         "" if report.distribution is None else _distribution(report.distribution),
         "" if report.operators is None else _operators(report.operators),
+        "" if report.joins is None else _joins(report.joins),
         _samples(report.samples),
         _feeds(report.feeds),
         _outputs(report.outputs),
@@ -286,12 +310,27 @@ def _operators(used: OperatorsUsed) -> str:
     return section("operators", "Operators", paragraph(summary), *([panel(shown)] if rows else []))
 
 
+def _joins(used: JoinsUsed) -> str:
+    summary = (
+        f"{count(used.windows, 'window')} of joins had {count(used.window_items, 'item')} in "
+        f"{used.window_bytes:,} bytes. Items reached joins {count(used.items, 'time')}, and were compared with "
+        f"{count(used.candidates, 'candidate')} that indexes proposed."
+    )
+    rows = [
+        (f"<bdi>{text(join.queries)}</bdi>", f"{join.items:,}", f"{join.compared:,.2f}", f"{join.joined:,.2f}")
+        for join in sorted(used.joins, key=lambda join: (-join.items * join.compared, join.queries))
+    ]
+    heads = ("Query", "Items", "Compared per item", "Joined per item")
+    shown = long_table(heads, ("", "number", "number", "number"), rows)
+    return section("joins", "Joins", paragraph(summary), *([panel(shown)] if rows else []))
+
+
 def _samples(samples: Sequence[SampleMatch]) -> str:
     heading = "Examples of matches"
     if not samples:
         return section("samples", heading, paragraph("There are no matches to show yet.", "quiet"))
     panels = []
-    for sample in samples[:MOST_ROWS]:
+    for sample in samples[:MAX_ROWS]:
         lines = "".join(f"<li><code>{text(line)}</code></li>" for line in sample.why)
         panels.append(
             panel(
@@ -326,7 +365,7 @@ def _failures(failures: Sequence[str]) -> str:
     heading = "Problems"
     if not failures:
         return section("failures", heading, paragraph("There are no problems.", "well"))
-    lines = "".join(f"<li><bdi>{text(failure)}</bdi></li>\n" for failure in failures[:MOST_ROWS])
+    lines = "".join(f"<li><bdi>{text(failure)}</bdi></li>\n" for failure in failures[:MAX_ROWS])
     return section("failures", heading, panel(f'<ul class="failures">\n{lines}</ul>'), more(len(failures)))
 
 

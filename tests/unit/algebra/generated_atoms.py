@@ -42,7 +42,7 @@ def found(texts: st.SearchStrategy[str], read: Callable[[str], Found | None]) ->
         except ValueError:
             return None
 
-    return texts.map(read_or_none).filter(lambda one: one is not None)  # type: ignore[return-value]
+    return texts.map(read_or_none).filter(lambda value: value is not None)  # type: ignore[return-value]
 
 
 def _pattern(text: str) -> str | None:
@@ -103,8 +103,8 @@ def _folder(link: str) -> str:
     return folder if folder.count("/") > 2 else f"{folder}/"
 
 
-def _several(one: st.SearchStrategy[Found]) -> st.SearchStrategy[tuple[Found, ...]]:
-    return st.lists(one, min_size=1, max_size=3, unique=True).map(tuple)
+def _several(value: st.SearchStrategy[Found]) -> st.SearchStrategy[tuple[Found, ...]]:
+    return st.lists(value, min_size=1, max_size=3, unique=True).map(tuple)
 
 
 def text_atoms(attributes: st.SearchStrategy[Attribute]) -> st.SearchStrategy[Expression]:

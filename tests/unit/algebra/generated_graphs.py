@@ -129,16 +129,17 @@ def _has_zone(term: str) -> bool:
     return text.endswith("Z") or (text[-6] in "+-" and text[-3] == ":")
 
 
-_ANSWERS = " ".join(f"((?a {relation} ?b) AS ?r{place})" for place, relation in enumerate(RELATIONS))
+_ANSWERS = " ".join(f"((?a {relation} ?b) AS ?r{index})" for index, relation in enumerate(RELATIONS))
 _EMPTY = ox.Store()
 
 
 def compared_by_store(left: str, right: str) -> dict[Relation, bool | None]:
     """Return the results of the store for two terms, which are not blank nodes, in every relation."""
     query = f"SELECT {_ANSWERS} WHERE {{ VALUES (?a ?b) {{ ({left} {right}) }} }}"
-    found = next(iter(_EMPTY.query(query)))  # type: ignore[arg-type]
+    results = next(iter(_EMPTY.query(query)))  # type: ignore[arg-type]
     return {
-        one: None if found[place] is None else found[place].value == "true" for place, one in enumerate(RELATIONS)
+        value: None if results[index] is None else results[index].value == "true"
+        for index, value in enumerate(RELATIONS)
     }
 
 
@@ -219,11 +220,11 @@ def solved_by_store(graph: Graph, store: ox.Store) -> list[dict[str, str]]:
     """Return the solutions of a pattern by SPARQL, without local variables."""
     where = " . ".join(" ".join(map(_node, edge.nodes)) for edge in graph.edges)
     tail = "" if graph.filter is None else f" FILTER({_filter(graph.filter)})"
-    names = sorted({one.name for edge in graph.edges for one in edge.nodes if isinstance(one, Variable)})
+    names = sorted({node.name for edge in graph.edges for node in edge.nodes if isinstance(node, Variable)})
     names = [name for name in names if not is_local(name)]
     chosen = " ".join(f"?{name}" for name in names) or "(1 AS ?nothing)"
-    found = store.query(f"SELECT {chosen} WHERE {{ {where}{tail} }}")
-    return [_without_labels({name: canonical_term(str(row[name])) for name in names}) for row in found]  # type: ignore[union-attr]
+    query = store.query(f"SELECT {chosen} WHERE {{ {where}{tail} }}")
+    return [_without_labels({name: canonical_term(str(row[name])) for name in names}) for row in query]  # type: ignore[union-attr]
 
 
 def _without_labels(solution: Mapping[str, str]) -> dict[str, str]:
@@ -243,8 +244,8 @@ def _node(node: Node) -> str:
     return node
 
 
-def _filter(one: GraphFilter) -> str:
-    match one:
+def _filter(graph_filter: GraphFilter) -> str:
+    match graph_filter:
         case Comparison(left, ("=" | "!=") as relation, right):
             return f"({_node(left)} {relation} {_node(right)})"
         case Comparison(left, relation, right):

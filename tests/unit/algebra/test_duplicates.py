@@ -81,7 +81,7 @@ def log(*rows: tuple[float, int, str, int]) -> list[LoggedItem]:
 
 
 def shown(definitions: dict[int, Node], items: list[LoggedItem], since: dict[int, int]) -> list[list[int]]:
-    return [sorted(one.feeds) for one in evaluate_log(items, definitions, since)]
+    return [sorted(entry.feeds) for entry in evaluate_log(items, definitions, since)]
 
 
 def cheap(node: Node) -> Node:
@@ -93,7 +93,7 @@ def test_item_is_stopped_if_an_equal_item_came_within_the_window() -> None:
     items = log((0, 1, "a", 1), (1, 2, "A", 1), (1.5, 1, "b", 1), (2.9, 1, "a", 1), (4.9, 1, "a", 1), (5, 3, "a", 1))
     # The fourth is 1.9 days after the second, which was stopped; the fifth is exactly two days after the fourth.
     assert shown(news, items, {9: 0}) == [[9], [], [9], [], [9], []]
-    assert [one.stopped.get(9) for one in evaluate_log(items, news, {9: 0})] == [
+    assert [entry.stopped.get(9) for entry in evaluate_log(items, news, {9: 0})] == [
         None,
         Stop(1),
         None,
@@ -160,9 +160,9 @@ def test_trace_names_the_earlier_item() -> None:
     assert accepts(Read(10), 1, item, definitions)
     assert not accepts(Read(10), 1, item, definitions, stopped={9})
     names = {1: "Wire", 9: "News", 10: "Top"}
-    told = trace_node(Read(10), 1, item, definitions, names, stopped={9: "Wire item 7"})
-    assert not told.holds
-    assert told.lines()[:3] == ["✗ is in Top", "  ✗ is in News", "    ✓ both"]
-    assert told.lines()[-1] == "    ✗ no earlier item with the same title within 2 days: Wire item 7"
+    messages = trace_node(Read(10), 1, item, definitions, names, stopped={9: "Wire item 7"})
+    assert not messages.holds
+    assert messages.lines()[:3] == ["✗ is in Top", "  ✗ is in News", "    ✓ both"]
+    assert messages.lines()[-1] == "    ✗ no earlier item with the same title within 2 days: Wire item 7"
     outside = trace_node(Read(10), 1, {"title": ("a",), "price": (9.0,)}, definitions, names)
     assert "earlier" not in "\n".join(outside.lines())

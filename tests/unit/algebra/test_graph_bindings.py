@@ -19,7 +19,7 @@ from runnel.algebra.nodes.encode import decode_expression, encode_expression
 from runnel.algebra.nodes.expressions import And, Expression, Not, Or
 from runnel.algebra.nodes.query import Filter, Read
 from runnel.algebra.nodes.terms import Term
-from runnel.algebra.semantics.bindings import MOST_INPUTS, Answers, solutions, truth
+from runnel.algebra.semantics.bindings import MAX_INPUTS, Answers, solutions, truth
 from runnel.algebra.semantics.close_conditions import close_condition
 from runnel.algebra.semantics.evaluate import accepts, holds_as_written
 from runnel.errors import InvalidConditionError
@@ -43,7 +43,7 @@ ITEM: Attributes = {"graph": (PAGES,), "title": ("rock",)}
 
 
 def edge(subject: str, label: str, object: str) -> Edge:
-    return Edge(*(Variable(one[1:]) if one[0] == "?" else one for one in (subject, label, object)))
+    return Edge(*(Variable(pair[1:]) if pair[0] == "?" else pair for pair in (subject, label, object)))
 
 
 YEAR = Graph((edge("?p", "<urn:year>", "?y"),))
@@ -55,7 +55,7 @@ def nobody(call: Call) -> Rows | None:
 
 
 def found(condition: Expression, answers: Answers = nobody) -> list[dict[str, object]]:
-    return [dict(sorted(one.items())) for one in solutions(condition, ITEM, answers)]
+    return [dict(sorted(solution.items())) for solution in solutions(condition, ITEM, answers)]
 
 
 def test_blocks_that_share_variables_form_one_pattern() -> None:
@@ -63,7 +63,7 @@ def test_blocks_that_share_variables_form_one_pattern() -> None:
     closed = close_condition(both)
     assert isinstance(closed, Graph)
     assert set(closed.edges) == {*YEAR.edges, *PLACE.edges}
-    assert {(one["p"], one["where"]) for one in found(both)} == {
+    assert {(entry["p"], entry["where"]) for entry in found(both)} == {
         ("urn:a", "Bronx"),
         ("urn:b", "Queens"),
         ("urn:b", "urn:nowhere"),
@@ -73,14 +73,17 @@ def test_blocks_that_share_variables_form_one_pattern() -> None:
 def test_blocks_without_shared_variables_are_evaluated_separately() -> None:
     other = Graph((edge("?q", "<urn:by>", "?r"),))
     assert close_condition(And((YEAR, other))) == And((YEAR, other))
-    assert {(one["p"], one["q"]) for one in found(And((YEAR, other)))} == {("urn:a", "urn:a"), ("urn:b", "urn:a")}
+    assert {(entry["p"], entry["q"]) for entry in found(And((YEAR, other)))} == {
+        ("urn:a", "urn:a"),
+        ("urn:b", "urn:a"),
+    }
 
 
 def test_blank_nodes_of_different_blocks_are_different() -> None:
     year = Graph((edge("?p", "<urn:year>", "?_:x"),))
     place = Graph((edge("?p", "<urn:place>", "?_:x"),))
-    assert {one["p"] for one in found(And((year, place)))} == {"urn:a", "urn:b"}
-    assert all(set(one) == {"p"} for one in found(And((year, place))))
+    assert {entry["p"] for entry in found(And((year, place)))} == {"urn:a", "urn:b"}
+    assert all(set(value) == {"p"} for value in found(And((year, place))))
 
 
 def test_shared_variables_are_joined_even_if_no_bindings_are_requested() -> None:
@@ -94,8 +97,8 @@ def test_shared_variables_are_joined_even_if_no_bindings_are_requested() -> None
 
 def test_variables_under_not_are_local() -> None:
     condition = And((YEAR, Not(And((PLACE, Graph((edge("?p", "<urn:by>", "<urn:c>"),)))))))
-    assert {one["p"] for one in found(condition)} == {"urn:a", "urn:b"}
-    assert all(set(one) == {"p", "y"} for one in found(condition))
+    assert {entry["p"] for entry in found(condition)} == {"urn:a", "urn:b"}
+    assert all(set(value) == {"p", "y"} for value in found(condition))
 
 
 def test_comparison_outside_a_block_becomes_its_filter() -> None:
@@ -134,7 +137,7 @@ _constants = st.one_of(
     st.floats(allow_nan=False, allow_infinity=False),
     st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=4),  # a value has no NUL
     st.booleans(),
-    st.datetimes(datetime(1900, 1, 1), datetime(2100, 1, 1)).map(lambda one: one.replace(tzinfo=UTC)),
+    st.datetimes(datetime(1900, 1, 1), datetime(2100, 1, 1)).map(lambda text: text.replace(tzinfo=UTC)),
 )
 _relations: st.SearchStrategy[Relation] = st.sampled_from(["=", "!=", "<", "<=", ">", ">="])
 
@@ -150,9 +153,9 @@ def test_filter_is_equivalent_to_its_constraint_on_plain_values(
     term = _term(left)  # type: ignore[arg-type]
     assert term is not None
     constraint = Constraint(Variable("o"), relation, Literally(right))  # type: ignore[arg-type]
-    told = as_filter(constraint)
-    assert told is not None
-    held = bool(graph_bindings(Graph((edge("?s", "<urn:p>", "?o"),), told), [("<urn:s>", "<urn:p>", term)]))
+    messages = as_filter(constraint)
+    assert messages is not None
+    held = bool(graph_bindings(Graph((edge("?s", "<urn:p>", "?o"),), messages), [("<urn:s>", "<urn:p>", term)]))
     assert held == satisfied(constraint, {"o": plain_value(term)})
 
 
@@ -171,10 +174,10 @@ def test_comparison_with_a_day_covers_the_whole_day(
 
     sides = (Literally(day), Variable("o")) if turned else (Variable("o"), Literally(day))
     constraint = Constraint(sides[0], relation, sides[1])
-    told = as_filter(constraint)
-    assert told is not None
+    messages = as_filter(constraint)
+    assert messages is not None
     for term in (f'"{moment.isoformat()}Z"^^<{XSD}dateTime>', f'"{moment.date()}"^^<{XSD}date>'):
-        held = bool(graph_bindings(Graph((edge("?s", "<urn:p>", "?o"),), told), [("<urn:s>", "<urn:p>", term)]))
+        held = bool(graph_bindings(Graph((edge("?s", "<urn:p>", "?o"),), messages), [("<urn:s>", "<urn:p>", term)]))
         assert held == satisfied(constraint, {"o": plain_value(term)})
 
 
@@ -211,20 +214,20 @@ REGION = Call("region", (Given("where", "text"), Variable("n")), 1, (1,))
 
 
 def region(call: Call) -> Rows | None:
-    (where,) = (one.value for one in call.inputs if isinstance(one, Literally))
+    (where,) = (entry.value for entry in call.inputs if isinstance(entry, Literally))
     return {"Bronx": ((1.0,), (2.0,)), "Queens": ((3.0,),), "urn:nowhere": ()}[str(where)]
 
 
 def test_operator_is_called_for_every_solution_of_a_pattern() -> None:
-    told = [(one["p"], one["where"], one["n"]) for one in found(And((PLACE, REGION)), region)]
-    assert sorted(told, key=repr) == [("urn:a", "Bronx", 1.0), ("urn:a", "Bronx", 2.0), ("urn:b", "Queens", 3.0)]
+    messages = [(entry["p"], entry["where"], entry["n"]) for entry in found(And((PLACE, REGION)), region)]
+    assert sorted(messages, key=repr) == [("urn:a", "Bronx", 1.0), ("urn:a", "Bronx", 2.0), ("urn:b", "Queens", 3.0)]
 
 
 def test_operator_is_not_called_with_a_value_of_another_type() -> None:
     call = Call("region", (Given("y", "text"), Variable("n")), 1, (1,))
     assert found(And((YEAR, call))) == []
     whole = Call("whole", (Given("y", "int"),), 1)
-    assert {one["y"] for one in found(And((YEAR, whole)), lambda call: ((),))} == {2003.0, 2010.0}
+    assert {entry["y"] for entry in found(And((YEAR, whole)), lambda call: ((),))} == {2003.0, 2010.0}
 
 
 def test_failed_call_leaves_the_term_unknown_unless_another_solution_satisfies_it() -> None:
@@ -246,7 +249,7 @@ def test_operator_is_not_called_without_a_solution() -> None:
 
 
 def test_too_many_inputs_leave_the_term_unknown() -> None:
-    triples = [("<urn:a>", "<urn:place>", f'"{number}"') for number in range(MOST_INPUTS + 1)]
+    triples = [("<urn:a>", "<urn:place>", f'"{number}"') for number in range(MAX_INPUTS + 1)]
     item: Attributes = {"graph": (RdfGraph.of(triples),)}
     assert truth(close_condition(And((PLACE, REGION))), item, lambda call: ((1.0,),)) is None
     fewer: Attributes = {"graph": (RdfGraph.of(triples[1:]),)}
@@ -296,7 +299,10 @@ def _wider(inner: st.SearchStrategy[Expression]) -> st.SearchStrategy[Expression
 
 _triples = st.lists(
     st.tuples(
-        *(st.sampled_from(some) for some in (["<urn:1>", "<urn:2>"], ["<urn:p>", "<urn:q>"], ["<urn:1>", "<urn:2>"]))
+        *(
+            st.sampled_from(value)
+            for value in (["<urn:1>", "<urn:2>"], ["<urn:p>", "<urn:q>"], ["<urn:1>", "<urn:2>"])
+        )
     ),
     max_size=5,
 )

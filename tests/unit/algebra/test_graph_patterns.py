@@ -25,18 +25,18 @@ def renamed(graph: Graph, names: dict[str, str]) -> Graph:
 
 
 def counted(graph: Graph, triples: RdfGraph) -> Counter[frozenset[tuple[str, str]]]:
-    return Counter(frozenset(one.items()) for one in solve(graph, triples.triples()))
+    return Counter(frozenset(entry.items()) for entry in solve(graph, triples.triples()))
 
 
 @settings(deadline=None, max_examples=150)
 @given(patterns(), graphs)
 def test_canonical_pattern_has_the_same_solutions(pattern: Graph, graph: RdfGraph) -> None:
-    one = pattern.canonical()
-    assert counted(one.as_written(), graph) == counted(
+    value = pattern.canonical()
+    assert counted(value.as_written(), graph) == counted(
         Graph(tuple(dict.fromkeys(pattern.edges)), pattern.filter), graph
     )
-    assert one.canonical() == one
-    assert sorted(one.names) == sorted(pattern.variables())
+    assert value.canonical() == value
+    assert sorted(value.names) == sorted(pattern.variables())
 
 
 @settings(deadline=None, max_examples=200)
@@ -57,19 +57,19 @@ def test_canonical_form_ignores_names_and_order_if_edges_have_different_terms(
 @settings(deadline=None, max_examples=200)
 @given(patterns())
 def test_encoded_pattern_is_decoded_to_the_same_pattern(pattern: Graph) -> None:
-    for one in (pattern, pattern.canonical()):
-        assert decode_expression(encode_pattern(one)) == one
+    for value in (pattern, pattern.canonical()):
+        assert decode_expression(encode_pattern(value)) == value
 
 
 def test_different_spellings_of_a_pattern_have_the_same_canonical_form() -> None:
     year, recent = Edge(B, "<urn:year>", C), Comparison(C, ">", typed(2003, "integer"))
-    one = Graph((Edge(A, "<urn:project>", B), year), AllOf((recent, AllOf((recent,)))))
+    graph = Graph((Edge(A, "<urn:project>", B), year), AllOf((recent, AllOf((recent,)))))
     other = Graph((Edge(A, "<urn:year>", B), Edge(C, "<urn:project>", A), Edge(C, "<urn:project>", A)))
     other = Graph(other.edges, Comparison(B, ">", typed(2003, "integer")))
-    assert one.canonical() == other.canonical()
-    assert one.canonical().names == ("a", "b", "c")
+    assert graph.canonical() == other.canonical()
+    assert graph.canonical().names == ("a", "b", "c")
     assert other.canonical().names == ("c", "a", "b")
-    assert [item.relation for item in comparisons(one.canonical().filter)] == [">"]
+    assert [item.relation for item in comparisons(graph.canonical().filter)] == [">"]
 
 
 def test_patterns_with_different_meanings_have_different_canonical_forms() -> None:
@@ -77,4 +77,4 @@ def test_patterns_with_different_meanings_have_different_canonical_forms() -> No
     path = Graph((Edge(A, label, B), Edge(B, label, C)))
     fork = Graph((Edge(A, label, B), Edge(A, label, C)))
     loop = Graph((Edge(A, label, A),))
-    assert len({one.canonical() for one in (path, fork, loop)}) == 3
+    assert len({entry.canonical() for entry in (path, fork, loop)}) == 3

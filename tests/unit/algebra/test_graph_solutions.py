@@ -26,7 +26,7 @@ ERROR = Comparison("<urn:a>", "<", "<urn:b>")
 
 
 def counted(solutions: Iterable[Mapping[str, str]]) -> Counter[frozenset[tuple[str, str]]]:
-    return Counter(frozenset(one.items()) for one in solutions)
+    return Counter(frozenset(solution.items()) for solution in solutions)
 
 
 @settings(deadline=None, max_examples=400)
@@ -42,7 +42,7 @@ def test_rdf_store_does_not_change_the_test_values() -> None:
     """Otherwise, the comparison above would compare different spellings of the same value."""
     triples = {("<urn:a>", "<urn:p>", value) for value in VALUES}
     everything = Graph((Edge(Variable("s"), Variable("p"), Variable("o")),))
-    kept = {(one["s"], one["p"], one["o"]) for one in solved_by_store(everything, store_of(triples))}
+    kept = {(entry["s"], entry["p"], entry["o"]) for entry in solved_by_store(everything, store_of(triples))}
     assert kept == triples
 
 
@@ -69,16 +69,16 @@ def test_shared_variables_join_edges_and_filters_select_solutions() -> None:
 
 
 def test_two_variables_may_have_the_same_value() -> None:
-    one, other = Variable("one"), Variable("other")
-    assert matches_graph(Graph((Edge(one, "<urn:cites>", one),)), PROJECTS.triples())
-    assert matches_graph(Graph((Edge(one, "<urn:cites>", other),)), PROJECTS.triples())
-    assert not matches_graph(Graph((Edge(one, "<urn:year>", one),)), PROJECTS.triples())
+    variable, other = Variable("one"), Variable("other")
+    assert matches_graph(Graph((Edge(variable, "<urn:cites>", variable),)), PROJECTS.triples())
+    assert matches_graph(Graph((Edge(variable, "<urn:cites>", other),)), PROJECTS.triples())
+    assert not matches_graph(Graph((Edge(variable, "<urn:year>", variable),)), PROJECTS.triples())
 
 
 def test_label_variable_can_be_shared_with_other_positions() -> None:
     label = Variable("label")
     both = Graph((Edge("<urn:page:1>", label, Variable("x")), Edge("<urn:page:2>", label, Variable("y"))))
-    assert [one["label"] for one in solve(both, PROJECTS.triples())] == ["<urn:project>"]
+    assert [entry["label"] for entry in solve(both, PROJECTS.triples())] == ["<urn:project>"]
     as_subject = Graph((Edge(Variable("s"), label, Variable("o")), Edge(label, Variable("q"), Variable("r"))))
     assert not matches_graph(as_subject, PROJECTS.triples())
 
@@ -90,9 +90,9 @@ def test_blank_node_of_a_pattern_is_a_variable_without_binding() -> None:
 
 def test_edges_compare_terms_and_filters_compare_values() -> None:
     graph = read_ntriples('<urn:a> <urn:p> "01"^^<http://www.w3.org/2001/XMLSchema#integer> .')
-    one = typed(1, "integer")
-    assert not matches_graph(Graph((Edge("<urn:a>", "<urn:p>", one),)), graph.triples())
-    by_value = Graph((Edge("<urn:a>", "<urn:p>", Variable("x")),), Comparison(Variable("x"), "=", one))
+    value = typed(1, "integer")
+    assert not matches_graph(Graph((Edge("<urn:a>", "<urn:p>", value),)), graph.triples())
+    by_value = Graph((Edge("<urn:a>", "<urn:p>", Variable("x")),), Comparison(Variable("x"), "=", value))
     assert matches_graph(by_value, graph.triples())
 
 
@@ -138,10 +138,10 @@ def test_not_outside_a_pattern_is_the_complement_but_not_inside_a_filter() -> No
 def test_expensive_pattern_raises_an_error_after_limited_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(graph_solutions, "MAX_ATTEMPTS", 10_000)
     triples = [(f"<urn:{number}>", "<urn:p>", f"<urn:{number + 1}>") for number in range(200)]
-    apart = tuple(Edge(Variable(f"s{place}"), "<urn:p>", Variable(f"o{place}")) for place in range(4))
+    apart = tuple(Edge(Variable(f"s{index}"), "<urn:p>", Variable(f"o{index}")) for index in range(4))
     never = Comparison(Variable("s0"), "=", Variable("o0"))
     with pytest.raises(TooExpensiveError, match="too many possible matches") as caught:
         matches_graph(Graph(apart, never), triples)
     assert caught.value.hint
-    chain = tuple(Edge(Variable(f"n{place}"), "<urn:p>", Variable(f"n{place + 1}")) for place in range(40))
+    chain = tuple(Edge(Variable(f"n{index}"), "<urn:p>", Variable(f"n{index + 1}")) for index in range(40))
     assert len(list(solve(Graph(chain), triples))) == 161

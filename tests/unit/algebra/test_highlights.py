@@ -111,47 +111,50 @@ _FIRMLY = (
 )
 @example(Similar(X, ("\u0300", "\u1000"), Fraction(1, 9)), "\u1000\u0300")  # a letter that is a word, with a mark
 def test_every_highlight_satisfies_the_condition(atom: Atom, text: str) -> None:
-    found = highlights(atom, text)
-    for (_, before), (after, _) in pairwise(found):
+    results = highlights(atom, text)
+    for (_, before), (after, _) in pairwise(results):
         assert before <= after, "places do not overlap"
-    for start, end in found:
+    for start, end in results:
         assert 0 <= start < end <= len(text)
         assert is_claimed(atom, text[start:end], text), (atom, text, text[start:end])
-    if found:
+    if results:
         assert satisfies(atom, text)
 
 
 def conditions(node: Node) -> list[Expression]:
-    found, stack = [], [node]
+    results, stack = [], [node]
     while stack:
         match stack.pop():
             case Union(inputs):
                 stack.extend(inputs)
             case Filter(inner, condition):
-                found.append(condition)
+                results.append(condition)
                 stack.append(inner)
             case _:
                 pass
-    return found
+    return results
 
 
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(worlds())
 def test_highlights_belong_to_the_item_and_to_conditions_that_hold(world: GeneratedWorld) -> None:
-    for condition in (one for node in world.definitions.values() for one in conditions(node)):
+    for condition in (value for node in world.definitions.values() for value in conditions(node)):
         labels = {render(atom): atom for atom in leaves(condition) if isinstance(atom, Atom)}
         for attributes in world.batch.attributes():
             trace = trace_expression(condition, attributes, NOW)
             assert trace.holds == holds(condition, attributes, NOW)
             assert len(trace.lines()) >= 1
-            for told in trace.highlights():
-                atom = labels[told["condition"]]
-                assert told["text"] in attributes[told["attribute"]]
-                assert atom.attribute.name in (told["attribute"], "*")
-                assert satisfies(atom, told["text"], NOW)
-                assert all(is_claimed(atom, told["text"][first:last], told["text"]) for first, last in told["places"])
+            for highlight in trace.highlights():
+                atom = labels[highlight["condition"]]
+                assert highlight["text"] in attributes[highlight["attribute"]]
+                assert atom.attribute.name in (highlight["attribute"], "*")
+                assert satisfies(atom, highlight["text"], NOW)
+                assert all(
+                    is_claimed(atom, highlight["text"][first:last], highlight["text"])
+                    for first, last in highlight["places"]
+                )
             missed = {label for label, atom in labels.items() if not holds(atom, attributes, NOW)}
-            assert not missed & {told["condition"] for told in trace.highlights()}
+            assert not missed & {highlight["condition"] for highlight in trace.highlights()}
 
 
 @pytest.mark.parametrize(
@@ -164,8 +167,8 @@ def test_highlights_belong_to_the_item_and_to_conditions_that_hold(world: Genera
     ],
 )
 def test_highlights_of_a_long_text_refer_to_its_extract(text: str, shown: list[str]) -> None:
-    (told,) = trace_expression(Contains(X, ("rock",)), {"x": (text,)}).highlights()
-    assert [told["text"][first:last] for first, last in told["places"]] == shown
-    assert len(told["text"]) <= 4_096
+    (highlight,) = trace_expression(Contains(X, ("rock",)), {"x": (text,)}).highlights()
+    assert [highlight["text"][first:last] for first, last in highlight["places"]] == shown
+    assert len(highlight["text"]) <= 4_096
     (whole,) = trace_expression(Compare(X, "=", text), {"x": (text,)}).highlights()
     assert whole["places"] == [(0, min(len(text), 4_096))]

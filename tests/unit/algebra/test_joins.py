@@ -29,7 +29,7 @@ from runnel.algebra.nodes.render import render
 from runnel.algebra.nodes.window_atoms import WindowAtom, WindowRelation
 from runnel.algebra.semantics.distinct import Distinct
 from runnel.algebra.semantics.evaluate import holds
-from runnel.algebra.semantics.evaluate_log import Evaluated, evaluate_log
+from runnel.algebra.semantics.evaluate_log import EvaluatedItem, evaluate_log
 from runnel.algebra.semantics.joins import INDEXES, Join, Window, window_of
 from runnel.algebra.semantics.window_conditions import condition_given
 from runnel.language.grammar.parser import parse
@@ -65,13 +65,13 @@ def joined(extent: timedelta | int, *items: LoggedItem, condition: Expression = 
     return Join(extent, condition, "photos").history().add(items[-1], items[:-1])
 
 
-def evaluate(items: Sequence[LoggedItem], written: dict[int, Node], **since: int) -> list[Evaluated]:
+def evaluate(items: Sequence[LoggedItem], written: dict[int, Node], **since: int) -> list[EvaluatedItem]:
     """Evaluate feeds whose windows and lower gates become hidden feeds from 100 on."""
     definitions: dict[int, Node] = {}
 
     def hide(definition: Node) -> int:
-        known = [feed for feed, one in definitions.items() if one == definition and feed >= 100]
-        feed = known[0] if known else 100 + len([one for one in definitions if one >= 100])
+        known = [feed for feed, value in definitions.items() if value == definition and feed >= 100]
+        feed = known[0] if known else 100 + len([value for value in definitions if value >= 100])
         definitions[feed] = definition
         return feed
 
@@ -81,7 +81,7 @@ def evaluate(items: Sequence[LoggedItem], written: dict[int, Node], **since: int
     return list(evaluate_log(items, definitions, starts))
 
 
-def notes(evaluated: Evaluated, feed: int) -> list[tuple[int, ...]]:
+def notes(evaluated: EvaluatedItem, feed: int) -> list[tuple[int, ...]]:
     """The annotations of an item in a feed, whichever gates gave them."""
     return sorted(evaluated.annotations.get(feed, {}).values())
 
@@ -119,10 +119,10 @@ def test_an_empty_window_stops_every_item(extent: timedelta | int) -> None:
 
 def test_an_item_is_never_in_its_own_window_and_later_items_are_not_either() -> None:
     log = [item(1, PHOTOS), item(2, PHOTOS), item(3, PHOTOS)]
-    assert [one.sequence for one in window_of(log[1], log, HOUR)] == [1]
-    assert [one.sequence for one in window_of(log[1], log, 5)] == [1]
+    assert [value.sequence for value in window_of(log[1], log, HOUR)] == [1]
+    assert [value.sequence for value in window_of(log[1], log, 5)] == [1]
     own = evaluate(log, {9: Gated(Read(PHOTOS), Join(HOUR, SAME, "p"), Read(PHOTOS))})
-    assert [notes(one, 9) for one in own] == [[], [(1,)], [(2, 1)]]
+    assert [notes(value, 9) for value in own] == [[], [(1,)], [(2, 1)]]
 
 
 def test_an_older_version_is_in_the_window_and_the_newest_is_in_the_annotation() -> None:
@@ -140,9 +140,9 @@ def test_an_older_version_is_in_the_window_and_the_newest_is_in_the_annotation()
 
 def test_equal_times_are_ordered_by_sequence() -> None:
     log = [item(1, NEWS), item(2, PHOTOS), item(3, NEWS)]
-    found = evaluate(log, {9: Gated(Read(NEWS), Join(HOUR, SAME, "p"), Read(PHOTOS))})
-    assert [sorted(one.feeds) for one in found] == [[], [], [9]]
-    assert found[0].stopped == {9: Stop()}
+    results = evaluate(log, {9: Gated(Read(NEWS), Join(HOUR, SAME, "p"), Read(PHOTOS))})
+    assert [sorted(result.feeds) for result in results] == [[], [], [9]]
+    assert results[0].stopped == {9: Stop()}
 
 
 # Conditions.
@@ -274,13 +274,13 @@ def test_annotations_travel_through_views_filters_and_distinct() -> None:
         14: Gated(photos_join(Read(NEWS), "q"), Distinct((TITLE,))),
         15: Filter(Read(10), Compare(PRICE, ">", 5.0)),
     }
-    found = evaluate([item(1, PHOTOS), item(2, NEWS), item(3, NEWS)], written)
-    assert sorted(found[1].feeds) == [10, 11, 12, 13, 14]
-    assert [found[1].annotations[feed] for feed in (10, 11, 12, 13)] == [{10: (1,)}] * 4
-    assert notes(found[1], 14) == [(1,)]
-    assert sorted(found[2].feeds) == [10, 11, 12]
-    assert found[2].stopped[13] == Stop(2)
-    assert not found[0].annotations
+    results = evaluate([item(1, PHOTOS), item(2, NEWS), item(3, NEWS)], written)
+    assert sorted(results[1].feeds) == [10, 11, 12, 13, 14]
+    assert [results[1].annotations[feed] for feed in (10, 11, 12, 13)] == [{10: (1,)}] * 4
+    assert notes(results[1], 14) == [(1,)]
+    assert sorted(results[2].feeds) == [10, 11, 12]
+    assert results[2].stopped[13] == Stop(2)
+    assert not results[0].annotations
 
 
 def test_a_join_over_distinct_and_a_window_over_distinct() -> None:
@@ -289,10 +289,10 @@ def test_a_join_over_distinct_and_a_window_over_distinct() -> None:
         10: photos_join(unique),
         11: photos_join(Read(NEWS), window=Gated(Read(PHOTOS), Distinct((TITLE,)))),
     }
-    found = evaluate([item(1, PHOTOS), item(2, PHOTOS), item(3, NEWS), item(4, NEWS)], written)
-    assert [sorted(one.feeds) for one in found] == [[], [], [10, 11], [11]]
-    assert notes(found[2], 10) == [(2, 1)]
-    assert notes(found[2], 11) == notes(found[3], 11) == [(1,)]
+    results = evaluate([item(1, PHOTOS), item(2, PHOTOS), item(3, NEWS), item(4, NEWS)], written)
+    assert [sorted(result.feeds) for result in results] == [[], [], [10, 11], [11]]
+    assert notes(results[2], 10) == [(2, 1)]
+    assert notes(results[2], 11) == notes(results[3], 11) == [(1,)]
 
 
 def test_joins_over_joins_accumulate_and_all_must_hold() -> None:
@@ -301,10 +301,10 @@ def test_joins_over_joins_accumulate_and_all_must_hold() -> None:
         11: photos_join(Read(10), "v", window=Read(VIDEOS)),
         12: photos_join(photos_join(Read(NEWS), "a"), "b", window=Read(VIDEOS)),
     }
-    found = evaluate([item(1, PHOTOS), item(2, NEWS), item(3, VIDEOS), item(4, NEWS)], written)
-    assert [sorted(one.feeds) for one in found] == [[], [10], [], [10, 11, 12]]
-    assert found[3].annotations[11] == {10: (1,), 11: (3,)}
-    assert notes(found[3], 12) == [(1,), (3,)]
+    results = evaluate([item(1, PHOTOS), item(2, NEWS), item(3, VIDEOS), item(4, NEWS)], written)
+    assert [sorted(result.feeds) for result in results] == [[], [10], [], [10, 11, 12]]
+    assert results[3].annotations[11] == {10: (1,), 11: (3,)}
+    assert notes(results[3], 12) == [(1,), (3,)]
 
 
 def test_a_window_of_joined_items_has_only_those_that_join() -> None:
@@ -313,11 +313,11 @@ def test_a_window_of_joined_items_has_only_those_that_join() -> None:
         11: photos_join(Read(BLOGS), "n", window=Read(10)),
     }
     log = [item(1, NEWS), item(2, PHOTOS), item(3, NEWS), item(4, BLOGS)]
-    found = evaluate(log, written)
+    results = evaluate(log, written)
     # Annotations of window items are not those of the item.
-    assert found[3].annotations == {11: {11: (3,)}}
+    assert results[3].annotations == {11: {11: (3,)}}
     # A window reaches back before the feeds that it reads were declared, and they still decide about its items.
-    assert evaluate(log, written, feed10=3, feed11=3)[3].annotations == found[3].annotations
+    assert evaluate(log, written, feed10=3, feed11=3)[3].annotations == results[3].annotations
 
 
 def test_a_union_has_the_annotations_of_the_branches_that_the_item_reaches() -> None:
@@ -329,14 +329,14 @@ def test_a_union_has_the_annotations_of_the_branches_that_the_item_reaches() -> 
         14: Union((photos_join(Read(NEWS), "only"), Read(BLOGS))),
     }
     log = [item(1, PHOTOS), item(2, VIDEOS), item(3, NEWS), item(4, NEWS, "y"), item(5, BLOGS)]
-    found = evaluate(log, written)
-    assert found[2].annotations[12] == {10: (1,), 11: (2,)}
-    assert found[2].annotations[13] == {10: (1,)}
-    assert notes(found[2], 14) == [(1,)]
-    assert sorted(found[3].feeds) == [12]
-    assert not found[3].annotations
-    assert sorted(found[4].feeds) == [13, 14]
-    assert not found[4].annotations
+    results = evaluate(log, written)
+    assert results[2].annotations[12] == {10: (1,), 11: (2,)}
+    assert results[2].annotations[13] == {10: (1,)}
+    assert notes(results[2], 14) == [(1,)]
+    assert sorted(results[3].feeds) == [12]
+    assert not results[3].annotations
+    assert sorted(results[4].feeds) == [13, 14]
+    assert not results[4].annotations
 
 
 def test_a_filter_below_a_count_window_decides_which_items_count() -> None:
@@ -344,8 +344,8 @@ def test_a_filter_below_a_count_window_decides_which_items_count() -> None:
     written: dict[int, Node] = {10: photos_join(Read(NEWS), extent=2, window=rock)}
     prices = [7.0, 1.0, 1.0, 7.0, 1.0, 1.0, 7.0, 1.0]
     log = [item(number, PHOTOS, price=price) for number, price in enumerate(prices, 1)]
-    found = evaluate([*log, item(9, NEWS)], written)
-    assert notes(found[8], 10) == [(7, 4)]
+    results = evaluate([*log, item(9, NEWS)], written)
+    assert notes(results[8], 10) == [(7, 4)]
 
 
 def test_a_count_window_over_a_union_is_not_the_union_of_windows() -> None:
@@ -358,9 +358,9 @@ def test_a_count_window_over_a_union_is_not_the_union_of_windows() -> None:
 def test_a_feed_starts_after_its_declaration_but_its_window_does_not() -> None:
     written: dict[int, Node] = {10: photos_join(Read(NEWS))}
     log = [item(1, PHOTOS), item(2, NEWS), item(3, NEWS)]
-    found = evaluate(log, written, feed10=2)
-    assert [sorted(one.feeds) for one in found] == [[], [], [10]]
-    assert notes(found[2], 10) == [(1,)]
+    results = evaluate(log, written, feed10=2)
+    assert [sorted(result.feeds) for result in results] == [[], [], [10]]
+    assert notes(results[2], 10) == [(1,)]
 
 
 def test_annotations_through_long_chains_and_shared_views() -> None:

@@ -59,7 +59,7 @@ class JoinSql:
                 members = f"select seq from {below}_members join log i using (seq) where {condition_sql(condition)}"
                 return self.define(members, self.notes(below))
             case Union(inputs):
-                names = [self.add(one) for one in inputs]
+                names = [self.add(value) for value in inputs]
                 members = " union ".join(f"select seq from {name}_members" for name in names)
                 return self.define(members, self.notes(*names))
             case Gated(inner, Distinct() as rule):
@@ -189,28 +189,28 @@ def spaced(text_words: str) -> str:
 
 
 def by_sql(database: duckdb.DuckDBPyConnection, world: World) -> Found:
-    found: Found = {feed: {} for feed in world.written}
+    results: Found = {feed: {} for feed in world.written}
     database.register("log", pa.Table.from_pylist([row_of(item) for item in world.items], schema=LOG))
     rows = database.execute(JoinSql(world).statement()).fetchall()
     for feed, sequence, name, other in sorted(rows, key=lambda row: (row[3] is not None, row[3] or 0), reverse=True):
-        notes = found[feed].setdefault(sequence, {})
+        notes = results[feed].setdefault(sequence, {})
         if name is not None:
             notes.setdefault(name, []).append(other)
-    return found
+    return results
 
 
 def by_definition(world: World) -> Found:
     definitions = world.hidden()
-    found: Found = {feed: {} for feed in world.written}
-    for one in evaluate_log(world.items, definitions, dict.fromkeys(world.written, 0)):
-        for feed in one.feeds:
-            notes = found[feed].setdefault(one.item.sequence, {})
-            for gate, joined in one.annotations.get(feed, {}).items():
+    results: Found = {feed: {} for feed in world.written}
+    for entry in evaluate_log(world.items, definitions, dict.fromkeys(world.written, 0)):
+        for feed in entry.feeds:
+            notes = results[feed].setdefault(entry.item.sequence, {})
+            for gate, joined in entry.annotations.get(feed, {}).items():
                 node = definitions[gate]
                 assert isinstance(node, Gated)
                 assert isinstance(node.rule, Join)
                 notes[node.rule.name] = list(joined)
-    return found
+    return results
 
 
 DATABASE = duckdb.connect(config={"threads": 1})
@@ -226,8 +226,10 @@ def test_sql_finds_the_same_members_and_annotations(world: World) -> None:
 def test_the_worlds_have_annotations() -> None:
     seen: Counter[str] = Counter()
     for seed in range(200):
-        notes = [one for members in by_definition(make_world(Random(seed))).values() for one in members.values()]
+        notes = [
+            member for members in by_definition(make_world(Random(seed))).values() for member in members.values()
+        ]
         seen["annotated"] += any(notes)
-        seen["several items"] += any(len(joined) > 1 for one in notes for joined in one.values())
-        seen["several joins"] += any(len(one) > 1 for one in notes)
+        seen["several items"] += any(len(joined) > 1 for note in notes for joined in note.values())
+        seen["several joins"] += any(len(note) > 1 for note in notes)
     assert min(seen["annotated"], seen["several items"], seen["several joins"]) > 20, seen

@@ -59,7 +59,7 @@ def test_canonical_links(text: str, url: str | None) -> None:
 @given(links)
 def test_canonical_form_of_a_canonical_link_is_unchanged(url: str) -> None:
     assert canonical_link(url) == url
-    assert [one.url for one in links_in(url)] == [url]
+    assert [link.url for link in links_in(url)] == [url]
     host = URL(url).raw_host or ""
     assert links_in(url)[0].host == host
 
@@ -85,7 +85,7 @@ def test_canonical_form_of_a_canonical_host_is_unchanged(host: str) -> None:
     ],
 )
 def test_links_in_running_text(text: str, found: list[str]) -> None:
-    assert [text[one.start : one.end] for one in links_in(text)] == found
+    assert [text[link.start : link.end] for link in links_in(text)] == found
 
 
 _hrefs = st.sampled_from(["https://a.example/1", "http://b.example/?x=1&y=2", "https://c.example/(d).", "/relative"])
@@ -101,7 +101,7 @@ def test_an_html_parser_finds_the_same_links(parts: list[tuple[str, str]]) -> No
         root.append(child)
     shown = lxml.html.tostring(root, encoding="unicode")
     expected = [canonical_link(href) for href, _ in parts if "://" in href]
-    assert [one.url for one in links_in(shown)] == expected
+    assert [link.url for link in links_in(shown)] == expected
 
 
 @settings(max_examples=300, deadline=None, derandomize=True)

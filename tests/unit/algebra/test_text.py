@@ -88,7 +88,7 @@ def test_words_of_different_scripts(text: str, cut: list[str]) -> None:
 )
 def test_an_apostrophe_separates_words_except_in_a_negation(text: str, cut: list[str]) -> None:
     assert words(text) == cut
-    assert [one.word for one in word_spans(text)] == cut
+    assert [word_span.word for word_span in word_spans(text)] == cut
 
 
 def test_a_phrase_finds_thai_anywhere_in_a_text() -> None:
@@ -99,13 +99,16 @@ def test_a_phrase_finds_thai_anywhere_in_a_text() -> None:
 @settings(max_examples=400, deadline=None, derandomize=True)
 @given(st.text(st.sampled_from(AWKWARD), max_size=12) | st.text(max_size=12))
 def test_word_spans_contain_the_words(text: str) -> None:
-    found = word_spans(text)
-    assert [one.word for one in found] == words(text)
-    assert all(0 <= one.start < one.end <= len(text) for one in found)
-    assert [one.start for one in found] == sorted(one.start for one in found)
-    for one in found:
+    results = word_spans(text)
+    assert [result.word for result in results] == words(text)
+    assert all(0 <= result.start < result.end <= len(text) for result in results)
+    assert [result.start for result in results] == sorted(result.start for result in results)
+    for result in results:
         # A span never begins or ends within a character that was composed of several.
-        assert one.word in "".join(words(text[one.start : one.end])) or len(words(text[one.start : one.end])) > 1
+        assert (
+            result.word in "".join(words(text[result.start : result.end]))
+            or len(words(text[result.start : result.end])) > 1
+        )
 
 
 @settings(max_examples=200, deadline=None, derandomize=True)
@@ -130,7 +133,7 @@ def test_splitting_words_again_does_not_change_them(text: str) -> None:
     ],
 )
 def test_word_spans_refer_to_the_original_text(text: str, shown: list[str]) -> None:
-    assert [text[one.start : one.end] for one in word_spans(text)] == shown
+    assert [text[word_span.start : word_span.end] for word_span in word_spans(text)] == shown
 
 
 def test_wildcards_are_letters_only_in_patterns() -> None:

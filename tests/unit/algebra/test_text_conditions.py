@@ -18,7 +18,7 @@ from runnel.algebra.nodes.expressions import ContainsPattern, ContainsStems, InN
 from runnel.algebra.semantics.evaluate import satisfies
 from runnel.algebra.values.networks import address_in, canonical_network, in_networks
 from runnel.algebra.values.regular_expressions import (
-    LONGEST_PATTERN,
+    MAX_PATTERN_LENGTH,
     RefusedPatternError,
     compiled,
     match_spans,
@@ -72,7 +72,9 @@ def test_patterns_of_words(pattern: str, text: str, truth: bool) -> None:
 )
 def test_runs_finds_every_start(text: list[str], patterns: list[str]) -> None:
     starts = range(len(text) - len(patterns) + 1)
-    fitting = [at for at in starts if all(fits(one, text[at + behind]) for behind, one in enumerate(patterns))]
+    fitting = [
+        at for at in starts if all(fits(pattern, text[at + behind]) for behind, pattern in enumerate(patterns))
+    ]
     assert list(runs(text, pattern_steps(tuple(patterns)))) == fitting
 
 
@@ -186,7 +188,7 @@ def test_regular_expressions_match_as_in_a_database_with_the_same_engine(pattern
         ("(a)b)c", "unexpected )", (4, 5)),
         ("a{2000}", "invalid repetition size: {2000}", (1, 7)),
         ("(?i)" + r"\pL{100}", "the pattern needs too much memory", None),
-        ("a" * (LONGEST_PATTERN + 1), "the pattern has more than 1,000 characters", None),
+        ("a" * (MAX_PATTERN_LENGTH + 1), "the pattern has more than 1,000 characters", None),
     ],
 )
 def test_rejected_pattern_has_the_offsets_of_the_mistake(
@@ -210,8 +212,8 @@ def test_search_accepts_any_text_and_takes_limited_time() -> None:
 @CASES
 @given(st.ip_addresses(), networks)
 def test_networks_contain_addresses_as_in_ipaddress(address: object, network: str) -> None:
-    found = ip_address(str(address))
-    mapped = getattr(found, "ipv4_mapped", None) or found
+    results = ip_address(str(address))
+    mapped = getattr(results, "ipv4_mapped", None) or results
     assert in_networks(str(address), (network,)) == (mapped in ip_network(network))
 
 

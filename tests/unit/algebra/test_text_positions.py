@@ -29,7 +29,7 @@ from runnel.algebra.nodes.expressions import (
     Similar,
 )
 from runnel.algebra.semantics.evaluate import satisfies
-from runnel.algebra.semantics.highlights import MOST_HIGHLIGHTS, highlights
+from runnel.algebra.semantics.highlights import MAX_HIGHLIGHTS, highlights
 from runnel.algebra.semantics.trace import SeenValue, trace_expression
 from runnel.algebra.values.words import words
 
@@ -79,17 +79,17 @@ def test_highlighted_ranges(atom: Atom, text: str, shown: list[str]) -> None:
 def test_only_texts_have_highlights_and_their_number_is_limited() -> None:
     assert highlights(Compare(X, "=", 3.0), 3.0) == []
     assert highlights(Exists(X), datetime(2026, 11, 15, tzinfo=UTC)) == []
-    assert len(highlights(Contains(X, ("a",)), "a " * 1000)) == MOST_HIGHLIGHTS
+    assert len(highlights(Contains(X, ("a",)), "a " * 1000)) == MAX_HIGHLIGHTS
 
 
 @settings(max_examples=300, deadline=None, derandomize=True)
 @given(text_atoms(st.just(X)), st.text(max_size=30) | st.text(st.sampled_from("aAßé\u0301 \u00ad*'東"), max_size=20))
 def test_atom_that_holds_has_highlights(atom: Atom, text: str) -> None:
-    found = highlights(atom, text)
-    assert all(0 <= start < end <= len(text) for start, end in found)
-    assert found == sorted(found)
+    results = highlights(atom, text)
+    assert all(0 <= start < end <= len(text) for start, end in results)
+    assert results == sorted(results)
     if not isinstance(atom, RegularExpression):  # which may be satisfied by nothing at all
-        assert bool(found) == satisfies(atom, text)
+        assert bool(results) == satisfies(atom, text)
 
 
 @settings(max_examples=200, deadline=None, derandomize=True)

@@ -37,17 +37,17 @@ def _matched(folder: Path, mix: Mix) -> dict[str, int]:
     storage = FileStorage(folder.as_uri())
     compile_logical(storage, "plans/base", make_plan(mix))
     matcher = build_matcher(load(storage, PlanVersion(1, "plans/base")))
-    found: dict[str, int] = {}
-    for _, some in items_of(mix, 900, 1, "a"):
-        family = some[0].feed.rstrip("0123456789")
-        found[family] = found.get(family, 0) + matcher.match(ItemBatch.of(some, mix.feeds)).total
-    return found
+    numbers: dict[str, int] = {}
+    for _, values in items_of(mix, 900, 1, "a"):
+        family = values[0].feed.rstrip("0123456789")
+        numbers[family] = numbers.get(family, 0) + matcher.match(ItemBatch.of(values, mix.feeds)).total
+    return numbers
 
 
 def test_every_family_is_matched(tmp_path: Path) -> None:
-    found = _matched(tmp_path, MIX)
-    assert set(found) == {"News", "Events", "Pages"}
-    assert all(found.values()), found
+    results = _matched(tmp_path, MIX)
+    assert set(results) == {"News", "Events", "Pages"}
+    assert all(results.values()), results
 
 
 def test_the_same_seed_gives_the_same_plan_and_it_is_kept(tmp_path: Path) -> None:
@@ -68,18 +68,18 @@ def test_all_queries_are_there_once() -> None:
 
 def test_plans_with_wide_scopes_are_not_joined() -> None:
     plan = make_plan(MIX)
-    wide = replace(plan, scopes=Rows.of([[1, 2], *([one] for one in range(3, 2 + len(plan.scopes)))], np.int64))
+    wide = replace(plan, scopes=Rows.of([[1, 2], *([number] for number in range(3, 2 + len(plan.scopes)))], np.int64))
     with pytest.raises(ValueError, match="one source"):
         joined_plans([wide])
 
 
 def test_items_come_again_under_other_ids() -> None:
-    one, other = (list(items_of(MIX, 700, 1, prefix)) for prefix in "ab")
-    assert [(feed, [item.attributes for item in some]) for feed, some in one] == [
-        (feed, [item.attributes for item in some]) for feed, some in other
+    element, other = (list(items_of(MIX, 700, 1, prefix)) for prefix in "ab")
+    assert [(feed, [item.attributes for item in values]) for feed, values in element] == [
+        (feed, [item.attributes for item in values]) for feed, values in other
     ]
-    assert sum(len(some) for _, some in one) == 700
-    ids = [(feed, item.id) for found in (one, other) for feed, some in found for item in some]
+    assert sum(len(values) for _, values in element) == 700
+    ids = [(feed, item.id) for value in (element, other) for feed, values in value for item in values]
     assert len(set(ids)) == len(ids)
 
 
@@ -87,24 +87,29 @@ def test_runs_with_one_partitioning_follow_one_another_and_a_quarter_is_a_budget
     options = argparse.Namespace(
         workers="1,2", partitions="1,4", strategies="grouped,spread", batch="10,20", quarter=False, budget=25.0
     )
-    found = [(one.workers, one.partitions, one.strategy, one.batch) for one in configurations(options, 0)]
-    assert found == [
+    results = [
+        (configuration.workers, configuration.partitions, configuration.strategy, configuration.batch)
+        for configuration in configurations(options, 0)
+    ]
+    assert results == [
         (workers, partitions, strategy, batch)
         for partitions, strategy in ((1, None), (4, "grouped"), (4, "spread"))
         for workers in (1, 2)
         for batch in (10, 20)
     ]
     options.quarter, options.partitions, options.budget = True, "24", 12.5
-    assert {(one.partitions, one.budget) for one in configurations(options, 400 << 20)} == {(24, 50)}
+    assert {
+        (configuration.partitions, configuration.budget) for configuration in configurations(options, 400 << 20)
+    } == {(24, 50)}
 
 
 def test_what_batches_cost_is_told_apart_from_what_items_cost(capsys: pytest.CaptureFixture[str]) -> None:
     """Ten seconds for a batch and a tenth for an item."""
     costs = [Cost(100, batches, {"java": 10.0 * batches + 0.1 * 100}) for batches in (10, 2)]
     tell_fit(Configuration(1, 4), costs)
-    told = json.loads(capsys.readouterr().out)
-    assert told["milliseconds_per_batch"] == pytest.approx(10_000)
-    assert told["microseconds_per_item"] == pytest.approx(100_000)
+    document = json.loads(capsys.readouterr().out)
+    assert document["milliseconds_per_batch"] == pytest.approx(10_000)
+    assert document["microseconds_per_item"] == pytest.approx(100_000)
     tell_fit(Configuration(1, 4), costs[:1])
     assert capsys.readouterr().out == "", "one size tells nothing"
 
@@ -138,7 +143,7 @@ def test_a_process_is_watched_by_the_folder_it_runs_in(tmp_path: Path) -> None:
         assert watch.seconds(start, watch.moments[-1])["worker-3", "python"] > 0.1
         assert mapped_files(child.pid, plans) == {file: file.stat().st_size}
         assert watch.seen["worker-3"].peak_bytes == file.stat().st_size
-        assert [one.owner for one in processes(tmp_path, -1)] == ["worker-3"]
+        assert [process.owner for process in processes(tmp_path, -1)] == ["worker-3"]
     finally:
         child.kill()
         child.wait()

@@ -48,13 +48,13 @@ def test_the_same_seed_gives_the_same_workload() -> None:
 
 def test_subscriptions_have_the_sizes_of_the_paper() -> None:
     made = make_patterns(SMALL)
-    assert all(one == Graph(one.edges, one.filter).canonical() for one in made)
-    with_variables = [one for one in made if one.variables()]
+    assert all(entry == Graph(entry.edges, entry.filter).canonical() for entry in made)
+    with_variables = [entry for entry in made if entry.variables()]
     assert 0.85 < len(with_variables) / len(made) < 0.95
-    assert {len(one.variables()) for one in with_variables} == {2}
-    assert {len(one.edges) for one in with_variables} == {10}
-    nodes = [{node for edge in one.edges for node in (edge.subject, edge.object)} for one in made]
-    assert {len(one) for one in nodes} == {5}
+    assert {len(with_variable.variables()) for with_variable in with_variables} == {2}
+    assert {len(with_variable.edges) for with_variable in with_variables} == {10}
+    nodes = [{node for edge in entry.edges for node in (edge.subject, edge.object)} for entry in made]
+    assert {len(value) for value in nodes} == {5}
 
 
 def test_publications_have_the_sizes_of_the_paper() -> None:
@@ -66,16 +66,16 @@ def test_publications_have_the_sizes_of_the_paper() -> None:
 
 
 def test_some_subscriptions_match_and_narrower_ones_match_where_wider_ones_do() -> None:
-    made, found = make_patterns(SMALL), [list(graph.triples()) for graph in make_publications(SMALL)[:10]]
-    matched = [sum(matches_graph(one, triples) for one in made) for triples in found]
-    assert 0 < sum(matched) < len(found) * len(made) / 4
-    structures = {one.structure for one in make_subscriptions(SMALL)}
+    made, results = make_patterns(SMALL), [list(graph.triples()) for graph in make_publications(SMALL)[:10]]
+    matched = [sum(matches_graph(value, triples) for value in made) for triples in results]
+    assert 0 < sum(matched) < len(results) * len(made) / 4
+    structures = {subscription.structure for subscription in make_subscriptions(SMALL)}
     assert 0.3 * len(made) < len(structures) < 0.65 * len(made)
 
 
 def test_one_structure_differs_by_constraints_alone() -> None:
     patterns, published = make_one_structure(2_000, 20)
-    assert len({one.edges for one in patterns}) == 1
+    assert len({pattern.edges for pattern in patterns}) == 1
     assert len(patterns[0].edges) == 10
     assert len(set(patterns)) > 1_900
     setting = Setting(patterns, published)
@@ -88,7 +88,7 @@ def test_a_pattern_asks_the_store_what_it_means(capsys: pytest.CaptureFixture[st
     text = ask(Graph((Edge(Variable("1"), "<urn:p>", Variable("2")),), either))
     assert text == 'ASK { ?v1 <urn:p> ?v2 . FILTER((?v2 < "b") || (!(?v2 = <urn:x>))) }'
     measure_ask(make_patterns(SMALL), make_publications(SMALL), 400, 5, 1)
-    (line,) = [json.loads(one) for one in capsys.readouterr().out.splitlines()]
+    (line,) = [json.loads(value) for value in capsys.readouterr().out.splitlines()]
     assert line["equal"]
     assert line["sampled_matches"] > 0
 
@@ -96,7 +96,7 @@ def test_a_pattern_asks_the_store_what_it_means(capsys: pytest.CaptureFixture[st
 @pytest.mark.parametrize("part", graphs.PARTS)
 def test_every_part_of_the_benchmark_prints_its_figures(part: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert graphs.PARTS[part](OPTIONS)
-    lines = [json.loads(one) for one in capsys.readouterr().out.splitlines()]
+    lines = [json.loads(value) for value in capsys.readouterr().out.splitlines()]
     assert part in {line["figure"] for line in lines}
     assert all(line.get("equal", True) for line in lines)
     if part in ("figure9a", "figure9b"):

@@ -26,7 +26,7 @@ from runnel.language.grammar.parser import parse
 from runnel.matching.operators.builtin.geo.distance import Distance
 from runnel.matching.operators.builtin.geo.region import Region
 from runnel.matching.operators.builtin.text.language import Language
-from runnel.matching.operators.plugins.contract import Ask, Failed, OperatorContext
+from runnel.matching.operators.plugins.contract import FailedCall, OperatorCall, OperatorContext
 from runnel.testing.world_words import TOPICS, places
 
 SEED = 7
@@ -36,20 +36,22 @@ def test_the_same_seed_gives_the_same_workload() -> None:
     assert script(make_interests(SEED, 50)) == script(make_interests(SEED, 50))
     assert script(make_interests(SEED, 50)) != script(make_interests(SEED + 1, 50))
     assert list(make_news(SEED, 20)) == list(make_news(SEED, 20))
-    assert [one.attributes for one in make_news(SEED, 20)] != [one.attributes for one in make_news(SEED, 20, week=1)]
+    assert [item.attributes for item in make_news(SEED, 20)] != [
+        item.attributes for item in make_news(SEED, 20, week=1)
+    ]
 
 
 def test_the_same_content_comes_under_new_ids() -> None:
     first, again = list(make_news(SEED, 20)), list(make_news(SEED, 20, 1_000))
-    assert [one.attributes for one in first] == [one.attributes for one in again]
-    assert not {one.id for one in first} & {one.id for one in again}
+    assert [item.attributes for item in first] == [item.attributes for item in again]
+    assert not {entry.id for entry in first} & {entry.id for entry in again}
 
 
 def test_every_interest_is_a_statement() -> None:
     interests = make_interests(SEED, 200)
     assert len(list(parse(script(interests)))) == 1 + 5 + 2 * 200
-    assert {len(one.groups) for one in interests} == {2, 3}
-    assert {one.operator for interest in interests for group in interest.groups for one in group} == {
+    assert {len(value.groups) for value in interests} == {2, 3}
+    assert {entry.operator for interest in interests for group in interest.groups for entry in group} == {
         "languageOf",
         "locIn",
         "distanceFrom",
@@ -64,8 +66,8 @@ def test_sentences_are_in_their_languages(tmp_path: Path) -> None:
         lines = SENTENCES[code].strip().split("\n")
         assert len(lines) == len(TOPICS)
         assert {len(line.split(" | ")) for line in lines} == {2}
-        (answer,) = language.answer([Ask({"title": (" ".join(lines),)})])
-        assert not isinstance(answer, Failed)
+        (answer,) = language.answer([OperatorCall({"title": (" ".join(lines),)})])
+        assert not isinstance(answer, FailedCall)
         assert answer[0][0] == code
 
 
@@ -74,11 +76,11 @@ def test_operators_know_the_regions_and_places_that_are_asked_for(tmp_path: Path
     (tmp_path / "places.csv").write_text(places_file(SEED), "utf-8")
     region = Region(OperatorContext({"regions": "regions.geojson"}, folder=tmp_path))
     distance = Distance(OperatorContext({"places": "places.csv"}, folder=tmp_path))
-    item = next(one for one in make_news(SEED, 50) if "latitude" in one.attributes)
-    inside = region.answer([Ask(item.attributes, (name,)) for name in region_names()])
-    far = distance.answer([Ask(item.attributes, (name,)) for name in places()[:120]])
-    assert not [one for one in (*inside, *far) if isinstance(one, Failed)]
-    assert sum(bool(one) for one in inside) >= 2, "a province and its country"
+    item = next(value for value in make_news(SEED, 50) if "latitude" in value.attributes)
+    inside = region.answer([OperatorCall(item.attributes, (name,)) for name in region_names()])
+    far = distance.answer([OperatorCall(item.attributes, (name,)) for name in places()[:120]])
+    assert not [value for value in (*inside, *far) if isinstance(value, FailedCall)]
+    assert sum(bool(value) for value in inside) >= 2, "a province and its country"
     assert ((0.0,),) in far, "it lies at one of the places"
 
 

@@ -29,7 +29,7 @@ def test_a_monitor_line_says_what_the_query_says() -> None:
         words = set(record["text"].split())
         attributes = {name: (value,) for name, value in record.items()}
         for line, expression in zip(lines, queries.expressions(), strict=True):
-            read = all(any(_true(one, words, given) for one in clause.split()) for clause in line.split("\t")[1:])
+            read = all(any(_true(part, words, given) for part in clause.split()) for clause in line.split("\t")[1:])
             assert read == holds(expression, attributes)
             held += read
     assert held > 5
@@ -53,7 +53,7 @@ def test_a_rule_says_what_the_query_says() -> None:
         event = json.loads(line)
         attributes = {name: (value,) for name, value in event.items()}
         for rule, expression in zip(rules, queries.expressions(), strict=True):
-            read = all(any(_fits(one, event[name]) for one in patterns) for name, patterns in rule.items())
+            read = all(any(_fits(pattern, event[name]) for pattern in patterns) for name, patterns in rule.items())
             assert read == holds(expression, attributes)
             held += read
     assert held > 5

@@ -77,14 +77,14 @@ def test_the_logical_plan_is_the_optimisers_but_for_its_numbers(kind: Kind | Non
 def unnumbered(plan: LogicalPlan) -> dict[int, object]:
     """For every query its sources and its clauses, by the texts of their atoms."""
     texts = [plan.atoms.text(atom) for atom in range(len(plan.atoms))]
-    clauses = [frozenset((texts[one >> 1], one & 1) for one in row) for row in plan.clauses.lists()]
-    predicates = [frozenset(clauses[one] for one in row) for row in plan.predicates.lists()]
+    clauses = [frozenset((texts[value >> 1], value & 1) for value in row) for row in plan.clauses.lists()]
+    predicates = [frozenset(clauses[value] for value in row) for row in plan.predicates.lists()]
     scopes = list(plan.scopes.lists())
-    found: dict[int, object] = {}
+    values: dict[int, object] = {}
     for target, members in enumerate(plan.targets.lists()):
         meaning = predicates[plan.target_predicates[target]], scopes[plan.target_scopes[target]]
-        found |= {int(plan.query_ids[member]): meaning for member in members}
-    return found
+        values |= {int(plan.query_ids[member]): meaning for member in members}
+    return values
 
 
 @pytest.mark.parametrize("kind", [*KINDS, None])

@@ -111,15 +111,15 @@ def test_name_refers_to_own_feed_before_the_admins(catalog: Catalog) -> None:
     with catalog.read() as connection:
 
         def meant(name: str, owner: int) -> int | None:
-            found = feeds.feed_by_name(connection, name, owner)
-            return None if found is None else found.id
+            feed = feeds.feed_by_name(connection, name, owner)
+            return None if feed is None else feed.id
 
-        assert [meant("Wire", one) for one in (ADMIN, ann.id, bob.id)] == [wire, own, wire]
-        assert [meant("Secret", one) for one in (ADMIN, ann.id, bob.id)] == [None, secret, None]
+        assert [meant("Wire", value) for value in (ADMIN, ann.id, bob.id)] == [wire, own, wire]
+        assert [meant("Secret", value) for value in (ADMIN, ann.id, bob.id)] == [None, secret, None]
         assert feeds.live_names(connection, ann.id) == ["Secret", "Wire"]
         assert feeds.live_names(connection, bob.id) == ["Wire"]
-        assert [one.id for one in feeds.live_feeds(connection, bob.id)] == [wire]
-        assert [one.id for one in feeds.live_feeds(connection)] == [wire, own, secret]
+        assert [value.id for value in feeds.live_feeds(connection, bob.id)] == [wire]
+        assert [value.id for value in feeds.live_feeds(connection)] == [wire, own, secret]
         assert feeds.readable_names(connection, bob.id) == {wire: "Wire"}
         assert feeds.feed_owners(connection, [wire, own]) == {wire: ADMIN, own: ann.id}
 
@@ -136,18 +136,22 @@ def test_disabling_an_owner_disables_subscriptions_and_sources_until_enabled(cat
         owners.disable_owner(connection, ann, True)
     with catalog.read() as connection:
         assert owners.owner_by_name(connection, "ann").disabled
-        found = {one.id: one.disabled for one in subscriptions.live_subscriptions(connection)}
-        assert found == {plain: owners.OWNER_DISABLED, ended_by_itself: "its endpoint is gone", others: None}
-        assert [one.id for one in outbox.sharing(connection)] == [others]
+        results = {
+            subscription.id: subscription.disabled for subscription in subscriptions.live_subscriptions(connection)
+        }
+        assert results == {plain: owners.OWNER_DISABLED, ended_by_itself: "its endpoint is gone", others: None}
+        assert [subscription.id for subscription in outbox.sharing(connection)] == [others]
         source = feeds.feed_by_name(connection, "Mine", ann.id)
         assert source is not None
         assert source.paused
     with catalog.write() as connection:
         owners.disable_owner(connection, ann, False)
     with catalog.read() as connection:
-        found = {one.id: one.disabled for one in subscriptions.live_subscriptions(connection)}
-        assert found == {plain: None, ended_by_itself: "its endpoint is gone", others: None}
-        lagging = [one.subscription.id for one in outbox.behind(connection, after=0, limit=10)]
+        results = {
+            subscription.id: subscription.disabled for subscription in subscriptions.live_subscriptions(connection)
+        }
+        assert results == {plain: None, ended_by_itself: "its endpoint is gone", others: None}
+        lagging = [subscription.subscription.id for subscription in outbox.behind(connection, after=0, limit=10)]
         assert lagging == [plain], "it has its own place, so what matched meanwhile is sent"
 
 
@@ -273,7 +277,7 @@ def test_token_identifies_its_owner_until_it_is_revoked(catalog: Catalog, clock:
         with pytest.raises(NotAllowedError, match="not valid"):
             tokens.verify_token(connection, text)
         listed = tokens.tokens_of(connection, ann.id)
-        assert [(one.id, one.label, one.used is None, one.revoked is None) for one in listed] == [
+        assert [(entry.id, entry.label, entry.used is None, entry.revoked is None) for entry in listed] == [
             (number, "test", False, False)
         ]
         assert tokens.verify_token(connection, other).owner == bob.id
@@ -338,13 +342,13 @@ def test_all_invalid_tokens_give_the_same_error(catalog: Catalog) -> None:
         f"{text}\n",
         "runnel_1_\ud800" + "x" * 30,
     ]
-    said = set()
+    messages = set()
     with catalog.read() as connection:
-        for one in wrong:
+        for value in wrong:
             with pytest.raises(NotAllowedError) as refused:
-                tokens.verify_token(connection, one)
-            said.add(str(refused.value))
-    assert len(said) == 1
+                tokens.verify_token(connection, value)
+            messages.add(str(refused.value))
+    assert len(messages) == 1
 
 
 def test_cached_token_of_a_disabled_owner_is_refused(catalog: Catalog) -> None:
@@ -370,9 +374,9 @@ def test_catalog_contains_no_plain_secrets(catalog: Catalog) -> None:
         ]
         for secret in (text, text.split("_", 2)[2], ticket):
             assert not any(secret in row for row in everything)
-        found = subscriptions.subscription_by_ticket(connection, tokens.ticket_digest(ticket))
-        assert found is not None
-        assert found.id == number
+        subscription = subscriptions.subscription_by_ticket(connection, tokens.ticket_digest(ticket))
+        assert subscription is not None
+        assert subscription.id == number
         assert subscriptions.subscription_by_ticket(connection, tokens.ticket_digest(ticket[:-1])) is None
 
 

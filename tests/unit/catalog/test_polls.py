@@ -92,10 +92,10 @@ def test_rows_are_created_once_and_only_for_web_feeds(catalog: Catalog) -> None:
     assert _adopt(catalog) == highest
     later = _add(catalog, "Later", "http://muse.example/rss")
     with catalog.read() as connection:
-        assert polls.wants_tending(connection, highest)
+        assert polls.needs_maintenance(connection, highest)
     assert _adopt(catalog, highest) == later
     with catalog.read() as connection:
-        assert not polls.wants_tending(connection, later)
+        assert not polls.needs_maintenance(connection, later)
         first, second = polls.due_polls(connection)
         assert [state.feed for state in polls.poll_states(connection)] == [web, later]
     assert (first.feed.every, second.feed.every) == (timedelta(seconds=60), None)
@@ -135,11 +135,11 @@ def test_polls_are_recorded_in_bulk_and_counted(catalog: Catalog) -> None:
         polls.record_polls(connection, [replace(states[0], problem="no", failures=2, requests=1)])
         polls.record_polls(connection, [replace(states[1], problem="no", stopped=polls.GONE, failures=1)])
         counts = polls.poll_counts(connection)
-        found = polls.poll_states(connection)
+        poll_states = polls.poll_states(connection)
     assert (counts.feeds, counts.requests, counts.unchanged, counts.saturated) == (6, 13, 6, 6)
     assert (counts.failing, counts.stopped, counts.due) == (1, 1, 5)
-    assert [state.requests for state in found] == [3, 2, 2, 2, 2, 2]
-    assert [state.status for state in found] == [None, None, 304, 304, 304, 304]
+    assert [state.requests for state in poll_states] == [3, 2, 2, 2, 2, 2]
+    assert [state.status for state in poll_states] == [None, None, 304, 304, 304, 304]
 
 
 def test_rows_of_dropped_feeds_are_deleted_and_totals_stay(catalog: Catalog) -> None:
@@ -149,9 +149,9 @@ def test_rows_of_dropped_feeds_are_deleted_and_totals_stay(catalog: Catalog) -> 
         polls.record_polls(connection, [PollState(feed, "http://muse.example/", requests=4)])
         feeds.drop_feed(connection, feed)
     with catalog.write() as connection:
-        assert polls.wants_tending(connection, highest)
-        polls.tend(connection)
-        assert not polls.wants_tending(connection, highest)
+        assert polls.needs_maintenance(connection, highest)
+        polls.maintain_polls(connection)
+        assert not polls.needs_maintenance(connection, highest)
         assert polls.poll_states(connection) == []
         assert polls.poll_counts(connection).requests == 4
 
@@ -167,14 +167,14 @@ def test_stopped_feed_is_polled_again_only_after_resume(catalog: Catalog, clock:
         polls.record_polls(connection, [gone])
     clock.seconds += 60
     with catalog.read() as connection:
-        assert not polls.wants_tending(connection, highest)
+        assert not polls.needs_maintenance(connection, highest)
     _pause(catalog, feed, True)
     with catalog.read() as connection:
-        assert not polls.wants_tending(connection, highest), "paused is not resumed"
+        assert not polls.needs_maintenance(connection, highest), "paused is not resumed"
     _pause(catalog, feed, False)
     with catalog.write() as connection:
-        assert polls.wants_tending(connection, highest)
-        polls.tend(connection)
+        assert polls.needs_maintenance(connection, highest)
+        polls.maintain_polls(connection)
         (state,) = polls.poll_states(connection)
     assert (state.stopped, state.problem, state.address) == (None, None, "http://muse.example/declared")
     assert _due(catalog) == ["A"]

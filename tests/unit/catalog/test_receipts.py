@@ -66,11 +66,11 @@ def test_folding_messages_preserves_counts_and_numbers(
         while receipts.fold_messages(connection, now(connection), limit):
             pass
         assert receipts.message_counts(connection) == dict(counts)
-        assert {one: ledger.next_number(connection, one) - 1 for one in numbers} == dict(numbers)
+        assert {value: ledger.next_number(connection, value) - 1 for value in numbers} == dict(numbers)
         left = connection.execute(text("select count(*) from messages where state <> 'open'")).scalar_one()
         assert left <= 3, "at most the newest of each"
-        folded = [receipts.receipt_of(connection, one) for one in (1, 2, 3)]
-        assert sum(one.done + one.dead for one in folded if one) + left + counts["open"] == len(told)
+        folded = [receipts.receipt_of(connection, value) for value in (1, 2, 3)]
+        assert sum(entry.done + entry.dead for entry in folded if entry) + left + counts["open"] == len(told)
         connection.execute(update(schema.subscriptions).values(ended=1))
         receipts.fold_messages(connection, now(connection), 100)
         ended = connection.execute(text("select count(*) from messages where state <> 'open'")).scalar_one()

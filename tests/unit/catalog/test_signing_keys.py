@@ -15,7 +15,7 @@ from sqlalchemy import func, select
 from tests.catalog_rows import add_subscription
 
 from runnel.catalog.access.signing_keys import (
-    MOST_KEYS,
+    MAX_KEYS,
     OVERLAP,
     PREFIX,
     forget_keys,
@@ -125,8 +125,8 @@ def test_rotation_deletes_expired_keys(catalog: Catalog, time: Time) -> None:
 def test_keys_of_many_subscriptions_are_read_together(catalog: Catalog) -> None:
     with catalog.write() as connection:
         made = {number: raw(new_key(connection, number)) for number in range(1, 1203)}
-        found = keys_of(connection, [*range(1, 1300), 5])
-    assert found == {number: (key,) for number, key in made.items()}
+        results = keys_of(connection, [*range(1, 1300), 5])
+    assert results == {number: (key,) for number, key in made.items()}
 
 
 @settings(deadline=None, max_examples=25)
@@ -147,7 +147,7 @@ def test_the_newest_key_always_signs_and_others_only_within_their_overlap(
             ends = {key: min(end, time.seconds + overlap) for key, end in ends.items()}
             ends[raw(rotate_key(connection, 1, timedelta(seconds=overlap)))] = float("inf")
     living = [key for key, end in ends.items() if end > time.seconds]
-    assert keys(catalog, 1) == tuple(reversed(living[-MOST_KEYS:]))
+    assert keys(catalog, 1) == tuple(reversed(living[-MAX_KEYS:]))
     catalog.close()
 
 

@@ -114,7 +114,7 @@ def test_grouping_without_adding_up_sizes_gives_the_same_groups(sizes: list[int]
     summaries = {number: ItemSummary(str(number), size) for number, size in enumerate(sizes)}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(match_reader, "_MAX_MESSAGE_ITEMS", 5)
-        patch.setattr(match_reader, "_MAX_MESSAGE_BYTES", 100)
+        patch.setattr(match_reader, "_MAX_OWN_BYTES", 100)
         expected = list(_group_by_size(list(summaries), summaries, 1 << 60))
         assert list(_group_by_size(list(summaries), summaries, max(sizes, default=0) + slack)) == expected
     assert [sequence for group in expected for sequence in group] == list(summaries)

@@ -30,8 +30,8 @@ def settings_named(text: str) -> set[str]:
 
 def test_the_container_file_passes_its_linter() -> None:
     hadolint = Path(sys.executable).parent / "hadolint"
-    told = subprocess.run([hadolint, DEPLOY / "Containerfile"], capture_output=True, text=True, check=False)
-    assert (told.returncode, told.stdout) == (0, "")
+    process = subprocess.run([hadolint, DEPLOY / "Containerfile"], capture_output=True, text=True, check=False)
+    assert (process.returncode, process.stdout) == (0, "")
 
 
 def test_the_container_runs_as_a_user_without_rights_and_drains() -> None:
@@ -51,16 +51,16 @@ def test_everything_the_container_copies_is_there() -> None:
 
 
 def test_compose_is_whole() -> None:
-    told = compose()
-    assert set(told["services"]) == {"catalog", "runnel"}
-    for service in told["services"].values():
+    messages = compose()
+    assert set(messages["services"]) == {"catalog", "runnel"}
+    for service in messages["services"].values():
         named = [volume.split(":")[0] for volume in service["volumes"]]
-        assert set(named) <= set(told["volumes"])
-        assert set(service["secrets"]) <= set(told["secrets"])
-    runnel = told["services"]["runnel"]
+        assert set(named) <= set(messages["volumes"])
+        assert set(service["secrets"]) <= set(messages["secrets"])
+    runnel = messages["services"]["runnel"]
     assert (DEPLOY / runnel["build"]["context"] / runnel["build"]["dockerfile"]).exists()
     assert runnel["depends_on"]["catalog"]["condition"] == "service_healthy"
-    assert told["services"]["catalog"]["healthcheck"]["test"]
+    assert messages["services"]["catalog"]["healthcheck"]["test"]
 
 
 def test_no_secret_stands_in_any_of_the_files() -> None:
@@ -81,10 +81,10 @@ def test_the_unit_is_read_by_systemd_itself() -> None:
     analyze = shutil.which("systemd-analyze")
     if analyze is None:  # not everywhere; the next test reads the unit without it
         pytest.skip("systemd is not on this machine")
-    told = subprocess.run(
+    process = subprocess.run(
         [analyze, "verify", str(DEPLOY / "runnel.service")], capture_output=True, text=True, check=False
     )
-    problems = [line for line in told.stderr.splitlines() if "runnel.service" in line]
+    problems = [line for line in process.stderr.splitlines() if "runnel.service" in line]
     # The command is installed later, by whoever uses the unit.
     assert [line for line in problems if "is not executable" not in line] == []
 
@@ -106,8 +106,8 @@ def test_the_unit_exposes_little() -> None:
     if analyze is None:  # not everywhere; the next tests read the unit without it
         pytest.skip("systemd is not on this machine")
     command = [analyze, "security", "--offline=true", "--threshold=25", str(DEPLOY / "runnel.service")]
-    told = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert told.returncode == 0, told.stdout[-200:]
+    process = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stdout[-200:]
 
 
 def unit_values(name: str) -> list[str]:

@@ -93,7 +93,7 @@ def test_missing_catalog_is_refused_and_not_created(folder: Path) -> None:
     assert _data(folder) == before
     assert not (folder / "catalog.sqlite").exists()
     findings = list(examine(folder))
-    assert [(one.check, one.is_well) for one in findings][-1] == ("catalog", False), "doctor reports it"
+    assert [(finding.check, finding.is_well) for finding in findings][-1] == ("catalog", False), "doctor reports it"
     assert not (folder / "catalog.sqlite").exists()
 
 
@@ -132,11 +132,11 @@ def test_catalog_of_another_workspace_is_refused_and_left_alone(folder: Path, tm
 def test_catalog_of_another_workspace_in_postgresql_is_refused(
     tmp_path: Path, postgresql: PostgreSQL, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one, two = postgresql.schema(), postgresql.schema()
-    _fill(tmp_path / "one", catalog=one)
-    _fill(tmp_path / "two", catalog=two)
-    open_workspace(tmp_path / "one", catalog=one).close()
-    monkeypatch.setenv("RUNNEL_CATALOG", two)
+    schema, other = postgresql.schema(), postgresql.schema()
+    _fill(tmp_path / "one", catalog=schema)
+    _fill(tmp_path / "two", catalog=other)
+    open_workspace(tmp_path / "one", catalog=schema).close()
+    monkeypatch.setenv("RUNNEL_CATALOG", other)
     with pytest.raises(WorkspaceError, match="does not belong to the files"):
         open_workspace(tmp_path / "one")
     monkeypatch.setenv("RUNNEL_CATALOG", postgresql.schema())
@@ -343,9 +343,9 @@ def test_older_catalog_deletes_no_files_and_doctor_reports_it(folder: Path, capl
     workspace.close()
     assert _data(folder) == before
     assert any("older than the files" in record.getMessage() for record in caplog.records)
-    assert ("history", False) in [(one.check, one.is_well) for one in examine(folder)]
+    assert ("history", False) in [(entry.check, entry.is_well) for entry in examine(folder)]
     adopt_workspace(folder)
-    assert ("history", True) in [(one.check, one.is_well) for one in examine(folder)]
+    assert ("history", True) in [(entry.check, entry.is_well) for entry in examine(folder)]
 
 
 def _more(engine: Engine) -> None:

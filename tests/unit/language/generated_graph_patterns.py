@@ -39,7 +39,7 @@ edges = st.builds(Edge, nodes | blanks, nodes, nodes | blanks | literals)
 
 
 def _any_of(parts: list[GraphFilter]) -> GraphFilter:
-    flat = [one for part in parts for one in (part.parts if isinstance(part, AnyOf) else (part,))]
+    flat = [value for part in parts for value in (part.parts if isinstance(part, AnyOf) else (part,))]
     return AnyOf(tuple(flat))
 
 
@@ -61,11 +61,11 @@ def filters(bound: list[Variable]) -> st.SearchStrategy[GraphFilter]:
 
 
 def _with_filter(edges: list[Edge]) -> st.SearchStrategy[Graph]:
-    found = {node.name for edge in edges for node in edge.nodes if isinstance(node, Variable)}
-    bound = [Variable(name) for name in sorted(found) if not is_local(name)]
+    names = {node.name for edge in edges for node in edge.nodes if isinstance(node, Variable)}
+    bound = [Variable(name) for name in sorted(names) if not is_local(name)]
     if not bound:
         return st.just(Graph(tuple(edges)))
-    return (st.none() | filters(bound)).map(lambda one: Graph(tuple(edges), one))
+    return (st.none() | filters(bound)).map(lambda value: Graph(tuple(edges), value))
 
 
 graph_patterns: st.SearchStrategy[Graph] = st.lists(edges, min_size=1, max_size=4).flatmap(_with_filter)

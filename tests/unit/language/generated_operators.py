@@ -40,14 +40,14 @@ def quantities(numbers: st.SearchStrategy[float]) -> st.SearchStrategy[Quantity]
     leaves: st.SearchStrategy[Quantity] = bindings | numbers.map(Literally)
     return st.recursive(
         leaves, lambda inner: st.builds(Arithmetic, st.sampled_from(["+", "-", "*", "/"]), inner, inner), max_leaves=8
-    ).filter(lambda one: arithmetic_depth(one) <= MAX_ARITHMETIC_DEPTH)
+    ).filter(lambda value: arithmetic_depth(value) <= MAX_ARITHMETIC_DEPTH)
 
 
 def constraints(
     numbers: st.SearchStrategy[float], others: st.SearchStrategy[Constant], ages: st.SearchStrategy[Ago]
 ) -> st.SearchStrategy[Constraint]:
     """Generate comparisons with a variable on the left."""
-    left = quantities(numbers).filter(lambda one: next(variables_of(one), None) is not None)
+    left = quantities(numbers).filter(lambda value: next(variables_of(value), None) is not None)
     relations: st.SearchStrategy[Relation] = st.sampled_from(RELATIONS)
     ordered = relations.filter(lambda sign: sign not in ("=", "!="))
     return st.builds(Constraint, left, relations, quantities(numbers) | others.map(Literally)) | st.builds(
@@ -69,7 +69,7 @@ def registrations(
         st.builds(Parameter, texts, st.just("attribute")),
         st.builds(Parameter, bare, st.just("result"), types),
     )
-    parameters = st.lists(parameter, max_size=4, unique_by=lambda one: one.name).map(tuple)
+    parameters = st.lists(parameter, max_size=4, unique_by=lambda entry: entry.name).map(tuple)
     spans = st.builds(
         lambda count, unit: timedelta(microseconds=count * unit),
         st.integers(1, 3_600),
@@ -89,7 +89,9 @@ def registrations(
             "concurrency": st.integers(1, 1_000),
             "calls": st.integers(1, 10**12),
             "seconds": st.floats(min_value=0.001, max_value=1e9),
-            "configuration": st.dictionaries(texts, values, max_size=3).map(lambda one: tuple(sorted(one.items()))),
+            "configuration": st.dictionaries(texts, values, max_size=3).map(
+                lambda entry: tuple(sorted(entry.items()))
+            ),
         },
     )
 

@@ -35,8 +35,8 @@ def given_as(name: str, kind: ValueType) -> Parameter:
 
 
 OPERATORS = {
-    one.name: one
-    for one in (
+    operator_declaration.name: operator_declaration
+    for operator_declaration in (
         OperatorDeclaration("mob", 3, "city:mob", (result("people", "int"),)),
         OperatorDeclaration("near", 1, "distance", (given_as("place", "text"), result("metres", "number"))),
         OperatorDeclaration("name", 2, "city:name", (result("name", "text"),)),
@@ -65,9 +65,9 @@ START = len("create feed F from A as $a | B as $b where ")
 
 
 def refused(text: str) -> StatementError:
-    with pytest.raises(StatementError) as found:
+    with pytest.raises(StatementError) as caught:
         bound(text)
-    return found.value
+    return caught.value
 
 
 def test_bound_calls_have_versions_and_results() -> None:
@@ -83,17 +83,17 @@ def test_bound_calls_have_versions_and_results() -> None:
 
 
 def test_day_is_its_first_moment_as_input_and_the_whole_day_as_result() -> None:
-    found = condition("dated(date '2026-11-15', date '2026-11-16')")
-    assert found == Call(
+    results = condition("dated(date '2026-11-15', date '2026-11-16')")
+    assert results == Call(
         "dated", (Literally(datetime(2026, 11, 15, tzinfo=UTC)), Literally(date(2026, 11, 16))), 1, (1,)
     )
 
 
 def test_binding_keeps_spans() -> None:
-    found = condition("mob(?n)")
-    assert isinstance(found, Call)
-    assert found.span is not None
-    assert found.span.column == START + 1
+    results = condition("mob(?n)")
+    assert isinstance(results, Call)
+    assert results.span is not None
+    assert results.span.column == START + 1
 
 
 def test_conditions_on_variables_are_bound() -> None:
@@ -239,12 +239,12 @@ def test_signatures() -> None:
 @settings(deadline=None, max_examples=60)
 @given(st.lists(st.integers(0, 9), max_size=4), st.integers(0, 9), st.integers(0, 9))
 def test_bound_condition_evaluates_as_written(people: list[int], low: int, high: int) -> None:
-    rows: Rows = tuple((float(one),) for one in people)
+    rows: Rows = tuple((float(person),) for person in people)
     node = bound(f"mob(?n) and ?n between {min(low, high)} and {max(low, high)} and not mob({low})")
     assert isinstance(node, Filter)
-    found = {one["n"] for one in solutions(node.condition, {}, lambda call: rows)}
-    inside = {float(one) for one in people if min(low, high) <= one <= max(low, high)}
-    assert found == (set() if low in people else inside)
+    results = {solution["n"] for solution in solutions(node.condition, {}, lambda call: rows)}
+    inside = {float(person) for person in people if min(low, high) <= person <= max(low, high)}
+    assert results == (set() if low in people else inside)
 
 
 @pytest.mark.parametrize(
@@ -292,8 +292,8 @@ def test_variable_under_two_negations_is_not_joined_with_an_outer_variable() -> 
 def test_lists_and_ranges_with_an_undefined_bound_do_not_hold(text: str, values: set[tuple[int, int]]) -> None:
     written = condition(f"mob(?x) and near('Bronx', ?y) and {text}")
     for x, y in itertools.product((1, 3, 5), (0, 2)):
-        found = solutions(written, {}, lambda call, x=x, y=y: ((float(x if call.operator == "mob" else y),),))  # type: ignore[misc,arg-type]
-        assert bool(found) == ((x, y) in values), (x, y)
+        results = solutions(written, {}, lambda call, x=x, y=y: ((float(x if call.operator == "mob" else y),),))  # type: ignore[misc,arg-type]
+        assert bool(results) == ((x, y) in values), (x, y)
     (parsed,) = parse(f"create feed F from A where mob(?x) and near('Bronx', ?y) and {text};")
     assert parse(print_statement(parsed.statement))[0].statement == parsed.statement
 

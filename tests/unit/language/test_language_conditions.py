@@ -33,8 +33,8 @@ from runnel.language.syntax.statements import CreateFeed
 def condition(text: str) -> Expression:
     (parsed,) = parse(f"create feed F from A where {text}")
     assert isinstance(parsed.statement, CreateFeed)
-    (found,) = parsed.statement.query.conditions
-    return found.expression
+    (results,) = parsed.statement.query.conditions
+    return results.expression
 
 
 def equal(name: str, value: float) -> Compare:

@@ -28,6 +28,7 @@ SAMPLES = {
     "VARIABLE": ["$v"],
     "BINDING": ["?x", "?people"],
     "GRAPH": ["graph { ?page rdf:type ?kind }"],
+    "TREE": ["tree //news[/company = 'ACME']/author!val"],
 }
 
 
@@ -50,14 +51,14 @@ def read_rule(text: str) -> list[list[Part]]:
 
 def read_alternatives(symbols: list[str]) -> list[list[Part]]:
     """Read the alternatives up to the next closing parenthesis, and remove their symbols from the list."""
-    found: list[list[Part]] = [[]]
+    results: list[list[Part]] = [[]]
     while (symbol := symbols.pop(0)) != ")":
         if symbol == "|":
-            found.append([])
+            results.append([])
             continue
         group = read_alternatives(symbols) if symbol == "(" else []
-        found[-1].append(Part(symbol, group, symbols.pop(0) if symbols[0] in ("?", "*", "+") else ""))
-    return found
+        results[-1].append(Part(symbol, group, symbols.pop(0) if symbols[0] in ("?", "*", "+") else ""))
+    return results
 
 
 GRAMMAR_RULES = {name: read_rule(text) for name, text in RULES.items()}
@@ -111,8 +112,8 @@ def test_every_rule_is_defined_and_used() -> None:
 
 
 def test_grammar_and_parser_have_the_same_keywords() -> None:
-    graph_is_one_token = {"graph"}
-    assert keywords_of_grammar() | graph_is_one_token == keywords_of_parser()
+    patterns = {"graph", "tree"}
+    assert keywords_of_grammar() | patterns == keywords_of_parser()
 
 
 @pytest.mark.parametrize("rule", ["statement", "create", "register", "condition", "filter", "comparison", "call"])

@@ -15,8 +15,9 @@ from runnel.algebra.nodes.expressions import And, Not
 from runnel.algebra.nodes.item_patterns import is_local
 from runnel.errors import InvalidConditionError, Span, StatementError, StatementSyntaxError, UnknownNameError
 from runnel.language.binding.bind_query import bind_query
+from runnel.language.binding.expand_prefixes import expand_prefixes
 from runnel.language.grammar.parser import parse
-from runnel.language.graphs.iri_prefixes import PREDEFINED_PREFIXES, expand_prefixes
+from runnel.language.graphs.iri_prefixes import PREDEFINED_PREFIXES
 from runnel.language.graphs.read_graph import read_graph
 from runnel.language.syntax.script_tokens import BLOCK, TOKEN, Token
 from runnel.language.syntax.statements import CreateFeed
@@ -56,17 +57,17 @@ def number(text: str, kind: str = "integer") -> str:
 
 def test_example_of_the_paper() -> None:
     # Section 1: pages of projects that ProfA supervises, in a range of years.
-    found = read(
+    batches = read(
         "?page ex:project ex:RSSFilter . ex:RSSFilter ex:supervisor ex:ProfA ; ex:year ?x . "
         "filter(?x > 2003 and ?x != 2010)"
     )
     page, x = Variable("page"), Variable("x")
-    assert found.edges == (
+    assert batches.edges == (
         Edge(page, ex("project"), ex("RSSFilter")),
         Edge(ex("RSSFilter"), ex("supervisor"), ex("ProfA")),
         Edge(ex("RSSFilter"), ex("year"), x),
     )
-    assert found.filter == AllOf((Comparison(x, ">", number("2003")), Comparison(x, "!=", number("2010"))))
+    assert batches.filter == AllOf((Comparison(x, ">", number("2003")), Comparison(x, "!=", number("2010"))))
 
 
 @pytest.mark.parametrize(
@@ -117,13 +118,15 @@ def test_separators_of_edges(block: str, edges: list[tuple[str, str, str]]) -> N
     if edges and edges[-1][2] == "":
         assert refused(f"graph {{ {block} }}")  # a name may hold dots, as in SPARQL
         return
-    found = read(block).edges
+    results = read(block).edges
     if not edges:
-        assert [edge.label for edge in found] == ["<urn:f#p>", "<urn:g#p>"]
-    for edge, (subject, label, object) in zip(found, edges, strict=False):
+        assert [edge.label for edge in results] == ["<urn:f#p>", "<urn:g#p>"]
+    for edge, (subject, label, object) in zip(results, edges, strict=False):
         shown = [f"?{node.name}" if isinstance(node, Variable) else node for node in edge.nodes]
         full = {"rdf:type": f"<{PREDEFINED_PREFIXES['rdf']}type>"}
-        wanted = [ex(one[3:]) if one.startswith("ex:") else full.get(one, one) for one in (subject, label, object)]
+        wanted = [
+            ex(text[3:]) if text.startswith("ex:") else full.get(text, text) for text in (subject, label, object)
+        ]
         assert shown == wanted
 
 
@@ -166,8 +169,8 @@ def test_several_filters_are_joined() -> None:
 
 
 def test_comments_are_skipped_and_keywords_ignore_case() -> None:
-    found = read("?x -- the page; 'a }\n ex:p -- {\n <urn:a--b> . FILTER(?x != 2) -- done\n")
-    assert found.edges == (Edge(X, ex("p"), "<urn:a--b>"),)
+    batches = read("?x -- the page; 'a }\n ex:p -- {\n <urn:a--b> . FILTER(?x != 2) -- done\n")
+    assert batches.edges == (Edge(X, ex("p"), "<urn:a--b>"),)
     (parsed,) = parse("create feed F from A where not GRAPH--\n{?x a ?y} and $a[graph{?x a ?y}] and title = 'x'")
     assert isinstance(parsed.statement, CreateFeed)
     scoped, plain = parsed.statement.query.conditions
@@ -179,14 +182,14 @@ def test_comments_are_skipped_and_keywords_ignore_case() -> None:
 def test_spans_point_into_the_block() -> None:
     (parsed,) = parse("create feed F from A where\n  graph { ?x a\n   ?y ; ex:p _:z\n . filter(?y > 1) }")
     assert isinstance(parsed.statement, CreateFeed)
-    found = parsed.statement.query.conditions[0].expression
-    assert isinstance(found, Graph)
-    assert found.span == Span(2, 3, 8)
-    spans = [node.span for edge in found.edges for node in edge.nodes if isinstance(node, Variable)]
+    expression = parsed.statement.query.conditions[0].expression
+    assert isinstance(expression, Graph)
+    assert expression.span == Span(2, 3, 8)
+    spans = [node.span for edge in expression.edges for node in edge.nodes if isinstance(node, Variable)]
     assert spans == [Span(2, 11, 13), Span(3, 4, 6), Span(2, 11, 13), Span(3, 14, 17)]
-    assert isinstance(found.filter, Comparison)
-    assert isinstance(found.filter.left, Variable)
-    assert found.filter.left.span == Span(4, 11, 13)
+    assert isinstance(expression.filter, Comparison)
+    assert isinstance(expression.filter.left, Variable)
+    assert expression.filter.left.span == Span(4, 11, 13)
 
 
 @settings(deadline=None, max_examples=150)
@@ -240,11 +243,11 @@ def test_blocks_have_the_same_solutions_as_in_sparql(block: str) -> None:
     asked = store.query(f"{PREFIX} select * where {{ {block} }}")
     assert isinstance(asked, pyoxigraph.QuerySolutions)
     names = [variable.value for variable in asked.variables]
-    theirs = [{name: _shown(str(one[name])) for name in names} for one in asked]
+    theirs = [{name: _shown(str(value[name])) for name in names} for value in asked]
     pattern = read(block)
     ours = [
-        {name: _shown(term) for name, term in one.items() if not is_local(name)}
-        for one in solve(pattern, read_ntriples(DATA).triples())
+        {name: _shown(term) for name, term in entry.items() if not is_local(name)}
+        for entry in solve(pattern, read_ntriples(DATA).triples())
     ]
     assert ours
     assert _sorted(ours) == _sorted(theirs)
@@ -255,7 +258,7 @@ def _shown(term: str) -> str:
 
 
 def _sorted(solutions: list[dict[str, str]]) -> list[list[tuple[str, str]]]:
-    return sorted(sorted(one.items()) for one in solutions)
+    return sorted(sorted(solution.items()) for solution in solutions)
 
 
 @pytest.mark.parametrize(

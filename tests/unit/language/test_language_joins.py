@@ -326,11 +326,11 @@ def test_joins_of_the_paper_are_bound_in_order() -> None:
 def test_annotations_are_named_by_the_whole_window_or_by_position(windows: list[str], expected: list[str]) -> None:
     joins = " ".join(f"join last 3 days on {window} with $n[title = window.title]" for window in windows)
     node = bind(f"from News as $n {joins}")
-    found = []
+    results = []
     while isinstance(node, Gated) and isinstance(node.rule, Join):
-        found.append(node.rule.name)
+        results.append(node.rule.name)
         node = node.input
-    assert found[::-1] == expected
+    assert results[::-1] == expected
 
 
 def test_a_window_over_all_feeds_is_a_group() -> None:

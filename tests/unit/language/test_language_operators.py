@@ -23,15 +23,15 @@ X, Y, Z = Variable("x"), Variable("y"), Variable("z")
 def condition(text: str) -> Expression:
     (parsed,) = parse(WHERE + text)
     assert isinstance(parsed.statement, CreateFeed)
-    (one,) = parsed.statement.query.conditions
-    return one.expression
+    (entry,) = parsed.statement.query.conditions
+    return entry.expression
 
 
 def refused(text: str) -> StatementError:
-    with pytest.raises(StatementError) as found:
+    with pytest.raises(StatementError) as caught:
         parse(text)
-    assert found.value.render()
-    return found.value
+    assert caught.value.render()
+    return caught.value
 
 
 @pytest.mark.parametrize(
@@ -178,9 +178,9 @@ def test_calls_and_constraints_are_parsed(text: str, expression: Expression) -> 
 
 
 def test_calls_and_variables_have_spans() -> None:
-    found = condition("x = 1 and\n  near('p', ?x) and 5 < ?x")
-    assert isinstance(found, And)
-    _, call, constraint = found.parts
+    results = condition("x = 1 and\n  near('p', ?x) and 5 < ?x")
+    assert isinstance(results, And)
+    _, call, constraint = results.parts
     assert isinstance(call, Call)
     assert isinstance(constraint, Constraint)
     assert call.span == Span(2, 3, 7)

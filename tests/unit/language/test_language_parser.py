@@ -64,9 +64,9 @@ def query(text: str) -> QueryText:
 
 
 def condition(text: str) -> Expression:
-    (found,) = query(f"from A where {text}").conditions
-    assert found.variable is None
-    return found.expression
+    (results,) = query(f"from A where {text}").conditions
+    assert results.variable is None
+    return results.expression
 
 
 def equal(name: str, value: float | str | bool) -> Compare:
@@ -152,9 +152,9 @@ def test_keywords_that_are_not_reserved_can_be_names() -> None:
 
 
 def test_parts_of_a_subscription_have_spans() -> None:
-    found = one("subscribe to A\n apply 'x.xsl' output\n rss 'a.rss'")
-    assert isinstance(found, Subscribe)
-    assert found.spans == SubscribeSpans(kind=Span(3, 2, 5), target=Span(3, 6, 13), sheet=Span(2, 8, 15))
+    results = one("subscribe to A\n apply 'x.xsl' output\n rss 'a.rss'")
+    assert isinstance(results, Subscribe)
+    assert results.spans == SubscribeSpans(kind=Span(3, 2, 5), target=Span(3, 6, 13), sheet=Span(2, 8, 15))
     without = one("subscribe to A output rss")
     assert isinstance(without, Subscribe)
     assert without.spans.target == Span(1, 23, 26), "where nothing is said, the kind asks for it"
@@ -230,10 +230,10 @@ def test_a_where_without_variables_is_one_condition() -> None:
 
 
 def test_conditions_on_variables_keep_their_order_and_plain_ones_come_last_as_one() -> None:
-    found = query(
+    conditions = query(
         "from X as $x | Y as $y where a = 1 and ($y[b = 2] and $x[c = 3]) and b = 2 and $y[a = 1]"
     ).conditions
-    assert found == (
+    assert conditions == (
         Condition(Name("y"), B),
         Condition(Name("x"), C),
         Condition(Name("y"), A),

@@ -66,8 +66,8 @@ GOLDEN = Path(__file__).parents[2] / "golden" / "statements.txt"
 def golden_pairs() -> list[tuple[str, str]]:
     lines = [line for line in GOLDEN.read_text(encoding="utf-8").splitlines() if line and not line.startswith("--")]
     pairs = list(zip(lines[::2], lines[1::2], strict=True))
-    assert all(one.startswith("input ") and two.startswith("canonical ") for one, two in pairs)
-    return [(one[6:].strip(), two[10:].strip()) for one, two in pairs]
+    assert all(text.startswith("input ") and other.startswith("canonical ") for text, other in pairs)
+    return [(value[6:].strip(), other[10:].strip()) for value, other in pairs]
 
 
 @pytest.mark.parametrize(("written", "canonical"), golden_pairs())
@@ -120,8 +120,8 @@ def betweens(attribute: Attribute) -> st.SearchStrategy[Expression]:
 
 
 def lists(attribute: Attribute) -> st.SearchStrategy[Expression]:
-    unique = st.lists(constants(attribute), min_size=1, max_size=4, unique_by=lambda one: (type(one), one))
-    return unique.map(lambda found: In(attribute, tuple(found)))
+    unique = st.lists(constants(attribute), min_size=1, max_size=4, unique_by=lambda value: (type(value), value))
+    return unique.map(lambda results: In(attribute, tuple(results)))
 
 
 def compares(attribute: Attribute) -> st.SearchStrategy[Expression]:
@@ -232,8 +232,8 @@ def test_conditions_keep_the_types_of_their_constants(expression: Expression) ->
     statement = CreateFeed(Name("F"), QueryText(FeedTerm(Name("A")), (Condition(None, expression),)))
     (parsed,) = parse(print_statement(statement))
     assert isinstance(parsed.statement, CreateFeed)
-    (found,) = parsed.statement.query.conditions
-    assert json.dumps(encode_expression(found.expression)) == json.dumps(encode_expression(expression))
+    (results,) = parsed.statement.query.conditions
+    assert json.dumps(encode_expression(results.expression)) == json.dumps(encode_expression(expression))
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)

@@ -12,6 +12,7 @@ from scripts.reference_language import (
     MISTAKES,
     OPERATORS,
     SHOWN_MISTAKES,
+    TREES,
     Row,
     language_reference,
     refusal,
@@ -23,6 +24,7 @@ from runnel.algebra.nodes.expressions import Atom
 from runnel.algebra.nodes.item_patterns import ItemPattern
 from runnel.algebra.nodes.render import RESERVED
 from runnel.algebra.semantics.close_conditions import leaves
+from runnel.algebra.trees.tree_patterns import TreePattern
 from runnel.algebra.values.stems import languages
 from runnel.families import load_part, registry
 from runnel.language.grammar.parser import parse
@@ -52,13 +54,20 @@ def test_every_example_of_a_graph_block_parses(row: Row) -> None:
     assert isinstance(parsed.statement.query.conditions[0].expression, Graph)
 
 
+@pytest.mark.parametrize("row", TREES, ids=lambda row: row.form)
+def test_every_example_of_a_tree_pattern_parses(row: Row) -> None:
+    (parsed,) = parse(f"create feed F from A where tree {row.example}")
+    assert isinstance(parsed.statement, statements.CreateFeed)
+    assert isinstance(parsed.statement.query.conditions[0].expression, TreePattern)
+
+
 def test_every_kind_of_atom_has_an_example() -> None:
     shown: set[type[object]] = set()
     for row in ATOMS:
         (parsed,) = parse(f"create feed F from A where {row.example}")
         assert isinstance(parsed.statement, statements.CreateFeed)
-        found = leaves(parsed.statement.query.conditions[0].expression)
-        shown |= {type(leaf) for leaf in found if isinstance(leaf, Atom)}
+        results = leaves(parsed.statement.query.conditions[0].expression)
+        shown |= {type(leaf) for leaf in results if isinstance(leaf, Atom)}
     families = {load_part(family.pattern) for family in registry().families.values()}
     assert shown == {*typing.get_args(Atom), *families} - {ItemPattern}
 

@@ -54,16 +54,16 @@ def test_every_span_of_a_script_contains_its_name(
 ) -> None:
     text = "".join(blank + print_statement(statement) for statement, blank in script)
     parsed = parse(text)
-    assert [one.statement for one in parsed] == [statement for statement, _ in script]
+    assert [entry.statement for entry in parsed] == [statement for statement, _ in script]
     lines = text.split("\n")
-    for one in parsed:
-        assert print_statement(one.statement).startswith(written_at(lines, one.span))
-        for name, span in spanned(one.statement):
+    for entry in parsed:
+        assert print_statement(entry.statement).startswith(written_at(lines, entry.span))
+        for name, span in spanned(entry.statement):
             shown = written_at(lines, span)
             assert shown in (name, render_name(name), f"${name}", f"?{name}", "[") or name.startswith("_:")
 
 
-@pytest.mark.parametrize("written", [one for one, _ in golden_pairs()])
+@pytest.mark.parametrize("written", [value for value, _ in golden_pairs()])
 def test_spans_continue_over_the_statements_of_a_script(written: str) -> None:
     alone = parse(written)
     text = written if written.rstrip().endswith(";") else f"{written}\n;"
@@ -203,8 +203,8 @@ def test_damaged_scripts_are_parsed_or_rejected(script: list[Statement], seed: i
         text = text[:position] + f" {piece} " + text[position + chance.randrange(4) :]
     parsed = outcome(text)
     if isinstance(parsed, list):
-        again = "\n".join(print_statement(one.statement) for one in parsed)
-        assert [one.statement for one in parse(again)] == [one.statement for one in parsed]
+        again = "\n".join(print_statement(entry.statement) for entry in parsed)
+        assert [entry.statement for entry in parse(again)] == [entry.statement for entry in parsed]
 
 
 @settings(deadline=None, max_examples=200)
@@ -229,9 +229,9 @@ def test_random_bytes_are_parsed_or_rejected(data: bytes) -> None:
 )
 def test_words_are_names_unless_reserved(words: list[str]) -> None:
     text = "".join(
-        f"create feed {one} from {two} where {two} = 5 and {one} contains '{one}';\n"
-        for one in words
-        for two in words
+        f"create feed {value} from {other} where {other} = 5 and {value} contains '{value}';\n"
+        for value in words
+        for other in words
     )
     # `item` begins a condition, but it cannot be the name of a feed.
     assert isinstance(outcome(text), list) == RESERVED.isdisjoint(word.lower() for word in words)
@@ -260,8 +260,8 @@ def test_operators_and_graph_patterns_have_correct_spans_in_a_long_script() -> N
     (*_, last) = parse(text)
     assert isinstance(last.statement, CreateFeed)
     lines = text.split("\n")
-    found = [(name, span.line, written_at(lines, span)) for name, span in spanned(last.statement.query.conditions)]
-    assert found == [
+    results = [(name, span.line, written_at(lines, span)) for name, span in spanned(last.statement.query.conditions)]
+    assert results == [
         ("near", 797, "near"),
         ("x", 797, "?x"),
         ("x", 797, "?x"),

@@ -21,17 +21,17 @@ class _File:
 
 
 def _tidied(files: list[_File], now: int, at_least: int) -> list[_File]:
-    found = {one.first_sequence: one for one in files}
+    results = {file.first_sequence: file for file in files}
     for run in due_runs(files, open_from=now, at_least=at_least):
         first, *rest = run.files
-        for one in rest:
-            del found[one.first_sequence]
+        for element in rest:
+            del results[element.first_sequence]
         is_alone = not rest and first.level > 0
-        written = max(one.written for one in run.files) + (0 if is_alone else 1)
-        found[first.first_sequence] = _File(
-            run.level, *run.sequences, sum(one.bytes for one in run.files), first.began, written
+        written = max(file.written for file in run.files) + (0 if is_alone else 1)
+        results[first.first_sequence] = _File(
+            run.level, *run.sequences, sum(file.bytes for file in run.files), first.began, written
         )
-    return sorted(found.values(), key=lambda one: one.first_sequence)
+    return sorted(results.values(), key=lambda segment: segment.first_sequence)
 
 
 def test_month_of_segments_becomes_daily_files_with_three_rewrites() -> None:
@@ -44,8 +44,8 @@ def test_month_of_segments_becomes_daily_files_with_three_rewrites() -> None:
             files = _tidied(files, now, at_least=8)
         most = max(most, len(files))
     files = _tidied(files, 30 * DAY, at_least=8)
-    assert [one.level for one in files] == [Level.DAY] * 30
-    assert max(one.written for one in files) <= 3, "minutes, hours, days"
+    assert [file.level for file in files] == [Level.DAY] * 30
+    assert max(file.written for file in files) <= 3, "minutes, hours, days"
     assert most <= 30 + 24 + 60
     assert (files[0].first_sequence, files[-1].last_sequence) == (1, 30 * 24 * 60)
 
@@ -69,14 +69,14 @@ def test_merging_keeps_all_files_in_order_and_within_the_size_limit(
         now += wait
         before = files
         files = _tidied(files, now, at_least)
-        assert sum(one.bytes for one in files) == sum(one.bytes for one in before)
+        assert sum(file.bytes for file in files) == sum(entry.bytes for entry in before)
         reached = 0
-        for one in files:
-            assert one.first_sequence == reached + 1
-            reached = one.last_sequence
-            if one not in before and one.level > 0:
-                assert one.bytes <= FILE_BYTES
-                assert one.last_sequence - one.first_sequence < FILE_ITEMS
+        for file in files:
+            assert file.first_sequence == reached + 1
+            reached = file.last_sequence
+            if file not in before and file.level > 0:
+                assert file.bytes <= FILE_BYTES
+                assert file.last_sequence - file.first_sequence < FILE_ITEMS
         assert reached == last
         assert len(files) <= len(before)
 

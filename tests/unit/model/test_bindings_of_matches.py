@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from runnel.errors import CorruptDataError, InvalidItemError
 from runnel.model.bindings import (
-    LONGEST_TEXT,
-    MOST_BYTES,
-    MOST_ROWS,
+    MAX_BYTES,
+    MAX_ROWS,
+    MAX_TEXT_LENGTH,
     NO_BINDINGS,
     Binding,
     Bindings,
@@ -45,11 +45,11 @@ def test_bindings_round_trip_in_any_order(by_query: dict[int, list[Binding]], se
     text = encode_bindings(by_query)
     wanted = {query: bounded(rows) for query, rows in by_query.items() if any(rows)}
     assert (text is None) == (not wanted)
-    found = decode_bindings(text or "[]")
-    assert found == wanted
-    for query, one in found.items():
-        assert [told(row) for row in one.rows] == [told(row) for row in wanted[query].rows]
-        assert one.count == len({tuple(sorted(told(row).items())) for row in by_query[query] if row})
+    bindings = decode_bindings(text or "[]")
+    assert bindings == wanted
+    for query, binding in bindings.items():
+        assert [told(row) for row in binding.rows] == [told(row) for row in wanted[query].rows]
+        assert binding.count == len({tuple(sorted(told(row).items())) for row in by_query[query] if row})
     order = random.Random(seed)
     turned = {query: order.sample(rows, len(rows)) for query, rows in reversed(by_query.items())}
     assert encode_bindings(turned) == text
@@ -60,8 +60,8 @@ def test_equal_values_of_different_types_are_distinct() -> None:
     rows = bounded([{"x": "1"}, {"x": moment}, {"x": 1.0}, {"x": True}])
     assert [type(row["x"]) for row in rows.rows] == [bool, float, datetime, str]
     assert rows.values() == {"x": (True, 1.0, moment, "1")}
-    [found] = decode_bindings(encode_bindings({3: rows}) or "").values()
-    assert [told(row) for row in found.rows] == [told(row) for row in rows.rows]
+    [binding] = decode_bindings(encode_bindings({3: rows}) or "").values()
+    assert [told(row) for row in binding.rows] == [told(row) for row in rows.rows]
 
 
 def test_numbers_are_doubles_and_moments_in_utc() -> None:
@@ -78,26 +78,26 @@ def test_zero_has_no_sign() -> None:
 
 def test_rows_beyond_the_limit_are_counted() -> None:
     many = bounded({"x": float(n)} for n in range(250, 0, -1))
-    assert [row["x"] for row in many.rows] == [float(n) for n in range(1, MOST_ROWS + 1)]
+    assert [row["x"] for row in many.rows] == [float(n) for n in range(1, MAX_ROWS + 1)]
     assert (many.count, many.more) == (250, 150)
     again = decode_bindings(encode_bindings({1: many}) or "")
     assert again == {1: many}, "what was bounded is not counted anew"
 
 
 def test_size_limit_drops_rows_but_never_the_first() -> None:
-    long = bounded({"x": f"{n}" + MOST_BYTES // 4 * "é"} for n in range(9))
+    long = bounded({"x": f"{n}" + MAX_BYTES // 4 * "é"} for n in range(9))
     assert 0 < len(long.rows) < 9
     assert long.count == 9
-    wide = bounded([{f"x{n}": "é" * LONGEST_TEXT for n in range(3)}, {"y": 1.0}])
+    wide = bounded([{f"x{n}": "é" * MAX_TEXT_LENGTH for n in range(3)}, {"y": 1.0}])
     assert (len(wide.rows), wide.more) == (1, 1)
-    assert wide.bytes > MOST_BYTES // 2
+    assert wide.bytes > MAX_BYTES // 2
 
 
 def test_long_texts_are_truncated() -> None:
-    same, longer = "a" * LONGEST_TEXT, "b" * (1 << 20)
+    same, longer = "a" * MAX_TEXT_LENGTH, "b" * (1 << 20)
     [first, second] = bounded([{"x": same}, {"x": longer}]).rows
     assert first["x"] == same
-    assert second["x"] == longer[: LONGEST_TEXT - 1] + "…"
+    assert second["x"] == longer[: MAX_TEXT_LENGTH - 1] + "…"
 
 
 def test_equal_rows_of_queries_are_stored_once() -> None:
@@ -112,8 +112,8 @@ def test_rows_without_variables_give_no_bindings() -> None:
 
 
 def test_lone_surrogates_are_replaced() -> None:
-    [found] = decode_bindings(encode_bindings({1: [{"x": "a\ud800b"}]}) or "").values()
-    assert found.rows == ({"x": "a?b"},)
+    [binding] = decode_bindings(encode_bindings({1: [{"x": "a\ud800b"}]}) or "").values()
+    assert binding.rows == ({"x": "a?b"},)
 
 
 @pytest.mark.parametrize(

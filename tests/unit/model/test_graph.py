@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from runnel.errors import InvalidItemError
 from runnel.model.graph import (
-    MOST_TRIPLES,
+    MAX_TRIPLES,
     RdfGraph,
     Triple,
     canonical_term,
@@ -31,10 +31,10 @@ ours_alone = ("IRI", "subtag", "language", "scheme", "authority", "Invalid chara
 def parsed(text: str) -> set[Triple] | str:
     """What the parser reads, or why it does not."""
     try:
-        found = list(ox.parse(text.encode(), format=ox.RdfFormat.N_TRIPLES))
+        results = list(ox.parse(text.encode(), format=ox.RdfFormat.N_TRIPLES))
     except SyntaxError as error:
         return str(error)
-    return {(str(one.subject), str(one.predicate), str(one.object)) for one in found}
+    return {(str(result.subject), str(result.predicate), str(result.object)) for result in results}
 
 
 def read(text: str) -> set[Triple] | None:
@@ -47,7 +47,7 @@ def read(text: str) -> set[Triple] | None:
 def check_same(text: str) -> None:
     theirs, ours = parsed(text), read(text)
     if isinstance(theirs, str):
-        assert ours is None or any(one in theirs for one in ours_alone), theirs
+        assert ours is None or any(value in theirs for value in ours_alone), theirs
     elif "<<" not in text and "--" not in text:  # RDF 1.2 has triples about triples, and directions of texts
         assert ours == theirs
 
@@ -152,7 +152,7 @@ def test_damaged_text_is_parsed_as_by_pyoxigraph(place: int, gone: int, put: str
 @given(st.binary(max_size=60).map(lambda data: data.decode("utf-8", "surrogateescape")) | st.text(max_size=60))
 def test_any_text_is_parsed_or_refused(text: str) -> None:
     graph = read(text)
-    assert graph is None or "".join(sorted(" ".join(one) + " .\n" for one in graph)) == read_ntriples(text)
+    assert graph is None or "".join(sorted(" ".join(value) + " .\n" for value in graph)) == read_ntriples(text)
 
 
 # --- canonical ---------------------------------------------------------------------------------------------------
@@ -168,12 +168,12 @@ def test_text_is_escaped_as_by_pyoxigraph(text: str) -> None:
 
 
 def test_equal_graphs_are_equal_values() -> None:
-    one = read_ntriples('<urn:b> <urn:p> "1"@EN .\n\n# said\n<urn:a> <urn:p> "\\u0041"^^<urn:t> .')
+    ntriples = read_ntriples('<urn:b> <urn:p> "1"@EN .\n\n# said\n<urn:a> <urn:p> "\\u0041"^^<urn:t> .')
     other = read_ntriples('<urn:a><urn:p>"A"^^<urn:t>.\r\n<urn:b> <urn:p> "1"@en .\r\n<urn:b> <urn:p> "1"@en .')
-    assert one == other == RdfGraph.of(one.triples())
-    assert hash(one) == hash(other)
-    assert read_ntriples(one) == one
-    assert len(list(one.triples())) == 2
+    assert ntriples == other == RdfGraph.of(ntriples.triples())
+    assert hash(ntriples) == hash(other)
+    assert read_ntriples(ntriples) == ntriples
+    assert len(list(ntriples.triples())) == 2
 
 
 def test_graph_has_one_line_per_triple_for_any_texts() -> None:
@@ -244,9 +244,9 @@ def test_long_valid_lines_are_parsed() -> None:
 
 
 def test_too_many_triples_are_refused() -> None:
-    text = "".join(f'<urn:s> <urn:p> "{number}" .\n' for number in range(MOST_TRIPLES))
-    assert read_ntriples(text).count("\n") == MOST_TRIPLES
-    with pytest.raises(InvalidItemError, match=f"more than {MOST_TRIPLES} triples"):
+    text = "".join(f'<urn:s> <urn:p> "{number}" .\n' for number in range(MAX_TRIPLES))
+    assert read_ntriples(text).count("\n") == MAX_TRIPLES
+    with pytest.raises(InvalidItemError, match=f"more than {MAX_TRIPLES} triples"):
         read_ntriples(text + '<urn:s> <urn:p> "one more" .')
 
 
@@ -255,9 +255,9 @@ def test_too_many_triples_are_refused() -> None:
 
 def test_only_texts_of_the_attribute_graph_become_graphs() -> None:
     text = LINE.format('"caf\\u00e9"')
-    found = attributes_of({"graph": text, "title": text, "nested": {"graph": text}})
-    assert found["graph"] == (RdfGraph('<urn:s> <urn:p> "café" .\n'),)
-    assert [isinstance(found[name][0], RdfGraph) for name in ("graph", "title", "nested:graph")] == [
+    attributes = attributes_of({"graph": text, "title": text, "nested": {"graph": text}})
+    assert attributes["graph"] == (RdfGraph('<urn:s> <urn:p> "café" .\n'),)
+    assert [isinstance(attributes[name][0], RdfGraph) for name in ("graph", "title", "nested:graph")] == [
         True,
         False,
         False,

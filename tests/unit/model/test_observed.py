@@ -32,9 +32,9 @@ observations = st.builds(
 def test_merging_does_not_depend_on_the_order(some: list[StreamSample]) -> None:
     forwards, backwards = merged(some), merged(reversed(some))
     assert forwards == backwards
-    assert forwards.items == sum(one.items for one in some)
+    assert forwards.items == sum(entry.items for entry in some)
     for word in forwards.words:
-        assert forwards.words[word] == sum(one.words.get(word, 0) for one in some)
+        assert forwards.words[word] == sum(entry.words.get(word, 0) for entry in some)
 
 
 @settings(deadline=None, max_examples=100)
@@ -81,10 +81,10 @@ def test_invalid_json_is_ignored(told: object) -> None:
 
 
 def test_observations_lose_half_their_weight_per_half_life() -> None:
-    one = StreamSample(8, {"rock": 4}, {"a": ObservedShare(2, 1)}, 2)
+    stream_sample = StreamSample(8, {"rock": 4}, {"a": ObservedShare(2, 1)}, 2)
     half = StreamSample(4, {"rock": 2}, {"a": ObservedShare(1, 0.5)}, 1)
-    assert one.decayed(items=HALF_LIFE_ITEMS) == one.decayed(days=HALF_LIFE_DAYS) == half
-    assert one.decayed(items=-5, days=-5) == one, "a clock that goes back makes nothing heavier"
+    assert stream_sample.decayed(items=HALF_LIFE_ITEMS) == stream_sample.decayed(days=HALF_LIFE_DAYS) == half
+    assert stream_sample.decayed(items=-5, days=-5) == stream_sample, "a clock that goes back makes nothing heavier"
 
 
 def test_frequency_moves_from_the_guess_to_the_observed_share() -> None:

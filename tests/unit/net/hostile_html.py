@@ -134,7 +134,7 @@ def in_linked_feed_file(html: str) -> str:
 
 
 CLEANERS: dict[str, Callable[[str], str]] = {
-    one.__name__: one for one in (from_feed, from_web_feed, in_mail, in_feed_file, in_linked_feed_file)
+    function.__name__: function for function in (from_feed, from_web_feed, in_mail, in_feed_file, in_linked_feed_file)
 }
 RELATIVE = {"from_feed"}
 """What may contain relative links: without a base there is nothing that they could be joined to."""
@@ -154,7 +154,7 @@ def bad_urls(html: str, *, relative: bool) -> list[tuple[str, str]]:
     reading = _Urls()
     reading.feed(html)
     reading.close()
-    return [one for one in reading.found if not _is_good(*one, relative=relative)]
+    return [value for value in reading.found if not _is_good(*value, relative=relative)]
 
 
 def _is_good(name: str, value: str, *, relative: bool) -> bool:

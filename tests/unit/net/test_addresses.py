@@ -77,11 +77,11 @@ def test_all_spellings_of_an_address_are_recognized(
 @pytest.mark.parametrize("host", ["256.1.1.1", "1.2.3.4.5", "muse.0x", "a.1", "0x", "4294967296", "1..2", "08.1.1.1"])
 def test_host_that_ends_in_a_number_but_is_no_address_is_refused(host: str) -> None:
     try:
-        found = literal_address(host)
+        results = literal_address(host)
     except ValueError:
         return
-    assert found is not None
-    assert refusal(found)
+    assert results is not None
+    assert refusal(results)
 
 
 @pytest.mark.parametrize(

@@ -61,10 +61,10 @@ def test_error_statuses_are_returned_as_responses(status: int) -> None:
 
 
 def test_repeated_list_headers_are_joined_and_of_others_the_first_is_used() -> None:
-    said = b"HTTP/1.1 200 OK\r\nLink: <a>\r\nETag: 1\r\nLink: <b>\r\nETag: 2\r\nX: \xff\r\nContent-Length: 0\r\n\r\n"
+    data = b"HTTP/1.1 200 OK\r\nLink: <a>\r\nETag: 1\r\nLink: <b>\r\nETag: 2\r\nX: \xff\r\nContent-Length: 0\r\n\r\n"
 
     async def scenario() -> HttpResponse:
-        async with talking(saying(said)) as port, door() as out:
+        async with talking(saying(data)) as port, door() as out:
             return await out.get(f"http://127.0.0.1:{port}/")
 
     headers = asyncio.run(scenario()).headers

@@ -78,8 +78,8 @@ def test_slow_headers_end_at_the_total_timeout() -> None:
 
 def test_silent_server_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("runnel.net.http_client.IDLE_SECONDS", 0.3)
-    for said in (b"", OK, head("Content-Length: 9") + b"abc"):
-        assert failure(saying(said, pause=60)) == "the server sent nothing for 0.3 seconds"
+    for value in (b"", OK, head("Content-Length: 9") + b"abc"):
+        assert failure(saying(value, pause=60)) == "the server sent nothing for 0.3 seconds"
 
 
 def test_total_timeout_includes_redirects() -> None:
@@ -153,14 +153,14 @@ def test_malformed_responses_are_refused(said: bytes, words: str) -> None:
 
 def test_truncated_gzip_body_is_refused() -> None:
     packed = gzip.compress(b"Muse " * 1000)[:-9]
-    said = head("Content-Encoding: gzip", f"Content-Length: {len(packed)}") + packed
-    assert failure(saying(said)) == "the response was cut off"
+    messages = head("Content-Encoding: gzip", f"Content-Length: {len(packed)}") + packed
+    assert failure(saying(messages)) == "the response was cut off"
 
 
 def test_body_compressed_twice_is_refused() -> None:
     packed = gzip.compress(gzip.compress(b"Muse " * 1000))
-    said = head("Content-Encoding: gzip", "Content-Encoding: gzip", f"Content-Length: {len(packed)}") + packed
-    assert failure(saying(said)) == "the response has the unsupported encoding 'gzip, gzip'"
+    messages = head("Content-Encoding: gzip", "Content-Encoding: gzip", f"Content-Length: {len(packed)}") + packed
+    assert failure(saying(messages)) == "the response has the unsupported encoding 'gzip, gzip'"
 
 
 @pytest.mark.parametrize(
@@ -168,8 +168,8 @@ def test_body_compressed_twice_is_refused() -> None:
 )
 def test_compressed_bodies_are_decompressed(packed: bytes) -> None:
     name = "gzip" if packed[0] == 0x1F else "deflate"
-    said = head(f"Content-Encoding: {name}", f"Content-Length: {len(packed)}") + packed
-    assert asyncio.run(fetched(saying(said))).body == b"Muse" * 99
+    messages = head(f"Content-Encoding: {name}", f"Content-Length: {len(packed)}") + packed
+    assert asyncio.run(fetched(saying(messages))).body == b"Muse" * 99
 
 
 def bomb(gigabytes: int) -> bytes:
@@ -182,10 +182,10 @@ def bomb(gigabytes: int) -> bytes:
 def test_decompression_bomb_stops_at_the_limit() -> None:
     packed = bomb(1)
     assert MEBIBYTE < len(packed) < 2 * MEBIBYTE
-    said = head("Content-Encoding: gzip", f"Content-Length: {len(packed)}") + packed
+    messages = head("Content-Encoding: gzip", f"Content-Length: {len(packed)}") + packed
     tracemalloc.start()
     try:
-        message = failure(saying(said), max_bytes=4 * MEBIBYTE)
+        message = failure(saying(messages), max_bytes=4 * MEBIBYTE)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -195,8 +195,8 @@ def test_decompression_bomb_stops_at_the_limit() -> None:
 
 def test_gzip_body_of_empty_members_is_refused() -> None:
     packed = gzip.compress(b"") * (MAX_MEMBERS + 1)
-    said = head("Content-Encoding: gzip", f"Content-Length: {len(packed)}") + packed
-    assert f"more than {MAX_MEMBERS} members" in failure(saying(said))
+    messages = head("Content-Encoding: gzip", f"Content-Length: {len(packed)}") + packed
+    assert f"more than {MAX_MEMBERS} members" in failure(saying(messages))
 
 
 def test_only_the_beginning_of_an_error_page_is_read() -> None:

@@ -21,7 +21,7 @@ def evaluate_draft(draft: Draft, feed: int, attributes: Attributes) -> set[int]:
         return _evaluate_branches(draft, feed, attributes)
     if draft.roots is not None:
         return _evaluate_nodes(draft, feed, attributes)
-    return {one.id for one in draft.queries if accepts(Read(one.id), feed, attributes, draft.definitions)}
+    return {query.id for query in draft.queries if accepts(Read(query.id), feed, attributes, draft.definitions)}
 
 
 def _literal(atom: Expression, literal: int, attributes: Attributes) -> bool:
@@ -30,19 +30,19 @@ def _literal(atom: Expression, literal: int, attributes: Attributes) -> bool:
 
 def _formula(draft: Draft, formula: int, attributes: Attributes) -> bool:
     truths: dict[int, bool] = {}
-    for one in draft.formulas.reachable([formula]):
-        children = draft.formulas.children[one]
-        match draft.formulas.kinds[one]:
+    for value in draft.formulas.reachable([formula]):
+        children = draft.formulas.children[value]
+        match draft.formulas.kinds[value]:
             case FormulaKind.CONSTANT:
-                truths[one] = bool(children[0])
+                truths[value] = bool(children[0])
             case FormulaKind.LITERAL:
-                truths[one] = _literal(draft.formulas.atoms[children[0] >> 1], children[0], attributes)
+                truths[value] = _literal(draft.formulas.atoms[children[0] >> 1], children[0], attributes)
             case FormulaKind.NOT:
-                truths[one] = not truths[children[0]]
+                truths[value] = not truths[children[0]]
             case FormulaKind.AND:
-                truths[one] = all(truths[child] for child in children)
+                truths[value] = all(truths[child] for child in children)
             case _:
-                truths[one] = any(truths[child] for child in children)
+                truths[value] = any(truths[child] for child in children)
     return truths[formula]
 
 
@@ -54,14 +54,14 @@ def _evaluate_nodes(draft: Draft, feed: int, attributes: Attributes) -> set[int]
             case FlatRead(source):
                 truths[number] = source == feed
             case FlatUnion(inputs):
-                truths[number] = any(truths[one] for one in inputs)
+                truths[number] = any(truths[value] for value in inputs)
             case FlatFilter(inner, formula):
                 truths[number] = truths[inner] and _formula(draft, formula, attributes)
     return {query.id for query, root in zip(draft.queries, roots, strict=True) if truths[root]}
 
 
 def _evaluate_branches(draft: Draft, feed: int, attributes: Attributes) -> set[int]:
-    found = set()
+    results = set()
     for branch in draft.branches or ():
         truth = feed in branch.sources
         form = None if draft.normal_forms is None else draft.normal_forms[branch.formula]
@@ -74,14 +74,16 @@ def _evaluate_branches(draft: Draft, feed: int, attributes: Attributes) -> set[i
         if form is None or not form.exact:
             truth = truth and _formula(draft, branch.formula, attributes)
         if truth:
-            found.add(draft.queries[branch.query].id)
-    return found
+            results.add(draft.queries[branch.query].id)
+    return results
 
 
 def evaluate_logical(logical: LogicalPlan, feed: int, attributes: Attributes) -> set[int]:
     """Return the queries and disjuncts of a logical plan that an item matches."""
-    atoms = [decode_expression(json.loads(logical.atoms.text(one))) for one in range(len(logical.atoms))]
-    clauses = [any(_literal(atoms[one >> 1], one, attributes) for one in row) for row in logical.clauses.lists()]
+    atoms = [decode_expression(json.loads(logical.atoms.text(number))) for number in range(len(logical.atoms))]
+    clauses = [
+        any(_literal(atoms[value >> 1], value, attributes) for value in row) for row in logical.clauses.lists()
+    ]
     formulas: list[bool] = []
     for kind, children in zip(logical.formula_kinds.tolist(), logical.formulas.lists(), strict=True):
         match kind:
@@ -93,12 +95,12 @@ def evaluate_logical(logical: LogicalPlan, feed: int, attributes: Attributes) ->
                 formulas.append(all(formulas[child] for child in children))
             case _:
                 formulas.append(any(formulas[child] for child in children))
-    found = set()
+    results = set()
     for target, members in enumerate(logical.targets.lists()):
         predicate = int(logical.target_predicates[target])
         formula = int(logical.predicate_formulas[predicate])
-        truth = all(clauses[one] for one in logical.predicates.row(predicate).tolist())
+        truth = all(clauses[value] for value in logical.predicates.row(predicate).tolist())
         truth = truth and (formula == EXACT or formulas[formula])
         if truth and feed in logical.scopes.row(int(logical.target_scopes[target])).tolist():
-            found |= {int(logical.query_ids[member]) for member in members}
-    return found
+            results |= {int(logical.query_ids[member]) for member in members}
+    return results

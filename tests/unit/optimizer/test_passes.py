@@ -73,10 +73,10 @@ GOLDEN_VIEWS: dict[int, Node] = {
 def drafts(
     queries: list[PlanQuery], definitions: Mapping[int, Node], limits: OptimizerSettings
 ) -> list[tuple[str, Draft]]:
-    found = [("definitions", Draft(tuple(queries), definitions))]
+    results = [("definitions", Draft(tuple(queries), definitions))]
     for run in PASSES:
-        found.append((run.__name__, run(found[-1][1], limits)))
-    return found
+        results.append((run.__name__, run(results[-1][1], limits)))
+    return results
 
 
 @settings(max_examples=120, deadline=None, derandomize=True)
@@ -150,8 +150,8 @@ def test_diamonds_of_views_do_not_explode() -> None:
     for depth in range(1, 61):
         below = Read(99 + depth)
         views[100 + depth] = Union((Filter(below, word(f"a{depth}")), Filter(below, word(f"b{depth}"))))
-    found = counts([160], views)
-    assert (found["clauses"], found["atoms"], found["inexact_predicates"]) == (60, 120, 0)
+    results = counts([160], views)
+    assert (results["clauses"], results["atoms"], results["inexact_predicates"]) == (60, 120, 0)
 
 
 def test_a_thousand_views_on_views_stay_within_the_recursion_limit() -> None:
@@ -226,7 +226,7 @@ def test_simplifying_drops_exactly_the_clauses_that_contain_another() -> None:
     for _ in range(300):
         clauses = {frozenset(2 * chosen.randrange(1, 9) for _ in range(chosen.randrange(2, 6))) for _ in range(12)}
         clauses = {clause for clause in clauses if len(clause) > 1}
-        minimal = {one for one in clauses if not any(other < one for other in clauses)}
+        minimal = {value for value in clauses if not any(other < value for other in clauses)}
         assert simplify_clauses(clauses) == minimal
 
 

@@ -26,7 +26,7 @@ from runnel.plan import store
 from runnel.plan.logical_plan import PlanQuery
 from runnel.plan.manifest import FORMAT, PlanFile, PlanManifest
 from runnel.plan.store import Plan, PlanVersion, load, load_part, verify, write_base
-from runnel.storage.checksums import sealed_json, unsealed_json
+from runnel.storage.checksums import decode_checked_json, encode_checked_json
 from runnel.storage.file_storage import FileStorage
 
 
@@ -227,9 +227,9 @@ def test_large_predicate_table_has_its_own_file_that_matching_does_not_read(stor
 def test_invalid_manifest_is_rejected(
     storage: FileStorage, plan: Plan, change: dict[str, Any], error: type[Exception]
 ) -> None:
-    value = unsealed_json(storage.read("base/manifest.json"))
+    value = decode_checked_json(storage.read("base/manifest.json"))
     with pytest.raises(error):
-        load(replace_file(storage, "manifest.json", sealed_json(value | change)), PlanVersion(1, "base"))
+        load(replace_file(storage, "manifest.json", encode_checked_json(value | change)), PlanVersion(1, "base"))
     with pytest.raises(CorruptDataError, match=r"manifest\.json"):
         PlanManifest.from_json("base", b"{")
 

@@ -52,7 +52,7 @@ class GeneratedQuery:
     def node(self) -> Node:
         """Return the query."""
         reads = tuple(Read(source) for source in self.sources)
-        parts = [*self._anchor(), *(Contains(TITLE, (one,)) for one in self.words), *self._price()]
+        parts = [*self._anchor(), *(Contains(TITLE, (word,)) for word in self.words), *self._price()]
         if self.excluded is not None:
             parts.append(Not(Contains(TITLE, (self.excluded,))))
         return Filter(reads[0] if len(reads) == 1 else Union(reads), And(tuple(parts)))
@@ -70,14 +70,14 @@ class GeneratedQuery:
         return Item(NAMES[source], "item", values)
 
     def _anchor(self) -> list[Expression]:
-        found: list[Expression] = []
+        expressions: list[Expression] = []
         if self.anchors:
-            found.append(Or(tuple(Contains(TITLE, (one,)) for one in self.anchors)))
+            expressions.append(Or(tuple(Contains(TITLE, (anchor,)) for anchor in self.anchors)))
         if self.place is not None:
             edges = (Edge(Variable("p"), "<urn:at>", self.place), Edge(Variable("p"), "<urn:year>", Variable("y")))
             asked = None if self.year is None else Comparison(Variable("y"), "=", _number(self.year))
-            found.append(Graph(edges, asked).canonical())
-        return found
+            expressions.append(Graph(edges, asked).canonical())
+        return expressions
 
     def _price(self) -> list[Expression]:
         if self.least is not None and self.most is not None:
@@ -89,9 +89,9 @@ class GeneratedQuery:
 
 def world_of(asked: list[GeneratedQuery], more: list[tuple[str, ...]] | None = None) -> GeneratedWorld:
     """Return the queries, an item for each query and source, and items with more words."""
-    items = [one.item(source) for one in asked for source in one.sources]
-    items += [one.item(one.sources[0], words) for one, words in zip(asked, more or [], strict=False)]
-    return GeneratedWorld({number: one.node() for number, one in enumerate(asked, _FIRST)}, tuple(items))
+    items = [entry.item(source) for entry in asked for source in entry.sources]
+    items += [entry.item(entry.sources[0], words) for entry, words in zip(asked, more or [], strict=False)]
+    return GeneratedWorld({number: entry.node() for number, entry in enumerate(asked, _FIRST)}, tuple(items))
 
 
 _words = st.lists(st.sampled_from(COMMON), max_size=3, unique=True).map(tuple)
@@ -104,7 +104,7 @@ def _generated_query(draw: st.DrawFn) -> GeneratedQuery:
     words = draw(_words)
     least = float(draw(st.integers(0, 3))) if draw(st.integers(0, 2)) == 0 else None
     most = (least or 0.0) + 1.0 if draw(st.integers(0, 2)) == 0 else None
-    left = [one for one in COMMON if one not in words]
+    left = [value for value in COMMON if value not in words]
     excluded = draw(st.sampled_from(left)) if draw(st.integers(0, 3)) == 0 else None
     plain = draw(st.integers(0, 4)) > 0
     count = 2 if draw(st.integers(0, 4)) == 0 else 1 if plain else draw(st.integers(0, 1))

@@ -37,17 +37,17 @@ def divided(
     number = next(_folders)
     logical = plan.base.logical
     owners = np.unique(query_of(logical.query_ids))
-    partitions = np.array([turn(one) % count for one in owners.tolist()], dtype=np.int64)
+    partitions = np.array([turn(owner) % count for owner in owners.tolist()], dtype=np.int64)
     of_ids = partitions[np.searchsorted(owners, query_of(logical.query_ids))]
     made = []
-    for one in range(count):
-        manifest = compile_logical(storage, f"piece-{number}-{one}", cut_plan(logical, of_ids == one))
-        made.append(Partition(manifest.folder, int(np.count_nonzero(partitions == one)), manifest.size, 1.0, 1.0))
+    for value in range(count):
+        manifest = compile_logical(storage, f"piece-{number}-{value}", cut_plan(logical, of_ids == value))
+        made.append(Partition(manifest.folder, int(np.count_nonzero(partitions == value)), manifest.size, 1.0, 1.0))
     router = compile_logical(storage, f"router-{number}", everywhere(logical, count))
     folder = f"partitioning-{number}"
-    found = Partitioning(folder, plan.version.base, router.folder, router.size, tuple(made), "spread")
+    partitioning = Partitioning(folder, plan.version.base, router.folder, router.size, tuple(made), "spread")
     zeros = np.zeros(len(owners))
-    write_partitioning(storage, found, Assignment(owners, partitions, zeros.astype(np.int64), zeros))
+    write_partitioning(storage, partitioning, Assignment(owners, partitions, zeros.astype(np.int64), zeros))
     return replace(plan.version, distribution=folder)
 
 
@@ -66,8 +66,8 @@ def pieces_of(storage: Storage, version: PlanVersion) -> list[PartitionPlan]:
     assert version.distribution is not None
     partitioning = read_partitioning(storage, version.distribution)
     delta = delta_plan(storage, version, load_router(storage, version, partitioning.router))
-    found = [load_partition(storage, version, one.folder) for one in partitioning.partitions]
-    return found if delta is None else [delta, *found]
+    partitions = [load_partition(storage, version, partition.folder) for partition in partitioning.partitions]
+    return partitions if delta is None else [delta, *partitions]
 
 
 @contextmanager

@@ -19,7 +19,7 @@ def weights_of(
 ) -> Weights:
     """Return weights of queries with one target each, which is not shared, and one root per group."""
     count = len(groups)
-    found = 0.5 * work
+    results = 0.5 * work
     rows = np.arange(count)
     return Weights(
         owners=np.arange(10, 10 + count),
@@ -28,9 +28,9 @@ def weights_of(
         groups=groups,
         order=np.argsort(np.argsort(groups, kind="stable"), kind="stable"),
         units=rows,
-        own=work - found,
+        own=work - results,
         shared=Rows(np.arange(count + 1), rows),
-        shared_microseconds=found,
+        shared_microseconds=results,
         roots=groups,
         root_shares=shares,
         root_scopes=np.zeros(len(shares), dtype=np.int64) if group_scopes is None else group_scopes,

@@ -37,7 +37,7 @@ from runnel.algebra.semantics.evaluate import holds
 from runnel.matching.compile.build_matcher import build_matcher
 from runnel.matching.compile.compile_plan import compile_logical
 from runnel.matching.filters.atoms.anchors import Anchors, choose_anchors
-from runnel.matching.filters.atoms.atom_layout import AtomLayout, lay_out_atoms
+from runnel.matching.filters.atoms.atom_layout import AtomLayout, compute_atom_layout
 from runnel.model.graph import GRAPH
 from runnel.model.item import Item, Value
 from runnel.optimizer.optimize import optimize
@@ -55,7 +55,7 @@ STORAGE = FileStorage(Path(_root.name).as_uri())
 
 
 @dataclass(frozen=True)
-class LaidOut:
+class LaidOutPlan:
     """A logical plan with the layout of its atoms and anchors."""
 
     logical: LogicalPlan
@@ -63,16 +63,16 @@ class LaidOut:
     anchors: Anchors
 
 
-def laid_out(definitions: Mapping[int, Node], limits: OptimizerSettings | None = None) -> LaidOut:
+def laid_out(definitions: Mapping[int, Node], limits: OptimizerSettings | None = None) -> LaidOutPlan:
     """Compile definitions, all of which are queries, to a logical plan."""
-    logical = optimize([PlanQuery(one) for one in definitions], definitions, settings=limits)
-    atoms = lay_out_atoms(logical)
-    return LaidOut(logical, atoms, choose_anchors(logical, atoms))
+    logical = optimize([PlanQuery(definition) for definition in definitions], definitions, settings=limits)
+    atoms = compute_atom_layout(logical)
+    return LaidOutPlan(logical, atoms, choose_anchors(logical, atoms))
 
 
 def asking(*conditions: Expression, source: int = 1) -> dict[int, Node]:
     """Return queries over one source, numbered from 10 on."""
-    return {number: Filter(Read(source), one) for number, one in enumerate(conditions, 10)}
+    return {number: Filter(Read(source), condition) for number, condition in enumerate(conditions, 10)}
 
 
 def word(*words: str) -> Expression:
@@ -83,8 +83,8 @@ def word(*words: str) -> Expression:
 def clause_expression(logical: LogicalPlan, clause: int) -> Expression:
     """Return a clause of the plan as an expression."""
     literals = logical.clauses.row(clause).tolist()
-    found = [decode_expression(json.loads(logical.atoms.text(one >> 1))) for one in literals]
-    parts = [Not(atom) if literal & 1 else atom for literal, atom in zip(literals, found, strict=True)]
+    expressions = [decode_expression(json.loads(logical.atoms.text(value >> 1))) for value in literals]
+    parts = [Not(atom) if literal & 1 else atom for literal, atom in zip(literals, expressions, strict=True)]
     return parts[0] if len(parts) == 1 else Or(tuple(parts)) if parts else FALSE
 
 
@@ -95,7 +95,7 @@ def conjunction(parts: Sequence[Expression]) -> Expression:
 
 def condition_of(logical: LogicalPlan, predicate: int) -> Expression:
     """Return the clauses of a predicate as an expression."""
-    return conjunction([clause_expression(logical, one) for one in logical.predicates.row(predicate).tolist()])
+    return conjunction([clause_expression(logical, value) for value in logical.predicates.row(predicate).tolist()])
 
 
 def atom_of(text: str) -> Atom:
@@ -105,16 +105,16 @@ def atom_of(text: str) -> Atom:
 
 def satisfied(condition: Expression, items: Sequence[Item]) -> set[int]:
     """Return which items satisfy a condition, according to the reference evaluator."""
-    return {place for place, item in enumerate(items) if holds(condition, item.attributes, item.time)}
+    return {index for index, item in enumerate(items) if holds(condition, item.attributes, item.time)}
 
 
 def routed_to(router: LogicalPlan, world: GeneratedWorld) -> list[set[int]]:
     """Write, load and match a router's plan, and return the partitions that each item goes to."""
     folder = f"router-{next(_folders)}"
     compile_logical(STORAGE, folder, router)
-    found = build_matcher(load(STORAGE, PlanVersion(1, folder))).match(world.batch)
-    assert not found.failures
-    return [{one - 1 for one in found.row(row).tolist()} for row in range(len(found))]
+    matches = build_matcher(load(STORAGE, PlanVersion(1, folder))).match(world.batch)
+    assert not matches.failures
+    return [{value - 1 for value in matches.row(row).tolist()} for row in range(len(matches))]
 
 
 _words = st.sampled_from([("rock",), ("rock", "concert"), ("concert",), ("a", "b"), ("b",), ("zebra",)])
@@ -161,5 +161,5 @@ all_worlds: st.SearchStrategy[GeneratedWorld] = st.one_of(worlds(), related_worl
 def divisions(queries: int, count: int) -> st.SearchStrategy[np.ndarray[tuple[int], np.dtype[np.int64]]]:
     """Generate random partitions of queries."""
     return st.lists(st.integers(0, count - 1), min_size=queries, max_size=queries).map(
-        lambda found: np.array(found, dtype=np.int64)
+        lambda results: np.array(results, dtype=np.int64)
     )

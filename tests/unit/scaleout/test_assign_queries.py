@@ -54,18 +54,18 @@ def test_loads_of_many_queries_stay_within_the_limit(strategy: Strategy, count: 
 @given(generated_weights(), COUNTS)
 def test_group_is_split_only_if_no_partition_has_room_for_it(weights: Weights, count: int) -> None:
     partitions = assign_queries(weights, count, "grouped")
-    amounts = [one * count / one.sum() for one in (weights.microseconds, weights.bytes)]
-    loads = np.stack([np.bincount(partitions, weights=one, minlength=count) for one in amounts])
+    amounts = [entry * count / entry.sum() for entry in (weights.microseconds, weights.bytes)]
+    loads = np.stack([np.bincount(partitions, weights=element, minlength=count) for element in amounts])
     for group in range(weights.group_count):
         own = weights.groups == group
         within = np.unique(partitions[own])
         if len(within) == 1:
             continue
-        whole = max(float(one[own].sum()) for one in amounts)
+        whole = max(float(element[own].sum()) for element in amounts)
         rooms = []
-        for one in within.tolist():
+        for value in within.tolist():
             others = [
-                float(load[one] - amount[own & (partitions == one)].sum())
+                float(load[value] - amount[own & (partitions == value)].sum())
                 for load, amount in zip(loads, amounts, strict=True)
             ]
             rooms.append(max(other + float(amount[own].sum()) for other, amount in zip(others, amounts, strict=True)))
@@ -102,7 +102,7 @@ def test_group_too_large_for_one_partition_is_split_over_as_many_as_needed() -> 
 @given(generated_weights(), COUNTS)
 def test_grouped_makes_no_more_copies_than_spread(weights: Weights, count: int) -> None:
     grouped, spread = (
-        weigh_assignment(weights, assign_queries(weights, count, one), count, one) for one in STRATEGIES
+        weigh_assignment(weights, assign_queries(weights, count, value), count, value) for value in STRATEGIES
     )
     # If groups are split, neither strategy is always better; they differ by at most one partition for one root.
     cut = _split_groups(weights, assign_queries(weights, count, "grouped"))
@@ -140,7 +140,7 @@ def test_wanted_strategy_is_chosen_and_named_in_the_reason() -> None:
         "spread",
         "related queries are distributed, as the settings say",
     )
-    assert [one.strategy for one in chosen.weighed] == list(STRATEGIES)
+    assert [entry.strategy for entry in chosen.weighed] == list(STRATEGIES)
 
 
 def test_an_item_has_only_one_source() -> None:
@@ -162,7 +162,7 @@ def test_shared_work_counts_in_every_partition_that_does_it() -> None:
         roots=np.array([0]),
         copy=8.0,
     )
-    together, apart = (weigh_assignment(weights, np.array(one), 2) for one in ([0, 0], [0, 1]))
+    together, apart = (weigh_assignment(weights, np.array(value), 2) for value in ([0, 0], [0, 1]))
     assert together.microseconds.tolist() == pytest.approx([14.0, 0.0])
     assert apart.microseconds.tolist() == pytest.approx([13.0, 13.0])
     # The router parses an item, and looks up a key that occurs in one block of items.

@@ -161,7 +161,7 @@ def test_indivisible_groups_are_never_split(crowded: bool) -> None:
         partitions = np.array([0] * 8 + [1] * 4 + [2] * 4 + [3] * 4)
         times, costs = (9e7, 1e7, 1e7, 1e7), np.where(np.arange(20) < 2, 0.0, 1.0)
     assignment = Assignment(np.arange(1, len(groups) + 1), partitions, groups, costs)
-    given = rebalanced(assignment, [Load(number, 1, 1, one) for number, one in enumerate(times)])
+    given = rebalanced(assignment, [Load(number, 1, 1, time) for number, time in enumerate(times)])
     assert given is not None
     for group in (-1, -2):
         assert len(np.unique(given[groups == group])) == 1

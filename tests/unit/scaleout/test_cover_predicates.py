@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.unit.optimizer.generated_worlds import GeneratedWorld
 from tests.unit.scaleout.related_plans import (
     PRICE,
-    LaidOut,
+    LaidOutPlan,
     all_worlds,
     asking,
     atom_of,
@@ -35,35 +35,35 @@ from runnel.scaleout.cover.subsuming_roots import find_subsuming_roots
 ROCK, JAZZ, LIVE = word("rock"), word("jazz"), word("live")
 
 
-def cover_of(plan: LaidOut, most: int | None = None, publications: list[list[Triple]] | None = None) -> Cover:
+def cover_of(plan: LaidOutPlan, most: int | None = None, publications: list[list[Triple]] | None = None) -> Cover:
     kin = find_subsuming_roots(plan.logical, plan.atoms, plan.anchors)
-    samples = {"graph": [RdfGraph.of(one) for one in publications or ()]}
+    samples = {"graph": [RdfGraph.of(publication) for publication in publications or ()]}
     return cover_predicates(plan.logical, plan.atoms, plan.anchors, kin, most=most, samples=samples)
 
 
-def conditions_of(plan: LaidOut, cover: Cover) -> list[Expression]:
+def conditions_of(plan: LaidOutPlan, cover: Cover) -> list[Expression]:
     """Return the conditions of a cover, including added clauses, as expressions."""
     clauses = len(plan.logical.clauses)
     return [
         conjunction(
             [
-                clause_expression(plan.logical, one) if one < clauses else atom_of(cover.added[one - clauses])
-                for one in row
+                clause_expression(plan.logical, value) if value < clauses else atom_of(cover.added[value - clauses])
+                for value in row
             ]
         )
         for row in cover.conditions.lists()
     ]
 
 
-def by_query(plan: LaidOut, cover: Cover) -> list[Expression]:
+def by_query(plan: LaidOutPlan, cover: Cover) -> list[Expression]:
     """Return the condition of every query by its ID. Each query has one predicate."""
-    found = conditions_of(plan, cover)
+    conditions = conditions_of(plan, cover)
     pairs = [
-        (query, found[int(cover.of_predicates[predicate])])
+        (query, conditions[int(cover.of_predicates[predicate])])
         for predicate, queries in zip(plan.logical.target_predicates, plan.logical.targets.lists(), strict=True)
         for query in queries
     ]
-    return [condition for _, condition in sorted(pairs, key=lambda one: one[0])]
+    return [condition for _, condition in sorted(pairs, key=lambda pair: pair[0])]
 
 
 @settings(max_examples=50, deadline=None, derandomize=True)
@@ -71,13 +71,13 @@ def by_query(plan: LaidOut, cover: Cover) -> list[Expression]:
 def test_every_predicate_implies_its_condition(world: GeneratedWorld, most: int | None) -> None:
     plan = laid_out(world.definitions)
     cover = cover_of(plan, most)
-    found = conditions_of(plan, cover)
-    assert len(cover.shares) == len(cover.merged) == len(found) == cover.counters["conditions"]
+    conditions = conditions_of(plan, cover)
+    assert len(cover.shares) == len(cover.merged) == len(conditions) == cover.counters["conditions"]
     assert np.all((cover.shares >= 0.0) & (cover.shares <= 1.0))
     assert len(cover.keyed) == len(plan.logical.clauses) + len(cover.added)
     for predicate, condition in enumerate(cover.of_predicates.tolist()):
         held = satisfied(condition_of(plan.logical, predicate), world.items)
-        assert held <= satisfied(found[condition], world.items)
+        assert held <= satisfied(conditions[condition], world.items)
 
 
 @settings(max_examples=25, deadline=None, derandomize=True)
@@ -86,11 +86,11 @@ def test_without_a_limit_the_conditions_are_the_roots(world: GeneratedWorld) -> 
     plan = laid_out(world.definitions)
     cover = cover_of(plan)
     rows = list(plan.logical.predicates.lists())
-    found = list(cover.conditions.lists())
+    results = list(cover.conditions.lists())
     assert not np.any(cover.merged)
-    assert len({tuple(row) for row in found}) == len(found)
+    assert len({tuple(row) for row in results}) == len(results)
     for predicate, condition in enumerate(cover.of_predicates.tolist()):
-        assert found[condition] == sorted(rows[int(cover.subsuming_roots.roots[predicate])])
+        assert results[condition] == sorted(rows[int(cover.subsuming_roots.roots[predicate])])
     assert cover.counters["mergers"] == cover.counters["above_most"] == cover.counters["false_per_million"] == 0
 
 
@@ -108,11 +108,11 @@ def test_filters_with_the_same_anchor_are_merged_to_their_common_clauses() -> No
     apart = cover_of(plan)
     assert apart.counters["conditions"] == 5
     cover = cover_of(plan, 4)
-    found = by_query(plan, cover)
+    results = by_query(plan, cover)
     # The first two have two words in common, so merging them lets the fewest additional items through.
-    assert {found[0], found[1]} <= {And((rare, ROCK)), And((ROCK, rare))}
-    assert found[0] == found[1]
-    assert found[2] != found[3]
+    assert {results[0], results[1]} <= {And((rare, ROCK)), And((ROCK, rare))}
+    assert results[0] == results[1]
+    assert results[2] != results[3]
     assert cover.counters["mergers"] == 1
     assert cover.merged[cover.of_predicates].sum() == 2
     assert cover.counters["false_per_million"] > 0
@@ -160,14 +160,15 @@ def test_graph_patterns_are_merged_by_their_edges() -> None:
     plan = laid_out(asking(*same, other, far))
     assert cover_of(plan).counters["conditions"] == 5
     cover = cover_of(plan, 3)
-    found = by_query(plan, cover)
-    assert found[0] == found[1] == found[2] == Graph(same[0].edges).canonical()
-    assert found[3:] == [other, far]
+    results = by_query(plan, cover)
+    assert results[0] == results[1] == results[2] == Graph(same[0].edges).canonical()
+    assert results[3:] == [other, far]
     assert cover.counters["added_clauses"] == cover.counters["mergers"] == 1
     fewer = by_query(plan, cover_of(plan, 2))
     assert len(set(map(repr, fewer))) == 2
     assert all(
-        isinstance(one, Graph) and contains(one, own) for one, own in zip(fewer[:4], [*same, other], strict=True)
+        isinstance(value, Graph) and contains(value, own)
+        for value, own in zip(fewer[:4], [*same, other], strict=True)
     )
     assert fewer[4] == far
 
@@ -175,10 +176,10 @@ def test_graph_patterns_are_merged_by_their_edges() -> None:
 def test_merged_graph_patterns_keep_common_other_clauses() -> None:
     graphs = [pattern("<urn:paris>", bound) for bound in range(2)]
     plan = laid_out(asking(And((graphs[0], ROCK, JAZZ)), And((graphs[1], ROCK, LIVE))))
-    found = by_query(plan, cover_of(plan, 1))
-    assert found[0] == found[1]
-    assert isinstance(found[0], And)
-    assert set(map(repr, found[0].parts)) == {repr(ROCK), repr(Graph(graphs[0].edges).canonical())}
+    results = by_query(plan, cover_of(plan, 1))
+    assert results[0] == results[1]
+    assert isinstance(results[0], And)
+    assert set(map(repr, results[0].parts)) == {repr(ROCK), repr(Graph(graphs[0].edges).canonical())}
 
 
 def test_sampled_publications_decide_which_patterns_are_merged() -> None:
@@ -187,10 +188,12 @@ def test_sampled_publications_decide_which_patterns_are_merged() -> None:
     paris: list[Triple] = [("<urn:x>", "<urn:at>", "<urn:paris>"), ("<urn:x>", "<urn:year>", number(2))]
     missed: list[Triple] = [("<urn:x>", "<urn:at>", "<urn:paris>"), ("<urn:x>", "<urn:year>", number(77))]
     cover = cover_of(plan, 2, [paris, paris, missed])
-    found = by_query(plan, cover)
-    assert len(set(map(repr, found))) == 2
-    assert found[4] == patterns[4]
-    assert all(isinstance(one, Graph) and contains(one, own) for one, own in zip(found, patterns, strict=True))
+    results = by_query(plan, cover)
+    assert len(set(map(repr, results))) == 2
+    assert results[4] == patterns[4]
+    assert all(
+        isinstance(result, Graph) and contains(result, own) for result, own in zip(results, patterns, strict=True)
+    )
     assert cover.counters["publications"] == 3
     assert cover.counters["mergers_held"] == 3
     assert cover.counters["false_positives"] == 1

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.contracts.test_matchers import TINY, all_queries, expected, graph_worlds
+from tests.contracts.test_matchers import TINY, all_queries, expected, graph_worlds, tree_worlds
 from tests.unit.matching.gates.gated_worlds import GatedWorld, gated_worlds
 from tests.unit.matching.graphs import test_bind as bound
 from tests.unit.matching.operators.decide import test_decider as operated
@@ -62,15 +62,15 @@ def parts_of(logical: LogicalPlan, data: st.DataObject) -> list[LogicalPlan]:
     """Cut a plan into random parts. A query and its disjuncts are in the same part."""
     owners = query_of(logical.query_ids)
     count = data.draw(st.integers(1, 4))
-    dealt = {one: data.draw(st.integers(0, count - 1)) for one in np.unique(owners).tolist()}
-    places = np.array([dealt[one] for one in owners.tolist()], dtype=np.int64)
+    dealt = {value: data.draw(st.integers(0, count - 1)) for value in np.unique(owners).tolist()}
+    places = np.array([dealt[owner] for owner in owners.tolist()], dtype=np.int64)
     parts = [cut_plan(logical, places == part) for part in range(count)]
-    for part, one in enumerate(parts):
-        validate("part", one, NO_TOMBSTONES)
-        assert one.query_ids.tolist() == logical.query_ids[places == part].tolist()
-        assert one.query_since.tolist() == logical.query_since[places == part].tolist()
-        assert one.costs == ()
-        check_dense(one)
+    for part, value in enumerate(parts):
+        validate("part", value, NO_TOMBSTONES)
+        assert value.query_ids.tolist() == logical.query_ids[places == part].tolist()
+        assert value.query_since.tolist() == logical.query_since[places == part].tolist()
+        assert value.costs == ()
+        check_dense(value)
     return parts
 
 
@@ -93,9 +93,9 @@ def check_dense(part: LogicalPlan) -> None:
     assert set((part.operators.literals.values >> 1).tolist()) == set(range(len(part.operators.terms)))
 
 
-def same(one: LogicalPlan, other: LogicalPlan) -> bool:
+def same(logical_plan: LogicalPlan, other: LogicalPlan) -> bool:
     """Return whether two plans have the same arrays."""
-    left, right = one.arrays(), other.arrays()
+    left, right = logical_plan.arrays(), other.arrays()
     return left.keys() == right.keys() and all(
         left[name].dtype == right[name].dtype and np.array_equal(left[name], right[name]) for name in left
     )
@@ -119,8 +119,8 @@ def test_parts_together_match_like_the_whole_plan(
     whole = optimize(all_queries(world, 2), world.definitions, settings=limits)
     parts = parts_of(whole, data)
     for feed, attributes in zip(world.batch.feeds.tolist(), world.batch.attributes(), strict=True):
-        found = [one for part in parts for one in evaluate_logical(part, feed, attributes)]
-        assert sorted(found) == sorted(evaluate_logical(whole, feed, attributes))
+        results = [value for part in parts for value in evaluate_logical(part, feed, attributes)]
+        assert sorted(results) == sorted(evaluate_logical(whole, feed, attributes))
 
 
 @CASES
@@ -133,22 +133,24 @@ def test_cut_with_all_queries_returns_the_same_plan(world: GeneratedWorld, limit
     # Parts that no query uses are dropped, and the rest is unchanged.
     assert once.targets.values.tolist() == whole.targets.values.tolist()
     used = np.unique(np.concatenate([whole.clauses.values, *_literals(whole)]) >> 1)
-    assert set(once.atoms.texts()) <= {whole.atoms.text(one) for one in used.tolist()}
+    assert set(once.atoms.texts()) <= {whole.atoms.text(value) for value in used.tolist()}
     assert not len(cut_plan(whole, ~everything(whole)).atoms)
 
 
 def _literals(logical: LogicalPlan) -> Iterator[Array]:
-    yield from (logical.formulas.row(one) for one in np.flatnonzero(logical.formula_kinds == 1).tolist())
+    yield from (logical.formulas.row(value) for value in np.flatnonzero(logical.formula_kinds == 1).tolist())
 
 
 @FEW
-@given(st.one_of(worlds(), graph_worlds()), st.data())
+@given(st.one_of(worlds(), graph_worlds, tree_worlds), st.data())
 def test_every_matcher_can_match_parts(world: GeneratedWorld, data: st.DataObject) -> None:
     queries = all_queries(world, 2)
     parts = parts_of(optimize(queries, world.definitions), data)
     matches = [build_matcher(loaded(part)).match(world.batch) for part in parts]
-    found = [sorted(np.concatenate([one.row(row) for one in matches]).tolist()) for row in range(len(world.batch))]
-    assert found == expected(world.batch, queries, world.definitions)
+    arrays = [
+        sorted(np.concatenate([match.row(row) for match in matches]).tolist()) for row in range(len(world.batch))
+    ]
+    assert arrays == expected(world.batch, queries, world.definitions)
 
 
 @FEW
@@ -157,7 +159,7 @@ def test_gates_apply_to_readers_in_other_parts(world: GatedWorld, data: st.DataO
     # Some feeds are only read by others. They are not queries, but have disjuncts.
     feeds = data.draw(st.lists(st.sampled_from(sorted(world.since)), min_size=1, unique=True))
     chosen = replace(world, since={feed: world.since[feed] for feed in sorted(feeds)})
-    whole = optimize([PlanQuery(*one) for one in chosen.since.items()], world.definitions)
+    whole = optimize([PlanQuery(*value) for value in chosen.since.items()], world.definitions)
     parts = parts_of(whole, data)
     known = {gate.feed: gate for gate in whole.gates.gates()}
     for part in parts:
@@ -169,38 +171,40 @@ def test_gates_apply_to_readers_in_other_parts(world: GatedWorld, data: st.DataO
     got = _resolved(plans, chosen)
     # A feed that is only read by others counts items from the start.
     wanted = replace(world, since=chosen.since).expected()
-    assert got == {sequence: found & chosen.since.keys() for sequence, found in wanted.items()}
+    assert got == {sequence: results & chosen.since.keys() for sequence, results in wanted.items()}
 
 
 def _resolved(plans: Sequence[Plan], world: GatedWorld) -> dict[int, set[int]]:
     """Return the matches after resolving the claims of all parts together."""
     workers = [(build_matcher(plan), GateKeeper(plan)) for plan in plans]
     seen: dict[bytes, GateState] = {}
-    found: dict[int, set[int]] = {}
+    results: dict[int, set[int]] = {}
     for batch in world.batches():
         taken = [keeper.take_out(batch, matcher.match(batch)) for matcher, keeper in workers]
         sealed = [Claims.opened(claims.sealed()) for _, claims in taken]
-        gates = resolve_gates(Claims.of([one.at_gates() for one in sealed]), lambda keys: seen)
-        seen.update((one.key, one) for one in gates.states)
+        gates = resolve_gates(Claims.of([entry.at_gates() for entry in sealed]), lambda keys: seen)
+        seen.update((state.key, state) for state in gates.states)
         for row, sequence in enumerate(batch.sequences.tolist()):
             rows = [matches.row(row).tolist() for matches, _ in taken]
-            found[sequence] = {one for some in rows for one in some}
+            results[sequence] = {element for value in rows for element in value}
         for claims in sealed:
             for sequence, query in zip(*(column.tolist() for column in gates.matches(claims)), strict=True):
-                found[sequence].add(query)
-    return found
+                results[sequence].add(query)
+    return results
 
 
 @FEW
 @given(operator_worlds((0, 3)), st.data())
 def test_parts_contain_the_operators_of_their_queries(world: OperatorWorld, data: st.DataObject) -> None:
     queries = sorted(world.definitions)
-    whole = optimize([PlanQuery(one) for one in queries], world.definitions)
+    whole = optimize([PlanQuery(query) for query in queries], world.definitions)
     parts = parts_of(whole, data)
-    ways = [part.operators.disjuncts() for part in parts]
-    assert {way: one for some in ways for way, one in some.items()} == whole.operators.disjuncts()
-    found = [operated.rows(operated.decided(loaded(part), world, "adaptive")[0]) for part in parts]
-    together = [sorted(one for rows in found for one in rows[row]) for row in range(len(world.batch))]
+    disjuncts = [part.operators.disjuncts() for part in parts]
+    assert {
+        disjunct: element for value in disjuncts for disjunct, element in value.items()
+    } == whole.operators.disjuncts()
+    results = [operated.rows(operated.decided(loaded(part), world, "adaptive")[0]) for part in parts]
+    together = [sorted(element for rows in results for element in rows[row]) for row in range(len(world.batch))]
     assert together == operated.expected(world, queries)
 
 
@@ -211,11 +215,11 @@ def test_variables_of_graphs_are_bound_in_parts(
 ) -> None:
     definitions, items = world
     batch, queries = bound.batch_of(items), sorted(definitions)
-    parts = parts_of(optimize([PlanQuery(one) for one in queries], definitions), data)
-    told = [bound.told(loaded(part), batch, bound.Asked()) for part in parts]
+    parts = parts_of(optimize([PlanQuery(query) for query in queries], definitions), data)
+    messages = [bound.told(loaded(part), batch, bound.Asked()) for part in parts]
     matches, bindings = bound.expected(definitions, queries, batch)
-    assert [sorted(one for rows, _ in told for one in rows[row]) for row in range(len(batch))] == matches
-    assert {key: one for _, some in told for key, one in some.items()} == bindings
+    assert [sorted(value for rows, _ in messages for value in rows[row]) for row in range(len(batch))] == matches
+    assert {key: value for _, values in messages for key, value in values.items()} == bindings
 
 
 def by_hand() -> LogicalPlan:
@@ -226,12 +230,12 @@ def by_hand() -> LogicalPlan:
         12: Read(11),
         13: Read(1),
     }
-    plan = optimize([PlanQuery(one) for one in definitions], definitions)
+    plan = optimize([PlanQuery(definition) for definition in definitions], definitions)
     graphs = {
         12: [NamedPattern("g", ("p",)), NamedPattern("all")],
         13: [NamedPattern("h", ("q",)), NamedPattern("h", ("r",))],
     }
-    ways = {
+    disjuncts = {
         disjunct_id(12, 5): OperatorDisjunct(12, (TermLiteral("t", False, ("x",)), TermLiteral("u", True))),
         disjunct_id(13, 5): OperatorDisjunct(13, (TermLiteral("u"),)),
     }
@@ -239,7 +243,7 @@ def by_hand() -> LogicalPlan:
         plan,
         atoms=Texts.of(["unused", "g", "h"]),
         bound_patterns=PatternBindings.of(graphs, {"g": 1, "h": 2}),
-        operators=OperatorTable.of(ways),
+        operators=OperatorTable.of(disjuncts),
     )
 
 

@@ -87,7 +87,7 @@ def matcher_of(world: GeneratedWorld, queries: list[PlanQuery], division: Divisi
 def check(world: GeneratedWorld, data: st.DataObject) -> None:
     """Partition generated queries at random, and compare the matches with the evaluator."""
     sources = SOURCES[:1] if data.draw(st.integers(0, 4)) == 0 else ()
-    queries = [PlanQuery(one) for one in (*sources, *world.definitions)]
+    queries = [PlanQuery(value) for value in (*sources, *world.definitions)]
     wanted = found_by(ScanMatcher(queries, world.definitions).match(world.batch))
     assert set(world.definitions) <= set(itertools.chain(*wanted)), "there is an item for every query"
     division = data.draw(_divisions(len(queries)))
@@ -124,7 +124,7 @@ def test_closed_routes_send_few_items_unnecessarily() -> None:
         GeneratedQuery((1,), (anchor,), (word,)) for anchor in list(FREQUENCIES)[:3] for word in ("red", "big", "old")
     ]
     world = world_of(asked)
-    queries = [PlanQuery(one) for one in world.definitions]
+    queries = [PlanQuery(definition) for definition in world.definitions]
     with closed_routes():
         matcher = matcher_of(world, queries, Division(3, 9, None, np.repeat(np.arange(3), 3)))
     assert found_by(matcher.match(world.batch)) == [[query.id] for query in queries]

@@ -79,7 +79,7 @@ def matches_and_claims(pieces: list[LoadedPlan], items: ItemBatch) -> Told:
             matches, claims = piece.keeper.take_out(items, matches)
         for row in range(len(items)):
             kept |= {(row, query) for query in matches.row(row).tolist()}
-        claimed += [tuple(one.values()) for one in claims.rows.to_pylist()]
+        claimed += [tuple(entry.values()) for entry in claims.rows.to_pylist()]
         gates |= set(claims.gates)
     assert len(claimed) == len(set(claimed)), "two partitions make the same claim"
     return kept, set(claimed), gates
@@ -93,19 +93,19 @@ def test_partitions_make_the_claims_of_the_whole_plan(world: GatedWorld, count: 
     in_base = set(feeds[: data.draw(st.integers(1, len(feeds)))])
     changed = data.draw(st.sampled_from(sorted(in_base)))
     before = dict(world.definitions)
-    before[changed] = data.draw(nodes([*DISTINCT_SOURCES, *(one for one in feeds if one < changed)]))
+    before[changed] = data.draw(nodes([*DISTINCT_SOURCES, *(feed for feed in feeds if feed < changed)]))
     redefined = readers_of(changed, world.definitions) if before[changed] != world.definitions[changed] else set()
-    base = base_of([PlanQuery(one, world.since[one]) for one in in_base], before)
+    base = base_of([PlanQuery(value, world.since[value]) for value in in_base], before)
     added = (set(feeds) - in_base) | redefined
     removed = readers_of(data.draw(st.sampled_from(feeds)), world.definitions) if data.draw(st.booleans()) else set()
     plan = with_delta(
         base,
-        [PlanQuery(one, world.since[one]) for one in added],
+        [PlanQuery(value, world.since[value]) for value in added],
         world.definitions,
         redefined & in_base,
         tuple(sorted(removed)),
     )
-    pieces = [LoadedPlan.of(one) for one in pieces_of(STORAGE, divided(STORAGE, plan, count))]
+    pieces = [LoadedPlan.of(piece) for piece in pieces_of(STORAGE, divided(STORAGE, plan, count))]
     whole = [LoadedPlan.of(plan)]
     for batch in world.batches():
         assert matches_and_claims(pieces, batch) == matches_and_claims(whole, batch)
@@ -118,18 +118,20 @@ def test_operators_decide_partitions_like_the_whole_plan(
 ) -> None:
     queries = sorted(world.definitions)
     early = data.draw(st.lists(st.sampled_from(queries), unique=True))
-    base = base_of([PlanQuery(one) for one in early], world.definitions)
+    base = base_of([PlanQuery(value) for value in early], world.definitions)
     later = {*(set(queries) - set(early)), *data.draw(st.sets(st.sampled_from(queries)))}
     removed = tuple(sorted(data.draw(st.sets(st.sampled_from(queries), max_size=1))))
-    plan = with_delta(base, [PlanQuery(one) for one in sorted(later)], world.definitions, set(), removed)
+    plan = with_delta(base, [PlanQuery(value) for value in sorted(later)], world.definitions, set(), removed)
     whole, _ = decided(plan, world, "static_greedy")
-    found = [decided(one, world, "static_greedy")[0] for one in pieces_of(STORAGE, divided(STORAGE, plan, count))]
+    results = [
+        decided(value, world, "static_greedy")[0] for value in pieces_of(STORAGE, divided(STORAGE, plan, count))
+    ]
     for row in range(len(world.items)):
-        together = sorted(query for one in found for query in one.matches.row(row).tolist())
+        together = sorted(query for result in results for query in result.matches.row(row).tolist())
         assert together == whole.matches.row(row).tolist()
-        bound = {query: some for one in found for query, some in one.bindings.get(row, {}).items()}
+        bound = {query: values for result in results for query, values in result.bindings.get(row, {}).items()}
         assert bound == whole.bindings.get(row, {})
-    assert {one for piece in found for one in piece.unknown} == set(whole.unknown)
+    assert {value for piece in results for value in piece.unknown} == set(whole.unknown)
 
 
 def graph_item(number: int, year: int) -> Item:
@@ -144,7 +146,7 @@ def test_distinct_feed_read_by_a_delta_keeps_its_bindings() -> None:
     definitions[11] = Filter(Read(10), Contains(TITLE, ("rock",)))
     plan = with_delta(base, [PlanQuery(11, 5)], definitions, set())
     items = ItemBatch.of([graph_item(7, 2003), graph_item(8, 2004)], {"One": 1})
-    pieces = [LoadedPlan.of(one) for one in pieces_of(STORAGE, divided(STORAGE, plan, 2))]
+    pieces = [LoadedPlan.of(value) for value in pieces_of(STORAGE, divided(STORAGE, plan, 2))]
     whole = LoadedPlan.of(plan)
     assert matches_and_claims(pieces, items) == matches_and_claims([whole], items)
     bound: dict[int, dict[int, Bindings]] = {}
@@ -160,12 +162,12 @@ def test_distinct_feed_read_by_a_delta_keeps_its_bindings() -> None:
 
 def test_removed_query_no_longer_matches_in_its_partition_or_delta() -> None:
     definitions: dict[int, Node] = {10 + n: Filter(Read(1), Compare(TITLE, "=", "rock")) for n in range(6)}
-    base = base_of([PlanQuery(one) for one in (10, 11, 12, 13)], definitions)
-    plan = with_delta(base, [PlanQuery(one) for one in (13, 14, 15)], definitions, {12}, (10, 14))
+    base = base_of([PlanQuery(number) for number in (10, 11, 12, 13)], definitions)
+    plan = with_delta(base, [PlanQuery(number) for number in (13, 14, 15)], definitions, {12}, (10, 14))
     items = ItemBatch.of([Item("One", "1", {"title": ("rock",)})], {"One": 1})
     version = divided(STORAGE, plan, 2)
-    delta, even, odd = (LoadedPlan.of(one) for one in pieces_of(STORAGE, version))
-    assert [one.matcher.match(items).queries.tolist() for one in (delta, even, odd)] == [[13, 15], [], [11]]
+    delta, even, odd = (LoadedPlan.of(piece) for piece in pieces_of(STORAGE, version))
+    assert [entry.matcher.match(items).queries.tolist() for entry in (delta, even, odd)] == [[13, 15], [], [11]]
     assert even.plan.version.base != odd.plan.version.base, "caches by version would mix up the partitions"
     assert even.plan.tombstones.tolist() == [10, 12, 13, 14, 15]
     # The ID of a partition in the router may equal that of a query. Removing the query must not close the partition.

@@ -78,8 +78,8 @@ def made(plan: Plan, count: int, **rest: Any) -> Partitioning:
 def words_plan(count: int) -> Plan:
     words = [Contains(TITLE, (f"word{n // 2}",)) for n in range(count)]
     definitions: dict[int, Node] = {
-        10 + n: Filter(Read(1), And((one, Contains(TITLE, (f"more{n}",)))) if n % 2 else one)
-        for n, one in enumerate(words)
+        10 + n: Filter(Read(1), And((word, Contains(TITLE, (f"more{n}",)))) if n % 2 else word)
+        for n, word in enumerate(words)
     }
     return base_of([PlanQuery(feed) for feed in definitions], definitions)
 
@@ -88,8 +88,8 @@ def rows(matches: Matches) -> list[list[int]]:
     return [matches.row(row).tolist() for row in range(len(matches))]
 
 
-def matched(plan: Plan, found: Partitioning, items: ItemBatch) -> list[list[int]]:
-    return rows(PartitionedMatcher(STORAGE, replace(plan.version, distribution=found.folder)).match(items))
+def matched(plan: Plan, partitioning: Partitioning, items: ItemBatch) -> list[list[int]]:
+    return rows(PartitionedMatcher(STORAGE, replace(plan.version, distribution=partitioning.folder)).match(items))
 
 
 @CASES
@@ -98,48 +98,48 @@ def test_disjuncts_with_gates_are_routed(world: GatedWorld, count: int, data: st
     """Compare disjuncts before gates are resolved. The delta reads feeds of the base."""
     feeds = sorted(world.definitions)
     early = feeds[: data.draw(st.integers(1, len(feeds)))]
-    base = base_of([PlanQuery(one, world.since[one]) for one in early], world.definitions)
+    base = base_of([PlanQuery(value, world.since[value]) for value in early], world.definitions)
     folder = f"delta-{next(_folders)}"
-    later = [PlanQuery(one, world.since[one]) for one in feeds[len(early) :]]
+    later = [PlanQuery(feed, world.since[feed]) for feed in feeds[len(early) :]]
     compile_delta(STORAGE, folder, later, world.definitions, [], base.version.base)
     plan = load(STORAGE, replace(base.version, delta=folder))
     for strategy in STRATEGIES:
-        found = made(base, count, strategy=strategy)
-        assert load_part(STORAGE, found.router).queries.gates.gates() == base.gates.gates()
+        results = made(base, count, strategy=strategy)
+        assert load_part(STORAGE, results.router).queries.gates.gates() == base.gates.gates()
         for batch in world.batches():
-            assert matched(base, found, batch) == rows(build_matcher(base).match(batch))
-            assert matched(plan, found, batch) == rows(build_matcher(plan).match(batch))
+            assert matched(base, results, batch) == rows(build_matcher(base).match(batch))
+            assert matched(plan, results, batch) == rows(build_matcher(plan).match(batch))
 
 
 @CASES
 @given(operator_worlds(), st.integers(1, 3))
 def test_disjuncts_with_operators_are_routed(world: OperatorWorld, count: int) -> None:
-    plan = base_of([PlanQuery(one) for one in world.definitions], world.definitions)
+    plan = base_of([PlanQuery(definition) for definition in world.definitions], world.definitions)
     costs = {"flag": 0.0, "count": 3.0, "pair": 900.0}
-    found = made(plan, count, operator_milliseconds=costs)
-    assert matched(plan, found, world.batch) == rows(build_matcher(plan).match(world.batch))
+    results = made(plan, count, operator_milliseconds=costs)
+    assert matched(plan, results, world.batch) == rows(build_matcher(plan).match(world.batch))
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_every_query_is_in_its_assigned_partition(strategy: str) -> None:
     plan = words_plan(30)
-    found = made(plan, 4, strategy=strategy)
-    assert read_partitioning(STORAGE, found.folder) == found
-    assignment = read_assignment(STORAGE, found.folder)
+    results = made(plan, 4, strategy=strategy)
+    assert read_partitioning(STORAGE, results.folder) == results
+    assignment = read_assignment(STORAGE, results.folder)
     assert assignment.query_ids.tolist() == plan.base.queries.query_ids.tolist()
-    for number, one in enumerate(found.partitions):
-        verify(STORAGE, one.folder)
-        part = load_part(STORAGE, one.folder)
+    for number, partition in enumerate(results.partitions):
+        verify(STORAGE, partition.folder)
+        part = load_part(STORAGE, partition.folder)
         assert part.queries.query_ids.tolist() == assignment.query_ids[assignment.partitions == number].tolist()
-        assert (one.queries, one.bytes) == (len(part.queries.query_ids), part.manifest.size)
-        assert 0 <= one.share <= 1
-        assert one.microseconds >= 0
-    assert found.strategy == strategy
-    assert {one.strategy for one in found.weighed} == set(STRATEGIES)
-    assert found.counters["queries"] == 30
+        assert (partition.queries, partition.bytes) == (len(part.queries.query_ids), part.manifest.size)
+        assert 0 <= partition.share <= 1
+        assert partition.microseconds >= 0
+    assert results.strategy == strategy
+    assert {entry.strategy for entry in results.weighed} == set(STRATEGIES)
+    assert results.counters["queries"] == 30
     # Of two queries for a word, one has another condition and is subsumed by the other.
-    assert found.counters["roots"] == found.counters["conditions"] == 15
-    assert found.counters["mergers"] == found.counters["reused"] == 0
+    assert results.counters["roots"] == results.counters["conditions"] == 15
+    assert results.counters["mergers"] == results.counters["reused"] == 0
     assert made(plan, 4, strategy=strategy, most_conditions=5).counters["above_most"] <= 10
 
 
@@ -149,14 +149,16 @@ def test_unchanged_partitions_keep_their_folders() -> None:
     moved = np.arange(12) % 4
     moved[0] = 1
     second = made(plan, 4, partitions=moved, before=first)
-    assert [one.folder for one in second.partitions[2:]] == [one.folder for one in first.partitions[2:]]
-    assert not {one.folder for one in second.partitions[:2]} & set(first.pieces)
+    assert [partition.folder for partition in second.partitions[2:]] == [
+        partition.folder for partition in first.partitions[2:]
+    ]
+    assert not {partition.folder for partition in second.partitions[:2]} & set(first.pieces)
     assert second.router not in first.pieces
     assert (second.counters["reused"], second.strategy) == (2, first.strategy)
-    assert [one.queries for one in second.partitions] == [2, 4, 3, 3]
+    assert [partition.queries for partition in second.partitions] == [2, 4, 3, 3]
     # A partition may get another number, and an empty partition is reused only once.
     gone = made(plan, 6, partitions=np.array([4, 5, 3, 2] * 3), before=first)
-    assert [one.queries for one in gone.partitions] == [0, 0, 3, 3, 3, 3]
+    assert [partition.queries for partition in gone.partitions] == [0, 0, 3, 3, 3, 3]
     assert gone.counters["reused"] == 4
     assert len(set(gone.pieces)) == 7
     other = made(words_plan(12), 4, partitions=np.arange(12) % 4, before=first)
@@ -170,19 +172,19 @@ def test_unchanged_partitions_keep_their_folders() -> None:
 
 def test_there_may_be_fewer_queries_than_partitions() -> None:
     few = made(words_plan(2), 5)
-    assert sum(one.queries for one in few.partitions) == 2
+    assert sum(partition.queries for partition in few.partitions) == 2
     assert len(few.partitions) == 5
     nothing = base_of([], {})
-    assert [one.queries for one in made(nothing, 3).partitions] == [0, 0, 0]
+    assert [partition.queries for partition in made(nothing, 3).partitions] == [0, 0, 0]
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_unsatisfiable_queries_can_be_partitioned(strategy: Strategy) -> None:
     rock = Contains(Attribute("title"), ("rock",))
     never: dict[int, Node] = {number: Filter(Read(1), And((rock, Not(rock)))) for number in (10, 11, 12)}
-    found = made(base_of([PlanQuery(one) for one in never], never), 2, strategy=strategy)
-    assert sum(one.queries for one in found.partitions) == 3
-    assert all(one.share == 0.0 for one in found.partitions)
+    results = made(base_of([PlanQuery(value) for value in never], never), 2, strategy=strategy)
+    assert sum(partition.queries for partition in results.partitions) == 3
+    assert all(partition.share == 0.0 for partition in results.partitions)
 
 
 def test_invalid_assignment_is_rejected() -> None:
@@ -198,11 +200,11 @@ def test_invalid_assignment_is_rejected() -> None:
 
 def test_partitions_use_the_matcher_of_the_settings() -> None:
     plan = words_plan(4)
-    found = made(plan, 2, matcher="tree")
-    pieces = [load_partition(STORAGE, plan.version, one.folder) for one in found.partitions]
-    assert all(isinstance(build_matcher(one), TreeMatcher) for one in pieces)
-    assert isinstance(build_matcher(load_router(STORAGE, plan.version, found.router)), StreamMatcher)
-    assert np.unique(query_of(np.concatenate([one.base.queries.query_ids for one in pieces]))).tolist() == [
+    results = made(plan, 2, matcher="tree")
+    pieces = [load_partition(STORAGE, plan.version, partition.folder) for partition in results.partitions]
+    assert all(isinstance(build_matcher(piece), TreeMatcher) for piece in pieces)
+    assert isinstance(build_matcher(load_router(STORAGE, plan.version, results.router)), StreamMatcher)
+    assert np.unique(query_of(np.concatenate([piece.base.queries.query_ids for piece in pieces]))).tolist() == [
         10,
         11,
         12,

@@ -59,7 +59,7 @@ def words_plan(count: int) -> Plan:
 
 def made(plan: Plan, partitions: list[int]) -> tuple[PlanVersion, Partitioning]:
     """Partition a plan with a given assignment of its queries, and return the version."""
-    found = make_partitioning(
+    partitioning = make_partitioning(
         STORAGE,
         plan.base.logical,
         stored_atoms(plan.base),
@@ -68,7 +68,7 @@ def made(plan: Plan, partitions: list[int]) -> tuple[PlanVersion, Partitioning]:
         partitions=np.array(partitions),
         new_folder=lambda: f"piece-{next(_folders)}",
     )
-    return replace(plan.version, distribution=found.folder), found
+    return replace(plan.version, distribution=partitioning.folder), partitioning
 
 
 def titled(*titles: str) -> ItemBatch:
@@ -92,15 +92,17 @@ def test_matches_of_partitions_are_merged(count: int, told: list[tuple[int, int,
     pairs = {(row, query) for row, _, query in told if row < count}
     failures = sorted((row, query) for row, query in pairs if query in (7, disjunct_id(3, 1)))
     pairs -= set(failures)
-    found = []
+    results = []
     for piece in range(3):
         asked = sorted({row for row, query in (*pairs, *failures) if piece_of[query] == piece})
-        answers = [sorted(query for row, query in pairs if row == one and piece_of[query] == piece) for one in asked]
+        answers = [
+            sorted(query for row, query in pairs if row == value and piece_of[query] == piece) for value in asked
+        ]
         failed = [Failure(asked.index(row), query, "odd") for row, query in failures if piece_of[query] == piece]
-        found.append(PartitionMatches(np.array(asked, dtype=np.int64), Matches.of(answers, failed)))
-    whole = united(count, found)
-    assert rows(whole) == [sorted(query for row, query in pairs if row == one) for one in range(count)]
-    assert [(one.row, one.query) for one in whole.failures] == failures
+        results.append(PartitionMatches(np.array(asked, dtype=np.int64), Matches.of(answers, failed)))
+    whole = united(count, results)
+    assert rows(whole) == [sorted(query for row, query in pairs if row == number) for number in range(count)]
+    assert [(failure.row, failure.query) for failure in whole.failures] == failures
     assert whole.total == len(pairs)
 
 
@@ -121,7 +123,7 @@ def test_items_go_only_to_partitions_with_a_query_for_them() -> None:
     items = titled("word0", "word1 word2", "none", "word3 word0")
     routed = matcher.router.route(items)
     assert routed.choices.astype(int).tolist() == [[1, 0, 0], [1, 1, 0], [0, 0, 0], [1, 0, 1]]
-    assert [routed.rows(one).tolist() for one in range(3)] == [[0, 1, 3], [1], [3]]
+    assert [routed.rows(number).tolist() for number in range(3)] == [[0, 1, 3], [1], [3]]
     assert (matcher.router.items, matcher.router.copies, routed.copies) == (4, 5, 5)
     assert rows(matcher.match(items)) == [[10], [11, 12], [], [10, 13]]
     assert matcher.counters["false_copies"] == 0
@@ -133,7 +135,7 @@ def test_items_go_only_to_partitions_with_a_query_for_them() -> None:
 
 def test_partitions_are_loaded_on_demand_within_the_budget() -> None:
     version, partitioning = made(words_plan(6), [0, 1, 2, 0, 1, 2])
-    sizes = [one.bytes for one in partitioning.partitions]
+    sizes = [partition.bytes for partition in partitioning.partitions]
     matcher = PartitionedMatcher(STORAGE, version, budget_bytes=partitioning.router_bytes + 2 * max(sizes))
     assert rows(matcher.match(titled("word1"))) == [[11]]
     assert (matcher.counters["loads"], matcher.held.is_held(1)) == (1, True)
@@ -166,7 +168,7 @@ def test_partition_reports_failures_of_the_router(monkeypatch: pytest.MonkeyPatc
     items = titled("none", "word0", "none")
     matches = PartitionedMatcher(STORAGE, made(plan, [1, 0])[0]).match(items)
     assert rows(matches) == [[], [11], []]
-    assert [(one.row, one.query, one.reason) for one in matches.failures] == [
+    assert [(failure.row, failure.query, failure.reason) for failure in matches.failures] == [
         (row, 10, "ZeroDivisionError: injected") for row in range(3)
     ]
     assert matches.failures == build_matcher(plan).match(items).failures
@@ -174,18 +176,18 @@ def test_partition_reports_failures_of_the_router(monkeypatch: pytest.MonkeyPatc
 
 def test_invalid_partitioning_is_rejected() -> None:
     plan, other = words_plan(2), words_plan(3)
-    version, found = made(plan, [0, 1])
+    version, results = made(plan, [0, 1])
     with pytest.raises(RunnelError, match="version 1 of the plan is not partitioned"):
         PartitionedMatcher(STORAGE, plan.version)
     with pytest.raises(CorruptDataError, match=f"does not divide {other.version.base}"):
-        PartitionedMatcher(STORAGE, replace(other.version, distribution=found.folder))
+        PartitionedMatcher(STORAGE, replace(other.version, distribution=results.folder))
     with pytest.raises(CorruptDataError, match="refers to a partition that does not exist"):
-        Router(load_router(STORAGE, version, found.router), 1)
+        Router(load_router(STORAGE, version, results.router), 1)
     with pytest.raises(CorruptDataError, match="cannot be read"):
         PartitionedMatcher(STORAGE, replace(version, distribution="nowhere"))
-    STORAGE.delete(f"{found.partitions[1].folder}/manifest.json")
+    STORAGE.delete(f"{results.partitions[1].folder}/manifest.json")
     matcher = PartitionedMatcher(STORAGE, version)
     assert rows(matcher.match(titled("word0"))) == [[10]]
     with pytest.raises(CorruptDataError, match="cannot be read"):
         matcher.match(titled("word1"))
-    assert read_partitioning(STORAGE, found.folder) == found
+    assert read_partitioning(STORAGE, results.folder) == results

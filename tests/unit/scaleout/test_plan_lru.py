@@ -51,7 +51,7 @@ def test_cache_keeps_the_most_recently_used_plans_that_fit(
     model: OrderedDict[int, int] = OrderedDict()
     loads = reloads = 0
     seen: set[int] = set()
-    for key in (one % len(sizes) for one in asked):
+    for key in (value % len(sizes) for value in asked):
         size = sizes[key]
         if key in model:
             model.move_to_end(key)
@@ -69,7 +69,7 @@ def test_cache_keeps_the_most_recently_used_plans_that_fit(
             return Loaded(size)
 
         assert held.get(key, size, load).bytes == size
-        assert {one for one in range(len(sizes)) if held.is_held(one)} == set(model)
+        assert {number for number in range(len(sizes)) if held.is_held(number)} == set(model)
         assert held.counters.held_bytes == sum(model.values())
     counters = held.counters
     assert (counters.loads, counters.reloads, len(held)) == (loads, reloads, len(model))
@@ -130,8 +130,10 @@ def test_evicted_plan_is_unmapped(name: str, tmp_path: Path) -> None:
 
     def matched(number: int) -> int:
         version = PlanVersion(1, f"piece-{number}")
-        found = held.get(number, sizes[number], lambda: LoadedPlan.of(load_partition(storage, version, version.base)))
-        return found.matcher.match(items).total
+        results = held.get(
+            number, sizes[number], lambda: LoadedPlan.of(load_partition(storage, version, version.base))
+        )
+        return results.matcher.match(items).total
 
     def mapped() -> set[str]:
         lines = Path("/proc/self/maps").read_text().splitlines()

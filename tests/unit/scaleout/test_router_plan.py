@@ -13,7 +13,7 @@ from tests.scan_matcher import ScanMatcher
 from tests.unit.optimizer.generated_worlds import GeneratedWorld
 from tests.unit.scaleout.related_plans import (
     PRICE,
-    LaidOut,
+    LaidOutPlan,
     all_worlds,
     asking,
     divisions,
@@ -44,7 +44,7 @@ def unsynced() -> Iterator[None]:
 
 
 def router_of(
-    plan: LaidOut,
+    plan: LaidOutPlan,
     partitions: Array,
     count: int,
     most: int | None = None,
@@ -59,10 +59,10 @@ def router_of(
 
 def wanted(world: GeneratedWorld, logical: LogicalPlan, partitions: Array) -> list[set[int]]:
     """Return for each item the partitions with a query that matches it, according to the reference evaluator."""
-    queries = [PlanQuery(one) for one in world.definitions]
+    queries = [PlanQuery(definition) for definition in world.definitions]
     division = dict(zip(logical.query_ids.tolist(), partitions.tolist(), strict=True))
-    found = ScanMatcher(queries, world.definitions).match(world.batch)
-    return [{division[one] for one in found.row(row).tolist()} for row in range(len(found))]
+    matches = ScanMatcher(queries, world.definitions).match(world.batch)
+    return [{division[value] for value in matches.row(row).tolist()} for row in range(len(matches))]
 
 
 @settings(max_examples=40, deadline=None, derandomize=True)
@@ -75,11 +75,11 @@ def test_items_go_to_every_partition_with_a_matching_query(
     partitions = data.draw(divisions(len(plan.logical.query_ids), count))
     router = router_of(plan, partitions, count, most)
     assert router.query_ids.tolist() == list(range(1, count + 1))
-    asked, found = wanted(world, plan.logical, partitions), routed_to(router, world)
-    for some, others in zip(asked, found, strict=True):
-        assert some <= others
+    asked, routed = wanted(world, plan.logical, partitions), routed_to(router, world)
+    for values, others in zip(asked, routed, strict=True):
+        assert values <= others
     if most is None and np.all(plan.logical.predicate_formulas == EXACT):
-        assert asked == found  # a router without mergers sends no item unnecessarily
+        assert asked == routed  # a router without mergers sends no item unnecessarily
 
 
 def members(router: LogicalPlan) -> list[tuple[int, list[int], list[int]]]:
@@ -141,20 +141,20 @@ def test_redundant_routes_are_dropped() -> None:
 
 def test_containing_scopes_are_found() -> None:
     scopes = Rows.of([range(100_000), [0], [1, 2], [1], [2, 1], [100_000], []], np.int64)
-    found = list(_wider_scopes(scopes).lists())
-    assert found == [[0], [0, 1], [0, 2], [0, 2, 3, 4], [0, 2, 4], [5], list(range(7))]
+    results = list(_wider_scopes(scopes).lists())
+    assert results == [[0], [0, 1], [0, 2], [0, 2, 3, 4], [0, 2, 4], [5], list(range(7))]
 
 
 @pytest.mark.parametrize("wide", [1, 2])
 def test_many_scopes_of_many_sources_take_little_memory(wide: int) -> None:
-    scopes = Rows.of([*[range(20_000)] * wide, *([one] for one in range(998))], np.int64)
+    scopes = Rows.of([*[range(20_000)] * wide, *([number] for number in range(998))], np.int64)
     tracemalloc.start()
-    found = _wider_scopes(scopes)
+    results = _wider_scopes(scopes)
     used = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert used < 20_000_000
     # The table of shared sources would be too large, so each scope contains only itself.
-    assert [len(row) for row in found.lists()] == [1] + [2] * 998 if wide == 1 else [1] * 1_000
+    assert [len(row) for row in results.lists()] == [1] + [2] * 998 if wide == 1 else [1] * 1_000
 
 
 def test_equal_scopes_keep_their_routes() -> None:
@@ -170,7 +170,7 @@ def test_equal_scopes_keep_their_routes() -> None:
             "targets": type(scopes).of([[0], [0]]),
         }
     )
-    router = router_of(LaidOut(twice, plan.atoms, plan.anchors), np.array([0]), 1)
+    router = router_of(LaidOutPlan(twice, plan.atoms, plan.anchors), np.array([0]), 1)
     assert members(router) == [(2, [1], [0])]
 
 

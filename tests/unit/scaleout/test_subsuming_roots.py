@@ -55,7 +55,7 @@ def roots(*conditions: Expression, widest: float = 1.0) -> dict[int, int]:
 def subsuming_roots_of(world: GeneratedWorld, widest: float) -> tuple[SubsumingRoots, list[Expression]]:
     plan = laid_out(world.definitions, TINY if len(world.definitions) % 2 else None)
     subsuming = find_subsuming_roots(plan.logical, plan.atoms, plan.anchors, widest=widest)
-    return subsuming, [condition_of(plan.logical, one) for one in range(len(plan.logical.predicates))]
+    return subsuming, [condition_of(plan.logical, number) for number in range(len(plan.logical.predicates))]
 
 
 @CASES
@@ -86,10 +86,12 @@ def test_every_root_subsumes_its_predicates_by_definition(world: GeneratedWorld)
 @given(related_worlds())
 def test_roots_are_not_subsumed_by_others(world: GeneratedWorld) -> None:
     subsuming, conditions = subsuming_roots_of(world, 1.0)
-    plain = [one for one, condition in enumerate(conditions) if not _has_graph(condition)]
-    found = [one for one in plain if subsuming.roots[one] == one]
-    for narrow in found:
-        wider = [one for one in found if one != narrow and subsumes(conditions[one], conditions[narrow])]
+    plain = [index for index, condition in enumerate(conditions) if not _has_graph(condition)]
+    results = [value for value in plain if subsuming.roots[value] == value]
+    for narrow in results:
+        wider = [
+            result for result in results if result != narrow and subsumes(conditions[result], conditions[narrow])
+        ]
         assert not wider, (conditions[narrow], conditions[wider[0]])
 
 
@@ -101,10 +103,10 @@ def test_fewer_clauses_or_more_literals_are_more_general() -> None:
 
 def test_all_clauses_are_compared() -> None:
     # The masks of an entry cover its three rarest clauses. The fourth is compared in full.
-    rare = tuple(word(one) for one in ("aaa", "bbb", "ccc"))
+    rare = tuple(word(text) for text in ("aaa", "bbb", "ccc"))
     others = [And((LIVE, word(f"other{number}"))) for number in range(4)]
-    found = roots(And((*rare, LIVE)), And((*rare, JAZZ)), *others)
-    assert found == {number: number for number in range(6)}
+    results = roots(And((*rare, LIVE)), And((*rare, JAZZ)), *others)
+    assert results == {number: number for number in range(6)}
 
 
 def test_phrases_ranges_and_lists_are_subsumed_by_what_they_imply() -> None:
@@ -137,7 +139,7 @@ def test_deep_containment_trees_include_their_root() -> None:
     graphs = [Graph(year, Comparison(Variable("y"), ">", bound)).canonical() for bound in bounds]
     narrow, wide = containing_pairs(graphs[::-1])
     assert set(narrow.tolist()) == set(range(39))
-    assert {39} == {wide[narrow == one][-1] for one in range(39)}
+    assert {39} == {wide[narrow == number][-1] for number in range(39)}
     assert set(roots(*graphs).values()) == {0}
     parents = np.arange(-1, 39)  # a chain: ancestors in the middle are left out, but not the root
     narrow, wide = ancestors(parents, np.arange(40))
@@ -159,8 +161,8 @@ def test_inexact_predicates_are_compared_by_their_clauses() -> None:
     plan = laid_out(asking(And((ROCK, many)), ROCK, And((ROCK, JAZZ, many))), TINY)
     assert plan.logical.counts["inexact_predicates"] >= 1
     subsuming = find_subsuming_roots(plan.logical, plan.atoms, plan.anchors)
-    conditions = [condition_of(plan.logical, one) for one in range(len(plan.logical.predicates))]
-    assert all(subsumes(conditions[root], conditions[one]) for one, root in enumerate(subsuming.roots.tolist()))
+    conditions = [condition_of(plan.logical, number) for number in range(len(plan.logical.predicates))]
+    assert all(subsumes(conditions[root], conditions[index]) for index, root in enumerate(subsuming.roots.tolist()))
     assert subsuming.counters["roots"] == 1
 
 
@@ -230,10 +232,10 @@ def test_search_among_too_similar_patterns_is_limited(monkeypatch: pytest.Monkey
     monkeypatch.setattr(containing_graphs, "_SPARE", 0)
     containing_pairs(chains, counters)
     assert counters["graphs_given_up"] > 32
-    found = set(zip(*(part.tolist() for part in containing_pairs(wide, counters)), strict=True))
-    assert all(contains(wide[two], wide[one]) for one, two in exact | found)
+    results = set(zip(*(part.tolist() for part in containing_pairs(wide, counters)), strict=True))
+    assert all(contains(wide[two], wide[value]) for value, two in exact | results)
     assert counters["graphs_given_up"] > 0
-    assert len(found) < len(exact)
+    assert len(results) < len(exact)
 
 
 def test_unused_work_is_available_to_later_patterns() -> None:
@@ -259,7 +261,7 @@ def test_empty_plan_has_no_roots() -> None:
 
 
 def test_shares_of_predicates_are_products() -> None:
-    found = predicate_shares(Rows.of([[0, 1], [0, 2], []]), np.array([0.5, 0.25, 3.0]))
-    assert found.tolist() == pytest.approx([0.125, 0.5, 1.0])
+    results = predicate_shares(Rows.of([[0, 1], [0, 2], []]), np.array([0.5, 0.25, 3.0]))
+    assert results.tolist() == pytest.approx([0.125, 0.5, 1.0])
     unknown = predicate_shares(Rows.of([[0], [1], [0, 2]]), np.array([0.5, np.nan, 0.25]))
     assert unknown.tolist() == pytest.approx([0.5, 1.0, 0.125])

@@ -21,7 +21,7 @@ from runnel.arrays import Array, Texts
 from runnel.errors import CorruptDataError
 from runnel.matching.compile.expected_work import EACH_EVALUATION
 from runnel.matching.filters.atoms.anchors import choose_anchors
-from runnel.matching.filters.atoms.atom_layout import lay_out_atoms
+from runnel.matching.filters.atoms.atom_layout import compute_atom_layout
 from runnel.optimizer.optimize import optimize
 from runnel.plan.gates import query_of
 from runnel.plan.logical_plan import LogicalPlan, PlanQuery
@@ -50,7 +50,7 @@ def _weighed(
     logical: LogicalPlan, matches: Array | None = None, milliseconds: Mapping[str, float] | None = None
 ) -> Weights:
     """Return weights for a router whose conditions are the anchors of the predicates."""
-    atoms = lay_out_atoms(logical, SHARES)
+    atoms = compute_atom_layout(logical, SHARES)
     anchors = choose_anchors(logical, atoms)
     clauses, conditions = np.unique(anchors.clauses, return_inverse=True)
     shares = np.minimum(1.0, np.append(anchors.clause_shares, 1.0)[clauses])  # -1: checked for all items
@@ -111,9 +111,9 @@ def test_group_consists_of_a_condition_and_its_sources() -> None:
 
 
 def test_an_item_of_another_source_costs_a_query_nothing() -> None:
-    one = _weights({10: _asks("opera")})
+    weights = _weights({10: _asks("opera")})
     of_two = _weights({10: _asks("opera"), 11: _asks("opera", source=2)})
-    assert of_two.own[0] == pytest.approx(one.own[0] / 2)
+    assert of_two.own[0] == pytest.approx(weights.own[0] / 2)
     assert of_two.root_shares.tolist() == [0.01, 0.01]  # as a fraction of the items of their source
 
 
@@ -132,8 +132,8 @@ def _calls(operator: str, word: str, most: float) -> Node:
 
 def test_queries_with_the_same_expensive_question_are_one_group() -> None:
     words = ("rock", "jazz", "opera", "lute")
-    definitions: dict[int, Node] = {10 + place: _calls("count", word, place) for place, word in enumerate(words)}
-    definitions |= {20 + place: _asks(word) for place, word in enumerate(words)}
+    definitions: dict[int, Node] = {10 + index: _calls("count", word, index) for index, word in enumerate(words)}
+    definitions |= {20 + index: _asks(word) for index, word in enumerate(words)}
     dear = _weights(definitions, milliseconds={"count": 40.0})
     assert len(set(dear.groups[:4].tolist())) == 1
     assert dear.group_count == 5

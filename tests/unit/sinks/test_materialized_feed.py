@@ -80,12 +80,12 @@ def _internal(engine: Engine) -> list[Message]:
 def test_items_of_a_materialized_feed_are_matched_and_delivered(engine: Engine, runner: InProcess) -> None:
     _publish(engine, "rock tour", "rock band", "jazz tour")
     runner.run()
-    assert [one.state for one in _internal(engine)] == [MessageState.DONE]
+    assert [entry.state for entry in _internal(engine)] == [MessageState.DONE]
     runner.run()
-    titles = [one.item.first("title") for one in MemorySink.delivered("tour")[0].items]
+    titles = [value.item.first("title") for value in MemorySink.delivered("tour")[0].items]
     assert titles == ["LOUD rock tour"]
     assert MemorySink.item_ids("rock") == ["rock tour", "rock band"]
-    [item] = [one.item for one in engine.matches("LoudTour")]
+    [item] = [match.item for match in engine.matches("LoudTour")]
     assert item.feed == "Loud"
     assert item.first("link") == "https://a.example/0"
 
@@ -97,7 +97,7 @@ def test_repeated_message_creates_no_second_item(engine: Engine, runner: InProce
         connection.exec_driver_sql("update messages set state = 'open', finished = null, not_before = 0")
     MemorySink.clear()
     runner.run()
-    assert [(one.state, one.attempts) for one in _internal(engine)] == [(MessageState.DONE, 2)]
+    assert [(message.state, message.attempts) for message in _internal(engine)] == [(MessageState.DONE, 2)]
     assert len(matched_ids(engine, "LoudTour")) == 1
 
 
@@ -107,12 +107,12 @@ def test_edited_item_creates_a_new_version_of_the_derived_item(engine: Engine, r
     engine.publish("Wire", [{"id": "rock tour", "title": "rock tour, again"}])
     runner.run()
     runner.run()
-    made = [one.item for one in engine.matches("LoudTour")]
-    assert [(one.version, one.first("title")) for one in made] == [
+    made = [match.item for match in engine.matches("LoudTour")]
+    assert [(item.version, item.first("title")) for item in made] == [
         (1, "LOUD rock tour"),
         (2, "LOUD rock tour, again"),
     ]
-    assert len({one.id for one in made}) == 1
+    assert len({entry.id for entry in made}) == 1
 
 
 def test_stylesheet_output_that_is_not_a_feed_becomes_a_dead_letter(engine: Engine, runner: InProcess) -> None:
@@ -142,7 +142,7 @@ def test_messages_wait_while_too_many_items_wait_for_matching(
     runner.match()
     clock.advance(timedelta(seconds=6))
     runner.run()
-    assert [one.state for one in _internal(engine)] == [MessageState.DONE]
+    assert [entry.state for entry in _internal(engine)] == [MessageState.DONE]
 
 
 # --- the sink alone ------------------------------------------------------------------------------------------------

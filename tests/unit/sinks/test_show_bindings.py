@@ -42,20 +42,23 @@ SINKS = [(RssFile(), "a.xml"), (AtomFile(), "a.xml"), (JsonFeedFile(), "a.json")
 
 
 def bound(delivery: Delivery, bindings: Bindings) -> Delivery:
-    return replace(delivery, items=[replace(one, bindings=bindings) for one in delivery.items])
+    return replace(delivery, items=[replace(item, bindings=bindings) for item in delivery.items])
 
 
 def written(folder: Path, sink: Any, delivery: Delivery) -> bytes:
     """What a file sink writes for a delivery into a folder of its own."""
     sink.deliver(replace(delivery, out=folder))
-    [file] = [one for one in folder.iterdir() if one.is_file()]
+    [file] = [path for path in folder.iterdir() if path.is_file()]
     return file.read_bytes()
 
 
 def rows_of(data: bytes) -> list[dict[str, tuple[str | None, str | None]]]:
     """The rows of bindings in an XML document: by name the type and the text."""
     root = etree.fromstring(data)
-    return [{str(one.get("name")): (one.get("type"), one.text) for one in row} for row in root.iter(f"{RUNNEL}row")]
+    return [
+        {str(entry.get("name")): (entry.get("type"), entry.text) for entry in row}
+        for row in root.iter(f"{RUNNEL}row")
+    ]
 
 
 @pytest.fixture
@@ -129,7 +132,9 @@ def test_outputs_without_bindings_are_unchanged(delivery: Delivery, tmp_path: Pa
             parent = element.getparent()
             assert parent is not None
             parent.remove(element)
-        canonical = [b"".join(etree.tostring(one, method="c14n").split()) for one in (root, etree.fromstring(plain))]
+        canonical = [
+            b"".join(etree.tostring(value, method="c14n").split()) for value in (root, etree.fromstring(plain))
+        ]
         assert canonical[0] == canonical[1], "what was there stays as it was"
 
 
@@ -185,7 +190,7 @@ def test_mails_have_one_line_per_row(delivery: Delivery) -> None:
 
 def test_row_in_a_mail_is_one_safe_line(delivery: Delivery) -> None:
     rendered = render_mail(bound(delivery, bounded([{"x": HOSTILE}])))
-    [line] = [one for one in rendered.text.splitlines() if one.startswith("x: ")]
+    [line] = [value for value in rendered.text.splitlines() if value.startswith("x: ")]
     assert "Bcc: you@mail.example" in line
     assert "\u202e" not in rendered.text
     assert "&lt;b&gt;&amp;&quot;" in (rendered.html or "")
@@ -214,10 +219,10 @@ def test_stylesheets_receive_bindings_and_their_output_keeps_them(delivery: Deli
         shaped = apply_stylesheet(bound(delivery, PEOPLE), transformer, sheet, _read_entries)
     finally:
         transformer.close()
-    [one] = shaped.items
-    assert one.item.first("title") == "1 crowds"
-    assert one.bindings == PEOPLE
-    assert not [name for name in one.item.attributes if "binding" in name]
+    [entry] = shaped.items
+    assert entry.item.first("title") == "1 crowds"
+    assert entry.bindings == PEOPLE
+    assert not [name for name in entry.item.attributes if "binding" in name]
 
 
 def test_derived_items_have_bindings_as_attributes(delivery: Delivery) -> None:

@@ -36,8 +36,8 @@ class Strangers:
         try:
             connection.request("POST", path, data, {name.replace("_", "-"): value for name, value in headers.items()})
             response = connection.getresponse()
-            told = {name.lower(): value for name, value in response.getheaders()}
-            return response.status, json.loads(response.read()), told
+            values = {name.lower(): value for name, value in response.getheaders()}
+            return response.status, json.loads(response.read()), values
         finally:
             connection.close()
 
@@ -75,11 +75,11 @@ def strangers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stran
     ],
 )
 def test_open_feed_accepts_items_without_a_token(strangers: Strangers, body: Any, count: int) -> None:
-    status, told, _ = strangers.post("/feeds/Box/items", body)
-    assert (status, told) == (202, {"accepted": count, "known": 0})
+    status, messages, _ = strangers.post("/feeds/Box/items", body)
+    assert (status, messages) == (202, {"accepted": count, "known": 0})
     assert strangers.accepted() == [("Box", str(number)) for number in range(1, count + 1)]
-    status, told, _ = strangers.post("/feeds/Box/items", body)
-    assert (status, told) == (202, {"accepted": 0, "known": count})
+    status, messages, _ = strangers.post("/feeds/Box/items", body)
+    assert (status, messages) == (202, {"accepted": 0, "known": count})
 
 
 def test_closed_and_unknown_feeds_give_the_same_response(strangers: Strangers) -> None:
@@ -93,7 +93,7 @@ def test_closed_and_unknown_feeds_give_the_same_response(strangers: Strangers) -
     for number, path in enumerate(paths):
         answers.append(strangers.post(path, {"id": "1"}, X_Forwarded_For=f"192.0.2.{number}"))
     assert {status for status, _, _ in answers} == {404}
-    assert len({json.dumps(told) for _, told, _ in answers}) == 1
+    assert len({json.dumps(messages) for _, messages, _ in answers}) == 1
     assert strangers.accepted() == []
     status, _, _ = strangers.post("/owners/ann/feeds/Mine/items", {"id": "1"}, X_Forwarded_For="192.0.2.99")
     assert status == 202
@@ -117,17 +117,19 @@ def test_closed_and_unknown_feeds_give_the_same_response(strangers: Strangers) -
 def test_invalid_request_returns_json_error_and_accepts_nothing(
     strangers: Strangers, body: Any, status: int, message: str
 ) -> None:
-    found, told, headers = strangers.post("/feeds/Box/items", body)
-    assert (found, headers["content-type"]) == (status, "application/json")
-    assert message in told["error"]
+    results, document, headers = strangers.post("/feeds/Box/items", body)
+    assert (results, headers["content-type"]) == (status, "application/json")
+    assert message in document["error"]
     assert strangers.accepted() == []
 
 
 def test_items_per_minute_are_limited_per_client_and_per_feed(strangers: Strangers) -> None:
     def send(feed: str, first: int, count: int, client: str) -> tuple[int, str, str | None]:
         items = [{"id": str(number)} for number in range(first, first + count)]
-        status, told, headers = strangers.post(f"/feeds/{feed}/items", items, X_Forwarded_For=f"6.6.6.6, {client}")
-        return status, told.get("error", ""), headers.get("retry-after")
+        status, messages, headers = strangers.post(
+            f"/feeds/{feed}/items", items, X_Forwarded_For=f"6.6.6.6, {client}"
+        )
+        return status, messages.get("error", ""), headers.get("retry-after")
 
     assert send("Box", 0, 5, "192.0.2.1")[0] == 202
     status, error, wait = send("Box", 5, 3, "192.0.2.1")
@@ -146,8 +148,8 @@ def test_published_bytes_count_against_the_owners_quota(strangers: Strangers) ->
     strangers.engine.acting_as("ann").execute("register feed Mine open;")
     strangers.engine.owners.quota("ann", Quotas(bytes=10))
     path = "/owners/ann/feeds/Mine/items"
-    status, told, _ = strangers.post(path, {"id": "1", "title": "more than ten bytes"})
-    assert (status, told["error"]) == (403, "the quota of this feed is used up")
+    status, document, _ = strangers.post(path, {"id": "1", "title": "more than ten bytes"})
+    assert (status, document["error"]) == (403, "the quota of this feed is used up")
 
 
 def test_client_key_ignores_forged_forwarded_addresses() -> None:
@@ -174,8 +176,8 @@ def _send_raw(address: str, *forwarded: str) -> int:
         body = b'{"id": "1"}'
         connection.putrequest("POST", "/feeds/Box/items")
         connection.putheader("Content-Length", str(len(body)))
-        for one in forwarded:
-            connection.putheader("X-Forwarded-For", one)
+        for value in forwarded:
+            connection.putheader("X-Forwarded-For", value)
         connection.endheaders(body)
         return connection.getresponse().status
     finally:

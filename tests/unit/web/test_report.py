@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from lxml import etree, html
 
 from runnel.engine.planning.ports import FigureTable
-from runnel.web.html_parts import MOST_ROWS, text
+from runnel.web.html_parts import MAX_ROWS, text
 from runnel.web.report import (
     FeedFigures,
     NextStep,
@@ -210,9 +210,9 @@ def test_any_text_is_escaped_and_can_be_encoded(value: str) -> None:
 
 def test_long_texts_and_long_tables_are_truncated() -> None:
     assert len(text("a" * 10**6)) < 3000
-    feeds = tuple(FeedFigures(f"F{number}", number, 0) for number in range(MOST_ROWS + 50))
+    feeds = tuple(FeedFigures(f"F{number}", number, 0) for number in range(MAX_ROWS + 50))
     page = render_report(RunReport("Run", NOW, feeds=feeds))
-    assert page.count("<tr>") == MOST_ROWS + 2
+    assert page.count("<tr>") == MAX_ROWS + 2
     assert "And 50 more." in page
 
 

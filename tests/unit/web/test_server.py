@@ -72,8 +72,8 @@ class World:
         try:
             connection.request(method, path, body, {name.replace("_", "-"): value for name, value in headers.items()})
             response = connection.getresponse()
-            told = {name.lower(): value for name, value in response.getheaders()}
-            return Answer(response.status, told, response.read().decode())
+            values = {name.lower(): value for name, value in response.getheaders()}
+            return Answer(response.status, values, response.read().decode())
         finally:
             connection.close()
 
@@ -111,6 +111,7 @@ def test_metrics_agree_with_the_catalog(world: World) -> None:
     described = {line.split()[2] for line in answer.body.splitlines() if line.startswith("# HELP")}
     missing = {figure.name for figure in METRICS} - described - {"runnel_run", "runnel_batch_seconds"}
     assert not missing
+    assert len({figure.name for figure in METRICS}) == len(METRICS)
 
 
 def test_unsubscribe_link_requires_a_post_request(world: World) -> None:

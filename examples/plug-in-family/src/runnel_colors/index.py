@@ -112,9 +112,9 @@ class ColorSearch:
 
     def solutions(self, pattern: ItemPattern) -> Iterator[Solution]:
         """The solutions of a pattern."""
-        return (one for value in self._values for one in pattern.solutions(value))
+        return (solution for value in self._values for solution in pattern.solutions(value))
 
-    def found(self, pattern: ItemPattern) -> FoundSolutions:
+    def find_all(self, pattern: ItemPattern) -> FoundSolutions:
         """All solutions of a pattern."""
         return FoundSolutions(tuple(self.solutions(pattern)), True)
 
@@ -124,20 +124,20 @@ class ColorIndex:
 
     undecided = "the color cannot be compared"
 
-    def lay_out(
+    def compute_layout(
         self, patterns: Sequence[ItemPattern], keys: Array, frequencies: Mapping[str, float] | None
     ) -> ColorLayout:
         """The amounts in arrays."""
-        lows = [cast(ColorPattern, one).lows for one in patterns]
+        lows = [cast(ColorPattern, pattern).lows for pattern in patterns]
         return ColorLayout(np.array(lows, dtype=np.int32).reshape(-1, 3), keys)
 
     def stored(self, arrays: Arrays, keys: int) -> ColorLayout | None:
         """The layout among the arrays of a plan part, checked."""
         if "color.lows" not in arrays:
             return None
-        found = ColorLayout(arrays["color.lows"].reshape(-1, 3), arrays["color.keys"])
-        check_ids("color.keys", found.keys, 0, keys, len(found.lows))
-        return found
+        color_layout = ColorLayout(arrays["color.lows"].reshape(-1, 3), arrays["color.keys"])
+        check_ids("color.keys", color_layout.keys, 0, keys, len(color_layout.lows))
+        return color_layout
 
     def matcher(self, layout: ColorLayout, atom_keys: Array) -> ColorMatcher:
         """A layout at work."""

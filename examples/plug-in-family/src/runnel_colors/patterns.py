@@ -55,8 +55,8 @@ class ColorPattern(ItemPattern):
     @classmethod
     def joined(cls, patterns: Sequence[ColorPattern]) -> ColorPattern:
         """One color that satisfies all."""
-        lows = cast(tuple[int, int, int], tuple(map(max, *(one.lows for one in patterns), (0, 0, 0))))
-        shades = dict.fromkeys(name for one in patterns for name in one.shades)
+        lows = cast(tuple[int, int, int], tuple(map(max, *(pattern.lows for pattern in patterns), (0, 0, 0))))
+        shades = dict.fromkeys(name for pattern in patterns for name in pattern.shades)
         return replace(patterns[0], lows=lows, shades=tuple(shades))
 
     def constrained(self, constraints: Sequence[Constraint]) -> tuple[ColorPattern, list[Constraint]]:

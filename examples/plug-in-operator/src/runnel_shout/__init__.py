@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 
-from runnel.matching.operators.plugins.contract import Answer, Ask, OperatorContext
+from runnel.matching.operators.plugins.contract import Answer, OperatorCall, OperatorContext
 from runnel.model.operator import Parameter
 
 
@@ -19,9 +19,9 @@ class Shouted:
     def __init__(self, place: OperatorContext) -> None:
         """`place` has the configuration of the registration; this operator needs none."""
 
-    def answer(self, asks: Sequence[Ask]) -> list[Answer]:
+    def answer(self, calls: Sequence[OperatorCall]) -> list[Answer]:
         """One answer for every question: a row with the number of words, or no row."""
-        return [self._count(ask.inputs[0]) for ask in asks]
+        return [self._count(call.inputs[0]) for call in calls]
 
     def _count(self, field: object) -> Answer:
         texts = [value for value in field if isinstance(value, str)] if isinstance(field, tuple) else []

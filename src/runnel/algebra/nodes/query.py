@@ -81,8 +81,8 @@ def conditions_of(node: Node) -> Iterator[Expression]:
             yield condition
             yield from conditions_of(inner)
         case Gated():
-            for one in node.inputs:
-                yield from conditions_of(one)
+            for each in node.inputs:
+                yield from conditions_of(each)
 
 
 def reads(node: Node) -> Iterator[int]:

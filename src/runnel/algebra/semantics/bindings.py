@@ -163,11 +163,11 @@ def _compute(sign: str, first: float, second: float) -> float | None:
             return first / second if second else None
 
 
-MOST_PAIRS = 200_000
+MAX_PAIRS = 200_000
 """How many combinations of rows are joined per term and item. Beyond that, the term is unknown."""
 
 
-MOST_INPUTS = 64
+MAX_INPUTS = 64
 """How many different inputs one call can have per item. Beyond that, the term is unknown."""
 
 
@@ -256,7 +256,7 @@ def term_solutions(
     pairs = 0
     for relation in relations:
         pairs += sum(len(join.rows) * (len(relation.rows) + len(relation.failed)) for join in joins)
-        if pairs > MOST_PAIRS:
+        if pairs > MAX_PAIRS:
             return None
         joins = [extended for join in joins for extended in join.extend(relation, accepted) if extended.rows]
     certain = [join.rows for join in joins if join.is_certain]
@@ -268,7 +268,7 @@ def pattern_rows(patterns: Sequence[ItemPattern], rows_of: PatternRows) -> list[
     bindings: list[dict[str, Value]] = [{}]
     for pattern in patterns:
         rows = rows_of(pattern)
-        if rows is None or len(bindings) * len(rows) > MOST_PAIRS:
+        if rows is None or len(bindings) * len(rows) > MAX_PAIRS:
             return None
         bindings = joined(bindings, rows)
     return bindings
@@ -326,7 +326,7 @@ def _call_relation(call: Call, rows: Sequence[Binding], answers: Answers) -> _Re
         answer = answers(call)
         return _Relation([], names, [{}]) if answer is None else _Relation(fitting(call, answer), names)
     calls = grounded(call, rows)
-    if len(calls) > MOST_INPUTS:
+    if len(calls) > MAX_INPUTS:
         return _Relation([], names, [{}])
     bindings: list[dict[str, Value]] = []
     failed: list[dict[str, Value]] = []
@@ -399,9 +399,9 @@ def solutions(
     [{'n': 60.0}]
     """
     rows_of = rows_of or ReferencePatternSearch(attributes).rows
-    found: list[dict[str, Value]] = []
+    rows: list[dict[str, Value]] = []
     for alternative in alternatives(expression):
         if all(truth(close_condition(part), attributes, answers, accepted) for part in alternative.others):
-            found += term_solutions(gather(alternative), answers, accepted, rows_of) or []
-    bindings = distinct(found)
+            rows += term_solutions(gather(alternative), answers, accepted, rows_of) or []
+    bindings = distinct(rows)
     return [binding for binding in bindings if binding] or bindings

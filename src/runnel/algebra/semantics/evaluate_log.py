@@ -18,7 +18,7 @@ Annotations = Mapping[int, tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Evaluated:
+class EvaluatedItem:
     """The feeds that an item is in, the feeds whose gates stopped it, and its annotations in each feed."""
 
     item: LoggedItem
@@ -29,7 +29,7 @@ class Evaluated:
 
 def evaluate_log(
     items: Iterable[LoggedItem], definitions: Mapping[int, Node], since: Mapping[int, int]
-) -> Iterator[Evaluated]:
+) -> Iterator[EvaluatedItem]:
     """Evaluate virtual feeds on items in the order of their sequences.
 
     `since` maps each feed to evaluate to the sequence after which it starts. The gate of a feed that these feeds read
@@ -49,22 +49,22 @@ def evaluate_log(
     histories = {view: node.rule.history() for view, node in gated}
     windows: dict[Node, list[LoggedItem]] = {node.window: [] for _, node in gated if node.window is not None}
     for item in items:
-        found = _ItemEvaluation(item, definitions)
+        evaluation = _ItemEvaluation(item, definitions)
         for view, node in gated:
             is_started = item.sequence > since.get(view, 0) or node.window is not None
-            if is_started and found.reaches(node.input):
+            if is_started and evaluation.reaches(node.input):
                 answer = histories[view].add(item, windows[node.window] if node.window is not None else ())
                 if isinstance(answer, Stop):
-                    found.stopped[view] = answer
+                    evaluation.stopped[view] = answer
                 elif answer.annotation:
-                    found.joined[view] = answer.annotation
+                    evaluation.joined[view] = answer.annotation
         for window, earlier in windows.items():
-            if found.reaches(window):
+            if evaluation.reaches(window):
                 earlier.append(item)
-        feeds = [feed for feed, start in since.items() if item.sequence > start and found.reaches(Read(feed))]
-        annotated = found.annotate(views)
+        feeds = [feed for feed, start in since.items() if item.sequence > start and evaluation.reaches(Read(feed))]
+        annotated = evaluation.annotate(views)
         annotations = {feed: annotated[feed] for feed in feeds if annotated.get(feed)}
-        yield Evaluated(item, frozenset(feeds), found.stopped, annotations)
+        yield EvaluatedItem(item, frozenset(feeds), evaluation.stopped, annotations)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +93,11 @@ class _ItemEvaluation:
         """Return the annotations of the item in the output of a node that it reaches, given those of the views."""
         match node:
             case Union(inputs):
-                branches = ((one, self._annotations(one, known)) for one in inputs)
+                annotated = ((branch, self._annotations(branch, known)) for branch in inputs)
                 return {
                     gate: joined
-                    for one, annotations in branches
-                    if annotations and self.reaches(one)
+                    for branch, annotations in annotated
+                    if annotations and self.reaches(branch)
                     for gate, joined in annotations.items()
                 }
             case Filter(inner, _) | Gated(inner, _):

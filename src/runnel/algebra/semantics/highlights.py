@@ -34,7 +34,7 @@ from runnel.model.item import Value
 Highlight = tuple[int, int]
 """The offsets of the first character and after the last one."""
 
-MOST_HIGHLIGHTS = 100
+MAX_HIGHLIGHTS = 100
 """How many highlights are reported per value."""
 
 
@@ -47,7 +47,7 @@ def highlights(atom: Atom, value: Value, accepted: datetime | None = None) -> li
     """
     if not isinstance(value, str) or not satisfies(atom, value, accepted):
         return []
-    return list(islice(_find_highlights(atom, value), MOST_HIGHLIGHTS))
+    return list(islice(_find_highlights(atom, value), MAX_HIGHLIGHTS))
 
 
 def _find_highlights(atom: Atom, text: str) -> Iterable[Highlight]:

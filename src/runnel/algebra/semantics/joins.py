@@ -108,14 +108,16 @@ class Join(GateRule):
 
     def render(self) -> str:
         """Return the extent of the window and the condition. The statement prints the feeds."""
-        return f"join {self._extent()} with [{render(self.condition)}]"
+        return f"join {self.extent_text} with [{render(self.condition)}]"
 
     def describe(self) -> str:
         """Return in words what holds for an item that passes."""
-        items = f"{self._extent()}" if isinstance(self.extent, int) else f"items of the {self._extent()}"
+        items = f"{self.extent_text}" if isinstance(self.extent, int) else f"items of the {self.extent_text}"
         return f"joins one of the {items}: {render(self.condition)}"
 
-    def _extent(self) -> str:
+    @property
+    def extent_text(self) -> str:
+        """The extent of the window as it is written."""
         return f"last {self.extent} items" if isinstance(self.extent, int) else f"last {render_duration(self.extent)}"
 
 

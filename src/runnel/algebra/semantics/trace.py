@@ -18,7 +18,7 @@ from runnel.algebra.nodes.query import Filter, Gated, Node, Read, ReadAll, Union
 from runnel.algebra.nodes.render import render
 from runnel.algebra.nodes.terms import Term
 from runnel.algebra.semantics.bindings import (
-    MOST_INPUTS,
+    MAX_INPUTS,
     Answers,
     ReferencePatternSearch,
     asking,
@@ -210,7 +210,7 @@ class _ConditionTracer:
     def _trace_call(self, call: Call, context: tuple[Expression, ...]) -> Trace:
         patterns = [part for part in context if isinstance(part, ItemPattern)]
         rows = self._bound(patterns) if call.given else []
-        calls = list(grounded(call, rows).values())[:MOST_INPUTS] if call.given else [call]
+        calls = list(grounded(call, rows).values())[:MAX_INPUTS] if call.given else [call]
         answers = [(each, self.answers(each)) for each in calls]
         matching = [(each, row) for each, answer in answers for row in fitting(each, answer or ())]
         if not matching and any(answer is None for _, answer in answers):
@@ -229,16 +229,21 @@ def trace_node(
     accepted: datetime | None = None,
     *,
     stopped: Mapping[int, str] | None = None,
+    at_gates: Mapping[int, Sequence[Trace]] | None = None,
     answers: Answers = unanswered,
     search: PatternSearch | None = None,
 ) -> Trace:
     """Return the trace of a query on an item of the source feed `feed`, through all views down to the source.
 
     A view that several inputs read is shown once, and only the first `_MAX_VIEWS` views are shown in full. `stopped`
-    maps the feeds whose gates stopped the item to the cause, or to an empty text.
+    maps the feeds whose gates stopped the item to the cause, or to an empty text, and `at_gates` maps feeds to the
+    steps of their gates.
     """
     search = search or ReferencePatternSearch(attributes)
-    return _NodeTracer(feed, attributes, definitions, names, accepted, stopped or {}, answers, search).node(node)
+    tracer = _NodeTracer(
+        feed, attributes, definitions, names, accepted, stopped or {}, at_gates or {}, answers, search
+    )
+    return tracer.node(node)
 
 
 @dataclass
@@ -251,6 +256,7 @@ class _NodeTracer:
     names: Mapping[int, str]
     accepted: datetime | None
     stopped: Mapping[int, str]
+    at_gates: Mapping[int, Sequence[Trace]]
     answers: Answers
     search: PatternSearch
     shown: set[int] = field(default_factory=set)
@@ -287,7 +293,8 @@ class _NodeTracer:
         if not isinstance(inner, Gated) or not below.holds:  # an item that does not reach the gate is not shown to it
             return Trace(f"is in {name}", reached, parts=(below,))
         cause = f": {self.stopped[read]}" if self.stopped.get(read) else ""
-        gate = Trace(f"{inner.rule.describe()}{cause}", read not in self.stopped)
+        steps = tuple(self.at_gates.get(read, ()))
+        gate = Trace(f"{inner.rule.describe()}{cause}", read not in self.stopped, parts=steps)
         return Trace(f"is in {name}", reached, parts=(below, gate))
 
     def _trace_union(self, inputs: Sequence[Node], reached: bool) -> Trace:

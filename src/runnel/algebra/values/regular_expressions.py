@@ -11,7 +11,7 @@ from typing import Any
 
 import re2
 
-LONGEST_PATTERN = 1_000
+MAX_PATTERN_LENGTH = 1_000
 """How many characters a pattern can have."""
 
 _MAX_MEMORY = 1 << 20
@@ -36,8 +36,8 @@ def compiled(pattern: str) -> Any:
     >>> compiled("gr[ae]y").search("a gray day").span()
     (2, 6)
     """
-    if len(pattern) > LONGEST_PATTERN:
-        raise RefusedPatternError(f"the pattern has more than {LONGEST_PATTERN:,} characters")
+    if len(pattern) > MAX_PATTERN_LENGTH:
+        raise RefusedPatternError(f"the pattern has more than {MAX_PATTERN_LENGTH:,} characters")
     options = re2.Options()
     options.max_mem = _MAX_MEMORY
     options.log_errors = False

@@ -49,8 +49,8 @@ EVERYBODY = 0
 DAY = 86_400_000_000
 _CHALLENGE_BYTES = 15
 _GROUP = 4
-_LONGEST = 64
-_LONGEST_OUTCOME = 2_000
+_MAX_CODE_LENGTH = 64
+_MAX_OUTCOME_LENGTH = 2_000
 _k, _s = schema.consents.c, schema.subscriptions.c
 # A literal, not a parameter: databases do not use a partial index if its condition is compared with a parameter.
 _UNCONFIRMED = _k.state != literal_column(f"'{ConsentState.CONFIRMED.value}'")
@@ -109,7 +109,7 @@ def challenge_of(secret: bytes, consent: Consent) -> str:
 
 def is_challenge(secret: bytes, consent: Consent, code: str) -> bool:
     """Return whether a code is the challenge of a consent, ignoring case, spaces and hyphens."""
-    if consent.nonce is None or len(code) > _LONGEST:
+    if consent.nonce is None or len(code) > _MAX_CODE_LENGTH:
         return False
     plain = "".join(character for character in code.upper() if character not in " -")
     expected = challenge_of(secret, consent).replace("-", "")
@@ -124,7 +124,11 @@ def consent_token(secret: bytes, consent: Consent) -> str:
 def consent_by_token(connection: Connection, secret: bytes | None, token: str) -> Consent | None:
     """Return the consent of a link, or None if the token was not created for its current nonce."""
     number, _, mark = token.partition(".")
-    if secret is None or len(token) > _LONGEST or not (number.isascii() and number.isdigit() and len(number) < 18):
+    if (
+        secret is None
+        or len(token) > _MAX_CODE_LENGTH
+        or not (number.isascii() and number.isdigit() and len(number) < 18)
+    ):
         return None
     row = connection.execute(select(schema.consents).where(_k.id == int(number))).one_or_none()
     if row is None:
@@ -326,7 +330,7 @@ def end_request(
     connection: Connection, consent: Consent, outcome: str, not_before: int | None, *, reached: bool
 ) -> None:
     """Record the outcome of a request, and when the next one is due. A request that reached nobody is not counted."""
-    values: dict[str, Any] = {"outcome": outcome[:_LONGEST_OUTCOME], "not_before": not_before}
+    values: dict[str, Any] = {"outcome": outcome[:_MAX_OUTCOME_LENGTH], "not_before": not_before}
     if not reached:
         values |= {"requests": _k.requests - 1, "day_requests": _k.day_requests - 1}
     _change(connection, consent, values)

@@ -26,7 +26,7 @@ PREFIX = "whsec_"
 """The prefix of a key's text, according to Standard Webhooks."""
 
 OVERLAP = timedelta(hours=24)
-MOST_KEYS = 4
+MAX_KEYS = 4
 """Maximum number of keys that sign for a subscription. Each key lengthens the headers of every message."""
 
 _BYTES = 32
@@ -66,7 +66,7 @@ def rotate_key(connection: Connection, subscription: int, overlap: timedelta = O
     outlives = or_(_k.expires.is_(None), _k.expires > until)
     connection.execute(update(schema.signing_keys).where(own, outlives).values(expires=until))
     text = new_key(connection, subscription)
-    kept = select(_k.created).where(own).order_by(_k.created.desc()).limit(MOST_KEYS)
+    kept = select(_k.created).where(own).order_by(_k.created.desc()).limit(MAX_KEYS)
     oldest = min(connection.execute(kept).scalars())
     over = or_(_k.created < oldest, _k.expires <= now(connection))
     connection.execute(delete(schema.signing_keys).where(own, over))

@@ -26,8 +26,8 @@ from runnel.errors import InputError, NotAllowedError, NotFoundError
 _PREFIX = "runnel_"
 _FORM = re.compile(_PREFIX + r"(\d{1,18})_([A-Za-z0-9_-]{20,200})\Z", re.ASCII)
 _REMEMBERED_MICROSECONDS = 600 * 1_000_000
-_MOST_REMEMBERED = 10_000
-_LONGEST_LABEL = 80
+_MAX_REMEMBERED = 10_000
+_MAX_LABEL_LENGTH = 80
 _t, _o = schema.tokens.c, schema.owners.c
 _hasher = PasswordHasher()
 _process_key = secrets.token_bytes(32)
@@ -59,9 +59,9 @@ class Token:
 
 def new_token(connection: Connection, owner: int, label: str) -> tuple[Token, str]:
     """Create a token for an owner. Return also its text, which is not stored."""
-    if not label.strip() or len(label) > _LONGEST_LABEL or not label.isprintable():
+    if not label.strip() or len(label) > _MAX_LABEL_LENGTH or not label.isprintable():
         raise InputError(
-            f"a token's label must have 1 to {_LONGEST_LABEL} printable characters", place=repr(label[:80])
+            f"a token's label must have 1 to {_MAX_LABEL_LENGTH} printable characters", place=repr(label[:80])
         )
     secret = secrets.token_urlsafe(32)
     result = connection.execute(
@@ -175,7 +175,7 @@ def _is_remembered(token: str, stored_hash: str, moment: int) -> bool:
 
 
 def _remember(token: str, stored_hash: str, moment: int) -> None:
-    if len(_valid) >= _MOST_REMEMBERED:
+    if len(_valid) >= _MAX_REMEMBERED:
         _valid.clear()
     _valid[_digest(token)] = (stored_hash, moment)
 

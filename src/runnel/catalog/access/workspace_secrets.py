@@ -20,7 +20,7 @@ UNSUBSCRIBE = "unsubscribe"
 
 _BYTES = 32
 _MARK_BYTES = 18
-_LONGEST = 64
+_MAX_LENGTH = 64
 
 
 def workspace_secret(connection: Connection, name: str) -> bytes:
@@ -56,7 +56,7 @@ def check_unsubscribe_token(secret: bytes, token: str) -> int | None:
     True
     """
     number, _, mark = token.partition(".")
-    if len(token) > _LONGEST or not (number.isascii() and number.isdigit()):
+    if len(token) > _MAX_LENGTH or not (number.isascii() and number.isdigit()):
         return None
     subscription = int(number)
     expected = _mark(secret, subscription)

@@ -130,6 +130,11 @@ def feed_names(connection: Connection) -> dict[int, str]:
     return {row.id: row.name for row in connection.execute(select(_f.id, _f.name))}
 
 
+def live_hidden(connection: Connection) -> list[int]:
+    """Return the live hidden feeds."""
+    return list(connection.execute(select(_f.id).where(_f.owner == HIDDEN, _LIVE)).scalars())
+
+
 def hidden_among(connection: Connection, feeds: Iterable[int]) -> set[int]:
     """Return those of these feeds that are hidden and live."""
     query = select(_f.id.label("found")).where(_f.owner == HIDDEN, _LIVE)
@@ -191,6 +196,11 @@ def visible_readers(connection: Connection, feeds: Iterable[int]) -> set[int]:
     while hidden := hidden_among(connection, readers):
         readers = (readers - hidden) | direct_readers(connection, hidden)
     return readers
+
+
+def visible_queries(connection: Connection, feed: int) -> list[int]:
+    """Return the queries to attribute the work and failures of a feed to: itself or, if it is hidden, its readers."""
+    return sorted(visible_readers(connection, [feed])) if hidden_among(connection, [feed]) else [feed]
 
 
 def direct_sources(connection: Connection, feeds: Iterable[int]) -> set[int]:

@@ -38,7 +38,7 @@ def renew_subscription(connection: Connection, subscription: int, lifetime: time
 
 def disable_subscription(connection: Connection, subscription: Subscription, reason: str) -> None:
     """Stop sending, for a reason that is shown. Open messages and new matches wait."""
-    keep_place(connection, subscription)
+    give_own_cursor(connection, subscription)
     connection.execute(update(schema.subscriptions).where(_s.id == subscription.id).values(disabled=reason))
 
 
@@ -49,7 +49,7 @@ def enable_subscription(connection: Connection, subscription: int) -> int:
     return ledger.send_now(connection, [subscription])
 
 
-def keep_place(connection: Connection, subscription: Subscription) -> None:
+def give_own_cursor(connection: Connection, subscription: Subscription) -> None:
     """Give a subscription that must wait its own cursor, at the current position of the shared one."""
     if ledger.cursor(connection, subscription.id) is None:
         shared = ledger.cursor(connection, ledger.SHARED) or 0

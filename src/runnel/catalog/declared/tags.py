@@ -12,10 +12,10 @@ from sqlalchemy import Connection, delete, insert, select
 
 from runnel.catalog.store import schema
 from runnel.catalog.store.connection import chunks
-from runnel.model.feed import FeedKind
+from runnel.model.feed import HIDDEN, FeedKind
 
 _f, _t = schema.feeds.c, schema.tags.c
-_LIVE_QUERY = (_f.kind == FeedKind.VIRTUAL.value) & _f.dropped.is_(None)
+_LIVE_QUERY = (_f.kind == FeedKind.VIRTUAL.value) & _f.dropped.is_(None) & (_f.owner != HIDDEN)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from runnel.model.learned.operator_statistics import OperatorStatistics
 _MAX_NOTES = 32
 """Maximum number of waiting rows. The next one merges them."""
 
-_MOST_BYTES = 1 << 24
+_MAX_BYTES = 1 << 24
 _DAY = 86_400 * 1_000_000
 _c = schema.operator_learning.c
 
@@ -52,6 +52,6 @@ def _folded(connection: Connection) -> OperatorStatistics:
 def _unpacked(content: bytes) -> OperatorStatistics:
     """Decode a row. A damaged row gives empty statistics, so that it never fails a batch."""
     try:
-        return OperatorStatistics.from_json(json.loads(zlib.decompressobj().decompress(content, _MOST_BYTES)))
+        return OperatorStatistics.from_json(json.loads(zlib.decompressobj().decompress(content, _MAX_BYTES)))
     except (zlib.error, ValueError, RecursionError):
         return OperatorStatistics()

@@ -18,7 +18,7 @@ from runnel.catalog.store import schema
 from runnel.catalog.store.connection import chunks, now
 from runnel.model.learned.query_costs import Cost, Costs, QueryCost
 
-_MOST_QUERIES = 256
+_MAX_QUERIES = 256
 _ENOUGH_ITEMS = 20.0
 """Number of sampled items from which on a query may be reported as slow."""
 
@@ -64,7 +64,7 @@ def learn(connection: Connection, costs: Costs, sampled: int) -> None:
     new = [query for query in sampled_costs.queries if query not in known]
     rows += [KnownCost(query, QueryCost(sampled_costs.items, sampled_costs.queries[query]), moment) for query in new]
     connection.execute(delete(schema.costs))
-    largest = nlargest(_MOST_QUERIES, rows, key=lambda cost: cost.cost.milliseconds)
+    largest = nlargest(_MAX_QUERIES, rows, key=lambda cost: cost.cost.milliseconds)
     if largest:
         connection.execute(insert(schema.costs), [_row(cost) for cost in largest])
 

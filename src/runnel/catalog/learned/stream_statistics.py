@@ -30,7 +30,7 @@ _MAX_NOTES = 1_000
 does not grow.
 """
 
-_MOST_BYTES = 1 << 24
+_MAX_BYTES = 1 << 24
 _DAY = 86_400 * 1_000_000
 _s, _o = schema.statistics.c, schema.observations.c
 
@@ -117,7 +117,7 @@ def _packed(content: dict[str, Any]) -> bytes:
 def _unpacked(content: bytes) -> dict[str, Any]:
     """Decode a row. A damaged row gives empty statistics, so that it never fails a batch."""
     try:
-        decoded = json.loads(zlib.decompressobj().decompress(content, _MOST_BYTES))
+        decoded = json.loads(zlib.decompressobj().decompress(content, _MAX_BYTES))
     except (zlib.error, ValueError, RecursionError):
         return {}
     return decoded if isinstance(decoded, dict) else {}

@@ -24,7 +24,7 @@ DELETED = bytes(16)
 LOST = b""
 """The fingerprint of a row whose newest version was lost with its file, so that every version of it is a change."""
 
-_LARGEST_LEVEL = 3
+_MAX_LEVEL = 3
 _i, _e = schema.item_segments.c, schema.seen.c
 _ADD = insert(schema.item_segments)
 
@@ -109,7 +109,7 @@ def small_segments(connection: Connection, upto: int, limit: int) -> list[ItemSe
     """
     query = (
         select(schema.item_segments)
-        .where(_i.retired.is_(None), _i.level < _LARGEST_LEVEL, _i.last_sequence <= upto)
+        .where(_i.retired.is_(None), _i.level < _MAX_LEVEL, _i.last_sequence <= upto)
         .order_by(_i.last_sequence)
         .limit(limit)
     )
@@ -183,7 +183,7 @@ def lose_segment(connection: Connection, segment: ItemSegment, matched: int) -> 
     Items after the sequence `matched` are removed from the seen-set, so that they are accepted again. Return their
     number. Rows of tables stay in it without a fingerprint, so that every change of them is accepted.
     """
-    values = {"tier": Tier.LOST.value, "path": f"{Tier.LOST.value}/{segment.id}", "bytes": 0, "level": _LARGEST_LEVEL}
+    values = {"tier": Tier.LOST.value, "path": f"{Tier.LOST.value}/{segment.id}", "bytes": 0, "level": _MAX_LEVEL}
     connection.execute(update(schema.item_segments).where(_i.id == segment.id).values(**values))
     of_tables = _e.feed.in_(select(schema.tables.c.feed))
     within = (_e.sequence >= segment.first_sequence, _e.sequence <= segment.last_sequence)

@@ -20,7 +20,7 @@ _FIND = select(schema.match_segments).where(_g.lineage == bindparam("of"), _g.ba
 _LAST = select(func.max(_g.last_sequence))
 _ADD, _ADD_PART = insert(schema.match_segments), insert(schema.match_parts)
 _DAY = 86_400_000_000
-_LARGEST_LEVEL = 3
+_MAX_LEVEL = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +210,7 @@ def most_per_item(connection: Connection, after: int, upto: int) -> float:
 
 def small_parts(connection: Connection, limit: int) -> list[KeptPart]:
     """Return files that do not yet cover a whole day, in order: at most `limit`, plus all layers of the last."""
-    return _parts_where(connection, (_p.level < _LARGEST_LEVEL,), limit)
+    return _parts_where(connection, (_p.level < _MAX_LEVEL,), limit)
 
 
 def replace_parts(

@@ -50,7 +50,7 @@ def add_quarantined(connection: Connection, entry: Quarantined) -> None:
     counters.add_to_counter(connection, counters.QUARANTINED, 1)
 
 
-def quarantined_things(connection: Connection, limit: int = 1000, *, owner: int | None = None) -> list[Quarantined]:
+def quarantined_rows(connection: Connection, limit: int = 1000, *, owner: int | None = None) -> list[Quarantined]:
     """Return the entries, newest first, of all owners or of one.
 
     A failed evaluation belongs to the owner of its query, every other entry to the owner of its feed.

@@ -18,11 +18,11 @@ from runnel.model.undecided import Supplement, Undecided
 FIRST_WAIT = 10_000_000
 """Microseconds until the first retry. The delay doubles each time."""
 
-LONGEST_WAIT = 3_600_000_000
+MAX_WAIT = 3_600_000_000
 _u, _s = schema.undecided.c, schema.supplements.c
 
 
-def put_off(connection: Connection, undecided: Iterable[Undecided]) -> None:
+def postpone(connection: Connection, undecided: Iterable[Undecided]) -> None:
     """Schedule a retry of items, with a delay that grows with the number of attempts."""
     moment = now(connection)
     rows = [
@@ -31,7 +31,7 @@ def put_off(connection: Connection, undecided: Iterable[Undecided]) -> None:
             "queries": json.dumps(item.queries),
             "reason": item.reason[:2000],
             "attempts": item.attempts,
-            "not_before": moment + min(FIRST_WAIT << min(item.attempts - 1, 20), LONGEST_WAIT),
+            "not_before": moment + min(FIRST_WAIT << min(item.attempts - 1, 20), MAX_WAIT),
             "until": item.until,
         }
         for item in undecided
@@ -44,7 +44,7 @@ def due_undecided(connection: Connection, limit: int) -> list[Undecided]:
     """Return the items that are due, longest due first."""
     moment = now(connection)
     # A delay longer than the maximum was recorded by a clock that has been set back since.
-    its_time = or_(_u.not_before <= moment, _u.not_before > moment + LONGEST_WAIT)
+    its_time = or_(_u.not_before <= moment, _u.not_before > moment + MAX_WAIT)
     due = select(schema.undecided).where(its_time).order_by(_u.not_before, _u.id).limit(limit)
     return [
         Undecided(row.sequence, tuple(json.loads(row.queries)), row.reason, row.attempts, row.until, row.id)

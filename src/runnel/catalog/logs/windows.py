@@ -1,7 +1,8 @@
 """The windows of joins in the catalog: which windows are filled, and the files with their items.
 
 A window is filled when a join first needs it, and later batches add their items. All of it can be computed from the
-item log, so a row that does not fit the current plan is ignored, and the window is filled again.
+item log. So the row of a window is deleted when its definition changes, and the window is filled again. Each time its
+items are stored under another key, so that no item of an earlier definition is found.
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import asdict, dataclass
 
-from sqlalchemy import Connection, and_, delete, insert, select, update
+from sqlalchemy import Connection, and_, delete, func, insert, select, update
 
-from runnel.catalog.store import schema
+from runnel.catalog.declared import feeds
+from runnel.catalog.store import counters, schema
 from runnel.catalog.store.connection import chunks, now
 
 _w, _s, _f = schema.windows.c, schema.window_segments.c, schema.feeds.c
@@ -21,11 +23,12 @@ _w, _s, _f = schema.windows.c, schema.window_segments.c, schema.feeds.c
 class FilledWindow:
     """A window whose items are in files: those of the last `microseconds`, and at least the last `items`.
 
-    `history` identifies the definition of the window's feed, and `since` is the sequence after which that feed is
-    matched.
+    `key` is the number under which the files list them. `history` identifies the definition of the window's feed, and
+    `since` is the sequence after which that feed is matched.
     """
 
     feed: int
+    key: int
     history: bytes
     since: int
     microseconds: int
@@ -49,7 +52,7 @@ def filled_windows(connection: Connection) -> dict[int, FilledWindow]:
     """Return the filled windows whose feeds have been matched without a break since then, by feed."""
     query = select(schema.windows).join(schema.feeds, and_(_f.id == _w.feed, _f.since == _w.since))
     return {
-        row.feed: FilledWindow(row.feed, bytes(row.history), row.since, row.microseconds, row.items)
+        row.feed: FilledWindow(row.feed, row.key, bytes(row.history), row.since, row.microseconds, row.items)
         for row in connection.execute(query)
     }
 
@@ -59,6 +62,23 @@ def store_windows(connection: Connection, windows: Iterable[FilledWindow]) -> No
     for window in windows:
         connection.execute(delete(schema.windows).where(_w.feed == window.feed))
         connection.execute(insert(schema.windows).values(asdict(window)))
+
+
+def count_changes(connection: Connection) -> int:
+    """Return how often `redefine_windows` has changed windows."""
+    return counters.read_counter(connection, counters.WINDOW_CHANGES)
+
+
+def redefine_windows(connection: Connection, changed: Collection[int]) -> None:
+    """Delete the windows that read one of these feeds, whose definitions change, so that they are filled again.
+
+    A batch that fills such a window at the same time does not store it (see `count_changes`).
+    """
+    affected = feeds.hidden_among(connection, feeds.all_readers(connection, changed))
+    for chunk in chunks(sorted(affected)):
+        connection.execute(delete(schema.windows).where(_w.feed.in_(chunk)))
+    if affected:
+        counters.add_to_counter(connection, counters.WINDOW_CHANGES, 1)
 
 
 def forget_windows(connection: Connection) -> int:
@@ -82,6 +102,23 @@ def live_segments(connection: Connection) -> list[WindowSegment]:
         )
         for row in connection.execute(query)
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class WindowTotals:
+    """The number of filled windows, and the items and bytes of their files."""
+
+    windows: int
+    items: int
+    bytes: int
+
+
+def window_totals(connection: Connection) -> WindowTotals:
+    """Return totals over all windows. Merging keeps the number of files small."""
+    files = select(func.coalesce(func.sum(_s["items"]), 0), func.coalesce(func.sum(_s["bytes"]), 0))
+    items, size = connection.execute(files.where(_s.retired.is_(None))).one()
+    count = connection.execute(select(func.count()).select_from(schema.windows)).scalar_one()
+    return WindowTotals(int(count), int(items), int(size))
 
 
 def add_segments(connection: Connection, segments: Iterable[WindowSegment]) -> None:

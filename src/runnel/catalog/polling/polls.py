@@ -1,8 +1,8 @@
 """Polls in the catalog: the state of every web feed, when it is due, and its problems.
 
 In: results of polls, many in one transaction. Out: the feeds that are due, and the figures for status and metrics. A
-row is created when the poller first sees a feed (`adopt`) and deleted after the feed was dropped (`tend`). Times are
-microseconds since 1970.
+row is created when the poller first sees a feed (`adopt`) and deleted after the feed was dropped (`maintain_polls`).
+Times are microseconds since 1970.
 """
 
 from __future__ import annotations
@@ -131,8 +131,8 @@ def adopt(connection: Connection, after: int = 0) -> int:
     return highest
 
 
-def wants_tending(connection: Connection, after: int) -> bool:
-    """Return whether `adopt` or `tend` has work: new feeds, dropped feeds, or stopped feeds that were resumed."""
+def needs_maintenance(connection: Connection, after: int) -> bool:
+    """Return whether there are new feeds, dropped feeds, or stopped feeds that were resumed."""
     highest = connection.execute(select(func.max(_f.id))).scalar() or 0
     gone = select(_p.feed).join(schema.feeds, _f.id == _p.feed).where(_f.dropped.is_not(None))
     return (
@@ -142,7 +142,7 @@ def wants_tending(connection: Connection, after: int) -> bool:
     )
 
 
-def tend(connection: Connection) -> None:
+def maintain_polls(connection: Connection) -> None:
     """Delete the polls of dropped feeds, and restart stopped feeds that were resumed.
 
     `resume feed` creates a revision of the feed even if it was not paused. A revision after the last poll means that

@@ -27,12 +27,18 @@ OPERATOR_CALLS = "operator_calls"
 """Calls of operators that were answered, by an operator or from the cache."""
 OPERATOR_UNKNOWN = "operator_unknown"
 """How often a query was left undecided for an item because an operator failed."""
+JOIN_ITEMS = "join_items"
+"""How often an item reached a join."""
+JOIN_CANDIDATES = "join_candidates"
+"""The window items with which joins compared items."""
 CHORES = "chores"
 """When rare maintenance tasks last ran (microseconds since 1970)."""
+WINDOW_CHANGES = "window_changes"
+"""How often declarations changed which past items windows have."""
 
 TOTALS = (
     *(MATCHES, MESSAGES, DEAD_MESSAGES, RETAINED, MERGED, QUARANTINED, QUARANTINED_BYTES),
-    *(OPERATOR_CALLS, OPERATOR_UNKNOWN, CHORES),
+    *(OPERATOR_CALLS, OPERATOR_UNKNOWN, JOIN_ITEMS, JOIN_CANDIDATES, CHORES, WINDOW_CHANGES),
 )
 """All totals. Every catalog has a row for each."""
 

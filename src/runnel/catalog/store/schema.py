@@ -235,6 +235,7 @@ gate_states = _table(
 windows = _table(
     "windows",
     _key("feed", BigInteger),
+    _required("key", BigInteger),
     _required("history", LargeBinary),
     _required("since", BigInteger),
     _required("microseconds", BigInteger),
@@ -252,6 +253,17 @@ window_segments = _table(
     _optional("retired", BigInteger),
     _index("window_segments_live", "last_sequence", where="retired is null"),
     _index("window_segments_retired", "retired", where="retired is not null"),
+)
+join_work = _table(
+    "join_work",
+    _key("feed", BigInteger),
+    _required("history", LargeBinary),
+    _required("began", BigInteger),
+    _required("items", BigInteger),
+    _required("passed", BigInteger),
+    _required("candidates", BigInteger),
+    _required("joined", BigInteger),
+    _required("nanoseconds", BigInteger),
 )
 source_files = _table(
     "source_files",

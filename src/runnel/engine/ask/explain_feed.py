@@ -17,6 +17,8 @@ from runnel.catalog.logs import plan_versions
 from runnel.catalog.logs.plan_versions import PlanRow
 from runnel.engine.actors import Actor, matched_since, names_for, stream_named
 from runnel.engine.answers import Answer, Rendering
+from runnel.engine.ask.explain_joins import ExplainedJoin, explain_joins
+from runnel.engine.ask.name_hidden_feeds import name_hidden_feeds
 from runnel.engine.ask.show import feed_state
 from runnel.engine.planning.ports import QueryPlacement, plan_port
 from runnel.engine.workspace import Workspace
@@ -51,6 +53,7 @@ class Explanation(Answer):
     measured: MeasuredCost | None = None
     operators: ExplainedOperators | None = None
     placement: QueryPlacement | None = None
+    joins: tuple[ExplainedJoin, ...] = ()
     pictures: Mapping[str, str] = field(default_factory=dict)
 
     def render(self) -> Rendering:
@@ -60,6 +63,7 @@ class Explanation(Answer):
             self.state,
             *(line for step in self.steps for line in step.lines()),
             *self.query.lines(),
+            *wrapped(line for join in self.joins for line in join.lines()),
             *([self.measured.describe()] if self.measured else ()),
             *(self.operators.lines() if self.operators else ()),
             *(self.placement.lines() if self.placement else ()),
@@ -74,6 +78,7 @@ class Explanation(Answer):
             "measured": asdict(self.measured) if self.measured else None,
             "operators": self.operators.to_json() if self.operators else None,
             "partition": self.placement.to_json() if self.placement else None,
+            "joins": [join.to_json() for join in self.joins],
             **({"pictures": dict(self.pictures)} if self.pictures else {}),
         }
         return Rendering(f"explain feed {self.feed}", data, lines)
@@ -100,6 +105,7 @@ def explain_feed(workspace: Workspace, name: str, actor: Actor, *, steps: bool =
             _measured_cost(workspace, planned),
             _explain_operators(workspace, planned, actor),
             _explain_placement(workspace, planned),
+            explain_joins(workspace, actor, planned.definitions, planned.names, is_live=planned.is_live),
         )
 
 
@@ -218,6 +224,7 @@ def _planned_feed(workspace: Workspace, name: str, actor: Actor) -> Iterator[_Pl
         is_live = feed.id in matched_since(connection, actor, [feed.id])
         names = names_for(connection, actor)
         definitions = feeds.definitions(connection, [feed.id], with_paused=True)
+    names = name_hidden_feeds(names, definitions)
     if actor.is_admin and is_live and not feed.paused and current is not None:
         plan = load(workspace.storage, PlanVersion.of(current))
         yield _PlannedFeed(feed, is_live, names, definitions, plan, f"plan version {current.version}", current)

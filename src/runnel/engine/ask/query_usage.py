@@ -124,7 +124,9 @@ def read_usage(workspace: Workspace, actor: Actor, items: int = ITEMS, tag: str 
         names = names_for(connection, actor)
         upto, deleted_upto = match_segments.matched_upto(connection), retained_upto(connection)
     after = min(upto, max(deleted_upto, upto - items))
-    selected = sorted(query for query in since if actor.is_admin or owners[query] == actor.owner)
+    # Hidden feeds, such as windows, have no name.
+    visible = [query for query in since if query in names]
+    selected = sorted(query for query in visible if actor.is_admin or owners[query] == actor.owner)
     if tagged is not None:
         selected = [query for query in selected if query in tagged]
     idle = sorted(names[query] for query in (tagged or ()) if query not in since)

@@ -159,7 +159,7 @@ def _reason_for(thing: quarantine.Quarantined, actor: Actor) -> str:
 def show_quarantine(workspace: Workspace, actor: Actor) -> Listing[shown.Quarantined]:
     """List the quarantine, newest first: entries of the actor's own feeds and queries, or all for the admin."""
     with workspace.catalog.read() as connection:
-        things = quarantine.quarantined_things(connection, owner=None if actor.is_admin else actor.owner)
+        things = quarantine.quarantined_rows(connection, owner=None if actor.is_admin else actor.owner)
         names = names_for(connection, actor)
     rows = tuple(
         shown.Quarantined(

@@ -11,16 +11,20 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
+from sqlalchemy import Connection
+
+from runnel.algebra.nodes.query import Gated
 from runnel.catalog.access import owners
 from runnel.catalog.declared import feeds
 from runnel.catalog.learned import query_costs
 from runnel.catalog.learned.query_costs import KnownCost
 from runnel.catalog.logs import match_segments, plan_versions
+from runnel.catalog.logs.join_work import work_of_joins
 from runnel.catalog.store import leases
 from runnel.catalog.store.connection import now
 from runnel.engine.actors import Actor
 from runnel.engine.workspace import Workspace
-from runnel.model.learned.query_costs import merged_costs
+from runnel.model.learned.query_costs import MAX_PART, Cost, Costs, merged_costs
 from runnel.model.learned.sampling import scattered
 from runnel.plan.store import PlanVersion, load
 
@@ -45,6 +49,7 @@ HINTS: Final[dict[str, str]] = {
     "Extends": f"links are extracted {_EVALUATED}: {_ADD_SELECTIVE}",
     "Shares": f"links are extracted {_EVALUATED}: {_ADD_SELECTIVE}",
     "Formula": "the condition is too large for the index: split it into several feeds, and read those feeds",
+    "Join": "items are compared with many items of the window: add a condition such as `title similar window.title`",
     "Walk": "the indexed condition of this query holds for many items: add a word or value that few items contain",
 }
 """The hint for each kind of cost."""
@@ -113,7 +118,42 @@ def sample_costs(workspace: Workspace, epoch: int) -> None:
     costs = merged_costs([sampler.sample(newest[number % len(newest)], number >> 16) for number in numbers if newest])
     with workspace.catalog.write() as connection:
         leases.check(connection, epoch)
-        query_costs.learn(connection, costs, moment)
+        costs = merged_costs([costs, _join_costs(connection, upto, costs.items)])
+        query_costs.learn(connection, attribute_costs(connection, costs), moment)
+
+
+def _join_costs(connection: Connection, upto: int, sampled: float) -> Costs:
+    """Return what joins cost for as many items as were sampled.
+
+    The time that all joins took is divided by the items that each compared, because joins share comparisons.
+    """
+    counted = [counted for counted in work_of_joins(connection).values() if counted.began < upto]
+    spent = sum(each.work.nanoseconds / (upto - each.began) for each in counted)
+    compared = {each.feed: (each.work.items + each.work.candidates) / (upto - each.began) for each in counted}
+    total = sum(compared.values())
+    definitions = feeds.own_definitions(connection, compared, with_paused=True)
+    return Costs(
+        0.0,
+        {
+            feed: Cost(sampled * spent * compared[feed] / total, "Join", node.rule.render()[:MAX_PART])
+            for feed, node in definitions.items()
+            if isinstance(node, Gated)
+        },
+    )
+
+
+def attribute_costs(connection: Connection, costs: Costs) -> Costs:
+    """Divide the costs of hidden feeds, such as windows, among the queries that read them."""
+    hidden = feeds.hidden_among(connection, costs.queries)
+    if not hidden:
+        return costs
+    own = {query: cost for query, cost in costs.queries.items() if query not in hidden}
+    divided = []
+    for feed in sorted(hidden):
+        readers, cost = feeds.visible_queries(connection, feed), costs.queries[feed]
+        share = cost._replace(nanoseconds=cost.nanoseconds / max(1, len(readers)))
+        divided.append(Costs(0.0, dict.fromkeys(readers, share)))
+    return merged_costs([Costs(costs.items, own), *divided])
 
 
 def log_slow_queries(workspace: Workspace, epoch: int) -> int:

@@ -19,10 +19,11 @@ from runnel.catalog.logs import match_segments, plan_versions, quarantine
 from runnel.catalog.polling import polls, source_files
 from runnel.catalog.store import leases
 from runnel.catalog.store.sequencer import last_sequence
-from runnel.engine.ask.vitals import OperatorFigures, operator_figures
+from runnel.engine.ask.vitals import JoinFigures, OperatorFigures, join_figures, operator_figures
 from runnel.engine.planning.ports import PlanFigures, read_figures
 from runnel.engine.workspace import Workspace
 from runnel.model.feed import FeedKind
+from runnel.optimizer.describe import counted
 
 _SHOWN = 5
 _LOW_DISK_BYTES = 1 << 30
@@ -61,6 +62,7 @@ class Status:
     polls: dict[str, int]
     room_bytes: int
     operators: OperatorFigures
+    joins: JoinFigures
     distribution: PlanFigures
     """The distribution of the plan's queries over workers."""
 
@@ -92,6 +94,7 @@ class Status:
             f"quarantined    {self.put_aside:,}",
             *self._poll_lines(),
             *self._operator_lines(),
+            *self._join_lines(),
             *self._disk_lines(),
             *_first_lines(
                 "failing", [_failing_line(source) for source in self.failing_sources], "runnel status --json"
@@ -146,6 +149,14 @@ class Status:
         parts += [f"{figures.waiting:,} items wait for a retry"] if figures.waiting else []
         return [f"operators      {', '.join(parts)}"]
 
+    def _join_lines(self) -> list[str]:
+        figures = self.joins
+        if not figures.are_used:
+            return []
+        stored = f"{counted(figures.window_items, 'item')} in {figures.window_bytes:,} bytes"
+        work = f"joins compared {counted(figures.items, 'item')} with {figures.candidates:,} candidates"
+        return _wrapped("windows", [f"{figures.windows:,} with {stored}; {work}"])
+
     def _disk_lines(self) -> list[str]:
         return [f"free disk      {self.room_bytes >> 20} MiB"] if self.room_bytes < _LOW_DISK_BYTES else []
 
@@ -194,7 +205,7 @@ def read_status(workspace: Workspace) -> Status:
             workspace=str(workspace.folder),
             sources=sum(feed.kind is FeedKind.SOURCE for feed in declared),
             virtual_feeds=sum(feed.kind is FeedKind.VIRTUAL for feed in declared),
-            matched_feeds=len(feeds.since_of(connection)),
+            matched_feeds=len(feeds.since_of(connection, [feed.id for feed in declared])),
             subscriptions=len(subscriptions.live_subscriptions(connection)),
             accepted=accepted,
             matched=matched,
@@ -225,6 +236,7 @@ def read_status(workspace: Workspace) -> Status:
             polls=asdict(polls.poll_counts(connection)),
             room_bytes=disk.f_bavail * disk.f_frsize,
             operators=operator_figures(connection),
+            joins=join_figures(connection),
             distribution=read_figures(workspace, connection, plan),
         )
 

@@ -12,7 +12,7 @@ from runnel.catalog.access.consents import unconfirmed_count
 from runnel.catalog.declared import operators
 from runnel.catalog.delivery.delivery_health import open_work
 from runnel.catalog.learned import operator_cache
-from runnel.catalog.logs import match_segments, plan_versions, undecided
+from runnel.catalog.logs import match_segments, plan_versions, undecided, windows
 from runnel.catalog.store import counters, leases
 from runnel.catalog.store.connection import now
 from runnel.catalog.store.sequencer import last_sequence
@@ -43,6 +43,26 @@ class OperatorFigures:
 
 
 @dataclass(frozen=True, slots=True)
+class JoinFigures:
+    """Totals of the joins of a workspace.
+
+    `windows` are filled, and have `window_items` in files of `window_bytes`. `items` counts how often an item reached
+    a join, and `candidates` the window items with which it was compared.
+    """
+
+    windows: int
+    window_items: int
+    window_bytes: int
+    items: int
+    candidates: int
+
+    @property
+    def are_used(self) -> bool:
+        """Whether a window is filled, or an item reached a join."""
+        return bool(self.windows or self.items)
+
+
+@dataclass(frozen=True, slots=True)
 class Vitals:
     """The figures of a workspace. A figure is None until it has a value."""
 
@@ -62,6 +82,7 @@ class Vitals:
     lease_epoch: int
     room_bytes: int
     operators: OperatorFigures
+    joins: JoinFigures
     distribution: Mapping[str, float | None]
     """Figures of the plan's distribution over workers, by metric name."""
 
@@ -90,6 +111,7 @@ def read_vitals(workspace: Workspace) -> Vitals:
             lease_epoch=lease.epoch if lease else 0,
             room_bytes=_free_bytes(workspace),
             operators=operator_figures(connection),
+            joins=join_figures(connection),
             distribution={} if plan is None else plan_port(plan.distribution).gauges(connection, plan),
         )
 
@@ -104,6 +126,18 @@ def operator_figures(connection: Connection) -> OperatorFigures:
         waiting=undecided.undecided_count(connection),
         known_answers=cache.answers,
         known_bytes=cache.bytes,
+    )
+
+
+def join_figures(connection: Connection) -> JoinFigures:
+    """Read the totals of the joins."""
+    totals = windows.window_totals(connection)
+    return JoinFigures(
+        windows=totals.windows,
+        window_items=totals.items,
+        window_bytes=totals.bytes,
+        items=counters.read_counter(connection, counters.JOIN_ITEMS),
+        candidates=counters.read_counter(connection, counters.JOIN_CANDIDATES),
     )
 
 

@@ -19,6 +19,8 @@ from runnel.catalog.declared import feeds
 from runnel.catalog.logs import item_segments, match_segments, undecided
 from runnel.engine.actors import Actor, names_for, sees_matches, stream_named
 from runnel.engine.answers import Answer, Rendering
+from runnel.engine.ask.name_hidden_feeds import name_hidden_feeds
+from runnel.engine.ask.why_joins import ExplainedJoin, explain_joins
 from runnel.engine.trial.find_stops import MOST_ITEMS, GateStops, find_stops
 from runnel.engine.trial.operator_session import answering
 from runnel.engine.workspace import Workspace
@@ -35,7 +37,7 @@ class Why(Answer):
     `holds` is the result of evaluating the query again. `recorded` is whether the match log contains the match, or
     None if the item has not been matched yet. `undecided` is a text if operators have not answered yet. `failures`
     lists the operators that failed. `searched` is the number of earlier items on which gates were evaluated, if these
-    were not all.
+    were not all. `joins` are the joins that the item reached.
     """
 
     item: str
@@ -54,6 +56,7 @@ class Why(Answer):
     failures: tuple[str, ...] = ()
     searched: int | None = None
     undecided: str | None = None
+    joins: tuple[ExplainedJoin, ...] = ()
 
     def render(self) -> Rendering:
         """Render one line per condition, and the recorded match."""
@@ -70,6 +73,7 @@ class Why(Answer):
             "highlights": list(self.highlights),
             "stopped_by": dict(self.stopped_by),
             "bindings": list(self.bindings),
+            "joins": [join.to_json() for join in self.joins],
         }
         states = {None: "not matched yet", True: "recorded as a match", False: "not recorded as a match"}
         lines = (
@@ -109,12 +113,14 @@ def explain_match(workspace: Workspace, item_id: str, name: str, actor: Actor) -
     # Matches from before the owner subscribed to the feed were recorded for other owners.
     recorded = None if version is None else is_seen and _is_recorded(workspace, sequences, feed.id)
     gates = find_stops(workspace, feed.id, definitions, sequence, names, actor)
+    described = name_hidden_feeds(names, definitions)
+    joins = explain_joins(workspace, item, gates.joins, definitions, described, names)
     with answering(workspace, item, definitions) as (answers, reasons):
-        trace = _trace(feed.id, source, item, definitions, names, gates, answers)
+        trace = _trace(feed.id, source, item, definitions, described, gates, joins, answers)
         if recorded and gates.stops and not trace.holds:
             # The match log decides: the gate's history was restarted after the earlier items.
             gates = replace(gates, stops={})
-            trace = _trace(feed.id, source, item, definitions, names, gates, answers)
+            trace = _trace(feed.id, source, item, definitions, described, gates, (), answers)
     # An operator's error text may contain server names and paths that only the admin may see.
     failures = (f"{name} failed: {reason}" for name, reason in reasons.items() if actor.is_admin)
     return Why(
@@ -128,12 +134,13 @@ def explain_match(workspace: Workspace, item_id: str, name: str, actor: Actor) -
         plan=version if actor.is_admin else None,
         trace=tuple(trace.lines()),
         highlights=tuple(trace.highlights()),
-        stopped_by=_stopped_by(gates, names),
+        stopped_by=_stopped_by(gates, described),
         bindings=tuple(_recorded_bindings(workspace, sequences, feed.id)) if recorded else (),
         title=item.first("title"),
         failures=tuple(failures),
         searched=None if gates.whole else MOST_ITEMS,
         undecided=_describe_undecided(workspace, sequences, feed.id, actor) if is_seen else None,
+        joins=tuple(joins),
     )
 
 
@@ -176,6 +183,7 @@ def _trace(
     definitions: Mapping[int, Node],
     names: Mapping[int, str],
     gates: GateStops,
+    joins: Sequence[ExplainedJoin],
     answers: Answers,
 ) -> Trace:
     stopped = {feed: _describe_cause(stop, gates.earlier) for feed, stop in gates.stops.items()}
@@ -187,6 +195,7 @@ def _trace(
         names,
         item.time,
         stopped=stopped,
+        at_gates={join.gate: join.steps() for join in joins},
         answers=answers,
         search=_pattern_search(item, definitions),
     )

@@ -12,7 +12,7 @@ from typing import Protocol
 from runnel.algebra.nodes.query import Node
 from runnel.catalog.declared.bulk_insert import encode_feed
 from runnel.language.binding.bind_query import bind_query
-from runnel.language.graphs.iri_prefixes import expand_prefixes
+from runnel.language.binding.expand_prefixes import expand_prefixes
 from runnel.language.printing import print_statement
 from runnel.language.syntax.statements import CreateFeed, FeedTerm, Name, each_term
 from runnel.model.operator import OperatorDeclaration

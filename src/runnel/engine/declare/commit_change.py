@@ -28,6 +28,7 @@ from runnel.catalog.declared import feeds
 from runnel.catalog.declared.changes import changes, note_change
 from runnel.catalog.declared.feed_groups import expand_as_views
 from runnel.catalog.logs import plan_versions
+from runnel.catalog.logs.windows import redefine_windows
 from runnel.catalog.store.sequencer import last_sequence
 from runnel.engine.declare.activation import Activation, find_activation
 from runnel.engine.declare.scope import NeedsLockError, Pending
@@ -187,6 +188,7 @@ class _Change(Generic[_T]):
                 if activation != prepared.activation or pending.dropped != prepared.uncommitted.dropped:
                     raise _OutdatedError
             note_change(connection)
+            redefine_windows(connection, pending.redefined | pending.reread)
             new = frozenset(pending.feeds)
             pending.write(connection, last_sequence(connection), activation.fresh)
             activation.write(connection, but=new)

@@ -52,7 +52,7 @@ def _forget_refusal(scope: DeclarationScope, consent: Consent) -> None:
     pending = consents.forget_refusal(scope.connection, consent, sink.refuser)
     for subscription in subscriptions.live_subscriptions(scope.connection) if pending else ():
         if consents.key_of(subscription) in pending:
-            subscriptions.keep_place(scope.connection, subscription)
+            subscriptions.give_own_cursor(scope.connection, subscription)
 
 
 def _check_code(scope: DeclarationScope, consent: Consent, code: str, span: Span) -> None:

@@ -53,13 +53,15 @@ class Pending:
     """A change that is not committed yet: the rows to be added, and the ids of the feeds that it affects.
 
     `touched` are feeds whose subscriptions or readers change. `redefined` are feeds that get another query, are
-    paused or are resumed. `regrouped` are queries that read a group of feeds whose members change.
+    paused or are resumed. `regrouped` are queries that read a group of feeds whose members change, and `reread` are
+    those of them whose group gains or loses feeds that may already have items.
     """
 
     connection: Connection
     touched: set[int] = field(default_factory=set)
     redefined: set[int] = field(default_factory=set)
     regrouped: set[int] = field(default_factory=set)
+    reread: set[int] = field(default_factory=set)
     dropped: set[int] = field(default_factory=set)
     feeds: dict[int, NewFeed] = field(default_factory=dict)
     subscriptions: list[NewSubscription] = field(default_factory=list)
@@ -330,6 +332,14 @@ class DeclarationScope:
         self.add(NewFeed(feed, name, FeedKind.VIRTUAL, name, node=node, owner=HIDDEN, encoded=encoded))
         return feed
 
+    def hidden_definitions(self, ids: Iterable[int]) -> list[Node]:
+        """Return the definitions of those of these feeds that are hidden, pending or in the catalog."""
+        own = set(ids)
+        pending = [feed for feed in own & self.pending.feeds.keys() if self.pending.feeds[feed].owner == HIDDEN]
+        existing = feeds.hidden_among(self.connection, own - self.pending.feeds.keys())
+        nodes = feeds.own_definitions(self.connection, existing)
+        return [*(self.pending.definitions[feed] for feed in sorted(pending)), *nodes.values()]
+
     def drop_unread(self) -> None:
         """Drop the hidden feeds that no feed reads any more, among those that the change affects."""
         while True:
@@ -362,7 +372,10 @@ class DeclarationScope:
 
     def regroup(self, feed: SourceFeed) -> None:
         """Record that the queries which read a group with this source feed change, because it joins or leaves."""
-        self.pending.regrouped |= group_readers(self.connection, feed)
+        readers = group_readers(self.connection, feed)
+        self.pending.regrouped |= readers
+        if feed.id not in self.pending.added:
+            self.pending.reread |= readers
 
     # --- prefixes and operators ----------------------------------------------------------------------------------
 

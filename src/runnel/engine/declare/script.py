@@ -33,6 +33,7 @@ from runnel.engine.declare.declare_operators import Registrations, load_registra
 from runnel.engine.declare.keep_stylesheets import keep_stylesheets
 from runnel.engine.declare.locate_errors import locate_errors
 from runnel.engine.declare.refuse_large import SizeLimits
+from runnel.engine.declare.refuse_long_fills import refuse_long_fills
 from runnel.engine.declare.scope import DeclarationScope, NeedsLockError, Pending
 from runnel.engine.workspace import Workspace
 from runnel.errors import CyclicFeedsError, InputError, RunnelError, StatementError, StillNeededError
@@ -279,6 +280,7 @@ class Declarer:
         bound = self.bind(statement)
         if statement.query.joins:
             node = self.scope.hide_gates(bound.node)
+            refuse_long_fills(self.scope, node, statement.query.joins)
             bound = replace(bound, node=node, encoded=encode_feed(node))
         if existing is not None:
             self._replace(existing, statement, bound)
@@ -414,7 +416,7 @@ class Declarer:
         if feed.kind is FeedKind.VIRTUAL:
             self.scope.pending.redefined.add(feed.id)
         for internal in subscriptions.internal_subscriptions(self._connection, [feed.id]):
-            subscriptions.keep_place(self._connection, internal)
+            subscriptions.give_own_cursor(self._connection, internal)
             subscriptions.pause_subscription(self._connection, internal.id, statement.paused)
         verb = "paused" if statement.paused else "resumed"
         return FeedDone(f"{verb} feed {feed.name}", feed.name, paused=statement.paused)

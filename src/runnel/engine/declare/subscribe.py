@@ -331,7 +331,7 @@ def pause(scope: DeclarationScope, statement: Pause) -> SubscriptionDone:
     verb = "paused" if statement.paused else "resumed"
     subscription = scope.subscription(statement.subscription or 0, statement.span)
     if statement.paused:
-        subscriptions.keep_place(scope.connection, subscription)
+        subscriptions.give_own_cursor(scope.connection, subscription)
     elif subscription.disabled is not None:
         _enable(scope, subscription, statement.span)
     subscriptions.pause_subscription(scope.connection, subscription.id, statement.paused)

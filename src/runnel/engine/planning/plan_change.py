@@ -35,7 +35,7 @@ from runnel.plan.manifest import PlanManifest
 from runnel.plan.store import Layout, Plan, PlanPart, PlanVersion, UnfinishedPart, keep_part, load, new_folder
 
 if TYPE_CHECKING:
-    from runnel.matching.compile.compile_plan import LaidOut
+    from runnel.matching.compile.compile_plan import LaidOutPlan
 
 logger = logging.getLogger("runnel")
 
@@ -78,7 +78,7 @@ class CompiledChange:
     """A compiled change, which `publish_change` makes current. `part` is None if nothing was compiled."""
 
     change: PlanChange
-    laid_out: LaidOut | None = None
+    laid_out: LaidOutPlan | None = None
     part: UnfinishedPart | None = None
 
     def finish(self) -> PlanManifest:
@@ -226,7 +226,7 @@ class _Reader:
 
 def compile_plan(workspace: Workspace, change: PlanChange) -> CompiledChange:
     """Compile a change, and write the files that do not depend on the last sequence. The catalog is not used."""
-    from runnel.matching.compile.compile_plan import LaidOut, lay_out
+    from runnel.matching.compile.compile_plan import LaidOutPlan, compute_layout
     from runnel.optimizer.merge_plans import merge_plans
     from runnel.optimizer.optimize import optimize
 
@@ -234,9 +234,9 @@ def compile_plan(workspace: Workspace, change: PlanChange) -> CompiledChange:
     if current is not None and change.removed is not None:
         return CompiledChange(change)
     if current is not None and change.delta is not None:
-        laid_out = LaidOut(change.delta.logical, Layout(change.delta.layout))
+        laid_out = LaidOutPlan(change.delta.logical, Layout(change.delta.layout))
     else:
-        laid_out = lay_out(
+        laid_out = compute_layout(
             optimize(change.queries, change.definitions), change.frequencies, matcher=workspace.settings.matcher
         )
     if current is not None and change.is_small:
@@ -247,7 +247,7 @@ def compile_plan(workspace: Workspace, change: PlanChange) -> CompiledChange:
         folder = new_folder()
         laid_out.write_delta(workspace.storage, folder, change.dead, current.base)
         both = load(workspace.storage, PlanVersion(0, current.base, folder))
-        laid_out = lay_out(merge_plans(both), change.frequencies, matcher=workspace.settings.matcher)
+        laid_out = compute_layout(merge_plans(both), change.frequencies, matcher=workspace.settings.matcher)
     return CompiledChange(change, laid_out, laid_out.start_base(workspace.storage, new_folder()))
 
 

@@ -36,7 +36,7 @@ from runnel.streaming.jvm import UNANSWERED, is_disk_full, is_slow_start, notici
 from runnel.streaming.ports import StreamPort, stream_port
 from runnel.streaming.streaming_query import checkpoint_path, choose_lineage, drop_old_checkpoints, start_query
 from runnel.streaming.worker.failures import read_failure
-from runnel.streaming.worker.progress_mark import place_mark, read_mark
+from runnel.streaming.worker.progress_mark import place_mark, read_mark, read_reports
 
 logger = logging.getLogger("runnel")
 
@@ -81,6 +81,7 @@ class StreamingQuerySupervisor:
         self._slow_since = 0.0
         self._failures = 0
         self._last_matched = -1
+        self._reported = 0
         self._port: StreamPort = stream_port(None)
         self._next_plan_check = 0.0
         self.on_transient_error: Callable[[RunnelError], None] = lambda error: None
@@ -253,6 +254,9 @@ class StreamingQuerySupervisor:
         with self._workspace.catalog.read() as connection:
             matched = match_segments.matched_upto(connection)
             waiting = last_sequence(connection) - matched
+        reports, self._reported = read_reports(self._workspace.storage, self._reported)
+        for level, text in reports:
+            logger.log(level, "%s", text)
         if matched > self._last_matched:
             self._last_matched = matched
             self._failures = self._slow_starts = 0

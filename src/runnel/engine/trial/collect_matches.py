@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 
 import numpy as np
@@ -20,6 +20,7 @@ from runnel.catalog.store.sequencer import last_sequence
 from runnel.engine.actors import Actor, names_for
 from runnel.engine.trial.trial_matcher import JoinedMatcher, TrialMatcher
 from runnel.engine.workspace import Workspace
+from runnel.model.annotation import Annotation
 from runnel.model.bindings import NO_BINDINGS, Bindings
 from runnel.model.item import Item
 from runnel.model.item_batch import ItemBatch
@@ -36,14 +37,15 @@ class TrialMatches:
     """The matches of a trial.
 
     `counts` is the number of matches per query, and `sequences` are the items that any query matched. `kept` contains
-    the items to show: by sequence, the matching queries with their bindings. `failures` are the first failures, each
-    with its sequence.
+    the items to show: by sequence, the matching queries with their bindings. `annotations` are those of the items to
+    show, by query and sequence. `failures` are the first failures, each with its sequence.
     """
 
     counts: Mapping[int, int]
     sequences: npt.NDArray[np.int64]
     kept: Mapping[int, Mapping[int, Bindings]]
     failures: Sequence[tuple[int, Failure]] = ()
+    annotations: Mapping[tuple[int, int], tuple[Annotation, ...]] = field(default_factory=dict)
 
 
 def collect_matches(
@@ -80,7 +82,10 @@ def collect_matches(
             kept.append((int(batch.sequences[row]), bound))
         remaining = _MAX_FAILURES - len(failures)
         failures += [(int(batch.sequences[failure.row]), failure) for failure in matches.failures[:remaining]]
-    return TrialMatches(counts, np.concatenate(sequences), dict(kept), failures)
+    annotations = matcher.annotations
+    shown = [(query, sequence) for sequence, bound in kept for query in bound]
+    own = {key: annotations[key] for key in shown if key in annotations}
+    return TrialMatches(counts, np.concatenate(sequences), dict(kept), failures, own)
 
 
 def collect_from_log(

@@ -59,7 +59,7 @@ class OperatorSession:
     def answers(self, attributes: Attributes) -> Answers:
         """Return a function that calls operators for one item, and calls each only once."""
         from runnel.matching.operators.decide.questions import question_of
-        from runnel.matching.operators.plugins.contract import Failed
+        from runnel.matching.operators.plugins.contract import FailedCall
 
         cached: dict[Call, Rows | None] = {}
 
@@ -67,9 +67,9 @@ class OperatorSession:
             question = call.question
             if question not in cached:
                 (response,) = self._operators.caller.ask([question_of(call, attributes)])
-                if isinstance(response, Failed):
+                if isinstance(response, FailedCall):
                     self.reasons[call.operator] = response.reason
-                cached[question] = None if isinstance(response, Failed) else response
+                cached[question] = None if isinstance(response, FailedCall) else response
             return cached[question]
 
         return answer

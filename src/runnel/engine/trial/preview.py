@@ -7,12 +7,9 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import timedelta
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Any
 
 from runnel.algebra.nodes.query import Node, reads, with_hidden_feeds
 from runnel.catalog.declared import feeds
@@ -22,16 +19,22 @@ from runnel.engine.answers import Answer, Rendering
 from runnel.engine.declare.bind_statement import bind
 from runnel.engine.declare.scope import DeclarationScope
 from runnel.engine.trial.collect_matches import SHOWN, PastItems, collect_from_log, collect_matches
-from runnel.engine.trial.find_stops import gates_in
+from runnel.engine.trial.find_stops import begin_windows, gates_in
+from runnel.engine.trial.load_joined import load_joined_items
 from runnel.engine.trial.operator_cost import OperatorCost, estimate_cost
 from runnel.engine.trial.trial_matcher import open_matcher
 from runnel.engine.workspace import Workspace
 from runnel.errors import TooExpensiveError
 from runnel.language.syntax.statements import CreateFeed
+from runnel.model.annotation import Annotation, JoinedItems, unite_annotations
 from runnel.model.bindings import NO_BINDINGS, Bindings
 from runnel.model.item import Item
 from runnel.plan.logical_plan import PlanQuery
+from runnel.sinks.show_annotations import annotation_lines, annotations_json
 from runnel.sinks.show_bindings import binding_lines, bindings_json
+
+if TYPE_CHECKING:
+    from runnel.streaming.match_past import PastMatches
 
 Tell = Callable[[str], None]
 
@@ -53,9 +56,11 @@ class PreviewResult(Answer):
     newest: tuple[Item, ...]
     bindings: Mapping[int, Bindings] = field(default_factory=dict)
     """The bindings of the newest items by sequence, if the query has variables."""
+    annotations: Mapping[int, tuple[JoinedItems, ...]] = field(default_factory=dict)
+    """The items that the newest items join, by sequence, if the query has joins."""
     used_spark: bool = False
     gates: tuple[str, ...] = ()
-    """The clauses of gates. They were evaluated on the items of that time only."""
+    """The clauses of gates that were evaluated on the items of that time only. Windows reach back before it."""
     cost: OperatorCost | None = None
     """The estimated cost of calling operators, or None if none is called."""
 
@@ -64,11 +69,13 @@ class PreviewResult(Answer):
         shown = [
             {"feed": item.feed, "id": item.id, "version": item.version, "title": item.first("title")}
             | bindings_json(self._bound(item))
+            | annotations_json(self._joined(item))
             for item in self.newest
         ]
         lines: tuple[str, ...] = ()
         for item in self.newest:
             lines += (f"{item.feed}  {item.first('title') or item.id}", *binding_lines(self._bound(item)))
+            lines += tuple(annotation_lines(self._joined(item)))
         data = {"feed": self.name, "looked_at": self.looked_at, "matched": self.matched, "newest": shown}
         gate_notes = "".join(f"; `{clause}` was applied to these items only" for clause in self.gates)
         if self.cost is not None:
@@ -83,6 +90,9 @@ class PreviewResult(Answer):
 
     def _bound(self, item: Item) -> Bindings:
         return self.bindings.get(item.sequence or 0, NO_BINDINGS)
+
+    def _joined(self, item: Item) -> tuple[JoinedItems, ...]:
+        return self.annotations.get(item.sequence or 0, ())
 
 
 def _discard(text: str) -> None:
@@ -139,24 +149,49 @@ def _preview(
     cost = _affordable_cost(workspace, query, nodes, past)
     if cost is not None:
         tell(cost.describe())
-    is_small = past.upto - past.after <= workspace.settings.preview_items
-    sequences = None if is_small else _match_with_spark(workspace, query, nodes, past, spark())
-    with open_matcher(workspace, [PlanQuery(query)], nodes) as matcher:
-        if sequences is None:
-            matches = collect_from_log(workspace, matcher, past.after, past.upto, limit=SHOWN)
+    start = begin_windows(workspace, nodes, past.after, past.upto)
+    begin = past.after if start is None else start
+    is_small = past.upto - begin <= workspace.settings.preview_items
+    own = PlanQuery(query, past.after)
+    found = None if is_small else _match_with_spark(workspace, own, nodes, replace(past, after=begin), spark())
+    with open_matcher(workspace, [own], nodes) as matcher:
+        if found is None:
+            matches = collect_from_log(workspace, matcher, past.after, past.upto, limit=SHOWN, start=start)
             sequences = matches.sequences
-        else:  # the Spark job returns only sequences; compute the bindings of the newest here
+            annotations = {sequence: several for (_, sequence), several in matches.annotations.items()}
+        else:  # the Spark job returns no bindings; compute those of the newest here
+            sequences = found.sequences
             matches = collect_matches(matcher, workspace.items.get(sequences[-SHOWN:].tolist()), limit=None)
+            newest = sequences[-SHOWN:].tolist()
+            annotations = {sequence: found.annotations.get(sequence, {}).get(query, ()) for sequence in newest}
     return PreviewResult(
         name,
         past.count(),
         len(sequences),
         tuple(past.newest_first(sequences[-SHOWN:].tolist())),
         {sequence: queries[query] for sequence, queries in matches.kept.items() if not queries[query].is_empty},
+        _load_joined(past, annotations),
         not is_small,
-        tuple(dict.fromkeys(node.rule.render() for node in gates_in(nodes).values())),
+        _clauses_from_here(query, nodes, start is not None),
         cost,
     )
+
+
+def _load_joined(
+    past: PastItems, annotations: Mapping[int, tuple[Annotation, ...]]
+) -> dict[int, tuple[JoinedItems, ...]]:
+    """Return the joined items by sequence, as far as the actor may read them."""
+    items = load_joined_items(past.workspace, annotations.values(), past.names)
+    return {sequence: unite_annotations(several, items) for sequence, several in annotations.items() if several}
+
+
+def _clauses_from_here(query: int, nodes: Mapping[int, Node], begins_earlier: bool) -> tuple[str, ...]:
+    """Return the clauses of the gates that counted only the items of the preview.
+
+    If windows reach back, so do the gates below them. Only the gate of the query itself starts with the preview.
+    """
+    gates = {feed: node.rule for feed, node in gates_in(nodes).items() if feed == query or not begins_earlier}
+    return tuple(dict.fromkeys(rule.render() for rule in gates.values() if not rule.reaches_back))
 
 
 def _affordable_cost(
@@ -174,15 +209,15 @@ def _affordable_cost(
 
 
 def _match_with_spark(
-    workspace: Workspace, query: int, nodes: Mapping[int, Node], past: PastItems, spark: Any
-) -> npt.NDArray[np.int64]:
+    workspace: Workspace, query: PlanQuery, nodes: Mapping[int, Node], past: PastItems, spark: Any
+) -> PastMatches:
     from runnel.streaming.jvm import noticing_loss
     from runnel.streaming.match_past import match_past
 
     folder = f"plans/preview-{uuid.uuid4().hex}"
     from runnel.matching.compile.compile_plan import compile_base
 
-    manifest = compile_base(workspace.storage, folder, [PlanQuery(query, 0)], nodes)
+    manifest = compile_base(workspace.storage, folder, [query], nodes)
     try:
         slices = workspace.items.slices(past.after, past.upto, rows=workspace.settings.slice_items)
         with noticing_loss():

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from datetime import timedelta
 from functools import cached_property
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -55,6 +57,7 @@ class TrialMatcher:
         """
         self.stopped: Mapping[tuple[int, int], Stop] = ordered.stopped if ordered else {}
         self.annotations: Mapping[tuple[int, int], tuple[Annotation, ...]] = ordered.annotations if ordered else {}
+        self._ordered = ordered
         self._matcher = matcher
         self._deciding = deciding
         self._plan = plan
@@ -71,6 +74,15 @@ class TrialMatcher:
         matches = self._matcher.match(items)
         self._last = items, matches
         return matches
+
+    def window_members(
+        self, window: int, sequence: int, accepted: int, extent: timedelta | int
+    ) -> npt.NDArray[np.int64]:
+        """Return the sequences of the items in a window of an item, by the window's feed, as far as matched here."""
+        from runnel.matching.joins.members_before import members_before
+
+        parts = self._ordered.windows if self._ordered else ()
+        return members_before(parts, window, sequence, accepted, extent)
 
     def bindings(self, rows: npt.NDArray[np.int64]) -> dict[tuple[int, int], Bindings]:
         """Return the bindings of the last batch's matches in these rows, by row and query."""
@@ -96,9 +108,12 @@ class TrialMatcher:
 
 
 class JoinedMatcher:
-    """Combines trial matchers of different queries."""
+    """Combines trial matchers of different queries. `definitions` are those of the queries that have gates."""
 
-    def __init__(self, matchers: Sequence[TrialMatcher]) -> None:
+    def __init__(
+        self, matchers: Sequence[TrialMatcher], definitions: Mapping[int, Node] = MappingProxyType({})
+    ) -> None:
+        self.definitions = definitions
         self._matchers = matchers
 
     @property
@@ -137,8 +152,10 @@ def open_matcher(
 
 
 @contextmanager
-def open_declared(workspace: Workspace, queries: Collection[int], items: int) -> Iterator[JoinedMatcher]:
-    """Open a matcher of declared queries, with or without subscriptions, for about `items` items.
+def open_declared(
+    workspace: Workspace, queries: Collection[int], items: int, after: int = 0
+) -> Iterator[JoinedMatcher]:
+    """Open a matcher of declared queries, with or without subscriptions, for about `items` items after a sequence.
 
     If that is faster, queries are selected from the current plan, and only the others are compiled. Paused queries
     match too, and so do items from before a query was declared. Gates count only the items that are matched here.
@@ -160,11 +177,13 @@ def open_declared(workspace: Workspace, queries: Collection[int], items: int) ->
             matchers.append(TrialMatcher(selected, build_matcher(selected)))
     others = sorted(set(queries) - planned)
     with ExitStack() as stack:
+        definitions: Mapping[int, Node] = {}
         if others:
             with workspace.catalog.read() as connection:
                 definitions = feeds.definitions(connection, others, with_paused=True)
-            matchers.append(stack.enter_context(open_matcher(workspace, map(PlanQuery, others), definitions)))
-        yield JoinedMatcher(matchers)
+            compiled = (PlanQuery(query, after) for query in others)
+            matchers.append(stack.enter_context(open_matcher(workspace, compiled, definitions)))
+        yield JoinedMatcher(matchers, definitions)
 
 
 def _planned(connection: Connection, queries: Collection[int]) -> set[int]:

@@ -5,12 +5,12 @@ In: a selection of queries, and items. Out: the queries that match each item. No
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from runnel.algebra.nodes.query import Node, conditions_of
+from runnel.algebra.nodes.query import Gated, Node, conditions_of
 from runnel.algebra.semantics.close_conditions import has_calls
 from runnel.catalog.declared import feeds
 from runnel.catalog.declared.subscriptions import moment_of
@@ -19,14 +19,18 @@ from runnel.engine.actors import Actor, check_actor, names_for, operator_reason,
 from runnel.engine.answers import Answer, Rendering
 from runnel.engine.ask.selection import Selection, select_for
 from runnel.engine.trial.collect_matches import SHOWN, PastItems, TrialMatches, collect_from_log, collect_matches
+from runnel.engine.trial.find_stops import begin_windows
+from runnel.engine.trial.load_joined import load_joined_items
 from runnel.engine.trial.operator_cost import estimate_cost
 from runnel.engine.trial.trial_matcher import open_declared
 from runnel.engine.workspace import Workspace
 from runnel.errors import InputError, TooExpensiveError
+from runnel.model.annotation import JoinedItems, unite_annotations
 from runnel.model.bindings import Bindings
 from runnel.model.feed import Feed, FeedKind
 from runnel.model.item import Item
 from runnel.model.item_batch import ItemBatch
+from runnel.sinks.show_annotations import annotation_lines, annotations_json
 from runnel.sinks.show_bindings import binding_lines, bindings_json
 
 _BATCH_ITEMS = 2_000
@@ -36,11 +40,12 @@ _MAX_OPERATOR_QUERIES = 20
 
 @dataclass(frozen=True, slots=True)
 class TriedItem:
-    """An item, the names of the queries that match it, and their bindings by name if they have variables."""
+    """An item, the names of the queries that match it, and by name their bindings and joined items, if any."""
 
     item: Item
     queries: tuple[str, ...]
     bindings: Mapping[str, Bindings] = field(default_factory=dict)
+    annotations: Mapping[str, tuple[JoinedItems, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +80,11 @@ class TrialResult(Answer):
                 if tried.bindings
                 else {}
             )
+            | (
+                {"joined": {name: annotations_json(own)["annotations"] for name, own in tried.annotations.items()}}
+                if tried.annotations
+                else {}
+            )
             for tried in self.items
         ]
         data: dict[str, Any] = {
@@ -91,6 +101,8 @@ class TrialResult(Answer):
             lines.append(f"{tried.item.first('title') or tried.item.id}: {', '.join(tried.queries) or '-'}")
             for name, bound in tried.bindings.items():
                 lines += [f"  {name}:", *(f"  {line}" for line in binding_lines(bound))]
+            for name, joined in tried.annotations.items():
+                lines += [f"  {name}:", *(f"  {line}" for line in annotation_lines(joined))]
         lines += [f"and {self.more:,} more items"] if self.more else []
         lines += [f"{count:>8,}  {name}" for name, count in self.counts[:SHOWN] if count]
         lines += [f"without a match: {', '.join(never[:SHOWN])}{' …' if len(never) > SHOWN else ''}"] if never else []
@@ -135,11 +147,31 @@ def try_adapted(
         for start in range(0, len(items), _BATCH_ITEMS)
     )
     names = _selected_names(workspace, actor, selection)
+    joined = _joined_queries(workspace, names)
+    if joined and (selection.queries or len(joined) == len(names)):
+        raise InputError(_cannot_test(names[joined[0]]), hint=_TEST_PAST)
+    untested = tuple(f"{_cannot_test(names.pop(query))}; {_TEST_PAST}" for query in joined)
     with open_declared(workspace, names, len(items)) as matcher:
         matches = collect_matches(matcher, batches, limit=limit, newest=False)
     shown = [(item, number) for number, item in enumerate(items[:limit], 1)]
     more = len(items) - len(shown)
-    return _result(actor, names, matches, len(items), shown, more, tuple(str(problem) for problem in refused))
+    problems = tuple(str(problem) for problem in refused)
+    return _result(workspace, actor, names, matches, len(items), shown, more, problems, untested)
+
+
+_TEST_PAST = "`runnel test --days 7` tests it on past items, and `runnel preview` shows what it would have matched"
+
+
+def _cannot_test(name: str) -> str:
+    return f"{name} cannot be tested on given items: its joins compare them with earlier items of the log"
+
+
+def _joined_queries(workspace: Workspace, names: Collection[int]) -> list[int]:
+    """Return the queries that compare items with earlier ones of the log, directly or through feeds they read."""
+    with workspace.catalog.read() as connection:
+        nodes = feeds.own_definitions(connection, feeds.live_hidden(connection))
+        windows = [feed for feed, node in nodes.items() if isinstance(node, Gated) and node.rule.stores_items]
+        return sorted(feeds.all_readers(connection, windows) & set(names)) if windows else []
 
 
 def try_past(workspace: Workspace, actor: Actor, selection: Selection, back: timedelta, limit: int) -> TrialResult:
@@ -147,13 +179,15 @@ def try_past(workspace: Workspace, actor: Actor, selection: Selection, back: tim
     past = PastItems.of(workspace, actor, back)
     names = _selected_names(workspace, actor, selection)
     _refuse_costly(workspace, names, past)
-    with open_declared(workspace, names, past.upto - past.after) as matcher:
-        matches = collect_from_log(workspace, matcher, past.after, past.upto, limit=limit)
+    with open_declared(workspace, names, past.upto - past.after, past.after) as matcher:
+        start = begin_windows(workspace, matcher.definitions, past.after, past.upto)
+        matches = collect_from_log(workspace, matcher, past.after, past.upto, limit=limit, start=start)
     shown = [(item, item.sequence or 0) for item in past.newest_first(matches.kept)]
-    return _result(actor, names, matches, past.count(), shown, len(matches.sequences) - len(shown))
+    return _result(workspace, actor, names, matches, past.count(), shown, len(matches.sequences) - len(shown))
 
 
 def _result(
+    workspace: Workspace,
     actor: Actor,
     names: Mapping[int, str],
     matches: TrialMatches,
@@ -161,8 +195,13 @@ def _result(
     shown: Sequence[tuple[Item, int]],
     more: int,
     refused: tuple[str, ...] = (),
+    untested: tuple[str, ...] = (),
 ) -> TrialResult:
     """Build the result with the names that the actor can see. `shown` are the items to show, with their sequences."""
+    with workspace.catalog.read() as connection:
+        readable = names_for(connection, actor)
+    joined = load_joined_items(workspace, matches.annotations.values(), readable)
+    annotations = {key: unite_annotations(several, joined) for key, several in matches.annotations.items()}
     counts = [(name, matches.counts.get(query, 0)) for query, name in names.items()]
     failures = [
         f"{names.get(failure.query, 'a feed that a query reads')} on item {sequence}: "
@@ -172,16 +211,26 @@ def _result(
     return TrialResult(
         looked_at,
         tuple(sorted(counts, key=lambda count: (-count[1], count[0]))),
-        tuple(_tried_item(item, matches.kept.get(sequence, {}), names) for item, sequence in shown),
+        tuple(
+            _tried_item(item, sequence, matches.kept.get(sequence, {}), names, annotations)
+            for item, sequence in shown
+        ),
         more,
-        tuple(failures),
+        (*failures, *untested),
         refused,
     )
 
 
-def _tried_item(item: Item, queries: Mapping[int, Bindings], names: Mapping[int, str]) -> TriedItem:
+def _tried_item(
+    item: Item,
+    sequence: int,
+    queries: Mapping[int, Bindings],
+    names: Mapping[int, str],
+    annotations: Mapping[tuple[int, int], tuple[JoinedItems, ...]],
+) -> TriedItem:
     bound = {names[query]: bindings for query, bindings in queries.items() if not bindings.is_empty}
-    return TriedItem(item, tuple(names[query] for query in queries), bound)
+    joined = {names[query]: own for query in queries if (own := annotations.get((query, sequence)))}
+    return TriedItem(item, tuple(names[query] for query in queries), bound, joined)
 
 
 def _selected_names(workspace: Workspace, actor: Actor, selection: Selection) -> dict[int, str]:

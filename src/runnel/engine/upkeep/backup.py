@@ -27,7 +27,14 @@ from pathlib import Path
 from sqlalchemy import Connection
 
 from runnel.catalog.declared import stylesheets
-from runnel.catalog.logs import item_segments, match_segments, plan_versions, quarantine, table_files
+from runnel.catalog.logs import (
+    item_segments,
+    match_segments,
+    plan_versions,
+    quarantine,
+    table_files,
+    windows,
+)
 from runnel.catalog.store import migrations
 from runnel.catalog.store.connection import now
 from runnel.catalog.store.sequencer import known_number, last_sequence, workspace_number
@@ -231,8 +238,19 @@ def _named_files(workspace: Workspace, connection: Connection) -> Iterator[str]:
         yield from (
             plan_port(folder).files(folder) if folder in distributions else _plan_files(workspace.storage, folder)
         )
+    for window in windows.live_segments(connection):
+        if _is_sound(workspace.storage, window.path):  # windows are filled again without the others
+            yield window.path
     yield from quarantine.quarantined_paths(connection)
     yield from stylesheets.stylesheets_in_use(connection)
+
+
+def _is_sound(storage: Storage, path: str) -> bool:
+    try:
+        check_file(storage, path)
+    except CorruptDataError:
+        return False
+    return True
 
 
 def _plan_files(storage: Storage, folder: str) -> Iterator[str]:

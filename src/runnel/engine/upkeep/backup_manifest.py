@@ -30,7 +30,7 @@ MANIFEST = "backup.json"
 UNFINISHED = "backup.unfinished"
 FORMAT = 1
 HINT = "use another backup; this one is not reliable"
-_LARGEST_MANIFEST = 512 << 20
+_MAX_MANIFEST_BYTES = 512 << 20
 _CHUNK = 1 << 20
 _SHA256 = re.compile(r"[0-9a-f]{64}\Z")
 _FILES = tuple(f"{folder}/" for folder in (*DATA_FOLDERS, stylesheets.FOLDER))
@@ -102,7 +102,7 @@ def read_manifest(source: Path) -> Manifest:
     """Read the manifest of a backup. Raise NotFoundError if there is none, CorruptDataError if it is not valid."""
     try:
         with os.fdopen(open_regular(source, (MANIFEST,)), "rb") as file:
-            data = file.read(_LARGEST_MANIFEST + 1)
+            data = file.read(_MAX_MANIFEST_BYTES + 1)
     except OSError as error:
         if (source / UNFINISHED).exists():
             raise CorruptDataError(f"the backup in {source} is incomplete", hint="make it again") from error
@@ -110,8 +110,8 @@ def read_manifest(source: Path) -> Manifest:
             f"{source} does not contain a backup", hint="create a backup with `runnel backup`"
         ) from error
     try:
-        if len(data) > _LARGEST_MANIFEST:
-            raise ValueError(f"it has more than {_LARGEST_MANIFEST >> 20} MB")
+        if len(data) > _MAX_MANIFEST_BYTES:
+            raise ValueError(f"it has more than {_MAX_MANIFEST_BYTES >> 20} MB")
         return _parse(json.loads(data, object_pairs_hook=_without_duplicates))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise CorruptDataError(f"{source / MANIFEST} cannot be read: {error}", hint="use another backup") from error

@@ -22,6 +22,7 @@ from runnel.catalog.learned import stream_statistics
 from runnel.catalog.logs import (
     gate_states,
     item_segments,
+    join_work,
     match_segments,
     plan_versions,
     quarantine,
@@ -46,6 +47,8 @@ _HOUR = 3_600_000_000
 _DAY = 24 * _HOUR
 _ROWS = 2_000
 _FOUND_IDS = 50_000
+_ATTEMPTS = 10
+"""How often it is tried to delete items while no batch is committed and no message settled."""
 _KEPT_ROWS = _HOUR
 """Age in microseconds before which rows of match segments are not merged."""
 
@@ -202,6 +205,7 @@ class _Turn:
         self._forget_files()
         with self._write() as connection:
             stream_statistics.forget_dropped(connection)
+            join_work.forget_dropped(connection)
         if not self._has_time():
             return done  # the next call continues; the scan of all files comes last
         removed = remove_orphans(workspace.catalog, workspace.storage, older_than=settings.orphan_seconds)
@@ -212,21 +216,35 @@ class _Turn:
         return done
 
     def _retain(self) -> int:
-        """Delete items and matches that are older than `keep_items_days` and no longer needed."""
+        """Delete items and matches that are older than `keep_items_days` and no longer needed.
+
+        An item is needed, too, if a match that is still to be delivered joined it.
+        """
         days = self._workspace.settings.keep_items_days
         if not days:
             return 0
-        with self._write() as connection:
-            needed_after = table_files.needed_after(connection, receipts.needed_after(connection))
-            deleted = item_segments.retain_items(connection, _ago(connection, days), needed_after)
-            if deleted:
-                upto = item_segments.retained_upto(connection)
-                deleted += table_files.retire_histories(connection, upto)
-                deleted += match_segments.retain_matches(connection, upto)
-                deleted += undecided.forget_supplements(connection, upto)
-                receipts.lift_cursors(connection, upto)
-                ledger.bury_unkept(connection, upto)
-            return deleted
+        for _ in range(_ATTEMPTS):
+            with self._workspace.catalog.read() as connection:
+                basis = match_segments.matched_upto(connection), receipts.needed_after(connection)
+            first_joined = self._workspace.matches.first_joined(basis[1])  # reads files, so without the lock
+            floor = basis[1] if first_joined is None else min(basis[1], first_joined - 1)
+            with self._write() as connection:
+                if basis == (match_segments.matched_upto(connection), receipts.needed_after(connection)):
+                    return self._delete_items(connection, days, floor)
+        return 0
+
+    def _delete_items(self, connection: Connection, days: int, floor: int) -> int:
+        """Delete the items and matches that are older than some days and have at most this sequence."""
+        floor = table_files.needed_after(connection, floor)
+        deleted = item_segments.retain_items(connection, _ago(connection, days), floor)
+        if deleted:
+            upto = item_segments.retained_upto(connection)
+            deleted += table_files.retire_histories(connection, upto)
+            deleted += match_segments.retain_matches(connection, upto)
+            deleted += undecided.forget_supplements(connection, upto)
+            receipts.lift_cursors(connection, upto)
+            ledger.bury_unkept(connection, upto)
+        return deleted
 
     def _limit_quarantine(self) -> int:
         """Limit the quarantine in bytes and in age."""

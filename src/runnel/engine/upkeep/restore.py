@@ -54,7 +54,7 @@ class Signer(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Restored:
+class RestoreReport:
     """The restored content, and the time of the backup."""
 
     folder: Path
@@ -78,7 +78,7 @@ def restore(
     key: WorkspaceKey | None = None,
     clock: Clock = time.time,
     report: Report = lambda done, every: None,
-) -> Restored:
+) -> RestoreReport:
     """Create a workspace from a backup in a folder that is empty or does not exist.
 
     Unless URLs are given, the catalog is a SQLite file in the folder, and the files are in the folder. Settings that
@@ -128,7 +128,7 @@ def restore(
         write_settings(folder, settings)  # last, because it makes the folder a workspace
     size = sum(digest.size for digest in manifest.files.values())
     signer = Signer.CHECKED if key is not None else Signer.NONE if manifest.signer is None else Signer.UNKNOWN
-    return Restored(
+    return RestoreReport(
         folder, len(manifest.files), size, manifest.made, manifest.last_sequence, tuple(rights), signer, lost
     )
 

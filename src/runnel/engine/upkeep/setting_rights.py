@@ -39,6 +39,7 @@ GIVES_RIGHTS: Final[dict[str, str]] = {
 LIMITS: Final = frozenset(
     {
         *("catalog_max_bytes", "max_document_bytes", "max_document_items", "lag_limit", "first_fetch_items"),
+        *("window_fill_items",),
         *("feed_entries", "confirmation_days", "confirmation_requests_per_day"),
         *("poll_budget", "poll_concurrency", "poll_host_concurrency", "send_concurrency", "send_host_concurrency"),
         *("http_seconds", "send_seconds", "refusals_to_disable", "subscription_days"),

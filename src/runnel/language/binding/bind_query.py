@@ -12,7 +12,7 @@ from runnel.algebra.nodes.query import Filter, Gated, Node, Read, ReadAll, Union
 from runnel.algebra.semantics.joins import Join
 from runnel.errors import DuplicateNameError, UnknownNameError
 from runnel.language.binding.bind_operators import FindOperator, bind_conditions, needs_binding
-from runnel.language.graphs.iri_prefixes import expand_prefixes
+from runnel.language.binding.expand_prefixes import expand_prefixes
 from runnel.language.nearest import did_you_mean
 from runnel.language.syntax.statements import (
     AllTerm,

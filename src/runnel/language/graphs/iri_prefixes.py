@@ -1,13 +1,13 @@
-"""Expansion of IRI prefixes in graph patterns. In: parsed queries. Out: the same queries with full IRIs.
+"""Expansion of IRI prefixes in graph patterns. In: parsed patterns. Out: the same patterns with full IRIs.
 
 The parser expands predefined prefixes and those that a block defines itself. Other names become a `PrefixedName`.
-`expand_prefixes` expands them when the statement is bound, because a script may register a prefix and then use it.
+They are expanded when the statement is bound, because a script may register a prefix and then use it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -23,10 +23,8 @@ from runnel.algebra.graphs.edges import (
     comparisons,
 )
 from runnel.algebra.graphs.graph_patterns import Graph
-from runnel.algebra.nodes.expressions import And, Expression, Not, Or, conjunction, disjunction, negation
 from runnel.errors import InvalidConditionError, Span, UnknownNameError
 from runnel.language.nearest import did_you_mean
-from runnel.language.syntax.statements import QueryText
 from runnel.model.graph import canonical_term
 
 PREDEFINED_PREFIXES: Mapping[str, str] = MappingProxyType(
@@ -113,51 +111,18 @@ def find_iri_problem(iri: str) -> str | None:
     return f"it has more than {MAX_IRI:,} characters" if len(iri) > MAX_IRI else None
 
 
-def expand_prefixes(query: QueryText, registered: Callable[[], Mapping[str, str]] = dict) -> QueryText:
-    """Return a query with all prefixes expanded. Raise UnknownNameError if a prefix is not defined.
-
-    `registered` returns the registered prefixes and their IRIs. It is called only if there is a prefix to expand;
-    otherwise the result is the same object.
-    """
-    if not any(_has_prefixes(condition.expression) for condition in query.conditions):
-        return query
-    prefixes = registered()
-    expanded = (
-        replace(condition, expression=_expand_expression(condition.expression, prefixes))
-        for condition in query.conditions
-    )
-    return replace(query, conditions=tuple(expanded))
-
-
-def _has_prefixes(expression: Expression) -> bool:
-    """Return whether a condition has prefixes to expand. `type` is faster than `match`; this runs per condition."""
-    kind = type(expression)
-    if kind is And or kind is Or:
-        return any(map(_has_prefixes, expression.parts))  # type: ignore[union-attr]
-    if kind is Not:
-        return _has_prefixes(expression.part)  # type: ignore[union-attr]
-    return isinstance(expression, Graph) and any(isinstance(node, PrefixedName) for node in _nodes(expression))
-
-
-def _nodes(graph: Graph) -> list[Node]:
+def uses_prefixes(graph: Graph) -> bool:
+    """Return whether a pattern has prefixes to expand."""
     compared = [node for comparison in comparisons(graph.filter) for node in (comparison.left, comparison.right)]
-    return [*(node for edge in graph.edges for node in edge.nodes), *compared]
+    nodes = [*(node for edge in graph.edges for node in edge.nodes), *compared]
+    return any(isinstance(node, PrefixedName) for node in nodes)
 
 
-def _expand_expression(expression: Expression, prefixes: Mapping[str, str]) -> Expression:
-    match expression:
-        case And(parts):
-            return conjunction([_expand_expression(part, prefixes) for part in parts])
-        case Or(parts):
-            return disjunction([_expand_expression(part, prefixes) for part in parts])
-        case Not(part):
-            return negation(_expand_expression(part, prefixes))
-        case Graph(edges, graph_filter):
-            expanded = tuple(Edge(*(_expand_node(node, prefixes) for node in edge.nodes)) for edge in edges)
-            expanded_filter = None if graph_filter is None else _expand_filter(graph_filter, prefixes)
-            return replace(expression, edges=expanded, filter=expanded_filter)
-        case _:
-            return expression
+def expand_graph(graph: Graph, prefixes: Mapping[str, str]) -> Graph:
+    """Return a pattern with full IRIs. Raise UnknownNameError if a prefix is not defined."""
+    expanded = tuple(Edge(*(_expand_node(node, prefixes) for node in edge.nodes)) for edge in graph.edges)
+    expanded_filter = None if graph.filter is None else _expand_filter(graph.filter, prefixes)
+    return replace(graph, edges=expanded, filter=expanded_filter)
 
 
 def _expand_node(node: Node, prefixes: Mapping[str, str]) -> Node:

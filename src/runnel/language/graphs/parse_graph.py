@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from runnel.algebra.graphs.graph_patterns import Graph
+from runnel.language.graphs.iri_prefixes import expand_graph, uses_prefixes
 from runnel.language.graphs.read_graph import read_graph
 from runnel.language.syntax import expectations as expects
-from runnel.language.syntax.reader import ConditionSyntax, TokenReader
+from runnel.language.syntax.reader import ConditionSyntax, PrefixSyntax, TokenReader
 from runnel.language.syntax.script_tokens import BLOCK, OPEN_BLOCK, WORD
 
 
@@ -20,4 +21,4 @@ def parse_graph(tokens: TokenReader) -> Graph:
     return graph
 
 
-GRAPH_SYNTAX = ConditionSyntax(("graph", BLOCK, OPEN_BLOCK), parse_graph)
+GRAPH_SYNTAX = ConditionSyntax(("graph", BLOCK, OPEN_BLOCK), parse_graph, PrefixSyntax(uses_prefixes, expand_graph))

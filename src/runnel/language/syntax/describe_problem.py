@@ -39,7 +39,7 @@ _NAMES_OR_KINDS = _NAMES | {expects.KIND}
 
 _CONSTANT_WORDS = frozenset({"true", "false", "date", "now"})
 _TYPOGRAPHIC = frozenset("“”„‟‘’‚‛«»‹›`´")
-_NOT_YET_SUPPORTED = frozenset({"tree", "using", "table"})
+_NOT_YET_SUPPORTED = frozenset({"using", "table"})
 _JOIN = "from News as $n join last 3 days on Photos with $n[title similar window.title]"
 _SIGN_HINTS = {
     "&&": "write and",

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from runnel.algebra.nodes.render import RESERVED
 from runnel.errors import Span, StatementSyntaxError
@@ -45,15 +45,29 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class PrefixSyntax:
+    """How patterns of a family use prefixes such as `ex:`, which are registered in a workspace.
+
+    `is_used` returns whether a parsed pattern has prefixes to expand. `expand` is called with the pattern and the
+    registered prefixes, and returns the pattern without prefixes. It raises UnknownNameError if one is not defined.
+    """
+
+    is_used: Callable[[Any], bool]
+    expand: Callable[[Any, Mapping[str, str]], Any]
+
+
+@dataclass(frozen=True, slots=True)
 class ConditionSyntax:
     """The syntax of one family of conditions.
 
     `starts` are the words, signs or token kinds that begin such a condition. `parse` is called with the first token
-    of the condition as the current one, and returns with the token after the condition as the current one.
+    of the condition as the current one, and returns with the token after the condition as the current one. A family
+    whose names have prefixes also has `prefixes`.
     """
 
     starts: Collection[str]
     parse: ParseCondition
+    prefixes: PrefixSyntax | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from runnel.model.item_batch import ITEM_SCHEMA, ItemBatch
 from runnel.model.segment import Slice, Tier
 from runnel.model.table import RowChange
 from runnel.storage.arrow_files import read_parquet_column, write_arrow
-from runnel.storage.checksums import SealedFile
+from runnel.storage.checksums import ChecksummedFile
 from runnel.storage.file_storage import Storage
 
 _T = TypeVar("_T")
@@ -192,12 +192,14 @@ class ItemLog:
             with self._catalog.write() as connection:
                 manifest.touch_seen(connection, feed, shown)
 
-    def _write(self, feed: int, fresh: Sequence[_Offer]) -> SealedFile:
+    def _write(self, feed: int, fresh: Sequence[_Offer]) -> ChecksummedFile:
         batch = ItemBatch.of([entry.item for entry in fresh], {entry.item.feed: feed for entry in fresh})
         stored = batch.records.select(STORED_SCHEMA.names).replace_schema_metadata(STORED_SCHEMA.metadata)
         return write_arrow(self._storage, f"items/log/{uuid.uuid4().hex}.arrow", [stored], stored.schema)
 
-    def _commit(self, feed: int, file: SealedFile | None, comparison: _Comparison, is_table: bool) -> Accepted | None:
+    def _commit(
+        self, feed: int, file: ChecksummedFile | None, comparison: _Comparison, is_table: bool
+    ) -> Accepted | None:
         """Accept the items in a transaction. Return None if the seen-set changed since the comparison."""
         with self._catalog.write() as connection:
             if manifest.seen_of(connection, feed, comparison.keys) != comparison.known:

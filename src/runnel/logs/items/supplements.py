@@ -22,7 +22,7 @@ from runnel.logs.items.item_log import ItemLog
 from runnel.model.segment import Tier
 from runnel.model.undecided import Undecided
 from runnel.storage.arrow_files import write_arrow
-from runnel.storage.checksums import SealedFile
+from runnel.storage.checksums import ChecksummedFile
 from runnel.storage.file_storage import Storage
 
 _MAX_ITEMS = 5_000
@@ -52,7 +52,7 @@ def log_again(catalog: Catalog, storage: Storage, *, epoch: int, limit: int = _M
     return 0
 
 
-def _write(catalog: Catalog, storage: Storage, waiting: Sequence[Undecided]) -> SealedFile:
+def _write(catalog: Catalog, storage: Storage, waiting: Sequence[Undecided]) -> ChecksummedFile:
     """Write the items in order, each once per waiting entry."""
     sequences = sorted({item.sequence for item in waiting})
     rows = {sequence: row for row, sequence in enumerate(sequences)}
@@ -62,7 +62,9 @@ def _write(catalog: Catalog, storage: Storage, waiting: Sequence[Undecided]) -> 
     return write_arrow(storage, path, stored.cast(STORED_SCHEMA).combine_chunks().to_batches(), STORED_SCHEMA)
 
 
-def _commit(catalog: Catalog, storage: Storage, file: SealedFile, waiting: Sequence[Undecided], epoch: int) -> bool:
+def _commit(
+    catalog: Catalog, storage: Storage, file: ChecksummedFile, waiting: Sequence[Undecided], epoch: int
+) -> bool:
     with catalog.write() as connection:
         leases.check(connection, epoch)
         still_waiting = undecided.still_undecided(connection, [item.id for item in waiting])

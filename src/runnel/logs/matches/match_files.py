@@ -103,6 +103,15 @@ class MatchRows:
         """Return the annotations of the wanted queries, as `bindings_of` returns bindings."""
         return self._details_of(wanted, decode_annotations)
 
+    def first_joined(self) -> int | None:
+        """Return the lowest sequence of an item that a match joined, or None if no match joined any."""
+        if self.details is None:
+            return None
+        ids = set(self.queries.tolist())
+        annotations = (decode_annotations(text, ids) for text in self.details.drop_null().to_pylist())
+        several = (each for by_query in annotations for each in by_query.values())
+        return min((min(joined.newest) for each in several for joined in each if joined.newest), default=None)
+
     def _details_of(
         self, wanted: Mapping[int, Collection[int]], decode: Callable[[str, Collection[int]], Mapping[int, _T]]
     ) -> dict[tuple[int, int], _T]:

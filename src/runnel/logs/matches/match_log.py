@@ -38,7 +38,9 @@ _NEAR = 20_000
 """Maximum gap between items that are read in one run of the log."""
 
 _MAX_UNBOUND = 100_000
-"""Maximum number of files that are remembered as having no bindings."""
+"""Maximum number of files that are remembered as having no bindings, or with the items that their matches joined."""
+
+_NO_LIMIT = 1 << 62
 
 Ids = npt.NDArray[np.int64]
 Layers = tuple[KeptPart, ...]
@@ -52,6 +54,8 @@ class MatchLog:
         self._catalog = catalog
         self._storage = storage
         self._unbound: set[str] = set()
+        self._joined: dict[str, int | None] = {}
+        """The lowest sequence that the matches of a file joined, by path."""
 
     def matched_upto(self) -> int:
         """Return the last sequence whose matches are committed."""
@@ -123,6 +127,33 @@ class MatchLog:
     def annotations_of(self, wanted: Mapping[int, Collection[int]]) -> dict[tuple[int, int], tuple[Annotation, ...]]:
         """Return the annotations of several queries' matches, by query and sequence."""
         return self._details_of(wanted, MatchRows.annotations_of)
+
+    def first_joined(self, after: int) -> int | None:
+        """Return the lowest sequence of an item that matches of items after a sequence joined, or None.
+
+        The results for whole files are remembered. Files never change.
+        """
+
+        def lowest(layers: Layers, behind: int) -> int | None:
+            several = [self._first_joined(part, behind) for part in layers]
+            return min((first for first in several if first is not None), default=None)
+
+        return min((first for first in self._each(after, _NO_LIMIT, lowest) if first is not None), default=None)
+
+    def _first_joined(self, part: KeptPart, after: int) -> int | None:
+        is_whole = part.first_sequence > after
+        if is_whole and part.path in self._joined:
+            return self._joined[part.path]
+        try:
+            first = None if self._has_none(part) else self._read(part).between(after, _NO_LIMIT).first_joined()
+        except CorruptDataError as error:
+            # Its matches are lost, so nothing refers to the items that they joined.
+            logger.warning("the joined items of matches are unknown: %s", error)
+            first = None
+        if is_whole:
+            self._joined = {} if len(self._joined) >= _MAX_UNBOUND else self._joined
+            self._joined[part.path] = first
+        return first
 
     def _details_of(
         self,

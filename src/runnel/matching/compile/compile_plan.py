@@ -1,8 +1,8 @@
 """Compile queries into plan folders, which contain the optimizer's logical plan and the matchers' arrays.
 
 `compile_base` and `compile_delta` start from definitions, `compile_logical` from a logical plan, and `compile_merged`
-from a loaded plan (compaction). `lay_out` computes the arrays without writing them, so that a plan can be prepared
-before the sequences after which its new queries start are known.
+from a loaded plan (compaction). `compute_layout` computes the arrays without writing them, so that a plan can be
+prepared before the sequences after which its new queries start are known.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import numpy as np
 from runnel.algebra.nodes.query import Node
 from runnel.matching.compile.build_matcher import STREAMS, name_arrays
 from runnel.matching.filters.atoms.anchors import choose_anchors
-from runnel.matching.filters.atoms.atom_layout import NOTHING, Frequencies, lay_out_atoms
-from runnel.matching.filters.streams.stream_layout import lay_out_streams
-from runnel.matching.patterns.plan_patterns import lay_out_patterns
+from runnel.matching.filters.atoms.atom_layout import NOTHING, Frequencies, compute_atom_layout
+from runnel.matching.filters.streams.stream_layout import compute_stream_layout
+from runnel.matching.patterns.plan_patterns import compute_pattern_layouts
 from runnel.optimizer.merge_plans import merge_plans
 from runnel.optimizer.optimize import optimize
 from runnel.optimizer.optimizer_settings import OptimizerSettings
@@ -71,7 +71,7 @@ def compile_logical(
     ...     compile_logical(FileStorage(f"file://{folder}"), "plans/base-1", logical).kind
     'base'
     """
-    return lay_out(logical, frequencies, matcher=matcher).write_base(storage, folder)
+    return compute_layout(logical, frequencies, matcher=matcher).write_base(storage, folder)
 
 
 def compile_delta(
@@ -90,7 +90,7 @@ def compile_delta(
     `tombstones` are the base's queries that were removed. Replaced queries become tombstones automatically.
     """
     logical = optimize(queries, definitions, settings=settings)
-    return lay_out(logical, frequencies).write_delta(storage, folder, tombstones, parent)
+    return compute_layout(logical, frequencies).write_delta(storage, folder, tombstones, parent)
 
 
 def compile_merged(
@@ -106,7 +106,7 @@ def compile_merged(
 
 
 @dataclass(frozen=True)
-class LaidOut:
+class LaidOutPlan:
     """A plan part that is ready to be written: the logical plan and the matchers' arrays."""
 
     logical: LogicalPlan
@@ -128,7 +128,7 @@ class LaidOut:
         """Start writing a new delta folder of the base `parent`; the starts of queries may still change."""
         return start_delta(storage, folder, self.logical, tombstones, parent, self.layout)
 
-    def starting_after(self, sequence: int, queries: Iterable[int]) -> LaidOut:
+    def starting_after(self, sequence: int, queries: Iterable[int]) -> LaidOutPlan:
         """Return this part with these queries starting after `sequence`."""
         query_set = frozenset(queries)
         logical = self.logical
@@ -146,19 +146,21 @@ class LaidOut:
         return replace(self, logical=replace(logical, query_since=since, gates=gates))
 
 
-def lay_out(logical: LogicalPlan, frequencies: Frequencies | None = None, *, matcher: str = STREAMS) -> LaidOut:
+def compute_layout(
+    logical: LogicalPlan, frequencies: Frequencies | None = None, *, matcher: str = STREAMS
+) -> LaidOutPlan:
     """Compute the arrays that the named matcher needs for a logical plan.
 
     >>> from runnel.algebra.nodes.query import Read
-    >>> laid_out = lay_out(optimize([PlanQuery(7), PlanQuery(8)], {7: Read(1), 8: Read(1)}))
+    >>> laid_out = compute_layout(optimize([PlanQuery(7), PlanQuery(8)], {7: Read(1), 8: Read(1)}))
     >>> laid_out.starting_after(90, [8]).logical.query_since.tolist()
     [0, 90]
     """
     started = perf_counter()
-    atoms = lay_out_atoms(logical, frequencies)
+    atoms = compute_atom_layout(logical, frequencies)
     anchors = choose_anchors(logical, atoms)
-    streams = lay_out_streams(logical, atoms, anchors)
-    patterns = lay_out_patterns(logical, atoms, frequencies).values()
+    streams = compute_stream_layout(logical, atoms, anchors)
+    patterns = compute_pattern_layouts(logical, atoms, frequencies).values()
     counters = {
         "keys": len(atoms.key_tokens),
         "words": len(streams.vocabulary),
@@ -172,4 +174,4 @@ def lay_out(logical: LogicalPlan, frequencies: Frequencies | None = None, *, mat
     for family in patterns:
         arrays, seldom = {**arrays, **family.arrays()}, {**seldom, **family.seldom()}
     layout = Layout(arrays, seldom)
-    return LaidOut(replace(logical, costs=(*logical.costs, record)), layout)
+    return LaidOutPlan(replace(logical, costs=(*logical.costs, record)), layout)

@@ -12,7 +12,7 @@ import numpy as np
 
 from runnel.arrays import Array
 from runnel.matching.filters.atoms.anchors import choose_anchors
-from runnel.matching.filters.atoms.atom_layout import AtomLayout, Frequencies, lay_out_atoms
+from runnel.matching.filters.atoms.atom_layout import AtomLayout, Frequencies, compute_atom_layout
 from runnel.matching.filters.index.index_layout import stored_atoms
 from runnel.plan.logical_plan import LogicalPlan
 from runnel.plan.store import Plan
@@ -38,7 +38,7 @@ class Gain:
 def gain_of_compiling(plan: Plan, frequencies: Frequencies) -> Gain:
     """Estimate the gain of compiling a plan's base again with these word frequencies."""
     logical = plan.base.logical
-    before, after = stored_atoms(plan.base), lay_out_atoms(logical, frequencies)
+    before, after = stored_atoms(plan.base), compute_atom_layout(logical, frequencies)
     return Gain(_entries(logical, before, after), _entries(logical, after, after))
 
 

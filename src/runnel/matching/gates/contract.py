@@ -18,6 +18,7 @@ import numpy.typing as npt
 from runnel.algebra.nodes.gate_rules import Stop
 from runnel.families import load_part, registry
 from runnel.model.gate_state import GateState
+from runnel.model.gate_work import GateWork
 from runnel.model.item_batch import ItemBatch
 from runnel.plan.gates import Gate
 
@@ -64,6 +65,7 @@ class GateAnswer:
 
     `stopped` maps the sequence of a stopped item to the reason, `annotations` that of an item that passes to the
     items it joins, and `failures` that of an item on which the gate failed to the reason. Such an item does not pass.
+    `work` counts comparisons, if the gate compares items with those of a window.
     """
 
     passes: Booleans
@@ -71,6 +73,7 @@ class GateAnswer:
     stopped: Mapping[int, Stop] = field(default_factory=dict)
     annotations: Mapping[int, Joined] = field(default_factory=dict)
     failures: Mapping[int, str] = field(default_factory=dict)
+    work: GateWork | None = None
 
 
 @dataclass(frozen=True)

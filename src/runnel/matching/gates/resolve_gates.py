@@ -27,6 +27,7 @@ from runnel.matching.gates.contract import (
 )
 from runnel.model.annotation import Annotation
 from runnel.model.gate_state import GateState
+from runnel.model.gate_work import GateWork
 from runnel.plan.gates import NO_GATE, Gate, sort_gates
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class ResolvedGates:
 
     `stopped` maps the feed of a gate and the sequence of an item to the reason why the item was stopped.
     `annotations` and `failures` have the same keys. So has `inherited`: the gates whose annotations an item has after
-    it passed a gate, including those of earlier gates. `run` is what the gates shared.
+    it passed a gate, including those of earlier gates. `run` is what the gates shared, and `work` the work of joins.
     """
 
     gates: tuple[Gate, ...]
@@ -52,6 +53,7 @@ class ResolvedGates:
     failures: Mapping[tuple[int, int], str]
     inherited: Mapping[tuple[int, int], frozenset[int]]
     run: GateRun
+    work: Mapping[int, GateWork]
 
     def new_window_items(self) -> WindowItems | None:
         """Return the items that passed the gates of windows, for later runs. Return None if there are none."""
@@ -127,6 +129,7 @@ def resolve_gates(
     annotations: dict[tuple[int, int], Joined] = {}
     failures: dict[tuple[int, int], str] = {}
     inherited: dict[tuple[int, int], frozenset[int]] = {}
+    work: dict[int, GateWork] = {}
     gates = {gate.feed: gate for gate in claims.gates}
     run = GateRun(stored, arrivals, passed, gates, read_windows, window_keys)
     for gate in sort_gates(reached, *unique_pairs(queries, gate_feeds)):
@@ -142,12 +145,14 @@ def resolve_gates(
         stopped |= {(gate.feed, sequence): stop for sequence, stop in answer.stopped.items()}
         annotations |= {(gate.feed, sequence): joined for sequence, joined in answer.annotations.items()}
         failures |= {(gate.feed, sequence): reason for sequence, reason in answer.failures.items()}
+        if answer.work is not None:
+            work[gate.feed] = answer.work
         for sequence in answer.annotations:
             inherited[gate.feed, sequence] = frozenset([gate.feed])
         if inherited:
             earlier = zip(sequences[positions].tolist(), gate_feeds[positions].tolist(), strict=True)
             _inherit(inherited, gate.feed, set(passed[gate.feed].tolist()), earlier)
-    return ResolvedGates(claims.gates, passed, tuple(states), stopped, annotations, failures, inherited, run)
+    return ResolvedGates(claims.gates, passed, tuple(states), stopped, annotations, failures, inherited, run, work)
 
 
 def _inherit(

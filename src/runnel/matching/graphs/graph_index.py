@@ -28,7 +28,7 @@ class GraphIndex:
 
     undecided = TOO_MANY_STEPS
 
-    def lay_out(
+    def compute_layout(
         self, patterns: Sequence[ItemPattern], keys: Array, frequencies: Mapping[str, float] | None
     ) -> GraphLayout:
         """Build the arrays of patterns. Frequencies of terms determine the order of edges, the rarest first."""

@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from time import perf_counter_ns
 from typing import cast
 
 import numpy as np
 
 from runnel.algebra.nodes.attributes import WHOLE, Attribute
+from runnel.algebra.nodes.expressions import Expression
 from runnel.algebra.nodes.gate_rules import Stop
 from runnel.algebra.semantics.joins import Join, Window
 from runnel.algebra.semantics.window_conditions import atoms_of
@@ -21,6 +23,7 @@ from runnel.matching.gates.contract import Arrivals, GateAnswer, GateRun, Joined
 from runnel.matching.gates.item_attributes import attributes_named
 from runnel.matching.joins.find_pairs import JoinItem, Pair, PairFinder, TooManyCandidatesError, WindowMembers
 from runnel.matching.joins.window_items import Columns, Entry, WindowItem, WindowItems
+from runnel.model.gate_work import GateWork
 from runnel.model.item import Attributes
 from runnel.model.item_batch import ItemBatch
 from runnel.plan.gates import Gate
@@ -63,21 +66,31 @@ class JoinResolver:
         rule = _join(gate)
         windows = _windows_of(run)
         window = windows.open(gate.window, run)
+        started = perf_counter_ns()
         passes = np.zeros(len(arrivals), dtype=np.bool_)
+        candidates = 0
         annotations: dict[int, Joined] = {}
         failed: dict[int, str] = {}
         for number, item in enumerate(windows.items(arrivals)):
             try:
-                pairs = windows.finder.pairs(rule.condition, item)
+                pairs, compared = windows.pairs(rule.condition, item)
             except TooManyCandidatesError as error:
                 failed[item.sequence] = str(error)
                 continue
+            candidates += compared
             joined = list(_select(pairs, item, rule, window, windows.members))
             if joined:
                 passes[number] = True
                 annotations[item.sequence] = _annotation(joined, windows.finder)
         stopped = dict.fromkeys(arrivals.sequences[~passes].tolist(), Stop())
-        return GateAnswer(passes, (), stopped, annotations, failed)
+        work = GateWork(
+            items=len(arrivals),
+            passed=len(annotations),
+            candidates=candidates,
+            joined=sum(joined.count for joined in annotations.values()),
+            nanoseconds=perf_counter_ns() - started,
+        )
+        return GateAnswer(passes, (), stopped, annotations, failed, work)
 
 
 @dataclass
@@ -89,6 +102,15 @@ class _Windows:
     current: int
     """The part with the items of this run."""
     decoded: dict[int, JoinItem]
+    compared: dict[tuple[Expression, int], int]
+    """The number of window items that were compared with an item, by condition and sequence."""
+
+    def pairs(self, condition: Expression, item: JoinItem) -> tuple[list[Pair], int]:
+        """Return the pairs of an item, and the number of window items that were compared to find them."""
+        before = self.finder.checked
+        pairs = self.finder.pairs(condition, item)
+        # The pairs of an item are found once for all joins with the same condition.
+        return pairs, self.compared.setdefault((condition, item.sequence), self.finder.checked - before)
 
     def open(self, window: int | None, run: GateRun) -> int:
         """Note which items of this run are in a window, which was resolved before the join. Return its key."""
@@ -116,7 +138,7 @@ def _windows_of(run: GateRun) -> _Windows:
     if windows is None:
         own = WindowItems.of(_window_items(run))
         parts = [*run.read_windows(), own]
-        windows = run.shared[Join.kind] = _Windows(PairFinder(parts), WindowMembers(parts), len(parts) - 1, {})
+        windows = run.shared[Join.kind] = _Windows(PairFinder(parts), WindowMembers(parts), len(parts) - 1, {}, {})
     return cast(_Windows, windows)
 
 

@@ -290,14 +290,15 @@ class _ItemSolver:
 
         `names` are the query's names of the variables 1, 2, … of the pattern.
         """
-        found = self._searches[self._positions[row]].found(pattern)
+        found_solutions = self._searches[self._positions[row]].find_all(pattern)
         names_by_variable = {str(number): name for number, name in enumerate(names, 1) if name}
         distinct_solutions = dict.fromkeys(
-            tuple((variable, solution[variable]) for variable in names_by_variable) for solution in found.solutions
+            tuple((variable, solution[variable]) for variable in names_by_variable)
+            for solution in found_solutions.solutions
         )
         plain = (pattern.binding(dict(solution)) for solution in distinct_solutions)
         bindings = [{names_by_variable[variable]: value for variable, value in row.items()} for row in plain]
-        return bindings, found.is_whole
+        return bindings, found_solutions.is_whole
 
     def solve_query(self, row: int, text: str) -> tuple[list[dict[str, Value]], bool]:
         """Return the bindings of a whole query on the item of a row, and whether they are complete."""
@@ -311,4 +312,4 @@ class _ItemSolver:
 
         feed, attributes, accepted = self._feeds[position], self._attributes[position], self._accepted[position]
         bindings = node_solutions(node, feed, attributes, views, accepted, solve)
-        return bindings, all(search.found(pattern).is_whole for pattern in searched)
+        return bindings, all(search.find_all(pattern).is_whole for pattern in searched)

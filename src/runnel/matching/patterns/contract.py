@@ -48,7 +48,7 @@ class ItemSearch(Protocol):
     def solutions(self, pattern: ItemPattern, /) -> Iterator[Solution]:
         """Yield the solutions of a pattern, up to the number that a match shows."""
 
-    def found(self, pattern: ItemPattern, /) -> FoundSolutions:
+    def find_all(self, pattern: ItemPattern, /) -> FoundSolutions:
         """Return the solutions of a pattern, as many as the limits allow."""
 
 
@@ -111,7 +111,7 @@ class PatternIndex(Protocol[Layout]):
     def undecided(self) -> str:
         """The reason reported for a query that is undecided because a search was abandoned."""
 
-    def lay_out(
+    def compute_layout(
         self, patterns: Sequence[ItemPattern], keys: Array, frequencies: Mapping[str, float] | None, /
     ) -> Layout:
         """Encode canonical patterns as arrays. `keys` has the key of each pattern."""
@@ -133,7 +133,7 @@ class PatternIndex(Protocol[Layout]):
         """Build a search on one item. The attributes are not read before its first method call."""
 
     def words(self, values: Sequence[Value], /) -> Iterable[str]:
-        """Return the words of an item's values that stream statistics count, for the `frequencies` of `lay_out`."""
+        """Return the words of values that stream statistics count, the `frequencies` of `compute_layout`."""
 
 
 def index_of(family: str) -> PatternIndex[Any]:

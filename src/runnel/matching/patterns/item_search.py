@@ -27,16 +27,16 @@ class FamilySearch:
 
     def rows(self, pattern: ItemPattern) -> list[dict[str, Value]] | None:
         """Return the distinct bindings of a pattern, or None if the limits cut them off."""
-        found = self.found(pattern)
-        return _rows(pattern, found) if found.is_whole else None
+        found_solutions = self.find_all(pattern)
+        return _rows(pattern, found_solutions) if found_solutions.is_whole else None
 
-    def found(self, pattern: ItemPattern) -> FoundSolutions:
+    def find_all(self, pattern: ItemPattern) -> FoundSolutions:
         """Return the solutions of a pattern, as many as the limits allow."""
-        return self._search(pattern).found(pattern)
+        return self._search(pattern).find_all(pattern)
 
     def first_rows(self, pattern: ItemPattern) -> list[dict[str, Value]]:
         """Return the distinct bindings of a pattern; if the limits cut them off, those that were found first."""
-        return _rows(pattern, self.found(pattern))
+        return _rows(pattern, self.find_all(pattern))
 
     def _search(self, pattern: ItemPattern) -> ItemSearch:
         search = self._searches.get(pattern.family)
@@ -45,5 +45,5 @@ class FamilySearch:
         return search
 
 
-def _rows(pattern: ItemPattern, found: FoundSolutions) -> list[dict[str, Value]]:
-    return distinct(map(pattern.binding, found.solutions))
+def _rows(pattern: ItemPattern, found_solutions: FoundSolutions) -> list[dict[str, Value]]:
+    return distinct(map(pattern.binding, found_solutions.solutions))

@@ -15,7 +15,7 @@ from runnel.plan.logical_plan import LogicalPlan
 from runnel.plan.store import PlanPart
 
 
-def lay_out_patterns(
+def compute_pattern_layouts(
     logical: LogicalPlan, atoms: AtomLayout, frequencies: Mapping[str, float] | None = None
 ) -> dict[str, PatternLayout]:
     """Build the layouts of a plan's patterns, by family."""
@@ -40,7 +40,7 @@ def _lay_out(
 ) -> PatternLayout:
     family_atoms = atoms.atoms_of(family)
     patterns = [stored_pattern(logical.atoms.text(atom)) for atom in family_atoms.tolist()]
-    return cast(PatternLayout, index_of(family).lay_out(patterns, atoms.atom_keys[family_atoms], frequencies))
+    return cast(PatternLayout, index_of(family).compute_layout(patterns, atoms.atom_keys[family_atoms], frequencies))
 
 
 def _load_matcher(family: str, part: PlanPart, atoms: AtomLayout) -> PatternMatcher:

@@ -18,7 +18,7 @@ HALF_LIFE_CALLS = 2_000.0
 """Number of calls of an operator, or evaluations of a test, after which an observation has half its weight."""
 HALF_LIFE_DAYS = 30.0
 
-MOST_TESTS, MOST_OPERATORS = 20_000, 2_000
+MAX_TESTS, MAX_OPERATORS = 20_000, 2_000
 TEST_BYTES = 16
 _GUESS_ASKS = 2.0
 """Weight of a guessed probability, in evaluations. With a guess of 0.5: one that passed and one that failed."""
@@ -98,7 +98,7 @@ class OperatorStatistics:
             tests[test] = ObservedShare(asked * left, held * left)
         return OperatorStatistics(operators, tests).merge(newer)
 
-    def bounded(self, *, tests: int = MOST_TESTS, operators: int = MOST_OPERATORS) -> OperatorStatistics:
+    def bounded(self, *, tests: int = MAX_TESTS, operators: int = MAX_OPERATORS) -> OperatorStatistics:
         """Return only the most frequently evaluated tests and the most frequently called operators."""
         if len(self.tests) <= tests and len(self.operators) <= operators:
             return self

@@ -10,13 +10,13 @@ import numpy as np
 
 from runnel.arrays import Array, Rows
 from runnel.kernel import inlined, kernel
-from runnel.optimizer.subsumption.wider_literals import MOST
+from runnel.optimizer.subsumption.wider_literals import MAX_WIDER
 
 _MAX_COMPARED = 512
 """How many clauses each clause is compared with."""
 
 
-def wider_clauses(clauses: Rows, literals: Rows, selectivities: Array, most: int = MOST) -> Rows:
+def wider_clauses(clauses: Rows, literals: Rows, selectivities: Array, most: int = MAX_WIDER) -> Rows:
     """Return for every clause up to `most` clauses that subsume it, the most selective first.
 
     `literals` has the wider literals of every literal (`wider_literals`), `selectivities` the fraction of items that

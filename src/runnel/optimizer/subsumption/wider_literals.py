@@ -21,13 +21,13 @@ from runnel.optimizer.subsumption.intervals import Interval, Intervals, ValueKin
 from runnel.optimizer.subsumption.nearest_wider import nearest_wider
 from runnel.optimizer.subsumption.word_steps import MAX_STEPS, Steps, is_pattern, is_prefix, parts, steps_of
 
-MOST = 16
+MAX_WIDER = 16
 
 Pair = tuple[int, int]
 """A narrow atom and a wider one."""
 
 
-def wider_literals(atoms: Sequence[Atom], most: int = MOST) -> Rows:
+def wider_literals(atoms: Sequence[Atom], most: int = MAX_WIDER) -> Rows:
     """Return for every literal up to `most` literals that subsume it.
 
     >>> from runnel.algebra.nodes.expressions import Compare

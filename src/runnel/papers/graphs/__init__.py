@@ -1,7 +1,7 @@
-"""Ways to match graph patterns that Runnel's own is compared with: patterns and publications in, pairs out.
+"""Graph matchers to compare with Runnel's own: patterns and publications in, pairs out.
 
-`contract` says what all of them are; `registry` names them. All give the same pairs, and differ in what they touch.
-Only tests and `benchmarks/graphs.py` use them; Runnel's own matcher is `matching.graphs`.
+`contract` defines their interface, and `registry` names them. All return the same pairs and differ in the data that
+they read. Only tests and `benchmarks/graphs.py` use them. Runnel's own matcher is `matching.graphs`.
 
 | section | subject | module |
 |---|---|---|
@@ -13,6 +13,6 @@ Only tests and `benchmarks/graphs.py` use them; Runnel's own matcher is `matchin
 | 3, 4.5 | partitions and the two stages | `scaleout.divide`, `scaleout.route`, `scaleout.stages` |
 | 5, figures 9 and 10 | experiments | `benchmarks/graphs.py`, `benchmarks/graphs_index.py`, `benchmarks/cluster.py` |
 | 6 | counting edges, constraints last (G-ToPSS) | `counting_matcher` (`joined`) |
-| - | grouped by shape: Runnel's own | `shape_matcher`, over `matching.graphs` |
-| - | one pattern after another | `scan_graphs`, `lay_each_pattern` |
+| - | grouped by shape (Runnel's own) | `shape_matcher`, over `matching.graphs` |
+| - | one pattern after another | `scan_graphs`, `join_each_pattern` |
 """

@@ -1,4 +1,4 @@
-"""The contract of graph matchers: publications in, pairs of a publication and a pattern that it has out."""
+"""The contract of graph matchers: publications in, pairs of a publication and a matching pattern out."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from runnel.matching.graphs.search.publications import Publications
 from runnel.model.graph import Triple
 
 Pairs = tuple[Array, Array]
-"""Places of publications in their batch, and patterns: ascending, each pair once."""
+"""Indexes of publications in their batch, and pattern numbers; ascending and distinct pairs."""
 
 
 @dataclass
 class Counters:
-    """What a matcher did, in all.
+    """The work of a matcher since it was created.
 
-    `touched` are entries of lists that were gone through, `candidates` patterns (or shapes) of which something was
-    found, `joined` those whose edges were laid one by one, `matches` the pairs.
+    `touched` is the number of list entries read, `candidates` the number of patterns (or shapes) of which an edge was
+    found, `joined` the number of those that were joined edge by edge, and `matches` the number of pairs.
     """
 
     touched: int = 0
@@ -33,53 +33,53 @@ class Counters:
 
 
 class GraphContender(Protocol):
-    """Finds the patterns of publications, exactly. Terms of both are numbered by the same `TermIndex`."""
+    """Finds the exact matches of patterns. The same `TermIndex` numbers the terms of patterns and publications."""
 
     counters: Counters
 
     @property
     def size(self) -> int:
-        """The bytes of the arrays that it looks into."""
+        """The size in bytes of the arrays that matching reads."""
         ...
 
     def match(self, publications: Publications) -> Pairs:
-        """All pairs of a publication and a pattern that has a solution on it."""
+        """Return all pairs of a publication and a pattern that has a solution on it."""
         ...
 
 
-def in_order(publications: Array, patterns: Array) -> Pairs:
-    """Pairs in ascending order.
+def sort_pairs(publications: Array, patterns: Array) -> Pairs:
+    """Sort pairs.
 
-    >>> [part.tolist() for part in in_order(np.array([1, 0, 0]), np.array([2, 9, 3]))]
+    >>> [column.tolist() for column in sort_pairs(np.array([1, 0, 0]), np.array([2, 9, 3]))]
     [[0, 0, 1], [3, 9, 2]]
     """
     order = np.lexsort((patterns, publications))
     return publications[order], patterns[order]
 
 
-def triples_of(table: PatternTable, publications: Publications, place: int) -> Iterator[Triple]:
-    """The triples of a publication as terms."""
-    for at in range(int(publications.offsets[place]), int(publications.offsets[place + 1])):
-        numbers = publications.subjects[at], publications.labels[at], publications.objects[at]
-        subject, label, found = (_term(table, publications, int(number)) for number in numbers)
-        yield subject, label, found
+def triples_of(table: PatternTable, publications: Publications, publication: int) -> Iterator[Triple]:
+    """Yield the triples of a publication as terms."""
+    for index in range(int(publications.offsets[publication]), int(publications.offsets[publication + 1])):
+        numbers = publications.subjects[index], publications.labels[index], publications.objects[index]
+        subject, label, value = (_term(table, publications, int(number)) for number in numbers)
+        yield subject, label, value
 
 
 def _term(table: PatternTable, publications: Publications, number: int) -> str:
     return table.terms.text(number) if number < publications.plan_terms else publications.local_term(number)
 
 
-def settle_programs(table: PatternTable, publications: Publications, pairs: Pairs) -> Pairs:
-    """The pairs that stay when what is no constraint in a filter (`or`, `not`, two variables) is asked too.
+def check_programs(table: PatternTable, publications: Publications, pairs: Pairs) -> Pairs:
+    """Return the pairs that also satisfy the filters with `or`, `not` or two variables.
 
-    Kernels of contenders go by constraints alone; the definition decides the rest.
+    The kernels check only constraints, which such filters are not. The definition decides them.
     """
-    asked = np.flatnonzero(table.programs.lengths[pairs[1]])
+    with_program = np.flatnonzero(table.programs.lengths[pairs[1]])
     kept = np.ones(len(pairs[0]), dtype=np.bool_)
     triples: dict[int, list[Triple]] = {}
-    for at in asked.tolist():
-        place, pattern = int(pairs[0][at]), int(pairs[1][at])
-        if place not in triples:
-            triples[place] = list(triples_of(table, publications, place))
-        kept[at] = matches_graph(table.graph(pattern), triples[place])
+    for index in with_program.tolist():
+        publication, pattern = int(pairs[0][index]), int(pairs[1][index])
+        if publication not in triples:
+            triples[publication] = list(triples_of(table, publications, publication))
+        kept[index] = matches_graph(table.graph(pattern), triples[publication])
     return pairs[0][kept], pairs[1][kept]

@@ -1,9 +1,9 @@
-"""Matching over the union graph in two stages (the paper's §4.5): edges are counted, then joined.
+"""Match over the union graph in two stages (the paper's §4.5): count edges, then join them.
 
-`joined` counts the edges of all patterns and asks constraints last, as G-ToPSS does. `union_graph` takes from every
-list only patterns whose constraint the publication's value satisfies. As printed, the paper's algorithm joins
-whatever has one edge, and checks in stage one alone what must hold of all edges together. Both give patterns that do
-not match. Here every edge is required before a join, and constraints are asked again during it.
+`joined` counts the edges of all patterns and checks constraints last, as G-ToPSS does. `union_graph` reads from every
+list only the patterns whose constraint the publication's value satisfies. The printed algorithm joins a pattern if it
+has one edge, and checks some conditions on all edges only in stage one. Both return patterns that do not match. This
+module requires every edge before a join and checks the constraints again during the join.
 """
 
 from __future__ import annotations
@@ -15,85 +15,98 @@ from runnel.kernel import Number, kernel, step
 from runnel.matching.graphs.patterns.pattern_table import PatternTable
 from runnel.matching.graphs.patterns.term_index import TermIndex
 from runnel.matching.graphs.search.publications import Publications
-from runnel.papers.graphs.contract import Counters, Pairs, in_order, settle_programs
-from runnel.papers.graphs.join_edges import Laid, Room, Triples, laid_shapes, lay, room_for, triples_in
-from runnel.papers.graphs.union_graph import ANY, BITS, STAR, UnionGraph, find_edge, unite, value_of
+from runnel.papers.graphs.contract import Counters, Pairs, check_programs, sort_pairs
+from runnel.papers.graphs.join_edges import (
+    JoinOrders,
+    JoinState,
+    Triples,
+    has_binding,
+    make_state,
+    order_shapes,
+    triple_arrays,
+)
+from runnel.papers.graphs.union_graph import ANY, BITS, STAR, UnionGraph, build_union_graph, find_edge, value_of
 
-_ROOM = 1 << 16
+_PAIRS_PER_CALL = 1 << 16
 
 
 class CountingMatcher:
-    """Counts edges, then joins; with or without constraint tables."""
+    """Counts edges, then joins them, with or without constraint tables."""
 
     def __init__(self, table: PatternTable, terms: TermIndex, *, constraint_tables: bool) -> None:
         self.counters = Counters()
-        self.union = unite(table, terms, laid := laid_shapes(table), constraint_tables=constraint_tables)
-        self._table, self._laid, self._early = table, laid, constraint_tables
+        self.union = build_union_graph(
+            table, terms, orders := order_shapes(table), constraint_tables=constraint_tables
+        )
+        self._table, self._orders, self._checks_early = table, orders, constraint_tables
         self._counted = np.zeros(len(table), dtype=np.int64)
         self._candidates = np.empty(len(table) + 1, dtype=np.int64)
 
     @property
     def size(self) -> int:
-        """The bytes of the union graph and of the shapes and constraints that are joined."""
-        return self.union.size + sum(array.nbytes for array in self._laid)
+        """The size in bytes of the union graph, and of the shapes and constraints that are joined."""
+        return self.union.size + sum(array.nbytes for array in self._orders)
 
     def match(self, publications: Publications) -> Pairs:
-        """All pairs of a publication and a pattern that has a solution on it."""
-        triples, room = triples_in(publications), room_for(self._laid)
+        """Return all pairs of a publication and a pattern that has a solution on it."""
+        triples, state = triple_arrays(publications), make_state(self._orders)
         counts = np.zeros(3, dtype=np.int64)
-        found = np.empty((2, len(self._table) + _ROOM), dtype=np.int64)
+        buffer = np.empty((2, len(self._table) + _PAIRS_PER_CALL), dtype=np.int64)
         pairs: list[Pairs] = []
         start = 0
         while start < len(publications):
             start, count = count_and_join(
                 start,
                 self.union,
-                self._laid,
+                self._orders,
                 triples,
-                room,
-                self._early,
+                state,
+                self._checks_early,
                 self._counted,
                 self._candidates,
                 counts,
-                found,
+                buffer,
             )
-            pairs.append(in_order(found[0, :count], found[1, :count]))
-        whole = tuple(np.concatenate([np.empty(0, np.int64), *(pair[side] for pair in pairs)]) for side in range(2))
-        settled = settle_programs(self._table, publications, (whole[0], whole[1]))
+            pairs.append(sort_pairs(buffer[0, :count], buffer[1, :count]))
+        columns = tuple(np.concatenate([np.empty(0, np.int64), *(pair[side] for pair in pairs)]) for side in range(2))
+        checked = check_programs(self._table, publications, (columns[0], columns[1]))
         self.counters.touched += int(counts[0])
         self.counters.candidates += int(counts[1])
         self.counters.joined += int(counts[2])
-        self.counters.matches += len(settled[0])
-        return settled
+        self.counters.matches += len(checked[0])
+        return checked
 
 
 @kernel
 def count_and_join(
     start: int,
     union: UnionGraph,
-    laid: Laid,
+    orders: JoinOrders,
     triples: Triples,
-    room: Room,
-    early: bool,
+    state: JoinState,
+    checks_early: bool,
     counted: Array,
     candidates: Array,
     counts: Array,
-    found: Array,
+    buffer: Array,
 ) -> tuple[int, int]:
-    """Match publications from one on, as long as there is room for all patterns; the next one and how many pairs."""
+    """Match publications from `start` on until the buffer may be too small.
+
+    Return the next publication and the pairs.
+    """
     total = 0
     publication = start
-    while publication < len(triples.offsets) - 1 and total + len(counted) <= found.shape[1]:
-        some = count_edges(publication, union, triples, counted, candidates, counts)
-        counts[1] += some
-        for place in range(some):
-            pattern = candidates[place]
-            shape = laid.pattern_shapes[pattern]
-            edges = min(BITS, laid.offsets[shape + 1] - laid.offsets[shape])
+    while publication < len(triples.offsets) - 1 and total + len(counted) <= buffer.shape[1]:
+        candidate_count = count_edges(publication, union, triples, counted, candidates, counts)
+        counts[1] += candidate_count
+        for index in range(candidate_count):
+            pattern = candidates[index]
+            shape = orders.pattern_shapes[pattern]
+            edges = min(BITS, orders.offsets[shape + 1] - orders.offsets[shape])
             if counted[pattern] == (np.int64(1) << edges) - 1:
                 counts[2] += 1
-                if lay(pattern, publication, early, laid, triples, room):
-                    found[0, total], found[1, total] = publication, pattern
+                if has_binding(pattern, publication, checks_early, orders, triples, state):
+                    buffer[0, total], buffer[1, total] = publication, pattern
                     total += 1
             counted[pattern] = 0
         publication += 1
@@ -104,10 +117,10 @@ def count_and_join(
 def count_edges(
     publication: Number, union: UnionGraph, triples: Triples, counted: Array, candidates: Array, counts: Array
 ) -> Number:
-    """Mark for every pattern the edges that the publication has; how many patterns have some."""
+    """Mark the edges that the publication has of every pattern. Return the number of patterns with such an edge."""
     slots, edges, edge_segments, segments, parts, relations, bound_sorts, bounds, patterns, bits, masks = union
     offsets, subjects, labels, objects, sorts, keys, ranks = triples
-    some = 0
+    candidate_count = 0
     for triple in range(offsets[publication], offsets[publication + 1]):
         for mask in masks:
             subject = STAR if mask & 1 else np.int64(subjects[triple])
@@ -120,29 +133,31 @@ def count_edges(
                 part = parts[segment]
                 term = np.int64(subjects[triple] if part == 0 else labels[triple] if part == 1 else objects[triple])
                 first, last = np.int64(segments[segment]), np.int64(segments[segment + 1])
-                gap, gap_end = last, last
+                gap_start, gap_end = last, last
                 if relations[segment] != ANY:
-                    same = sorts[term] == bound_sorts[segment]
+                    is_same_sort = sorts[term] == bound_sorts[segment]
                     value = value_of(term, sorts, keys, ranks)
-                    first, last, gap, gap_end = satisfied(relations[segment], same, value, bounds, first, last)
-                counts[0] += last - first - (gap_end - gap)
-                for place in range(first, last):
-                    if gap <= place < gap_end:
+                    first, last, gap_start, gap_end = find_satisfied(
+                        relations[segment], is_same_sort, value, bounds, first, last
+                    )
+                counts[0] += last - first - (gap_end - gap_start)
+                for index in range(first, last):
+                    if gap_start <= index < gap_end:
                         continue
-                    pattern = patterns[place]
+                    pattern = patterns[index]
                     if counted[pattern] == 0:
-                        candidates[some] = pattern
-                        some += 1
-                    counted[pattern] |= np.int64(1) << bits[place]
-    return some
+                        candidates[candidate_count] = pattern
+                        candidate_count += 1
+                    counted[pattern] |= np.int64(1) << bits[index]
+    return candidate_count
 
 
 @step
-def satisfied(
-    relation: Number, same: bool, value: Number, bounds: Array, first: Number, last: Number
+def find_satisfied(
+    relation: Number, is_same_sort: bool, value: Number, bounds: Array, first: Number, last: Number
 ) -> tuple[Number, Number, Number, Number]:
-    """The entries of a segment whose bound a value satisfies: from one to another, without a gap between."""
-    if not same:
+    """Return the entries of a segment whose bound a value satisfies, as a range and a gap within the range."""
+    if not is_same_sort:
         return (first, last, last, last) if relation == 1 else (first, first, first, first)
     low, high = first, last
     while low < high:

@@ -1,7 +1,7 @@
-"""Laying the edges of one pattern into one publication, edge by edge; and what a constraint asks of a term.
+"""Join the edges of one pattern with the triples of one publication, edge by edge, and check constraints.
 
-In: a shape's edges in the order in which they are laid, the constraints of a pattern, the triples of a publication.
-Out: whether there is a binding under which all edges are triples and all constraints hold.
+In: a shape's edges in join order, the constraints of a pattern, the triples of a publication. Out: whether a binding
+exists under which all edges are triples and all constraints hold.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from runnel.matching.graphs.patterns.pattern_table import CONSTRAINT, EDGE, Patt
 from runnel.matching.graphs.search.publications import Publications
 
 FREE = -1
-"""In place of the term of a variable that has none yet."""
+"""Marks a variable that is not bound yet."""
 
 _TAGGED, _OTHER, _TEXT = int(Sort.TAGGED), int(Sort.OTHER), int(Sort.TEXT)
 
 
-class Laid(NamedTuple):
-    """The shapes of a table: shape i has the edges (rows of `nodes`) from offsets[i] to offsets[i + 1]."""
+class JoinOrders(NamedTuple):
+    """The shapes of a table in join order. Shape i has the rows of `nodes` from offsets[i] to offsets[i + 1]."""
 
     offsets: Array
     nodes: Array
@@ -34,7 +34,7 @@ class Laid(NamedTuple):
 
 
 class Triples(NamedTuple):
-    """The triples of a batch, and what its terms stand for."""
+    """The triples of a batch, and the sorts, keys and ranks of its terms."""
 
     offsets: Array
     subjects: Array
@@ -45,26 +45,26 @@ class Triples(NamedTuple):
     ranks: Array
 
 
-class Room(NamedTuple):
-    """What a join has done: the binding, and for every edge its next triple, where these end, and what it bound."""
+class JoinState(NamedTuple):
+    """The state of a join: the binding, and for every edge its next and last triple and the parts it bound."""
 
     binding: Array
-    places: Array
+    next_triples: Array
     stops: Array
     bound: Array
 
 
-def laid_shapes(table: PatternTable) -> Laid:
-    """The shapes with their edges in an order in which each next has as many known ends as there can be."""
+def order_shapes(table: PatternTable) -> JoinOrders:
+    """Order the edges of each shape so that each edge has as many bound variables as possible."""
     offsets = row_offsets(table.shape_edges.lengths // EDGE)
     nodes = table.shape_edges.values.reshape(-1, EDGE).copy()
     order_edges(offsets, nodes)
     constraints = table.constraints.values.reshape(-1, CONSTRAINT)
-    return Laid(offsets, nodes, table.pattern_shapes, table.constraints.offsets // CONSTRAINT, constraints)
+    return JoinOrders(offsets, nodes, table.pattern_shapes, table.constraints.offsets // CONSTRAINT, constraints)
 
 
-def triples_in(publications: Publications) -> Triples:
-    """The arrays of a batch for the join."""
+def triple_arrays(publications: Publications) -> Triples:
+    """Return the arrays of a batch for the join."""
     return Triples(
         publications.offsets,
         publications.subjects,
@@ -76,20 +76,20 @@ def triples_in(publications: Publications) -> Triples:
     )
 
 
-def room_for(laid: Laid) -> Room:
-    """Room for the longest shape."""
-    longest = int(np.diff(laid.offsets).max(initial=0)) + 1
-    return Room(np.empty(MAX_VARIABLES, np.int64), *(np.zeros(longest, np.int64) for _ in range(3)))
+def make_state(orders: JoinOrders) -> JoinState:
+    """Allocate the state for the longest shape."""
+    longest = int(np.diff(orders.offsets).max(initial=0)) + 1
+    return JoinState(np.empty(MAX_VARIABLES, np.int64), *(np.zeros(longest, np.int64) for _ in range(3)))
 
 
 @kernel
 def order_edges(offsets: Array, nodes: Array) -> None:
-    """Edges without variables first, then always one with the fewest variables that are not known yet."""
+    """Put edges without variables first, then repeatedly an edge with the fewest unbound variables."""
     for shape in range(len(offsets) - 1):
         known = np.uint64(0)
-        for place in range(offsets[shape], offsets[shape + 1]):
-            best, fewest = place, 9
-            for edge in range(place, offsets[shape + 1]):
+        for position in range(offsets[shape], offsets[shape + 1]):
+            best, fewest = position, 9
+            for edge in range(position, offsets[shape + 1]):
                 unknown = 0
                 for part in range(3):
                     node = nodes[edge, part]
@@ -99,16 +99,17 @@ def order_edges(offsets: Array, nodes: Array) -> None:
                     best, fewest = edge, unknown
             for part in range(3):
                 node = nodes[best, part]
-                nodes[best, part] = nodes[place, part]
-                nodes[place, part] = node
+                nodes[best, part] = nodes[position, part]
+                nodes[position, part] = node
                 if node < 0:
                     known |= np.uint64(1) << np.uint64(-1 - node)
 
 
 @step
 def satisfies(term: Number, relation: Number, bound: Number, sorts: Array, keys: Array, ranks: Array) -> bool:
-    """Whether a term stands in a relation to a plan's term: SPARQL's error is no
-    (`algebra.graphs.rdf_terms.compare_terms`).
+    """Whether a term stands in a relation to a plan's term (`algebra.graphs.rdf_terms.compare_terms`).
+
+    A comparison that is an error in SPARQL does not hold.
     """
     left, right = sorts[term], sorts[bound]
     if relation < 2:
@@ -136,8 +137,8 @@ def satisfies(term: Number, relation: Number, bound: Number, sorts: Array, keys:
 
 
 @step
-def least(values: Array, low: Number, high: Number, wanted: Number) -> Number:
-    """The first place of ascending values that is not below the wanted one."""
+def lower_bound(values: Array, low: Number, high: Number, wanted: Number) -> Number:
+    """Return the first index at which ascending values are not below `wanted`."""
     while low < high:
         middle = (low + high) >> 1
         if values[middle] < wanted:
@@ -149,7 +150,7 @@ def least(values: Array, low: Number, high: Number, wanted: Number) -> Number:
 
 @step
 def known_node(node: Number, binding: Array) -> Number:
-    """The term that a node must be, or FREE."""
+    """Return the term that a node must equal, or FREE."""
     return np.int64(node) if node >= 0 else binding[-1 - node]
 
 
@@ -157,20 +158,20 @@ def known_node(node: Number, binding: Array) -> Number:
 def triple_range(
     edge: Number, nodes: Array, binding: Array, subjects: Array, labels: Array, first: Number, last: Number
 ) -> tuple[Number, Number]:
-    """The triples among which an edge must lie: those with its label and subject, as far as these are known."""
+    """Return the range of triples that an edge may match: those with its label and subject, if these are bound."""
     label = known_node(nodes[edge, 1], binding)
     if label != FREE:
-        first = least(labels, first, last, label)
-        last = least(labels, first, last, label + 1)
+        first = lower_bound(labels, first, last, label)
+        last = lower_bound(labels, first, last, label + 1)
         subject = known_node(nodes[edge, 0], binding)
         if subject != FREE:
-            first = least(subjects, first, last, subject)
-            last = least(subjects, first, last, subject + 1)
+            first = lower_bound(subjects, first, last, subject)
+            last = lower_bound(subjects, first, last, subject + 1)
     return first, last
 
 
 @step
-def allowed(
+def satisfies_all(
     variable: Number,
     term: Number,
     first: Number,
@@ -181,26 +182,31 @@ def allowed(
     ranks: Array,
 ) -> bool:
     """Whether a term satisfies all constraints on a variable."""
-    for place in range(first, last):
-        if constraints[place, 0] == variable and not satisfies(
-            term, constraints[place, 1], constraints[place, 2], sorts, keys, ranks
+    for index in range(first, last):
+        if constraints[index, 0] == variable and not satisfies(
+            term, constraints[index, 1], constraints[index, 2], sorts, keys, ranks
         ):
             return False
     return True
 
 
 @step
-def lay(pattern: Number, publication: Number, early: bool, laid: Laid, triples: Triples, room: Room) -> bool:
-    """Whether a pattern has a binding on a publication; constraints are asked `early`, or when all edges are laid."""
-    edge_offsets, nodes, pattern_shapes, constraint_offsets, constraints = laid
+def has_binding(
+    pattern: Number, publication: Number, checks_early: bool, orders: JoinOrders, triples: Triples, state: JoinState
+) -> bool:
+    """Whether a pattern has a binding on a publication.
+
+    Constraints are checked when a variable is bound (`checks_early`), or when all edges are joined.
+    """
+    edge_offsets, nodes, pattern_shapes, constraint_offsets, constraints = orders
     triple_offsets, subjects, labels, objects, sorts, keys, ranks = triples
-    binding, places, stops, bound = room
+    binding, next_triples, stops, bound = state
     first_edge, last_edge = edge_offsets[pattern_shapes[pattern]], edge_offsets[pattern_shapes[pattern] + 1]
     first, last = np.int64(triple_offsets[publication]), np.int64(triple_offsets[publication + 1])
-    asked, asked_end = constraint_offsets[pattern], constraint_offsets[pattern + 1]
+    first_constraint, last_constraint = constraint_offsets[pattern], constraint_offsets[pattern + 1]
     binding[:] = FREE
     depth = 0
-    places[0], stops[0] = triple_range(first_edge, nodes, binding, subjects, labels, first, last)
+    next_triples[0], stops[0] = triple_range(first_edge, nodes, binding, subjects, labels, first, last)
     bound[0] = 0
     while depth >= 0:
         edge = first_edge + depth
@@ -209,42 +215,44 @@ def lay(pattern: Number, publication: Number, early: bool, laid: Laid, triples: 
                 binding[-1 - nodes[edge, part]] = FREE
         bound[depth] = 0
         fits = False
-        while places[depth] < stops[depth] and not fits:
-            triple = places[depth]
-            places[depth] += 1
-            fits, taken = True, 0
+        while next_triples[depth] < stops[depth] and not fits:
+            triple = next_triples[depth]
+            next_triples[depth] += 1
+            fits, bound_parts = True, 0
             for part in range(3):
                 node = nodes[edge, part]
                 term = np.int64(subjects[triple] if part == 0 else labels[triple] if part == 1 else objects[triple])
                 wanted = known_node(node, binding)
                 if wanted != FREE:
                     fits = wanted == term
-                elif early and not allowed(-1 - node, term, asked, asked_end, constraints, sorts, keys, ranks):
+                elif checks_early and not satisfies_all(
+                    -1 - node, term, first_constraint, last_constraint, constraints, sorts, keys, ranks
+                ):
                     fits = False
                 else:
                     binding[-1 - node] = term
-                    taken |= 1 << part
+                    bound_parts |= 1 << part
                 if not fits:
                     break
             if fits:
-                bound[depth] = taken
+                bound[depth] = bound_parts
             else:
                 for part in range(3):
-                    if (taken >> part) & 1:
+                    if (bound_parts >> part) & 1:
                         binding[-1 - nodes[edge, part]] = FREE
         if not fits:
             depth -= 1
         elif edge + 1 < last_edge:
             depth += 1
-            places[depth], stops[depth] = triple_range(edge + 1, nodes, binding, subjects, labels, first, last)
+            next_triples[depth], stops[depth] = triple_range(edge + 1, nodes, binding, subjects, labels, first, last)
             bound[depth] = 0
         else:
             holds = True
-            if not early:
-                for place in range(asked, asked_end):
-                    term = binding[constraints[place, 0]]
+            if not checks_early:
+                for index in range(first_constraint, last_constraint):
+                    term = binding[constraints[index, 0]]
                     holds = holds and satisfies(
-                        term, constraints[place, 1], constraints[place, 2], sorts, keys, ranks
+                        term, constraints[index, 1], constraints[index, 2], sorts, keys, ranks
                     )
             if holds:
                 return True

@@ -1,4 +1,4 @@
-"""The contenders by name: each is made from patterns and the index of their terms."""
+"""The compared graph matchers by name. Each is created from patterns and the index of their terms."""
 
 from __future__ import annotations
 
@@ -8,33 +8,33 @@ from runnel.matching.graphs.patterns.pattern_table import PatternTable
 from runnel.matching.graphs.patterns.term_index import TermIndex
 from runnel.papers.graphs.contract import GraphContender
 from runnel.papers.graphs.counting_matcher import CountingMatcher
-from runnel.papers.graphs.lay_each_pattern import EachPatternMatcher
+from runnel.papers.graphs.join_each_pattern import EachPatternMatcher
 from runnel.papers.graphs.scan_graphs import GraphScanMatcher
 from runnel.papers.graphs.shape_matcher import ShapeMatcher
 
 
 def shapes(table: PatternTable, terms: TermIndex) -> GraphContender:
-    """What Runnel runs."""
+    """Create Runnel's own matcher."""
     return ShapeMatcher(table)
 
 
 def scan(table: PatternTable, terms: TermIndex) -> GraphContender:
-    """Every pattern on every graph, by the definition."""
+    """Create the matcher that evaluates every pattern on every graph by the definition."""
     return GraphScanMatcher(table)
 
 
 def alone(table: PatternTable, terms: TermIndex) -> GraphContender:
-    """Every pattern on every graph, compiled."""
+    """Create the matcher that joins every pattern with every graph in compiled code."""
     return EachPatternMatcher(table)
 
 
 def joined(table: PatternTable, terms: TermIndex) -> GraphContender:
-    """Edges are counted, then joined, then constraints are asked (G-ToPSS)."""
+    """Create the matcher that counts edges, joins them, and checks constraints last (G-ToPSS)."""
     return CountingMatcher(table, terms, constraint_tables=False)
 
 
 def union_graph(table: PatternTable, terms: TermIndex) -> GraphContender:
-    """The paper's match with constraint tables, made sound."""
+    """Create the paper's matcher with constraint tables, corrected to return only matches."""
     return CountingMatcher(table, terms, constraint_tables=True)
 
 

@@ -1,4 +1,4 @@
-"""The reference: every pattern is laid into every graph, by the definition."""
+"""The reference matcher: evaluate every pattern on every graph by the definition."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from runnel.papers.graphs.contract import Counters, Pairs, triples_of
 
 
 class GraphScanMatcher:
-    """Asks `algebra.graphs.graph_solutions` about every pair."""
+    """Evaluates every pair with `algebra.graphs.graph_solutions`."""
 
     def __init__(self, table: PatternTable) -> None:
         self.counters = Counters()
@@ -20,17 +20,19 @@ class GraphScanMatcher:
 
     @property
     def size(self) -> int:
-        """The bytes of the patterns."""
+        """The size in bytes of the patterns."""
         return sum(array.nbytes for array in self._table.arrays().values())
 
     def match(self, publications: Publications) -> Pairs:
-        """All pairs of a publication and a pattern that has a solution on it."""
-        found: list[tuple[int, int]] = []
-        for place in range(len(publications)):
-            triples = list(triples_of(self._table, publications, place))
-            found += [(place, number) for number, graph in enumerate(self._graphs) if matches_graph(graph, triples)]
+        """Return all pairs of a publication and a pattern that has a solution on it."""
+        matches: list[tuple[int, int]] = []
+        for publication in range(len(publications)):
+            triples = list(triples_of(self._table, publications, publication))
+            matches += [
+                (publication, pattern) for pattern, graph in enumerate(self._graphs) if matches_graph(graph, triples)
+            ]
         for name in ("touched", "candidates", "joined"):
             setattr(self.counters, name, getattr(self.counters, name) + len(publications) * len(self._graphs))
-        self.counters.matches += len(found)
-        pairs = np.array(found, dtype=np.int64).reshape(-1, 2)
+        self.counters.matches += len(matches)
+        pairs = np.array(matches, dtype=np.int64).reshape(-1, 2)
         return pairs[:, 0].copy(), pairs[:, 1].copy()

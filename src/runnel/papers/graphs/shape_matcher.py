@@ -1,4 +1,4 @@
-"""Runnel's own matcher under the contract of contenders: by shapes, each found under its rarest edge."""
+"""Runnel's own matcher, adapted to the contract: it searches by shapes, each indexed by its rarest edge."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from runnel.matching.graphs.patterns.graph_layout import GraphLayout
 from runnel.matching.graphs.patterns.pattern_table import PatternTable
 from runnel.matching.graphs.search.graph_matcher import GraphMatcher
 from runnel.matching.graphs.search.publications import Publications
-from runnel.papers.graphs.contract import Counters, Pairs, in_order, triples_of
+from runnel.papers.graphs.contract import Counters, Pairs, sort_pairs, triples_of
 
 
 class ShapeMatcher:
-    """What plans run. Its counters: patterns checked, shapes searched for, ways found to lay them."""
+    """Adapts the matcher of plans. Counts patterns checked, shapes searched and bindings found."""
 
     def __init__(self, table: PatternTable, frequencies: Mapping[str, float] | None = None) -> None:
         self.counters = Counters()
@@ -24,11 +24,11 @@ class ShapeMatcher:
 
     @property
     def size(self) -> int:
-        """The bytes of the arrays that are looked at for every item."""
+        """The size in bytes of the arrays that are read for every item."""
         return sum(array.nbytes for array in self.layout.arrays().values())
 
     def match(self, publications: Publications) -> Pairs:
-        """All pairs of a publication and a pattern that has a solution on it."""
+        """Return all pairs of a publication and a pattern that has a solution on it."""
         done = self._matcher.counters
         before = done.checks, done.shapes, done.bindings
         matched = self._matcher.match(publications)
@@ -44,4 +44,4 @@ class ShapeMatcher:
         settled = np.array(doubted, dtype=np.int64).reshape(-1, 2)
         places = np.concatenate([matched.places, settled[:, 0]])
         self.counters.matches += len(places)
-        return in_order(places, np.concatenate([matched.keys.astype(np.int64), settled[:, 1]]))
+        return sort_pairs(places, np.concatenate([matched.keys.astype(np.int64), settled[:, 1]]))

@@ -1,7 +1,7 @@
-"""Orders of operator calls besides the two that the main path tries: static greedy and adaptive.
+"""Orders of operator calls in addition to the two that the main path tries: static greedy and adaptive.
 
-In: a problem. Out: an `Order`. The setting `operator_order` selects one by its name, except Kruskal's, which is for
-comparison only.
+In: a problem. Out: an `Order`. The setting `operator_order` selects an order by name, except Kruskal's, which is only
+for comparison.
 
 | section | subject | module |
 |---|---|---|

@@ -1,7 +1,6 @@
-"""The adaptive order with weights: a disjunct counts as one over its remaining tests.
+"""The adaptive order with weights: a disjunct counts as 1 / (its remaining tests).
 
-Scores also rise, so buckets are lists that are linked in both directions, and a slot whose score has risen moves at
-once.
+Scores can rise, so buckets are doubly linked lists, and a slot whose score has risen moves at once.
 """
 
 from __future__ import annotations
@@ -25,10 +24,11 @@ from runnel.matching.operators.orders.problem import OrderProblem
 
 
 def adaptive_weighted(problem: OrderProblem) -> Order:
-    """Always the call with the most worth for its cost, where a disjunct counts as one over its remaining tests.
+    """Always make the call with the highest ratio of worth to cost. A disjunct counts as 1 / (its remaining tests).
 
-    The fewer there are, the less likely others are to reject it. That often saves a few calls in a hundred. But every
-    test that passes changes what other calls are worth, so the bookkeeping takes longer.
+    The fewer tests remain, the less likely another one is to reject the disjunct. This order often saves a few
+    percent of the calls. Its bookkeeping takes longer, because every test that passes changes the worth of other
+    calls.
     """
     return Order.by_scores("adaptive_weighted", WEIGHTED, problem)
 
@@ -37,7 +37,7 @@ def adaptive_weighted(problem: OrderProblem) -> Order:
 def put(
     slot: Number, bucket: Number, base: Number, heads: Array, after: Array, before: Array, buckets: Array
 ) -> None:
-    """Put a slot into a bucket from where it can be taken."""
+    """Insert a slot at the head of a bucket."""
     first = heads[base + bucket]
     after[slot] = first
     before[slot] = NOTHING
@@ -49,7 +49,7 @@ def put(
 
 @inlined
 def take(slot: Number, base: Number, heads: Array, after: Array, before: Array, buckets: Array) -> None:
-    """Take a slot out of its bucket."""
+    """Remove a slot from its bucket."""
     following, previous = after[slot], before[slot]
     if previous == NOTHING:
         heads[base + buckets[slot]] = following
@@ -61,7 +61,7 @@ def take(slot: Number, base: Number, heads: Array, after: Array, before: Array, 
 
 
 @inlined
-def by_score(
+def choose_by_score(
     item: Number,
     item_slots: Array,
     slot_offsets: Array,
@@ -71,24 +71,24 @@ def by_score(
     scores: Array,
     touched: Array,
 ) -> Number:
-    """The slot with the highest score of an item that has few."""
+    """Return the slot with the highest score, for an item that has few slots and no buckets."""
     first, last = item_slots[item], item_slots[item + 1]
-    found, best = NOTHING, -1.0
+    best, best_score = NOTHING, -1.0
     for slot in range(first, last):
-        if done[slot] == 0 and max(scores[slot], 0.0) > best:
-            place, stop = slot_offsets[slot], slot_offsets[slot + 1]
-            while place < stop and outcomes[slot_pairs[place]] != UNDECIDED:
-                place += 1
-            if place < stop:
-                found, best = slot, max(scores[slot], 0.0)
+        if done[slot] == 0 and max(scores[slot], 0.0) > best_score:
+            index, stop = slot_offsets[slot], slot_offsets[slot + 1]
+            while index < stop and outcomes[slot_pairs[index]] != UNDECIDED:
+                index += 1
+            if index < stop:
+                best, best_score = slot, max(scores[slot], 0.0)
             else:
                 done[slot] = 1
     touched[item] += last - first
-    return found
+    return best
 
 
 @inlined
-def by_bucket(
+def choose_by_bucket(
     item: Number,
     slot_offsets: Array,
     slot_pairs: Array,
@@ -100,34 +100,35 @@ def by_bucket(
     after: Array,
     before: Array,
     buckets: Array,
-    places: Array,
+    positions: Array,
     touched: Array,
 ) -> Number:
-    """A slot of the highest bucket, after those that have fallen since, and without those that nobody needs.
+    """Return a slot of the highest bucket.
 
-    Scores also rise: a slot stays in its bucket until it is settled or nobody needs it.
+    On the way, move slots whose score has fallen to their current bucket, and remove slots that no undecided pair
+    needs. A slot stays in its bucket until its call is answered or no undecided pair needs it.
     """
-    base, top, bucket = item_heads[item], tops[item], places[item]
-    looked, found = 0, NOTHING
+    base, top, bucket = item_heads[item], tops[item], positions[item]
+    steps, chosen = 0, NOTHING
     while bucket < BUCKETS:
         slot = heads[base + bucket]
-        looked += 1
+        steps += 1
         if slot == NOTHING:
             bucket += 1
             continue
-        place, stop = slot_offsets[slot], slot_offsets[slot + 1]
-        while place < stop and outcomes[slot_pairs[place]] != UNDECIDED:
-            place += 1
-        now = bucket_of(scores[slot], top)
-        if place < stop and now <= bucket:
-            found = slot
+        index, stop = slot_offsets[slot], slot_offsets[slot + 1]
+        while index < stop and outcomes[slot_pairs[index]] != UNDECIDED:
+            index += 1
+        current = bucket_of(scores[slot], top)
+        if index < stop and current <= bucket:
+            chosen = slot
             break
         take(slot, base, heads, after, before, buckets)
-        if place < stop:
-            put(slot, now, base, heads, after, before, buckets)
-    places[item] = bucket
-    touched[item] += looked
-    return found
+        if index < stop:
+            put(slot, current, base, heads, after, before, buckets)
+    positions[item] = bucket
+    touched[item] += steps
+    return chosen
 
 
 @inlined
@@ -153,40 +154,40 @@ def apply_weighted(
     after: Array,
     before: Array,
     buckets: Array,
-    places: Array,
+    positions: Array,
     touched: Array,
 ) -> Number:
-    """A disjunct counts as one over its remaining tests: the fewer tests remain, the more its calls are worth."""
-    base, top, highest = item_heads[item], tops[item], places[item]
-    decided, looked = 0, 0
+    """Apply an answer to the pairs of a slot, rescore their other slots, and return the number of decided pairs."""
+    base, top, highest = item_heads[item], tops[item], positions[item]
+    decided, steps = 0, 0
     if buckets[slot] != NOTHING:
         take(slot, base, heads, after, before, buckets)
-    for place in range(first, last):
-        pair = slot_pairs[place]
+    for index in range(first, last):
+        pair = slot_pairs[index]
         if outcomes[pair] != UNDECIDED:
             continue
-        left = remaining[pair]
-        if is_failed or answers[start + slot_tests[place]] == 0:
+        tests_left = remaining[pair]
+        if is_failed or answers[start + slot_tests[index]] == 0:
             outcomes[pair] = UNKNOWN if is_failed else REJECTED
-            more = -1.0 / left
+            change = -1.0 / tests_left
         else:
-            remaining[pair] = left - 1
-            more = 1.0 / max(left - 1, 1) - 1.0 / left
-            if left == 1:
+            remaining[pair] = tests_left - 1
+            change = 1.0 / max(tests_left - 1, 1) - 1.0 / tests_left
+            if tests_left == 1:
                 outcomes[pair] = ACCEPTED
         decided += outcomes[pair] != UNDECIDED
-        looked += pair_entries[pair + 1] - pair_entries[pair]
+        steps += pair_entries[pair + 1] - pair_entries[pair]
         for entry in range(pair_entries[pair], pair_entries[pair + 1]):
-            other = entry_slots[entry]
-            scores[other] += entry_gains[entry] * more
-            if more > 0.0 and buckets[other] != NOTHING:
-                bucket = bucket_of(scores[other], top)
-                if bucket < buckets[other]:
-                    take(other, base, heads, after, before, buckets)
-                    put(other, bucket, base, heads, after, before, buckets)
+            entry_slot = entry_slots[entry]
+            scores[entry_slot] += entry_gains[entry] * change
+            if change > 0.0 and buckets[entry_slot] != NOTHING:
+                bucket = bucket_of(scores[entry_slot], top)
+                if bucket < buckets[entry_slot]:
+                    take(entry_slot, base, heads, after, before, buckets)
+                    put(entry_slot, bucket, base, heads, after, before, buckets)
                     highest = min(highest, bucket)
-    places[item] = highest
-    touched[item] += looked
+    positions[item] = highest
+    touched[item] += steps
     return decided
 
 
@@ -203,12 +204,12 @@ def advance_weighted(
     calls: Array,
     costs: Array,
 ) -> None:
-    """The call that is worth most for its cost, as things stand."""
+    """Choose for each item the call with the highest current ratio of worth to cost."""
     item_slots, pair_entries, entry_slots = layout.item_slots, layout.pair_entries, layout.entry_slots
     entry_gains, slot_calls, slot_offsets = layout.entry_gains, layout.slot_calls, layout.slot_offsets
     slot_pairs, slot_tests = layout.slot_pairs, layout.slot_tests
     outcomes, remaining, done, undecided = state.outcomes, state.remaining, state.done, state.undecided
-    places, asked, named, touched = state.places, state.asked, state.named, state.touched
+    positions, asked, named, touched = state.positions, state.asked, state.named, state.touched
     scores, tops, item_heads, heads = state.scores, state.tops, state.item_heads, state.heads
     after, before, buckets = state.after, state.before, state.buckets
     # fmt: off
@@ -226,15 +227,15 @@ def advance_weighted(
                 undecided[item] -= apply_weighted(
                     slot, first, last, answers, start, is_failed, item, slot_pairs, slot_tests, pair_entries,
                     entry_slots, entry_gains, outcomes, remaining, scores, tops, item_heads, heads, after, before,
-                    buckets, places, touched)
+                    buckets, positions, touched)
             if undecided[item] == 0:
                 slot = NOTHING
             elif item_heads[item] == item_heads[item + 1]:
-                slot = by_score(item, item_slots, slot_offsets, slot_pairs, done, outcomes, scores, touched)
+                slot = choose_by_score(item, item_slots, slot_offsets, slot_pairs, done, outcomes, scores, touched)
             else:
-                slot = by_bucket(
+                slot = choose_by_bucket(
                     item, slot_offsets, slot_pairs, outcomes, scores, tops, item_heads, heads, after, before, buckets,
-                    places, touched)
+                    positions, touched)
             if slot == NOTHING or not is_known:
                 break
             calls[item] += 1
@@ -245,7 +246,7 @@ def advance_weighted(
 
 @kernel
 def _score_weighted(layout: BatchLayout, state: BatchState) -> None:
-    """Score every slot, and put those of items with many into buckets, below the highest score that is possible."""
+    """Score every slot. Insert the slots of items with buckets, relative to the highest possible score."""
     entry_slots, entry_pairs, entry_gains = layout.entry_slots, layout.entry_pairs, layout.entry_gains
     item_slots, scores, remaining, heads = layout.item_slots, state.scores, state.remaining, state.heads
     after, before, buckets = state.after, state.before, state.buckets

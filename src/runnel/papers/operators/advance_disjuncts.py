@@ -1,4 +1,4 @@
-"""The loop of orders that go through disjuncts one after another (sections 4.1, 4.2.2 and 5.2)."""
+"""The loop of the orders that process disjuncts one after another (sections 4.1, 4.2.2 and 5.2)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _ENTRY_SECONDS = 50e-9
 
 
 @inlined
-def independent(
+def next_of_independent(
     item: Number,
     item_pairs: Array,
     pair_entries: Array,
@@ -20,21 +20,24 @@ def independent(
     entry_slots: Array,
     done: Array,
     failed: Array,
-    places: Array,
+    positions: Array,
     touched: Array,
 ) -> Number:
-    """Section 5.2, naive: each disjunct until a test of it fails; answers are remembered, rejections are not."""
-    entry, stop, looked = places[item], pair_entries[item_pairs[item + 1]], 0
+    """Return the next slot of the naive order (section 5.2).
+
+    It evaluates each disjunct until one of its tests fails. Answers are reused, rejections are not.
+    """
+    entry, stop, steps = positions[item], pair_entries[item_pairs[item + 1]], 0
     while entry < stop and done[entry_slots[entry]]:
-        looked += 1
+        steps += 1
         entry = pair_entries[entry_pairs[entry] + 1] if failed[entry] else entry + 1
-    places[item] = entry
-    touched[item] += looked
+    positions[item] = entry
+    touched[item] += steps
     return entry_slots[entry] if entry < stop else NOTHING
 
 
 @inlined
-def marked_disjunct(
+def next_of_marked(
     item: Number,
     item_pairs: Array,
     pair_entries: Array,
@@ -44,16 +47,19 @@ def marked_disjunct(
     slot_pairs: Array,
     done: Array,
     outcomes: Array,
-    places: Array,
+    positions: Array,
     marked: Array,
     touched: Array,
 ) -> Number:
-    """Section 4.1, lines 5 to 10: all of a marked disjunct that any undecided one needs, even once it is rejected."""
-    entry, stop, looked = places[item], pair_entries[item_pairs[item + 1]], 0
-    found: Number = NOTHING
+    """Return the next slot of a marked disjunct that an undecided disjunct needs (section 4.1, lines 5 to 10).
+
+    A marked disjunct is finished even after it is rejected.
+    """
+    entry, stop, steps = positions[item], pair_entries[item_pairs[item + 1]], 0
+    chosen: Number = NOTHING
     while entry < stop:
         pair, slot = entry_pairs[entry], entry_slots[entry]
-        looked += 1
+        steps += 1
         if pair != marked[item]:
             if outcomes[pair] != UNDECIDED:
                 entry = pair_entries[pair + 1]
@@ -61,21 +67,21 @@ def marked_disjunct(
             marked[item] = pair
         if done[slot] == 0:
             first, last = slot_offsets[slot], slot_offsets[slot + 1]
-            place = first
-            while place < last and outcomes[slot_pairs[place]] != UNDECIDED:
-                place += 1
-            looked += min(place + 1, last) - first
-            if place < last:
-                found = slot
+            index = first
+            while index < last and outcomes[slot_pairs[index]] != UNDECIDED:
+                index += 1
+            steps += min(index + 1, last) - first
+            if index < last:
+                chosen = slot
                 break
         entry += 1
-    places[item] = entry
-    touched[item] += looked
-    return found
+    positions[item] = entry
+    touched[item] += steps
+    return chosen
 
 
 @inlined
-def of_chain(
+def next_of_chain(
     item: Number,
     item_pairs: Array,
     pair_entries: Array,
@@ -83,29 +89,29 @@ def of_chain(
     entry_slots: Array,
     done: Array,
     outcomes: Array,
-    places: Array,
+    positions: Array,
     touched: Array,
 ) -> Number:
-    """Section 4.2.2: chains from left to right, each from top to bottom until it is decided."""
-    entry, stop, looked = places[item], pair_entries[item_pairs[item + 1]], 0
-    found: Number = NOTHING
+    """Return the next slot: chains from left to right, each from top to bottom until decided (section 4.2.2)."""
+    entry, stop, steps = positions[item], pair_entries[item_pairs[item + 1]], 0
+    chosen: Number = NOTHING
     while entry < stop:
         pair = entry_pairs[entry]
-        looked += 1
+        steps += 1
         if outcomes[pair] != UNDECIDED:
             entry = pair_entries[pair + 1]
         elif done[entry_slots[entry]]:
             entry += 1
         else:
-            found = entry_slots[entry]
+            chosen = entry_slots[entry]
             break
-    places[item] = entry
-    touched[item] += looked
-    return found
+    positions[item] = entry
+    touched[item] += steps
+    return chosen
 
 
 @inlined
-def note_failures(
+def record_failures(
     first: Number,
     last: Number,
     answers: Array,
@@ -115,9 +121,9 @@ def note_failures(
     slot_entries: Array,
     failed: Array,
 ) -> None:
-    """Where rejections are not shared: note for every entry of a slot whether its test passed."""
-    for place in range(first, last):
-        failed[slot_entries[place]] = is_failed or answers[start + slot_tests[place]] == 0
+    """Record for every entry of a slot whether its test failed, for orders that do not share rejections."""
+    for index in range(first, last):
+        failed[slot_entries[index]] = is_failed or answers[start + slot_tests[index]] == 0
 
 
 @kernel
@@ -133,12 +139,15 @@ def advance_disjuncts(
     calls: Array,
     costs: Array,
 ) -> None:
-    """Disjunct after disjunct, as the kind of order has it: its state has arrays for what only this kind keeps."""
+    """Process one disjunct after another.
+
+    The state shows the kind of order: it has the array `failed` or `marked` only if the kind needs it.
+    """
     item_pairs, pair_entries, entry_pairs = layout.item_pairs, layout.pair_entries, layout.entry_pairs
     entry_slots, slot_calls, slot_offsets = layout.entry_slots, layout.slot_calls, layout.slot_offsets
     slot_pairs, slot_tests, slot_entries = layout.slot_pairs, layout.slot_tests, layout.slot_entries
     outcomes, remaining, done, undecided = state.outcomes, state.remaining, state.done, state.undecided
-    places, asked, named, touched = state.places, state.asked, state.named, state.touched
+    positions, asked, named, touched = state.positions, state.asked, state.named, state.touched
     failed, marked = state.failed, state.marked
     keeps_failures, finishes_disjuncts = len(failed) > 0, len(marked) > 0
     # fmt: off
@@ -154,20 +163,20 @@ def advance_disjuncts(
                 done[slot] = 1
                 touched[item] += last - first
                 if keeps_failures:
-                    note_failures(first, last, answers, start, is_failed, slot_tests, slot_entries, failed)
+                    record_failures(first, last, answers, start, is_failed, slot_tests, slot_entries, failed)
                 undecided[item] -= apply_to_pairs(
                     first, last, answers, start, is_failed, slot_pairs, slot_tests, outcomes, remaining)
             slot = NOTHING
             if keeps_failures:
-                slot = independent(
-                    item, item_pairs, pair_entries, entry_pairs, entry_slots, done, failed, places, touched)
+                slot = next_of_independent(
+                    item, item_pairs, pair_entries, entry_pairs, entry_slots, done, failed, positions, touched)
             elif undecided[item] and finishes_disjuncts:
-                slot = marked_disjunct(
+                slot = next_of_marked(
                     item, item_pairs, pair_entries, entry_pairs, entry_slots, slot_offsets, slot_pairs, done,
-                    outcomes, places, marked, touched)
+                    outcomes, positions, marked, touched)
             elif undecided[item]:
-                slot = of_chain(
-                    item, item_pairs, pair_entries, entry_pairs, entry_slots, done, outcomes, places, touched)
+                slot = next_of_chain(
+                    item, item_pairs, pair_entries, entry_pairs, entry_slots, done, outcomes, positions, touched)
             if slot == NOTHING or not is_known:
                 break
             calls[item] += 1

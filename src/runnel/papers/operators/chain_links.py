@@ -1,7 +1,7 @@
 """Linked chains as arrays, and the loops over them (section 4.2.1): link, unlink, score, merge.
 
 A node is a test in a disjunct's chain. The nodes of one test are linked, so the disjuncts that share it are found
-without searching. A node has the probability P that the chain reaches it and the cost C of reaching it; a test has
+without a search. A node has the probability P that the chain reaches it and the cost C of reaching it; a test has
 the sums of both over its nodes. They are stored as integers, so that subtraction exactly undoes an addition.
 """
 
@@ -16,16 +16,16 @@ from runnel.kernel import Number, kernel, step
 
 NOTHING = -1
 ONE = float(1 << 31)
-"""What a probability of 1, and the unit of cost, are as whole numbers."""
+"""The integer that represents a probability of 1 or one unit of cost."""
 
 
 class ChainLinks(NamedTuple):
-    """The chains. Arrays over tests, nodes and disjuncts have room for more."""
+    """The chains. The arrays over tests, nodes and disjuncts have spare capacity."""
 
     chances: Array
     costs: Array
-    wishes: Array
-    """Tests come first that cost least for a unit of the probability to fail."""
+    priorities: Array
+    """The cost of each test divided by its probability to fail. Tests with lower values come first."""
     reach_sums: Array
     cost_sums: Array
     heads: Array
@@ -40,7 +40,7 @@ class ChainLinks(NamedTuple):
     lengths: Array
     scores: Array
     is_stale: Array
-    """Whether the score is not that of the current sums."""
+    """Whether the sums have changed since the disjunct was scored."""
     is_new: Array
     """Whether the disjunct is not in the order yet."""
 
@@ -51,36 +51,37 @@ def _link(links: ChainLinks, disjunct: Number, start: Number, tests: Array) -> N
     links.starts[disjunct] = start
     links.lengths[disjunct] = len(tests)
     reach, cost = 1.0, 0.0
-    for test in sorted_chain(links.wishes, tests):
+    for test in sorted_chain(links.priorities, tests):
         node = start
         links.node_tests[node] = test
         links.node_disjuncts[node] = disjunct
         links.node_reaches[node] = int(reach * ONE)
         links.node_costs[node] = int(cost * ONE)
-        _hang(links, node, test)
+        _link_node(links, node, test)
         cost += reach * links.costs[test]
         reach *= links.chances[test]
         start += 1
 
 
 @kernel
-def sorted_chain(wishes: Array, tests: Array) -> Array:
-    """Tests by their wish, the smaller number first where that is equal: so links never cross (section 4.2.4)."""
+def sorted_chain(priorities: Array, tests: Array) -> Array:
+    """Sort tests by priority, then by number, so that links never cross (section 4.2.4)."""
     chain = tests.copy()
-    for place in range(1, len(chain)):
-        test = chain[place]
-        before = place - 1
-        while before >= 0 and (
-            wishes[chain[before]] > wishes[test] or (wishes[chain[before]] == wishes[test] and chain[before] > test)
+    for index in range(1, len(chain)):
+        test = chain[index]
+        left = index - 1
+        while left >= 0 and (
+            priorities[chain[left]] > priorities[test]
+            or (priorities[chain[left]] == priorities[test] and chain[left] > test)
         ):
-            chain[before + 1] = chain[before]
-            before -= 1
-        chain[before + 1] = test
+            chain[left + 1] = chain[left]
+            left -= 1
+        chain[left + 1] = test
     return chain
 
 
 @step
-def _hang(links: ChainLinks, node: Number, test: Number) -> None:
+def _link_node(links: ChainLinks, node: Number, test: Number) -> None:
     first = links.heads[test]
     links.node_before[node] = NOTHING
     links.node_next[node] = first
@@ -118,10 +119,10 @@ def unlink(links: ChainLinks, disjunct: Number) -> None:
 
 @step
 def _score(links: ChainLinks, disjunct: Number) -> Number:
-    """What evaluating this chain first saves, against evaluating the chains linked to it first.
+    """Return the saving of evaluating this chain before, instead of after, all chains that are linked to it.
 
-    The sum of section 4.2.4 over all other chains at once: they come in by the sums of their P and C, and the
-    chain's own part of those sums cancels.
+    This is the sum of section 4.2.4 over all other chains at once. It uses the sums of their P and C; the chain's own
+    part of those sums cancels.
     """
     total = 0.0
     for node in range(links.starts[disjunct], links.starts[disjunct] + links.lengths[disjunct]):
@@ -140,8 +141,8 @@ def score_all(links: ChainLinks, disjuncts: Array) -> None:
 
 
 @kernel
-def find_stale(links: ChainLinks, tests: Array, found: Array) -> int:
-    """Write the disjuncts that share one of these tests to `found`, mark them as stale, and return their number."""
+def find_stale(links: ChainLinks, tests: Array, stale: Array) -> int:
+    """Write the disjuncts that share one of these tests to `stale`, mark them as stale, and return their number."""
     count = 0
     for test in tests:
         links.is_changed[test] = False
@@ -150,16 +151,16 @@ def find_stale(links: ChainLinks, tests: Array, found: Array) -> int:
             disjunct = links.node_disjuncts[node]
             if not links.is_stale[disjunct]:
                 links.is_stale[disjunct] = True
-                found[count] = disjunct
+                stale[count] = disjunct
                 count += 1
             node = links.node_next[node]
     return count
 
 
 @kernel
-def find_places(scores: Array, sequence: Array, disjuncts: Array) -> Array:
+def find_positions(scores: Array, sequence: Array, disjuncts: Array) -> Array:
     """Return the position of each disjunct in an ordered sequence, or the position at which to insert it."""
-    places = np.empty(len(disjuncts), dtype=np.int64)
+    positions = np.empty(len(disjuncts), dtype=np.int64)
     for number in range(len(disjuncts)):
         low, high = 0, len(sequence)
         while low < high:
@@ -168,10 +169,10 @@ def find_places(scores: Array, sequence: Array, disjuncts: Array) -> Array:
                 low = middle + 1
             else:
                 high = middle
-        places[number] = low
-    return places
+        positions[number] = low
+    return positions
 
 
 @step
-def _precedes(scores: Array, one: Number, other: Number) -> Number:
-    return scores[one] > scores[other] or (scores[one] == scores[other] and one < other)
+def _precedes(scores: Array, first: Number, second: Number) -> Number:
+    return scores[first] > scores[second] or (scores[first] == scores[second] and first < second)

@@ -15,16 +15,16 @@ from runnel.matching.operators.orders.problem import OrderProblem
 from runnel.papers.operators.chain_links import (
     NOTHING,
     ChainLinks,
-    find_places,
+    find_positions,
     find_stale,
     link_all,
     score_all,
     unlink,
 )
 
-_MOST_COST = 4096.0
-"""The maximum cost of a test, in units. With it, the sums of a million chains do not overflow."""
-_ROOM = 64
+_MAX_COST = 4096.0
+"""The maximum cost of a test, in units, so that the sums of a million chains do not overflow."""
+_MIN_CAPACITY = 64
 _FEW_STALE = 30
 """If at most one in this many disjuncts is stale, the stale ones are moved individually."""
 
@@ -61,7 +61,7 @@ class Chains:
         costs = problem.costs[problem.test_calls]
         chains = Chains(problem.chances, costs, float(costs.mean()) if len(costs) else 1.0)
         chains._disjuncts, chains._nodes = problem.disjuncts, len(problem.disjunct_tests)
-        chains._make_room()
+        chains._reserve()
         disjuncts = np.arange(problem.disjuncts, dtype=IDENTIFIER)
         link_all(chains._links, disjuncts, problem.disjunct_offsets, problem.disjunct_tests, 0)
         chains._sort_all()
@@ -69,17 +69,17 @@ class Chains:
 
     def grow(self, chances: npt.ArrayLike, costs: npt.ArrayLike) -> None:
         """Add tests, which get the next numbers."""
-        passing, prices = np.asarray(chances, dtype=np.float64), np.asarray(costs, dtype=np.float64)
+        pass_chances, test_costs = np.asarray(chances, dtype=np.float64), np.asarray(costs, dtype=np.float64)
         known = self._tests
-        self._tests += len(passing)
-        self._make_room()
+        self._tests += len(pass_chances)
+        self._reserve()
         links, new = self._links, slice(known, self._tests)
-        links.chances[new] = passing
-        links.costs[new] = np.minimum(prices / self._unit, _MOST_COST)
+        links.chances[new] = pass_chances
+        links.costs[new] = np.minimum(test_costs / self._unit, _MAX_COST)
         with np.errstate(divide="ignore", invalid="ignore"):
-            wishes = links.costs[new] / (1.0 - passing)
+            priorities = links.costs[new] / (1.0 - pass_chances)
         links.heads[new] = NOTHING
-        links.wishes[new] = np.where(passing >= 1.0, np.inf, wishes)
+        links.priorities[new] = np.where(pass_chances >= 1.0, np.inf, priorities)
 
     def add(self, tests: npt.ArrayLike) -> int:
         """Add a disjunct with these tests. Return its number, which is never reused."""
@@ -89,24 +89,24 @@ class Chains:
         disjunct, start = self._disjuncts, self._nodes
         self._disjuncts += 1
         self._nodes += len(chain)
-        self._make_room()
-        one, whole = np.array([disjunct], dtype=IDENTIFIER), read_only(np.array([0, len(chain)]))
-        link_all(self._links, one, whole, chain, start)
+        self._reserve()
+        disjuncts, offsets = np.array([disjunct], dtype=IDENTIFIER), read_only(np.array([0, len(chain)]))
+        link_all(self._links, disjuncts, offsets, chain, start)
         self._links.is_stale[disjunct] = self._links.is_new[disjunct] = True
         self._fresh.append(disjunct)
-        self._note(chain)
+        self._mark_changed(chain)
         return disjunct
 
     def remove(self, disjunct: int) -> None:
         """Remove a disjunct."""
         if not 0 <= disjunct < self._disjuncts or self._links.lengths[disjunct] == NOTHING:
             raise ValueError(f"there is no disjunct {disjunct}")
-        self._note(self.chain(disjunct))
+        self._mark_changed(self.chain(disjunct))
         if not self._links.is_new[disjunct]:
             self._gone.append(disjunct)
         self._dead += int(self._links.lengths[disjunct])
         unlink(self._links, disjunct)
-        if self._dead > _ROOM + (self._nodes - self._dead):
+        if self._dead > _MIN_CAPACITY + (self._nodes - self._dead):
             self._compact()
 
     def chain(self, disjunct: int) -> Array:
@@ -128,7 +128,7 @@ class Chains:
                 self._move(stale)
         return read_only(self._sequence)
 
-    def _note(self, tests: Array) -> None:
+    def _mark_changed(self, tests: Array) -> None:
         """Record tests whose sums have changed."""
         self._is_late = True
         changed = tests[~self._links.is_changed[tests]]
@@ -136,11 +136,11 @@ class Chains:
         self._changed.extend(changed.tolist())
 
     def _stale(self) -> Array:
-        found = np.empty(self._disjuncts, dtype=IDENTIFIER)
-        count = find_stale(self._links, np.array(self._changed, dtype=np.int64), found)
+        linked = np.empty(self._disjuncts, dtype=IDENTIFIER)
+        count = find_stale(self._links, np.array(self._changed, dtype=np.int64), linked)
         fresh = np.array(self._fresh, dtype=IDENTIFIER)
-        # New disjuncts were marked as stale when they were added, so they are not in `found`.
-        stale = np.concatenate([found[:count], fresh[self._links.lengths[fresh] != NOTHING]])
+        # New disjuncts were marked as stale when they were added, so they are not in `linked`.
+        stale = np.concatenate([linked[:count], fresh[self._links.lengths[fresh] != NOTHING]])
         self._changed, self._fresh, self._is_late = [], [], False
         return stale
 
@@ -149,11 +149,11 @@ class Chains:
         links, sequence = self._links, self._sequence
         old = np.concatenate([stale[~links.is_new[stale]], np.array(self._gone, dtype=IDENTIFIER)])
         kept = np.ones(len(sequence), dtype=bool)
-        kept[find_places(links.scores, sequence, old)] = False  # by the scores that they had
+        kept[find_positions(links.scores, sequence, old)] = False  # found by their old scores
         rest = sequence[kept]
         score_all(links, stale)
         fresh = self._sorted(stale)
-        self._sequence = np.insert(rest, find_places(links.scores, rest, fresh), fresh)
+        self._sequence = np.insert(rest, find_positions(links.scores, rest, fresh), fresh)
         self._mark_current(stale)
 
     def _sort_again(self, stale: Array) -> None:
@@ -162,8 +162,8 @@ class Chains:
         score_all(links, stale)
         kept = self._sequence[links.lengths[self._sequence] != NOTHING]
         disjuncts = np.concatenate([kept, stale[links.is_new[stale]]])
-        found = np.argsort(-links.scores[disjuncts], kind="stable")
-        sequence, scores = disjuncts[found], links.scores[disjuncts[found]]
+        by_score = np.argsort(-links.scores[disjuncts], kind="stable")
+        sequence, scores = disjuncts[by_score], links.scores[disjuncts[by_score]]
         is_crossed = (scores[1:] == scores[:-1]) & (sequence[1:] < sequence[:-1])
         self._sequence = self._sorted(sequence) if is_crossed.any() else sequence
         self._mark_current(stale)
@@ -186,9 +186,9 @@ class Chains:
     def _sorted(self, disjuncts: Array) -> Array:
         return np.asarray(disjuncts[np.lexsort((disjuncts, -self._links.scores[disjuncts]))])
 
-    def _make_room(self) -> None:
+    def _reserve(self) -> None:
         sizes = (7 * [self._tests]) + (6 * [self._nodes]) + (5 * [self._disjuncts])
-        self._links = ChainLinks(*(_with_room(kept, size) for kept, size in zip(self._links, sizes, strict=True)))
+        self._links = ChainLinks(*(_with_capacity(kept, size) for kept, size in zip(self._links, sizes, strict=True)))
 
     def _compact(self) -> None:
         """Leave out the nodes of removed disjuncts."""
@@ -208,10 +208,10 @@ def _empty() -> ChainLinks:
     return ChainLinks(*(np.empty(0, dtype=kind) for kind in (*tests, *nodes, *disjuncts)))
 
 
-def _with_room(array: Array, size: int) -> Array:
-    """Return the array if it has room, otherwise a larger copy whose new elements are 0."""
+def _with_capacity(array: Array, size: int) -> Array:
+    """Return the array if it has `size` elements, or a larger copy whose new elements are 0."""
     if len(array) >= size:
         return array
-    larger = np.zeros(max(size, 2 * len(array), _ROOM), dtype=array.dtype)
+    larger = np.zeros(max(size, 2 * len(array), _MIN_CAPACITY), dtype=array.dtype)
     larger[: len(array)] = array
     return larger

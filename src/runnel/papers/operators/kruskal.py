@@ -15,7 +15,7 @@ from runnel.matching.operators.orders.problem import OrderProblem
 from runnel.papers.operators.advance_disjuncts import CHAINS
 from runnel.papers.operators.chains import Chains
 
-MOST_PAIRS = 30_000_000
+MAX_PAIRS = 30_000_000
 """The maximum number of pairs of chains that share a test. A pair counts once for each test that it shares."""
 
 
@@ -28,9 +28,9 @@ def kruskal(problem: OrderProblem) -> Order:
     """
     tests = Chains.of(problem).tests()
     sharing = np.diff(problem.test_offsets)
-    most = int((sharing * (sharing - 1) // 2).sum())
-    if most > MOST_PAIRS:
-        raise ValueError(f"{most:,} pairs of disjuncts share a test; this order supports at most {MOST_PAIRS:,}")
+    pairs = int((sharing * (sharing - 1) // 2).sum())
+    if pairs > MAX_PAIRS:
+        raise ValueError(f"{pairs:,} pairs of disjuncts share a test; this order supports at most {MAX_PAIRS:,}")
     costs = read_only(problem.costs[problem.test_calls])
     firsts, seconds, savings = _pairs(
         problem.disjunct_offsets,
@@ -39,7 +39,7 @@ def kruskal(problem: OrderProblem) -> Order:
         problem.test_disjuncts,
         problem.chances,
         costs,
-        most,
+        pairs,
     )
     sequence = _path(problem.disjuncts, firsts, seconds, np.argsort(savings, kind="stable"))
     return Order.by_disjuncts("kruskal", CHAINS, problem, sequence, tests)
@@ -47,63 +47,71 @@ def kruskal(problem: OrderProblem) -> Order:
 
 @kernel
 def _pairs(
-    offsets: Array, tests: Array, test_offsets: Array, test_disjuncts: Array, chances: Array, costs: Array, most: int
+    offsets: Array,
+    tests: Array,
+    test_offsets: Array,
+    test_disjuncts: Array,
+    chances: Array,
+    costs: Array,
+    capacity: int,
 ) -> tuple[Array, Array, Array]:
     """Return all pairs of disjuncts that share a test, each once, and what evaluating the first one first saves."""
-    firsts, seconds = np.empty(most, dtype=IDENTIFIER), np.empty(most, dtype=IDENTIFIER)
-    savings = np.empty(most)
+    firsts, seconds = np.empty(capacity, dtype=IDENTIFIER), np.empty(capacity, dtype=IDENTIFIER)
+    savings = np.empty(capacity)
     count = 0
     for test in range(len(chances)):
         disjuncts = test_disjuncts[test_offsets[test] : test_offsets[test + 1]]
-        for place in range(len(disjuncts)):
-            one = tests[offsets[disjuncts[place]] : offsets[disjuncts[place] + 1]]
-            for other_place in range(place + 1, len(disjuncts)):
-                other = tests[offsets[disjuncts[other_place]] : offsets[disjuncts[other_place] + 1]]
-                if _first_shared(one, other) == test:
-                    firsts[count], seconds[count] = disjuncts[place], disjuncts[other_place]
-                    savings[count] = saving_of(one, other, chances, costs)
+        for index in range(len(disjuncts)):
+            chain = tests[offsets[disjuncts[index]] : offsets[disjuncts[index] + 1]]
+            for other_index in range(index + 1, len(disjuncts)):
+                other_chain = tests[offsets[disjuncts[other_index]] : offsets[disjuncts[other_index] + 1]]
+                if _first_shared(chain, other_chain) == test:
+                    firsts[count], seconds[count] = disjuncts[index], disjuncts[other_index]
+                    savings[count] = saving_of(chain, other_chain, chances, costs)
                     count += 1
     return firsts[:count], seconds[:count], savings[:count]
 
 
 @kernel
-def _first_shared(one: Array, other: Array) -> Number:
-    for test in one:
-        if _holds(other, test):
+def _first_shared(chain: Array, other_chain: Array) -> Number:
+    for test in chain:
+        if _contains(other_chain, test):
             return test
     return -1
 
 
 @kernel
-def _holds(tests: Array, wanted: Number) -> Number:
-    found = False
+def _contains(tests: Array, wanted: Number) -> Number:
+    is_member = False
     for test in tests:
-        found |= test == wanted
-    return found
+        is_member |= test == wanted
+    return is_member
 
 
 @kernel
-def saving_of(one: Array, other: Array, chances: Array, costs: Array) -> Number:
-    """The general case of section 4.2.4: the sum over shared tests of (1 - p)(P C' of the other - P of the other C').
+def saving_of(chain: Array, other_chain: Array, chances: Array, costs: Array) -> Number:
+    """Return what evaluating `chain` before `other_chain` saves (section 4.2.4, general case).
 
-    P is the chance to come to the test; C' the cost of the tests above it "without considering" the shared ones.
-    Those have passed in both chains when the test is reached, so neither their cost nor their chance is part of C'.
+    It is the sum over shared tests of (1 - p)(P C'' - P'' C'). P and P'' are the probabilities that the chain and the
+    other chain reach the test. C' and C'' are the costs of the tests above it "without considering" the shared ones.
+    Shared tests have passed in both chains when the test is reached, so C' contains neither their cost nor their
+    probability.
     """
-    saving, reach, apart, cost = 0.0, 1.0, 1.0, 0.0
-    for test in one:
-        if _holds(other, test):
-            other_reach, other_apart, other_cost = 1.0, 1.0, 0.0
-            for above in other:
-                if above == test:
+    saving, reach, unshared_reach, unshared_cost = 0.0, 1.0, 1.0, 0.0
+    for test in chain:
+        if _contains(other_chain, test):
+            other_reach, other_unshared_reach, other_unshared_cost = 1.0, 1.0, 0.0
+            for other_test in other_chain:
+                if other_test == test:
                     break
-                if not _holds(one, above):
-                    other_cost += other_apart * costs[above]
-                    other_apart *= chances[above]
-                other_reach *= chances[above]
-            saving += (1.0 - chances[test]) * (reach * other_cost - other_reach * cost)
+                if not _contains(chain, other_test):
+                    other_unshared_cost += other_unshared_reach * costs[other_test]
+                    other_unshared_reach *= chances[other_test]
+                other_reach *= chances[other_test]
+            saving += (1.0 - chances[test]) * (reach * other_unshared_cost - other_reach * unshared_cost)
         else:
-            cost += apart * costs[test]
-            apart *= chances[test]
+            unshared_cost += unshared_reach * costs[test]
+            unshared_reach *= chances[test]
         reach *= chances[test]
     return saving
 
@@ -113,17 +121,17 @@ def _path(disjuncts: int, firsts: Array, seconds: Array, edges: Array) -> Array:
     """Choose edges in order, at most two per disjunct and without cycles; then walk along them."""
     degrees = np.zeros(disjuncts, dtype=np.int64)
     parents = np.arange(disjuncts)
-    beside = np.full((disjuncts, 2), -1, dtype=np.int64)
+    neighbors = np.full((disjuncts, 2), -1, dtype=np.int64)
     for edge in edges:
-        one, other = firsts[edge], seconds[edge]
-        if degrees[one] < 2 and degrees[other] < 2:
-            root, other_root = _root(parents, one), _root(parents, other)
+        first, second = firsts[edge], seconds[edge]
+        if degrees[first] < 2 and degrees[second] < 2:
+            root, other_root = _root(parents, first), _root(parents, second)
             if root != other_root:
                 parents[root] = other_root
-                beside[one, degrees[one]] = other
-                beside[other, degrees[other]] = one
-                degrees[one] += 1
-                degrees[other] += 1
+                neighbors[first, degrees[first]] = second
+                neighbors[second, degrees[second]] = first
+                degrees[first] += 1
+                degrees[second] += 1
     sequence = np.empty(disjuncts, dtype=np.int64)
     seen = np.zeros(disjuncts, dtype=np.bool_)
     count = 0
@@ -135,8 +143,8 @@ def _path(disjuncts: int, firsts: Array, seconds: Array, edges: Array) -> Array:
             count += 1
             following = -1
             for side in range(degrees[disjunct]):
-                if not seen[beside[disjunct, side]]:
-                    following = beside[disjunct, side]
+                if not seen[neighbors[disjunct, side]]:
+                    following = neighbors[disjunct, side]
             disjunct = following
     return sequence
 

@@ -1,4 +1,4 @@
-"""The baseline of section 5.2: disjuncts one by one, independently of each other."""
+"""The baseline of section 5.2: evaluate disjuncts one by one, independently of each other."""
 
 from __future__ import annotations
 

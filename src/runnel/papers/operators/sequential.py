@@ -10,7 +10,7 @@ from runnel.papers.operators.advance_disjuncts import MARKED
 
 
 def sequential(problem: OrderProblem) -> Order:
-    """Evaluate undecided disjuncts as declared, and of each, as declared, all tests that an undecided disjunct needs.
+    """Evaluate undecided disjuncts in declared order, and of each the tests that any undecided disjunct needs.
 
     In algorithm 1 as written, a disjunct that was begun is evaluated to its end even after it is rejected (line 7).
     """

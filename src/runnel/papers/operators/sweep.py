@@ -1,9 +1,9 @@
-"""Following a static order for 64 items at once: one bit for an item.
+"""Follow a static order for 64 items at once, with one bit per item.
 
-In: a problem, an order by calls, and the truth of every test for some items. Out: the calls that each takes, as
-`Simulation` counts them. A disjunct is a word of bits: the items for which it is undecided. A call is needed by the
-items in the words of its disjuncts, and an answer clears bits. So bookkeeping for one item is a sixty-fourth of a
-walk over the disjuncts, and counting is done for 64 items at once, too.
+In: a problem, an order of calls, and the truth of every test for a number of items. Out: the calls that each item
+takes, as `Simulation` counts them. A disjunct is a word whose bits are the items for which it is undecided. The items
+in the words of its disjuncts need a call, and an answer clears bits. One walk over the disjuncts serves 64 items, and
+counting also handles 64 items at once.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _DIGITS = 40
 
 
 def pack_truths(truths: Array) -> Array:
-    """For every word of items and every test the items that pass it, as bits.
+    """Return for every word of 64 items and every test the items that pass it, as bits.
 
     >>> pack_truths(np.array([[True, False], [True, True]])).tolist()
     [[3, 2]]
@@ -46,20 +46,20 @@ class Sweep:
     def __init__(self, problem: OrderProblem, order: Order) -> None:
         if order.kind is not RANKS:
             raise ValueError(f"{order.name} is not an order of calls that is the same for all items")
-        self._tests = _in_sequence(problem, order)
+        self._tests = _sort_tests(problem, order)
         lengths = np.diff(problem.test_offsets)[self._tests]
         self._calls = read_only(problem.test_calls[self._tests])
         self._offsets = read_only(offsets_of(lengths))
-        places = np.arange(self._offsets[-1]) + np.repeat(
+        positions = np.arange(self._offsets[-1]) + np.repeat(
             problem.test_offsets[self._tests] - self._offsets[:-1], lengths
         )
-        disjuncts = problem.test_disjuncts[places]
-        found, first = np.unique(disjuncts, return_index=True)
+        disjuncts = problem.test_disjuncts[positions]
+        needed, first = np.unique(disjuncts, return_index=True)
         numbers = np.empty(problem.disjuncts, dtype=IDENTIFIER)
-        numbers[found[np.argsort(first)]] = np.arange(len(found))
+        numbers[needed[np.argsort(first)]] = np.arange(len(needed))
         self._disjuncts = read_only(numbers[disjuncts])
-        self._needed = len(found)
-        self._certain = problem.disjuncts - len(found)
+        self._needed = len(needed)
+        self._certain = problem.disjuncts - len(needed)
 
     def follow(self, packed: Array, rows: int) -> tuple[Array, Array]:
         """Decide all disjuncts for `rows` items, by the truths of the tests, packed by `pack_truths`."""
@@ -67,17 +67,17 @@ class Sweep:
         undecided = np.empty(self._needed, dtype=np.uint64)
         for word, passed in enumerate(packed):
             part = slice(word * WORD, min(rows, (word + 1) * WORD))
-            everyone = np.uint64(0xFFFFFFFFFFFFFFFF) >> np.uint64(WORD - (part.stop - part.start))
-            undecided[:] = everyone
+            all_items = np.uint64(0xFFFFFFFFFFFFFFFF) >> np.uint64(WORD - (part.stop - part.start))
+            undecided[:] = all_items
             truths = read_only(passed[self._tests])
             _sweep(
-                self._calls, self._offsets, self._disjuncts, truths, everyone, undecided, calls[part], accepted[part]
+                self._calls, self._offsets, self._disjuncts, truths, all_items, undecided, calls[part], accepted[part]
             )
         return calls, accepted
 
 
-def _in_sequence(problem: OrderProblem, order: Order) -> Array:
-    """The tests in the order in which they are settled."""
+def _sort_tests(problem: OrderProblem, order: Order) -> Array:
+    """Return the tests in the order in which they are answered."""
     return np.argsort(order.ranks[problem.test_calls], kind="stable")
 
 
@@ -87,49 +87,49 @@ def _sweep(
     offsets: Array,
     disjuncts: Array,
     passed: Array,
-    everyone: Number,
+    all_items: Number,
     undecided: Array,
     calls: Array,
     accepted: Array,
 ) -> None:
-    counted, held = np.zeros(_DIGITS, dtype=np.uint64), np.zeros(_DIGITS, dtype=np.uint64)
+    call_digits, accepted_digits = np.zeros(_DIGITS, dtype=np.uint64), np.zeros(_DIGITS, dtype=np.uint64)
     first = 0
     while first < len(test_calls):
         last, needed = first, np.uint64(0)
         while last < len(test_calls) and test_calls[last] == test_calls[first]:
             last += 1
-        for place in range(offsets[first], offsets[last]):
-            needed |= undecided[disjuncts[place]]
-            if needed == everyone:
+        for index in range(offsets[first], offsets[last]):
+            needed |= undecided[disjuncts[index]]
+            if needed == all_items:
                 break
         if needed != 0:
-            _count(needed, counted)
+            _count(needed, call_digits)
             for test in range(first, last):
-                kept = passed[test]
-                if needed & ~kept != 0:
-                    for place in range(offsets[test], offsets[test + 1]):
-                        undecided[disjuncts[place]] &= kept
+                passed_items = passed[test]
+                if needed & ~passed_items != 0:
+                    for index in range(offsets[test], offsets[test + 1]):
+                        undecided[disjuncts[index]] &= passed_items
         first = last
     for word in undecided:
         if word != 0:
-            _count(word, held)
-    _read(counted, calls)
-    _read(held, accepted)
+            _count(word, accepted_digits)
+    _read(call_digits, calls)
+    _read(accepted_digits, accepted)
 
 
 @inlined
 def _count(word: Number, digits: Array) -> None:
-    """Count up where bits are set: digit d of all 64 counts is one word, and most additions end at a low digit."""
-    place = 0
+    """Increment the counts of the items whose bits are set. Digit d of all 64 counts is one word."""
+    digit = 0
     while word != 0:
-        carried = digits[place] & word
-        digits[place] ^= word
+        carried = digits[digit] & word
+        digits[digit] ^= word
         word = carried
-        place += 1
+        digit += 1
 
 
 @inlined
 def _read(digits: Array, counts: Array) -> None:
-    for place in range(len(digits)):
+    for digit in range(len(digits)):
         for item in range(len(counts)):
-            counts[item] += np.int64((digits[place] >> np.uint64(item)) & np.uint64(1)) << place
+            counts[item] += np.int64((digits[digit] >> np.uint64(item)) & np.uint64(1)) << digit

@@ -1,6 +1,6 @@
-"""The cost model (RoSeS §4.2, table 1): what an operator gives, holds and costs, by the rate of what it reads.
+"""The cost model (RoSeS §4.2, table 1): output rate, memory and processing cost of an operator, by its input rate.
 
-Rates are items in a unit of time. Filtering an item costs one unit, whatever the item.
+Rates are items per unit of time. Filtering an item costs one unit, whatever the item.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class OperatorCost:
 
 
 def filter_cost(rate: float, selectivity: float) -> OperatorCost:
-    """A filter reads one item at a time and lets a part of them through.
+    """Return the cost of a filter. It reads one item at a time and passes a fraction of them.
 
     >>> filter_cost(100.0, 0.1)
     OperatorCost(rate=10.0, memory=1.0, processing=100.0)
@@ -30,17 +30,17 @@ def filter_cost(rate: float, selectivity: float) -> OperatorCost:
 
 
 def union_cost(rates: Iterable[float]) -> OperatorCost:
-    """A union hands on what it reads, at no cost of its own."""
+    """Return the cost of a union. It forwards its input at no cost of its own."""
     return OperatorCost(sum(rates))
 
 
 def join_cost(rate: float, selectivity: float, window: float) -> OperatorCost:
-    """A join compares each item of the primary stream with the whole window."""
+    """Return the cost of a join. It compares each item of the primary stream with the whole window."""
     return OperatorCost(selectivity * rate, 1.0, rate * window)
 
 
 def window_cost(rate: float, *, items: float | None = None, duration: float | None = None) -> OperatorCost:
-    """A window holds so many items, or those of so long a time; it gives no stream but a buffer.
+    """Return the cost of a window that holds a number of items, or the items of a duration. It outputs no stream.
 
     >>> window_cost(2.0, duration=30.0).memory
     60.0
@@ -50,7 +50,7 @@ def window_cost(rate: float, *, items: float | None = None, duration: float | No
 
 
 def tree_cost(tree: FilterTree, rate: float = 1.0) -> OperatorCost:
-    """All filters of a tree over a source of this rate; the output is what reaches the predicates.
+    """Return the cost of all filters of a tree over a source of this rate. The output is the matches.
 
     >>> import numpy as np
     >>> from runnel.arrays import Rows
@@ -62,18 +62,19 @@ def tree_cost(tree: FilterTree, rate: float = 1.0) -> OperatorCost:
     """
     filters = [filter_cost(rate * float(tree.selectivities[parent]), 1.0) for parent in tree.parents[1:].tolist()]
     ends = union_cost((tree.selectivities * tree.predicates.lengths * rate).tolist())
-    return OperatorCost(ends.rate, sum(one.memory for one in filters), sum(one.processing for one in filters))
+    return OperatorCost(ends.rate, sum(cost.memory for cost in filters), sum(cost.processing for cost in filters))
 
 
-def benefit(children: int, above: float, here: float, *, inserted: bool = True) -> float:
-    """What a filter saves that takes `children` filters from the one above it (RoSeS §5).
+def benefit(children: int, parent_rate: float, rate: float, *, inserted: bool = True) -> float:
+    """Return the saving of a filter that becomes the parent of `children` filters of its own parent (RoSeS §5).
 
-    `above` and `here` are selectivities. A filter that is in the plan already, beside the children that it takes (it
-    counts among them), costs no new evaluation: the gain is then (k - 1)(above - here), above the paper's formula.
+    `parent_rate` and `rate` are the selectivities of the parent and of the filter. A filter that is already in the
+    plan, as a sibling of its new children, costs no new evaluation. It counts as one of the k children, and its
+    saving is (k - 1)(parent_rate - rate), which is more than the paper's formula gives.
 
     >>> benefit(3, 1.0, 0.5), benefit(3, 1.0, 0.5, inserted=False)
     (0.5, 1.0)
     """
     if inserted:
-        return (children - 1) * above - children * here
-    return (children - 1) * (above - here)
+        return (children - 1) * parent_rate - children * rate
+    return (children - 1) * (parent_rate - rate)

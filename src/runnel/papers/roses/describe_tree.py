@@ -1,7 +1,7 @@
-"""Filter trees in words and as JSON, for `explain`: what is asked of which part of the items, and what it saves.
+"""Describe filter trees as text and as JSON, for `explain`: each filter, the share of items it reads, and the saving.
 
-A tree may have a million nodes, so every description has a limit: the branches that cost most are shown, the rest is
-counted.
+A tree may have a million nodes, so every description has a limit. The most expensive branches are shown, and the
+others are counted.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from runnel.papers.roses.factoring.filter_tree import ROOT, FilterTree
 from runnel.plan.logical_plan import LogicalPlan
 
 LIMIT = 60
-"""How many filters a description shows, unless it is told."""
+"""The default number of filters in a description."""
 
 _WIDTH = 12
-"""How many filters are shown below one, so that a flat tree is not a list of its first level."""
+"""The maximum number of children shown per filter, so that a flat tree shows more than its first level."""
 
 ClauseText = Callable[[int], str]
 
 
 def clause_texts(logical: LogicalPlan) -> ClauseText:
-    """How the clauses of a plan are written."""
+    """Return a function that renders a clause of a plan."""
     return lambda clause: render(stored_clause(logical, clause))
 
 
 @dataclass(frozen=True, slots=True)
 class FilterLine:
-    """One filter: the part of all items that it is asked of and that passes, and the cost of all from here down."""
+    """One filter: the shares of all items that it reads (`asked`) and passes, and the cost of its subtree."""
 
     node: int
     parent: int
@@ -46,7 +46,7 @@ class FilterLine:
     predicates: tuple[int, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """The filter as a JSON value."""
+        """Return the filter as a JSON value."""
         return {
             "node": self.node,
             "parent": self.parent,
@@ -60,7 +60,7 @@ class FilterLine:
 
 @dataclass(frozen=True, slots=True)
 class TreeDescription:
-    """A tree, or as much of it as was asked for; `hidden` filters are left off."""
+    """A tree, or its most expensive filters. `hidden` is the number of filters that are not shown."""
 
     cost: float
     unfactored_cost: float
@@ -70,34 +70,34 @@ class TreeDescription:
     hidden: int
 
     def to_json(self) -> dict[str, Any]:
-        """The description as a JSON value."""
+        """Return the description as a JSON value."""
         return {
             "cost": round(self.cost, 6),
             "unfactored_cost": self.unfactored_cost,
             "savings": round(self.savings, 6),
             "predicates": self.predicates,
-            "filters": [one.to_json() for one in self.filters],
+            "filters": [line.to_json() for line in self.filters],
             "left_off": self.hidden,
         }
 
     def lines(self) -> list[str]:
-        """The description as text, a line for each filter, indented below the filter that it follows."""
+        """Return the description as text: one line per filter, indented below its parent."""
         shown = [
             f"{self.cost:,.2f} filters asked per item instead of {self.unfactored_cost:,.0f} "
             f"({100 * self.savings:.1f} % saved)"
         ]
-        for one in self.filters:
-            ends = len(one.predicates)
-            mark = "" if not ends else "; decides 1 predicate" if ends == 1 else f"; decides {ends:,} predicates"
-            shares = f"asked of {_percent(one.asked)}, passed by {_percent(one.passes)} of the items"
-            shown.append(f"{'  ' * one.depth}{one.condition}: {shares}{mark}")
+        for line in self.filters:
+            count = len(line.predicates)
+            suffix = "" if not count else "; decides 1 predicate" if count == 1 else f"; decides {count:,} predicates"
+            shares = f"asked of {_percent(line.asked)}, passed by {_percent(line.passes)} of the items"
+            shown.append(f"{'  ' * line.depth}{line.condition}: {shares}{suffix}")
         if self.hidden:
             shown.append(f"  and {self.hidden:,} more {'filter' if self.hidden == 1 else 'filters'}")
         return shown
 
 
 def describe_tree(tree: FilterTree, texts: ClauseText, limit: int = LIMIT) -> TreeDescription:
-    """A tree in words; `texts` gives the text of a clause.
+    """Describe a tree; `texts` renders a clause.
 
     >>> tree = FilterTree(
     ...     np.array([-1, 0, 1, 1]), Rows.of([[], [0], [1], [2]]), Rows.of([[], [], [7], [8]]),
@@ -123,44 +123,45 @@ def describe_tree(tree: FilterTree, texts: ClauseText, limit: int = LIMIT) -> Tr
 
 
 def subtree_costs(tree: FilterTree) -> Array:
-    """The cost of every node and of all below it."""
+    """Return the cost of the subtree of every node."""
     costs = np.where(np.arange(len(tree)) == ROOT, 0.0, tree.selectivities[np.maximum(tree.parents, ROOT)])
     for depth in range(int(tree.depths.max(initial=0)), 0, -1):
-        here = np.flatnonzero(tree.depths == depth)
-        np.add.at(costs, tree.parents[here], costs[here])
+        nodes = np.flatnonzero(tree.depths == depth)
+        np.add.at(costs, tree.parents[nodes], costs[nodes])
     return costs
 
 
 def _costliest(tree: FilterTree, costs: Array, limit: int) -> list[int]:
-    """Of every node the children that cost most, level by level up to the limit; as a reader goes down the tree."""
+    """Choose the most expensive children of every node, level by level up to the limit. Return them depth first."""
     children = Rows.grouped(tree.parents[1:], np.arange(1, len(tree)), len(tree))
     chosen: dict[int, list[int]] = {}
-    level, room = [ROOT], limit
-    while level and room > 0:
-        below: list[int] = []
+    level, remaining = [ROOT], limit
+    while level and remaining > 0:
+        next_level: list[int] = []
         for node in level:
             row = children.row(node)
-            dearest = row[np.lexsort((row, -costs[row]))][: min(_WIDTH, room)].tolist()
-            chosen[node] = dearest
-            below += dearest
-            room -= len(dearest)
-        level = below
+            costliest = row[np.lexsort((row, -costs[row]))][: min(_WIDTH, remaining)].tolist()
+            chosen[node] = costliest
+            next_level += costliest
+            remaining -= len(costliest)
+        level = next_level
     order: list[int] = []
-    waiting = [ROOT]
-    while waiting:
-        node = waiting.pop()
+    stack = [ROOT]
+    while stack:
+        node = stack.pop()
         order.append(node)
-        waiting.extend(reversed(chosen.get(node, [])))
+        stack.extend(reversed(chosen.get(node, [])))
     return order[1:]
 
 
 def _line(tree: FilterTree, texts: ClauseText, costs: Array, node: int) -> FilterLine:
     parent = int(tree.parents[node])
+    conditions = [_parenthesize(texts(clause)) for clause in tree.clauses.row(node).tolist()]
     return FilterLine(
         node=node,
         parent=parent,
         depth=int(tree.depths[node]),
-        condition=" and ".join(_bracketed(texts(clause)) for clause in tree.clauses.row(node).tolist()) or "as above",
+        condition=" and ".join(conditions) or "as above",
         asked=float(tree.selectivities[parent]),
         passes=float(tree.selectivities[node]),
         cost=float(costs[node]),
@@ -168,12 +169,12 @@ def _line(tree: FilterTree, texts: ClauseText, costs: Array, node: int) -> Filte
     )
 
 
-def _bracketed(text: str) -> str:
+def _parenthesize(text: str) -> str:
     return f"({text})" if " or " in text else text
 
 
 def _percent(share: float) -> str:
-    """A share in two digits.
+    """Format a share as a percentage with two significant digits.
 
     >>> _percent(1.0), _percent(0.053), _percent(0.00001)
     ('100 %', '5.3 %', '0.001 %')

@@ -1,8 +1,7 @@
-"""How the tree matcher finds a predicate (RoSeS §4.3-5): the filters that its items pass on each source.
+"""Explain how the tree matcher decides a predicate (RoSeS §4.3-5): the filters that its items pass on each source.
 
-In: a part of a plan, a predicate and its sources. Out: the path of filters from the source down to the predicate, in
-words and as JSON, and the whole tree as a picture. Only the predicates of the source are factored, whatever else the
-plan holds.
+In: a part of a plan, a predicate and its sources. Out: the path of filters from the source down to the predicate, as
+text and as JSON, and the whole tree as a picture. The tree contains only the predicates of the source.
 """
 
 from __future__ import annotations
@@ -28,16 +27,16 @@ from runnel.papers.roses.factoring.filter_tree import ROOT, FilterTree
 from runnel.plan.logical_plan import EXACT, LogicalPlan
 from runnel.plan.store import PlanPart
 
-MOST_PREDICATES = 5_000
-"""Of how many predicates of a source a tree is made to explain it: more than that takes seconds."""
+MAX_PREDICATES = 5_000
+"""The maximum number of predicates of a source whose tree is explained. Building a larger tree takes seconds."""
 
-MOST_TREES = 8
-"""For how many sources of a query a tree is looked for."""
+MAX_SOURCES = 8
+"""The maximum number of sources of a query whose trees are explained."""
 
 
 @dataclass(frozen=True)
 class ExplainedTree:
-    """The tree of a source. `predicates` are the plan's numbers of those it decides, in the order of the tree's."""
+    """The tree of a source. `predicates[i]` is the number in the plan of predicate i of the tree."""
 
     tree: FilterTree
     texts: ClauseText
@@ -48,9 +47,9 @@ class ExplainedTree:
         return subtree_costs(self.tree)
 
     def path(self, predicate: int) -> TreeDescription:
-        """The filters from the source down to a predicate of the plan; the others are counted."""
+        """Return the filters from the source down to a predicate of the plan, and the number of other filters."""
         nodes = path_to(self.tree, int(np.searchsorted(self.predicates, predicate)))
-        alone = describe_tree(_alone(self.tree, nodes), self.texts)
+        description = describe_tree(_path_as_tree(self.tree, nodes), self.texts)
         filters = tuple(
             replace(
                 line,
@@ -59,7 +58,7 @@ class ExplainedTree:
                 cost=float(self._costs[node]),
                 predicates=tuple(self.predicates[self.tree.predicates.row(node)].tolist()),
             )
-            for line, node in zip(alone.filters, nodes[1:], strict=True)
+            for line, node in zip(description.filters, nodes[1:], strict=True)
         )
         return TreeDescription(
             cost=self.tree.cost,
@@ -71,7 +70,7 @@ class ExplainedTree:
         )
 
     def picture(self, title: str) -> str:
-        """The tree as an SVG picture: the branches that cost most."""
+        """Draw the most expensive branches of the tree as SVG."""
         from runnel.papers.roses.draw_tree import draw_tree  # matplotlib takes a second to load
 
         return draw_tree(self.tree, self.texts, title=title)
@@ -81,7 +80,8 @@ class ExplainedTree:
 class TreeExplanation:
     """A query on sources with the same predicates: its path down their filter tree.
 
-    Without a tree there are too many predicates for one to be made just to show it. `hidden` sources are not shown.
+    `tree` is None if the sources have more than `MAX_PREDICATES` predicates. `hidden` is the number of further
+    sources, which are not explained.
     """
 
     sources: tuple[str, ...]
@@ -90,7 +90,7 @@ class TreeExplanation:
     hidden: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """The explanation as a JSON value."""
+        """Return the explanation as a JSON value."""
         return {
             "matcher": "tree",
             "sources": list(self.sources),
@@ -99,14 +99,14 @@ class TreeExplanation:
         }
 
     def lines(self) -> list[str]:
-        """The explanation as text."""
-        asked = f"matched by the filter tree of {shortened(self.sources)}, {counted(self.predicates, 'predicate')}"
-        more = [f"filter trees of {counted(self.hidden, 'more source')} are not shown"] if self.hidden else []
+        """Return the explanation as text."""
+        heading = f"matched by the filter tree of {shortened(self.sources)}, {counted(self.predicates, 'predicate')}"
+        hidden = [f"filter trees of {counted(self.hidden, 'more source')} are not shown"] if self.hidden else []
         if self.tree is None:
-            return [f"{asked}; it is shown for {MOST_PREDICATES:,} at most", *more]
-        first, *below = self.tree.lines()
-        through = [] if self.tree.filters else ["  no filter for this query: every item passes"]
-        return [f"{asked}:", *(f"  {line}" for line in (first, *through, *below)), *more]
+            return [f"{heading}; it is shown for {MAX_PREDICATES:,} at most", *hidden]
+        first, *filters = self.tree.lines()
+        note = [] if self.tree.filters else ["  no filter for this query: every item passes"]
+        return [f"{heading}:", *(f"  {line}" for line in (first, *note, *filters)), *hidden]
 
 
 class TreeExplainer:
@@ -117,31 +117,31 @@ class TreeExplainer:
         self._trees: dict[bytes, ExplainedTree | None] = {}
 
     def explain(self, predicate: int, sources: Mapping[int, str]) -> tuple[TreeExplanation, ...]:
-        """A predicate on its sources; on the first few, if there are many."""
+        """Explain a predicate on its sources, at most `MAX_SOURCES` of them."""
         groups: dict[bytes, list[int]] = {}
-        for source in list(sources)[:MOST_TREES]:
+        for source in list(sources)[:MAX_SOURCES]:
             groups.setdefault(self._key(source), []).append(source)
         explained = [
             TreeExplanation(
-                tuple(sources[one] for one in same),
+                tuple(sources[source] for source in group),
                 len(key) // 8,
-                None if (tree := self._tree(same[0])) is None else tree.path(predicate),
+                None if (tree := self._tree(group[0])) is None else tree.path(predicate),
             )
-            for key, same in groups.items()
+            for key, group in groups.items()
         ]
-        hidden = max(0, len(sources) - MOST_TREES)
+        hidden = max(0, len(sources) - MAX_SOURCES)
         return (*explained[:-1], replace(explained[-1], hidden=hidden)) if explained else ()
 
     def pictures(self, sources: Mapping[int, str]) -> dict[str, str]:
-        """The trees of the first few sources, by the names of the sources that share each."""
-        shown: dict[bytes, list[str]] = {}
+        """Draw the trees of at most `MAX_SOURCES` sources. The key lists the sources that share the tree."""
+        names_by_key: dict[bytes, list[str]] = {}
         trees: dict[bytes, ExplainedTree] = {}
-        for source, name in list(sources.items())[:MOST_TREES]:
+        for source, name in list(sources.items())[:MAX_SOURCES]:
             tree = self._tree(source)
             if tree is not None:
                 trees[self._key(source)] = tree
-                shown.setdefault(self._key(source), []).append(name)
-        titles = {", ".join(names): trees[key] for key, names in shown.items()}
+                names_by_key.setdefault(self._key(source), []).append(name)
+        titles = {", ".join(names): trees[key] for key, names in names_by_key.items()}
         return {title: tree.picture(title) for title, tree in titles.items()}
 
     def _key(self, source: int) -> bytes:
@@ -150,32 +150,33 @@ class TreeExplainer:
     def _tree(self, source: int) -> ExplainedTree | None:
         key = self._key(source)
         if key not in self._trees:
-            self._trees[key] = explained_tree(self._part, source)
+            self._trees[key] = build_explained_tree(self._part, source)
         return self._trees[key]
 
 
-def explained_tree(part: PlanPart, source: int) -> ExplainedTree | None:
-    """The tree of a source by what the plan knew of the stream, or None where it has too many predicates."""
+def build_explained_tree(part: PlanPart, source: int) -> ExplainedTree | None:
+    """Build the tree of a source with the plan's selectivities, or return None if it has too many predicates."""
     predicates = predicates_of(part.logical, source)
-    if len(predicates) > MOST_PREDICATES:
+    if len(predicates) > MAX_PREDICATES:
         return None
     tree, table = source_tree(part.logical, part.layout.get("atom_shares"), predicates)
     return ExplainedTree(tree, clause_texts(table), predicates)
 
 
 def source_tree(logical: LogicalPlan, shares: Array | None, predicates: Array) -> tuple[FilterTree, LogicalPlan]:
-    """The tree of some predicates, and a table of these with the wider clauses of the tree, whose numbers it has.
+    """Build the tree of the given predicates, and a table with only these predicates and all clauses of the tree.
 
-    `shares` is the part of all items that satisfies each atom of the plan.
+    The tree refers to predicates and clauses by their numbers in that table. `shares` is the share of all items that
+    satisfies each atom of the plan.
     """
-    atoms, table = _only(logical, predicates)
+    atoms, table = _extract_predicates(logical, predicates)
     known = None if shares is None else shares[atoms]
     filters = FilterTable.of(table, known)
     return filters.tree(np.arange(len(predicates))), replace(table, clauses=filters.clauses)
 
 
 def path_to(tree: FilterTree, predicate: int) -> list[int]:
-    """The nodes from the source down to the one that decides a predicate, both included.
+    """Return the nodes from the source down to the node that decides a predicate, both included.
 
     >>> tree = FilterTree(
     ...     np.array([-1, 0, 1, 1]), Rows.of([[], [0], [1], [2]]), Rows.of([[], [], [7], [8]]),
@@ -193,8 +194,8 @@ def path_to(tree: FilterTree, predicate: int) -> list[int]:
     return path[::-1]
 
 
-def _alone(tree: FilterTree, nodes: list[int]) -> FilterTree:
-    """A path as a tree of its own."""
+def _path_as_tree(tree: FilterTree, nodes: list[int]) -> FilterTree:
+    """Return a tree that consists of one path."""
     chosen = np.array(nodes)
     return FilterTree(
         np.arange(-1, len(nodes) - 1),
@@ -204,8 +205,8 @@ def _alone(tree: FilterTree, nodes: list[int]) -> FilterTree:
     )
 
 
-def _only(logical: LogicalPlan, predicates: Array) -> tuple[Array, LogicalPlan]:
-    """A table with nothing but these predicates, their clauses and atoms; and the atoms' numbers in the plan."""
+def _extract_predicates(logical: LogicalPlan, predicates: Array) -> tuple[Array, LogicalPlan]:
+    """Return a table of only these predicates, their clauses and atoms, and the numbers of the atoms in the plan."""
     rows = _rows(logical.predicates, predicates)
     clauses, clause_numbers = np.unique(rows.values, return_inverse=True)
     inner = _rows(logical.clauses, clauses)

@@ -1,8 +1,8 @@
-"""The predicate subsumption graph of one source, explicit (RoSeS §4.3): for small inputs and for comparison.
+"""The explicit predicate subsumption graph of one source (RoSeS §4.3), for small inputs and for comparison.
 
-Its nodes are the predicates and every set of clauses that subsumes at least two of them (one that subsumes a single
-predicate can serve no plan); its edges are all pairs of a node and a node that it subsumes. An edge weighs what its
-first node lets through. Sets of nodes are integers, a bit for each.
+Its nodes are the predicates, and every set of clauses that subsumes at least two of them. (A set that subsumes a
+single predicate improves no plan.) Its edges are all pairs of a node and a node that it subsumes. The weight of an
+edge is the selectivity of its first node. Sets of nodes are integers with one bit per node.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ SOURCE = -1
 
 @dataclass(frozen=True)
 class SubsumptionGraph:
-    """The graph. The first nodes are the predicates; `below[x]` are the nodes that x strictly subsumes.
+    """The graph. The first nodes are the predicates. `below[x]` is the set of nodes that x strictly subsumes.
 
-    `order` is the place of a node among all by selectivity, so that every algorithm breaks ties alike.
+    `order` is the rank of a node by selectivity, so that every algorithm breaks ties in the same way.
     """
 
     problem: FactoringProblem
@@ -39,10 +39,10 @@ class SubsumptionGraph:
         return (1 << len(self.problem.predicates)) - 1
 
     def tree(self, parents: dict[int, int]) -> FilterTree:
-        """The tree in which the nodes have these parents; nodes without one are not in it."""
+        """Build the tree in which the nodes have these parents. Nodes without a parent are not in it."""
         count = len(self.problem.predicates)
         kept = [node for node in sorted(parents) if node >= count]
-        numbers = {node: count + place for place, node in enumerate(kept)} | {SOURCE: SOURCE}
+        numbers = {node: count + index for index, node in enumerate(kept)} | {SOURCE: SOURCE}
         nodes = [*range(count), *kept]
         above = np.array([numbers.get(parents[node], parents[node]) for node in nodes], dtype=np.int64)
         sets = Rows.of(self.inserted.row(node - count).tolist() for node in kept)
@@ -50,49 +50,52 @@ class SubsumptionGraph:
 
 
 def build_graph(filters: Filters, settings: FactoringSettings | None = None) -> SubsumptionGraph:
-    """The subsumption graph of filters; time and memory grow with the square of its nodes.
+    """Build the subsumption graph of filters. Time and memory grow with the square of the number of nodes.
 
     >>> graph = build_graph(Filters.of(Rows.of([[0, 1], [0, 2]]), np.array([0.5, 0.1, 0.1])))
-    >>> list(graph.inserted.lists()), [bin(one) for one in graph.below]
+    >>> list(graph.inserted.lists()), [bin(nodes) for nodes in graph.below]
     ([[0]], ['0b0', '0b0', '0b11'])
     """
     problem = FactoringProblem.of(filters)
-    found = find_candidates(problem.predicates, filters, settings)
-    chosen = np.flatnonzero(found.owners == NO_PREDICATE)
-    inserted = found.sets(chosen)
-    places = dict(zip(found.owners.tolist(), range(len(found)), strict=True))
-    order = [places.get(predicate, -1) for predicate in range(len(problem.predicates))]
+    candidates = find_candidates(problem.predicates, filters, settings)
+    chosen = np.flatnonzero(candidates.owners == NO_PREDICATE)
+    inserted = candidates.sets(chosen)
+    ranks = dict(zip(candidates.owners.tolist(), range(len(candidates)), strict=True))
+    order = [ranks.get(predicate, -1) for predicate in range(len(problem.predicates))]
     sets = [*problem.predicates.lists(), *inserted.lists()]
     return SubsumptionGraph(
         problem=problem,
         inserted=inserted,
-        rates=(*found.predicate_selectivities.tolist(), *found.selectivities[chosen].tolist()),
+        rates=(*candidates.predicate_selectivities.tolist(), *candidates.selectivities[chosen].tolist()),
         order=(*order, *chosen.tolist()),
         below=tuple(_below(sets, filters.wider)),
     )
 
 
 def _below(sets: list[list[int]], wider: Rows) -> list[int]:
-    """For every set the sets that it strictly subsumes: each of its clauses is one of theirs, or wider than one."""
-    closures = [_bits(_closure(one, wider)) for one in sets]
-    masks = [_bits(one) for one in sets]
-    found = []
+    """Return for every set the sets that it strictly subsumes.
+
+    A set subsumes another one if each of its clauses is in the other or is wider than a clause of the other.
+    """
+    closures = [_bits(_closure(clauses, wider)) for clauses in sets]
+    masks = [_bits(clauses) for clauses in sets]
+    subsumed = []
     for node, mask in enumerate(masks):
         inside = 0
         for other, closure in enumerate(closures):
             if not mask & ~closure and other != node:
                 inside |= 1 << other
-        found.append(inside)
-    return found
+        subsumed.append(inside)
+    return subsumed
 
 
 def _closure(clauses: list[int], wider: Rows) -> set[int]:
     known = set(clauses)
-    waiting = list(clauses)
-    while waiting:
-        fresh = [one for one in wider.row(waiting.pop()).tolist() if one not in known]
+    stack = list(clauses)
+    while stack:
+        fresh = [clause for clause in wider.row(stack.pop()).tolist() if clause not in known]
         known.update(fresh)
-        waiting.extend(fresh)
+        stack.extend(fresh)
     return known
 
 
@@ -104,14 +107,14 @@ def _bits(numbers: list[int] | set[int]) -> int:
 
 
 def members(nodes: int) -> list[int]:
-    """The nodes of a set, ascending.
+    """Return the nodes of a set in ascending order.
 
     >>> members(0b1010)
     [1, 3]
     """
-    found = []
+    numbers = []
     while nodes:
         lowest = nodes & -nodes
-        found.append(lowest.bit_length() - 1)
+        numbers.append(lowest.bit_length() - 1)
         nodes ^= lowest
-    return found
+    return numbers

@@ -1,6 +1,6 @@
-"""Kernels of the tree matcher: a level of a filter tree on a chunk of items, a bit for every item.
+"""Kernels of the tree matcher: evaluate one level of a filter tree on a chunk of items, with one bit per item.
 
-The mask of a node says which items pass it: those that pass its parent and satisfy the clauses that it adds.
+The mask of a node has the items that pass it: those that pass its parent and satisfy the clauses that it adds.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from runnel.arrays import Array
 from runnel.kernel import Number, kernel
 
 KEYED, RANGED, EXTRA = 0, 1, 2
-"""How an atom's mask is found: the items that have a key, numbers within bounds, or evaluated beforehand."""
+"""Where the mask of an atom comes from: a key of the items, a numeric range, or an evaluation before the kernel."""
 
 
 class TreeArrays(NamedTuple):
-    """A tree and the atoms below it. `places` is the key of an atom, its number among the ranges, or among extras."""
+    """A tree and its atoms. `indexes` is the key of an atom, its number among the ranges or among the extra atoms."""
 
     parents: Array
     clause_offsets: Array
@@ -25,16 +25,18 @@ class TreeArrays(NamedTuple):
     literal_offsets: Array
     literals: Array
     kinds: Array
-    places: Array
+    indexes: Array
     slots: Array
     lows: Array
     highs: Array
 
 
 class ChunkArrays(NamedTuple):
-    """A chunk of items: which have a key (`present`, by `columns`), and the numbers of every slot with their rows.
+    """A chunk of items.
 
-    `made` says which masks of ranges were made already. Extras have two masks: surely true, and perhaps.
+    `present[columns[key]]` is the mask of the items that have a key. `numbers` and `number_rows` are the numeric
+    values of each slot and the rows that have them. `is_ranged` marks the ranges whose mask in `ranges` is complete.
+    Extra atoms have two masks: the items for which they are true, and those for which they are true or unknown.
     """
 
     present: Array
@@ -42,24 +44,24 @@ class ChunkArrays(NamedTuple):
     number_offsets: Array
     number_rows: Array
     numbers: Array
-    made: Array
+    is_ranged: Array
     ranges: Array
     true: Array
-    perhaps: Array
+    possible: Array
 
 
 @kernel
 def mark_keys(rows: Array, columns: Array, words: int, count: int) -> Array:
-    """The mask of every column: the rows that it was found in; column 0 stays empty."""
+    """Return the mask of every column: the rows that have it. Column 0 stays empty."""
     present = np.zeros((count, words), dtype=np.uint64)
-    for place in range(len(rows)):
-        present[columns[place], rows[place] >> 6] |= np.uint64(1) << np.uint64(rows[place] & 63)
+    for index in range(len(rows)):
+        present[columns[index], rows[index] >> 6] |= np.uint64(1) << np.uint64(rows[index] & 63)
     return present
 
 
 @kernel
 def count_bits(mask: Array) -> int:
-    """How many items a mask has."""
+    """Return the number of items in a mask."""
     count = 0
     for word in mask:
         bits = word - ((word >> np.uint64(1)) & np.uint64(0x5555555555555555))
@@ -70,39 +72,39 @@ def count_bits(mask: Array) -> int:
 
 
 @kernel
-def _make_range(tree: TreeArrays, chunk: ChunkArrays, atom: int) -> None:
-    """The mask of the items that have a number within an atom's bounds."""
-    place, slot = tree.places[atom], tree.slots[atom]
+def _fill_range(tree: TreeArrays, chunk: ChunkArrays, atom: int) -> None:
+    """Fill the mask of the items that have a number within an atom's bounds."""
+    index, slot = tree.indexes[atom], tree.slots[atom]
     for number in range(chunk.number_offsets[slot], chunk.number_offsets[slot + 1]):
         if tree.lows[atom] <= chunk.numbers[number] <= tree.highs[atom]:
             row = chunk.number_rows[number]
-            chunk.ranges[place, row >> 6] |= np.uint64(1) << np.uint64(row & 63)
-    chunk.made[place] = True
+            chunk.ranges[index, row >> 6] |= np.uint64(1) << np.uint64(row & 63)
+    chunk.is_ranged[index] = True
 
 
 @kernel
-def _add_literal(tree: TreeArrays, chunk: ChunkArrays, literal: int, found: Array) -> None:
-    """Add the items for which a literal is not known to be false."""
+def _add_literal(tree: TreeArrays, chunk: ChunkArrays, literal: int, passing: Array) -> None:
+    """Add to `passing` the items for which a literal is not known to be false."""
     atom, negated = literal >> 1, literal & 1
-    kind, place = tree.kinds[atom], tree.places[atom]
-    if kind == RANGED and not chunk.made[place]:
-        _make_range(tree, chunk, atom)
-    for word in range(len(found)):
+    kind, index = tree.kinds[atom], tree.indexes[atom]
+    if kind == RANGED and not chunk.is_ranged[index]:
+        _fill_range(tree, chunk, atom)
+    for word in range(len(passing)):
         bits: Number = np.uint64(0)
         if kind == KEYED:
-            bits = chunk.present[chunk.columns[place], word]
+            bits = chunk.present[chunk.columns[index], word]
         elif kind == RANGED:
-            bits = chunk.ranges[place, word]
+            bits = chunk.ranges[index, word]
         else:
-            bits = chunk.true[place, word] if negated else chunk.perhaps[place, word]
-        found[word] |= ~bits if negated else bits
+            bits = chunk.true[index, word] if negated else chunk.possible[index, word]
+        passing[word] |= ~bits if negated else bits
 
 
 @kernel
 def pass_level(first: int, last: int, tree: TreeArrays, chunk: ChunkArrays, masks: Array, counts: Array) -> None:
-    """The masks of the nodes of a level, from those of their parents.
+    """Compute the masks of the nodes of a level from the masks of their parents.
 
-    `counts` are the pairs of an item and a node that were asked, and the pairs of an item and a clause.
+    `counts` receives the number of (item, node) pairs and of (item, clause) pairs that were evaluated.
     """
     clause_mask = np.empty(masks.shape[1], dtype=np.uint64)
     for node in range(first, last):
@@ -110,11 +112,11 @@ def pass_level(first: int, last: int, tree: TreeArrays, chunk: ChunkArrays, mask
         mask[:] = masks[tree.parents[node]]
         size = count_bits(mask)
         counts[0] += size
-        for place in range(tree.clause_offsets[node], tree.clause_offsets[node + 1]):
+        for index in range(tree.clause_offsets[node], tree.clause_offsets[node + 1]):
             if not size:
                 break
             counts[1] += size
-            clause = tree.clauses[place]
+            clause = tree.clauses[index]
             clause_mask[:] = np.uint64(0)
             for literal in range(tree.literal_offsets[clause], tree.literal_offsets[clause + 1]):
                 _add_literal(tree, chunk, tree.literals[literal], clause_mask)
@@ -125,60 +127,60 @@ def pass_level(first: int, last: int, tree: TreeArrays, chunk: ChunkArrays, mask
 
 @kernel
 def need_extras(first: int, last: int, tree: TreeArrays, chunk: ChunkArrays, masks: Array, needed: Array) -> None:
-    """For every extra atom of a level the items for which it must be evaluated: those that pass all the rest."""
+    """Find the items for which each extra atom of a level must be evaluated: those that pass all other clauses."""
     mask = np.empty(masks.shape[1], dtype=np.uint64)
     clause_mask = np.empty(masks.shape[1], dtype=np.uint64)
     for node in range(first, last):
         mask[:] = masks[tree.parents[node]]
-        for asking in range(2):
+        for collecting in range(2):
             if not count_bits(mask):
                 break
-            for place in range(tree.clause_offsets[node], tree.clause_offsets[node + 1]):
-                clause = tree.clauses[place]
-                extras = False
+            for index in range(tree.clause_offsets[node], tree.clause_offsets[node + 1]):
+                clause = tree.clauses[index]
+                has_extras = False
                 clause_mask[:] = np.uint64(0)
-                for which in range(tree.literal_offsets[clause], tree.literal_offsets[clause + 1]):
-                    literal = tree.literals[which]
+                for position in range(tree.literal_offsets[clause], tree.literal_offsets[clause + 1]):
+                    literal = tree.literals[position]
                     if tree.kinds[literal >> 1] != EXTRA:
                         _add_literal(tree, chunk, literal, clause_mask)
                     else:
-                        extras = True
-                        if asking:
+                        has_extras = True
+                        if collecting:
                             for word in range(len(mask)):
-                                needed[tree.places[literal >> 1], word] |= mask[word]
-                if not asking and not extras:
+                                needed[tree.indexes[literal >> 1], word] |= mask[word]
+                if not collecting and not has_extras:
                     for word in range(len(mask)):
                         mask[word] &= clause_mask[word]
 
 
 @kernel
 def gather_pairs(masks: Array, nodes: Array, offsets: Array, predicates: Array) -> tuple[Array, Array]:
-    """The rows that pass these nodes, with the predicates of each node."""
+    """Return the rows that pass these nodes, with the predicates of each node."""
     count = 0
     for node in nodes:
         count += count_bits(masks[node]) * (offsets[node + 1] - offsets[node])
     rows = np.empty(count, dtype=np.int64)
-    found = np.empty(count, dtype=np.int64)
+    pair_predicates = np.empty(count, dtype=np.int64)
     size = 0
     for node in nodes:
         for word in range(masks.shape[1]):
             bits = masks[node, word]
             while bits:
                 lowest = bits & (~bits + np.uint64(1))
-                row = 64 * word + _place(lowest)
-                for place in range(offsets[node], offsets[node + 1]):
+                row = 64 * word + _bit_position(lowest)
+                for index in range(offsets[node], offsets[node + 1]):
                     rows[size] = row
-                    found[size] = predicates[place]
+                    pair_predicates[size] = predicates[index]
                     size += 1
                 bits ^= lowest
-    return rows, found
+    return rows, pair_predicates
 
 
 @kernel
-def _place(bit: Number) -> int:
-    """The place of the only bit of a word."""
-    place = 0
+def _bit_position(bit: Number) -> int:
+    """Return the position of the only bit of a word."""
+    position = 0
     while bit > np.uint64(1):
         bit >>= np.uint64(1)
-        place += 1
-    return place
+        position += 1
+    return position

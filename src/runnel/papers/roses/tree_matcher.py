@@ -1,7 +1,7 @@
-"""The tree matcher: every source has a filter tree, and an item goes down only where it passes (RoSeS §4.3).
+"""The tree matcher: each source has a filter tree, and items descend below the filters that they pass (RoSeS §4.3).
 
-In: a loaded plan and batches of items. Out: matches, and in the statistics how many filters were asked
-(`candidates`): the cost that the optimiser's model predicts, measured. The work on one part is in `tree_part`.
+In: a loaded plan and batches of items. Out: matches, and in the statistics the number of evaluated filters
+(`candidates`), which measures the cost that the optimizer's model predicts. `tree_part` matches one part of a plan.
 """
 
 from __future__ import annotations
@@ -17,25 +17,26 @@ from runnel.papers.roses.tree_part import TreePart
 from runnel.plan.store import Plan, PlanPart
 
 _CHUNK = 512
-"""Items that go down a tree together, at most."""
+"""The maximum number of items that descend a tree together."""
 
 _MASK_BYTES = 1 << 26
-"""The most memory for the masks of a tree's nodes."""
+"""The maximum memory of the masks of a tree's nodes."""
 
 
 class TreeMatcher(ChunkedMatcher):
-    """The matcher of a plan by filter trees.
+    """Matches a plan with filter trees.
 
-    `shares` is, for every part of the plan, the part of all items that satisfies each atom; without it, what the plan
-    guesses.
+    `shares` has for every part of the plan the share of all items that satisfies each atom. Without it, the estimates
+    stored in the plan are used.
     """
 
     def __init__(
         self, plan: Plan, *, shares: Sequence[Array] | None = None, settings: FactoringSettings | None = None
     ) -> None:
-        told: Sequence[Array | None] = shares if shares is not None else [None] * len(plan.parts)
+        part_shares: Sequence[Array | None] = shares if shares is not None else [None] * len(plan.parts)
         self._trees = [
-            TreePart(part, plan.removed(part), known, settings) for part, known in zip(plan.parts, told, strict=True)
+            TreePart(part, plan.removed(part), atom_shares, settings)
+            for part, atom_shares in zip(plan.parts, part_shares, strict=True)
         ]
         predicates = max(len(part.part_queries.logical.predicates) for part in self._trees)
         # A tree has at most twice as many nodes as predicates; a word of a mask holds 64 items.
@@ -43,11 +44,11 @@ class TreeMatcher(ChunkedMatcher):
 
     @staticmethod
     def explainer(part: PlanPart, removed: Array) -> Explainer:
-        """What explains how trees match a part."""
+        """Return an explainer of how trees match a part."""
         from runnel.papers.roses.explain_tree import TreeExplainer  # workers do not need it
 
         return TreeExplainer(part)
 
     def trees(self, source: int) -> list[FilterTree]:
-        """The filter trees of a source, one for each part of the plan."""
+        """Return the filter trees of a source, one per part of the plan."""
         return [part.tree(source).tree for part in self._trees]

@@ -44,37 +44,41 @@ from runnel.papers.roses.tree_kernel import (
 from runnel.plan.logical_plan import EXACT
 from runnel.plan.store import PlanPart
 
-_KEPT_NODES = 1 << 22
+_MAX_CACHED_NODES = 1 << 22
 """The maximum total number of nodes in the cached trees. Other trees are built again when an item needs them."""
 
 
 @dataclass(frozen=True)
 class SourceTree:
-    """A filter tree for kernels: `levels` is where each depth begins, `asks` tells which depths need extra atoms."""
+    """A filter tree for kernels.
+
+    The nodes of depth d are those from `levels[d]` to `levels[d + 1]`. `needs_extras` marks the depths with extra
+    atoms, and `ends` are the nodes that decide predicates.
+    """
 
     tree: FilterTree
     arrays: TreeArrays
     levels: Array
-    asks: Array
+    needs_extras: Array
     ends: Array
 
 
 @dataclass
 class _Chunk:
-    """A chunk of items: masks of their keys and values, and the truth of extra atoms, where it was needed."""
+    """A chunk of items: masks of their keys and values, and the truth of extra atoms as far as it is known."""
 
     arrays: ChunkArrays
     truth: BatchTruth
     known: Array
 
     def evaluate(self, needed: Array, atoms: Array) -> None:
-        """Find the truth of extra atoms for the items that need it and do not have it yet."""
+        """Evaluate extra atoms for the items that need them and whose truth is not known yet."""
         open_masks = needed & ~self.known
         for extra in np.flatnonzero(open_masks.any(axis=1)).tolist():
             rows = _rows(open_masks[extra])
             truths = self.truth.literals(rows, np.full(len(rows), 2 * atoms[extra], dtype=np.int64))
             _mark(self.arrays.true[extra], rows[truths == TRUE])
-            _mark(self.arrays.perhaps[extra], rows[truths >= UNKNOWN])
+            _mark(self.arrays.possible[extra], rows[truths >= UNKNOWN])
         self.known |= needed
 
 
@@ -92,20 +96,21 @@ class TreePart:
         self._words = PlanWords.of(part, self._atoms)
         self._table = FilterTable.of(part.logical, self._atoms.atom_shares if shares is None else shares)
         self._settings = settings
-        self._kinds, self._places, self._extras = _numbered(self._atoms)
-        self._trees = BoundedCache[bytes, SourceTree](_KEPT_NODES)
+        self._kinds, self._indexes, self._extras = _number_atoms(self._atoms)
+        self._trees = BoundedCache[bytes, SourceTree](_MAX_CACHED_NODES)
 
     def tree(self, source: int) -> SourceTree:
         """Return the tree of a source. Sources with the same predicates share a tree."""
         mask = self.part_queries.predicates(source)
         key = np.packbits(mask).tobytes()
-        found = self._trees.get(key)
-        if found is None:
-            found = self._prepared(self._table.tree(np.flatnonzero(mask), self._settings))
-            self._trees.put(key, found, min(len(found.tree), _KEPT_NODES))  # The newest one is kept at any size.
-        return found
+        source_tree = self._trees.get(key)
+        if source_tree is None:
+            source_tree = self._prepare(self._table.tree(np.flatnonzero(mask), self._settings))
+            # The newest tree is cached at any size.
+            self._trees.put(key, source_tree, min(len(source_tree.tree), _MAX_CACHED_NODES))
+        return source_tree
 
-    def _prepared(self, tree: FilterTree) -> SourceTree:
+    def _prepare(self, tree: FilterTree) -> SourceTree:
         literals, atoms = self._table.clauses, self._atoms
         arrays = TreeArrays(
             parents=tree.parents,
@@ -114,62 +119,62 @@ class TreePart:
             literal_offsets=literals.offsets,
             literals=literals.values,
             kinds=self._kinds,
-            places=self._places,
+            indexes=self._indexes,
             slots=atoms.atom_slots,
             lows=atoms.atom_lows,
             highs=atoms.atom_highs,
         )
         levels = offsets_of(np.bincount(tree.depths))
         owners = np.repeat(np.arange(len(tree)), tree.clauses.lengths)
-        which, inside = literals.expand(tree.clauses.values)
-        slow = owners[which[self._kinds[inside >> 1] == EXTRA]]
-        asks = np.zeros(len(levels) - 1, dtype=bool)
-        asks[tree.depths[slow]] = True
-        return SourceTree(tree, arrays, levels, asks, np.flatnonzero(tree.predicates.lengths))
+        owner_indexes, clause_literals = literals.expand(tree.clauses.values)
+        extra_nodes = owners[owner_indexes[self._kinds[clause_literals >> 1] == EXTRA]]
+        needs_extras = np.zeros(len(levels) - 1, dtype=bool)
+        needs_extras[tree.depths[extra_nodes]] = True
+        return SourceTree(tree, arrays, levels, needs_extras, np.flatnonzero(tree.predicates.lengths))
 
     @cached_property
     def _index(self) -> PartIndex:
-        """The index that is asked for items of which a key is in doubt: trees know only yes and no."""
+        """The index that matches chunks in which a key of an item is uncertain. Trees need certain keys."""
         return PartIndex(self._part, self._removed)
 
     def match(self, columns: ItemColumns, statistics: MatchStatistics) -> CandidateMatches:
-        """The queries of this part that the items match."""
+        """Return the queries of this part that the items match."""
         keys = self._finder.keys(columns)
         if len(keys.doubtful_rows()):
             return self._index.match(columns, statistics)
         chunk = self._chunk(columns, keys)
-        found = [self._descend(source, columns, chunk, statistics) for source in np.unique(columns.feeds).tolist()]
-        rows = np.concatenate([np.empty(0, dtype=np.int64), *(one[0] for one in found)])
-        predicates = np.concatenate([np.empty(0, dtype=np.int64), *(one[1] for one in found)])
+        reached = [self._descend(source, columns, chunk, statistics) for source in np.unique(columns.feeds).tolist()]
+        rows = np.concatenate([np.empty(0, dtype=np.int64), *(pairs[0] for pairs in reached)])
+        predicates = np.concatenate([np.empty(0, dtype=np.int64), *(pairs[1] for pairs in reached)])
         verdicts = self._verdicts(rows, predicates, chunk.truth)
         statistics.atom_evaluations += chunk.truth.evaluations
-        held, unknown = verdicts == TRUE, verdicts == UNKNOWN
-        found_rows, queries = self.part_queries.queries(columns, rows[held], predicates[held])
+        is_match, is_unknown = verdicts == TRUE, verdicts == UNKNOWN
+        match_rows, queries = self.part_queries.queries(columns, rows[is_match], predicates[is_match])
         return CandidateMatches(
-            found_rows, queries, self._failures(columns, rows[unknown], predicates[unknown], chunk.truth)
+            match_rows, queries, self._failures(columns, rows[is_unknown], predicates[is_unknown], chunk.truth)
         )
 
     def _descend(
         self, source: int, columns: ItemColumns, chunk: _Chunk, statistics: MatchStatistics
     ) -> tuple[Array, Array]:
-        """The items of a source that reach a predicate, and the predicate."""
+        """Return pairs of an item of the source and a predicate whose filters the item passed."""
         prepared = self.tree(source)
         masks = np.zeros((len(prepared.tree), chunk.known.shape[1]), dtype=np.uint64)
         _mark(masks[ROOT], np.flatnonzero(columns.feeds == source))
         counts = np.zeros(2, dtype=np.int64)
         for level in range(1, len(prepared.levels) - 1):
-            shape = (
+            arguments = (
                 int(prepared.levels[level]),
                 int(prepared.levels[level + 1]),
                 prepared.arrays,
                 chunk.arrays,
                 masks,
             )
-            if prepared.asks[level]:
+            if prepared.needs_extras[level]:
                 needed = np.zeros_like(chunk.known)
-                need_extras(*shape, needed)
+                need_extras(*arguments, needed)
                 chunk.evaluate(needed, self._extras)
-            pass_level(*shape, counts)
+            pass_level(*arguments, counts)
         statistics.candidates += int(counts[0])
         statistics.clause_checks += int(counts[1])
         ends = prepared.tree.predicates
@@ -192,11 +197,14 @@ class TreePart:
         return _Chunk(arrays, truth, np.zeros(shape, dtype=np.uint64))
 
     def _verdicts(self, rows: Array, predicates: Array, truth: BatchTruth) -> Array:
-        """What is certain after the tree; where an atom raised, or a formula decides, by the predicate itself."""
+        """Return the truth of the predicates that were reached.
+
+        It is TRUE, except where an atom raised an error or a formula decides; there the predicate is evaluated.
+        """
         verdicts = np.full(len(rows), TRUE, dtype=np.uint8)
         formulas = self._logical.predicate_formulas[predicates]
-        broken = {row for row, _ in truth.reasons}
-        doubtful = np.isin(rows, list(broken)) | (formulas != EXACT)
+        failed_rows = {row for row, _ in truth.reasons}
+        doubtful = np.isin(rows, list(failed_rows)) | (formulas != EXACT)
         for index in np.flatnonzero(doubtful).tolist():
             row, formula = int(rows[index]), int(formulas[index])
             if formula != EXACT:
@@ -212,39 +220,39 @@ class TreePart:
     ) -> tuple[Failure, ...]:
         failures = []
         for row, predicate in sorted(set(zip(rows.tolist(), predicates.tolist(), strict=True))):
-            reason = next(reason for (where, _), reason in truth.reasons.items() if where == row)
+            reason = next(reason for (failed_row, _), reason in truth.reasons.items() if failed_row == row)
             _, queries = self.part_queries.queries(columns, np.array([row]), np.array([predicate]))
             failures += [Failure(row, query, reason) for query in queries.tolist()]
         return tuple(failures)
 
 
-def _numbered(atoms: AtomLayout) -> tuple[Array, Array, Array]:
-    """How the mask of every atom is found and where, and the extra atoms."""
+def _number_atoms(atoms: AtomLayout) -> tuple[Array, Array, Array]:
+    """Return the kind of mask of every atom, its index among the masks of that kind, and the extra atoms."""
     keyed, ranged = atoms.atom_kinds == TestKind.KEY, atoms.atom_kinds == TestKind.RANGE
     kinds = np.where(keyed, KEYED, np.where(ranged, RANGED, EXTRA)).astype(np.uint8)
-    places = atoms.atom_keys.astype(np.int64)
+    indexes = atoms.atom_keys.astype(np.int64)
     extras = np.flatnonzero(kinds == EXTRA)
-    places[ranged] = np.arange(np.count_nonzero(ranged))
-    places[extras] = np.arange(len(extras))
-    return kinds, places, extras
+    indexes[ranged] = np.arange(np.count_nonzero(ranged))
+    indexes[extras] = np.arange(len(extras))
+    return kinds, indexes, extras
 
 
 def _present(keys: BatchKeys, words: int, count: int) -> tuple[Array, Array]:
-    """The masks of the keys that any item has, and the column of every key: 0, which is empty, where none has it."""
-    rows, found = keys.pairs()
+    """Return the masks of the keys that an item has, and the column of every key. A key that no item has gets 0."""
+    rows, numbers = keys.pairs()
     columns = np.zeros(count, dtype=np.int64)
-    columns[found] = 1
-    hits = np.flatnonzero(columns)
-    columns[hits] = np.arange(1, len(hits) + 1)
-    return mark_keys(rows, columns[found], words, len(hits) + 1), columns
+    columns[numbers] = 1
+    used = np.flatnonzero(columns)
+    columns[used] = np.arange(1, len(used) + 1)
+    return mark_keys(rows, columns[numbers], words, len(used) + 1), columns
 
 
 def _numbers(keys: BatchKeys, slots: int) -> tuple[Array, Array, Array]:
-    """Where the numbers of every slot begin, the rows that they stand in, and the numbers."""
-    places, numbers = keys.numbers()
-    rows, which = np.divmod(places, max(1, slots))
-    order = np.argsort(which, kind="stable")
-    return offsets_of(np.bincount(which, minlength=slots)), rows[order], numbers[order]
+    """Return the offsets of the numbers of every slot, the rows of the numbers, and the numbers."""
+    positions, numbers = keys.numbers()
+    rows, number_slots = np.divmod(positions, max(1, slots))
+    order = np.argsort(number_slots, kind="stable")
+    return offsets_of(np.bincount(number_slots, minlength=slots)), rows[order], numbers[order]
 
 
 def _mark(mask: Array, rows: Array) -> None:
@@ -253,5 +261,5 @@ def _mark(mask: Array, rows: Array) -> None:
 
 
 def _rows(mask: Array) -> Array:
-    """The rows of a mask."""
+    """Return the rows of a mask."""
     return np.flatnonzero(np.unpackbits(mask.astype("<u8").view(np.uint8), bitorder="little"))

@@ -1,6 +1,6 @@
-"""VCA over an explicit subsumption graph (RoSeS §5, algorithm 1), step by step as printed; for small inputs.
+"""VCA over an explicit subsumption graph (RoSeS §5, algorithm 1), step by step as printed, for small inputs.
 
-The candidates are computed anew after every change of the border, which is what the Very Clever Border avoids.
+The candidates are computed again after every change of the border, which the Very Clever Border avoids.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from runnel.papers.roses.subsumption_graph import SOURCE, SubsumptionGraph, memb
 
 
 def factor_by_vca(graph: SubsumptionGraph) -> FilterTree:
-    """The filter tree of VCA.
+    """Build the filter tree of VCA.
 
     >>> import numpy as np
     >>> from runnel.papers.roses.factoring.filters import Filters
@@ -34,7 +34,7 @@ def factor_by_vca(graph: SubsumptionGraph) -> FilterTree:
 
 
 class _Plan:
-    """The plan as it grows; the border is the set of the source's children."""
+    """The growing plan. Its border is the set of the source's children."""
 
     def __init__(self, graph: SubsumptionGraph) -> None:
         self._graph = graph
@@ -44,31 +44,32 @@ class _Plan:
         self._border = graph.terminals
 
     def candidates(self) -> set[int]:
-        """All nodes that subsume at least two nodes of the border, a node of the border subsuming itself too."""
+        """Return all nodes that subsume at least two nodes of the border. A node of the border subsumes itself."""
         return {node for node in range(len(self._graph.rates)) if self._factorized(node).bit_count() >= 2}
 
     def _factorized(self, node: int) -> int:
         return self._border & (self._graph.below[node] | 1 << node)
 
     def gain(self, node: int) -> float:
-        """What a candidate saves below the source (line 11)."""
-        taken = self._factorized(node).bit_count()
-        inside = bool(self._border >> node & 1)
-        return benefit(taken, 1.0, self._graph.rates[node], inserted=not inside)
+        """Return the saving of a candidate as a child of the source (line 11)."""
+        children = self._factorized(node).bit_count()
+        in_border = bool(self._border >> node & 1)
+        return benefit(children, 1.0, self._graph.rates[node], inserted=not in_border)
 
     def expand(self, node: int) -> None:
-        """Lines 12-27: put a candidate between the source and what it subsumes, and reduce what became useless."""
+        """Insert a candidate below the source, above the nodes it subsumes. Remove useless filters (lines 12-27)."""
         factorized = self._factorized(node) & ~(1 << node)
         self.parents[node] = SOURCE
         children = self._children.setdefault(node, set())
-        for one in members(factorized):
-            below = self._children.get(one, set())
-            if one >= self._predicates and benefit(len(below), self._graph.rates[node], self._graph.rates[one]) < 0.0:
+        for child in members(factorized):
+            grandchildren = self._children.get(child, set())
+            saving = benefit(len(grandchildren), self._graph.rates[node], self._graph.rates[child])
+            if child >= self._predicates and saving < 0.0:
                 # Line 21; the reduced filter, which the paper leaves dangling, is removed.
-                children |= below
-                self.parents |= dict.fromkeys(below, node)
-                del self.parents[one]
+                children |= grandchildren
+                self.parents |= dict.fromkeys(grandchildren, node)
+                del self.parents[child]
             else:
-                children.add(one)
-                self.parents[one] = node
+                children.add(child)
+                self.parents[child] = node
         self._border = self._border & ~factorized | 1 << node

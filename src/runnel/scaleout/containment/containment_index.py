@@ -166,12 +166,15 @@ class ContainmentIndex:
         own = (self.kinds, self.marks, self.owners, self._listed, self._found, *self.trees.links)
         return self.store.size + self.access.size + self.edges.size + sum(array.nbytes for array in own)
 
-    def found(self) -> Array:
+    def result_buffer(self) -> Array:
         """Return the array to which kernels write the numbers of patterns; it has room for all."""
         return self._found
 
     def seek(self, targets: Array, begin: int, end: int, frozen: int) -> int:
-        """Return how many roots and mergers map into edges (see `seek_roots`). Their numbers are in `found()`."""
+        """Return how many roots and mergers map into edges (see `seek_roots`).
+
+        Their numbers are in `result_buffer()`.
+        """
         lists, stamp = self.access.lists, self._next_stamp()
         held, kinds, marks = self.store.held, self.kinds, self.marks
         return int(seek_roots(held, lists, kinds, marks, stamp, targets, begin, end, frozen, ENDLESS, self._found))

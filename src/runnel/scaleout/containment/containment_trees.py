@@ -13,7 +13,7 @@ import numpy as np
 from runnel.arrays import Array
 from runnel.kernel import Number, kernel
 from runnel.scaleout.containment.compare_demands import NO, YES
-from runnel.scaleout.containment.homomorphism import MOST, NOBODY, StoredPatterns, find_homomorphism
+from runnel.scaleout.containment.homomorphism import MAX_TRIED_EDGES, NOBODY, StoredPatterns, find_homomorphism
 from runnel.scaleout.containment.pattern_store import grown
 
 NONE = -1
@@ -99,7 +99,7 @@ def seek_below(
         node = links.firsts[root]
         while node != NONE:
             checked += 1
-            answer = find_homomorphism(held, node, targets, 0, len(targets), NOBODY, MOST)
+            answer = find_homomorphism(held, node, targets, 0, len(targets), NOBODY, MAX_TRIED_EDGES)
             if answer != NO:
                 found[size] = node if answer == YES else -1 - node
                 size += 1

@@ -15,7 +15,7 @@ import numpy as np
 from runnel.arrays import Array
 from runnel.kernel import Number, kernel, step
 from runnel.scaleout.containment.compare_demands import NO, YES
-from runnel.scaleout.containment.homomorphism import MOST, NOBODY, StoredPatterns, count_homomorphisms
+from runnel.scaleout.containment.homomorphism import MAX_TRIED_EDGES, NOBODY, StoredPatterns, count_homomorphisms
 
 OUTSIDE, ROOT, MERGER, BELOW = 0, 1, 2, 3
 """Kinds of patterns: not in the index, a root, a merger, or below a root."""
@@ -211,7 +211,7 @@ def seek_roots(
                     continue
                 marks[pattern] = stamp
                 counts[CHECKED] += 1
-                answer, tried = count_homomorphisms(held, pattern, targets, begin, end, frozen, MOST)
+                answer, tried = count_homomorphisms(held, pattern, targets, begin, end, frozen, MAX_TRIED_EDGES)
                 counts[WORK] += _CHECK_COST + tried
                 if answer == NO or (answer != YES and frozen != NOBODY):
                     continue
@@ -273,7 +273,7 @@ def seek_contained(
         counts[CHECKED] += 1
         begin = held.places[other, 0]
         end = begin + held.places[other, 1]
-        answer, tried = count_homomorphisms(held, pattern, own, begin, end, other, MOST)
+        answer, tried = count_homomorphisms(held, pattern, own, begin, end, other, MAX_TRIED_EDGES)
         counts[WORK] += _CHECK_COST + tried
         if answer == YES:
             found[size] = other

@@ -20,7 +20,7 @@ from runnel.scaleout.containment.compare_demands import NO, UNKNOWN, YES, compar
 EDGES, PLACES, STEPS = 4, 7, 3
 """Columns of an edge (including its position in the search), of a pattern's row, and of a step of a conjunct."""
 
-MOST = 200_000
+MAX_TRIED_EDGES = 200_000
 """Limit for the edges that are tried for one pattern on one publication or frozen pattern."""
 
 NOBODY = -1

@@ -26,7 +26,7 @@ ANY = "\x00any"
 """A placeholder for values that differ between graphs. It meets every demand (see `publication_summaries`)."""
 
 
-class Encoded(NamedTuple):
+class EncodedPattern(NamedTuple):
     """An encoded pattern: its edges, constraints and conjuncts as flat lists, and the number of its variables."""
 
     edges: list[int]
@@ -146,7 +146,7 @@ class PatternStore:
             index += STEPS
         return stack[0]
 
-    def _encode(self, graph: Graph) -> Encoded:
+    def _encode(self, graph: Graph) -> EncodedPattern:
         numbers, variables = self._numbers, dict[str, int]()
         before = len(numbers)
         edges: list[int] = []
@@ -170,7 +170,7 @@ class PatternStore:
                 steps += [len(conjunct), *conjunct]
         if len(numbers) > before:
             self._add_terms(before)
-        return Encoded(edges, constraints, steps, len(variables))
+        return EncodedPattern(edges, constraints, steps, len(variables))
 
     def _steps(self, condition: GraphFilter, variables: dict[str, int]) -> list[int]:
         """Encode a conjunct in postfix order. Each step has two operands: nodes, or the number of joined parts."""

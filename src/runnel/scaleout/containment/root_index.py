@@ -127,27 +127,27 @@ class RootIndex:
 
     def roots_of(self, targets: Array) -> Array:
         """Stage one: return the numbers of the roots and mergers that hold, or -1 - number if undecided."""
-        index, found = self.index, self.index.found()
+        index, buffer = self.index, self.index.result_buffer()
         _, before = index.counters
         count = index.seek(targets, 0, len(targets), NOBODY)
         _, after = index.counters
-        roots = found[:count].copy()
+        roots = buffer[:count].copy()
         self._count(publications=1, roots_checked=after - before, roots_held=count)
         return roots
 
     def members_of(self, targets: Array, roots: Array) -> Array:
         """Stage two: return the numbers of the patterns that hold below the roots of stage one, as encoded there."""
-        index, found = self.index, self.index.found()
+        index, buffer = self.index, self.index.result_buffer()
         numbers = np.where(roots < 0, -1 - roots, roots)
         hits = np.zeros(len(numbers), np.int64)
-        checked = seek_below(index.store.held, index.trees.links, numbers, targets, found, hits)
+        checked = seek_below(index.store.held, index.trees.links, numbers, targets, buffer, hits)
         mergers = index.kinds[numbers] == MERGER
         self._count(
             members_checked=checked,
             mergers_held=int(np.count_nonzero(mergers)),
             false_positives=int(np.count_nonzero(mergers & (hits == 0))),
         )
-        return found[: int(hits.sum())].copy()
+        return buffer[: int(hits.sum())].copy()
 
     def _matches_of(self, patterns: Array) -> RootMatches:
         owners = self.index.owners

@@ -18,25 +18,25 @@ from runnel.algebra.nodes.expressions import Atom
 from runnel.arrays import Array, Rows
 from runnel.matching.filters.atoms.atom_layout import AtomLayout
 from runnel.matching.patterns.plan_patterns import stored_pattern
-from runnel.optimizer.subsumption.wider_literals import MOST, wider_literals
+from runnel.optimizer.subsumption.wider_literals import MAX_WIDER, wider_literals
 from runnel.plan.logical_plan import LogicalPlan
 from runnel.scaleout.cover.contract import cover_of
 
 
 def implied_literals(logical: LogicalPlan, atoms: AtomLayout, counters: dict[str, int] | None = None) -> Rows:
-    """Return for every literal of a plan up to `MOST` other literals that it implies.
+    """Return for every literal of a plan up to `MAX_WIDER` other literals that it implies.
 
     Set in `counters` the number of patterns that were skipped because comparing them took too long.
 
     >>> from runnel.algebra.nodes.attributes import Attribute
     >>> from runnel.algebra.nodes.expressions import Compare
     >>> from runnel.algebra.nodes.query import Filter, Read
-    >>> from runnel.matching.filters.atoms.atom_layout import lay_out_atoms
+    >>> from runnel.matching.filters.atoms.atom_layout import compute_atom_layout
     >>> from runnel.optimizer.optimize import optimize
     >>> from runnel.plan.logical_plan import PlanQuery
     >>> queries = [Filter(Read(1), Compare(Attribute("price"), ">", bound)) for bound in (10.0, 20.0)]
     >>> logical = optimize([PlanQuery(7), PlanQuery(8)], dict(enumerate(queries, 7)))
-    >>> implied_literals(logical, lay_out_atoms(logical)).row(2).tolist()  # above 20 implies above 10
+    >>> implied_literals(logical, compute_atom_layout(logical)).row(2).tolist()  # above 20 implies above 10
     [0]
     """
     count = len(logical.atoms)
@@ -52,7 +52,7 @@ def implied_literals(logical: LogicalPlan, atoms: AtomLayout, counters: dict[str
     # If a contains b, then `not a` implies `not b`.
     groups = np.concatenate([owners, 2 * narrow, 2 * wide + 1])
     values = np.concatenate([implied, 2 * wide, 2 * narrow + 1])
-    return _truncate_rows(Rows.grouped(groups, values.astype(np.int32), 2 * count), MOST)
+    return _truncate_rows(Rows.grouped(groups, values.astype(np.int32), 2 * count), MAX_WIDER)
 
 
 def _containing_pairs(

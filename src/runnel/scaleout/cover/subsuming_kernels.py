@@ -64,8 +64,8 @@ def literal_bits(wider_offsets: Array, wider: Array) -> Array:
     leaders = np.arange(count)
     for literal in range(count):
         for index in range(wider_offsets[literal], wider_offsets[literal + 1]):
-            one, other = _find(leaders, literal), _find(leaders, wider[index])
-            leaders[max(one, other)] = min(one, other)
+            leader, wider_leader = _find(leaders, literal), _find(leaders, wider[index])
+            leaders[max(leader, wider_leader)] = min(leader, wider_leader)
     bits = np.empty(count, dtype=np.uint64)
     for literal in range(count):
         bits[literal] = _ONE << ((np.uint64(_find(leaders, literal) + 1) * _SPREAD) >> _SHIFT)

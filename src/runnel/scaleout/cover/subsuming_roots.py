@@ -57,7 +57,7 @@ def find_subsuming_roots(
     >>> from runnel.algebra.nodes.expressions import And, Contains
     >>> from runnel.algebra.nodes.query import Filter, Read
     >>> from runnel.matching.filters.atoms.anchors import choose_anchors
-    >>> from runnel.matching.filters.atoms.atom_layout import lay_out_atoms
+    >>> from runnel.matching.filters.atoms.atom_layout import compute_atom_layout
     >>> from runnel.optimizer.optimize import optimize
     >>> from runnel.plan.logical_plan import PlanQuery
     >>> rock, concert = (Contains(Attribute("title"), (word,)) for word in ("rock", "concert"))
@@ -65,7 +65,7 @@ def find_subsuming_roots(
     ...     7: Filter(Read(1), And((rock, concert))), 8: Filter(Read(1), rock), 9: Filter(Read(1), concert)
     ... }
     >>> logical = optimize(map(PlanQuery, definitions), definitions)
-    >>> layout = lay_out_atoms(logical)
+    >>> layout = compute_atom_layout(logical)
     >>> find_subsuming_roots(logical, layout, choose_anchors(logical, layout)).roots.tolist()
     [1, 1, 2]
     """

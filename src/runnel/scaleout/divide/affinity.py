@@ -127,8 +127,8 @@ def components(left: Array, right: Array, count: int) -> Array:
 def _components(left: Array, right: Array, count: int) -> Array:
     parents = np.arange(count)
     for pair in range(len(left)):
-        one, other = _find(parents, left[pair]), _find(parents, right[pair])
-        parents[max(one, other)] = min(one, other)
+        first, second = _find(parents, left[pair]), _find(parents, right[pair])
+        parents[max(first, second)] = min(first, second)
     for element in range(count):
         parents[element] = _find(parents, element)
     return parents
@@ -145,11 +145,11 @@ def _join_runs(owners: Array, features: Array, count: int) -> tuple[Array, Array
     for index in range(1, len(owners)):
         if features[index] != features[index - 1]:
             continue
-        one, other = _find(parents, owners[index - 1]), _find(parents, owners[index])
-        if one != other:
-            following[tails[one]] = heads[other]
-            tails[one] = tails[other]
-            parents[other] = one
+        first, second = _find(parents, owners[index - 1]), _find(parents, owners[index])
+        if first != second:
+            following[tails[first]] = heads[second]
+            tails[first] = tails[second]
+            parents[second] = first
     for element in range(count):
         if _find(parents, element) != element:
             heads[element] = -1

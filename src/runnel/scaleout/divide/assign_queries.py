@@ -253,15 +253,15 @@ _NAMES: dict[Strategy, str] = {
 }
 
 
-def _choose_better(one: WeighedAssignment, other: WeighedAssignment) -> tuple[Strategy, str]:
+def _choose_better(first: WeighedAssignment, second: WeighedAssignment) -> tuple[Strategy, str]:
     """Return the better of two strategies, or the first if they are equal, and the reason."""
-    lighter, heavier = (one, other) if one.busiest <= other.busiest else (other, one)
+    lighter, heavier = (first, second) if first.busiest <= second.busiest else (second, first)
     saves_time = heavier.weighed.microseconds < (1.0 - _MIN_SAVING) * lighter.weighed.microseconds
     if saves_time and heavier.busiest <= _MAX_SLOWDOWN * lighter.busiest:
         reason = "which takes much less CPU time, and little more on the busiest worker"
         return heavier.weighed.strategy, reason
     if heavier.busiest <= _EQUAL_RATIO * lighter.busiest:
-        lesser = one if one.weighed.microseconds <= _EQUAL_RATIO * other.weighed.microseconds else other
+        lesser = first if first.weighed.microseconds <= _EQUAL_RATIO * second.weighed.microseconds else second
         return lesser.weighed.strategy, "which takes no more time than the other strategy"
     return lighter.weighed.strategy, "which leaves less work for the busiest worker"
 

@@ -16,7 +16,7 @@ import numpy as np
 from runnel.arrays import Array
 from runnel.errors import RunnelError
 from runnel.matching.compile.build_matcher import STREAMS
-from runnel.matching.compile.compile_plan import lay_out
+from runnel.matching.compile.compile_plan import compute_layout
 from runnel.matching.filters.atoms.anchors import choose_anchors
 from runnel.matching.filters.atoms.atom_layout import AtomLayout, Frequencies
 from runnel.plan.gates import GateTable, query_of
@@ -79,7 +79,7 @@ def make_partitioning(
     >>> from runnel.algebra.nodes.attributes import Attribute
     >>> from runnel.algebra.nodes.expressions import Contains
     >>> from runnel.algebra.nodes.query import Filter, Read
-    >>> from runnel.matching.filters.atoms.atom_layout import lay_out_atoms
+    >>> from runnel.matching.filters.atoms.atom_layout import compute_atom_layout
     >>> from runnel.optimizer.optimize import optimize
     >>> from runnel.plan.logical_plan import PlanQuery
     >>> definitions = {n: Filter(Read(1), Contains(Attribute("title"), (f"word{n}",))) for n in range(7, 17)}
@@ -89,7 +89,7 @@ def make_partitioning(
     ...     partitioning = make_partitioning(
     ...         FileStorage(f"file://{folder}"),
     ...         logical,
-    ...         lay_out_atoms(logical),
+    ...         compute_atom_layout(logical),
     ...         base="plans/base",
     ...         count=2,
     ...         new_folder=lambda: next(names),
@@ -183,7 +183,7 @@ class _PartitioningWriter:
     def _write_plan(self, logical: LogicalPlan, matcher: str) -> PlanManifest:
         """Compile a plan, and write it to a new folder."""
         self.proceed()
-        return lay_out(logical, self.frequencies, matcher=matcher).write_base(self.storage, self.new_folder())
+        return compute_layout(logical, self.frequencies, matcher=matcher).write_base(self.storage, self.new_folder())
 
     def _write_router(self, cover: Cover, partitions: Array, routes: ExpectedRoutes) -> PlanManifest:
         """Write the router. `partitions` has the partition of each query by position in `query_ids`.

@@ -166,7 +166,7 @@ def _busiest(partitioning: Partitioning) -> float | None:
 
     All workers share the work of the router. Its time is not stored, but is the total without the partitions.
     """
-    totals = (one.microseconds for one in partitioning.weighed if one.strategy == partitioning.strategy)
+    totals = (weighed.microseconds for weighed in partitioning.weighed if weighed.strategy == partitioning.strategy)
     total = next(totals, None)
     if total is None or not partitioning.partitions:
         return None

@@ -30,7 +30,7 @@ logger = logging.getLogger("runnel")
 
 
 @dataclass(frozen=True, slots=True)
-class Rebalanced:
+class RebalanceResult:
     """The result of rebalancing: the skew before and the expected skew after it, and the number of moved queries.
 
     The skew is the time of the busiest partition as a multiple of the mean. `version` is None if the result was not
@@ -48,7 +48,7 @@ class Rebalanced:
     def describe(self) -> str:
         """Describe the result for the application log.
 
-        >>> print(Rebalanced(2.4, 1.13, 310, 5_000, 6, 9).describe().replace("; ", ";\\n"))
+        >>> print(RebalanceResult(2.4, 1.13, 310, 5_000, 6, 9).describe().replace("; ", ";\\n"))
         rebalanced the partitions as plan version 9: the busiest took 2.4 times the mean, 1.1 times are expected now;
         310 of 5,000 queries moved, 6 partitions are unchanged
         """
@@ -68,7 +68,9 @@ _MAX_HELPFUL_RATIO = 0.9
 _FUTILE_MOVES, _SKEW_BEFORE = "moves_in_vain", "skew_before_percent"
 
 
-def rebalance(workspace: Workspace, epoch: int, *, proceed: Callable[[], None] = lambda: None) -> Rebalanced | None:
+def rebalance(
+    workspace: Workspace, epoch: int, *, proceed: Callable[[], None] = lambda: None
+) -> RebalanceResult | None:
     """Move queries between the partitions of the current version if one has a much higher load than the others.
 
     Return None if the version has no partitions, their loads are even, too little was measured, or moving queries has
@@ -112,7 +114,7 @@ def rebalance(workspace: Workspace, epoch: int, *, proceed: Callable[[], None] =
     version = publish_partitioning(workspace, epoch, current, after)
     if version is not None:
         _forget_others(workspace, epoch, after.folder)
-    return Rebalanced(
+    return RebalanceResult(
         before=skew(loads),
         then=expected_skew(assignment, measured, new_partitions, matches),
         moved=int(np.count_nonzero(new_partitions != assignment.partitions)),

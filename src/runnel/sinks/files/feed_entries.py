@@ -110,6 +110,8 @@ class ShownItem:
     source: str
     bindings: Bindings = NO_BINDINGS
     annotations: tuple[ShownAnnotation, ...] = ()
+    omitted: int = 0
+    """The number of attributes that a joined item left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +165,10 @@ def show(delivered: DeliveredItem, sent: datetime) -> ShownItem:
 
 
 def _show_joined(joined: JoinedItems, sent: datetime) -> ShownAnnotation:
-    items = (show(DeliveredItem(item, item.feed), sent) for item in joined.items[:MOST_JOINED])
+    items = (
+        replace(show(DeliveredItem(item, item.feed), sent), omitted=joined.omitted_from(item))
+        for item in joined.items[:MOST_JOINED]
+    )
     return ShownAnnotation(xml_text(joined.name), tuple(items), joined.count)
 
 

@@ -73,9 +73,11 @@ def _annotations(shown: ShownItem) -> dict[str, Any]:
     annotations: dict[str, Any] = {}
     for annotation in shown.annotations:
         items = [
-            {"feed": item.feed, "item": item.item, "version": item.version, "title": item.title}
+            {"feed": item.feed, "item": item.item, "version": item.version, "title": plain_text(item.title)}
             | ({"url": item.link} if item.link else {})
+            | ({"date_published": item.published.isoformat()} if item.published else {})
             | ({"attachments": _attachments(item)} if item.enclosure else {})
+            | ({"omitted": item.omitted} if item.omitted else {})
             for item in annotation.items
         ]
         annotations[annotation.name] = {"items": items, "count": annotation.count}

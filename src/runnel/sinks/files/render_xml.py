@@ -8,7 +8,7 @@ from typing import Any
 from lxml import etree
 
 from runnel.sinks.files.feed_entries import NAMESPACE, FeedEntry, ForeignFileError, ShownItem
-from runnel.sinks.files.valid_texts import media_type, web_address, xml_text
+from runnel.sinks.files.valid_texts import media_type, plain_text, web_address, xml_text
 from runnel.sinks.show_bindings import kind_of, printed
 
 _OLD_NAMESPACE = "urn:runnel:feed/1"
@@ -136,10 +136,14 @@ def add_mark(node: etree._Element, shown: ShownItem) -> None:
 
 
 def _add_joined(parent: etree._Element, item: ShownItem) -> None:
-    """Add a joined item. Its elements have our namespace, so that readers do not take it for an entry of the feed."""
-    node = add(parent, _OWN.format("item"), feed=item.feed, item=item.item, version=str(item.version))
+    """Add a joined item. Its elements have our namespace, so that readers do not take it for an entry of the feed.
+
+    As in RSS, the title is plain text, and description and content are HTML.
+    """
+    omitted = {"omitted": str(item.omitted)} if item.omitted else {}
+    node = add(parent, _OWN.format("item"), feed=item.feed, item=item.item, version=str(item.version), **omitted)
     texts = {
-        "title": item.title,
+        "title": plain_text(item.title),
         "link": item.link,
         "description": item.summary,
         "content": item.content,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from html import escape
@@ -45,7 +45,8 @@ _STYLE = (
     "h2{font-size:18px;line-height:1.3;margin:0 0 2px}"
     "h2 a{color:inherit;text-decoration-thickness:1px;text-underline-offset:3px}"
     ".item{margin:28px 0 0;padding:0}"
-    ".about,.foot{color:#767676;font-size:14px;margin:0}"
+    ".about,.foot{color:#767676;font-size:14px;margin:0}.about a{color:inherit}"
+    "ul.about{padding-left:20px}"
     ".said p,.said{margin:10px 0 0}.said ul,.said ol{margin:10px 0 0;padding-left:24px}"
     ".said pre{white-space:pre-wrap}"
     ".said blockquote{margin:10px 0 0;padding:0 0 0 12px;border-left:3px solid #767676}"
@@ -189,23 +190,30 @@ def _about(shown: ShownItem) -> str:
 
 
 def _bound(shown: ShownItem) -> list[str]:
-    """Return the bindings of an item, one line for each of the first rows, and the items that it joined."""
+    """Return the bindings of an item, one line for each of the first rows."""
     lines = [one_line(binding_text(row), _LONGEST_ROW) for row in shown.bindings.rows[:_ROWS]]
     more = shown.bindings.count - len(lines)
     lines = [line for line in lines if line] + ([f"and {more:,} more"] if more else [])
-    lines = lines if shown.bindings.is_whole else [*lines, INCOMPLETE]
-    return lines + [line for annotation in shown.annotations for line in _joined(annotation)]
+    return lines if shown.bindings.is_whole else [*lines, INCOMPLETE]
 
 
-def _joined(annotation: ShownAnnotation) -> list[str]:
-    """Return the titles and links of joined items, one line for each of the first."""
-    first = annotation.items[:_ROWS]
-    texts = (f"{_title(item)} {item.link or ''}".rstrip() for item in first)
-    more = annotation.count - len(first)
-    return [
-        *(one_line(f"{annotation.name}: {text}", _LONGEST_ROW) for text in texts),
-        *([f"{annotation.name}: {more:,} more"] if more else []),
-    ]
+def _joined_text(annotation: ShownAnnotation) -> Iterator[str]:
+    """Yield the lines that show the first joined items, with whole links."""
+    yield f"{annotation.name}:"
+    for item in annotation.items[:_ROWS]:
+        yield from textwrap.wrap(_title(item), WIDTH, initial_indent="  ", subsequent_indent="  ")
+        if link := _link(item):
+            yield f"  {link}"
+    if more := annotation.count - len(annotation.items[:_ROWS]):
+        yield f"  and {more:,} more"
+
+
+def _joined_html(annotation: ShownAnnotation) -> str:
+    parts = [_linked_title(item, _title(item)) for item in annotation.items[:_ROWS]]
+    more = annotation.count - len(parts)
+    parts += [f"and {more:,} more"] if more else []
+    shown = "".join(f"<li>{part}</li>" for part in parts)
+    return f'<p class="about">{escape(annotation.name)}:</p><ul class="about">{shown}</ul>'
 
 
 def _date(moment: datetime) -> str:
@@ -219,6 +227,7 @@ def _link(shown: ShownItem) -> str | None:
 def _item_text(shown: ShownItem, title: str, body: str) -> str:
     lines = [*textwrap.wrap(title, WIDTH, break_long_words=False), *textwrap.wrap(_about(shown), WIDTH)]
     lines += [part for line in _bound(shown) for part in textwrap.wrap(line, WIDTH)]
+    lines += [line for annotation in shown.annotations for line in _joined_text(annotation)]
     if body:
         lines += ["", _wrapped(body)]
     link = _link(shown)
@@ -228,12 +237,17 @@ def _item_text(shown: ShownItem, title: str, body: str) -> str:
 
 
 def _item_html(shown: ShownItem, title: str, content: str) -> str:
-    link = _link(shown)
-    head = f'<a href="{escape(link)}">{escape(title)}</a>' if link else escape(title)
+    head = _linked_title(shown, title)
     about = f'<p class="about">{escape(_about(shown))}</p>'
     about += "".join(f'<p class="about">{escape(line)}</p>' for line in _bound(shown))
+    about += "".join(map(_joined_html, shown.annotations))
     body = f'<div class="said">{content}</div>' if content else ""
     return f'<div class="item"><h2>{head}</h2>{about}{body}</div>'
+
+
+def _linked_title(shown: ShownItem, title: str) -> str:
+    link = _link(shown)
+    return f'<a href="{escape(link)}">{escape(title)}</a>' if link else escape(title)
 
 
 # --- the page -----------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from functools import partial
 from lxml import etree
 
 from runnel.errors import BrokenDocumentError
+from runnel.model.safe_xml import parse_xml
 from runnel.sandbox.rdf_reader import RdfForm
 from runnel.sources.documents.bounds import MAX_ITEMS, refuse_large
 from runnel.sources.documents.charset import decode_text, guess_text
@@ -23,7 +24,6 @@ from runnel.sources.documents.decode_rss import decode_rss, is_feed, rss_items
 from runnel.sources.documents.decode_tolerant import UnknownDocumentError, decode_tolerantly, is_recoverable, note_of
 from runnel.sources.documents.extensions import ATOM, ATOM_03, RDF, RSS, split_name
 from runnel.sources.documents.repair_xml import find_feed_start
-from runnel.sources.documents.safe_xml import parse_xml
 from runnel.sources.documents.wire import DocumentKind, WireDocument
 from runnel.sources.rdf.decode_rdf import decode_rdf, decode_rdf_xml, is_like_turtle
 from runnel.sources.rdf.rss_graphs import add_graphs

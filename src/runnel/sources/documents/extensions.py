@@ -59,6 +59,7 @@ PREFIXES = {
     ATOM: "atom",
     ATOM_03: "atom",
     RDF: "rdf",
+    "https://runnel.example/ns/feed/1": "runnel",
 }
 
 STANDARD = {

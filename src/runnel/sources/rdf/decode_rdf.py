@@ -15,7 +15,7 @@ from urllib.parse import quote, urlsplit
 from lxml import etree
 
 from runnel.errors import BrokenDocumentError
-from runnel.model.graph import MOST_TRIPLES, RdfGraph, Triple, unescape_text
+from runnel.model.graph import MAX_TRIPLES, RdfGraph, Triple, unescape_text
 from runnel.model.item import MAX_TEXT
 from runnel.net.urls import shown_url
 from runnel.sandbox.rdf_reader import RdfForm, UnreadableRdfError, read_triples
@@ -123,7 +123,7 @@ def decode_rdf_xml(root: etree._Element, name: str, base: str | None = None) -> 
 def _document(data: bytes, name: str, form: RdfForm, base: str | None) -> WireDocument:
     address = address_of(name, base)
     try:
-        triples = read_triples(data, form, address, triples=MOST_TRIPLES, characters=2 * MAX_TEXT)
+        triples = read_triples(data, form, address, triples=MAX_TRIPLES, characters=2 * MAX_TEXT)
     except UnreadableRdfError as error:
         raise _broken(error, name, form) from error
     graph = graph_of(triples)

@@ -15,7 +15,7 @@ from dataclasses import replace
 from lxml import etree
 
 from runnel.errors import InputError, InvalidItemError
-from runnel.model.graph import MOST_TRIPLES, Triple
+from runnel.model.graph import MAX_TRIPLES, Triple
 from runnel.model.item import MAX_TEXT
 from runnel.sandbox.rdf_reader import RdfForm, UnreadableRdfError, read_triples
 from runnel.sources.documents.bounds import MAX_PROBLEMS, ProblemList
@@ -29,7 +29,7 @@ MAX_DOCUMENT_TRIPLES = 200_000
 _MAX_CHARACTERS = 32 << 20
 _TYPE = f"<{RDF}type>"
 _FENCE_TYPES = frozenset(f"<{namespace}{local}>" for namespace in RSS if namespace for local in ("item", "channel"))
-_BOUNDS = f"{MOST_TRIPLES} triples or {MAX_TEXT} characters"
+_BOUNDS = f"{MAX_TRIPLES} triples or {MAX_TEXT} characters"
 
 
 def add_graphs(
@@ -104,7 +104,7 @@ def _reachable_triples(
             if object not in seen and object not in fences and object in by_subject:
                 seen.add(object)
                 waiting.append(object)
-        if len(reachable) > MOST_TRIPLES:
+        if len(reachable) > MAX_TRIPLES:
             return None
     return [triple for _, triple in sorted(reachable)]
 

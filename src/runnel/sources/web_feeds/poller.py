@@ -225,11 +225,11 @@ class Poller(SourceReader):
     def _update_polled_feeds(self) -> bool:
         """Update the poll states after feeds were declared, dropped or resumed. Return whether there were any."""
         with self._catalog.read() as connection:
-            if not polls.wants_tending(connection, self._known_upto):
+            if not polls.needs_maintenance(connection, self._known_upto):
                 return False
         with self._catalog.write() as connection:
             self._known_upto = polls.adopt(connection, self._known_upto)
-            polls.tend(connection)
+            polls.maintain_polls(connection)
         return True
 
     def _begin_round(self, due: _DueFeeds, once: bool) -> None:

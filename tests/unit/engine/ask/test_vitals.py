@@ -61,10 +61,10 @@ def test_unfinished_work_is_counted(catalog: Catalog) -> None:
     with catalog.write() as connection:
         _fill(connection)
     with catalog.read() as connection:
-        found = open_work(connection)
-    assert (found.messages_open, found.messages_dead) == (3, 2)
-    assert (found.feeds_failing, found.feeds_stopped) == (2, 1)
-    assert (found.subscriptions_disabled, found.quarantine_last, found.batch_committed) == (0, 0, None)
+        work = open_work(connection)
+    assert (work.messages_open, work.messages_dead) == (3, 2)
+    assert (work.feeds_failing, work.feeds_stopped) == (2, 1)
+    assert (work.subscriptions_disabled, work.quarantine_last, work.batch_committed) == (0, 0, None)
 
 
 def test_reading_figures_scans_no_table(catalog: Catalog) -> None:

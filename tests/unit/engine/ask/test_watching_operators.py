@@ -68,16 +68,16 @@ def engine(run: InProcess) -> Engine:
 
 
 def _doctor(workspace: Path, code: int = 0) -> dict[str, dict[str, Any]]:
-    told = CliRunner().invoke(app, ["doctor", "-w", str(workspace), "--json"])
-    assert told.exit_code == code, told.output
-    return {one["check"]: one for one in map(json.loads, told.stdout.splitlines())}
+    result = CliRunner().invoke(app, ["doctor", "-w", str(workspace), "--json"])
+    assert result.exit_code == code, result.output
+    return {entry["check"]: entry for entry in map(json.loads, result.stdout.splitlines())}
 
 
 def test_figures_count_calls_answers_and_failures(engine: Engine, run: InProcess) -> None:
-    found = read_vitals(engine.workspace).operators
-    assert (found.registered, found.calls, found.unknown, found.waiting) == (2, 12, 2, 2)
-    assert found.known_answers == 10, "failures are not cached"
-    assert found.known_bytes > 0
+    operators = read_vitals(engine.workspace).operators
+    assert (operators.registered, operators.calls, operators.unknown, operators.waiting) == (2, 12, 2, 2)
+    assert operators.known_answers == 10, "failures are not cached"
+    assert operators.known_bytes > 0
     engine.publish("Wire", [{"id": "7", "volume": 100}])
     run.match()
     assert read_vitals(engine.workspace).operators.calls == 14
@@ -114,7 +114,7 @@ def test_metrics_and_report_show_the_same_figures(engine: Engine) -> None:
     assert float(values["runnel_operator_cache_bytes"]) > 0
     used = collect_report(engine, "Run").operators
     assert used is not None
-    assert {one.name: one.queries for one in used.operators} == {"loudness": 1, "moody": 1}
+    assert {operator.name: operator.queries for operator in used.operators} == {"loudness": 1, "moody": 1}
     assert (used.calls, used.unknown, used.waiting, used.known_answers) == (12, 2, 2, 10)
 
 
@@ -129,15 +129,15 @@ def test_reading_operator_figures_scans_no_growing_table(engine: Engine) -> None
             steps = connection.exec_driver_sql(f"explain query plan {statement}", given).all()
             scans = [step[3] for step in steps if step[3].startswith("SCAN") and "INDEX" not in step[3]]
             # Registrations are few, and a person writes each.
-            assert not [one for one in scans if one != "SCAN operators"], (statement, scans)
+            assert not [value for value in scans if value != "SCAN operators"], (statement, scans)
 
 
 def test_doctor_reports_working_operators_as_well(engine: Engine) -> None:
-    found = _doctor(engine.workspace.folder)
-    assert found["operators"]["detail"] == "2 registered; those in use are installed"
-    assert found["retries"]["detail"] == "2 items wait for a retry"
-    assert "exist" in found["answers"]["detail"]
-    assert [found[name]["hint"] for name in ("operators", "answers", "retries")] == [None] * 3
+    report = _doctor(engine.workspace.folder)
+    assert report["operators"]["detail"] == "2 registered; those in use are installed"
+    assert report["retries"]["detail"] == "2 items wait for a retry"
+    assert "exist" in report["answers"]["detail"]
+    assert [report[name]["hint"] for name in ("operators", "answers", "retries")] == [None] * 3
 
 
 def test_doctor_does_not_mention_operators_if_there_are_none(tmp_path: Path) -> None:
@@ -148,13 +148,13 @@ def test_doctor_does_not_mention_operators_if_there_are_none(tmp_path: Path) -> 
 def test_doctor_warns_about_missing_operators_without_importing_them(engine: Engine) -> None:
     folder = engine.workspace.folder
     (folder / "runnel.toml").write_text('operator_modules = ["city"]\n')
-    found = _doctor(folder)["operators"]
-    assert found["well"], "a warning does not fail the check"
-    assert found["detail"] == (
+    operators = _doctor(folder)["operators"]
+    assert operators["well"], "a warning does not fail the check"
+    assert operators["detail"] == (
         f"2 in use cannot be loaded, for example loudness ({MODULE}:loudness): operators of the module {MODULE} are "
         "not allowed; 2 queries stay undecided"
     )
-    assert "operator_modules" in found["hint"]
+    assert "operator_modules" in operators["hint"]
     with engine.workspace.catalog.write() as connection:
         row = connection.execute(schema.operators.select().where(schema.operators.c.name == "moody")).one()
         content = json.dumps(json.loads(row.content) | {"source": "an_entry_point_that_is_gone"})
@@ -162,12 +162,12 @@ def test_doctor_warns_about_missing_operators_without_importing_them(engine: Eng
             schema.operators.update().where(schema.operators.c.name == "moody").values(content=content)
         )
     (folder / "runnel.toml").write_text(f'operator_modules = ["{MODULE}"]\n')
-    found = _doctor(folder)["operators"]
+    operators = _doctor(folder)["operators"]
     assert (
         "1 in use cannot be loaded, for example moody (an_entry_point_that_is_gone): there is no operator"
-        in (found["detail"])
+        in (operators["detail"])
     )
-    assert "1 query stays undecided" in found["detail"]
+    assert "1 query stays undecided" in operators["detail"]
     shown = CliRunner().invoke(app, ["doctor", "-w", str(folder)])
     assert "! operators" in shown.stdout
     with engine.workspace.catalog.write() as connection:
@@ -177,29 +177,29 @@ def test_doctor_warns_about_missing_operators_without_importing_them(engine: Eng
 
 def test_doctor_reports_missing_cached_answers_as_harmless(engine: Engine) -> None:
     with engine.workspace.catalog.read() as connection:
-        paths = [one.path for one in operator_cache.live_segments(connection)]
+        paths = [segment.path for segment in operator_cache.live_segments(connection)]
     engine.workspace.storage.delete(paths[0])
-    found = _doctor(engine.workspace.folder)["answers"]
-    assert found["well"]
-    assert found["detail"].startswith(
+    answers = _doctor(engine.workspace.folder)["answers"]
+    assert answers["well"]
+    assert answers["detail"].startswith(
         f"1 of {len(paths)} files of the operator cache are missing or damaged, for example operators/cache/"
     )
-    assert "called again" in found["hint"]
+    assert "called again" in answers["hint"]
 
 
 def test_doctor_reports_undecided_items_that_do_not_exist(engine: Engine) -> None:
     folder, catalog = engine.workspace.folder, engine.workspace.catalog
     with catalog.write() as connection:
         connection.exec_driver_sql("update counters set value = 4 where name = 'retained'")
-    found = _doctor(folder)["retries"]
-    assert found["well"]
-    assert "1 of 2 items that wait for a retry were deleted" in found["detail"]
+    retries = _doctor(folder)["retries"]
+    assert retries["well"]
+    assert "1 of 2 items that wait for a retry were deleted" in retries["detail"]
     with catalog.write() as connection:
-        undecided.put_off(connection, [Undecided(99, (2,), "", 1, 1)])
+        undecided.postpone(connection, [Undecided(99, (2,), "", 1, 1)])
         connection.execute(
             insert(schema.supplements).values(sequence=70, supplements=3, queries="[2]", attempts=1, until=1)
         )
-    found = _doctor(folder, code=5)["retries"]
-    assert not found["well"]
-    assert "2 items that wait for a retry have sequences after 6" in found["detail"]
-    assert "backup" in found["hint"]
+    retries = _doctor(folder, code=5)["retries"]
+    assert not retries["well"]
+    assert "2 items that wait for a retry have sequences after 6" in retries["detail"]
+    assert "backup" in retries["hint"]

@@ -63,8 +63,8 @@ def news(source: int) -> ItemBatch:
 
 
 def answers(plan: Plan, batch: ItemBatch) -> Answers:
-    found = OrderedMatcher(plan, build_matcher(plan)).match(batch)
-    return [found.row(row).tolist() for row in range(len(batch))]
+    matches = OrderedMatcher(plan, build_matcher(plan)).match(batch)
+    return [matches.row(row).tolist() for row in range(len(batch))]
 
 
 @dataclass
@@ -89,8 +89,8 @@ class Life:
         off = [name for name in names if name in self.subscribed]
         on = [name for name in names if name not in self.subscribed]
         self.subscribed = (self.subscribed - set(off)) | set(on)
-        said = [f"unsubscribe from {name};" for name in off] + [f"subscribe to {name} output log;" for name in on]
-        self.engine.execute(" ".join(said))
+        messages = [f"unsubscribe from {name};" for name in off] + [f"subscribe to {name} output log;" for name in on]
+        self.engine.execute(" ".join(messages))
 
     def replace(self, word: str) -> None:
         self.engine.execute(f"create or replace feed Rock from News where title contains '{word}';")
@@ -115,14 +115,14 @@ class Life:
             return
         assert row.queries == len(live)
         plan = load(self.engine.workspace.storage, PlanVersion.of(row))
-        found = answers(plan, self.batch())
+        results = answers(plan, self.batch())
         with tempfile.TemporaryDirectory() as folder:
             storage = FileStorage(Path(folder).as_uri())
             compile_base(storage, "anew", [PlanQuery(query, since) for query, since in live.items()], definitions)
             anew = load(storage, PlanVersion(0, "anew"))
-            assert found == answers(anew, self.batch())
+            assert results == answers(anew, self.batch())
             assert GateKeeper(plan).is_needed == GateKeeper(anew).is_needed
-        self.told[PlanVersion.of(row)] = found
+        self.told[PlanVersion.of(row)] = results
 
 
 changes = st.one_of(
@@ -141,32 +141,32 @@ def test_plan_after_any_changes_matches_like_a_newly_compiled_plan(series: list[
         engine.execute(DECLARED)
         life.toggle(FEEDS)
         life.verify()
-        for change, told in series:
-            match change, told:
+        for change, messages in series:
+            match change, messages:
                 case "toggle", tuple():
-                    life.toggle(told)
+                    life.toggle(messages)
                 case "replace", str():
-                    life.replace(told)
+                    life.replace(messages)
                 case _:
                     life.merge()
             life.verify()
         # A batch that is run again uses the version that it was begun with, whatever came since.
         collect_garbage(engine.workspace.catalog, engine.workspace.storage, older_than=-1)
-        for version, found in life.told.items():
+        for version, results in life.told.items():
             with engine.workspace.catalog.read() as connection:
                 row = plan_versions.plan_by_version(connection, version.version)
             assert row is not None
             assert PlanVersion.of(row) == version
-            assert answers(load(engine.workspace.storage, version), life.batch()) == found
+            assert answers(load(engine.workspace.storage, version), life.batch()) == results
 
 
 @pytest.fixture
 def life(tmp_path: Path) -> Iterator[Life]:
     with connect(tmp_path / "workspace") as engine:
         engine.execute(DECLARED)
-        found = Life(engine)
-        found.toggle(FEEDS)
-        yield found
+        results = Life(engine)
+        results.toggle(FEEDS)
+        yield results
 
 
 def files(life: Life) -> set[str]:

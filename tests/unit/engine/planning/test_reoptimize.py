@@ -25,7 +25,7 @@ from runnel.papers.roses.tree_matcher import TreeMatcher
 from runnel.plan import store
 from runnel.plan.manifest import FORMAT
 from runnel.plan.store import PlanVersion, load
-from runnel.storage.checksums import sealed_json, unsealed_json
+from runnel.storage.checksums import decode_checked_json, encode_checked_json
 
 QUERIES = 40
 DECLARED = "register feed News;" + "".join(
@@ -78,10 +78,10 @@ def test_worthwhile_recompilation_is_published_and_matches_the_same_items(engine
     assert done.version is not None
     assert done.then < done.now / 10
     after = current_matcher(engine)
-    found = after.match(news_batch())
-    assert found.queries.tolist() == expected.queries.tolist()
-    assert found.offsets.tolist() == expected.offsets.tolist()
-    assert found.total == 30
+    matches = after.match(news_batch())
+    assert matches.queries.tolist() == expected.queries.tolist()
+    assert matches.offsets.tolist() == expected.offsets.tolist()
+    assert matches.total == 30
     for row in range(30):  # index entries are counted once per batch, so match the items one by one
         single = ItemBatch(news_batch().records.slice(row, 1))
         assert before.match(single).total == after.match(single).total == 1
@@ -129,8 +129,8 @@ def _downgrade_plan_format(engine: Engine) -> None:
     assert row is not None
     for folder in filter(None, (row.base, row.delta)):
         path = f"{folder}/manifest.json"
-        manifest = unsealed_json(engine.workspace.storage.read(path))
-        engine.workspace.storage.replace(path, sealed_json(manifest | {"format": FORMAT - 1}))
+        manifest = decode_checked_json(engine.workspace.storage.read(path))
+        engine.workspace.storage.replace(path, encode_checked_json(manifest | {"format": FORMAT - 1}))
     store.forget_parts()
 
 

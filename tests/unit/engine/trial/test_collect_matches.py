@@ -23,14 +23,15 @@ class OddNumbers(TrialMatcher):
 
     def __init__(self) -> None:
         self.bound: list[int] = []
+        self.annotations = {}
         self._sequences: npt.NDArray[np.int64] = np.empty(0, dtype=np.int64)
 
     def match(self, items: ItemBatch) -> Matches:
         self._sequences = items.sequences
         rows = [[ODD] * (number % 2) + [ANY] * (number % 5 > 0) for number in items.sequences.tolist()]
         failures = tuple(Failure(row, ANY, "broken") for row in range(len(rows)))
-        found = Matches.of(rows)
-        return Matches(found.offsets, found.queries, failures)
+        matches = Matches.of(rows)
+        return Matches(matches.offsets, matches.queries, failures)
 
     def bindings(self, rows: npt.NDArray[np.int64]) -> dict[tuple[int, int], Bindings]:
         numbers = self._sequences[rows].tolist()
@@ -61,18 +62,18 @@ MATCHING = [1, 2, 3, 5, 6, 7, 8, 9, 12]
 @pytest.mark.parametrize("limit", [None, 0, 1, 8, 9, 10])
 @pytest.mark.parametrize("newest", [True, False])
 def test_newest_or_first_items_are_kept_up_to_the_limit(limit: int | None, newest: bool) -> None:
-    found = collected(limit, newest=newest)
+    results = collected(limit, newest=newest)
     most = len(MATCHING) if limit is None else min(limit, len(MATCHING))
-    assert list(found.kept) == (MATCHING[len(MATCHING) - most :] if newest else MATCHING[:most])
-    assert found.sequences.tolist() == MATCHING, "all matching items are counted, even if they are not kept"
-    assert found.counts == {ODD: 5, ANY: 8}
+    assert list(results.kept) == (MATCHING[len(MATCHING) - most :] if newest else MATCHING[:most])
+    assert results.sequences.tolist() == MATCHING, "all matching items are counted, even if they are not kept"
+    assert results.counts == {ODD: 5, ANY: 8}
 
 
 def test_kept_items_have_their_queries_and_bindings() -> None:
-    found = collected(None)
-    assert {sequence: list(queries) for sequence, queries in found.kept.items()}[5] == [ODD]
-    assert found.kept[3][ODD].rows == ({"n": 3.0},)
-    assert found.kept[3][ANY].is_empty
+    results = collected(None)
+    assert {sequence: list(queries) for sequence, queries in results.kept.items()}[5] == [ODD]
+    assert results.kept[3][ODD].rows == ({"n": 3.0},)
+    assert results.kept[3][ANY].is_empty
 
 
 def test_items_before_the_range_are_matched_but_not_counted() -> None:
@@ -96,8 +97,8 @@ def test_only_the_first_failures_are_kept(count: int, kept: int) -> None:
 @given(st.integers(0, 40), st.integers(1, 50), st.one_of(st.none(), st.integers(0, 40)), st.booleans())
 def test_result_does_not_depend_on_the_batches(count: int, size: int, limit: int | None, newest: bool) -> None:
     def answer(size: int) -> tuple[object, ...]:
-        found = collect_matches(OddNumbers(), batches(count, size), limit=limit, newest=newest)
-        return found.counts, found.sequences.tolist(), found.kept, found.failures and len(found.failures)
+        matches = collect_matches(OddNumbers(), batches(count, size), limit=limit, newest=newest)
+        return matches.counts, matches.sequences.tolist(), matches.kept, matches.failures and len(matches.failures)
 
     assert answer(size) == answer(1)
 
@@ -110,7 +111,11 @@ def test_joined_matcher_combines_the_matches_of_its_matchers() -> None:
         def bindings(self, rows: npt.NDArray[np.int64]) -> dict[tuple[int, int], Bindings]:
             return {}
 
-    found = collect_matches(JoinedMatcher([OddNumbers(), Tens()]), batches(10, 10), limit=3)
-    assert {sequence: list(queries) for sequence, queries in found.kept.items()} == {8: [ANY], 9: [ODD, ANY], 10: [0]}
-    assert found.kept[9][ODD].rows == ({"n": 9.0},)
-    assert len(found.failures) == 10
+    matches = collect_matches(JoinedMatcher([OddNumbers(), Tens()]), batches(10, 10), limit=3)
+    assert {sequence: list(queries) for sequence, queries in matches.kept.items()} == {
+        8: [ANY],
+        9: [ODD, ANY],
+        10: [0],
+    }
+    assert matches.kept[9][ODD].rows == ({"n": 9.0},)
+    assert len(matches.failures) == 10

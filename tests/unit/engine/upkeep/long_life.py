@@ -75,8 +75,8 @@ class LongLife:
     def accept(self, count: int) -> None:
         """Accept new items in one segment."""
         first = len(self.times) + 1
-        some = [Item("A", str(n), attributes_of({"title": f"item {n}"})) for n in range(first, first + count)]
-        assert self.workspace.items.accept(FEED, some).accepted == count
+        items = [Item("A", str(n), attributes_of({"title": f"item {n}"})) for n in range(first, first + count)]
+        assert self.workspace.items.accept(FEED, items).accepted == count
         with self.workspace.catalog.read() as connection:
             moment = max(now(connection), max(self.times.values(), default=0))
         self.times |= dict.fromkeys(range(first, first + count), moment)
@@ -156,14 +156,14 @@ class LongLife:
 
     def _check_matches(self, workspace: Workspace, after: int, upto: int, kept: list[int]) -> None:
         expected = [(n, query) for n in kept for query in queries_of(n)]
-        found = [
+        results = [
             (int(n), query)
             for rows in workspace.matches.read(after, upto)
             for n, query in zip(*rows.of_queries(QUERIES), strict=True)
         ]
-        assert found == expected
+        assert results == expected
         by_query = workspace.matches.of_queries([*QUERIES, 99], after, upto)
-        assert {query: some.tolist() for query, some in by_query.items()} == {
+        assert {query: values.tolist() for query, values in by_query.items()} == {
             query: of for query in QUERIES if (of := [n for n in kept if query in queries_of(n)])
         }
         bound = {n: bounded(bindings_of(n)[BOUND]) for n in kept if bindings_of(n) and BOUND in queries_of(n)}

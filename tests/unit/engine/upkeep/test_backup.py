@@ -215,8 +215,8 @@ def test_backup_can_be_restored_to_sqlite_and_postgresql(
     restore(tmp_path / "two", tmp_path / "lite", clock=life.clock, key=life.workspace.key.read())
     back = open_workspace(tmp_path / "lite", clock=life.clock)
     assert _rows(back) == _rows(moved)
-    with back.catalog.write() as one, moved.catalog.write() as other:
-        assert plan_versions.publish_plan(one, "plans/p", None, 1) == plan_versions.publish_plan(
+    with back.catalog.write() as value, moved.catalog.write() as other:
+        assert plan_versions.publish_plan(value, "plans/p", None, 1) == plan_versions.publish_plan(
             other, "plans/p", None, 1
         )
     copy.check(back)
@@ -323,12 +323,12 @@ def test_unsuitable_backup_and_restore_folders_are_refused(life: LongLife, tmp_p
     other = tmp_path / "full"
     other.mkdir()
     (other / "letter.txt").touch()
-    for target, said in (
+    for target, value in (
         (life.workspace.folder / "x", "nor be inside it"),
         (tmp_path, "must not contain the workspace"),
         (other, "contains other files"),
     ):
-        with pytest.raises(InputError, match=said):
+        with pytest.raises(InputError, match=value):
             back_up(life.workspace, target)
     back_up(life.workspace, tmp_path / "backup")
     stranger = LongLife.make(tmp_path / "stranger")
@@ -376,9 +376,9 @@ def test_backup_and_restore_commands(life: LongLife, tmp_path: Path) -> None:
     made = run.invoke(_app(), ["backup", str(tmp_path / "backup"), "-w", str(life.workspace.folder), "--json"])
     assert made.exit_code == 0, made.output
     assert json.loads(made.stdout)["last_sequence"] == 38
-    told = run.invoke(_app(), ["restore", str(tmp_path / "backup"), str(tmp_path / "again")])
-    assert told.exit_code == 0, told.output
-    assert "restored" in told.stdout
+    result = run.invoke(_app(), ["restore", str(tmp_path / "backup"), str(tmp_path / "again")])
+    assert result.exit_code == 0, result.output
+    assert "restored" in result.stdout
     again = run.invoke(_app(), ["restore", str(tmp_path / "backup"), str(tmp_path / "again")])
     assert again.exit_code == 4
     catalog = Catalog(f"sqlite:///{tmp_path / 'again' / 'catalog.sqlite'}")

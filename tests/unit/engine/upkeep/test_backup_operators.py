@@ -62,7 +62,7 @@ def life(tmp_path: Path) -> Iterator[LongLife]:
             connection,
             OperatorStatistics({"mobPattern 1": OperatorUse(3, 0.5)}, {bytes(range(16)): ObservedShare(2, 1)}),
         )
-        undecided.put_off(connection, [Undecided(2, (2, 3), "away\u2028", 1, 10**17), Undecided(3, (2,), "", 2, 7)])
+        undecided.postpone(connection, [Undecided(2, (2, 3), "away\u2028", 1, 10**17), Undecided(3, (2,), "", 2, 7)])
     made.advance(minutes=1)
     assert log_again(workspace.catalog, workspace.storage, epoch=made.epoch, limit=1) == 1
     yield made
@@ -94,7 +94,7 @@ def test_operator_secrets_are_restored_with_private_permissions(life: LongLife, 
     back_up(life.workspace, tmp_path / "backup")
     restore(tmp_path / "backup", tmp_path / "again", clock=life.clock)
     private = tmp_path / "again" / "operators" / "private"
-    assert [one.stat().st_mode & 0o777 for one in (private, private / "token")] == [0o700, 0o600]
+    assert [entry.stat().st_mode & 0o777 for entry in (private, private / "token")] == [0o700, 0o600]
     assert (private / "token").read_text() == "s3cret"
 
 
@@ -107,7 +107,7 @@ def test_files_that_each_run_creates_are_not_backed_up(life: LongLife, tmp_path:
     manifest = read_manifest(tmp_path / "backup")
     assert manifest.tables["operator_cache"] == 1, "the table is copied like the others"
     restore(tmp_path / "backup", tmp_path / "again", clock=life.clock)
-    assert [one.name for one in (tmp_path / "again" / "private").iterdir()] == ["key.json"], "a key of its own"
+    assert [path.name for path in (tmp_path / "again" / "private").iterdir()] == ["key.json"], "a key of its own"
     workspace = open_workspace(tmp_path / "again", clock=life.clock)
     with workspace.catalog.read() as connection:
         assert operator_cache.segment_paths(connection) == set()
@@ -166,7 +166,7 @@ def test_operator_tables_can_be_restored_between_sqlite_and_postgresql(
     back = open_workspace(tmp_path / "lite", clock=life.clock)
     assert _rows(back) == before
     with back.catalog.write() as connection:
-        undecided.put_off(connection, [Undecided(4, (2,), "", 1, 1)])
+        undecided.postpone(connection, [Undecided(4, (2,), "", 1, 1)])
         last = max(row.id for row in connection.execute(schema.undecided.select()))
         assert operators.register_operator(connection, MOB).version == 3
         assert operator_statistics.learned_operators(connection).operators["mobPattern 1"].calls > 0

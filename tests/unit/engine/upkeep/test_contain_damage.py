@@ -99,7 +99,7 @@ def test_damage_at_any_position_of_a_file_is_detected(
                 _read_all(life)
             assert path in raised.value.message
         assert path in take_damaged(life.workspace.storage)
-        deep = {one.check: one for one in examine(life.workspace.folder, deep=True)}["files"]
+        deep = {entry.check: entry for entry in examine(life.workspace.folder, deep=True)}["files"]
         assert not deep.is_well
         assert path in deep.detail
         local.write_bytes(whole)
@@ -107,12 +107,12 @@ def test_damage_at_any_position_of_a_file_is_detected(
 
 
 def test_doctor_detects_a_changed_file_size_without_reading_the_file(life: LongLife) -> None:
-    assert {one.check: one for one in examine(life.workspace.folder)}["files"].is_well
+    assert {entry.check: entry for entry in examine(life.workspace.folder)}["files"].is_well
     path = _path(life, "archived items")
     _truncate(life.workspace.storage.local(path), 9)
-    found = {one.check: one for one in examine(life.workspace.folder)}["files"]
-    assert not found.is_well
-    assert path in found.detail
+    files = {entry.check: entry for entry in examine(life.workspace.folder)}["files"]
+    assert not files.is_well
+    assert path in files.detail
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -127,10 +127,14 @@ def test_damaged_file_is_contained_and_work_continues(life: LongLife, kind: str)
     assert contain_damage(workspace, life.epoch, path) is Containment.FILE
     _read_all(life)
     with workspace.catalog.read() as connection:
-        [thing] = [one for one in quarantine.quarantined_things(connection) if one.kind == FILE]
+        [thing] = [
+            quarantined_row
+            for quarantined_row in quarantine.quarantined_rows(connection)
+            if quarantined_row.kind == FILE
+        ]
         assert path in quarantine.quarantined_paths(connection), "the file is kept for inspection"
     assert thing.path == path
-    assert {one.check: one for one in examine(workspace.folder, deep=True)}["files"].is_well
+    assert {entry.check: entry for entry in examine(workspace.folder, deep=True)}["files"].is_well
     assert workspace.storage.local(path).exists()
     if kind == "query index":
         life.check()
@@ -150,11 +154,15 @@ def test_damaged_file_is_replaced_by_the_files_from_which_it_was_merged(life: Lo
     assert contain_damage(life.workspace, life.epoch, path) is Containment.FILE
     life.check()
     with life.workspace.catalog.read() as connection:
-        assert not [one for one in quarantine.quarantined_things(connection) if one.kind == FILE]
+        assert not [
+            quarantined_row
+            for quarantined_row in quarantine.quarantined_rows(connection)
+            if quarantined_row.kind == FILE
+        ]
     life.advance(days=1)
     run_maintenance(life.workspace, life.epoch, at_least=1)
     life.check()
-    assert {one.check: one for one in examine(life.workspace.folder, deep=True)}["files"].is_well
+    assert {entry.check: entry for entry in examine(life.workspace.folder, deep=True)}["files"].is_well
 
 
 def test_lost_items_that_were_not_matched_are_accepted_again(life: LongLife) -> None:
@@ -199,9 +207,9 @@ def test_quarantined_document_is_checked(tmp_path: Path) -> None:
         with engine.workspace.catalog.read() as connection:
             [path] = quarantine.quarantined_paths(connection)
         _flip(engine.workspace.storage.local(path), 2)
-        found = {one.check: one for one in examine(engine.workspace.folder, deep=True)}["files"]
-    assert not found.is_well
-    assert path in found.detail
+        files = {entry.check: entry for entry in examine(engine.workspace.folder, deep=True)}["files"]
+    assert not files.is_well
+    assert path in files.detail
 
 
 def test_declaring_over_a_damaged_plan_compiles_it_again(tmp_path: Path) -> None:
@@ -214,20 +222,20 @@ def test_declaring_over_a_damaged_plan_compiles_it_again(tmp_path: Path) -> None
         assert before is not None
         _flip(workspace.storage.local(f"{before.base}/manifest.json"), 70)
         forget_parts()
-        assert not {one.check: one for one in examine(workspace.folder)}["plan"].is_well
+        assert not {entry.check: entry for entry in examine(workspace.folder)}["plan"].is_well
         engine.execute("create feed Jazz from Wire where title contains 'jazz'; subscribe to Jazz output log;")
         with workspace.catalog.read() as connection:
             after = plan_versions.current_plan(connection)
         assert after is not None
         assert after.base != before.base
         assert load(workspace.storage, PlanVersion.of(after)).base.manifest.counts["queries"] == 2
-        assert {one.check: one for one in examine(workspace.folder, deep=True)}["plan"].is_well
+        assert {entry.check: entry for entry in examine(workspace.folder, deep=True)}["plan"].is_well
         with workspace.catalog.write() as connection:
             lease = leases.acquire(connection, 60)
         assert contain_damage(workspace, lease.epoch, after.base) is None, "it is sound"
         _flip(workspace.storage.local(f"{after.base}/arrays.npy"), 300)
         assert contain_damage(workspace, lease.epoch, f"{after.base}/arrays.npy") is Containment.PLAN
-        assert {one.check: one for one in examine(workspace.folder, deep=True)}["plan"].is_well
+        assert {entry.check: entry for entry in examine(workspace.folder, deep=True)}["plan"].is_well
 
 
 def test_damaged_stylesheet_is_not_applied(tmp_path: Path) -> None:

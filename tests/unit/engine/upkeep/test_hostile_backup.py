@@ -68,9 +68,9 @@ def test_edited_settings_are_shown_and_refused_unless_accepted(backup: Path, tmp
     assert "hidden" not in refused.value.message
 
     command = ["restore", str(backup), str(tmp_path / "again")]
-    said = CliRunner().invoke(app, command)
-    assert said.exit_code == 3
-    assert "--accept-settings" in said.output
+    result = CliRunner().invoke(app, command)
+    assert result.exit_code == 3
+    assert "--accept-settings" in result.output
     accepted = CliRunner().invoke(app, [*command, "--accept-settings"])
     assert accepted.exit_code == 0, accepted.output
     assert "accepted operator_modules" in accepted.output
@@ -87,7 +87,7 @@ def test_only_values_other_than_the_default_grant_rights(name: str) -> None:
 
 def _toml(name: str, value: Any) -> str:
     if isinstance(value, dict):
-        return f"[{name}]\n" + "".join(f"{key} = {json.dumps(one)}\n" for key, one in value.items())
+        return f"[{name}]\n" + "".join(f"{key} = {json.dumps(element)}\n" for key, element in value.items())
     return f"{name} = {json.dumps(list(value) if isinstance(value, tuple) else value)}\n"
 
 
@@ -293,7 +293,7 @@ def test_second_backup_deletes_files_that_it_does_not_need(backup: Path, tmp_pat
     manifest = read_manifest(backup)
     needed = {f"files/{name}" for name in manifest.files}
     needed |= {f"snapshots/{manifest.snapshot}/{name}" for name in manifest.snapshot_files}
-    found = {path.relative_to(backup).as_posix() for path in backup.rglob("*") if path.is_file()}
-    assert found == {MANIFEST, *needed}
+    paths = {path.relative_to(backup).as_posix() for path in backup.rglob("*") if path.is_file()}
+    assert paths == {MANIFEST, *needed}
     assert all(any(path.iterdir()) for path in backup.rglob("*") if path.is_dir())
     assert restore(backup, tmp_path / "again", key=key).last_sequence == 2

@@ -185,8 +185,8 @@ def test_reader_with_an_old_file_list_can_continue(life: LongLife) -> None:
     done = run_maintenance(impatient, life.epoch)
     assert (done.archived, done.compacted, done.removed) == (90, 90, 180)
     assert [int(n) for batch in (first_item, *items) for n in batch.sequences] == list(range(1, 91))
-    assert len([n for one in (first_rows, *rows) for n in one.sequences]) == len(
-        [n for one in life.workspace.matches.read(0, 90) for n in one.sequences]
+    assert len([n for entry in (first_rows, *rows) for n in entry.sequences]) == len(
+        [n for value in life.workspace.matches.read(0, 90) for n in value.sequences]
     )
 
 
@@ -208,8 +208,8 @@ def test_only_subscribed_queries_are_indexed_and_the_index_is_used(
 
     monkeypatch.setattr("runnel.logs.matches.match_log.MatchLog._scan", scan)
     indexed = life.workspace.matches.of_queries([2, 3, 5], 10, 80)
-    assert {query: some.tolist() for query, some in indexed.items()} == {
-        query: some.tolist() for query, some in expected.items()
+    assert {query: values.tolist() for query, values in indexed.items()} == {
+        query: values.tolist() for query, values in expected.items()
     }
     assert scanned == []
     life.workspace.matches.of_queries([2, 4], 10, 80)
@@ -217,8 +217,8 @@ def test_only_subscribed_queries_are_indexed_and_the_index_is_used(
     monkeypatch.undo()
     index.write_bytes(b"damaged")
     damaged = life.workspace.matches.of_queries([2, 3, 5], 10, 80)
-    assert {query: some.tolist() for query, some in damaged.items()} == {
-        query: some.tolist() for query, some in expected.items()
+    assert {query: values.tolist() for query, values in damaged.items()} == {
+        query: values.tolist() for query, values in expected.items()
     }, "an unreadable index is ignored"
 
 
@@ -273,7 +273,9 @@ def test_seen_id_is_kept_while_its_source_still_shows_it(life: LongLife) -> None
     workspace = _keeping(life, keep_items_days=30)
 
     def offer(feed: int, *ids: str) -> int:
-        return workspace.items.accept(feed, [Item("A", one, attributes_of({"title": one})) for one in ids]).accepted
+        return workspace.items.accept(
+            feed, [Item("A", value, attributes_of({"title": value})) for value in ids]
+        ).accepted
 
     def forget(days: int) -> int:
         life.advance(days=days)
@@ -309,7 +311,9 @@ def test_old_ids_are_found_without_blocking_writers_and_deleted_in_batches(
         monkeypatch.setattr(f"runnel.engine.upkeep.maintenance.{name}", value)
 
     def offer(*ids: str) -> int:
-        return workspace.items.accept(FEED, [Item("A", one, attributes_of({"title": one})) for one in ids]).accepted
+        return workspace.items.accept(
+            FEED, [Item("A", element, attributes_of({"title": element})) for element in ids]
+        ).accepted
 
     offer(*(f"old {number}" for number in range(20)))
     life.advance(days=40)
@@ -360,10 +364,10 @@ def test_oldest_quarantined_bytes_are_deleted_first_and_their_rows_stay(life: Lo
     assert run_maintenance(workspace, life.epoch, chores=True).asides == 2
     assert sorted(file.path for file in workspace.storage.files("quarantine")) == ["quarantine/2", "quarantine/3"]
     with workspace.catalog.read() as connection:
-        things = quarantine.quarantined_things(connection)
+        things = quarantine.quarantined_rows(connection)
         assert quarantine.quarantined_count(connection) == 8
         assert quarantine.quarantined_bytes(connection) == 200
-    assert [one.path for one in things] == ["quarantine/3"] * 2 + ["quarantine/2"] * 2 + [None] * 4
+    assert [value.path for value in things] == ["quarantine/3"] * 2 + ["quarantine/2"] * 2 + [None] * 4
     assert things[-1].reason == "broken; its content was deleted"
     life.advance(days=40)
     run_maintenance(_keeping(life, keep_items_days=30), life.epoch, chores=True)
@@ -400,7 +404,11 @@ def test_plans_that_no_batch_needs_are_deleted_with_their_files(life: LongLife) 
     life.advance(hours=1)
     run_maintenance(workspace, life.epoch, chores=True)
     with workspace.catalog.read() as connection:
-        assert [plan_versions.plan_by_version(connection, one) is None for one in versions] == [True, False, False]
+        assert [plan_versions.plan_by_version(connection, version) is None for version in versions] == [
+            True,
+            False,
+            False,
+        ]
     assert len(list(workspace.storage.files("plans"))) == 3, "the base is shared"
     life.plan = versions[2]
     life.accept(1)
@@ -589,8 +597,8 @@ def _verify_nothing_is_left_over(workspace: Workspace) -> None:
                 )
             )
         }
-    found = {file.path for folder in ("items", "matches", "quarantine") for file in workspace.storage.files(folder)}
-    assert found == named
+    paths = {file.path for folder in ("items", "matches", "quarantine") for file in workspace.storage.files(folder)}
+    assert paths == named
 
 
 @pytest.mark.parametrize("at", [1, 3, 6])

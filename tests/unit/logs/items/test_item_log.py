@@ -51,15 +51,15 @@ def kit(tmp_path: Path) -> _Log:
 
 
 def _items(*ids: str, title: str = "x") -> list[Item]:
-    return [Item("A", one, attributes_of({"title": f"{title} {one}"})) for one in ids]
+    return [Item("A", value, attributes_of({"title": f"{title} {value}"})) for value in ids]
 
 
 def test_accepted_items_are_read_in_order_with_sequence_and_time(kit: _Log) -> None:
     assert kit.log.accept(1, _items("a", "b")) == Accepted(1, 2, 2, 0)
     assert kit.log.accept(1, _items("c")) == Accepted(3, 3, 1, 0)
-    found = [item for batch in kit.log.read(1, 3) for item in batch.items({1: "A"})]
-    assert [(item.id, item.sequence, item.version) for item in found] == [("b", 2, 1), ("c", 3, 1)]
-    assert all(item.time is not None for item in found)
+    batches = [item for batch in kit.log.read(1, 3) for item in batch.items({1: "A"})]
+    assert [(item.id, item.sequence, item.version) for item in batches] == [("b", 2, 1), ("c", 3, 1)]
+    assert all(item.time is not None for item in batches)
 
 
 def test_unchanged_items_are_skipped_and_edited_items_are_new_versions(kit: _Log) -> None:
@@ -94,14 +94,14 @@ def test_two_publishers_of_the_same_items_accept_each_once(kit: _Log) -> None:
     def publish() -> None:
         barrier.wait()
         for number in range(10):
-            kit.log.accept(1, _items(*(f"{number}-{one}" for one in range(5))))
+            kit.log.accept(1, _items(*(f"{number}-{value}" for value in range(5))))
 
     threads = [threading.Thread(target=publish) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(kit.ids()) == sorted(f"{number}-{one}" for number in range(10) for one in range(5))
+    assert sorted(kit.ids()) == sorted(f"{number}-{value}" for number in range(10) for value in range(5))
     assert kit.log.last_sequence() == 50
 
 
@@ -137,7 +137,7 @@ def test_slices_cover_the_range_exactly(kit: _Log) -> None:
     kit.log.accept(1, _items(*map(str, range(10))))
     kit.log.accept(1, _items(*map(str, range(10, 25))))
     slices = kit.log.slices(3, 22, rows=4)
-    assert [(one.first_sequence, one.last_sequence) for one in slices] == [
+    assert [(item_slice.first_sequence, item_slice.last_sequence) for item_slice in slices] == [
         (4, 7),
         (8, 10),
         (11, 14),
@@ -154,12 +154,12 @@ def test_any_sequences_can_be_read(
 ) -> None:
     kit = _Log(tmp_path_factory.mktemp("log"))
     for number, size in enumerate(sizes):
-        kit.log.accept(1, _items(*(f"{number}-{one}" for one in range(size))))
+        kit.log.accept(1, _items(*(f"{number}-{value}" for value in range(size))))
         if number == len(sizes) // 2:
             archive_matched(kit.catalog, kit.storage, epoch=kit.match_all())
     wanted = sorted(data.draw(st.sets(st.integers(1, sum(sizes)))))
-    found = [int(one) for batch in kit.log.get(wanted) for one in batch.sequences]
-    assert found == wanted
+    results = [int(sequence) for batch in kit.log.get(wanted) for sequence in batch.sequences]
+    assert results == wanted
 
 
 def test_archive_contains_the_items_of_the_log(kit: _Log) -> None:

@@ -89,12 +89,12 @@ def worlds(draw: st.DrawFn) -> World:
 def records_of(pairs: Sequence[Pair], bound: Bound) -> Any:
     """Rows of the items that some pairs are of."""
     sequences = sorted({sequence for sequence, _ in pairs})
-    found = Matches.of([[query for one, query in pairs if one == sequence] for sequence in sequences])
+    matches = Matches.of([[query for value, query in pairs if value == sequence] for sequence in sequences])
     by_item: dict[int, dict[int, list[Binding]]] = {}
     for sequence, query in pairs:
         if (sequence, query) in bound:
             by_item.setdefault(sequence, {})[query] = bound[sequence, query]
-    return match_records(np.array(sequences, dtype=np.int64), found, by_item)
+    return match_records(np.array(sequences, dtype=np.int64), matches, by_item)
 
 
 @dataclass
@@ -118,7 +118,7 @@ class Log:
         self.log = MatchLog(self.catalog, self.storage)
 
     def commit(self, parts: Sequence[MatchPart]) -> None:
-        first, last = min(one.first_sequence for one in parts), max(one.last_sequence for one in parts)
+        first, last = min(part.first_sequence for part in parts), max(part.last_sequence for part in parts)
         segment = MatchSegment(1, self.batch, first, last, 1, last - first + 1, 0)
         with self.catalog.write() as connection:
             assert match_segments.commit_segment(connection, segment, parts, epoch=self.epoch)
@@ -147,7 +147,7 @@ class Log:
 
     def parts(self) -> list[str]:
         with self.catalog.read() as connection:
-            return [one.path for one in match_segments.match_parts(connection, 0, 1 << 40)]
+            return [match_part.path for match_part in match_segments.match_parts(connection, 0, 1 << 40)]
 
 
 @pytest.fixture(scope="module")
@@ -162,15 +162,15 @@ def new(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def all_of(log: MatchLog, after: int, upto: int) -> dict[int, list[int]]:
     """The queries of each item, as they are read: every item once, in order."""
-    found: dict[int, list[int]] = {}
+    results: dict[int, list[int]] = {}
     last = after
     for rows in log.read(after, upto):
         for row, sequence in enumerate(rows.sequences.tolist()):
             assert last < sequence <= upto
-            found[sequence] = rows.queries[rows.offsets[row] : rows.offsets[row + 1]].tolist()
-            assert found[sequence]
+            results[sequence] = rows.queries[rows.offsets[row] : rows.offsets[row + 1]].tolist()
+            assert results[sequence]
             last = sequence
-    return found
+    return results
 
 
 def told(log: MatchLog, after: int, upto: int, asked: Sequence[int]) -> tuple[object, ...]:
@@ -179,7 +179,7 @@ def told(log: MatchLog, after: int, upto: int, asked: Sequence[int]) -> tuple[ob
     items = range(after + 1, upto + 1)
     return (
         all_of(log, after, upto),
-        {query: some.tolist() for query, some in by_query.items()},
+        {query: values.tolist() for query, values in by_query.items()},
         log.bindings_of(dict.fromkeys(asked, items)) if len(items) else {},
     )
 
@@ -219,8 +219,8 @@ def test_layers_are_read_like_one_file(
             if days is not None:
                 made.clock.advance(timedelta(days=days))
                 compact_matches(made.catalog, made.storage, epoch=made.epoch, asked=QUERIES[:3])
-            for one in ranges:
-                assert told(made.log, *one) == wanted(world, *one)
+            for value in ranges:
+                assert told(made.log, *value) == wanted(world, *value)
     compact_matches(made.catalog, made.storage, epoch=made.epoch)
     assert len(made.parts()) == 1
     assert not repeats_items(made.storage, made.parts()[0])
@@ -249,10 +249,10 @@ def test_matches_that_pass_a_gate_are_added_to_a_file_with_repeated_items(
     settled, added = add_matches(storage, 1, part, columns[:, 0], columns[:, 1])
     assert added == len(passed)
     rows = read_part(storage, settled.path)
-    pairs = [(int(one), int(query)) for one, query in zip(*rows.of_queries(QUERIES), strict=True)]
+    pairs = [(int(value), int(query)) for value, query in zip(*rows.of_queries(QUERIES), strict=True)]
     assert pairs == sorted(world.dealt)
-    found = rows.bindings_of({sequence: set(QUERIES) for sequence in range(1, world.items + 1)})
-    assert found.keys() == {(query, sequence) for sequence, query in world.bound}
+    bindings = rows.bindings_of({sequence: set(QUERIES) for sequence in range(1, world.items + 1)})
+    assert bindings.keys() == {(query, sequence) for sequence, query in world.bound}
     assert not passed or not repeats_items(storage, settled.path)
 
 
@@ -261,13 +261,13 @@ def test_matches_that_pass_a_gate_are_added_to_a_file_with_repeated_items(
 def test_united_rows_have_each_query_once_in_order(largest: int, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(match_files, "_BLOCK", block)
     rows = MatchRows(np.array([5, 3, 5, 4, 5]), np.array([0, 1, 3, 3, 4, 5]), np.array([largest, 1, 2, 6, 2]))
-    one = united(rows)
-    assert one.sequences.tolist() == [3, 4, 5]
-    of = [one.queries[low:high].tolist() for low, high in pairwise(one.offsets.tolist())]
+    value = united(rows)
+    assert value.sequences.tolist() == [3, 4, 5]
+    of = [value.queries[low:high].tolist() for low, high in pairwise(value.offsets.tolist())]
     assert of == [[1, 2], [6], sorted([2, largest])]
     twice = joined([rows, rows])
-    assert (twice.sequences.tolist(), twice.queries.tolist()) == (one.sequences.tolist(), one.queries.tolist())
-    assert united(one) is one
+    assert (twice.sequences.tolist(), twice.queries.tolist()) == (value.sequences.tolist(), value.queries.tolist())
+    assert united(value) is value
 
 
 def test_items_without_matches_have_no_rows(tmp_path: Path) -> None:
@@ -299,7 +299,7 @@ def test_layers_merged_during_a_read_are_read_once(tmp_path: Path) -> None:
     made = Log(tmp_path)
     for first in (1, 3, 5):
         pairs = [(first, 7), (first + 1, 7)], [(first, 8), (first + 1, 9)]
-        made.commit([write_part(made.storage, 1, [records_of(some, {})], (first, first + 1)) for some in pairs])
+        made.commit([write_part(made.storage, 1, [records_of(pair, {})], (first, first + 1)) for pair in pairs])
     reading = made.log.read(0, 6)
     assert next(reading).sequences.tolist() == [1, 2]
     old = made.parts()
@@ -379,15 +379,15 @@ def test_merged_runs_never_separate_layers(stretches: list[tuple[int, int, int]]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(merge_tiers, "_FILES", 7)
         runs = list(due_runs(files, open_from=now + 48 * HOUR if over else now, at_least=at_least))
-    placed = {id(one): number for number, run in enumerate(runs) for one in run.files}
+    placed = {id(file): number for number, run in enumerate(runs) for file in run.files}
     assert len(placed) == sum(len(run.files) for run in runs)
     assert not over or len(placed) == len(files)
-    for one, other in pairwise(files):
-        if one.first_sequence == other.first_sequence:
-            assert placed.get(id(one)) == placed.get(id(other))
+    for segment, other in pairwise(files):
+        if segment.first_sequence == other.first_sequence:
+            assert placed.get(id(segment)) == placed.get(id(other))
     for run in runs:
         assert len(run.files) <= 7
-        assert [one.first_sequence for one in run.files] == sorted(one.first_sequence for one in run.files)
+        assert [file.first_sequence for file in run.files] == sorted(file.first_sequence for file in run.files)
 
 
 def test_bindings_of_all_layers_of_an_item_are_read(tmp_path: Path) -> None:

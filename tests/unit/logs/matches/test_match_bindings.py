@@ -59,7 +59,7 @@ def worlds(draw: st.DrawFn) -> tuple[list[list[int]], Given, Given]:
         known.append(sorted(passing))
         later[sequence] = sorted(gated - passing)
         bound[sequence] = {query: draw(_ROWS) for query in QUERIES if draw(st.booleans())}
-    return known, {one: {query: [] for query in some} for one, some in later.items()}, bound
+    return known, {key: {query: [] for query in values} for key, values in later.items()}, bound
 
 
 def bindings_in(rows: MatchRows, count: int) -> dict[tuple[int, int], Bindings]:
@@ -67,7 +67,7 @@ def bindings_in(rows: MatchRows, count: int) -> dict[tuple[int, int], Bindings]:
 
 
 def pairs_in(rows: MatchRows) -> list[tuple[int, int]]:
-    return [(int(one), int(query)) for one, query in zip(*rows.of_queries(list(QUERIES)), strict=True)]
+    return [(int(sequence), int(query)) for sequence, query in zip(*rows.of_queries(list(QUERIES)), strict=True)]
 
 
 def expected_of(pairs: list[tuple[int, int]], bound: Given) -> dict[tuple[int, int], Bindings]:
@@ -91,7 +91,7 @@ def test_bindings_are_written_and_read_with_their_matches(
     ]
     part = write_part(storage, 1, records, (1, count))
     rows = read_part(storage, part.path)
-    pairs = [(n, query) for n, some in enumerate(known, 1) for query in some]
+    pairs = [(n, query) for n, values in enumerate(known, 1) for query in values]
     assert (pairs_in(rows), bindings_in(rows, count)) == (pairs, expected_of(pairs, bound))
     here = rows.between(cut, count)
     after = [pair for pair in pairs if pair[0] > cut]
@@ -107,7 +107,7 @@ def test_bindings_are_written_and_read_with_their_matches(
     assert (pairs_in(rows), bindings_in(rows, count)) == (pairs, expected_of(pairs, bound))
     # Compaction joins, and writes anew.
     halves = [rows.between(0, cut), rows.between(cut, count)]
-    whole = write_rows(storage, "merged.arrow", joined([one.matched() for one in halves]), (1, count))
+    whole = write_rows(storage, "merged.arrow", joined([entry.matched() for entry in halves]), (1, count))
     merged = read_part(storage, whole.path)
     assert (pairs_in(merged), bindings_in(merged, count)) == (pairs, expected_of(pairs, bound))
     assert 0 not in np.diff(merged.offsets)
@@ -115,11 +115,11 @@ def test_bindings_are_written_and_read_with_their_matches(
 
 def test_parts_without_bindings_keep_their_schema(tmp_path: Path) -> None:
     storage = FileStorage(tmp_path.as_uri())
-    found = Matches.of([[7, 8], [], [70_000]])
-    plain = [match_records(np.arange(1, 4), found)]
+    matches = Matches.of([[7, 8], [], [70_000]])
+    plain = [match_records(np.arange(1, 4), matches)]
     without: list[Given] = [{}, {1: {}}, {2: {7: []}, 1: {7: [{}]}}, {99: {7: [{"x": 1.0}]}}]
     for none in without:
-        part = write_part(storage, 1, [match_records(np.arange(1, 4), found, none)], (1, 3))
+        part = write_part(storage, 1, [match_records(np.arange(1, 4), matches, none)], (1, 3))
         before = write_arrow(storage, f"before-{len(none)}.arrow", plain, MATCH_SCHEMA)
         assert storage.read(part.path) == storage.read(before.path)
         storage.delete(before.path)
@@ -127,7 +127,7 @@ def test_parts_without_bindings_keep_their_schema(tmp_path: Path) -> None:
     assert rows.details is None
     again = write_rows(storage, "again.arrow", joined([rows, rows]), (1, 3))
     assert read_arrow(storage, again.path).schema.metadata == {b"runnel.format": b"matches/1"}
-    bound = write_part(storage, 1, [match_records(np.arange(1, 4), found, {2: {7: [{"x": 1.0}]}})], (1, 3))
+    bound = write_part(storage, 1, [match_records(np.arange(1, 4), matches, {2: {7: [{"x": 1.0}]}})], (1, 3))
     assert read_arrow(storage, bound.path).schema.metadata == {b"runnel.format": b"detailed matches/1"}
     # The only bindings are of an item that came to no match: what is merged has none.
     merged = write_rows(storage, "merged.arrow", read_part(storage, bound.path).matched(), (1, 3))
@@ -148,11 +148,11 @@ class Log:
         self.log = MatchLog(self.catalog, self.storage)
         self.batches = 0
 
-    def commit(self, first: int, found: list[list[int]], bound: Given | None = None) -> MatchPart:
-        sequences = np.arange(first, first + len(found))
+    def commit(self, first: int, results: list[list[int]], bound: Given | None = None) -> MatchPart:
+        sequences = np.arange(first, first + len(results))
         last = int(sequences[-1])
-        part = write_part(self.storage, 1, [match_records(sequences, Matches.of(found), bound)], (first, last))
-        segment = MatchSegment(1, self.batches, first, last, 1, len(found), sum(map(len, found)))
+        part = write_part(self.storage, 1, [match_records(sequences, Matches.of(results), bound)], (first, last))
+        segment = MatchSegment(1, self.batches, first, last, 1, len(results), sum(map(len, results)))
         with self.catalog.write() as connection:
             assert match_segments.commit_segment(connection, segment, [part], epoch=self.epoch)
         self.batches += 1
@@ -180,17 +180,17 @@ def test_bindings_are_returned_only_for_the_query_and_its_matches(written: Log) 
 
 
 def test_row_with_bindings_but_no_queries_is_not_a_match(written: Log) -> None:
-    assert [one.sequences.tolist() for one in written.log.read(0, 6)] == [[1, 2], [4, 5], [6]]
+    assert [batch.sequences.tolist() for batch in written.log.read(0, 6)] == [[1, 2], [4, 5], [6]]
     assert list(written.log.read(2, 3)) == []
-    assert {one: some.tolist() for one, some in written.log.of_queries([7, 8], 0, 6).items()} == {
+    assert {key: sequence.tolist() for key, sequence in written.log.of_queries([7, 8], 0, 6).items()} == {
         7: [1, 4, 5, 6],
         8: [2, 5, 6],
     }
     with written.catalog.read() as connection:
         first = match_segments.match_parts(connection, 0, 3)[0]
     index = write_index(written.storage, "index.arrow", read_part(written.storage, first.path), [7, 8])
-    found = QueryIndex(written.storage, index).of_queries(np.array([7, 8]), 0, 3)
-    assert {one: some.tolist() for one, some in found.items()} == {7: [1], 8: [2]}
+    sequences = QueryIndex(written.storage, index).of_queries(np.array([7, 8]), 0, 3)
+    assert {key: values.tolist() for key, values in sequences.items()} == {7: [1], 8: [2]}
 
 
 def test_merging_keeps_bindings(written: Log) -> None:
@@ -210,13 +210,13 @@ def test_part_is_checked_for_bindings_only_once(written: Log, monkeypatch: pytes
 
     def noting(storage: FileStorage, path: str) -> bool:
         asked.append(path)
-        return "bindings" in read_arrow(storage, path).schema.names
+        return "details" in read_arrow(storage, path).schema.names
 
     def reading(storage: FileStorage, path: str) -> MatchRows:
         read.append(path)
         return read_part(storage, path)
 
-    monkeypatch.setattr(match_log, "has_bindings", noting)
+    monkeypatch.setattr(match_log, "has_details", noting)
     monkeypatch.setattr(match_log, "read_part", reading)
     for _ in range(3):
         assert written.log.bindings(7, [4, 5]) == {}
@@ -230,7 +230,7 @@ def test_part_is_checked_for_bindings_only_once(written: Log, monkeypatch: pytes
 def test_damaged_bindings_raise_only_when_they_are_read(written: Log) -> None:
     part = written.commit(7, [[7], [7]], {7: {7: [{"x": 1.0}]}, 8: {7: [{"x": 2.0}]}})
     batch = read_arrow(written.storage, part.path).to_batches()[0]
-    column = pa.array(['[{"queries":', batch.column("bindings")[1].as_py()], pa.large_string())
+    column = pa.array(['[{"queries":', batch.column("details")[1].as_py()], pa.large_string())
     written.storage.delete(part.path)
     damaged = pa.RecordBatch.from_arrays([*batch.columns[:3], column], schema=DETAILED_SCHEMA)
     path = write_arrow(written.storage, "matches/1/other.arrow", [damaged], DETAILED_SCHEMA).path

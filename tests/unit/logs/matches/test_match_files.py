@@ -29,15 +29,15 @@ def stored(folder: Path, rows: list[list[int]], pieces: int) -> list[tuple[int, 
     cuts = [len(rows) * piece // pieces for piece in range(pieces + 1)]
     records = [match_records(sequences[low:high], Matches.of(rows[low:high])) for low, high in pairwise(cuts)]
     part = write_part(storage, 1, records, (10, 10 + len(rows)))
-    found = read_part(storage, part.path)
-    later = replace(found, sequences=found.sequences + 100)
-    again = write_rows(storage, "merged.arrow", joined([found, later]), (10, 110 + len(rows)))
+    results = read_part(storage, part.path)
+    later = replace(results, sequences=results.sequences + 100)
+    again = write_rows(storage, "merged.arrow", joined([results, later]), (10, 110 + len(rows)))
     twice = read_part(storage, again.path)
-    assert twice.queries.tolist() == [*found.queries.tolist(), *found.queries.tolist()]
-    assert twice.sequences.tolist() == [*found.sequences.tolist(), *later.sequences.tolist()]
-    bounds = found.offsets.tolist()
-    ids = [found.queries[low:high].tolist() for low, high in pairwise(bounds)]
-    return list(zip(found.sequences.tolist(), ids, strict=True))
+    assert twice.queries.tolist() == [*results.queries.tolist(), *results.queries.tolist()]
+    assert twice.sequences.tolist() == [*results.sequences.tolist(), *later.sequences.tolist()]
+    bounds = results.offsets.tolist()
+    ids = [results.queries[low:high].tolist() for low, high in pairwise(bounds)]
+    return list(zip(results.sequences.tolist(), ids, strict=True))
 
 
 @settings(max_examples=80, deadline=None)

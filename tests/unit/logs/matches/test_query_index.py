@@ -46,8 +46,8 @@ def test_index_and_scan_return_the_same_matches(
         for query in wanted & indexed
     }
     answer = index.of_queries(ids[covered], after, upto)
-    assert {query: some.tolist() for query, some in answer.items()} == {
-        query: some for query, some in expected.items() if some
+    assert {query: values.tolist() for query, values in answer.items()} == {
+        query: values for query, values in expected.items() if values
     }
 
 

@@ -33,15 +33,15 @@ def test_sequences_by_query_do_not_depend_on_row_order(
     files: list[list[tuple[int, set[int]]]], wanted: set[int], after: int, upto: int
 ) -> None:
     rows = [_rows(file) for file in files]
-    pairs = {(query, one) for file in files for one, row in file for query in row if after < one <= upto}
+    pairs = {(query, value) for file in files for value, row in file for query in row if after < value <= upto}
     assert matched_queries(rows, after, upto).tolist() == sorted({query for query, _ in pairs})
-    found = sequences_by_query(rows, np.array(sorted(wanted), dtype=np.int64), after, upto)
-    expected = {query: sorted(one for of, one in pairs if of == query) for query in wanted}
-    assert {query: found.of(query).tolist() for query in wanted} == expected
-    assert {query: some.tolist() for query, some in found.to_dict().items()} == {
-        query: some for query, some in expected.items() if some
+    sequences = sequences_by_query(rows, np.array(sorted(wanted), dtype=np.int64), after, upto)
+    expected = {query: sorted(value for of, value in pairs if of == query) for query in wanted}
+    assert {query: sequences.of(query).tolist() for query in wanted} == expected
+    assert {query: values.tolist() for query, values in sequences.to_dict().items()} == {
+        query: values for query, values in expected.items() if values
     }
-    assert found.of(99).tolist() == []
+    assert sequences.of(99).tolist() == []
 
 
 @pytest.mark.parametrize(

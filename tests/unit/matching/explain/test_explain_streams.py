@@ -131,10 +131,10 @@ def test_predicate_of_few_sources_is_in_their_own_streams() -> None:
     assert not common.own
     assert len(common.sources) == 20
     assert sum(len(estimate.sources) for estimate in common.expected) == MAX_SOURCES
-    two, three = explained(plan, 31)
-    assert (two.own, two.sources, two.streams[0].predicates) == (True, ("Two",), 2)
-    assert (three.own, three.sources, three.streams[0].predicates) == (True, ("Three",), 1)
-    assert [estimate.queries for estimate in (*two.expected, *three.expected)] == [3, 2]
+    second, third = explained(plan, 31)
+    assert (second.own, second.sources, second.streams[0].predicates) == (True, ("Two",), 2)
+    assert (third.own, third.sources, third.streams[0].predicates) == (True, ("Three",), 1)
+    assert [estimate.queries for estimate in (*second.expected, *third.expected)] == [3, 2]
 
 
 def test_removed_queries_are_not_counted() -> None:

@@ -69,5 +69,5 @@ def patterns(draw: st.DrawFn) -> Graph:
     """A pattern, as written."""
     edges = tuple(dict.fromkeys(draw(st.lists(_edges, min_size=1, max_size=4))))
     names = Graph(edges).variables()
-    found = draw(st.lists(filters(names), max_size=3)) if names else []
-    return Graph(edges, AllOf(tuple(found)) if len(found) > 1 else found[0] if found else None)
+    results = draw(st.lists(filters(names), max_size=3)) if names else []
+    return Graph(edges, AllOf(tuple(results)) if len(results) > 1 else results[0] if results else None)

@@ -29,11 +29,11 @@ from runnel.algebra.semantics.evaluate import accepts
 from runnel.algebra.semantics.node_bindings import node_solutions
 from runnel.errors import InvalidConditionError, TooExpensiveError
 from runnel.matching.compile.build_matcher import build_matcher
-from runnel.matching.compile.compile_plan import compile_base, lay_out
+from runnel.matching.compile.compile_plan import compile_base, compute_layout
 from runnel.matching.graphs.search import match_single
 from runnel.matching.operators.decide.decider import Decider, Decisions
 from runnel.matching.operators.decide.disjuncts import OperatorDisjuncts
-from runnel.matching.operators.plugins.contract import Answer, Failed, Question
+from runnel.matching.operators.plugins.contract import Answer, FailedCall, Question
 from runnel.matching.patterns.bind_variables import PatternBinder
 from runnel.matching.patterns.item_search import FamilySearch
 from runnel.model.bindings import bounded, decode_bindings, encode_bindings
@@ -64,7 +64,7 @@ def unsynced() -> Iterator[None]:
 
 
 def edge(subject: str, label: str, object: str) -> Edge:
-    return Edge(*(Variable(one[1:]) if one[0] == "?" else one for one in (subject, label, object)))
+    return Edge(*(Variable(pair[1:]) if pair[0] == "?" else pair for pair in (subject, label, object)))
 
 
 _TERMS = ("<urn:1>", "<urn:2>", '"a"', '"b"', '"3"^^<http://www.w3.org/2001/XMLSchema#integer>')
@@ -77,7 +77,7 @@ _relations: st.SearchStrategy[Relation] = st.sampled_from(["=", "!=", "<", ">"])
 @st.composite
 def graphs(draw: st.DrawFn) -> Graph:
     edges = tuple(draw(st.lists(_edges, min_size=1, max_size=2)))
-    bound = [node for one in edges for node in one.nodes if isinstance(node, Variable)]
+    bound = [node for value in edges for node in value.nodes if isinstance(node, Variable)]
     if not bound or draw(st.booleans()):
         return Graph(edges)
     return Graph(edges, Comparison(draw(st.sampled_from(bound)), draw(_relations), draw(st.sampled_from(_TERMS))))
@@ -143,13 +143,13 @@ _triples = st.lists(
 
 @st.composite
 def items(draw: st.DrawFn) -> tuple[Item, ...]:
-    found = []
+    results = []
     for number in range(draw(st.integers(1, 4))):
         attributes: dict[str, Any] = {"title": (draw(st.sampled_from(["rock", "jazz", "rock jazz"])),)}
         if draw(st.integers(0, 4)):
             attributes["graph"] = (RdfGraph.of(draw(_triples)),)
-        found.append(Item(draw(st.sampled_from(sorted(SOURCES))), str(number), attributes))
-    return tuple(found)
+        results.append(Item(draw(st.sampled_from(sorted(SOURCES))), str(number), attributes))
+    return tuple(results)
 
 
 @dataclass
@@ -161,7 +161,10 @@ class Asked:
 
     def ask(self, questions: Sequence[Question]) -> list[Answer]:
         self.questions += questions
-        return [self.said(one.operator[0], one.inputs, one.attributes) or Failed("it failed") for one in questions]
+        return [
+            self.said(question.operator[0], question.inputs, question.attributes) or FailedCall("it failed")
+            for question in questions
+        ]
 
     def said(self, operator: str, inputs: Sequence[object], attributes: Attributes) -> Rows | None:
         dice = zlib.crc32(repr((operator, inputs, sorted(attributes.items()))).encode())
@@ -169,10 +172,10 @@ class Asked:
             return None
         if operator == "flag":
             return ((),) if dice >> 8 & 1 else _NOTHING
-        return tuple((one,) for place, one in enumerate(("a", "b", "urn:1")) if dice >> (8 + place) & 1) or _NOTHING
+        return tuple((text,) for index, text in enumerate(("a", "b", "urn:1")) if dice >> (8 + index) & 1) or _NOTHING
 
     def answers(self, attributes: Attributes) -> Any:
-        return lambda call: self.said(call.operator, tuple(one.value for one in call.inputs), attributes)
+        return lambda call: self.said(call.operator, tuple(entry.value for entry in call.inputs), attributes)
 
 
 class _Nothing(tuple[Any, ...]):
@@ -185,13 +188,13 @@ class _Nothing(tuple[Any, ...]):
 _NOTHING: Rows = _Nothing()
 
 
-def batch_of(some: Sequence[Item]) -> ItemBatch:
-    return ItemBatch.of(some, SOURCES)
+def batch_of(values: Sequence[Item]) -> ItemBatch:
+    return ItemBatch.of(values, SOURCES)
 
 
 def compiled(definitions: Mapping[int, Node], queries: Sequence[int]) -> Plan:
     folder = f"base-{next(_folders)}"
-    lay_out(optimize([PlanQuery(one) for one in queries], definitions)).write_base(STORAGE, folder)
+    compute_layout(optimize([PlanQuery(query) for query in queries], definitions)).write_base(STORAGE, folder)
     return load(STORAGE, PlanVersion(1, folder))
 
 
@@ -199,31 +202,31 @@ def matched(plan: Plan, batch: ItemBatch) -> Matches:
     """What a plan says, ways among it, without the arrays of matchers: these have tests of their own."""
     rows: list[list[int]] = []
     for feed, attributes in zip(batch.feeds.tolist(), batch.attributes(), strict=True):
-        found: set[int] = set()
+        numbers: set[int] = set()
         for part in plan.parts:
             gone = set(part.queries.query_ids[plan.removed(part)].tolist())
-            found |= evaluate_logical(part.logical, feed, attributes) - gone
-        rows.append(sorted(found))
+            numbers |= evaluate_logical(part.logical, feed, attributes) - gone
+        rows.append(sorted(numbers))
     return Matches.of(rows)
 
 
 def decided(plan: Plan, batch: ItemBatch, asked: Asked, order: str = "adaptive") -> Decisions:
-    ways = OperatorDisjuncts.of(plan.operators)
-    problem = ways.problem(lambda digest: 0.5, lambda operator: 1.0)
+    disjuncts = OperatorDisjuncts.of(plan.operators)
+    problem = disjuncts.problem(lambda digest: 0.5, lambda operator: 1.0)
     made = ORDERS[order](problem)
-    return Decider(ways, problem, lambda *_: made, asked).decide(batch, matched(plan, batch))
+    return Decider(disjuncts, problem, lambda *_: made, asked).decide(batch, matched(plan, batch))
 
 
 def told(plan: Plan, batch: ItemBatch, asked: Asked) -> tuple[list[list[int]], dict[tuple[int, int], Any]]:
     """The matches of every item, and all bindings by row and query."""
-    found = decided(plan, batch, asked)
+    results = decided(plan, batch, asked)
     by_row: dict[tuple[int, int], Any] = {}
-    for row, of_row in found.bindings.items():
-        by_row |= {(row, query): bounded(some) for query, some in of_row.items() if bounded(some).rows}
-    for row, bound in PatternBinder(plan).bind(batch, found.matches).items():
+    for row, of_row in results.bindings.items():
+        by_row |= {(row, query): bounded(values) for query, values in of_row.items() if bounded(values).rows}
+    for row, bound in PatternBinder(plan).bind(batch, results.matches).items():
         assert not any((row, query) in by_row for query in bound)
-        by_row |= {(row, query): one for query, one in bound.items()}
-    return [found.matches.row(row).tolist() for row in range(len(batch))], by_row
+        by_row |= {(row, query): value for query, value in bound.items()}
+    return [results.matches.row(row).tolist() for row in range(len(batch))], by_row
 
 
 def expected(
@@ -232,7 +235,7 @@ def expected(
     matches: list[list[int]] = []
     bound: dict[tuple[int, int], Any] = {}
     for row, (feed, attributes) in enumerate(zip(batch.feeds.tolist(), batch.attributes(), strict=True)):
-        matches.append([one for one in queries if accepts(Read(one), feed, attributes, definitions)])
+        matches.append([value for value in queries if accepts(Read(value), feed, attributes, definitions)])
         for query in matches[-1]:
             rows = bounded(node_solutions(definitions[query], feed, attributes, definitions))
             if rows.rows:
@@ -253,24 +256,24 @@ def worlds(draw: st.DrawFn, operators: bool = False) -> tuple[dict[int, Node], t
 def test_bindings_equal_the_definition_in_plans_deltas_and_after_compaction(
     world: tuple[dict[int, Node], tuple[Item, ...]], data: st.DataObject
 ) -> None:
-    definitions, some = world
-    batch, queries = batch_of(some), sorted(definitions)
+    definitions, values = world
+    batch, queries = batch_of(values), sorted(definitions)
     wanted = expected(definitions, queries, batch)
     early = data.draw(st.lists(st.sampled_from(queries), unique=True))
     base = compiled(definitions, early)
     later = sorted({*(set(queries) - set(early)), *data.draw(st.lists(st.sampled_from(queries), unique=True))})
     folder = f"delta-{next(_folders)}"
-    logical = optimize([PlanQuery(one) for one in later], definitions)
-    lay_out(logical).write_delta(STORAGE, folder, set(), base.version.base)
+    logical = optimize([PlanQuery(value) for value in later], definitions)
+    compute_layout(logical).write_delta(STORAGE, folder, set(), base.version.base)
     plan = load(STORAGE, PlanVersion(2, base.version.base, folder))
     assert told(plan, batch, Asked()) == wanted
     merged = f"merged-{next(_folders)}"
-    lay_out(merge_plans(plan)).write_base(STORAGE, merged)
+    compute_layout(merge_plans(plan)).write_base(STORAGE, merged)
     assert told(load(STORAGE, PlanVersion(3, merged)), batch, Asked()) == wanted
     gone = data.draw(st.sampled_from(queries))
     removed = load(STORAGE, PlanVersion(4, base.version.base, folder, (gone,)))
-    left = [[one for one in row if one != gone] for row in wanted[0]]
-    assert told(removed, batch, Asked()) == (left, {key: one for key, one in wanted[1].items() if key[1] != gone})
+    left = [[value for value in row if value != gone] for row in wanted[0]]
+    assert told(removed, batch, Asked()) == (left, {key: value for key, value in wanted[1].items() if key[1] != gone})
 
 
 @CASES
@@ -278,17 +281,19 @@ def test_bindings_equal_the_definition_in_plans_deltas_and_after_compaction(
 def test_graphs_and_operators_agree_with_the_evaluator(
     world: tuple[dict[int, Node], tuple[Item, ...]], failing: int
 ) -> None:
-    definitions, some = world
-    batch, queries = batch_of(some), sorted(definitions)
+    definitions, values = world
+    batch, queries = batch_of(values), sorted(definitions)
     plan = compiled(definitions, queries)
     for order in ("adaptive", "naive"):
         asked = Asked(failing)
-        found = decided(plan, batch, asked, order)
+        results = decided(plan, batch, asked, order)
         for row, (feed, attributes) in enumerate(zip(batch.feeds.tolist(), batch.attributes(), strict=True)):
             holding = asking(Asked(failing).answers(attributes))
-            wanted = [one for one in queries if accepts(Read(one), feed, attributes, definitions, holding=holding)]
-            assert found.matches.row(row).tolist() == wanted, order
-        questions = [(id(one.attributes), one.operator, one.inputs) for one in asked.questions]
+            wanted = [
+                query for query in queries if accepts(Read(query), feed, attributes, definitions, holding=holding)
+            ]
+            assert results.matches.row(row).tolist() == wanted, order
+        questions = [(id(question.attributes), question.operator, question.inputs) for question in asked.questions]
         assert len(set(questions)) == len(questions), "a question was asked twice for an item"
 
 
@@ -303,33 +308,35 @@ def test_bindings_of_graphs_and_operators_are_joined(condition: Expression, some
         # Parts that differ by names alone are one where operators take part, and one of the names is told.
         wanted = bounded(rows).rows
         assert (got is not None) == bool(wanted)
-        assert got is None or all(one in wanted or _renamed(one, wanted) for one in got.rows)
+        assert got is None or all(value in wanted or _renamed(value, wanted) for value in got.rows)
 
 
 def _renamed(row: Mapping[str, object], wanted: Sequence[Mapping[str, object]]) -> bool:
-    return any(set(row.values()) <= set(one.values()) or set(one.values()) <= set(row.values()) for one in wanted)
+    return any(
+        set(row.values()) <= set(entry.values()) or set(entry.values()) <= set(row.values()) for entry in wanted
+    )
 
 
 def test_a_failure_for_one_value_is_reported_if_no_other_value_matches() -> None:
     pattern = Graph((edge("?p", "<urn:p>", "?where"),))
     call = Call("near", (Given("where", "text"), Variable("n")), 1, (1,))
-    graph = RdfGraph.of([("<urn:1>", "<urn:p>", f'"{one}"') for one in ("good", "bad")])
+    graph = RdfGraph.of([("<urn:1>", "<urn:p>", f'"{text}"') for text in ("good", "bad")])
 
     class Near:
         def ask(self, questions: Sequence[Question]) -> list[Answer]:
-            return [Failed("gone") if one.inputs == ("bad",) else (("a",),) for one in questions]
+            return [FailedCall("gone") if question.inputs == ("bad",) else (("a",),) for question in questions]
 
     near: Any = Near()
     node = Filter(Read(1), And((pattern, call)))
     batch = batch_of([Item("One", "1", {"graph": (graph,)})])
-    found = decided(compiled({10: node}, [10]), batch, near)
-    assert found.matches.row(0).tolist() == [10]
-    assert found.unknown == ()
-    assert found.bindings[0][10] == [{"p": "urn:1", "where": "good", "n": "a"}]
+    results = decided(compiled({10: node}, [10]), batch, near)
+    assert results.matches.row(0).tolist() == [10]
+    assert results.unknown == ()
+    assert results.bindings[0][10] == [{"p": "urn:1", "where": "good", "n": "a"}]
     strict = Filter(Read(1), And((pattern, call, Constraint(Variable("n"), "=", Literally("b")))))
-    found = decided(compiled({10: strict}, [10]), batch, near)
-    assert found.matches.row(0).tolist() == []
-    assert [(one.query, one.operator, one.reason, one.passing) for one in found.unknown] == [
+    results = decided(compiled({10: strict}, [10]), batch, near)
+    assert results.matches.row(0).tolist() == []
+    assert [(entry.query, entry.operator, entry.reason, entry.passing) for entry in results.unknown] == [
         (10, ("near", 1), "gone", True)
     ]
 
@@ -340,27 +347,27 @@ def test_too_many_values_are_reported_as_the_reason() -> None:
     graph = RdfGraph.of([("<urn:1>", "<urn:p>", f'"{number}"') for number in range(65)])
     batch = batch_of([Item("One", "1", {"graph": (graph,)})])
     asked = Asked()
-    found = decided(compiled({10: Filter(Read(1), And((pattern, call)))}, [10]), batch, asked)
-    assert found.matches.row(0).tolist() == []
+    results = decided(compiled({10: Filter(Read(1), And((pattern, call)))}, [10]), batch, asked)
+    assert results.matches.row(0).tolist() == []
     assert asked.questions == []
-    assert ["64 different inputs" in one.reason and not one.passing for one in found.unknown] == [True]
+    assert ["64 different inputs" in entry.reason and not entry.passing for entry in results.unknown] == [True]
 
 
 def test_a_query_takes_sixteen_bytes_and_none_without_variables() -> None:
     named = {feed: Filter(Read(1), Graph((edge("?p", "<urn:year>", f'"{feed}"'),))) for feed in range(100, 1100)}
     plan = compiled(named, sorted(named))
     table = plan.base.queries.bound_patterns
-    assert sum(one.nbytes for name, one in table.arrays().items()) <= 16 * len(named) + 100
+    assert sum(array.nbytes for name, array in table.arrays().items()) <= 16 * len(named) + 100
     plain = compiled({10: Filter(Read(1), Graph((edge("?_:p", "<urn:year>", '"1"'),)))}, [10])
     assert not PatternBinder(plain).is_needed
     assert plain.base.queries.bound_patterns.arrays() == {}
 
 
 def test_an_endless_search_is_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(match_single, "MOST_STEPS", 1_000)
+    monkeypatch.setattr(match_single, "MAX_STEPS", 1_000)
     triples = [(f"<urn:{left}>", "<urn:p>", f"<urn:{right}>") for left in range(20) for right in range(20)]
     names = [f"?v{number}" for number in range(7)]
-    path = Graph(tuple(edge(one, "<urn:p>", other) for one, other in itertools.pairwise(names)))
+    path = Graph(tuple(edge(value, "<urn:p>", other) for value, other in itertools.pairwise(names)))
     none = Graph((*path.edges, edge(names[-1], "<urn:q>", "?end")))
     graph = FamilySearch({"graph": (RdfGraph.of(triples),)})
     assert graph.rows(none) == []
@@ -381,7 +388,7 @@ def test_bindings_contain_only_rows_of_matches() -> None:
     matches = build_matcher(plan).match(batch)
     assert np.diff(matches.offsets).tolist() == [1, 0]
     assert {
-        row: {query: one.rows for query, one in of.items()} for row, of in binder.bind(batch, matches).items()
+        row: {query: entry.rows for query, entry in of.items()} for row, of in binder.bind(batch, matches).items()
     } == {0: {10: ({"p": "urn:1", "y": "1"},)}}
 
 
@@ -397,7 +404,7 @@ def test_patterns_under_two_negations_are_neither_joined_nor_bound() -> None:
     matches, bound = told(compiled(definitions, [10, 11, 12]), batch, Asked())
     assert (matches, bound) == expected(definitions, [10, 11, 12], batch)
     assert matches == [[10, 11]]
-    assert {query: one.rows for (_, query), one in bound.items()} == {10: ({"x": "urn:1", "y": "urn:2"},)}
+    assert {query: entry.rows for (_, query), entry in bound.items()} == {10: ({"x": "urn:1", "y": "urn:2"},)}
 
 
 def test_a_match_with_too_many_bindings_is_marked_as_partial() -> None:
@@ -421,9 +428,9 @@ def test_a_match_with_too_many_bindings_is_marked_as_partial() -> None:
                 return (("b",),)
 
         plan = compiled(definitions, queries)
-        found = decided(plan, batch, _Near())
-        bound = dict(PatternBinder(plan).bind(batch, found.matches)[0])
-        bound |= {query: bounded(some) for query, some in found.bindings_by_query(np.array([0]))[0].items()}
+        results = decided(plan, batch, _Near())
+        bound = dict(PatternBinder(plan).bind(batch, results.matches)[0])
+        bound |= {query: bounded(values) for query, values in results.bindings_by_query(np.array([0]))[0].items()}
         assert bound[14].is_whole
         for query in (10, 13):
             assert (bound[query].is_whole, bound[query].count) == (is_whole, min(count, 300)), query

@@ -40,8 +40,8 @@ def integer(number: float) -> str:
     return f'"{number}"^^<{XSD}integer>'
 
 
-def columns_of(found: list[RdfGraph]) -> ItemColumns:
-    items = [Item("Pages", str(row), {"graph": (graph,)}) for row, graph in enumerate(found)]
+def columns_of(results: list[RdfGraph]) -> ItemColumns:
+    items = [Item("Pages", str(row), {"graph": (graph,)}) for row, graph in enumerate(results)]
     return ItemColumns(ItemBatch.of(items, {"Pages": 1}))
 
 
@@ -52,17 +52,17 @@ def layout_of(asked: list[Graph]) -> GraphLayout:
 
 
 def held(layout: GraphLayout, publications: Publications) -> set[tuple[int, int]]:
-    found = GraphMatcher(layout).match(publications)
-    pairs = list(zip(found.places.tolist(), found.keys.tolist(), strict=True))
+    results = GraphMatcher(layout).match(publications)
+    pairs = list(zip(results.places.tolist(), results.keys.tolist(), strict=True))
     assert len(pairs) == len(set(pairs))
-    assert not len(found.doubted_keys)
+    assert not len(results.doubted_keys)
     return set(pairs)
 
 
-def defined(asked: list[Graph], told: list[RdfGraph]) -> set[tuple[int, int]]:
+def defined(asked: list[Graph], messages: list[RdfGraph]) -> set[tuple[int, int]]:
     return {
         (row, number)
-        for row, graph in enumerate(told)
+        for row, graph in enumerate(messages)
         for number, pattern in enumerate(asked)
         if matches_graph(pattern, graph.triples())
     }
@@ -102,11 +102,11 @@ def test_solutions_agree_with_the_definition(asked: list[Graph], told: RdfGraph)
     layout = layout_of(asked)
     publications = read_publications(columns_of([told]), layout.terms)
     places = np.zeros(len(asked), dtype=np.int64)
-    found = solutions_of(layout, publications, places, np.arange(len(asked)), most=10_000)
-    assert found.is_whole.all()
+    solutions = solutions_of(layout, publications, places, np.arange(len(asked)), most=10_000)
+    assert solutions.is_whole.all()
     for pattern in range(len(asked)):
-        wanted = Counter(tuple(sorted(one.items())) for one in solve(asked[layout.keys[pattern]], told.triples()))
-        rows = found.rows(pattern).tolist()
+        wanted = Counter(tuple(sorted(entry.items())) for entry in solve(asked[layout.keys[pattern]], told.triples()))
+        rows = solutions.rows(pattern).tolist()
         terms = [
             [layout.table.terms.text(n) if n < publications.plan_terms else publications.local_term(n) for n in row]
             for row in rows
@@ -130,9 +130,9 @@ def test_intervals_are_found_without_checking_all_patterns() -> None:
     ]
     layout = layout_of(asked)
     matcher = GraphMatcher(layout)
-    told = RdfGraph.of([("<urn:a>", "<urn:q>", integer(500))])
-    found = matcher.match(read_publications(columns_of([told]), layout.terms))
-    assert sorted(found.keys.tolist()) == [496, 497, 498, 499, 500]
+    graph = RdfGraph.of([("<urn:a>", "<urn:q>", integer(500))])
+    results = matcher.match(read_publications(columns_of([graph]), layout.terms))
+    assert sorted(results.keys.tolist()) == [496, 497, 498, 499, 500]
     assert matcher.counters.checks < 20
 
 
@@ -140,21 +140,21 @@ def test_variables_without_a_filter_are_searched_once() -> None:
     edges = ONE, Edge(Variable("p"), "<urn:r>", Variable("z"))
     asked = Graph(edges, Comparison(Variable("y"), "=", '"z"')).canonical()
     triples = [("<urn:a>", "<urn:r>", integer(number)) for number in range(100)]
-    told = RdfGraph.of([*triples, *(("<urn:a>", "<urn:q>", integer(number)) for number in range(20))])
+    graph = RdfGraph.of([*triples, *(("<urn:a>", "<urn:q>", integer(number)) for number in range(20))])
     other = Graph(edges, Comparison(Variable("y"), "=", '"other"')).canonical()
     layout = layout_of([asked, other])
     matcher = GraphMatcher(layout)
-    assert not len(matcher.match(read_publications(columns_of([told]), layout.terms)).keys)
+    assert not len(matcher.match(read_publications(columns_of([graph]), layout.terms)).keys)
     assert matcher.counters.bindings <= 100
 
 
 def hostile() -> tuple[Graph, RdfGraph]:
     """A pattern and a graph with very many ways between them, none of which the filter takes: IRIs have no order."""
     names = "abcdefgh"
-    edges = [Edge(Variable(one), "<urn:p>", Variable(other)) for one, other in pairwise(names)]
+    edges = [Edge(Variable(value), "<urn:p>", Variable(other)) for value, other in pairwise(names)]
     pattern = Graph(tuple(edges), Comparison(Variable("a"), "<", Variable("b"))).canonical()
     nodes = [f"<urn:{number}>" for number in range(20)]
-    triples = [(one, "<urn:p>", other) for one in nodes for other in nodes]
+    triples = [(node, "<urn:p>", other) for node in nodes for other in nodes]
     return pattern, RdfGraph.of([*triples, ("<urn:x>", "<urn:q>", "<urn:y>")])
 
 
@@ -163,9 +163,9 @@ def test_an_abandoned_search_leaves_only_its_own_patterns_undecided(monkeypatch:
     easy = Graph((ONE,)).canonical()
     layout = layout_of([hard, easy])
     publications = read_publications(columns_of([graph]), layout.terms)
-    found = GraphMatcher(layout, steps_of_shape=2_000).match(publications)
-    assert found.keys.tolist() == [1]
-    assert found.doubted_keys.tolist() == [0]
+    results = GraphMatcher(layout, steps_of_shape=2_000).match(publications)
+    assert results.keys.tolist() == [1]
+    assert results.doubted_keys.tolist() == [0]
     none_left = GraphMatcher(layout, steps_of_graph=1).match(publications)
     assert {*none_left.keys.tolist(), *none_left.doubted_keys.tolist()} == {0, 1}
     monkeypatch.setattr(
@@ -185,12 +185,12 @@ def test_large_graphs_are_searched_by_their_objects() -> None:
         Graph((Edge("<urn:8>", "<urn:p>", Variable("o")), Edge(Variable("t"), "<urn:p>", Variable("o")))).canonical(),
     ]
     layout = layout_of(asked)
-    told = RdfGraph.of(triples)
-    publications = read_publications(columns_of([told]), layout.terms)
+    graph = RdfGraph.of(triples)
+    publications = read_publications(columns_of([graph]), layout.terms)
     assert held(layout, publications) == {(0, 0), (0, 1)}
     patterns_of = np.argsort(layout.keys)
-    found = solutions_of(layout, publications, np.zeros(2, dtype=np.int64), patterns_of, steps=200)
-    assert found.counts.tolist() == [20, 20]
+    solutions = solutions_of(layout, publications, np.zeros(2, dtype=np.int64), patterns_of, steps=200)
+    assert solutions.counts.tolist() == [20, 20]
     few = solutions_of(layout, publications, np.zeros(2, dtype=np.int64), patterns_of, most=3)
     assert (few.counts.tolist(), few.is_whole.tolist()) == ([3, 3], [False, False])
 
@@ -218,7 +218,7 @@ def test_large_graphs_are_searched_by_their_objects() -> None:
 )
 def test_damaged_arrays_are_refused(name: str, change: object) -> None:
     several = [Comparison(Variable("y"), ">", integer(number)) for number in range(12)]
-    asked = [Graph((ONE,), one).canonical() for one in several]
+    asked = [Graph((ONE,), value).canonical() for value in several]
     asked.append(Graph((ONE,), Comparison(Variable("y"), "!=", Variable("p"))).canonical())
     layout = layout_of(asked)
     arrays = layout.arrays() | layout.seldom()
@@ -230,10 +230,10 @@ def test_damaged_arrays_are_refused(name: str, change: object) -> None:
 def test_the_rarest_edge_is_determined_from_a_sample() -> None:
     edges = (Edge(Variable("p"), "<urn:q>", Variable("y")), Edge(Variable("p"), "<urn:type>", "<urn:Page>"))
     asked = [Graph(edges).canonical()]
-    told = PatternTable.of(asked)
-    usual = GraphLayout.of(told)
-    sampled = GraphLayout.of(told, {"<urn:type>": 1.0, "<urn:Page>": 1.0, "<urn:q>": 0.01})
-    first = [one.table.graph(0).edges[0].label for one in (usual, sampled)]
+    pattern_table = PatternTable.of(asked)
+    usual = GraphLayout.of(pattern_table)
+    sampled = GraphLayout.of(pattern_table, {"<urn:type>": 1.0, "<urn:Page>": 1.0, "<urn:q>": 0.01})
+    first = [entry.table.graph(0).edges[0].label for entry in (usual, sampled)]
     assert first == ["<urn:type>", "<urn:q>"]
     assert replace(sampled.table, shape_edges=usual.table.shape_edges).graph(0) == usual.table.graph(0)
 
@@ -244,7 +244,7 @@ def test_the_search_in_one_item_agrees_with_the_definition(pattern: Graph, graph
     attributes = {"graph": (graph,)}
     search, wanted = FamilySearch(attributes), ReferencePatternSearch(attributes)
     assert search.holds(pattern) == wanted.holds(pattern)
-    every = {tuple(sorted(one.items())) for one in wanted.solutions(pattern)}
-    found = {tuple(sorted(one.items())) for one in search.solutions(pattern)}
-    assert found == every if len(every) < 300 else len(found) == 300
+    every = {tuple(sorted(solution.items())) for solution in wanted.solutions(pattern)}
+    results = {tuple(sorted(solution.items())) for solution in search.solutions(pattern)}
+    assert results == every if len(every) < 300 else len(results) == 300
     assert sorted(search.rows(pattern) or [], key=repr) == sorted(wanted.rows(pattern) or [], key=repr)

@@ -51,60 +51,62 @@ def index_of(terms: list[str]) -> tuple[list[str], TermIndex]:
     return list(table.terms.texts()), TermIndex.of(table)
 
 
-def told(found: Publications, plan: list[str], number: int) -> str:
-    return plan[number] if number < found.plan_terms else found.local_term(number)
+def told(publications: Publications, plan: list[str], number: int) -> str:
+    return plan[number] if number < publications.plan_terms else publications.local_term(number)
 
 
 @settings(deadline=None, max_examples=150)
 @given(st.lists(st.one_of(st.none(), GRAPHS.filter(bool)), max_size=5), st.lists(LITERALS, max_size=6))
 def test_triples_sorts_and_keys_agree_with_the_reference(graphs: list[RdfGraph | None], terms: list[str]) -> None:
     plan, index = index_of(terms)
-    found = read_publications(columns_of(graphs), index)
-    assert found.rows.tolist() == [row for row, graph in enumerate(graphs) if graph]
+    publications = read_publications(columns_of(graphs), index)
+    assert publications.rows.tolist() == [row for row, graph in enumerate(graphs) if graph]
     texts: dict[int, str] = {}
-    for place, row in enumerate(found.rows.tolist()):
-        first, last = found.offsets[place : place + 2].tolist()
-        triples = list(zip(*(one[first:last].tolist() for one in _nodes(found)), strict=True))
+    for position, row in enumerate(publications.rows.tolist()):
+        first, last = publications.offsets[position : position + 2].tolist()
+        triples = list(zip(*(node[first:last].tolist() for node in _nodes(publications)), strict=True))
         assert triples == sorted(triples, key=lambda triple: (triple[1], triple[0], triple[2]))
         graph = graphs[row]
         assert graph is not None
-        named = {tuple(told(found, plan, number) for number in triple) for triple in triples}
+        named = {tuple(told(publications, plan, number) for number in triple) for triple in triples}
         assert named == set(graph.triples())
         assert len(triples) == len(named)
-        texts |= {number: told(found, plan, number) for triple in triples for number in triple}
+        texts |= {number: told(publications, plan, number) for triple in triples for number in triple}
     assert len(set(texts.values())) == len(texts), "every term has one number"
     for number, text in texts.items():
-        assert (number < found.plan_terms) == (text in plan)
+        assert (number < publications.plan_terms) == (text in plan)
         stands_for = known_term(text)
-        assert found.sorts[number] == stands_for.sort
+        assert publications.sorts[number] == stands_for.sort
         if not isinstance(stands_for.key, str):
-            key = float(found.keys[number])
+            key = float(publications.keys[number])
             assert key == stands_for.key or (math.isnan(key) and math.isnan(stands_for.key))
             assert math.copysign(1.0, key) == math.copysign(1.0, stands_for.key)
         elif stands_for.sort == Sort.TEXT:
-            _check_ranks(found, plan, number, stands_for.key)
+            _check_ranks(publications, plan, number, stands_for.key)
 
 
-def _nodes(found: Publications) -> tuple[Array, Array, Array]:
-    return found.subjects, found.labels, found.objects
+def _nodes(publications: Publications) -> tuple[Array, Array, Array]:
+    return publications.subjects, publications.labels, publications.objects
 
 
-def _check_ranks(found: Publications, plan: list[str], number: int, text: str) -> None:
+def _check_ranks(publications: Publications, plan: list[str], number: int, text: str) -> None:
     for other, term in enumerate(plan):
         if known_term(term).sort == Sort.TEXT:
             key = str(known_term(term).key)
-            rank, its = int(found.ranks[number]), int(found.ranks[other])
+            rank, its = int(publications.ranks[number]), int(publications.ranks[other])
             assert (rank < its, rank == its) == (text < key, text == key)
 
 
 def test_large_graphs_are_sorted() -> None:
     graph = RdfGraph.of([(f"<urn:s{number % 7}>", f"<urn:p{number % 3}>", f'"{number}"') for number in range(500)])
     plan, index = index_of(['"7"'])
-    found = read_publications(columns_of([graph]), index)
-    triples = list(zip(found.labels.tolist(), found.subjects.tolist(), found.objects.tolist(), strict=True))
+    publications = read_publications(columns_of([graph]), index)
+    triples = list(
+        zip(publications.labels.tolist(), publications.subjects.tolist(), publications.objects.tolist(), strict=True)
+    )
     assert len(triples) == 500
     assert triples == sorted(triples)
-    assert plan.index('"7"') in found.objects.tolist()
+    assert plan.index('"7"') in publications.objects.tolist()
 
 
 @pytest.mark.parametrize("text", ["<urn:a>\n", "<urn:a> <urn:p> <urn:b>\n", "x y z .", " <urn:p> <urn:b> .\n", "\n"])

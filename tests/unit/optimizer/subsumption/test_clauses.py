@@ -21,7 +21,7 @@ _clauses = st.lists(
 
 def chain(length: int) -> Rows:
     """Return the wider literals of a chain of `length` literals, each of which implies the previous ones."""
-    return Rows.of([list(range(one - 1, -1, -1)) if one <= length else [] for one in range(LITERALS)])
+    return Rows.of([list(range(number - 1, -1, -1)) if number <= length else [] for number in range(LITERALS)])
 
 
 @settings(max_examples=150, deadline=None, derandomize=True)
@@ -32,26 +32,26 @@ def test_a_wider_clause_holds_wherever_the_narrow_one_does(
     literals = chain(length)
     rows = wider_clauses(Rows.of(clauses), literals, np.linspace(0.1, 0.9, len(clauses)))
     for item in items:
-        true = {below for one in item for below in (one, *literals.row(one).tolist())}
+        true = {below for value in item for below in (value, *literals.row(value).tolist())}
         for narrow, wider in enumerate(rows.lists()):
             if not true.isdisjoint(clauses[narrow]):
-                assert all(not true.isdisjoint(clauses[one]) for one in wider)
+                assert all(not true.isdisjoint(clauses[value]) for value in wider)
     for narrow, wider in enumerate(rows.lists()):
         assert len(set(wider)) == len(wider)
-        assert all(narrow not in rows.row(one) for one in wider)
+        assert all(narrow not in rows.row(value) for value in wider)
 
 
 @settings(max_examples=100, deadline=None, derandomize=True)
 @given(_clauses)
 def test_every_clause_that_contains_another_is_found(clauses: list[tuple[int, ...]]) -> None:
     rows = wider_clauses(Rows.of(clauses), chain(0), np.linspace(0.1, 0.9, len(clauses)))
-    for narrow, one in enumerate(clauses):
-        wanted = {wide for wide, other in enumerate(clauses) if set(one) < set(other)}
+    for narrow, clause in enumerate(clauses):
+        wanted = {wide for wide, other in enumerate(clauses) if set(clause) < set(other)}
         assert set(rows.row(narrow).tolist()) == wanted
 
 
 def test_most_selective_clauses_are_kept() -> None:
-    clauses = Rows.of([[0], *([0, one] for one in range(1, 40))])
+    clauses = Rows.of([[0], *([0, number] for number in range(1, 40))])
     rates = np.concatenate([[0.01], np.linspace(0.9, 0.1, 39)])
     rows = wider_clauses(clauses, Rows.of([[]] * 40), rates, most=3)
     assert rows.row(0).tolist() == [39, 38, 37]

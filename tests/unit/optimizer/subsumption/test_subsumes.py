@@ -171,10 +171,10 @@ def test_the_wider_literals_of_a_table_hold_wherever_the_narrow_one_does(
     rows = wider_literals(table)  # type: ignore[arg-type]
     for literal, wider in enumerate(rows.lists()):
         narrow = signed(table, literal)
-        for one in wider:
-            assert one != literal
-            assert literal not in rows.row(one)  # no circles
-            broad = signed(table, one)
+        for value in wider:
+            assert value != literal
+            assert literal not in rows.row(value)  # no circles
+            broad = signed(table, value)
             assert not [item for item in items if holds(narrow, item, NOON) and not holds(broad, item, NOON)]
 
 
@@ -186,13 +186,15 @@ def signed(table: list[Expression], literal: int) -> Expression:
 @given(st.lists(atoms.filter(_is_atom), min_size=2, max_size=8, unique=True))
 def test_the_table_finds_what_comparing_all_pairs_finds(table: list[Expression]) -> None:
     rows = wider_literals(table)  # type: ignore[arg-type]
-    for narrow, wide in ((one, two) for one in range(len(table)) for two in range(len(table)) if one != two):
+    for narrow, wide in (
+        (number, other) for number in range(len(table)) for other in range(len(table)) if number != other
+    ):
         down = atom_subsumes(table[wide], table[narrow])  # type: ignore[arg-type]
         up = atom_subsumes(table[narrow], table[wide])  # type: ignore[arg-type]
-        found = 2 * wide in rows.row(2 * narrow)
-        assert down or not found
+        results = 2 * wide in rows.row(2 * narrow)
+        assert down or not results
         if down and not up and _looked_up(table[wide]) and _looked_up(table[narrow]):
-            assert found
+            assert results
 
 
 def _looked_up(atom: Expression) -> bool:
@@ -224,14 +226,16 @@ CONSTANTS: tuple[Constant, ...] = (
 
 def test_subsumption_of_atoms_is_correct_on_single_values() -> None:
     x = Attribute("x")
-    table: list[Atom] = [Compare(x, operator, one) for operator in ("=", "<", "<=", ">", ">=") for one in CONSTANTS]
+    table: list[Atom] = [
+        Compare(x, operator, element) for operator in ("=", "<", "<=", ">", ">=") for element in CONSTANTS
+    ]
     table += [Between(x, low, high) for low in CONSTANTS[:6] for high in CONSTANTS[:6]]
     table += [Between(x, low, high) for low in CONSTANTS[8:] for high in CONSTANTS[8:]]
     table += [In(x, pair) for pair in pairwise(CONSTANTS)]
     table += [Contains(x, tuple(words.split())) for words in ("rock", "red rock", "big red rock", "a", "am")]
     table.append(Exists(x))
     satisfied = {
-        atom: {place for place, value in enumerate(CORNERS) if holds(atom, {"x": (value,)})} for atom in table
+        atom: {index for index, value in enumerate(CORNERS) if holds(atom, {"x": (value,)})} for atom in table
     }
     claimed, missed = 0, 0
     for wide in table:

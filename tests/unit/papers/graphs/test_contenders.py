@@ -80,9 +80,9 @@ def patterns(draw: st.DrawFn) -> Graph:
     return Graph(laid, chosen[0] if len(chosen) == 1 else AllOf(tuple(chosen))).canonical()
 
 
-def read(found: Sequence[RdfGraph], terms: TermIndex) -> Publications:
+def read(results: Sequence[RdfGraph], terms: TermIndex) -> Publications:
     """The graphs as a batch of items, with one that has none between."""
-    items = [Item("Pages", str(number), {"graph": (graph,)}) for number, graph in enumerate(found)]
+    items = [Item("Pages", str(number), {"graph": (graph,)}) for number, graph in enumerate(results)]
     items.insert(len(items) // 2, Item("Pages", "none", {"title": ("no graph here",)}))
     return read_publications(ItemColumns(ItemBatch.of(items, {"Pages": 1})), terms)
 
@@ -101,10 +101,10 @@ def test_every_matcher_finds_what_the_definition_says(make: Make, asked: list[Gr
     for _ in range(2):  # what is kept between batches must not show
         places, matched = matcher.match(read(found, terms))
         wanted = [
-            (place, pattern)
-            for place, graph in enumerate(found)
-            for pattern, one in enumerate(asked)
-            if matches_graph(one, list(graph.triples()))
+            (index, pattern)
+            for index, graph in enumerate(found)
+            for pattern, value in enumerate(asked)
+            if matches_graph(value, list(graph.triples()))
         ]
         assert list(zip(places.tolist(), matched.tolist(), strict=True)) == wanted
     assert matcher.counters.matches == 2 * len(wanted)
@@ -121,13 +121,13 @@ def test_every_term_is_compared_with_every_other_as_defined(make: Make) -> None:
         for relation in RELATIONS
         for term in terms
     ]
-    found = [RdfGraph.of([("<urn:a>", "<urn:p>", term)]) for term in terms]
+    results = [RdfGraph.of([("<urn:a>", "<urn:p>", term)]) for term in terms]
     table = PatternTable.of(asked)
     index = TermIndex.of(table)
-    places, numbers = make(table, index).match(read(found, index))
+    places, numbers = make(table, index).match(read(results, index))
     wanted = [
-        (place, number)
-        for place, graph in enumerate(found)
+        (position, number)
+        for position, graph in enumerate(results)
         for number, pattern in enumerate(asked)
         if matches_graph(pattern, graph.triples())
     ]
@@ -151,27 +151,27 @@ def project(year: int) -> RdfGraph:
     return RdfGraph.of([("<urn:a>", "<urn:kind>", "<urn:project>"), ("<urn:a>", "<urn:year>", number)])
 
 
-def counted(name: str, asked: list[Graph], found: list[RdfGraph]) -> Counters:
+def counted(name: str, asked: list[Graph], results: list[RdfGraph]) -> Counters:
     table = PatternTable.of(asked)
     terms = TermIndex.of(table)
     matcher = CONTENDERS[name](table, terms)
-    matcher.match(read(found, terms))
+    matcher.match(read(results, terms))
     return matcher.counters
 
 
 def test_constraint_tables_keep_patterns_from_the_join() -> None:
-    asked, found = many(200), [project(1), project(198)]
-    with_tables, without = counted("union_graph", asked, found), counted("joined", asked, found)
-    assert with_tables.matches == without.matches == counted("scan", asked, found).matches
+    asked, results = many(200), [project(1), project(198)]
+    with_tables, without = counted("union_graph", asked, results), counted("joined", asked, results)
+    assert with_tables.matches == without.matches == counted("scan", asked, results).matches
     assert without.joined == 2 * 200
     assert with_tables.joined == with_tables.matches < 220
 
 
 def test_a_pattern_with_one_of_its_edges_is_not_joined() -> None:
     """As printed, the paper's match joins whatever has an edge: here nothing is laid that lacks one."""
-    found = [RdfGraph.of([("<urn:a>", "<urn:year>", f'"5"^^<{XSD}integer>')])]
+    results = [RdfGraph.of([("<urn:a>", "<urn:year>", f'"5"^^<{XSD}integer>')])]
     for name in ("union_graph", "joined"):
-        counters = counted(name, many(10), found)
+        counters = counted(name, many(10), results)
         assert counters.candidates > 0
         assert counters.joined == counters.matches == 0
 

@@ -26,41 +26,41 @@ def test_kept_chains_are_as_those_built_anew(steps: list[list[int] | int | None]
     dice = np.random.default_rng(seed)
     chances = np.round(dice.random(TESTS), 1)
     costs = np.round(dice.random(TESTS) * 3, 1)
-    kept, ways = Chains(chances, costs), dict[int, list[int]]()
+    kept, disjuncts = Chains(chances, costs), dict[int, list[int]]()
     for step in steps:
         match step:
             case list():
-                ways[kept.add(step)] = step
-            case int() if ways:
-                way = sorted(ways)[step % len(ways)]
-                kept.remove(way)
-                del ways[way]
+                disjuncts[kept.add(step)] = step
+            case int() if disjuncts:
+                disjunct = sorted(disjuncts)[step % len(disjuncts)]
+                kept.remove(disjunct)
+                del disjuncts[disjunct]
             case _:
                 kept.order()
     anew, numbers = Chains(chances, costs), dict[int, int]()
-    for way, tests in ways.items():
-        numbers[anew.add(tests)] = way
-    assert kept.order().tolist() == [numbers[way] for way in anew.order().tolist()]
-    for number, way in numbers.items():
-        assert kept.chain(way).tolist() == anew.chain(number).tolist()
+    for disjunct, tests in disjuncts.items():
+        numbers[anew.add(tests)] = disjunct
+    assert kept.order().tolist() == [numbers[disjunct] for disjunct in anew.order().tolist()]
+    for number, disjunct in numbers.items():
+        assert kept.chain(disjunct).tolist() == anew.chain(number).tolist()
 
 
 def test_a_few_changes_among_many_ways_move_what_they_concern() -> None:
     dice = np.random.default_rng(4)
     chances, costs = np.round(dice.random(400), 1), np.ones(400)
-    ways = [sorted(set(dice.integers(0, 400, 4).tolist())) for _ in range(600)]
-    kept = Chains.of(OrderProblem.of(ways, np.arange(400), chances, costs))
-    alive = dict(enumerate(ways))
+    disjuncts = [sorted(set(dice.integers(0, 400, 4).tolist())) for _ in range(600)]
+    kept = Chains.of(OrderProblem.of(disjuncts, np.arange(400), chances, costs))
+    alive = dict(enumerate(disjuncts))
     for _ in range(40):
         for _ in range(int(dice.integers(0, 3))):
             tests = sorted(set(dice.integers(0, 400, 4).tolist()))
             alive[kept.add(tests)] = tests
-        for way in dice.choice(list(alive), int(dice.integers(0, 3)), replace=False).tolist():
-            kept.remove(way)
-            del alive[way]
+        for disjunct in dice.choice(list(alive), int(dice.integers(0, 3)), replace=False).tolist():
+            kept.remove(disjunct)
+            del alive[disjunct]
         numbers = list(alive)
         anew = Chains.of(OrderProblem.of(list(alive.values()), np.arange(400), chances, costs))
-        assert kept.order().tolist() == [numbers[way] for way in anew.order().tolist()]
+        assert kept.order().tolist() == [numbers[disjunct] for disjunct in anew.order().tolist()]
 
 
 @given(st.lists(WAYS, min_size=1, max_size=12), st.integers(0, 999))
@@ -71,24 +71,26 @@ def test_scores_are_the_pairwise_savings_summed(ways: list[list[int]], seed: int
     problem = OrderProblem.of(ways, np.arange(TESTS), chances, costs)
     order = sub_order(problem)
     chains = [
-        order.chains[problem.disjunct_offsets[way] : problem.disjunct_offsets[way + 1]].tolist()
-        for way in range(len(ways))
+        order.chains[problem.disjunct_offsets[disjunct] : problem.disjunct_offsets[disjunct + 1]].tolist()
+        for disjunct in range(len(ways))
     ]
-    wishes = costs / (1 - chances)
-    assert chains == [sorted(way, key=lambda test: (wishes[test], test)) for way in ways]
+    priorities = costs / (1 - chances)
+    assert chains == [sorted(disjunct, key=lambda test: (priorities[test], test)) for disjunct in ways]
     scores = [
-        sum(_saving(one, other, chances, costs) for number, other in enumerate(chains) if number != way)
-        for way, one in enumerate(chains)
+        sum(_saving(chain, other, chances, costs) for number, other in enumerate(chains) if number != disjunct)
+        for disjunct, chain in enumerate(chains)
     ]
-    found = [scores[way] for way in np.argsort(order.positions).tolist()]
-    assert found == pytest.approx(sorted(scores, reverse=True), abs=1e-6)
+    results = [scores[disjunct] for disjunct in np.argsort(order.positions).tolist()]
+    assert results == pytest.approx(sorted(scores, reverse=True), abs=1e-6)
 
 
-def _saving(one: list[int], other: list[int], chances: np.ndarray, costs: np.ndarray) -> float:
+def _saving(numbers: list[int], other: list[int], chances: np.ndarray, costs: np.ndarray) -> float:
     """What evaluating one chain before another saves, by the sums of section 4.2.4."""
     total = 0.0
-    for test in set(one) & set(other):
-        (reach, cost), (other_reach, other_cost) = (_before(chain, test, chances, costs) for chain in (one, other))
+    for test in set(numbers) & set(other):
+        (reach, cost), (other_reach, other_cost) = (
+            _before(chain, test, chances, costs) for chain in (numbers, other)
+        )
         total += (1 - chances[test]) * (reach * other_cost - other_reach * cost)
     return total
 
@@ -123,9 +125,9 @@ def test_the_room_of_removed_ways_is_used_again() -> None:
     chains = Chains(np.linspace(0.1, 0.9, 20), np.ones(20))
     dice = np.random.default_rng(1)
     for _ in range(300):
-        ways = [chains.add(sorted(set(dice.integers(0, 20, 4).tolist()))) for _ in range(3)]
-        for way in ways[1:]:
-            chains.remove(way)
+        disjuncts = [chains.add(sorted(set(dice.integers(0, 20, 4).tolist()))) for _ in range(3)]
+        for disjunct in disjuncts[1:]:
+            chains.remove(disjunct)
     assert len(chains.order()) == 300
     assert len(chains.tests()) < 3_000
 
@@ -140,7 +142,7 @@ def _expected_cost(chains: list[list[int]], chances: list[float], costs: list[fl
         known: set[int] = set()
         for chain in chains:
             for test in chain:
-                if any(not passed[one] for one in known if one in chain):
+                if any(not passed[value] for value in known if value in chain):
                     break
                 total += 0.0 if test in known else weight * costs[test]
                 known.add(test)
@@ -155,9 +157,9 @@ def test_the_savings_of_a_pair_are_exact_however_many_tests_it_shares(data: st.D
     costs = [data.draw(st.floats(0.1, 5.0)) for _ in tests]
     chains = [sorted(data.draw(st.sets(st.sampled_from(tests), min_size=3, max_size=4))) for _ in range(2)]
     saved = _expected_cost(chains[::-1], chances, costs) - _expected_cost(chains, chances, costs)
-    one, other = (np.array(chain) for chain in chains)
-    found = saving_of(one, other, np.array(chances), np.array(costs))
-    assert found == pytest.approx(saved, abs=1e-9)
+    value, other = (np.array(chain) for chain in chains)
+    saving = saving_of(value, other, np.array(chances), np.array(costs))
+    assert saving == pytest.approx(saved, abs=1e-9)
 
 
 def test_the_pair_that_shares_two_of_three_tests_is_weighed_by_its_true_difference() -> None:

@@ -33,7 +33,7 @@ class GeneratedFilters:
 def generated_filters(draw: st.DrawFn, most: int = 12) -> GeneratedFilters:
     """Predicates of one to four clauses of one to three literals; the literals 0 to `chain` imply the one before."""
     chain = draw(st.integers(0, 4))
-    literals = Rows.of([list(range(one - 1, -1, -1)) if one <= chain else [] for one in range(LITERALS)])
+    literals = Rows.of([list(range(number - 1, -1, -1)) if number <= chain else [] for number in range(LITERALS)])
     clause = st.sets(st.integers(0, LITERALS - 1), min_size=1, max_size=3).map(sorted).map(tuple)
     clauses = draw(st.lists(clause, min_size=1, max_size=10, unique=True))
     rates = np.array(draw(st.lists(st.integers(0, 20), min_size=len(clauses), max_size=len(clauses)))) / 20
@@ -42,7 +42,9 @@ def generated_filters(draw: st.DrawFn, most: int = 12) -> GeneratedFilters:
     predicate = st.sets(st.integers(0, len(clauses) - 1), max_size=4).map(sorted)
     predicates = Rows.of(draw(st.lists(predicate, min_size=1, max_size=most)))
     items = draw(st.lists(st.sets(st.integers(0, LITERALS - 1)), min_size=1, max_size=6))
-    truths = [_truths(clauses, {below for one in item for below in (one, *literals.row(one))}) for item in items]
+    truths = [
+        _truths(clauses, {below for value in item for below in (value, *literals.row(value))}) for item in items
+    ]
     return GeneratedFilters(Filters.of(predicates, rates, wider), truths)
 
 
@@ -73,7 +75,8 @@ def cheapest_cost(graph: SubsumptionGraph) -> float:
         for chosen in combinations(inserted, size):
             present = {*range(count), *chosen}
             cost = sum(
-                min((graph.rates[one] for one in above[node] if one in present), default=1.0) for node in present
+                min((graph.rates[value] for value in above[node] if value in present), default=1.0)
+                for node in present
             )
             best = min(best, cost)
     return best

@@ -56,8 +56,8 @@ def test_a_description_is_json_and_counts_what_it_leaves_off() -> None:
     assert again["left_off"] == len(tree) - 1 - 25
     assert again["cost"] == pytest.approx(tree.cost, abs=1e-5)
     assert again["predicates"] == 300
-    shown = {one["node"] for one in again["filters"]}
-    assert all(one["parent"] == ROOT or one["parent"] in shown for one in again["filters"])
+    shown = {entry["node"] for entry in again["filters"]}
+    assert all(entry["parent"] == ROOT or entry["parent"] in shown for entry in again["filters"])
     assert described.lines()[-1] == f"  and {len(tree) - 26} more filters"
     assert replace(described, hidden=1).lines()[-1] == "  and 1 more filter"
     whole = describe_tree(tree, name, limit=10**6)

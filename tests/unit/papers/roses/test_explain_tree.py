@@ -17,7 +17,7 @@ from runnel.algebra.nodes.query import Filter, Node, Read, Union
 from runnel.matching.compile.compile_plan import compile_base, compile_delta
 from runnel.matching.explain.explain_query import draw_query, explain_query
 from runnel.papers.roses import explain_tree
-from runnel.papers.roses.explain_tree import TreeExplanation, explained_tree
+from runnel.papers.roses.explain_tree import TreeExplanation, build_explained_tree
 from runnel.papers.roses.factoring.filter_table import FilterTable, predicates_of
 from runnel.papers.roses.factoring.filter_tree import ROOT
 from runnel.plan.logical_plan import PlanQuery
@@ -42,14 +42,14 @@ def unsynced() -> Iterator[None]:
 
 def base_plan(definitions: Mapping[int, Node]) -> Plan:
     folder = f"base-{next(_folders)}"
-    compile_base(STORAGE, folder, [PlanQuery(one) for one in definitions], definitions, matcher="tree")
+    compile_base(STORAGE, folder, [PlanQuery(definition) for definition in definitions], definitions, matcher="tree")
     return load(STORAGE, PlanVersion(1, folder))
 
 
 def trees(plan: Plan, query: int) -> list[TreeExplanation]:
     (branch,) = explain_query(query, plan, NAMES).branches
-    assert all(isinstance(one, TreeExplanation) for one in branch.matched)
-    return [one for one in branch.matched if isinstance(one, TreeExplanation)]
+    assert all(isinstance(value, TreeExplanation) for value in branch.matched)
+    return [value for value in branch.matched if isinstance(value, TreeExplanation)]
 
 
 @settings(max_examples=40, deadline=None, derandomize=True)
@@ -59,21 +59,21 @@ def test_the_tree_is_that_of_the_whole_table(world: GeneratedWorld) -> None:
     table = FilterTable.of(part.logical, part.layout["atom_shares"])
     for source in SOURCES:
         predicates = predicates_of(part.logical, source)
-        whole, found = table.tree(predicates), explained_tree(part, source)
-        assert found is not None
-        assert found.tree.cost == pytest.approx(whole.cost)
-        assert len(found.tree) == len(whole)
+        whole, explained_tree = table.tree(predicates), build_explained_tree(part, source)
+        assert explained_tree is not None
+        assert explained_tree.tree.cost == pytest.approx(whole.cost)
+        assert len(explained_tree.tree) == len(whole)
         for predicate in predicates.tolist():
-            told = found.path(predicate)
-            assert told.cost == found.tree.cost
-            assert len(told.filters) + told.hidden == len(whole) - 1
-            above = [ROOT, *(line.node for line in told.filters)]
-            assert [line.parent for line in told.filters] == above[:-1]
-            if told.filters:
-                assert predicate in told.filters[-1].predicates
-                assert [line.depth for line in told.filters] == list(range(1, len(told.filters) + 1))
+            path = explained_tree.path(predicate)
+            assert path.cost == explained_tree.tree.cost
+            assert len(path.filters) + path.hidden == len(whole) - 1
+            above = [ROOT, *(line.node for line in path.filters)]
+            assert [line.parent for line in path.filters] == above[:-1]
+            if path.filters:
+                assert predicate in path.filters[-1].predicates
+                assert [line.depth for line in path.filters] == list(range(1, len(path.filters) + 1))
             else:
-                assert predicate in predicates[found.tree.predicates.row(ROOT)]
+                assert predicate in predicates[explained_tree.tree.predicates.row(ROOT)]
 
 
 def test_a_query_below_another_shows_the_way_down() -> None:
@@ -86,17 +86,17 @@ def test_a_query_below_another_shows_the_way_down() -> None:
             13: Filter(Read(2), LIVE),
         }
     )
-    (found,) = trees(plan, 11)
-    assert (found.sources, found.predicates) == (("One",), 3)
-    assert found.tree is not None
-    assert [line.condition for line in found.tree.filters] == ["title contains 'rock'", "price < 3"]
-    assert found.tree.unfactored_cost == 3
-    assert 0 < found.tree.savings < 1
-    told = "\n".join(explain_query(11, plan, NAMES).lines())
-    assert "matched by the filter tree of One, 3 predicates:" in told
-    assert "filters asked per item instead of 3" in told
-    assert "stream" not in told, "nothing is shown that does not run"
-    assert found.to_json()["matcher"] == "tree"
+    (tree,) = trees(plan, 11)
+    assert (tree.sources, tree.predicates) == (("One",), 3)
+    assert tree.tree is not None
+    assert [line.condition for line in tree.tree.filters] == ["title contains 'rock'", "price < 3"]
+    assert tree.tree.unfactored_cost == 3
+    assert 0 < tree.tree.savings < 1
+    text = "\n".join(explain_query(11, plan, NAMES).lines())
+    assert "matched by the filter tree of One, 3 predicates:" in text
+    assert "filters asked per item instead of 3" in text
+    assert "stream" not in text, "nothing is shown that does not run"
+    assert tree.to_json()["matcher"] == "tree"
 
 
 def test_a_delta_has_a_tree_of_its_own() -> None:
@@ -104,17 +104,17 @@ def test_a_delta_has_a_tree_of_its_own() -> None:
     base = base_plan(definitions).version.base
     compile_delta(STORAGE, "gone", [PlanQuery(12)], {12: Filter(Read(1), ROCK)}, {11}, base)
     plan = load(STORAGE, PlanVersion(2, base, "gone"))
-    assert [one.predicates for one in (*trees(plan, 10), *trees(plan, 12))] == [2, 1]
+    assert [entry.predicates for entry in (*trees(plan, 10), *trees(plan, 12))] == [2, 1]
 
 
 def test_sources_of_which_the_same_is_asked_share_a_tree_and_many_are_counted() -> None:
     every = tuple(range(1, 21))
     plan = base_plan(
-        {30: Filter(Union(tuple(Read(one) for one in every)), ROCK), 31: Filter(Read(2), LIVE), 32: Read(1)}
+        {30: Filter(Union(tuple(Read(value) for value in every)), ROCK), 31: Filter(Read(2), LIVE), 32: Read(1)}
     )
-    assert [one.sources for one in trees(plan, 30)] == [("One",), ("Two",), ("Three", "#4", "#5", "#6", "#7", "#8")]
-    told = explain_query(30, plan, NAMES).lines()
-    assert "    filter trees of 12 more sources are not shown" in told
+    assert [tree.sources for tree in trees(plan, 30)] == [("One",), ("Two",), ("Three", "#4", "#5", "#6", "#7", "#8")]
+    lines = explain_query(30, plan, NAMES).lines()
+    assert "    filter trees of 12 more sources are not shown" in lines
     assert len(draw_query(30, plan, NAMES)) == 3
     everything = "\n".join(explain_query(32, plan, NAMES).lines())
     assert "no filter for this query: every item passes" in everything
@@ -122,10 +122,10 @@ def test_sources_of_which_the_same_is_asked_share_a_tree_and_many_are_counted() 
 
 def test_too_many_predicates_are_counted_and_not_factored(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = base_plan({10: Filter(Read(1), ROCK), 11: Filter(Read(1), LIVE), 12: Filter(Read(2), LIVE)})
-    monkeypatch.setattr(explain_tree, "MOST_PREDICATES", 1)
-    (found,) = trees(plan, 10)
-    assert found.tree is None
-    told = " ".join(" ".join(explain_query(10, plan, NAMES).lines()).split())
-    assert "matched by the filter tree of One, 2 predicates; it is shown for 1 at most" in told
+    monkeypatch.setattr(explain_tree, "MAX_PREDICATES", 1)
+    (tree,) = trees(plan, 10)
+    assert tree.tree is None
+    text = " ".join(" ".join(explain_query(10, plan, NAMES).lines()).split())
+    assert "matched by the filter tree of One, 2 predicates; it is shown for 1 at most" in text
     assert draw_query(10, plan, NAMES) == {}
     assert list(draw_query(12, plan, NAMES)) == ["Two"]

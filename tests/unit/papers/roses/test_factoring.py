@@ -77,9 +77,9 @@ def test_no_algorithm_beats_the_best_tree(case: GeneratedFilters) -> None:
     graph = build_graph(case.filters)
     assume(len(graph.rates) - len(graph.problem.predicates) <= 10)
     best = cheapest_cost(graph)
-    found = {name: factor(case.filters).cost for name, factor in ALGORITHMS.items()}
-    assert min(found.values()) >= best - 1e-9
-    assert found["VCA with VCB, refined"] <= found["VCA with VCB"] + 1e-9
+    costs = {name: factor(case.filters).cost for name, factor in ALGORITHMS.items()}
+    assert min(costs.values()) >= best - 1e-9
+    assert costs["VCA with VCB, refined"] <= costs["VCA with VCB"] + 1e-9
 
 
 def test_trees_are_close_to_the_best() -> None:
@@ -92,7 +92,7 @@ def test_trees_are_close_to_the_best() -> None:
         best = cheapest_cost(graph)
         for name, factor in ALGORITHMS.items():
             ratios[name].append(factor(filters).cost / best)
-    means = {name: float(np.mean(found)) for name, found in ratios.items()}
+    means = {name: float(np.mean(ratio)) for name, ratio in ratios.items()}
     assert len(ratios["STA"]) > 30
     assert means["VCA with VCB, refined"] < 1.01
     assert max(ratios["VCA with VCB, refined"]) < 1.15
@@ -167,7 +167,7 @@ def test_nothing_gives_a_tree_of_the_source() -> None:
 
 
 def test_sets_whose_keys_meet_do_not_mix(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(candidates, "_mixed", lambda count: np.ones(count, dtype=np.uint64))
+    monkeypatch.setattr(candidates, "_hash_clauses", lambda count: np.ones(count, dtype=np.uint64))
     filters = random_filters(1, predicates=40, clauses=8)
     tree = factor_filters(filters)
     dice = np.random.default_rng(2)
@@ -181,11 +181,11 @@ def test_sets_whose_keys_meet_do_not_mix(monkeypatch: pytest.MonkeyPatch) -> Non
 @given(st.integers(0, 1000))
 def test_long_predicates_and_many_wider_clauses_stay_within_bounds(seed: int) -> None:
     dice = np.random.default_rng(seed)
-    wider = Rows.of([list(range(max(0, one - 16), one)) if one < 90 else [] for one in range(120)])
+    wider = Rows.of([list(range(max(0, value - 16), value)) if value < 90 else [] for value in range(120)])
     rows = [sorted(dice.choice(120, dice.integers(1, 40), replace=False).tolist()) for _ in range(30)]
     filters = Filters.of(Rows.of(rows), np.linspace(0.9, 0.1, 120), wider)
-    found = find_candidates(FactoringProblem.of(filters).predicates, filters)
-    assert found.elements.rows.lengths.max() <= 62
+    results = find_candidates(FactoringProblem.of(filters).predicates, filters)
+    assert results.elements.rows.lengths.max() <= 62
     tree = factor_filters(filters)
     check_shape(tree, filters)
     for _ in range(5):
@@ -199,23 +199,23 @@ def test_a_sample_shows_what_depends_on_what() -> None:
     sample = np.zeros((100, 3), dtype=bool)
     sample[:25, :2] = True
     sample[::2, 2] = True
-    told = Filters.of(Rows.of([[0, 1, 2]]), np.array([0.25, 0.25, 0.5]), sample=sample)
-    assert set_rates(told.predicates, told).tolist() == [0.13]
-    guessed = Filters.of(told.predicates, told.selectivities)
+    filters = Filters.of(Rows.of([[0, 1, 2]]), np.array([0.25, 0.25, 0.5]), sample=sample)
+    assert set_rates(filters.predicates, filters).tolist() == [0.13]
+    guessed = Filters.of(filters.predicates, filters.selectivities)
     assert set_rates(guessed.predicates, guessed).tolist() == [0.03125]
     both = Rows.of([[0, 1], [0, 1, 2], [1, 2]])
-    tree = factor_filters(Filters.of(both, told.selectivities, sample=sample))
+    tree = factor_filters(Filters.of(both, filters.selectivities, sample=sample))
     assert tree.selectivities.min() == pytest.approx(0.13)
 
 
 def test_the_papers_workload_costs_three_percent() -> None:
     dice = np.random.default_rng(5)
     rates = 0.2 / np.arange(1, 201) ** 0.8
-    found: dict[tuple[int, ...], None] = {}
-    while len(found) < 10_000:
+    results: dict[tuple[int, ...], None] = {}
+    while len(results) < 10_000:
         row = dice.choice(200, dice.integers(1, 4), replace=False, p=rates / rates.sum())
-        found.setdefault(tuple(sorted(row.tolist())))
-    tree = factor_filters(Filters.of(Rows.of(found), rates))
+        results.setdefault(tuple(sorted(row.tolist())))
+    tree = factor_filters(Filters.of(Rows.of(results), rates))
     assert tree.unfactored_cost == 10_000
     assert tree.cost < 0.03 * tree.unfactored_cost
 
@@ -253,7 +253,7 @@ def test_the_sorted_pass_gives_the_tree_of_the_graph_for_conjunctions_and_nearly
     for seed in range(3):
         mixed = normal_forms(60, 2, seed)
         costs.append((factor_filters(mixed, refined=False).cost, factor_by_vca(build_graph(mixed)).cost))
-    assert all(found == pytest.approx(graph, rel=0.05) for found, graph in costs)
-    assert any(found != pytest.approx(graph, rel=1e-6) for found, graph in costs), (
+    assert all(results == pytest.approx(graph, rel=0.05) for results, graph in costs)
+    assert any(results != pytest.approx(graph, rel=1e-6) for results, graph in costs), (
         "the page says that they may differ"
     )

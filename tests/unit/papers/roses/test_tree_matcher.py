@@ -102,7 +102,7 @@ def test_base_and_delta_and_batches_larger_than_a_chunk() -> None:
 def test_shared_filters_are_asked_once() -> None:
     words = [f"w{number}" for number in range(40)]
     definitions: dict[int, Node] = {
-        100 + n: Filter(Read(1), And((contains("rock"), contains(one)))) for n, one in enumerate(words)
+        100 + n: Filter(Read(1), And((contains("rock"), contains(word)))) for n, word in enumerate(words)
     }
     matcher = tree_of(definitions)
     batch = ItemBatch.of([item(n, title="jazz") for n in range(90)] + [item(99, title="rock w7")], {"One": 1})
@@ -118,17 +118,21 @@ def test_the_measured_cost_is_what_the_model_expects() -> None:
     definitions: dict[int, Node] = {}
     for feed in range(100, 300):
         chosen = dice.choice(30, dice.integers(1, 4), replace=False, p=shares / shares.sum())
-        definitions[feed] = Filter(Read(1), And(tuple(contains(f"w{one}") for one in chosen.tolist())))
-    texts = [" ".join(f"w{one}" for one in np.flatnonzero(dice.random(30) < shares)) or "none" for _ in range(2000)]
+        definitions[feed] = Filter(Read(1), And(tuple(contains(f"w{value}") for value in chosen.tolist())))
+    texts = [
+        " ".join(f"w{value}" for value in np.flatnonzero(dice.random(30) < shares)) or "none" for _ in range(2000)
+    ]
     plan = base_plan([PlanQuery(feed) for feed in definitions], definitions)
-    told = np.array(
+    messages = np.array(
         [_share(plan.base.logical.atoms.text(atom), shares) for atom in range(len(plan.base.logical.atoms))]
     )
-    matcher = TreeMatcher(plan, shares=[told])
+    matcher = TreeMatcher(plan, shares=[messages])
     batch = ItemBatch.of([item(n, title=text) for n, text in enumerate(texts)], {"One": 1})
-    found = rows(matcher.match(batch))
-    some = ItemBatch(batch.records.slice(0, 100))
-    assert found[:100] == rows(ScanMatcher([PlanQuery(feed) for feed in definitions], definitions).match(some))
+    results = rows(matcher.match(batch))
+    item_batch = ItemBatch(batch.records.slice(0, 100))
+    assert results[:100] == rows(
+        ScanMatcher([PlanQuery(feed) for feed in definitions], definitions).match(item_batch)
+    )
     cost = matcher.trees(1)[0].cost
     assert matcher.statistics.candidates / 2000 == pytest.approx(cost, rel=0.05)
     assert cost < 0.25 * len(definitions)
@@ -186,7 +190,7 @@ def test_an_atom_that_raises_fails_its_queries_on_that_item_only(monkeypatch: py
     monkeypatch.setattr(truth, "evaluate_atom", breaks)
     matches = tree_of(definitions).match(ItemBatch.of([item(n, title="red rock") for n in (1, 2, 3)], {"One": 1}))
     assert rows(matches) == [[10, 11, 13], [11, 13], [10, 11, 13]]
-    assert [(one.row, one.query, one.reason) for one in matches.failures] == [
+    assert [(failure.row, failure.query, failure.reason) for failure in matches.failures] == [
         (1, 10, "ZeroDivisionError: injected"),
         (1, 14, "ZeroDivisionError: injected"),
     ]
@@ -195,10 +199,10 @@ def test_an_atom_that_raises_fails_its_queries_on_that_item_only(monkeypatch: py
 def test_an_item_that_breaks_the_tree_is_taken_the_slow_way(monkeypatch: pytest.MonkeyPatch) -> None:
     cut = PlanWords.add_keys
 
-    def breaks(self: PlanWords, columns: ItemColumns, found: BatchKeys) -> None:
+    def breaks(self: PlanWords, columns: ItemColumns, batch_keys: BatchKeys) -> None:
         if "poison" in columns.texts:
             raise MemoryError("injected")
-        cut(self, columns, found)
+        cut(self, columns, batch_keys)
 
     monkeypatch.setattr(PlanWords, "add_keys", breaks)
     definitions: dict[int, Node] = {
@@ -207,7 +211,7 @@ def test_an_item_that_breaks_the_tree_is_taken_the_slow_way(monkeypatch: pytest.
     }
     matcher = tree_of(definitions)
     batch = ItemBatch.of(
-        [item(n, title=one, price=5.0) for n, one in enumerate(("rock", "poison", "rock"))], {"One": 1}
+        [item(n, title=text, price=5.0) for n, text in enumerate(("rock", "poison", "rock"))], {"One": 1}
     )
     matches = matcher.match(batch)
     assert rows(matches) == [[10, 11], [11], [10, 11]]

@@ -17,7 +17,7 @@ from runnel.papers.roses.factoring.factor_filters import factor_filters
 from runnel.papers.roses.factoring.filter_table import clause_rates
 from runnel.papers.roses.factoring.filter_tree import FilterTree, accepted
 from runnel.papers.roses.factoring.filters import Filters
-from runnel.papers.roses.factoring.widen_clauses import _LONGEST, widen_clauses
+from runnel.papers.roses.factoring.widen_clauses import _MAX_LITERALS, widen_clauses
 
 Clause = frozenset[int]
 Predicate = tuple[Clause, ...]
@@ -25,7 +25,7 @@ Predicate = tuple[Clause, ...]
 
 def tree_of(predicates: list[Predicate], shares: np.ndarray, *, widened: bool = True) -> tuple[FilterTree, Rows]:
     numbers: dict[Clause, int] = {}
-    rows = [[numbers.setdefault(clause, len(numbers)) for clause in one] for one in predicates]
+    rows = [[numbers.setdefault(clause, len(numbers)) for clause in predicate] for predicate in predicates]
     table = Rows.of(sorted(2 * atom for atom in clause) for clause in numbers)
     clauses = widen_clauses(table, shares) if widened else table
     rates = clause_rates(clauses, shares)
@@ -38,7 +38,7 @@ def test_a_wider_disjunction_stands_above_two_that_share_a_literal() -> None:
     shares = np.full(3, 0.1)
     tree, clauses = tree_of(predicates, shares)
     assert tree.cost == pytest.approx(1.0 + 2 * (1 - 0.9**3))
-    assert [clauses.row(one).tolist() for one in tree.clauses.row(1).tolist()] == [[0, 2, 4]]
+    assert [clauses.row(value).tolist() for value in tree.clauses.row(1).tolist()] == [[0, 2, 4]]
     assert tree_of(predicates, shares, widened=False)[0].cost == 2.0
 
 
@@ -48,7 +48,7 @@ def test_clauses_that_share_nothing_and_unions_without_use_are_not_added() -> No
     assert len(widen_clauses(Rows.of([[0, 2], [0, 4]]), np.full(3, 0.6))) == 2, "nearly every item would pass"
     assert len(widen_clauses(Rows.of([]), shares)) == 0
     rare = np.full(40, 0.001)
-    for more, count in ((_LONGEST - 13, 3), (_LONGEST - 12, 2)):
+    for more, count in ((_MAX_LITERALS - 13, 3), (_MAX_LITERALS - 12, 2)):
         rows = [[0, *range(2, 26, 2)], [0, *range(26, 26 + 2 * more, 2)]]  # 13 literals, and `more` besides the first
         assert len(widen_clauses(Rows.of(rows), rare)) == count, "a union has a greatest length"
 
@@ -64,7 +64,7 @@ def test_trees_with_wider_clauses_accept_what_their_predicates_accept(
     tree, clauses = tree_of(predicates, np.full(6, 0.15))
     held = data.draw(st.sets(st.integers(0, 5)))
     truths = np.array([any(literal >> 1 in held for literal in row) for row in clauses.lists()], dtype=bool)
-    wanted = {number for number, one in enumerate(predicates) if all(clause & held for clause in one)}
+    wanted = {number for number, predicate in enumerate(predicates) if all(clause & held for clause in predicate)}
     assert accepted(tree, truths) == wanted
 
 
@@ -78,9 +78,9 @@ def best_cost(predicates: list[Predicate], shares: np.ndarray) -> float:
 
     @cache
     def rate(several: frozenset[int]) -> float:
-        unions = {frozenset().union(*chosen) for chosen in product(*(predicates[one] for one in sorted(several)))}
-        least = [one for one in unions if not any(other < one for other in unions)]
-        rates = sorted(1.0 - float(np.prod([1.0 - shares[atom] for atom in one])) for one in least)
+        unions = {frozenset().union(*chosen) for chosen in product(*(predicates[value] for value in sorted(several)))}
+        least = [union for union in unions if not any(other < union for other in unions)]
+        rates = sorted(1.0 - float(np.prod([1.0 - shares[atom] for atom in value])) for value in least)
         return float(np.prod(rates[:longest]))
 
     @cache
@@ -95,7 +95,7 @@ def best_cost(predicates: list[Predicate], shares: np.ndarray) -> float:
     @cache
     def inside(block: frozenset[int]) -> float:
         """The cost below the tightest filter of a block; a predicate that is this filter costs nothing more."""
-        equal = {one for one in block if rate(frozenset({one})) == pytest.approx(rate(block), rel=1e-12)}
+        equal = {value for value in block if rate(frozenset({value})) == pytest.approx(rate(block), rel=1e-12)}
         left = block - set(sorted(equal)[:1])
         return below(left, rate(block), bool(equal)) if left else 0.0
 
@@ -123,7 +123,7 @@ def measured(clauses: int, *, widened: bool, cases: int = 60) -> list[float]:
 
         def drawn(dice: np.random.Generator = dice) -> Predicate:
             made = {frozenset(dice.choice(6, dice.integers(2, 4), replace=False).tolist()) for _ in range(clauses)}
-            return tuple(sorted((one for one in made if not any(other < one for other in made)), key=sorted))
+            return tuple(sorted((value for value in made if not any(other < value for other in made)), key=sorted))
 
         predicates = list(dict.fromkeys(drawn() for _ in range(5)))
         ratios.append(tree_of(predicates, shares, widened=widened)[0].cost / best_cost(predicates, shares))

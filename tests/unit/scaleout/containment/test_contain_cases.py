@@ -63,12 +63,12 @@ def draw_comparison(chance: random.Random, variables: list[Variable]) -> Compari
 def draw_filter(chance: random.Random, variables: list[Variable]) -> GraphFilter:
     parts: list[GraphFilter] = []
     for _ in range(chance.choice([1, 1, 2, 3])):
-        one: GraphFilter = draw_comparison(chance, variables)
+        graph_filter: GraphFilter = draw_comparison(chance, variables)
         if chance.random() < 0.15:
-            one = AnyOf((one, draw_comparison(chance, variables)))
+            graph_filter = AnyOf((graph_filter, draw_comparison(chance, variables)))
         if chance.random() < 0.1:
-            one = Complement(Certain(one) if chance.random() < 0.3 else one)
-        parts.append(one)
+            graph_filter = Complement(Certain(graph_filter) if chance.random() < 0.3 else graph_filter)
+        parts.append(graph_filter)
     return parts[0] if len(parts) == 1 else AllOf(tuple(parts))
 
 
@@ -96,7 +96,7 @@ def draw_narrower(chance: random.Random, graph: Graph) -> Graph:
                 for edge in graph.edges
             )
             left = {node.name for edge in edges for node in edge.nodes if isinstance(node, Variable)}
-            asked = {node for one in comparisons(graph.filter) for node in (one.left, one.right)}
+            asked = {node for comparison in comparisons(graph.filter) for node in (comparison.left, comparison.right)}
             bound = all(node.name in left for node in asked if isinstance(node, Variable))
             return Graph(edges, graph.filter if bound else None)
 

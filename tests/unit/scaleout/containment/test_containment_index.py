@@ -23,7 +23,7 @@ from runnel.algebra.nodes.calls import RELATIONS, Relation, Variable
 from runnel.scaleout.containment.compare_demands import YES
 from runnel.scaleout.containment.containment_index import ContainmentIndex
 from runnel.scaleout.containment.definition import contains, demands_of, implies
-from runnel.scaleout.containment.homomorphism import MOST, STEPS_EXHAUSTED, find_homomorphism
+from runnel.scaleout.containment.homomorphism import MAX_TRIED_EDGES, STEPS_EXHAUSTED, find_homomorphism
 from runnel.scaleout.containment.pattern_store import PatternStore
 
 YEAR = Edge(Variable("p"), "<urn:year>", Variable("y"))
@@ -41,14 +41,14 @@ def year(relation: Relation, value: object) -> Graph:
 
 def test_implication_of_demands_is_sound() -> None:
     demands = [(relation, term) for relation in RELATIONS for term in dict.fromkeys(CONSTANTS)]
-    found = 0
+    results = 0
     for given_one in demands:
         meeting = [term for term in TERMS if compare_terms(term, *given_one)]
         for asked in demands:
             if implies(given_one, asked):
-                found += 1
+                results += 1
                 assert all(compare_terms(term, *asked) for term in meeting), (given_one, asked)
-    assert found > len(demands)
+    assert results > len(demands)
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,9 @@ def kernel_contains(wide: Graph, narrow: Graph) -> bool:
 
 def laid_into(store: PatternStore, wide: int, narrow: int) -> bool:
     begin, count = store.held.places[narrow, :2].tolist()
-    return bool(find_homomorphism(store.held, wide, store.held.edges, begin, begin + count, narrow, MOST) == YES)
+    return bool(
+        find_homomorphism(store.held, wide, store.held.edges, begin, begin + count, narrow, MAX_TRIED_EDGES) == YES
+    )
 
 
 @settings(max_examples=150, deadline=None)
@@ -131,9 +133,9 @@ def test_container_holds_wherever_a_contained_pattern_holds(chance: random.Rando
 @given(seeds())
 def test_kernel_agrees_with_the_definition(chance: random.Random) -> None:
     patterns = [draw_pattern(chance) for _ in range(4)]
-    patterns += [draw_narrower(chance, one) for one in patterns]
+    patterns += [draw_narrower(chance, pattern) for pattern in patterns]
     store = PatternStore()
-    numbers = [store.add(one) for one in patterns]
+    numbers = [store.add(pattern) for pattern in patterns]
     for first, wide in zip(numbers, patterns, strict=True):
         for second, narrow in zip(numbers, patterns, strict=True):
             assert laid_into(store, first, second) is contains(wide, narrow), (wide, narrow)
@@ -145,21 +147,21 @@ def test_store_returns_equivalent_patterns(chance: random.Random) -> None:
     store = PatternStore()
     for _ in range(4):
         pattern = draw_pattern(chance)
-        found = store.graph(store.add(pattern))
-        assert contains(found, pattern)
-        assert contains(pattern, found)
-        assert len(found.edges) == len(pattern.edges)
+        graph = store.graph(store.add(pattern))
+        assert contains(graph, pattern)
+        assert contains(pattern, graph)
+        assert len(graph.edges) == len(pattern.edges)
 
 
 def check_trees(index: ContainmentIndex, patterns: dict[int, Graph], most: int = 10_000) -> None:
     """Check that every pattern is in one tree, below a pattern that contains it. Check at most `most` pairs."""
     roots = index.roots()
-    below = [one for root in roots for one in index.below(root)]
-    merged = [one for merger in index.mergers() for one in index.subscriptions_below(merger)]
+    below = [value for root in roots for value in index.below(root)]
+    merged = [subscription for merger in index.mergers() for subscription in index.subscriptions_below(merger)]
     assert sorted([*roots, *below, *merged]) == sorted(patterns)
     assert index.root_count == len(roots) + len(index.mergers())
-    pairs = [(root, one) for root in roots for one in index.below(root)]
-    assert all(contains(patterns[root], patterns[one]) for root, one in pairs[:: 1 + len(pairs) // most])
+    pairs = [(root, value) for root in roots for value in index.below(root)]
+    assert all(contains(patterns[root], patterns[value]) for root, value in pairs[:: 1 + len(pairs) // most])
 
 
 def test_trees_stay_valid_after_insertions_and_removals() -> None:
@@ -212,21 +214,21 @@ def test_roots_do_not_contain_one_another_and_removal_is_complete() -> None:
     check_trees(index, patterns)
     roots = index.roots()
     assert 5 < len(roots) < len(patterns)
-    assert not any(contains(patterns[one], patterns[other]) for one in roots for other in roots if one != other)
+    assert not any(contains(patterns[value], patterns[other]) for value in roots for other in roots if value != other)
 
 
 def test_arrays_are_reused_after_removals() -> None:
     index = ContainmentIndex()
     sizes = []
     for turn in range(4):
-        for one in range(1200):
-            subject = f"<urn:turn{turn}/{one}>"
+        for value in range(1200):
+            subject = f"<urn:turn{turn}/{value}>"
             index.insert(
-                one, Graph((Edge(subject, "<urn:year>", Variable("y")), Edge(subject, "<urn:by>", "<urn:a>")))
+                value, Graph((Edge(subject, "<urn:year>", Variable("y")), Edge(subject, "<urn:by>", "<urn:a>")))
             )
         assert index.root_count == 1200
-        for one in range(1200):
-            index.remove(one)
+        for value in range(1200):
+            index.remove(value)
         sizes.append(index.size)
     assert index.root_count == len(index) == 0
     assert sizes[-1] <= 2 * sizes[1]
@@ -234,15 +236,16 @@ def test_arrays_are_reused_after_removals() -> None:
 
 def test_search_for_a_hostile_pattern_ends_without_containment() -> None:
     """Containment is as hard as graph coloring: here a complete graph of ten nodes with nine colors."""
-    names = [f"<urn:{one}>" for one in range(9)]
-    dense = Graph(tuple(Edge(one, "<urn:p>", other) for one in names for other in names if one != other))
-    nodes = [Variable(f"v{one}") for one in range(10)]
-    clique = Graph(tuple(Edge(one, "<urn:p>", other) for one in nodes for other in nodes if one != other))
+    names = [f"<urn:{value}>" for value in range(9)]
+    dense = Graph(tuple(Edge(name, "<urn:p>", other) for name in names for other in names if name != other))
+    nodes = [Variable(f"v{value}") for value in range(10)]
+    clique = Graph(tuple(Edge(node, "<urn:p>", other) for node in nodes for other in nodes if node != other))
     store = PatternStore()
     first, second = store.add(clique), store.add(dense)
     begin, count = store.held.places[second, :2].tolist()
     assert (
-        find_homomorphism(store.held, first, store.held.edges, begin, begin + count, second, MOST) == STEPS_EXHAUSTED
+        find_homomorphism(store.held, first, store.held.edges, begin, begin + count, second, MAX_TRIED_EDGES)
+        == STEPS_EXHAUSTED
     )
     index = ContainmentIndex()
     index.insert(1, clique)

@@ -30,8 +30,8 @@ def above(value: int) -> Comparison:
     return Comparison(Variable("y"), ">", number(value))
 
 
-def triple(one: int, of: int = 0) -> Triple:
-    return f"<urn:{of}>", f"<urn:p{one}>", "<urn:o>"
+def triple(value: int, of: int = 0) -> Triple:
+    return f"<urn:{of}>", f"<urn:p{value}>", "<urn:o>"
 
 
 @settings(max_examples=150, deadline=None)
@@ -69,11 +69,11 @@ def test_patterns_without_a_common_edge_have_no_merger() -> None:
 def test_groups_are_disjoint_and_mergers_contain_their_members(chance: random.Random) -> None:
     patterns = dict(enumerate(draw_pattern(chance) for _ in range(8)))
     groups = group_patterns(patterns.items(), chance.choice([0.0, 0.5, 1.0]), most=chance.choice([2, 9]))
-    members = [one for group in groups for one in group.members]
+    members = [member for group in groups for member in group.members]
     assert len(members) == len(set(members))
     for group in groups:
         assert len(group.members) > 1
-        assert all(contains(group.common, patterns[one]) for one in group.members)
+        assert all(contains(group.common, patterns[member]) for member in group.members)
 
 
 def test_groups_with_share_one_have_the_same_edges() -> None:
@@ -85,7 +85,7 @@ def test_groups_with_share_one_have_the_same_edges() -> None:
 
 def test_merger_must_have_an_edge_with_two_terms() -> None:
     assert group_patterns([(1, Graph((YEAR, BY_ANN))), (2, Graph((YEAR, BY_BOB)))], 0.5, 9) == []
-    first, second = (Graph((Edge("<urn:a>", "<urn:year>", Variable("y")), one)) for one in (BY_ANN, BY_BOB))
+    first, second = (Graph((Edge("<urn:a>", "<urn:year>", Variable("y")), value)) for value in (BY_ANN, BY_BOB))
     (group,) = group_patterns([(1, first), (2, second)], 0.5, 9)
     assert group.members == [1, 2]
 
@@ -113,7 +113,7 @@ def test_merged_summary_is_compared_again() -> None:
 def test_edge_of_half_the_publications_is_kept() -> None:
     summaries = PublicationSummaries(threshold=0.3, share=0.5)
     for left_out in range(4):
-        summaries.observe([triple(one) for one in range(4) if one != left_out], matched=1)
+        summaries.observe([triple(value) for value in range(4) if value != left_out], matched=1)
     assert summaries.by_frequency() == [{triple(0), triple(1), triple(2), triple(3)}]
 
 

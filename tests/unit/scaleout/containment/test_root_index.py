@@ -68,7 +68,7 @@ class ChangingSubscriptions(RuleBasedStateMachine):
     def unsubscribe(self, count: int) -> None:
         for _ in range(min(count, len(self.living))):
             gone = self.chance.choice(list(self.living))
-            SEEN["merged members gone"] += any(gone in self.merged(one) for one in self.index.index.mergers())
+            SEEN["merged members gone"] += any(gone in self.merged(merger) for merger in self.index.index.mergers())
             self.index.unsubscribe(gone)
             del self.living[gone]
 
@@ -93,10 +93,10 @@ class ChangingSubscriptions(RuleBasedStateMachine):
     def publish(self, count: int) -> None:
         for _ in range(count):
             publication = draw_publication(self.chance)
-            expected = [one for one, graph in self.living.items() if matches_graph(graph, publication)]
-            found = self.index.match(publication)
-            assert found.subscriptions == expected
-            assert found.undecided == []
+            expected = [key for key, graph in self.living.items() if matches_graph(graph, publication)]
+            results = self.index.match(publication)
+            assert results.subscriptions == expected
+            assert results.undecided == []
             SEEN["matched"] += len(expected)
 
     @invariant()
@@ -112,7 +112,9 @@ def test_matching_agrees_with_brute_force() -> None:
         ChangingSubscriptions,
         settings=settings(max_examples=80, stateful_step_count=12, deadline=None, derandomize=True),
     )
-    assert min(SEEN[one] for one in ("contained", "merged", "merged members gone", "matched", "false positives")) > 5
+    assert (
+        min(SEEN[text] for text in ("contained", "merged", "merged members gone", "matched", "false positives")) > 5
+    )
 
 
 YEAR = Edge("<urn:page>", "<urn:year>", Variable("y"))
@@ -127,8 +129,8 @@ def by(name: str) -> Edge:
 
 
 def page(year: int, *names: str) -> list[Triple]:
-    found: list[Triple] = [("<urn:page>", "<urn:year>", f'"{year}"^^<{XSD}integer>')]
-    return found + [("<urn:page>", "<urn:by>", f"<urn:{name}>") for name in names]
+    triples: list[Triple] = [("<urn:page>", "<urn:year>", f'"{year}"^^<{XSD}integer>')]
+    return triples + [("<urn:page>", "<urn:by>", f"<urn:{name}>") for name in names]
 
 
 def test_holding_root_and_patterns_below_it_are_found() -> None:
@@ -201,23 +203,23 @@ def test_too_many_roots_are_merged_automatically() -> None:
 def test_both_stages_can_be_called_separately(merged: RootIndex) -> None:
     publication = merged.encoded(page(2010, "ann", "cid"))
     roots = merged.roots_of(publication)
-    assert [merged.index.subscriptions_below(one) for one in roots.tolist()] == [[1, 2, 3]]
+    assert [merged.index.subscriptions_below(value) for value in roots.tolist()] == [[1, 2, 3]]
     below = merged.members_of(publication, roots)
     assert sorted(merged.index.owners[below].tolist()) == [1, 3]
 
 
 def test_undecided_root_is_reported_and_patterns_below_it_are_checked() -> None:
     """Mapping a complete graph of ten nodes onto nine requires a search through all orders of the nine."""
-    names = [f"<urn:{one}>" for one in range(9)]
-    dense: list[Triple] = [(one, "<urn:p>", other) for one in names for other in names if one != other]
-    nodes = [Variable(f"v{one}") for one in range(10)]
-    clique = tuple(Edge(one, "<urn:p>", other) for one in nodes for other in nodes if one != other)
+    names = [f"<urn:{number}>" for number in range(9)]
+    dense: list[Triple] = [(name, "<urn:p>", other) for name in names for other in names if name != other]
+    nodes = [Variable(f"v{number}") for number in range(10)]
+    clique = tuple(Edge(node, "<urn:p>", other) for node in nodes for other in nodes if node != other)
     index = RootIndex()
     index.subscribe(1, Graph(clique))
     index.subscribe(2, Graph((*clique, Edge("<urn:0>", "<urn:q>", "<urn:1>"))))
     index.subscribe(3, Graph((Edge("<urn:0>", "<urn:p>", Variable("x")),)))
     assert index.index.below(1) == [2]
-    found = index.match(dense)
-    assert (found.subscriptions, found.undecided) == ([3], [1])
-    found = index.match([*dense, ("<urn:0>", "<urn:q>", "<urn:1>")])
-    assert (found.subscriptions, found.undecided) == ([3], [1, 2])
+    results = index.match(dense)
+    assert (results.subscriptions, results.undecided) == ([3], [1])
+    results = index.match([*dense, ("<urn:0>", "<urn:q>", "<urn:1>")])
+    assert (results.subscriptions, results.undecided) == ([3], [1, 2])

@@ -61,9 +61,9 @@ def news() -> ItemBatch:
     """Return items of both feeds with one word, several words and none."""
     texts = [*WORDS, *(f"{a} and {b}" for a, b in zip(WORDS, WORDS[2:], strict=False)), "quiet", " ".join(WORDS)]
     items = [
-        Item(feed, f"{feed}-{place}", {"title": (text,), "n": (float(place % 6),)})
+        Item(feed, f"{feed}-{index}", {"title": (text,), "n": (float(index % 6),)})
         for feed in ("News", "Wire")
-        for place, text in enumerate(texts)
+        for index, text in enumerate(texts)
     ]
     return ItemBatch.of(items, {"News": 1, "Wire": 2})
 

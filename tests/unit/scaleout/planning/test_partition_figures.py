@@ -38,8 +38,8 @@ def _status_text(folder: Path, **settings: Any) -> str:
     """Return the text of `status` about partitions with some settings, in one line."""
     with connect(folder, **settings) as engine:
         lines = read_status(engine.workspace).lines()
-    first = next(place for place, line in enumerate(lines) if line.startswith("partitions"))
-    last = next(place for place, line in enumerate(lines) if line.startswith("runner"))
+    first = next(index for index, line in enumerate(lines) if line.startswith("partitions"))
+    last = next(index for index, line in enumerate(lines) if line.startswith("runner"))
     return re.sub(r"\s+", " ", " ".join(lines[first:last]))
 
 
@@ -99,9 +99,9 @@ def test_status_reports_a_damaged_partitioning(divided: Engine) -> None:
     kept = path.read_bytes()
     path.chmod(0o644)
     path.write_text("{")
-    told = _status_text(folder, partitions=3)
-    assert f"partitions damaged: {row.distribution}/{MANIFEST} is not a partitioning" in told
-    assert "`runnel doctor` shows details" in told
+    status_text = _status_text(folder, partitions=3)
+    assert f"partitions damaged: {row.distribution}/{MANIFEST} is not a partitioning" in status_text
+    assert "`runnel doctor` shows details" in status_text
     status = read_status(divided.workspace).to_json()
     assert (status["partitions"], status["undivided"]["damaged"]) == (None, True)
     path.write_bytes(kept)
@@ -155,21 +155,21 @@ def test_reason_contains_the_time_of_the_busiest_worker(divided: Engine) -> None
     assert figures.expected_busiest is not None
     assert f"{figures.expected_busiest:,.1f} µs on the busiest" in figures.reason
     made = read_partitioning(divided.workspace.storage, current(divided).distribution or "")
-    (strategy,) = (one for one in made.weighed if one.strategy == "grouped")
+    (strategy,) = (entry for entry in made.weighed if entry.strategy == "grouped")
     assert isinstance(strategy, WeighedStrategy)
     assert figures.expected_busiest < strategy.longest, "the router's work is shared"
     explanation = divided.explain("AllRock")
     assert "with one worker per partition" in " ".join(explanation.lines)
-    assert {one["strategy"] for one in explanation.to_json()["partition"]["weighed"]} == {"grouped", "spread"}
+    assert {entry["strategy"] for entry in explanation.to_json()["partition"]["weighed"]} == {"grouped", "spread"}
     assert explanation.to_json()["partition"]["expected_busiest"] == figures.expected_busiest
-    assert all("longest" not in one for one in explanation.to_json()["partition"]["weighed"]), (
+    assert all("longest" not in value for value in explanation.to_json()["partition"]["weighed"]), (
         "the JSON key says that the router is included"
     )
 
 
 def test_partitions_are_numbered_from_one(divided: Engine) -> None:
     figures = read_status(divided.workspace).to_json()["partitions"]
-    assert [one["number"] for one in figures["partitions"]] == [1, 2, 3]
+    assert [partition["number"] for partition in figures["partitions"]] == [1, 2, 3]
     explained = divided.explain("AllRock")
     number = explained.to_json()["partition"]["partition"]["number"]
     assert any(line.startswith(f"in partition {number} of 3") for line in explained.lines)

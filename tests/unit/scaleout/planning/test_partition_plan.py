@@ -63,7 +63,7 @@ def test_new_base_is_published_with_partitions_if_the_settings_require_it(divide
     made = read_partitioning(divided.workspace.storage, row.distribution)
     assert (made.base, made.pieces) == (row.base, row.pieces)
     assert len(made.partitions) == 3
-    assert sum(one.queries for one in made.partitions) == row.queries
+    assert sum(partition.queries for partition in made.partitions) == row.queries
     assert_divided_alike(divided, row)
 
 
@@ -131,7 +131,7 @@ def test_plan_above_plan_megabytes_is_partitioned(tmp_path: Path) -> None:
         assert choice.reason in done.reason
         figures = read_status(engine.workspace).distribution
         assert isinstance(figures, PartitionFigures)
-        assert all(one.bytes < 1 << 20 for one in figures.partitions)
+        assert all(partition.bytes < 1 << 20 for partition in figures.partitions)
 
 
 def test_partitioning_is_not_published_over_another_base_or_without_the_lease(
@@ -281,9 +281,9 @@ def test_doctor_checks_every_partition(divided: Engine) -> None:
         kept = path.read_bytes()
         path.chmod(0o644)
         path.write_bytes(kept[:-1] + bytes([kept[-1] ^ 1]))
-        found = CliRunner().invoke(app, ["doctor", "-w", folder])
-        assert "digest" in found.output or "damaged" in found.output, found.output
-        assert found.exit_code == 5
+        result = CliRunner().invoke(app, ["doctor", "-w", folder])
+        assert "digest" in result.output or "damaged" in result.output, result.output
+        assert result.exit_code == 5
         path.write_bytes(kept)
 
 
@@ -300,7 +300,7 @@ def test_figures_contain_expected_and_measured_load(divided: Engine) -> None:
     status = read_status(divided.workspace)
     assert isinstance(status.distribution, PartitionFigures)
     assert status.distribution.skew == pytest.approx(3_000 / (4_000 / 3))
-    assert [one.items for one in status.distribution.partitions] == [100, 0, 50]
+    assert [partition.items for partition in status.distribution.partitions] == [100, 0, 50]
     assert status.to_json()["partitions"]["partitions"][2]["loads"] == 2
     (line,) = (line for line in status.lines() if line.startswith("partitions"))
     assert f"3 {status.distribution.strategy}" in line
@@ -324,9 +324,9 @@ class _Run:
 
 def test_match_rates_are_assigned_to_their_queries() -> None:
     known = StreamKnowledge(matched=(np.array([3, 9]), np.array([0.5, 0.25])))
-    found = known.matches(np.array([1, 3, 8, 9, 10]))
-    assert found is not None
-    assert found.tolist() == [0.0, 0.5, 0.0, 0.25, 0.0]
+    matches = known.matches(np.array([1, 3, 8, 9, 10]))
+    assert matches is not None
+    assert matches.tolist() == [0.0, 0.5, 0.0, 0.25, 0.0]
     assert StreamKnowledge().matches(np.array([1])) is None
     nothing = StreamKnowledge(matched=(np.empty(0, dtype=np.int64), np.empty(0))).matches(np.array([1]))
     assert nothing is not None

@@ -32,10 +32,10 @@ def measure(engine: Engine, hottest: float) -> int:
     """Record loads with which the busiest partition takes a multiple of the others' time."""
     row = current(engine)
     made = read_partitioning(engine.workspace.storage, row.distribution or "")
-    hot = max(range(len(made.partitions)), key=lambda one: made.partitions[one].queries)
+    hot = max(range(len(made.partitions)), key=lambda value: made.partitions[value].queries)
     taken = [HOUR] * len(made.partitions)
     taken[hot] = int(HOUR * hottest)
-    loads = [PartitionLoad(number, 10_000_000, 1_000_000, one, 1) for number, one in enumerate(taken)]
+    loads = [PartitionLoad(number, 10_000_000, 1_000_000, value, 1) for number, value in enumerate(taken)]
     with engine.workspace.catalog.write() as connection:
         partition_loads.note_loads(connection, made.folder, loads)
     return hot
@@ -61,11 +61,11 @@ def test_overloaded_partition_gives_queries_to_others(engine: Engine) -> None:
     assert done.then < done.before
     assert f"version {row.version}" in done.describe()
     assert_divided_alike(engine, row)
-    old, new = (read_assignment(engine.workspace.storage, one.distribution or "") for one in (before, row))
+    old, new = (read_assignment(engine.workspace.storage, entry.distribution or "") for entry in (before, row))
     assert np.array_equal(old.query_ids, new.query_ids)
     assert np.count_nonzero(new.partitions == hot) < np.count_nonzero(old.partitions == hot)
     strategies = {
-        read_partitioning(engine.workspace.storage, one.distribution or "").strategy for one in (before, row)
+        read_partitioning(engine.workspace.storage, entry.distribution or "").strategy for entry in (before, row)
     }
     assert len(strategies) == 1
     kept = len(set(before.pieces[1:]) & set(row.pieces[1:]))
@@ -82,7 +82,7 @@ def test_evenly_loaded_partitions_do_not_change(engine: Engine) -> None:
     assert rebalance.rebalance(engine.workspace, held) is None
     assert current(engine) == before
     faded = recorded(engine, before.distribution)
-    assert [one.microseconds for one in faded] == [one.microseconds // 2 for one in noted]
+    assert [load.microseconds for load in faded] == [load.microseconds // 2 for load in noted]
 
 
 def test_plan_without_partitions_is_not_rebalanced(tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_rebalancing_stops_if_it_does_not_help(engine: Engine, caplog: pytest.Lo
         measure(engine, 30.0)
         moves += rebalance.rebalance(engine.workspace, held) is not None
     assert moves == 1 + rebalance.MAX_FUTILE_MOVES - 1
-    assert sum("did not help 2 times" in one for one in caplog.messages) >= 1
+    assert sum("did not help 2 times" in message for message in caplog.messages) >= 1
     left = current(engine)
     measure(engine, 30.0)
     assert rebalance.rebalance(engine.workspace, held) is None
@@ -166,8 +166,8 @@ def test_rebalancing_can_be_aborted(engine: Engine) -> None:
 
 def test_expected_skew_is_computed_from_measured_loads() -> None:
     ids = np.arange(1, 5)
-    two = Assignment(ids, np.array([0, 0, 1, 1]), np.array([0, 1, 2, 3]), np.ones(4))
+    other = Assignment(ids, np.array([0, 0, 1, 1]), np.array([0, 1, 2, 3]), np.ones(4))
     loads = [PartitionLoad(0, 1, 1, 300, 0), PartitionLoad(1, 1, 1, 100, 0)]
-    assert expected_skew(two, loads, two.partitions) == pytest.approx(1.5)
-    assert expected_skew(two, loads, np.array([0, 1, 1, 1])) == pytest.approx(1.25)
-    assert expected_skew(two, [PartitionLoad(one, 0, 0, 0, 0) for one in (0, 1)], two.partitions) == 1.0
+    assert expected_skew(other, loads, other.partitions) == pytest.approx(1.5)
+    assert expected_skew(other, loads, np.array([0, 1, 1, 1])) == pytest.approx(1.25)
+    assert expected_skew(other, [PartitionLoad(number, 0, 0, 0, 0) for number in (0, 1)], other.partitions) == 1.0

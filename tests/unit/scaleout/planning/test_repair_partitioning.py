@@ -38,9 +38,9 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
 
 
 def _file(engine: Engine, path: str) -> Path:
-    found = engine.workspace.storage.local(path)
-    found.chmod(0o644)
-    return found
+    results = engine.workspace.storage.local(path)
+    results.chmod(0o644)
+    return results
 
 
 def _remove(engine: Engine, piece: str) -> None:

@@ -146,7 +146,9 @@ def json_feed_problems(data: bytes) -> list[str]:
     if "feed_url" in document:
         problems += _http(document["feed_url"], "feed_url")
     ids = [item.get("id") for item in document["items"]]
-    problems += [] if len(set(ids)) == len(ids) and all(isinstance(one, str) and one for one in ids) else ["ids"]
+    problems += (
+        [] if len(set(ids)) == len(ids) and all(isinstance(value, str) and value for value in ids) else ["ids"]
+    )
     for item in document["items"]:
         problems += _json_item(item)
     return problems
@@ -196,7 +198,9 @@ def _xml_problems(root: etree._Element) -> Iterator[str]:
 
 
 def _characters(text: str, name: str) -> Iterator[str]:
-    if any((one < " " and one not in "\t\n\r") or "\x7f" <= one <= "\x9f" or one == "\ufffd" for one in text):
+    if any(
+        (value < " " and value not in "\t\n\r") or "\x7f" <= value <= "\x9f" or value == "\ufffd" for value in text
+    ):
         yield f"{name} has bad characters"
 
 

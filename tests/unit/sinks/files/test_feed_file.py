@@ -53,7 +53,7 @@ def test_entries_are_added_newest_first_and_bounded(
     assert outcome.startswith("2 new of 2 entries")
     sink.deliver(make_delivery("news/rock", make_item("c", 3), make_item("d", 4), key="m2", most=3))
     assert [title for _, title in shown(path)] == ["Title d", "Title c", "Title b"]
-    assert [one.name for one in path.parent.iterdir()] == ["rock"]
+    assert [value.name for value in path.parent.iterdir()] == ["rock"]
 
 
 @every_format
@@ -133,7 +133,7 @@ def test_failure_at_any_step_leaves_the_old_file_intact(
         with pytest.raises(error):
             sink.deliver(make_delivery("rock", make_item("b", 2), key="m2"))
     assert path.read_bytes() == old
-    assert [one.name for one in path.parent.iterdir()] == ["rock"]
+    assert [value.name for value in path.parent.iterdir()] == ["rock"]
     sink.deliver(make_delivery("rock", make_item("b", 2), key="m2"))
     assert [title for _, title in shown(path)] == ["Title b", "Title a"]
 
@@ -159,7 +159,7 @@ def test_kill_before_the_rename_leaves_the_old_file_intact(
     assert path.read_bytes() == old
     sink.deliver(make_delivery("rock", make_item("b", 2), key="m2"))
     assert [title for _, title in shown(path)] == ["Title b", "Title a"]
-    assert [one.name for one in path.parent.iterdir()] == ["rock"]
+    assert [value.name for value in path.parent.iterdir()] == ["rock"]
 
 
 def test_rss_entries_parse_to_the_expected_fields(make_item: Make, make_delivery: Make, tmp_path: Path) -> None:
@@ -301,7 +301,7 @@ def test_any_items_render_to_feeds_that_feedparser_reads(
         data = (out / sink.kind).read_bytes()
         assert sink.deliver(delivery) == "nothing new"
         if sink.kind == "json":
-            assert [(one["id"], one["title"]) for one in json.loads(data)["items"]] == list(
+            assert [(value["id"], value["title"]) for value in json.loads(data)["items"]] == list(
                 zip(expected, titles, strict=True)
             )
             continue

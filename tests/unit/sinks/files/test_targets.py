@@ -104,7 +104,7 @@ def test_symbolic_link_created_later_is_not_followed(
         sink.deliver(make_delivery(target, make_item("a", 1)))
     assert caught.value.hint
     assert victim.read_text() == "precious"
-    assert [one.name for one in elsewhere.iterdir()] == ["late.xml"]
+    assert [path.name for path in elsewhere.iterdir()] == ["late.xml"]
 
 
 @file_sinks
@@ -133,7 +133,7 @@ def test_planted_draft_file_is_not_written_through(
     (tmp_path / "out" / ".a.xml.draft").symlink_to(victim)
     sink.deliver(make_delivery("a.xml", make_item("a", 1)))
     assert victim.read_text() == "precious"
-    assert [one.name for one in (tmp_path / "out").iterdir()] == ["a.xml"]
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["a.xml"]
 
 
 @file_sinks

@@ -17,6 +17,7 @@ from tests.unit.sinks.files.feed_rules import ATOM, atom_problems, json_feed_pro
 
 import runnel
 from runnel.errors import WorkspaceError
+from runnel.model.annotation import JoinedItems
 from runnel.model.item import Item, attributes_of
 from runnel.model.subscription import Subscription
 from runnel.sinks.contract import DeliveredItem, Delivery
@@ -147,6 +148,8 @@ def test_feeds_of_hostile_items_are_valid(
     ]
     for sink, problems in CHECKED:
         delivery = _delivery(sink, out, items, out_url=out_url, feed_name=name, feed_title=name)
+        joined = (JoinedItems(name, tuple(items), len(items) + 7, {1: 2}),)
+        delivery = replace(delivery, items=[replace(each, annotations=joined) for each in delivery.items])
         sink.deliver(delivery)
         assert problems(_written(sink, out)) == []
         assert sink.deliver(delivery) == "nothing new"
@@ -167,9 +170,9 @@ def test_feeds_of_generated_news_are_valid(sink: FeedSink, problems: Check, tmp_
 @pytest.mark.parametrize(("sink", "problems"), CHECKED, ids=["rss", "atom", "json"])
 @pytest.mark.parametrize("name", ["atom_0.3.xml", "atom_1.0.xml", "feed_1.1.json", "rss_0.91.xml", "rss_2.0.xml"])
 def test_feeds_of_real_documents_are_valid(sink: FeedSink, problems: Check, name: str, tmp_path: Path) -> None:
-    found = adapt(decode((DATA / name).read_bytes(), name), "News").items
-    assert found
-    items = [replace(item, sequence=number) for number, item in enumerate(found, start=1)]
+    results = adapt(decode((DATA / name).read_bytes(), name), "News").items
+    assert results
+    items = [replace(item, sequence=number) for number, item in enumerate(results, start=1)]
     sink.deliver(_delivery(sink, tmp_path, items))
     assert problems(_written(sink, tmp_path)) == []
 

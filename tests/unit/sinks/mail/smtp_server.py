@@ -61,8 +61,8 @@ class Post:
         return self.data_answer
 
     def mails(self) -> list[EmailMessage]:
-        found = [email.message_from_bytes(content, policy=email.policy.default) for _, _, content in self.taken]
-        return [one for one in found if isinstance(one, EmailMessage)]
+        mails = [email.message_from_bytes(content, policy=email.policy.default) for _, _, content in self.taken]
+        return [mail for mail in mails if isinstance(mail, EmailMessage)]
 
 
 class FreePortController(Controller):

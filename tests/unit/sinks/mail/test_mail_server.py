@@ -27,7 +27,7 @@ def test_connections_are_limited_and_reused(to: Make) -> None:
     many = [to(key=f"k-{number}") for number in range(40)]
     with serving(post) as port:
         outcomes = deliver(settings_for(port, send_host_concurrency=3), *many, one_by_one=False)
-    assert all(isinstance(one, str) for one in outcomes)
+    assert all(isinstance(outcome, str) for outcome in outcomes)
     assert post.most_at_once <= 3
     assert len(post.sessions) <= 3
     assert sorted(mail["Message-ID"] for mail in post.mails()) == sorted(
@@ -66,7 +66,7 @@ def test_connection_closed_at_the_start_of_a_mail_is_replaced(to: Make) -> None:
     post = Hasty()
     with serving(post) as port:
         outcomes = deliver(settings_for(port), *(to(key=f"k-{number}") for number in range(3)))
-    assert all(isinstance(one, str) for one in outcomes)
+    assert all(isinstance(outcome, str) for outcome in outcomes)
     assert [mail["Message-ID"] for mail in post.mails()] == [f"<k-{number}@muse.example>" for number in range(3)]
     assert len(post.sessions) == 3
 
@@ -79,7 +79,7 @@ def test_idle_connection_is_checked_and_much_used_connection_is_replaced(
     post = Post()
     with serving(post) as port:
         outcomes = deliver(settings_for(port), *(to(key=f"k-{number}") for number in range(5)))
-    assert all(isinstance(one, str) for one in outcomes)
+    assert all(isinstance(outcome, str) for outcome in outcomes)
     assert len(post.sessions) == 3
 
 

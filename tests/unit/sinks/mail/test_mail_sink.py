@@ -105,8 +105,8 @@ def test_refused_recipient_does_not_affect_other_mails(to: Make) -> None:
     post = Post(refuse={"no@mail.example": "550 5.1.1 no such\tperson"})
     people = ["a@mail.example", "no@mail.example", "b@mail.example"]
     with serving(post) as port:
-        outcomes = deliver(settings_for(port), *(to(one, key=f"k-{one[0]}") for one in people))
-    assert [isinstance(one, DeliveryError) for one in outcomes] == [False, True, False]
+        outcomes = deliver(settings_for(port), *(to(person, key=f"k-{person[0]}") for person in people))
+    assert [isinstance(outcome, DeliveryError) for outcome in outcomes] == [False, True, False]
     assert outcomes[1].permanent
     assert outcomes[1].message == "the mail server refused no@mail.example: 550 5.1.1 no such person"
     assert not isinstance(outcomes[1].__cause__, OSError)  # the server is there, so nobody else need wait

@@ -96,7 +96,7 @@ def test_fingerprints_distinguish_edits_from_noise() -> None:
         item(title=("a", "a2"), price=1.0),
         item(titlea="", price=1.0),
     ]
-    assert len({fingerprint(one) for one in (base, *changed)}) == 7
+    assert len({fingerprint(value) for value in (base, *changed)}) == 7
 
 
 def test_fingerprints_of_similar_attributes_differ() -> None:
@@ -130,8 +130,8 @@ def aged(*days: int) -> list[Item]:
 
 def test_first_fetch_accepts_the_newest() -> None:
     accepted, remembered = first_fetch(aged(9, 5, 3, 1), 2)
-    assert [one.id for one in accepted] == ["3", "1"]
-    assert [one.id for one in remembered] == ["9", "5"]
+    assert [entry.id for entry in accepted] == ["3", "1"]
+    assert [entry.id for entry in remembered] == ["9", "5"]
 
 
 def test_first_fetch_can_accept_nothing_and_accepts_all_json_lines() -> None:

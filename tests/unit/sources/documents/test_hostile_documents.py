@@ -76,7 +76,7 @@ def test_position_of_a_syntax_error_counts_lines_before_the_declaration() -> Non
 
 
 def test_document_with_too_many_elements_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("runnel.sources.documents.safe_xml.parse_xml.__kwdefaults__", {"max_elements": 1000})
+    monkeypatch.setattr("runnel.model.safe_xml.parse_xml.__kwdefaults__", {"max_elements": 1000})
     with pytest.raises(BrokenDocumentError, match="more than 1000 elements"):
         decode(b"<rss><channel>" + b"<a/>" * 2000 + b"</channel></rss>", "a.xml")
 

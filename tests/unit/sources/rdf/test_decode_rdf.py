@@ -84,9 +84,9 @@ def test_blank_nodes_are_named_by_their_order() -> None:
 
 
 def test_different_graph_is_a_new_version() -> None:
-    one, other = (only(read(f"<urn:a> <urn:p> {number} .")) for number in (1, 2))
-    assert one.id == other.id
-    assert fingerprint(one) != fingerprint(other)
+    entry, other = (only(read(f"<urn:a> <urn:p> {number} .")) for number in (1, 2))
+    assert entry.id == other.id
+    assert fingerprint(entry) != fingerprint(other)
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ SUFFIXES = st.one_of(
 
 
 def _escaped(text: str) -> str:
-    return "".join(f"\\U{ord(one):08X}" if not one.isalnum() else one for one in text)
+    return "".join(f"\\U{ord(entry):08X}" if not entry.isalnum() else entry for entry in text)
 
 
 @settings(deadline=None, max_examples=80)
@@ -217,19 +217,23 @@ def objects(item: Item) -> set[str]:
 
 
 def test_entries_of_rdf_feeds_have_attributes_and_graphs() -> None:
-    one, two = people()
-    assert (one.first("title"), one.first("link"), two.first("title")) == ("One", "https://see.example/1", "Two")
-    assert '"Bob"' in objects(one)
-    assert '"Bob"' not in objects(two)
-    assert all('"Ann"' in objects(item) for item in (one, two))
-    assert all('"Ann\'s page"' in objects(item) for item in (one, two)), "IRIs are followed as blank nodes are"
+    entry, other = people()
+    assert (entry.first("title"), entry.first("link"), other.first("title")) == (
+        "One",
+        "https://see.example/1",
+        "Two",
+    )
+    assert '"Bob"' in objects(entry)
+    assert '"Bob"' not in objects(other)
+    assert all('"Ann"' in objects(item) for item in (entry, other))
+    assert all('"Ann\'s page"' in objects(item) for item in (entry, other)), "IRIs are followed as blank nodes are"
 
 
 def test_graph_contains_only_reachable_nodes_without_channel_and_other_items() -> None:
-    one, two = people()
-    assert "<https://see.example/news/2>" in objects(one), "the triple that refers to it is included"
-    assert not {'"Two"', '"Seen"', '"Not reached"'} & objects(one)
-    assert not {'"One"', '"Seen"', '"Not reached"'} & objects(two)
+    value, other = people()
+    assert "<https://see.example/news/2>" in objects(value), "the triple that refers to it is included"
+    assert not {'"Two"', '"Seen"', '"Not reached"'} & objects(value)
+    assert not {'"One"', '"Seen"', '"Not reached"'} & objects(other)
 
 
 def test_graph_does_not_change_with_new_items() -> None:

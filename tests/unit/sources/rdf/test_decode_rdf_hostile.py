@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.unit.sources.web_feeds.feed_server import FeedServer
 
 from runnel.errors import BrokenDocumentError
-from runnel.model.graph import GRAPH, MOST_TRIPLES
+from runnel.model.graph import GRAPH, MAX_TRIPLES
 from runnel.model.item import MAX_TEXT
 from runnel.sandbox.rdf_reader import RdfForm, RdfReader, UnreadableRdfError
 from runnel.sources.document_child import DocumentSource
@@ -264,8 +264,8 @@ def test_nesting_of_json_ld_is_limited() -> None:
 
 
 def test_too_many_triples_are_rejected() -> None:
-    lines = "".join(f"<urn:a> <urn:b> '{number}' .\n" for number in range(MOST_TRIPLES + 1))
-    assert f"more than {MOST_TRIPLES} triples" in read_error(lines, "a.ttl").message
+    lines = "".join(f"<urn:a> <urn:b> '{number}' .\n" for number in range(MAX_TRIPLES + 1))
+    assert f"more than {MAX_TRIPLES} triples" in read_error(lines, "a.ttl").message
     assert len(read(lines[: lines.rstrip().rindex("\n") + 1], "a.ttl").items) == 1
 
 
@@ -288,7 +288,7 @@ def feed_of(items: int, shared: int) -> str:
 
 
 def test_entry_with_a_too_large_graph_is_accepted_without_it() -> None:
-    feed = read(feed_of(2, MOST_TRIPLES), "a.rdf")
+    feed = read(feed_of(2, MAX_TRIPLES), "a.rdf")
     assert [item.attributes for item in feed.items] == [{"title": ("1",)}, {"title": ("0",)}]
     assert ["accepted without it" in problem.message for problem in feed.problems] == [True, True]
 

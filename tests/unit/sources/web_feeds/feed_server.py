@@ -182,7 +182,7 @@ class PollWorld:
 
     def quarantined(self) -> list[Quarantined]:
         with self.workspace.catalog.read() as connection:
-            return quarantine.quarantined_things(connection)
+            return quarantine.quarantined_rows(connection)
 
     def close(self) -> None:
         for poller in self.pollers:

@@ -20,7 +20,7 @@ from runnel.errors import (
     RunnelError,
     StorageFullError,
 )
-from runnel.storage.checksums import write_sealed
+from runnel.storage.checksums import write_with_checksum
 from runnel.storage.file_storage import FileStorage
 from runnel.streaming.worker.failures import Failure, ReportedError, read_failure, reporting_failures
 from runnel.streaming.worker.match_job import match_slices
@@ -79,7 +79,7 @@ def test_unknown_kinds_of_errors_become_runnel_errors() -> None:
 
 def test_report_contains_the_damaged_file(tmp_path: Path) -> None:
     storage = FileStorage(tmp_path.as_uri())
-    path = write_sealed(storage, "items/log/1.arrow", b"not Arrow").path
+    path = write_with_checksum(storage, "items/log/1.arrow", b"not Arrow").path
     storage.local(path).write_bytes(b"not arrow")
     row = {"tier": "live", "path": path, "first_row": 0, "rows": 1, "first_sequence": 1, "accepted": 0}
     row |= {"plan": 1, "base": "plans/1", "delta": None, "removed": [], "distribution": None, "operators": None}

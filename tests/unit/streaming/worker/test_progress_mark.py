@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +14,7 @@ from runnel.engine import connect
 from runnel.matching.operators.ask.operator_environment import OperatorEnvironment
 from runnel.storage.file_storage import Storage, open_storage
 from runnel.streaming.worker import match_buffer, operator_work
-from runnel.streaming.worker.progress_mark import place_mark, read_mark, touch_mark
+from runnel.streaming.worker.progress_mark import place_mark, read_mark, read_reports, report_work, touch_mark
 
 MODULE = "tests.crash.city_operators"
 
@@ -67,3 +68,20 @@ def test_matching_a_slice_and_calling_operators_touch_the_mark(
     assert touched.count("slice") == 3
     assert touched.count("call") >= 3
     assert touched.index("call") < touched.index("slice"), "the mark is touched while a slice is being matched"
+
+
+def test_reports_are_read_once_and_only_when_they_are_complete(tmp_path: Path) -> None:
+    storage = open_storage(tmp_path.as_uri())
+    report_work(storage, "nothing is written before the runner has placed the file")
+    assert read_reports(storage, 0) == ([], 0)
+    place_mark(storage)
+    report_work(storage, "first")
+    report_work(storage, "second\nline", logging.WARNING)
+    reports, position = read_reports(storage, 0)
+    assert reports == [(logging.INFO, "first"), (logging.WARNING, "second\nline")]
+    with storage.local("private/progress").open("a") as file:
+        file.write('{"level": 20')
+    assert read_reports(storage, position) == ([], position)
+    place_mark(storage)
+    report_work(storage, "third")
+    assert read_reports(storage, position)[0] == [(logging.INFO, "third")], "the file was placed again"

@@ -139,7 +139,7 @@ def hash_key(slot: int, token: Token) -> int:
     return int.from_bytes(blake2b(slot.to_bytes(4, "little") + token, digest_size=8).digest(), "little")
 
 
-def lay_out_atoms(logical: LogicalPlan, frequencies: Frequencies | None = None) -> AtomLayout:
+def compute_atom_layout(logical: LogicalPlan, frequencies: Frequencies | None = None) -> AtomLayout:
     """Build the layout of a logical plan's atoms. `frequencies` are the known frequencies of words."""
     tests = _atom_tests(logical.atoms)
     slots = _number_slots(tests)

@@ -114,7 +114,7 @@ _PLAIN = ("offsets", "stream", "extras", "room")
 _ROWS = ("own_keys", "phrases", "word_keys", "prefix_keys")
 
 
-def lay_out_streams(
+def compute_stream_layout(
     logical: LogicalPlan, atoms: AtomLayout, anchors: Anchors, shape: StreamShape | None = None
 ) -> StreamLayout:
     """Build the streams of a logical plan."""

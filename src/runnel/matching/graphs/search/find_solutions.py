@@ -29,7 +29,7 @@ from runnel.matching.graphs.search.search_arrays import (
     search_over,
 )
 
-MOST_SOLUTIONS = 300
+MAX_SOLUTIONS = 300
 """Maximum number of solutions that are returned per pattern and graph."""
 STEPS_OF_PAIR, STEPS_OF_GRAPH = 200_000, 3_000_000
 """Maximum number of triples that are read for one pattern in a graph, and for all patterns in a graph."""
@@ -65,7 +65,7 @@ def solutions_of(
     patterns: Array,
     *,
     named: Array | None = None,
-    most: int = MOST_SOLUTIONS,
+    most: int = MAX_SOLUTIONS,
     steps: int = STEPS_OF_PAIR,
     steps_of_graph: int = STEPS_OF_GRAPH,
 ) -> Solutions:

@@ -27,10 +27,10 @@ from runnel.model.item_batch import ItemBatch
 TOO_MANY_STEPS = "the search for a graph pattern of this query in the item's graph takes too many steps"
 """The reason of a query that is undecided because a search was abandoned."""
 
-MOST_STEPS = 200_000
+MAX_STEPS = 200_000
 """Maximum number of triples that are tried for the edges of one pattern in one graph."""
 
-MOST_SOLUTIONS = 10_000
+MAX_SOLUTIONS = 10_000
 """Maximum number of solutions of a pattern's edges that are read for one item."""
 
 
@@ -63,7 +63,7 @@ class GraphSearch:
     differ only in their filters are searched once.
 
     >>> year = Graph((Edge(Variable("p"), "<urn:year>", Variable("y")),))
-    >>> GraphSearch({"graph": (RdfGraph('<urn:a> <urn:year> "1" .\\n'),)}).found(year).solutions
+    >>> GraphSearch({"graph": (RdfGraph('<urn:a> <urn:year> "1" .\\n'),)}).find_all(year).solutions
     ({'p': '<urn:a>', 'y': '"1"'},)
     """
 
@@ -93,7 +93,7 @@ class GraphSearch:
         with suppress(TooExpensiveError):
             yield from (solution for solution in self._search_edges(graph.edges) if _is_accepted(graph, solution))
 
-    def found(self, pattern: ItemPattern) -> FoundSolutions:
+    def find_all(self, pattern: ItemPattern) -> FoundSolutions:
         """Return the solutions of a pattern as terms, within the limits."""
         graph = cast(Graph, pattern)
         if graph.edges not in self._solutions:
@@ -105,14 +105,14 @@ class GraphSearch:
     def _first_solutions(self, edges: tuple[Edge, ...]) -> FoundSolutions:
         solutions: list[Solution] = []
         try:
-            solutions.extend(islice(self._search_edges(edges), MOST_SOLUTIONS))
+            solutions.extend(islice(self._search_edges(edges), MAX_SOLUTIONS))
         except TooExpensiveError:
             return FoundSolutions(tuple(solutions), False)
-        return FoundSolutions(tuple(solutions), len(solutions) < MOST_SOLUTIONS)
+        return FoundSolutions(tuple(solutions), len(solutions) < MAX_SOLUTIONS)
 
     def _search_edges(self, edges: tuple[Edge, ...]) -> Iterator[Solution]:
         for graph in self._graphs:
-            yield from graph.solutions(_order_edges(edges, graph), MOST_STEPS)
+            yield from graph.solutions(_order_edges(edges, graph), MAX_STEPS)
 
 
 def _is_accepted(graph: Graph, solution: Solution) -> bool:

@@ -21,7 +21,7 @@ from runnel.matching.operators.ask.notebook import Notebook
 from runnel.matching.operators.ask.operator_client import OperatorClient
 from runnel.matching.operators.ask.operator_environment import OperatorEnvironment
 from runnel.matching.operators.ask.question_keys import Contents
-from runnel.matching.operators.plugins.contract import Answer, Ask, Failed, Question
+from runnel.matching.operators.plugins.contract import Answer, FailedCall, OperatorCall, Question
 from runnel.matching.operators.plugins.registry import is_builtin
 from runnel.model.learned.operator_statistics import OperatorStatistics
 from runnel.model.operator import OperatorDeclaration
@@ -37,7 +37,7 @@ class _Group:
     """The calls of one operator, and for each call the positions of the questions that need its answer."""
 
     client: OperatorClient
-    asks: list[Ask] = field(default_factory=list)
+    calls: list[OperatorCall] = field(default_factory=list)
     positions: list[list[int]] = field(default_factory=list)
     keys: list[bytes] = field(default_factory=list)
 
@@ -80,8 +80,8 @@ class Caller:
         for group in groups:
             if group.client.declaration.pure:
                 self._use_cached_answers(group, answers)
-        self._call_operators([group for group in groups if group.asks], answers)
-        return [Failed("the operator was not called") if answer is None else answer for answer in answers]
+        self._call_operators([group for group in groups if group.calls], answers)
+        return [FailedCall("the operator was not called") if answer is None else answer for answer in answers]
 
     def take_unsaved(self) -> CacheDraft:
         """Return the answers of pure operators that are in no segment yet, and release all items.
@@ -114,18 +114,18 @@ class Caller:
             if group is None:
                 client = self._client(operator)
                 if client is None:
-                    answers[position] = Failed(f"operator {operator[0]} version {operator[1]} is not registered")
+                    answers[position] = FailedCall(f"operator {operator[0]} version {operator[1]} is not registered")
                     continue
                 group = groups[operator] = _Group(client)
             attributes, content = self._contents.read(question.attributes, group.client.declaration.reads)
             if group.client.declaration.pure:
                 key = group.client.keys.key(question.inputs, content)
-                index = by_key.setdefault((operator, key), len(group.asks))
-                if index < len(group.asks):
+                index = by_key.setdefault((operator, key), len(group.calls))
+                if index < len(group.calls):
                     group.positions[index].append(position)
                     continue
                 group.keys.append(key)
-            group.asks.append(Ask(attributes, question.inputs))
+            group.calls.append(OperatorCall(attributes, question.inputs))
             group.positions.append([position])
         return list(groups.values())
 
@@ -149,7 +149,7 @@ class Caller:
             hits += len(group.positions[index])
             for position in group.positions[index]:
                 answers[position] = rows
-        group.asks = [group.asks[index] for index in missing]
+        group.calls = [group.calls[index] for index in missing]
         group.positions = [group.positions[index] for index in missing]
         group.keys = [group.keys[index] for index in missing]
         if hits:
@@ -162,7 +162,7 @@ class Caller:
         for group in groups:
             size = max(1, group.client.declaration.batch)
             batches = deque(
-                range(first, min(first + size, len(group.asks))) for first in range(0, len(group.asks), size)
+                range(first, min(first + size, len(group.calls))) for first in range(0, len(group.calls), size)
             )
             tasks += [(group, batches)] * min(group.client.max_batches, len(batches))
         # Operators that compute in this process are called here, one after another, while threads wait for the other
@@ -187,7 +187,7 @@ class Caller:
         for index, answer in new_answers.items():
             for position in group.positions[index]:
                 answers[position] = answer
-            if group.client.declaration.pure and not isinstance(answer, Failed):
+            if group.client.declaration.pure and not isinstance(answer, FailedCall):
                 self._cache.add(group.keys[index], answer)
 
 
@@ -205,4 +205,4 @@ def _call_batches(group: _Group, batches: deque[range]) -> dict[int, Answer]:
             batch = batches.popleft()
         except IndexError:
             return answers
-        answers.update(zip(batch, group.client.answer([group.asks[index] for index in batch]), strict=True))
+        answers.update(zip(batch, group.client.answer([group.calls[index] for index in batch]), strict=True))

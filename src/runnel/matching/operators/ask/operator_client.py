@@ -17,7 +17,7 @@ from runnel.matching.operators.ask.notebook import Notebook
 from runnel.matching.operators.ask.operator_environment import OperatorEnvironment
 from runnel.matching.operators.ask.question_keys import KeyMaker
 from runnel.matching.operators.plugins.check_answers import InvalidAnswerError, check_answers
-from runnel.matching.operators.plugins.contract import Answer, Ask, Failed
+from runnel.matching.operators.plugins.contract import Answer, FailedCall, OperatorCall
 from runnel.matching.operators.plugins.operator_process import OperatorHost, OperatorHostError, open_operator_host
 from runnel.matching.operators.plugins.registry import is_builtin
 from runnel.model.operator import OperatorDeclaration
@@ -49,13 +49,13 @@ class OperatorClient:
         self._idle_hosts: list[OperatorHost] = []
         self._is_closed = False
 
-    def answer(self, asks: Sequence[Ask]) -> list[Answer]:
+    def answer(self, calls: Sequence[OperatorCall]) -> list[Answer]:
         """Return one answer per call. Failures are answers, too; this method does not raise them."""
         if not self._breaker.allows():
-            return [self._breaker_open()] * len(asks)
-        allowed = self._allowance.take(len(asks))
-        answers: list[Answer] = list(self._call_batch(asks[:allowed])) if allowed else []
-        return answers + [self._over_budget()] * (len(asks) - allowed)
+            return [self._breaker_open()] * len(calls)
+        allowed = self._allowance.take(len(calls))
+        answers: list[Answer] = list(self._call_batch(calls[:allowed])) if allowed else []
+        return answers + [self._over_budget()] * (len(calls) - allowed)
 
     def close(self) -> None:
         """Close all idle hosts. A host that is in use is closed when its batch ends."""
@@ -65,26 +65,26 @@ class OperatorClient:
         for host in idle_hosts:
             host.close()
 
-    def _call_batch(self, asks: Sequence[Ask]) -> list[Answer]:
+    def _call_batch(self, calls: Sequence[OperatorCall]) -> list[Answer]:
         try:
-            return self._call_once(asks)
+            return self._call_once(calls)
         except OperatorHostError as failure:
             # Retrying a single call helps only if the process died, which may have had an unrelated cause.
-            is_retryable = failure.kind == "died" or (len(asks) > 1 and failure.kind != "refused")
+            is_retryable = failure.kind == "died" or (len(calls) > 1 and failure.kind != "refused")
             if not is_retryable:
-                return [self._failed(failure)] * len(asks)
-            return self._retry_individually(asks, failure)
+                return [self._failed(failure)] * len(calls)
+            return self._retry_individually(calls, failure)
 
-    def _retry_individually(self, asks: Sequence[Ask], batch_failure: OperatorHostError) -> list[Answer]:
+    def _retry_individually(self, calls: Sequence[OperatorCall], batch_failure: OperatorHostError) -> list[Answer]:
         elapsed, fatal_failures = 0.0, 0
         answers: list[Answer] = []
-        for ask in asks:
+        for call in calls:
             if not self._breaker.allows():
                 answers.append(self._breaker_open())
             elif fatal_failures >= _MAX_FATAL_RETRIES or elapsed >= _MAX_RETRY_TIME * self._time_limit:
                 reason = self._failed(batch_failure).reason
                 answers.append(
-                    Failed(
+                    FailedCall(
                         f"{reason}; not retried because retries of other calls of the batch failed or took too long"
                     )
                 )
@@ -93,14 +93,14 @@ class OperatorClient:
             else:
                 started = time.perf_counter()
                 try:
-                    answers += self._call_once([ask])
+                    answers += self._call_once([call])
                     elapsed += time.perf_counter() - started
                 except OperatorHostError as failure:
                     answers.append(self._failed(failure))
                     fatal_failures += failure.kind != "raised"
         return answers
 
-    def _call_once(self, asks: Sequence[Ask]) -> list[Answer]:
+    def _call_once(self, calls: Sequence[OperatorCall]) -> list[Answer]:
         """Call the operator once, check its answers, and record cost and failures."""
         name, version = self.declaration.name, self.declaration.version
         started = time.perf_counter()
@@ -110,19 +110,19 @@ class OperatorClient:
             try:
                 host.prepare()
                 started = time.perf_counter()  # loading the operator does not count as cost of the calls
-                raw_answers = host.answer(asks, self._time_limit)
+                raw_answers = host.answer(calls, self._time_limit)
             except OperatorHostError as error:
                 failure = error
             seconds = time.perf_counter() - started
         if failure is None:
             try:
-                answers = check_answers(raw_answers, len(asks), name, self.declaration.results)
+                answers = check_answers(raw_answers, len(calls), name, self.declaration.results)
             except InvalidAnswerError as error:
                 failure = OperatorHostError(str(error), "raised")
-        failures = len(asks) if failure else sum(isinstance(answer, Failed) for answer in answers)
+        failures = len(calls) if failure else sum(isinstance(answer, FailedCall) for answer in answers)
         self._allowance.spend(seconds)
-        self._notebook.note_calls(name, version, calls=len(asks), seconds=seconds, failures=failures)
-        self._update_breaker(failure, seconds, all_failed=failures == len(asks))
+        self._notebook.note_calls(name, version, calls=len(calls), seconds=seconds, failures=failures)
+        self._update_breaker(failure, seconds, all_failed=failures == len(calls))
         if failure is not None:
             raise failure
         return answers
@@ -161,18 +161,18 @@ class OperatorClient:
             if is_closed:
                 host.close()
 
-    def _failed(self, failure: OperatorHostError) -> Failed:
-        return Failed(f"{self.declaration.name}: {failure.reason}")
+    def _failed(self, failure: OperatorHostError) -> FailedCall:
+        return FailedCall(f"{self.declaration.name}: {failure.reason}")
 
-    def _breaker_open(self) -> Failed:
-        return Failed(
+    def _breaker_open(self) -> FailedCall:
+        return FailedCall(
             f"{self.declaration.name}: not called because it failed recently; it is retried automatically",
             passing=True,
         )
 
-    def _over_budget(self) -> Failed:
+    def _over_budget(self) -> FailedCall:
         budget = self.declaration.budget
         calls = [] if budget.calls is None else [f"{budget.calls:,} calls"]
         seconds = [] if budget.seconds is None else [f"{budget.seconds:g} seconds"]
         limits = " and ".join(calls + seconds)
-        return Failed(f"{self.declaration.name}: over its budget of {limits} per minute", passing=True)
+        return FailedCall(f"{self.declaration.name}: over its budget of {limits} per minute", passing=True)

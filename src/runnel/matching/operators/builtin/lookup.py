@@ -23,7 +23,7 @@ from runnel.matching.operators.builtin.configuration import WORK_SHARE, Configur
 from runnel.matching.operators.builtin.lookup_columns import comparable, for_column, from_column
 from runnel.matching.operators.builtin.lookup_database import Database, UnansweredError
 from runnel.matching.operators.builtin.suggest import suggestion
-from runnel.matching.operators.plugins.contract import Answer, Ask, Failed, OperatorContext
+from runnel.matching.operators.plugins.contract import Answer, FailedCall, OperatorCall, OperatorContext
 from runnel.model.item import Value
 from runnel.model.operator import HOLDS, Parameter, Row
 
@@ -65,7 +65,7 @@ class Lookup:
     >>> connection.close()
     >>> settings = {"database": "market", "table": "stocks", "key": "symbol", "columns": "price"}
     >>> lookup = Lookup(OperatorContext(settings, databases={"market": url}))
-    >>> lookup.answer([Ask({}, (("ACME", "NONE"),)), Ask({}, ("NONE",))])
+    >>> lookup.answer([OperatorCall({}, (("ACME", "NONE"),)), OperatorCall({}, ("NONE",))])
     [((12.5,),), ()]
     >>> lookup.close(); folder.cleanup()
     """
@@ -107,18 +107,18 @@ class Lookup:
             self.close()
             raise
 
-    def answer(self, asks: Sequence[Ask]) -> Sequence[Answer]:
+    def answer(self, calls: Sequence[OperatorCall]) -> Sequence[Answer]:
         """Return the rows of every call. If the database cannot be read, all calls fail and may be repeated."""
         try:
             if self._target is None:
                 self._target = self._reflect_table()
-            keys_of_asks = [self._keys_of(ask, self._target) for ask in asks]
-            keys = dict.fromkeys(key for keys in keys_of_asks if not isinstance(keys, Failed) for key in keys)
+            keys_of_calls = [self._keys_of(call, self._target) for call in calls]
+            keys = dict.fromkeys(key for keys in keys_of_calls if not isinstance(keys, FailedCall) for key in keys)
             rows = self._query_rows(list(keys), self._target)
         except (UnansweredError, OperatorRefusedError) as error:
             reason = error.reason if isinstance(error, UnansweredError) else str(error)
-            return [Failed(f"cannot read from the database {self._name}: {reason}")] * len(asks)
-        return [keys if isinstance(keys, Failed) else self._answer(keys, rows) for keys in keys_of_asks]
+            return [FailedCall(f"cannot read from the database {self._name}: {reason}")] * len(calls)
+        return [keys if isinstance(keys, FailedCall) else self._answer(keys, rows) for keys in keys_of_calls]
 
     def check(self) -> None:
         """Raise an error if the database could not be read. A registration fails then, whereas a worker waits."""
@@ -162,15 +162,15 @@ class Lookup:
                 raise self._configuration.error(f"the table has no column {name[:80]!r}{near}", key=key)
         return [table.columns[name] for name in names]
 
-    def _keys_of(self, ask: Ask, target: _Target) -> list[_Key] | Failed:
+    def _keys_of(self, call: OperatorCall, target: _Target) -> list[_Key] | FailedCall:
         """Return the keys of a call. There are none if an attribute is missing or does not fit its column."""
-        inputs = [ask.attributes.get(name, ()) for name in self._attributes] if self._attributes else ask.inputs
+        inputs = [call.attributes.get(name, ()) for name in self._attributes] if self._attributes else call.inputs
         if len(inputs) != len(target.keys):
-            return Failed(f"a call needs {len(target.keys)} inputs, one per column of `key`", passing=False)
+            return FailedCall(f"a call needs {len(target.keys)} inputs, one per column of `key`", passing=False)
         values = [_column_values(given, column) for given, column in zip(inputs, target.keys, strict=True)]
         keys = list(islice(product(*values), MAX_KEYS + 1))
         if len(keys) > MAX_KEYS:
-            return Failed(f"the item has more than {MAX_KEYS} keys", passing=False)
+            return FailedCall(f"the item has more than {MAX_KEYS} keys", passing=False)
         return keys
 
     def _query_rows(self, keys: Sequence[_Key], target: _Target) -> dict[_Key, list[Any]]:
@@ -201,13 +201,13 @@ class Lookup:
         if not self._columns:
             return HOLDS if table_rows else ()
         if len(table_rows) > self._max_rows:
-            return Failed(f"the table has more than {self._max_rows} rows for this item", passing=False)
+            return FailedCall(f"the table has more than {self._max_rows} rows for this item", passing=False)
         rows: dict[Row, None] = {}
         for table_row in table_rows:
             try:
                 values = [from_column(value) for value in table_row]
             except ValueError as error:
-                return Failed(str(error), passing=False)
+                return FailedCall(str(error), passing=False)
             if (row := _row_without_nulls(values)) is not None:
                 rows[row] = None
         return tuple(rows)

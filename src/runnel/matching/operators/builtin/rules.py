@@ -17,12 +17,12 @@ from runnel.algebra.semantics.evaluate import is_text
 from runnel.algebra.values.words import words
 from runnel.errors import OperatorRefusedError
 from runnel.matching.operators.builtin.configuration import WORK_SHARE, Configuration
-from runnel.matching.operators.plugins.contract import Answer, Ask, Failed, OperatorContext
+from runnel.matching.operators.plugins.contract import Answer, FailedCall, OperatorCall, OperatorContext
 from runnel.model.item import Attributes, Value
 from runnel.model.operator import Parameter, Row
 from runnel.sandbox.rules_child import is_constant
 from runnel.sandbox.rules_process import RulesLimits, RulesProcess, RulesProcessError
-from runnel.sandbox.rules_program import LARGEST, MAX_BYTES, RulesProblem, RulesRefusedError, screen
+from runnel.sandbox.rules_program import MAX_BYTES, MAX_NUMBER, RulesProblem, RulesRefusedError, screen
 
 MAX_FACTS = 20_000
 MAX_TEXT_LENGTH = 4096
@@ -39,7 +39,7 @@ class Rules:
     """Derives facts of a goal from an item: `needsReview(?reason)`.
 
     >>> rules = Rules(OperatorContext({"rules": 'holds(P) :- number(price, P), P > 50, not has(category, "food").'}))
-    >>> rules.answer([Ask({"price": (60.0,)}), Ask({"price": (60.0,), "category": ("food",)})])
+    >>> rules.answer([OperatorCall({"price": (60.0,)}), OperatorCall({"price": (60.0,), "category": ("food",)})])
     [((60.0,),), ()]
     >>> rules.close()
     """
@@ -80,17 +80,17 @@ class Rules:
             raise _program_error(configuration, key, problem) from error
         self._needs = self._process.needs
 
-    def answer(self, asks: Sequence[Ask]) -> Sequence[Answer]:
+    def answer(self, calls: Sequence[OperatorCall]) -> Sequence[Answer]:
         """Return the rows of the goal for every call. A call that exceeds a limit fails without affecting others."""
         deadline = time.monotonic() + WORK_SHARE * self._time_limit
         answers: list[Answer] = []
-        for ask in asks:
+        for call in calls:
             with self._lock:
                 remaining = deadline - time.monotonic()
                 if remaining <= 0:
-                    answers.append(Failed("previous items of the batch used up the time limit"))
+                    answers.append(FailedCall("previous items of the batch used up the time limit"))
                 else:
-                    answers.append(self._answer(ask, remaining))
+                    answers.append(self._answer(call, remaining))
         return answers
 
     def close(self) -> None:
@@ -98,21 +98,21 @@ class Rules:
         if self._process is not None:
             self._process.close()
 
-    def _answer(self, ask: Ask, seconds: float) -> Answer:
-        facts = list(self._facts(ask))
+    def _answer(self, call: OperatorCall, seconds: float) -> Answer:
+        facts = list(self._facts(call))
         if len(facts) > MAX_FACTS:
-            return Failed(f"the item has more than {MAX_FACTS} facts", passing=False)
+            return FailedCall(f"the item has more than {MAX_FACTS} facts", passing=False)
         if (large := next((fact for fact in facts if _is_too_large(fact)), None)) is not None:
-            return Failed(
-                f"the value of {_subject(large)} is too large: scaled numbers in rules go up to {LARGEST}",
+            return FailedCall(
+                f"the value of {_subject(large)} is too large: scaled numbers in rules go up to {MAX_NUMBER}",
                 passing=False,
             )
         try:
             rows = self._running_process().rows(facts, seconds)
         except RulesRefusedError as error:
-            return Failed(error.problem.message, passing=False)
+            return FailedCall(error.problem.message, passing=False)
         except RulesProcessError as error:
-            return Failed(f"the rules were stopped: {error.reason}", passing=error.passing)
+            return FailedCall(f"the rules were stopped: {error.reason}", passing=error.passing)
         return tuple(dict.fromkeys(_row(row) for row in rows))
 
     def _running_process(self) -> RulesProcess:
@@ -122,15 +122,15 @@ class Rules:
             self._process = RulesProcess(self._program, self._goal, self._limits)
         return self._process
 
-    def _facts(self, ask: Ask) -> Iterator[_Fact]:
+    def _facts(self, call: OperatorCall) -> Iterator[_Fact]:
         """Yield the facts that the rules use, from the item and from the inputs of the call."""
         for relation, names in self._needs.items():
             if relation == "input":
-                for position, given in enumerate(ask.inputs, 1):
+                for position, given in enumerate(call.inputs, 1):
                     values = given if isinstance(given, tuple) else (given,)
                     yield from (["input", position, *self._value(value)] for value in values)
                 continue
-            attributes: Attributes = ask.attributes
+            attributes: Attributes = call.attributes
             for name in attributes if names is None else names:
                 for value in attributes.get(name, ()):
                     yield from self._attribute_facts(relation, name[:MAX_TEXT_LENGTH], value)
@@ -192,7 +192,7 @@ def _subject(fact: _Fact) -> str:
 
 
 def _is_too_large(fact: _Fact) -> bool:
-    return bool(fact[2] == "number" and abs(fact[3]) > LARGEST)
+    return bool(fact[2] == "number" and abs(fact[3]) > MAX_NUMBER)
 
 
 def _row(row: Sequence[Sequence[Any]]) -> Row:

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 
 from runnel.errors import InputError, RefusedAddressError, UnreachableError
 from runnel.matching.operators.builtin.configuration import WORK_SHARE, Configuration
-from runnel.matching.operators.builtin.service_messages import encode_ask, one_line, read_answers, request_body
-from runnel.matching.operators.plugins.contract import Answer, Ask, Failed, OperatorContext
+from runnel.matching.operators.builtin.service_messages import encode_call, one_line, read_answers, request_body
+from runnel.matching.operators.plugins.contract import Answer, FailedCall, OperatorCall, OperatorContext
 from runnel.model.operator import Parameter
 from runnel.net import http_client
 from runnel.net.background_loop import BackgroundLoop
@@ -75,9 +75,9 @@ class Service:
         self._client: HttpClient | None = None
         self._context = context
 
-    def answer(self, asks: Sequence[Ask]) -> Sequence[Answer]:
+    def answer(self, calls: Sequence[OperatorCall]) -> Sequence[Answer]:
         """Return the service's answer to every call."""
-        return self._background.run(self._send_batch(asks)) if asks else []
+        return self._background.run(self._send_batch(calls)) if calls else []
 
     def close(self) -> None:
         """Close the connections."""
@@ -85,39 +85,39 @@ class Service:
             self._background.run(self._close_client())
             self._background.close()
 
-    async def _send_batch(self, asks: Sequence[Ask]) -> list[Answer]:
+    async def _send_batch(self, calls: Sequence[OperatorCall]) -> list[Answer]:
         deadline = time.monotonic() + WORK_SHARE * self._time_limit
         client = await self._open_client()
-        encoded = [encode_ask(ask) for ask in asks]
+        encoded = [encode_call(call) for call in calls]
         chunks = split_into_chunks([len(body) for body in encoded], self._max_calls, self._concurrency)
         answers = await asyncio.gather(*(self._send_chunk(client, encoded[chunk], deadline) for chunk in chunks))
         return [answer for chunk_answers in answers for answer in chunk_answers]
 
-    async def _send_chunk(self, client: HttpClient, asks: Sequence[bytes], deadline: float) -> list[Answer]:
+    async def _send_chunk(self, client: HttpClient, calls: Sequence[bytes], deadline: float) -> list[Answer]:
         """Return the answers to the calls of a chunk.
 
         If the service rejects the content of a request, send each half separately, so that only the bad call fails.
         """
-        if sum(map(len, asks)) > MAX_REQUEST_BYTES:
-            return [Failed(f"the item is larger than {MAX_REQUEST_BYTES} bytes", passing=False)] * len(asks)
-        outcome = await self._post_with_retries(client, request_body(self._name, asks), deadline)
-        if isinstance(outcome, Failed):
-            return [outcome] * len(asks)
-        if outcome.status in _BAD_REQUEST_STATUSES and len(asks) > 1:
-            half = len(asks) // 2
-            first = await self._send_chunk(client, asks[:half], deadline)
-            return [*first, *await self._send_chunk(client, asks[half:], deadline)]
+        if sum(map(len, calls)) > MAX_REQUEST_BYTES:
+            return [FailedCall(f"the item is larger than {MAX_REQUEST_BYTES} bytes", passing=False)] * len(calls)
+        outcome = await self._post_with_retries(client, request_body(self._name, calls), deadline)
+        if isinstance(outcome, FailedCall):
+            return [outcome] * len(calls)
+        if outcome.status in _BAD_REQUEST_STATUSES and len(calls) > 1:
+            half = len(calls) // 2
+            first = await self._send_chunk(client, calls[:half], deadline)
+            return [*first, *await self._send_chunk(client, calls[half:], deadline)]
         if not 200 <= outcome.status < 300:
-            return [_error_answer(outcome)] * len(asks)
+            return [_error_answer(outcome)] * len(calls)
         try:
-            return read_answers(outcome.body, len(asks))
+            return read_answers(outcome.body, len(calls))
         except ValueError as error:
-            return [Failed(f"the service returned an invalid response: {error}")] * len(asks)
+            return [FailedCall(f"the service returned an invalid response: {error}")] * len(calls)
 
-    async def _post_with_retries(self, client: HttpClient, body: bytes, deadline: float) -> Response | Failed:
-        """Send a request until its response is not a temporary failure. Return Failed if that takes too long."""
+    async def _post_with_retries(self, client: HttpClient, body: bytes, deadline: float) -> Response | FailedCall:
+        """Send a request until its response is not a temporary failure. Return FailedCall if that takes too long."""
         backoff = FIRST_PAUSE
-        failure = Failed(f"the service did not respond within {self._time_limit:g} seconds")
+        failure = FailedCall(f"the service did not respond within {self._time_limit:g} seconds")
         while True:
             requested_pause: float | None = None
             try:
@@ -130,9 +130,9 @@ class Service:
                 failure = _error_answer(response)
                 requested_pause = retry_after(response.headers.get("Retry-After"), time.time())
             except RefusedAddressError as error:
-                return Failed(error.message)
+                return FailedCall(error.message)
             except UnreachableError as error:
-                failure = Failed(f"cannot connect to the service: {error.message}")
+                failure = FailedCall(f"cannot connect to the service: {error.message}")
             except TimeoutError:
                 return failure  # if there was an earlier attempt, its failure is more specific than the timeout
             random_pause = backoff * random.uniform(0.5, 1.0)  # noqa: S311 - spreads retries, no cryptography
@@ -179,14 +179,14 @@ def split_into_chunks(sizes: Sequence[int], max_calls: int, concurrency: int) ->
     return [*chunks, slice(start, len(sizes))]
 
 
-def _error_answer(response: Response) -> Failed:
+def _error_answer(response: Response) -> FailedCall:
     excerpt = one_line(response.body.decode("utf-8", "replace"))
     reason = f"the service responded with status {response.status}" + (f": {excerpt}" if excerpt else "")
     if 300 <= response.status < 400:
         reason = (
             f"the service responded with status {response.status}; redirects are not followed, register the final URL"
         )
-    return Failed(reason, passing=response.status not in _BAD_REQUEST_STATUSES)
+    return FailedCall(reason, passing=response.status not in _BAD_REQUEST_STATUSES)
 
 
 def _read_secret_header(configuration: Configuration) -> dict[str, str]:

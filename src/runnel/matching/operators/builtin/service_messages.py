@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from runnel.matching.operators.plugins.contract import Answer, Ask, Failed
+from runnel.matching.operators.plugins.contract import Answer, FailedCall, OperatorCall
 from runnel.model.item import MAX_TEXT, Value, clean_text
 from runnel.model.operator import Row
 
@@ -23,30 +23,32 @@ MAX_ROW_VALUES = 64
 _MAX_EXCERPT = 300
 
 
-def encode_ask(ask: Ask) -> bytes:
+def encode_call(call: OperatorCall) -> bytes:
     """Encode a call as JSON. Attributes, including those in `inputs`, are lists, and times are texts.
 
-    >>> encode_ask(Ask({"title": ("Muse",)}, ("Bronx", (1.0, 2.0))))
+    >>> encode_call(OperatorCall({"title": ("Muse",)}, ("Bronx", (1.0, 2.0))))
     b'{"attributes":{"title":["Muse"]},"inputs":["Bronx",[1.0,2.0]]}'
     """
-    attributes = {name: [_plain(value) for value in values] for name, values in ask.attributes.items()}
+    attributes = {name: [_plain(value) for value in values] for name, values in call.attributes.items()}
     inputs = [
-        [_plain(value) for value in given] if isinstance(given, tuple) else _plain(given) for given in ask.inputs
+        [_plain(value) for value in given] if isinstance(given, tuple) else _plain(given) for given in call.inputs
     ]
     return _json({"attributes": attributes, "inputs": inputs})
 
 
-def request_body(operator: str, asks: Sequence[bytes]) -> bytes:
+def request_body(operator: str, calls: Sequence[bytes]) -> bytes:
     """Return the body of a request for encoded calls.
 
     >>> request_body("mobs", [b"{}"])
     b'{"operator":"mobs","asks":[{}]}'
     """
-    return b'{"operator":' + _json(operator) + b',"asks":[' + b",".join(asks) + b"]}"
+    return b'{"operator":' + _json(operator) + b',"asks":[' + b",".join(calls) + b"]}"
 
 
 def read_answers(body: bytes, count: int) -> list[Answer]:
-    """Read `count` answers from a body. An invalid answer becomes Failed; raise ValueError if the body is invalid.
+    """Read `count` answers from a body.
+
+    An invalid answer becomes FailedCall; raise ValueError if the body is invalid.
 
     >>> read_answers(b'{"answers": [{"rows": [[7, "a"]]}, {"rows": [[null]]}]}', 2)[0]
     ((7.0, 'a'),)
@@ -74,23 +76,23 @@ def one_line(text: Any) -> str:
 def _answer(value: Any) -> Answer:
     match value:
         case {"error": str(reason)}:
-            return Failed(f"the service reports: {one_line(reason)}", passing=value.get("passing") is not False)
+            return FailedCall(f"the service reports: {one_line(reason)}", passing=value.get("passing") is not False)
         case {"rows": list(rows)} if len(rows) <= MAX_ROWS:
             checked = [_row(row) for row in rows]
             distinct = dict.fromkeys(row for row in checked if row is not None)
             if None in checked:
-                return Failed(
+                return FailedCall(
                     f"the service returned a row that is not a list of at most {MAX_ROW_VALUES} texts, finite "
                     "numbers and booleans",
                     passing=False,
                 )
             if len({len(row) for row in distinct}) > 1:
-                return Failed("the service returned rows of different lengths", passing=False)
+                return FailedCall("the service returned rows of different lengths", passing=False)
             return tuple(distinct)
         case {"rows": list()}:
-            return Failed(f"the service returned more than {MAX_ROWS} rows", passing=False)
+            return FailedCall(f"the service returned more than {MAX_ROWS} rows", passing=False)
         case _:
-            return Failed("the service returned an answer without a list `rows` or a text `error`", passing=False)
+            return FailedCall("the service returned an answer without a list `rows` or a text `error`", passing=False)
 
 
 def _row(row: Any) -> Row | None:

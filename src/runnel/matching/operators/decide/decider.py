@@ -27,7 +27,7 @@ from runnel.matching.operators.orders.batch_arrays import ACCEPTED, UNKNOWN
 from runnel.matching.operators.orders.order import Order
 from runnel.matching.operators.orders.problem import OrderProblem
 from runnel.matching.operators.orders.rounds import Rounds
-from runnel.matching.operators.plugins.contract import Asker, Failed
+from runnel.matching.operators.plugins.contract import Asker, FailedCall
 from runnel.model.bindings import Binding, Bindings, MatchBindings, bounded
 from runnel.model.item import Value
 from runnel.model.item_batch import ItemBatch
@@ -348,7 +348,7 @@ class _BatchDecision:
             is_complete &= len(rows) <= MAX_BINDINGS and len(combined) <= MAX_BINDINGS
             if not term.calls:
                 search = self._questions.searches[item]
-                is_complete &= all(search.found(pattern).is_whole for pattern in term.patterns)
+                is_complete &= all(search.find_all(pattern).is_whole for pattern in term.patterns)
             bindings = combined[:MAX_BINDINGS]
         return bindings, is_complete
 
@@ -378,7 +378,7 @@ class _BatchDecision:
                 continue
             first = (term.calls[0].operator, term.calls[0].version)
             for operator, failure in list(self._failures(item, disjunct)) or [
-                (first, Failed(_TOO_MANY, passing=False))
+                (first, FailedCall(_TOO_MANY, passing=False))
             ]:
                 key = (row, query, operator)
                 undecided.setdefault(key, UndecidedQuery(row, query, operator, failure.reason, failure.passing))
@@ -389,7 +389,7 @@ class _BatchDecision:
             for key, query in undecided.items()
         ]
 
-    def _failures(self, item: int, disjunct: int) -> Iterator[tuple[Key, Failed]]:
+    def _failures(self, item: int, disjunct: int) -> Iterator[tuple[Key, FailedCall]]:
         """Yield the operators of a disjunct whose calls failed, with the failures."""
         for test in self._disjuncts.disjunct_tests[disjunct]:
             call = self._disjuncts.test_calls[test]

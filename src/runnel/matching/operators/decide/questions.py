@@ -12,23 +12,23 @@ from dataclasses import dataclass
 from runnel.algebra.nodes.attributes import Attribute
 from runnel.algebra.nodes.calls import Argument, Call, Given, Literally, Variable
 from runnel.algebra.nodes.item_patterns import ItemPattern
-from runnel.algebra.semantics.bindings import MOST_INPUTS, Answers, grounded, pattern_rows
+from runnel.algebra.semantics.bindings import MAX_INPUTS, Answers, grounded, pattern_rows
 from runnel.errors import RunnelError
-from runnel.matching.operators.plugins.contract import Answer, Asker, Failed, Input, Question
+from runnel.matching.operators.plugins.contract import Answer, Asker, FailedCall, Input, Question
 from runnel.matching.patterns.item_search import FamilySearch
 from runnel.model.item import Attributes
 from runnel.model.operator import Rows
 
 TOO_MANY_SOLUTIONS = "a pattern that provides its inputs has too many solutions"
-TOO_MANY_INPUTS = f"a pattern provides more than {MOST_INPUTS} different inputs for one item"
+TOO_MANY_INPUTS = f"a pattern provides more than {MAX_INPUTS} different inputs for one item"
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class CallResult:
     """The answer to a call about an item. `partly` means that only some of the call's questions failed."""
 
     rows: Rows = ()
-    failure: Failed | None = None
+    failure: FailedCall | None = None
     partly: bool = False
 
 
@@ -53,11 +53,11 @@ class Questions:
         self.searches = [FamilySearch(item_attributes) for item_attributes in attributes]
         self._constant_inputs: dict[int, tuple[Input, ...] | None] = {}
         self._numbers = numbers
-        self._answers: dict[tuple[int, int], Answered] = {}
+        self._answers: dict[tuple[int, int], CallResult] = {}
         self._grounded: dict[tuple[int, Call], Answer] = {}
         self.asked = 0
 
-    def ask(self, pairs: Sequence[tuple[int, int]]) -> list[Answered]:
+    def ask(self, pairs: Sequence[tuple[int, int]]) -> list[CallResult]:
         """Send all questions of these calls about these items together, and return one answer per pair."""
         ground_calls = [self._ground_calls(item, call) if self._calls[call].given else [] for item, call in pairs]
         questions: list[Question] = []
@@ -91,32 +91,32 @@ class Questions:
             return question_of(self._calls[call], self._attributes[item])
         return Question((self._calls[call].operator, self._calls[call].version), self._attributes[item], inputs)
 
-    def _ground_calls(self, item: int, call: int) -> list[Call] | Failed:
-        """Return the call once per distinct value of its pattern variables, or Failed if there are too many."""
+    def _ground_calls(self, item: int, call: int) -> list[Call] | FailedCall:
+        """Return the call once per distinct value of its pattern variables, or FailedCall if there are too many."""
         rows = pattern_rows(self._patterns[call], self.searches[item].rows)
         if rows is None:
-            return Failed(TOO_MANY_SOLUTIONS, passing=False)
+            return FailedCall(TOO_MANY_SOLUTIONS, passing=False)
         calls = list(grounded(self._calls[call], rows).values())
-        return calls if len(calls) <= MOST_INPUTS else Failed(TOO_MANY_INPUTS, passing=False)
+        return calls if len(calls) <= MAX_INPUTS else FailedCall(TOO_MANY_INPUTS, passing=False)
 
-    def _merge_answers(self, item: int, ground_calls: list[Call] | Failed) -> Answered:
+    def _merge_answers(self, item: int, ground_calls: list[Call] | FailedCall) -> CallResult:
         """Merge the answers to all questions of a call with pattern variables."""
-        if isinstance(ground_calls, Failed):
-            return Answered(failure=ground_calls)
+        if isinstance(ground_calls, FailedCall):
+            return CallResult(failure=ground_calls)
         answers = [self._grounded[item, call] for call in ground_calls]
-        failures = [answer for answer in answers if isinstance(answer, Failed)]
-        rows = dict.fromkeys(row for answer in answers if not isinstance(answer, Failed) for row in answer)
+        failures = [answer for answer in answers if isinstance(answer, FailedCall)]
+        rows = dict.fromkeys(row for answer in answers if not isinstance(answer, FailedCall) for row in answer)
         if not failures:
-            return Answered(tuple(rows))
+            return CallResult(tuple(rows))
         # Report a passing failure if there is one: a retry may succeed for it, even if other questions fail again.
         reported = next((failure for failure in failures if failure.passing), failures[0])
-        return Answered(tuple(rows), reported, partly=len(failures) < len(answers))
+        return CallResult(tuple(rows), reported, partly=len(failures) < len(answers))
 
     def was_asked(self, item: int, call: int) -> bool:
         """Return whether a call about an item was made, successfully or not."""
         return (item, call) in self._answers
 
-    def failure(self, item: int, call: int) -> Failed | None:
+    def failure(self, item: int, call: int) -> FailedCall | None:
         """Return the failure of a call, which may concern only some of its questions, or None."""
         return self._answers[item, call].failure if (item, call) in self._answers else None
 
@@ -130,13 +130,13 @@ class Questions:
                 answered = self._answers[item, number]
                 return None if answered.failure is not None else answered.rows
             rows = self._grounded.get((item, question))
-            return None if isinstance(rows, Failed) else rows
+            return None if isinstance(rows, FailedCall) else rows
 
         return answer
 
 
-def _answered(answer: Answer) -> Answered:
-    return Answered(failure=answer) if isinstance(answer, Failed) else Answered(answer)
+def _answered(answer: Answer) -> CallResult:
+    return CallResult(failure=answer) if isinstance(answer, FailedCall) else CallResult(answer)
 
 
 def question_of(call: Call, attributes: Attributes) -> Question:

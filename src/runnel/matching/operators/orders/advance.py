@@ -72,7 +72,7 @@ def advance_ranks(
     item_slots, slot_calls, slot_offsets = layout.item_slots, layout.slot_calls, layout.slot_offsets
     slot_pairs, slot_tests = layout.slot_pairs, layout.slot_tests
     outcomes, remaining, done, undecided = state.outcomes, state.remaining, state.done, state.undecided
-    places, asked, named, touched = state.places, state.asked, state.named, state.touched
+    positions, asked, named, touched = state.positions, state.asked, state.named, state.touched
     for number in range(len(items)):
         item = items[number]
         slot = asked[item]
@@ -89,7 +89,7 @@ def advance_ranks(
                 )
             slot = NOTHING
             if undecided[item]:
-                other, stop, looked = places[item], item_slots[item + 1], 0
+                other, stop, looked = positions[item], item_slots[item + 1], 0
                 while other < stop:
                     if done[other] == 0:
                         first, last = slot_offsets[other], slot_offsets[other + 1]
@@ -101,7 +101,7 @@ def advance_ranks(
                             slot = other
                             break
                     other += 1
-                places[item] = other
+                positions[item] = other
                 touched[item] += looked
             if slot == NOTHING or not is_known:
                 break
@@ -128,11 +128,11 @@ def advance_falling(
     entry_gains, slot_calls, slot_offsets = layout.entry_gains, layout.slot_calls, layout.slot_offsets
     slot_pairs, slot_tests = layout.slot_pairs, layout.slot_tests
     outcomes, remaining, done, undecided = state.outcomes, state.remaining, state.done, state.undecided
-    places, asked, named, touched = state.places, state.asked, state.named, state.touched
+    positions, asked, named, touched = state.positions, state.asked, state.named, state.touched
     scores, item_heads, heads, after = state.scores, state.item_heads, state.heads, state.after
     for number in range(len(items)):
         item = items[number]
-        base, top, bucket = item_heads[item], state.tops[item], places[item]
+        base, top, bucket = item_heads[item], state.tops[item], positions[item]
         low, high, is_few = item_slots[item], item_slots[item + 1], base == item_heads[item + 1]
         open_pairs, looked = undecided[item], 0
         slot = asked[item]
@@ -195,7 +195,7 @@ def advance_falling(
                 break
             calls[item] += 1
             costs[item] += call_costs[slot_calls[slot]]
-        named[item], places[item], undecided[item] = slot, bucket, open_pairs
+        named[item], positions[item], undecided[item] = slot, bucket, open_pairs
         touched[item] += looked
 
 

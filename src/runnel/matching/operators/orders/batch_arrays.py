@@ -53,7 +53,7 @@ class BatchState(NamedTuple):
     """For each entry, whether its test failed; empty if rejections are shared between disjuncts."""
     undecided: Array
     """For each item, the number of its undecided pairs."""
-    places: Array
+    positions: Array
     """For each item, the first entry, slot or bucket that may still need a call."""
     marked: Array
     """For each item, the pair whose calls are being made, if the order finishes a disjunct before the next."""

@@ -20,7 +20,9 @@ _SORTED_DISJUNCTS = 1024
 """Items with fewer active disjuncts are not sorted for an adaptive order, because their arrays fit into the cache."""
 
 
-def lay_out(problem: OrderProblem, order: Order, active_offsets: Array, active_disjuncts: Array) -> BatchLayout:
+def build_batch_layout(
+    problem: OrderProblem, order: Order, active_offsets: Array, active_disjuncts: Array
+) -> BatchLayout:
     """Build the layout of the active disjuncts of a batch for an order."""
     offsets = np.ascontiguousarray(active_offsets, dtype=np.int64)
     disjuncts = read_only(np.ascontiguousarray(active_disjuncts, dtype=IDENTIFIER))
@@ -47,7 +49,7 @@ def lay_out(problem: OrderProblem, order: Order, active_offsets: Array, active_d
         problem.disjunct_offsets,
         order.chains,
         problem.test_calls,
-        problem.test_places,
+        problem.test_positions,
         problem.gains,
         order.ranks,
         order.sequence,
@@ -82,7 +84,7 @@ def _fill(
     disjunct_offsets: Array,
     chains: Array,
     test_calls: Array,
-    test_places: Array,
+    test_positions: Array,
     gains: Array,
     ranks: Array,
     sequence: Array,
@@ -111,7 +113,7 @@ def _fill(
                     slot += 1
                 entry_pairs[entry] = pair
                 entry_slots[entry] = call
-                tests[entry] = test_places[test]
+                tests[entry] = test_positions[test]
                 if len(entry_gains):
                     entry_gains[entry] = gains[test]
                 entry += 1

@@ -25,7 +25,7 @@ def create_state(layout: BatchLayout, kind: OrderKind) -> BatchState:
         done=np.zeros(slots, dtype=np.int8),
         failed=np.zeros(entries if kind.keeps_failures else 0, dtype=np.int8),
         undecided=np.diff(before[layout.item_pairs]).astype(IDENTIFIER),
-        places=_first_places(layout, kind),
+        positions=_first_positions(layout, kind),
         marked=np.full(items if kind.finishes_disjuncts else 0, NOTHING, dtype=IDENTIFIER),
         asked=np.full(items, NOTHING, dtype=IDENTIFIER),
         named=np.full(items, NOTHING, dtype=IDENTIFIER),
@@ -43,7 +43,7 @@ def create_state(layout: BatchLayout, kind: OrderKind) -> BatchState:
     return state
 
 
-def _first_places(layout: BatchLayout, kind: OrderKind) -> Array:
+def _first_positions(layout: BatchLayout, kind: OrderKind) -> Array:
     if kind.by_calls:
         return layout.item_slots[:-1].copy()
     if kind.is_scored:

@@ -42,7 +42,7 @@ class OrderProblem:
     test_disjuncts: Array
     call_offsets: Array
     call_tests: Array
-    test_places: Array
+    test_positions: Array
     """The index of every test among the tests of its call."""
     gains: Array
     """The probability that each test fails, divided by the cost of its call in units of the mean cost."""
@@ -100,7 +100,7 @@ class OrderProblem:
             read_only(by_test.values),
             read_only(by_call.offsets.astype(np.int64)),
             read_only(by_call.values),
-            read_only(_places_in_calls(by_call, len(calls_of_tests))),
+            read_only(_positions_in_calls(by_call, len(calls_of_tests))),
             read_only(_gains(calls_of_tests, passing, prices)),
         )
 
@@ -115,10 +115,10 @@ def everything(problem: OrderProblem, items: int = 1) -> tuple[Array, Array]:
     return offsets_of(np.full(items, problem.disjuncts)), np.tile(disjuncts, items)
 
 
-def _places_in_calls(by_call: Rows, tests: int) -> Array:
-    places = np.empty(tests, dtype=IDENTIFIER)
-    places[by_call.values] = np.arange(tests) - np.repeat(by_call.offsets[:-1], by_call.lengths)
-    return places
+def _positions_in_calls(by_call: Rows, tests: int) -> Array:
+    positions = np.empty(tests, dtype=IDENTIFIER)
+    positions[by_call.values] = np.arange(tests) - np.repeat(by_call.offsets[:-1], by_call.lengths)
+    return positions
 
 
 def _gains(test_calls: Array, chances: Array, costs: Array) -> Array:

@@ -16,7 +16,7 @@ import numpy as np
 
 from runnel.arrays import Array, offsets_of, read_only
 from runnel.matching.operators.orders.batch_arrays import NOTHING, BatchLayout, BatchState
-from runnel.matching.operators.orders.batch_layout import lay_out
+from runnel.matching.operators.orders.batch_layout import build_batch_layout
 from runnel.matching.operators.orders.batch_state import create_state
 from runnel.matching.operators.orders.order import Order
 from runnel.matching.operators.orders.problem import OrderProblem
@@ -45,7 +45,7 @@ class Rounds:
     def __init__(self, problem: OrderProblem, order: Order, active_offsets: Array, active_disjuncts: Array) -> None:
         self._problem = problem
         self._loop = order.kind.advance
-        self._layout: BatchLayout = lay_out(problem, order, active_offsets, active_disjuncts)
+        self._layout: BatchLayout = build_batch_layout(problem, order, active_offsets, active_disjuncts)
         self._state: BatchState = create_state(self._layout, order.kind)
         self._waiting = 0
         self._live = np.arange(len(self._state.asked), dtype=np.int64)

@@ -12,7 +12,7 @@ import numpy as np
 
 from runnel.arrays import Array, read_only
 from runnel.matching.operators.orders.batch_arrays import ACCEPTED
-from runnel.matching.operators.orders.batch_layout import lay_out
+from runnel.matching.operators.orders.batch_layout import build_batch_layout
 from runnel.matching.operators.orders.batch_state import create_state
 from runnel.matching.operators.orders.order import Order
 from runnel.matching.operators.orders.problem import OrderProblem, everything
@@ -21,7 +21,7 @@ _NO_FAILURES = read_only(np.empty(0, dtype=np.uint8))
 
 
 @dataclass(frozen=True, slots=True)
-class Followed:
+class SimulationResult:
     """The result of a simulation per item: calls, their cost, entries that were read, and accepted disjuncts."""
 
     calls: Array
@@ -44,12 +44,12 @@ class Simulation:
             active_offsets, active_disjuncts = everything(problem)
         self._problem = problem
         self._advance = order.kind.advance
-        self._layout = lay_out(problem, order, active_offsets, active_disjuncts)
+        self._layout = build_batch_layout(problem, order, active_offsets, active_disjuncts)
         self._initial_state = create_state(self._layout, order.kind)
         self._items = read_only(np.arange(len(active_offsets) - 1))
         self._owners = np.repeat(np.arange(len(active_offsets) - 1), np.diff(active_offsets))
 
-    def follow(self, truths: Array) -> Followed:
+    def follow(self, truths: Array) -> SimulationResult:
         """Decide the items once per row of `truths`, which contains the outcome of every test of the problem."""
         items = len(self._initial_state.asked)
         counts = [np.zeros((len(truths), items), dtype=kind) for kind in (np.int64, np.float64, np.int64, np.int64)]
@@ -62,7 +62,7 @@ class Simulation:
             self._advance(self._layout, state, *arrays, True, problem.costs, calls[row], costs[row])
             touched[row] = state.touched
             accepted[row] = np.bincount(self._owners[state.outcomes == ACCEPTED], minlength=items)
-        return Followed(*(count.ravel() for count in counts))
+        return SimulationResult(*(count.ravel() for count in counts))
 
 
 def draw_truths(problem: OrderProblem, rows: int, seed: int) -> Array:

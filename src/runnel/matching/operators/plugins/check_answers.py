@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime
 from itertools import islice
 
-from runnel.matching.operators.plugins.contract import Answer, Failed
+from runnel.matching.operators.plugins.contract import Answer, FailedCall
 from runnel.matching.operators.plugins.encoding import plain
 from runnel.model.item import MAX_TEXT, Value, clean_text, moment
 from runnel.model.operator import HOLDS, Parameter, Row, Rows, ValueType
@@ -63,8 +63,8 @@ def check_answers(returned: object, calls: int, name: str, results: Sequence[Par
 
     Raise InvalidAnswerError if the operator did not return one answer per call.
 
-    >>> check_answers([[(3,)], Failed("no model")], 2, "mob", (Parameter("people", "result", "int"),))
-    [((3.0,),), Failed(reason='mob: no model', passing=True)]
+    >>> check_answers([[(3,)], FailedCall("no model")], 2, "mob", (Parameter("people", "result", "int"),))
+    [((3.0,),), FailedCall(reason='mob: no model', passing=True)]
     """
     if not isinstance(returned, Sequence) or isinstance(returned, str | bytes) or len(returned) != calls:
         raise InvalidAnswerError("it did not return one answer per call")
@@ -72,12 +72,12 @@ def check_answers(returned: object, calls: int, name: str, results: Sequence[Par
 
 
 def _check_answer(answer: object, name: str, results: Sequence[Parameter]) -> Answer:
-    if isinstance(answer, Failed):
-        return Failed(f"{name}: {str(answer.reason)[:_MAX_REASON]}", bool(answer.passing))
+    if isinstance(answer, FailedCall):
+        return FailedCall(f"{name}: {str(answer.reason)[:_MAX_REASON]}", bool(answer.passing))
     try:
         return check_rows(answer, results)
     except InvalidAnswerError as error:
-        return Failed(f"{name}: {error}", passing=False)
+        return FailedCall(f"{name}: {error}", passing=False)
 
 
 def check_rows(answer: object, results: Sequence[Parameter]) -> Rows:

@@ -6,11 +6,11 @@ or a class, whose instances are called with batches.
 
 - A plain function `function(attributes, *inputs)` returns None or False (does not hold), True (holds, no results), a
   value (one result), a tuple (one row), or a list, set or generator of values or tuples (several rows).
-- A class is called as `cls(context)` with an `OperatorContext`, and its instances have a method `answer(asks)`. They
+- A class is called as `cls(context)` with an `OperatorContext`, and its instances have a method `answer(calls)`. They
   may have a method `close()`. The class attributes `parameters: tuple[Parameter, ...]`, `cost: timedelta`,
   `pure: bool`, `batch: int` and `reads: tuple[str, ...]` are the defaults of a registration that omits them.
 
-An `answer` that raises an exception fails all of its calls. To fail a single call, return `Failed` as its answer.
+An `answer` that raises an exception fails all of its calls. To fail a single call, return `FailedCall` as its answer.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Input = Value | tuple[Value, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class OperatorCall:
     """One call of an operator: the attributes of an item that the operator reads, and the inputs, in order."""
 
     attributes: Attributes
@@ -45,14 +45,14 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class FailedCall:
     """The answer of a failed call, with the reason for the user. `passing` means that a later call may succeed."""
 
     reason: str
     passing: bool = True
 
 
-Answer = Rows | Failed
+Answer = Rows | FailedCall
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +85,6 @@ class Asker(Protocol):
 class Operator(Protocol):
     """An operator that is loaded and can be called."""
 
-    def answer(self, asks: Sequence[Ask]) -> Sequence[Answer]:
+    def answer(self, calls: Sequence[OperatorCall]) -> Sequence[Answer]:
         """Return one answer per call, in order."""
         ...

@@ -12,7 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from runnel.errors import OperatorRefusedError
-from runnel.matching.operators.plugins.contract import Answer, Ask, Failed, Input, Operator, OperatorContext
+from runnel.matching.operators.plugins.contract import (
+    Answer,
+    FailedCall,
+    Input,
+    Operator,
+    OperatorCall,
+    OperatorContext,
+)
 from runnel.matching.operators.plugins.encoding import from_bytes, plain, to_bytes
 from runnel.matching.operators.plugins.registry import Signature, find_operator, open_operator, signature_of
 
@@ -85,15 +92,15 @@ def _call_operator(operator: Operator, encoded_asks: Sequence[Any]) -> bytes:
     return b'{"answers":[' + encoded + b"]}"
 
 
-def _decode_ask(encoded: Sequence[Any]) -> Ask:
+def _decode_ask(encoded: Sequence[Any]) -> OperatorCall:
     attributes, encoded_inputs = encoded
     inputs: tuple[Input, ...] = tuple(tuple(value) if isinstance(value, list) else value for value in encoded_inputs)
-    return Ask({name: tuple(values) for name, values in attributes.items()}, inputs)
+    return OperatorCall({name: tuple(values) for name, values in attributes.items()}, inputs)
 
 
 def _encode_answer(answer: Answer) -> bytes:
     """Encode an answer: a list of rows, or the reason of a failure."""
-    if isinstance(answer, Failed):
+    if isinstance(answer, FailedCall):
         return to_bytes({"failed": str(answer.reason), "passing": bool(answer.passing)})
     try:
         return to_bytes([[plain(value) for value in row] for row in answer])

@@ -18,7 +18,7 @@ from datetime import timedelta
 from typing import Any, Literal, Protocol
 
 from runnel.errors import CorruptDataError, OperatorRefusedError, visible
-from runnel.matching.operators.plugins.contract import Ask, Failed, OperatorContext
+from runnel.matching.operators.plugins.contract import FailedCall, OperatorCall, OperatorContext
 from runnel.matching.operators.plugins.encoding import from_bytes, to_bytes
 from runnel.matching.operators.plugins.operator_child import MAX_FRAME
 from runnel.matching.operators.plugins.registry import (
@@ -65,7 +65,7 @@ class OperatorHost(Protocol):
     def prepare(self) -> None:
         """Load the operator, unless it is loaded."""
 
-    def answer(self, asks: Sequence[Ask], seconds: float) -> Sequence[object]:
+    def answer(self, calls: Sequence[OperatorCall], seconds: float) -> Sequence[object]:
         """Return one unchecked answer per call. Raise OperatorHostError if that fails or exceeds the time limit."""
 
     def close(self) -> None:
@@ -109,7 +109,7 @@ class OperatorThread:
     def __init__(self, source: str, context: OperatorContext) -> None:
         self._source = source
         self._context = context
-        self._asks: queue.SimpleQueue[Sequence[Ask] | None] | None = None
+        self._asks: queue.SimpleQueue[Sequence[OperatorCall] | None] | None = None
         self._answers: queue.SimpleQueue[Sequence[object] | OperatorHostError] = queue.SimpleQueue()
 
     def prepare(self) -> None:
@@ -117,11 +117,11 @@ class OperatorThread:
         if self._asks is None:
             self._start()
 
-    def answer(self, asks: Sequence[Ask], seconds: float) -> Sequence[object]:
+    def answer(self, calls: Sequence[OperatorCall], seconds: float) -> Sequence[object]:
         """See `OperatorHost.answer`."""
         self.prepare()
         assert self._asks is not None  # noqa: S101 - for the type checker
-        self._asks.put(asks)
+        self._asks.put(calls)
         try:
             result = self._answers.get(timeout=seconds)
         except queue.Empty:
@@ -138,24 +138,24 @@ class OperatorThread:
         self._asks = None
 
     def _start(self) -> None:
-        asks: queue.SimpleQueue[Sequence[Ask] | None] = queue.SimpleQueue()
+        calls: queue.SimpleQueue[Sequence[OperatorCall] | None] = queue.SimpleQueue()
         answers: queue.SimpleQueue[Sequence[object] | OperatorHostError] = queue.SimpleQueue()
-        arguments = (self._source, self._context, asks, answers)
+        arguments = (self._source, self._context, calls, answers)
         threading.Thread(target=_serve, args=arguments, name=f"operator {self._source}", daemon=True).start()
         try:
             result = answers.get(timeout=START_SECONDS)
         except queue.Empty:
             result = OperatorHostError(f"loading it took more than {START_SECONDS:g} seconds", "refused")
         if isinstance(result, OperatorHostError):
-            asks.put(None)
+            calls.put(None)
             raise result
-        self._asks, self._answers = asks, answers
+        self._asks, self._answers = calls, answers
 
 
 def _serve(
     source: str,
     context: OperatorContext,
-    asks: queue.SimpleQueue[Sequence[Ask] | None],
+    calls: queue.SimpleQueue[Sequence[OperatorCall] | None],
     answers: queue.SimpleQueue[Sequence[object] | OperatorHostError],
 ) -> None:
     """Run the thread of an `OperatorThread`: load the operator and report the outcome, then answer batches."""
@@ -165,7 +165,7 @@ def _serve(
         answers.put(OperatorHostError(str(refused), "refused"))
         return
     answers.put(())
-    while (batch := asks.get()) is not None:
+    while (batch := calls.get()) is not None:
         try:
             answers.put(operator.answer(batch))
         except Exception as error:  # whatever was raised, only this batch fails; the next batch may succeed
@@ -200,10 +200,10 @@ class OperatorProcess:
         if self._sandbox is None:
             self.start()
 
-    def answer(self, asks: Sequence[Ask], seconds: float) -> Sequence[object]:
+    def answer(self, calls: Sequence[OperatorCall], seconds: float) -> Sequence[object]:
         """See `OperatorHost.answer`."""
         self.prepare()
-        request = to_bytes([[dict(ask.attributes), ask.inputs] for ask in asks])
+        request = to_bytes([[dict(call.attributes), call.inputs] for call in calls])
         if len(request) > MAX_FRAME:
             raise OperatorHostError(f"the request exceeds {MAX_FRAME:,} bytes", "raised")
         try:
@@ -212,7 +212,7 @@ class OperatorProcess:
             kind: FailureKind = "late" if error.cause is EndCause.DEADLINE else "died"
             raise OperatorHostError(error.reason, kind) from None
         match reply:
-            case {"answers": list(answers)} if len(answers) == len(asks):
+            case {"answers": list(answers)} if len(answers) == len(calls):
                 return [_decode_answer(answer) for answer in answers]
             case {"raised": str(reason)}:
                 raise OperatorHostError(_printable(reason), "raised")
@@ -288,7 +288,7 @@ def _decode_answer(answer: object) -> object:
     """Decode an answer of the process: unchecked rows, or a failure."""
     match answer:
         case {"failed": str(reason), "passing": bool(passing)}:
-            return Failed(_printable(reason), passing)
+            return FailedCall(_printable(reason), passing)
         case _:
             return answer
 

@@ -20,7 +20,7 @@ from typing import Any, cast, get_args
 from runnel.entry_points import find_entry, plugin_names
 from runnel.errors import OperatorRefusedError
 from runnel.matching.operators.plugins.check_answers import InvalidAnswerError, rows_of
-from runnel.matching.operators.plugins.contract import Answer, Ask, Failed, Operator, OperatorContext
+from runnel.matching.operators.plugins.contract import Answer, FailedCall, Operator, OperatorCall, OperatorContext
 from runnel.model.operator import VALUE_TYPES, Parameter, Role, Rows
 
 GROUP = "runnel.operators"
@@ -173,7 +173,7 @@ def open_operator(implementation: Callable[..., Any], context: OperatorContext) 
         return FunctionOperator(implementation)
     instance = _load(_name(implementation), lambda: implementation(context))
     if not callable(getattr(instance, "answer", None)):
-        raise OperatorRefusedError("the class has no method answer(asks)", place=_name(implementation))
+        raise OperatorRefusedError("the class has no method answer(calls)", place=_name(implementation))
     operator: Operator = instance
     return operator
 
@@ -198,26 +198,27 @@ def check_operator(implementation: Callable[..., Any], context: OperatorContext)
 class FunctionOperator:
     """A plain function as an operator: `function(attributes, *inputs)`.
 
-    >>> FunctionOperator(lambda attributes, least: len(attributes) >= least).answer([Ask({"a": ("x",)}, (1.0,))])
+    >>> operator = FunctionOperator(lambda attributes, least: len(attributes) >= least)
+    >>> operator.answer([OperatorCall({"a": ("x",)}, (1.0,))])
     [((),)]
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
 
-    def answer(self, asks: Sequence[Ask]) -> list[Answer]:
+    def answer(self, calls: Sequence[OperatorCall]) -> list[Answer]:
         """Return one answer per call. If the function raises an exception, only that call fails."""
-        return [self._answer(ask) for ask in asks]
+        return [self._answer(call) for call in calls]
 
-    def _answer(self, ask: Ask) -> Answer:
+    def _answer(self, call: OperatorCall) -> Answer:
         try:
-            return cast(Rows, rows_of(self._function(ask.attributes, *ask.inputs)))  # the client checks the rows
+            return cast(Rows, rows_of(self._function(call.attributes, *call.inputs)))  # the client checks the rows
         except InvalidAnswerError as error:
-            return Failed(str(error), passing=False)
+            return FailedCall(str(error), passing=False)
         except MemoryError:
             raise
         except Exception as error:  # a plug-in may raise anything
-            return Failed(f"{type(error).__name__}: {error}"[:300])
+            return FailedCall(f"{type(error).__name__}: {error}"[:300])
 
 
 def _name(implementation: Callable[..., Any]) -> str:

@@ -1,10 +1,10 @@
 """VCA with the Very Clever Border (RoSeS §5, algorithm 1): a filter plan in one pass over the candidates.
 
-The paper keeps, for every node of the border, its candidates by selectivity, and updates them as the border changes.
-Two facts make a single sorted pass do the same. The number of border nodes that a candidate subsumes never grows: a
-node enters the border only in place of nodes that it subsumes. So a candidate without benefit never gets one later.
-And the candidates of a node that enters are candidates of those it replaces, and no more selective than itself: they
-come later.
+For every node of the border, the paper keeps the candidates by selectivity and updates them as the border changes. A
+single pass over the sorted candidates gives the same result, for two reasons. First, a node enters the border only in
+place of nodes that it subsumes. The number of border nodes that a candidate subsumes therefore never grows, and a
+candidate without benefit never gets one later. Second, the candidates of a node that enters are candidates of the
+nodes that it replaces, and no more selective than the node itself, so they come later in the pass.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from runnel.papers.roses.factoring.filter_nodes import ABSENT, SOURCE, Nodes, cl
 
 
 def grow_border(nodes: Nodes) -> Array:
-    """The parent of every node after VCA, from the most selective candidate to the least."""
+    """Return the parent of every node after VCA has processed the candidates, the most selective first."""
     count = len(nodes.rates)
     parents = np.full(count, ABSENT, dtype=np.int64)
     parents[: nodes.predicates] = SOURCE  # line 2: each predicate by itself; they are the border
@@ -32,17 +32,21 @@ def grow_border(nodes: Nodes) -> Array:
 def _grow(
     nodes: Nodes, parents: Array, tops: Array, open_masks: Array, links: Array, degrees: Array, stamps: Array
 ) -> None:
-    """`tops` is the border node above a predicate, `open_masks` what this node still lets a candidate be made of."""
+    """Process all candidates.
+
+    `tops` is the border node above each predicate. `open_masks` are the elements of the predicate that a candidate
+    may consist of to subsume that node.
+    """
     for candidate in range(len(nodes.nodes)):
         node = nodes.nodes[candidate]
         inserted = node >= nodes.predicates
         if not inserted and parents[node] != SOURCE:
             continue
-        factorized = _subsumed(nodes, candidate, parents, tops, open_masks, stamps)
+        subsumed = _subsumed(nodes, candidate, parents, tops, open_masks, stamps)
         rate = nodes.rates[node]
-        # Line 11, with the true gain where the candidate is in the border already and costs no new evaluation.
-        gain = (factorized - 1) - factorized * rate if inserted else (factorized - 1) * (1.0 - rate)
-        if factorized < 2 or gain <= 0.0:
+        # Line 11, with the true gain if the candidate is already in the border and costs no new evaluation.
+        gain = (subsumed - 1) - subsumed * rate if inserted else (subsumed - 1) * (1.0 - rate)
+        if subsumed < 2 or gain <= 0.0:
             continue
         if inserted:
             parents[node] = SOURCE
@@ -58,7 +62,7 @@ def _grow(
 
 @kernel
 def _subsumed(nodes: Nodes, candidate: int, parents: Array, tops: Array, open_masks: Array, stamps: Array) -> int:
-    """How many nodes of the border a candidate subsumes, itself included (line 10); each gets its stamp."""
+    """Count the border nodes that a candidate subsumes, itself included (line 10), and stamp each of them."""
     count = 0
     for entry in range(nodes.offsets[candidate], nodes.offsets[candidate + 1]):
         predicate = nodes.members[entry]
@@ -71,9 +75,10 @@ def _subsumed(nodes: Nodes, candidate: int, parents: Array, tops: Array, open_ma
 
 @kernel
 def _attach(nodes: Nodes, top: int, node: int, parents: Array, links: Array, degrees: Array) -> None:
-    """Line 18; or lines 19-25, reduction: a filter that is worth nothing below the new one gives it its children.
+    """Attach a border node to a new parent (line 18), or replace it by its children (lines 19-25, reduction).
 
-    The paper leaves the reduced filter in the plan, without children; it is removed here.
+    A filter is reduced if it saves nothing below the new parent. The paper leaves it in the plan without children;
+    this function removes it.
     """
     children = degrees[top]
     rate = nodes.rates[node]

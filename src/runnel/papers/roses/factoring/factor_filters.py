@@ -1,4 +1,4 @@
-"""The way in: the filters of one source in, a filter tree out."""
+"""Factor the filters of one source into a filter tree."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from runnel.papers.roses.factoring.refine_plan import refine_plan
 class FactoringProblem:
     """Distinct predicates, each a set of clauses without redundant ones.
 
-    `given` are the predicates that each stands for; its last row has the predicates without clauses, which the source
-    itself decides.
+    `given` has the original predicates that each represents. Its last row has the predicates without clauses, which
+    every item of the source satisfies.
     """
 
     filters: Filters
@@ -30,17 +30,17 @@ class FactoringProblem:
 
     @staticmethod
     def of(filters: Filters) -> FactoringProblem:
-        """The distinct predicates of filters."""
+        """Reduce the predicates of filters, and merge equal ones."""
         sets, numbers = distinct_rows(reduced(filters))
-        kept = np.flatnonzero(sets.lengths)
-        places = np.full(len(sets), len(kept), dtype=np.int64)
-        places[kept] = np.arange(len(kept))
-        chosen = Rows(offsets_of(sets.lengths[kept]), sets.expand(kept)[1])
-        given = Rows.grouped(places[numbers], np.arange(len(numbers), dtype=np.int32), len(kept) + 1)
+        nonempty = np.flatnonzero(sets.lengths)
+        positions = np.full(len(sets), len(nonempty), dtype=np.int64)
+        positions[nonempty] = np.arange(len(nonempty))
+        chosen = Rows(offsets_of(sets.lengths[nonempty]), sets.expand(nonempty)[1])
+        given = Rows.grouped(positions[numbers], np.arange(len(numbers), dtype=np.int32), len(nonempty) + 1)
         return FactoringProblem(filters, chosen, given)
 
     def tree(self, parents: Array, inserted: Rows, rates: Array) -> FilterTree:
-        """The tree of predicates and inserted filters with these parents (below zero: the source) and rates."""
+        """Build the tree of predicates and inserted filters from their parents (negative: the source) and rates."""
         sets = Rows(
             np.concatenate([self.predicates.offsets, self.predicates.offsets[-1] + inserted.offsets[1:]]),
             np.concatenate([self.predicates.values, inserted.values]),
@@ -55,7 +55,7 @@ class FactoringProblem:
 def factor_filters(
     filters: Filters, settings: FactoringSettings | None = None, *, refined: bool = True
 ) -> FilterTree:
-    """The filter tree of predicates by VCA with VCB (RoSeS §5), refined unless that is not wanted.
+    """Build the filter tree of predicates by VCA with VCB (RoSeS §5), and refine it if `refined` is true.
 
     >>> filters = Filters.of(Rows.of([[0, 1], [0, 2], [0, 2, 3]]), np.array([0.1, 0.1, 0.1, 0.1]))
     >>> tree = factor_filters(filters)
@@ -64,21 +64,21 @@ def factor_filters(
     """
     limits = settings or FactoringSettings()
     problem = FactoringProblem.of(filters)
-    found = find_candidates(problem.predicates, filters, limits)
-    nodes = number_nodes(found)
+    candidates = find_candidates(problem.predicates, filters, limits)
+    nodes = number_nodes(candidates)
     parents = grow_border(nodes)
     if refined:
         parents = refine_plan(nodes, parents, limits.rounds)
-    return _built(problem, found, parents)
+    return _build_tree(problem, candidates, parents)
 
 
-def _built(problem: FactoringProblem, found: Candidates, parents: Array) -> FilterTree:
-    """The tree of the nodes that are in the plan."""
+def _build_tree(problem: FactoringProblem, candidates: Candidates, parents: Array) -> FilterTree:
+    """Build the tree of the nodes that are in the plan."""
     count = len(problem.predicates)
     chosen = np.flatnonzero(parents[count:] != ABSENT)
-    numbers = np.concatenate([np.arange(count), np.full(len(found), -1, dtype=np.int64)])
+    numbers = np.concatenate([np.arange(count), np.full(len(candidates), -1, dtype=np.int64)])
     numbers[count + chosen] = count + np.arange(len(chosen))
-    kept = np.concatenate([parents[:count], parents[count + chosen]])
-    above = np.where(kept < 0, kept, numbers[kept])
-    rates = np.concatenate([found.predicate_selectivities, found.selectivities[chosen]])
-    return problem.tree(above, found.sets(chosen), rates)
+    chosen_parents = np.concatenate([parents[:count], parents[count + chosen]])
+    above = np.where(chosen_parents < 0, chosen_parents, numbers[chosen_parents])
+    rates = np.concatenate([candidates.predicate_selectivities, candidates.selectivities[chosen]])
+    return problem.tree(above, candidates.sets(chosen), rates)

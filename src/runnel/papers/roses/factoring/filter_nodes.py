@@ -1,7 +1,7 @@
-"""Filters in the making: predicates and candidates as nodes, in arrays that kernels share.
+"""The nodes of a filter tree under construction: predicates and candidates, in arrays that kernels share.
 
-Node `p` is the predicate p; node `predicates + c` is the candidate c, unless a predicate equals the candidate and is
-its node. A node's parent is a node, SOURCE, or ABSENT where a candidate is not in the plan.
+Node `p` is the predicate p. Node `predicates + c` is the candidate c, unless a predicate equals the candidate; then
+the predicate is its node. A node's parent is a node, SOURCE, or ABSENT if the candidate is not in the plan.
 """
 
 from __future__ import annotations
@@ -18,10 +18,9 @@ SOURCE, ABSENT = -1, -2
 
 
 class Nodes(NamedTuple):
-    """The arrays. Entries of a candidate are `offsets`; those of a predicate are `listed`, ascending by selectivity.
+    """The arrays. `offsets` has the entries of a candidate, `listed` those of a predicate, ascending by selectivity.
 
-    `nodes` is the node of every candidate and `candidates` the candidate of every predicate that equals one (-1:
-    none).
+    `nodes` is the node of every candidate. `candidates` is the candidate that a predicate equals, or -1.
     """
 
     predicates: int
@@ -38,40 +37,40 @@ class Nodes(NamedTuple):
     closures: Array
 
 
-def number_nodes(found: Candidates) -> Nodes:
+def number_nodes(candidates: Candidates) -> Nodes:
     """Number the predicates and candidates as nodes."""
-    count = len(found.predicate_selectivities)
-    owned = np.flatnonzero(found.owners != NO_PREDICATE)
-    nodes = count + np.arange(len(found))
-    nodes[owned] = found.owners[owned]
-    candidates = np.full(count, -1, dtype=np.int64)
-    candidates[found.owners[owned]] = owned
+    count = len(candidates.predicate_selectivities)
+    owned = np.flatnonzero(candidates.owners != NO_PREDICATE)
+    nodes = count + np.arange(len(candidates))
+    nodes[owned] = candidates.owners[owned]
+    equal_candidates = np.full(count, -1, dtype=np.int64)
+    equal_candidates[candidates.owners[owned]] = owned
     return Nodes(
         predicates=count,
-        rates=np.concatenate([found.predicate_selectivities, found.selectivities]),
+        rates=np.concatenate([candidates.predicate_selectivities, candidates.selectivities]),
         nodes=nodes,
-        candidates=candidates,
-        offsets=found.members.offsets,
-        members=found.members.values,
-        masks=found.masks,
-        candidate_of=found.candidate_of,
-        listed_offsets=found.listed.offsets,
-        listed=found.listed.values,
-        element_offsets=found.elements.rows.offsets,
-        closures=found.elements.closures,
+        candidates=equal_candidates,
+        offsets=candidates.members.offsets,
+        members=candidates.members.values,
+        masks=candidates.masks,
+        candidate_of=candidates.candidate_of,
+        listed_offsets=candidates.listed.offsets,
+        listed=candidates.listed.values,
+        element_offsets=candidates.elements.rows.offsets,
+        closures=candidates.elements.closures,
     )
 
 
 @kernel
 def closed_mask(nodes: Nodes, entry: int) -> np.uint64:
     """Return an entry's mask, extended by the elements of its predicate that the elements in the mask imply."""
-    mask, place = nodes.masks[entry], nodes.element_offsets[nodes.members[entry]]
+    mask, element = nodes.masks[entry], nodes.element_offsets[nodes.members[entry]]
     closed = np.uint64(0)
     while mask:
         if mask & np.uint64(1):
-            closed |= nodes.closures[place]
+            closed |= nodes.closures[element]
         mask >>= np.uint64(1)
-        place += 1
+        element += 1
     return closed
 
 

@@ -1,7 +1,7 @@
-"""From a predicate table to filters: which clauses subsume which, how selective they are, and the trees of sources.
+"""Build filters from a predicate table: the clauses that subsume others, their selectivities, and trees of sources.
 
-In: a logical plan and the part of all items that satisfies each atom. Out: the filter tree of a source, over the
-table's own numbers of predicates, and the numbers of its clauses and of wider ones.
+In: a logical plan and the share of all items that satisfies each atom. Out: the filter tree of a source. It refers to
+predicates and clauses by their numbers in the table, to which wider clauses are added.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from runnel.papers.roses.factoring.widen_clauses import widen_clauses
 from runnel.plan.logical_plan import LogicalPlan
 
 UNKNOWN_SHARE = 0.3
-"""What an atom lets through of which nothing is known."""
+"""The assumed selectivity of an atom without an estimate."""
 
 
 @dataclass(frozen=True)
 class FilterTable:
     """The clauses of a predicate table: their selectivities, and the wider clauses of each.
 
-    `clauses` are those of the table, in their order, and behind them wider ones that only filters use.
+    `clauses` are those of the table, in their order, followed by wider clauses that only filters use.
     """
 
     predicates: Rows
@@ -43,9 +43,9 @@ class FilterTable:
 
     @staticmethod
     def of(logical: LogicalPlan, shares: Array | None = None) -> FilterTable:
-        """The table of a logical plan; `shares` is the part of all items that satisfies each atom.
+        """Build the table of a logical plan. `shares` is the share of all items that satisfies each atom.
 
-        A share of 1 says that nothing is known of the atom.
+        A share of 1 means that there is no estimate.
         """
         known = np.ones(len(logical.atoms)) if shares is None else np.asarray(shares, dtype=np.float64)
         likely = np.where(known >= 1.0, UNKNOWN_SHARE, known)
@@ -58,7 +58,7 @@ class FilterTable:
         return FilterTable(logical.predicates, clauses, rates, wider, len(logical.clauses))
 
     def tree(self, predicates: Array, settings: FactoringSettings | None = None) -> FilterTree:
-        """The filter tree of some predicates, by their numbers in the table."""
+        """Build the filter tree of predicates, given by their numbers in the table."""
         _, clauses = self.predicates.expand(predicates)
         chosen = Rows(offsets_of(self.predicates.lengths[predicates]), clauses)
         tree = factor_filters(
@@ -69,22 +69,22 @@ class FilterTable:
 
 
 def clause_rates(clauses: Rows, shares: Array) -> Array:
-    """The part of all items that satisfies each clause, its literals taken to be independent.
+    """Return the share of all items that satisfies each clause, assuming that its literals are independent.
 
     >>> clause_rates(Rows.of([[0], [1], [0, 2]]), np.array([0.5, 0.2])).tolist()
     [0.5, 0.5, 0.6]
     """
     atoms = shares[clauses.values >> 1]
-    missed = np.where(clauses.values & 1, atoms, 1.0 - atoms)
-    filled = np.flatnonzero(clauses.lengths)
+    failing = np.where(clauses.values & 1, atoms, 1.0 - atoms)
+    nonempty = np.flatnonzero(clauses.lengths)
     rates = np.zeros(len(clauses), dtype=np.float64)
-    if len(filled):
-        rates[filled] = 1.0 - np.multiply.reduceat(missed, clauses.offsets[filled])
+    if len(nonempty):
+        rates[nonempty] = 1.0 - np.multiply.reduceat(failing, clauses.offsets[nonempty])
     return rates
 
 
 def predicates_of(logical: LogicalPlan, source: int) -> Array:
-    """The numbers of the predicates that some query asks of a source."""
+    """Return the numbers of the predicates of all queries on a source."""
     owners = np.repeat(np.arange(len(logical.scopes)), logical.scopes.lengths)
     scoped = np.zeros(len(logical.scopes), dtype=bool)
     scoped[owners[logical.scopes.values == source]] = True

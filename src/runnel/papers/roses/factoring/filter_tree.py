@@ -1,6 +1,6 @@
-"""Filter trees: what factorisation makes and what matchers and `explain` read.
+"""Filter trees: the result of factoring, which matchers and `explain` read.
 
-A node is a filter on the items that passed its parent; node 0 is the source, which all items pass. The number of a
+A node is a filter on the items that passed its parent. Node 0 is the source, which all items pass. The number of a
 node is greater than its parent's.
 """
 
@@ -21,9 +21,9 @@ ROOT = 0
 class FilterTree:
     """The arrays of a tree.
 
-    `clauses` are the clauses that a node adds to those of the nodes above it, in the order in which they are asked.
-    `predicates` are the predicates that hold for the items that pass a node. `selectivities` is the part of all items
-    expected to pass. The tree is immutable.
+    `clauses` are the clauses that a node adds to those of the nodes above it, in the order of evaluation.
+    `predicates` are the predicates that hold for the items that pass a node. `selectivities` is the share of all
+    items expected to pass. The tree is immutable.
     """
 
     parents: Array
@@ -36,26 +36,26 @@ class FilterTree:
 
     @cached_property
     def cost(self) -> float:
-        """Filter evaluations expected for an item (RoSeS table 1: a filter costs the rate of its input)."""
+        """The expected filter evaluations per item (RoSeS table 1: a filter costs the rate of its input)."""
         return float(self.selectivities[self.parents[1:]].sum())
 
     @cached_property
     def unfactored_cost(self) -> float:
-        """Filter evaluations for an item if every distinct predicate is asked by itself."""
+        """The filter evaluations per item if every distinct predicate is evaluated separately."""
         return float(np.count_nonzero(self.predicates.lengths[1:]))
 
     @property
     def savings(self) -> float:
-        """The part of the unfactored cost that the tree saves, from 0 to 1."""
+        """The share of the unfactored cost that the tree saves, from 0 to 1."""
         return 1.0 - self.cost / self.unfactored_cost if self.unfactored_cost else 0.0
 
     @cached_property
     def depths(self) -> Array:
-        """How many filters lie between the source and a node, itself included."""
+        """The number of filters on the path from the source to each node, the node included."""
         return node_depths(self.parents)
 
     def arrays(self, name: str) -> dict[str, Array]:
-        """The arrays to store under a name."""
+        """Return the arrays to store under a name."""
         return {
             f"{name}.parents": self.parents,
             **self.clauses.arrays(f"{name}.clauses"),
@@ -65,7 +65,7 @@ class FilterTree:
 
     @staticmethod
     def stored(arrays: Arrays, name: str) -> FilterTree:
-        """A tree that was stored under a name."""
+        """Read a tree that was stored under a name."""
         return FilterTree(
             parents=arrays[f"{name}.parents"],
             clauses=Rows.stored(arrays, f"{name}.clauses"),
@@ -76,28 +76,28 @@ class FilterTree:
 
 @kernel
 def node_depths(parents: Array) -> Array:
-    """How many nodes lie above each; a parent below zero is none. Parents may stand in any order.
+    """Return the number of ancestors of each node. A negative parent means none. Parents may have any numbers.
 
     >>> node_depths(np.array([2, -1, 1])).tolist()
     [2, 0, 1]
     """
     depths = np.full(len(parents), -1, dtype=np.int64)
     for node in range(len(parents)):
-        steps, above = 0, node
-        while above >= 0 and depths[above] < 0:
-            above = parents[above]
+        steps, ancestor = 0, node
+        while ancestor >= 0 and depths[ancestor] < 0:
+            ancestor = parents[ancestor]
             steps += 1
-        depth = steps - 1 if above < 0 else depths[above] + steps
-        above = node
-        while above >= 0 and depths[above] < 0:
-            depths[above] = depth
+        depth = steps - 1 if ancestor < 0 else depths[ancestor] + steps
+        ancestor = node
+        while ancestor >= 0 and depths[ancestor] < 0:
+            depths[ancestor] = depth
             depth -= 1
-            above = parents[above]
+            ancestor = parents[ancestor]
     return depths
 
 
 def accepted(tree: FilterTree, truths: Array) -> set[int]:
-    """The predicates that hold, by walking the tree; `truths` says for every clause whether it holds.
+    """Return the predicates that hold, by walking the tree. `truths` has the truth of every clause.
 
     >>> tree = FilterTree(
     ...     np.array([-1, 0, 1, 1]), Rows.of([[], [0], [1], [2]]), Rows.of([[], [], [7], [8]]),
@@ -107,10 +107,10 @@ def accepted(tree: FilterTree, truths: Array) -> set[int]:
     ({8}, 2.0)
     """
     passed = np.zeros(len(tree), dtype=bool)
-    found: set[int] = set()
+    predicates: set[int] = set()
     for node in range(len(tree)):
-        open_above = node == ROOT or passed[tree.parents[node]]
-        passed[node] = bool(open_above and truths[tree.clauses.row(node)].all())
+        parent_passed = node == ROOT or passed[tree.parents[node]]
+        passed[node] = bool(parent_passed and truths[tree.clauses.row(node)].all())
         if passed[node]:
-            found.update(tree.predicates.row(node).tolist())
-    return found
+            predicates.update(tree.predicates.row(node).tolist())
+    return predicates

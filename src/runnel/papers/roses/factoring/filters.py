@@ -1,4 +1,4 @@
-"""What is factorised: predicates as sets of clauses, the clauses that subsume others, and selectivities."""
+"""The input of factoring: predicates as sets of clauses, the clauses that subsume others, and selectivities."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from runnel.kernel import kernel
 class Filters:
     """Predicates over numbered clauses.
 
-    `wider` has for every clause some clauses that strictly subsume it; `selectivities` the part of all items that
-    satisfies each clause, never less for a wider clause. Clauses are taken to be independent, unless `sample` tells:
-    bits, a row for every clause, one bit for every item of a sample of `sampled` items that satisfies it. Clauses
-    from `first_union` on are unions of others. Two unions are seldom independent, so no filter is made of two.
+    `wider` has for every clause clauses that strictly subsume it. `selectivities` is the share of all items that
+    satisfies each clause; a wider clause never has a smaller one. Clauses are assumed to be independent, unless there
+    is a `sample` of `sampled` items: one row per clause, with one bit per item that satisfies it. Clauses from
+    `first_union` on are unions of others. Two unions are seldom independent, so no filter contains two.
     """
 
     predicates: Rows
@@ -35,7 +35,7 @@ class Filters:
         sample: Array | None = None,
         first_union: int | None = None,
     ) -> Filters:
-        """Filters from clauses; `sample` holds truths, a row for every item and a column for every clause.
+        """Build filters from clauses. `sample` has one row of truths per item and one column per clause.
 
         >>> filters = Filters.of(Rows.of([[0, 1], [0, 2]]), np.array([0.5, 0.1, 0.1]))
         >>> len(filters.predicates), len(filters.wider)
@@ -48,13 +48,14 @@ class Filters:
             bits, sampled = pack_sample(np.asarray(sample, dtype=bool)), len(sample)
         rates = np.clip(np.asarray(selectivities, dtype=np.float64), 0.0, 1.0)
         first = count if first_union is None else first_union
-        return Filters(predicates, monotone(rates, known), known, bits, first, sampled)
+        return Filters(predicates, make_monotone(rates, known), known, bits, first, sampled)
 
 
 def set_rates(sets: Rows, filters: Filters) -> Array:
-    """The part of the items that satisfies each of these sets, none of which is empty.
+    """Return the share of the items that satisfies each of these sets, none of which is empty.
 
-    Where no sampled item satisfies all clauses of a set, independence is asked, within what is likely then.
+    If no sampled item satisfies a set, its clauses are assumed to be independent, and its share is at most that of
+    half a sampled item.
 
     >>> sample = np.array([[1, 1], [1, 0], [0, 0], [0, 0]])
     >>> filters = Filters.of(Rows.of([[0, 1]]), np.array([0.5, 0.25]), sample=sample)
@@ -65,22 +66,22 @@ def set_rates(sets: Rows, filters: Filters) -> Array:
         return np.empty(0, dtype=np.float64)
     rates = np.multiply.reduceat(filters.selectivities[sets.values], sets.offsets[:-1])
     if filters.sampled:
-        together = np.bitwise_and.reduceat(filters.sample[sets.values], sets.offsets[:-1], axis=0)
-        seen = np.bitwise_count(together).sum(axis=1)
-        rates = np.where(seen > 0, seen / filters.sampled, np.minimum(rates, 0.5 / filters.sampled))
+        all_true = np.bitwise_and.reduceat(filters.sample[sets.values], sets.offsets[:-1], axis=0)
+        counts = np.bitwise_count(all_true).sum(axis=1)
+        rates = np.where(counts > 0, counts / filters.sampled, np.minimum(rates, 0.5 / filters.sampled))
     return np.asarray(rates)
 
 
 def pack_sample(truths: Array) -> Array:
-    """Truths by item and clause as bits by clause, 64 items to a word."""
+    """Pack truths by item and clause into bits by clause, 64 items per word."""
     words = -(-len(truths) // 64)
     padded = np.zeros((truths.shape[1], words * 64), dtype=bool)
     padded[:, : len(truths)] = truths.T
     return np.ascontiguousarray(np.packbits(padded, axis=1, bitorder="little").view(np.uint64))
 
 
-def monotone(selectivities: Array, wider: Rows) -> Array:
-    """Selectivities, raised where an estimate gave a wider clause less than a narrower one."""
+def make_monotone(selectivities: Array, wider: Rows) -> Array:
+    """Raise the selectivity of each clause that was estimated below that of a narrower clause."""
     narrow = np.repeat(np.arange(len(wider)), wider.lengths)
     raised = selectivities.copy()
     while len(narrow):
@@ -92,7 +93,10 @@ def monotone(selectivities: Array, wider: Rows) -> Array:
 
 
 def reduced(filters: Filters) -> Rows:
-    """The predicates without clauses that another clause of the same predicate implies, ascending and each once."""
+    """Return the predicates without clauses that another of their clauses implies.
+
+    Clauses are distinct and ascending.
+    """
     owners = np.repeat(np.arange(len(filters.predicates)), filters.predicates.lengths)
     order = np.lexsort((filters.predicates.values, owners))
     values = filters.predicates.values[order].astype(np.int64)
@@ -111,19 +115,19 @@ def reduced(filters: Filters) -> Rows:
 def _mark_implied(offsets: Array, values: Array, wider_offsets: Array, wider_values: Array, implied: Array) -> None:
     for predicate in range(len(offsets) - 1):
         start, stop = offsets[predicate], offsets[predicate + 1]
-        for place in range(start, stop):
-            # What was left out is no reason to leave out another: of clauses that say the same, one must stay.
-            if stop - start < 2 or implied[place]:
+        for index in range(start, stop):
+            # An omitted clause must not cause another omission: of equivalent clauses, one must stay.
+            if stop - start < 2 or implied[index]:
                 continue
-            clause = values[place]
-            for other in range(wider_offsets[clause], wider_offsets[clause + 1]):
-                for found in range(start, stop):
-                    if values[found] == wider_values[other] and found != place:
-                        implied[found] = True
+            clause = values[index]
+            for wider_index in range(wider_offsets[clause], wider_offsets[clause + 1]):
+                for implied_index in range(start, stop):
+                    if values[implied_index] == wider_values[wider_index] and implied_index != index:
+                        implied[implied_index] = True
 
 
 def distinct_rows(rows: Rows) -> tuple[Rows, Array]:
-    """The distinct rows, by first use, and for every row the number of its distinct row.
+    """Return the distinct rows in order of first occurrence, and the number of the distinct row of each row.
 
     >>> distinct, numbers = distinct_rows(Rows.of([[1, 2], [3], [1, 2]]))
     >>> list(distinct.lists()), numbers.tolist()
@@ -133,8 +137,8 @@ def distinct_rows(rows: Rows) -> tuple[Rows, Array]:
     raw, size = data.tobytes(), data.itemsize
     offsets = (rows.offsets * size).tolist()
     numbers: dict[bytes, int] = {}
-    found = np.empty(len(rows), dtype=np.int64)
+    row_numbers = np.empty(len(rows), dtype=np.int64)
     for row in range(len(rows)):
-        found[row] = numbers.setdefault(raw[offsets[row] : offsets[row + 1]], len(numbers))
-    lengths = [len(one) // size for one in numbers]
-    return Rows(offsets_of(lengths), np.frombuffer(b"".join(numbers), dtype=np.int32)), found
+        row_numbers[row] = numbers.setdefault(raw[offsets[row] : offsets[row + 1]], len(numbers))
+    lengths = [len(encoded) // size for encoded in numbers]
+    return Rows(offsets_of(lengths), np.frombuffer(b"".join(numbers), dtype=np.int32)), row_numbers

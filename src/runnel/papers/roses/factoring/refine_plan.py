@@ -1,9 +1,9 @@
-"""Refinement: a filter plan made better by small steps, until none helps.
+"""Refinement: improve a filter plan by local search.
 
-Once it is fixed which candidates are filters, the cheapest tree is known: every node goes below the most selective
-filter that subsumes it, whatever the others do. So only the choice of filters is searched: those are left out that
-cost more than they save, and those taken in that save more than they cost. VCA builds from the leaves up and never
-looks back; this is where its choices are looked at again.
+For a given set of filters the cheapest tree is known: every node is a child of the most selective filter that
+subsumes it. The search therefore only chooses the set of filters. It removes filters that cost more than they save,
+and adds candidates that save more than they cost. VCA builds from the leaves up and never revises a choice;
+refinement does.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from runnel.arrays import Array
 from runnel.papers.roses.factoring.filter_nodes import ABSENT, SOURCE, Nodes, plan_cost
 from runnel.papers.roses.factoring.refine_kernels import add_nodes, all_gains, attach_nodes, drop_nodes, filters_below
 
-_WORTHWHILE = 1e-3
-"""A round that saves less than this part of the cost is the last."""
+_MIN_SAVING = 1e-3
+"""The search ends after a round that saves less than this share of the cost."""
 
 
 def refine_plan(nodes: Nodes, parents: Array, rounds: int) -> Array:
-    """The parents of a plan that costs no more than the given one.
+    """Return the parents of a plan that costs no more than the given one.
 
-    A second search starts from the plan without shared filters, where those come first that save most; which of the
-    two ends lower depends on the predicates.
+    A second search starts from the plan without shared filters, and adds the filters that save the most first. Which
+    of the two results is cheaper depends on the predicates.
     """
-    alone = np.full(len(parents), ABSENT, dtype=np.int64)
-    alone[: nodes.predicates] = SOURCE
-    plans = (_descended(nodes, parents, rounds), _descended(nodes, alone, rounds))
+    unshared = np.full(len(parents), ABSENT, dtype=np.int64)
+    unshared[: nodes.predicates] = SOURCE
+    plans = (_descend(nodes, parents, rounds), _descend(nodes, unshared, rounds))
     return min(plans, key=lambda plan: plan_cost(nodes, plan))
 
 
-def _descended(nodes: Nodes, parents: Array, rounds: int) -> Array:
+def _descend(nodes: Nodes, parents: Array, rounds: int) -> Array:
     best, cost = parents, plan_cost(nodes, parents)
     current = parents.copy()
     for _ in range(rounds):
@@ -44,7 +44,7 @@ def _descended(nodes: Nodes, parents: Array, rounds: int) -> Array:
         lower = plan_cost(nodes, current)
         if lower < cost:
             best = current.copy()
-        if lower > cost * (1.0 - _WORTHWHILE):
+        if lower > cost * (1.0 - _MIN_SAVING):
             break
         cost = lower
     return best

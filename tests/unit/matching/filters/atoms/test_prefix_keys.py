@@ -20,7 +20,7 @@ from runnel.errors import CorruptDataError
 from runnel.matching.compile.compile_plan import compile_base
 from runnel.matching.compile.gain import gain_of_compiling
 from runnel.matching.filters.atoms import atom_tests
-from runnel.matching.filters.atoms.atom_layout import lay_out_atoms
+from runnel.matching.filters.atoms.atom_layout import compute_atom_layout
 from runnel.matching.filters.atoms.atom_tests import PRESENCE
 from runnel.matching.filters.atoms.key_frequency import NOTHING_KNOWN, KnownWords, estimate
 from runnel.matching.filters.streams.stream_layout import StreamLayout
@@ -75,7 +75,7 @@ def test_pattern_has_the_keys_of_its_words_and_prefixes(
 def test_consecutive_patterns_are_found_by_the_rarest_key() -> None:
     plan = optimize([PlanQuery(10)], {10: Filter(Read(1), ContainsPattern(TITLE, ("conc*", "h?ll", "rock")))})
     for rare, common, expected in (("concert", "rock", b"pconc"), ("rock", "concert", b"wrock")):
-        atoms = lay_out_atoms(plan, {rare: 0.01, common: 0.5})
+        atoms = compute_atom_layout(plan, {rare: 0.01, common: 0.5})
         assert [atoms.key_tokens.raw(key) for key in atoms.atom_candidates.row(0)] == [expected]
         assert math.isclose(atoms.atom_shares[0], 0.01, rel_tol=0.01)
 

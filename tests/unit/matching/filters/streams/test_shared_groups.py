@@ -20,12 +20,12 @@ from runnel.algebra.nodes.query import Filter, Node, Read, Union
 from runnel.arrays import Array
 from runnel.errors import CorruptDataError
 from runnel.matching.filters.atoms.anchors import choose_anchors
-from runnel.matching.filters.atoms.atom_layout import lay_out_atoms
+from runnel.matching.filters.atoms.atom_layout import compute_atom_layout
 from runnel.matching.filters.streams import emit
 from runnel.matching.filters.streams.check_streams import BROKEN, count_doubts
 from runnel.matching.filters.streams.entries import FLAT, StreamShape
 from runnel.matching.filters.streams.shared_groups import MAX_LEVELS
-from runnel.matching.filters.streams.stream_layout import StreamLayout, lay_out_streams
+from runnel.matching.filters.streams.stream_layout import StreamLayout, compute_stream_layout
 from runnel.matching.filters.streams.stream_matcher import StreamMatcher
 from runnel.matching.filters.streams.write_streams import ENTRY, FORMULA, GROUPED, HEAD, KIND
 from runnel.model.item import Item
@@ -52,8 +52,8 @@ def plan_of(
 ) -> Plan:
     """Build a plan with streams of this shape, with equal frequencies of all words."""
     logical = optimize([PlanQuery(query) for query in definitions], definitions, settings=limits)
-    atoms = lay_out_atoms(logical, dict.fromkeys(WORDS, 0.01))
-    streams = lay_out_streams(logical, atoms, choose_anchors(logical, atoms), shape)
+    atoms = compute_atom_layout(logical, dict.fromkeys(WORDS, 0.01))
+    streams = compute_stream_layout(logical, atoms, choose_anchors(logical, atoms), shape)
     storage = FileStorage(folder.as_uri())
     name = f"base-{len(list(folder.iterdir())) if folder.exists() else 0}"
     write_base(storage, name, logical, Layout(atoms.arrays() | streams.arrays(), streams.seldom()))

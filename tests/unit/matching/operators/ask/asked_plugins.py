@@ -14,7 +14,7 @@ from runnel.model.operator import Budget, OperatorDeclaration, Parameter, ValueT
 VISION = '''
 import os, signal, subprocess, sys, time
 from pathlib import Path
-from runnel.matching.operators.plugins.contract import Failed
+from runnel.matching.operators.plugins.contract import FailedCall
 from runnel.model.operator import HOLDS
 
 def echo(attributes, *inputs):
@@ -88,30 +88,30 @@ class Batches:
     batch = 7
     def __init__(self, place):
         self.place = place
-    def answer(self, asks):
-        return [[(len(asks), os.getpid())] for ask in asks]
+    def answer(self, calls):
+        return [[(len(calls), os.getpid())] for call in calls]
 
 class Place:
     def __init__(self, place):
         self.place = place
-    def answer(self, asks):
+    def answer(self, calls):
         place = self.place
         told = [repr(sorted(os.environ)), repr(dict(place.configuration)), repr(dict(place.databases))]
         told.append(str(place.folder))
-        return [[(one,) for one in told] for ask in asks]
+        return [[(one,) for one in told] for call in calls]
 
 class Broken:
     def __init__(self, place):
         pass
-    def answer(self, asks):
-        if any("poison" in ask.attributes for ask in asks):
+    def answer(self, calls):
+        if any("poison" in call.attributes for call in calls):
             raise RuntimeError("poisoned")
-        return [Failed("no model", False) if "none" in ask.attributes else HOLDS for ask in asks]
+        return [FailedCall("no model", False) if "none" in call.attributes else HOLDS for call in calls]
 
 class Short:
     def __init__(self, place):
         pass
-    def answer(self, asks):
+    def answer(self, calls):
         return []
 
 class Unmade:
@@ -122,13 +122,13 @@ class Liar:
     """Writes onto whatever descriptor might lead to the worker."""
     def __init__(self, place):
         pass
-    def answer(self, asks):
+    def answer(self, calls):
         for descriptor in range(3, 20):
             try:
                 os.write(descriptor, b"\\xff" * 64)
             except OSError:
                 pass
-        return [HOLDS for ask in asks]
+        return [HOLDS for call in calls]
 '''
 
 
@@ -150,7 +150,7 @@ def plugins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         "    batch = 5\n"
         "    reads = ('picture',)\n"
         "    def __init__(self, context): pass\n"
-        "    def answer(self, asks): return []\n"
+        "    def answer(self, calls): return []\n"
         "class Wrong(Mob):\n"
         "    batch = 'many'\n"
     )

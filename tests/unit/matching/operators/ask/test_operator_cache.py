@@ -76,8 +76,8 @@ def test_keys_that_end_in_zeros_are_distinct(storage: Storage) -> None:
     assert segment is not None
     opened = open_segment(storage, segment.path)
     assert opened is not None
-    found = dict(opened.find([*names, b"\2" + bytes(15)]))
-    assert found == {place: ((name.hex(),),) for place, name in enumerate(names)}
+    results = dict(opened.find([*names, b"\2" + bytes(15)]))
+    assert results == {index: ((name.hex(),),) for index, name in enumerate(names)}
     assert [name for name, _ in opened.stored()] == sorted(names)
 
 

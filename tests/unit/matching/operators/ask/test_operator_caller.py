@@ -27,7 +27,7 @@ from runnel.matching.operators.ask.cache_files import write_segment
 from runnel.matching.operators.ask.caller import Caller
 from runnel.matching.operators.ask.operator_environment import OperatorEnvironment
 from runnel.matching.operators.ask.question_keys import Contents, KeyMaker
-from runnel.matching.operators.plugins.contract import Answer, Failed, Input, Question
+from runnel.matching.operators.plugins.contract import Answer, FailedCall, Input, Question
 from runnel.model.item import Attributes, Value
 from runnel.model.operator import HOLDS, Budget, OperatorDeclaration
 from runnel.storage.file_storage import open_storage
@@ -55,14 +55,14 @@ def made(plugins: Path) -> Iterator[Made]:
     def make(
         *declarations: OperatorDeclaration, clock: Callable[[], float] = time.monotonic, **more: object
     ) -> Caller:
-        known = {(one.name, one.version): one for one in declarations}
+        known = {(declaration.name, declaration.version): declaration for declaration in declarations}
         given: dict[str, Any] = {"modules": ("city",), "processes": 2, "folder": plugins, **more}
         callers.append(Caller(OperatorEnvironment(**given), known, clock=clock))
         return callers[-1]
 
     yield make
-    for one in callers:
-        one.close()
+    for caller in callers:
+        caller.close()
 
 
 def about(name: str, attributes: Attributes, *inputs: Input, version: int = 1) -> Question:
@@ -74,7 +74,7 @@ def titled(name: str, number: int, *inputs: Input) -> Question:
 
 
 def reasons(answers: list[Answer]) -> list[str]:
-    return [one.reason if isinstance(one, Failed) else "" for one in answers]
+    return [answer.reason if isinstance(answer, FailedCall) else "" for answer in answers]
 
 
 # --- batches and cached answers -------------------------------------------------------------------------
@@ -98,14 +98,14 @@ def test_answers_have_the_order_of_the_questions(made: Made) -> None:
 def test_batches_have_the_declared_size(made: Made) -> None:
     caller = made(declared("Batches", "int", "int", batch=7))
     answers = caller.ask([titled("Batches", number) for number in range(17)])
-    assert [rows[0][0] for rows in answers if not isinstance(rows, Failed)] == [7.0] * 14 + [3.0] * 3
+    assert [rows[0][0] for rows in answers if not isinstance(rows, FailedCall)] == [7.0] * 14 + [3.0] * 3
 
 
 def test_a_pure_operator_is_called_once_per_content(made: Made) -> None:
     caller = made(declared("Batches", "int", "int"), declared("process", "int", pure=False))
     questions = [titled("Batches", number % 3) for number in range(12)]
     first = caller.ask(questions)
-    assert {rows[0][0] for rows in first if not isinstance(rows, Failed)} == {3.0}
+    assert {rows[0][0] for rows in first if not isinstance(rows, FailedCall)} == {3.0}
     assert caller.ask(questions) == first
     used = caller.take_learned().operators["Batches 1"]
     assert (used.calls, used.hits) == (3, 12)
@@ -116,7 +116,7 @@ def test_an_impure_operator_is_called_every_time(made: Made) -> None:
     caller = made(declared("Batches", "int", "int", pure=False))
     for _ in range(2):
         answers = caller.ask([titled("Batches", 1)] * 5)
-        assert {rows[0][0] for rows in answers if not isinstance(rows, Failed)} == {5.0}
+        assert {rows[0][0] for rows in answers if not isinstance(rows, FailedCall)} == {5.0}
     used = caller.take_learned().operators["Batches 1"]
     assert (used.calls, used.hits) == (10, 0)
     assert not caller.take_unsaved()
@@ -124,18 +124,18 @@ def test_an_impure_operator_is_called_every_time(made: Made) -> None:
 
 def test_an_operator_receives_only_the_attributes_that_it_reads(made: Made) -> None:
     caller = made(declared("Batches", "int", "int", reads=("title",)), declared("echo", "text", reads=("other",)))
-    one = {"title": ("a",), "body": ("x",)}
-    two = {"title": ("a",), "body": ("y",)}
-    answers = caller.ask([about("Batches", one), about("Batches", two)])
-    assert [rows[0][0] for rows in answers if not isinstance(rows, Failed)] == [1.0, 1.0]
-    assert caller.ask([about("echo", one)]) == [()]
+    value = {"title": ("a",), "body": ("x",)}
+    other = {"title": ("a",), "body": ("y",)}
+    answers = caller.ask([about("Batches", value), about("Batches", other)])
+    assert [rows[0][0] for rows in answers if not isinstance(rows, FailedCall)] == [1.0, 1.0]
+    assert caller.ask([about("echo", value)]) == [()]
 
 
 def test_a_question_to_an_unregistered_operator_fails(made: Made) -> None:
     caller = made(declared("has_title"))
     good, bad = caller.ask([titled("has_title", 1), about("has_title", {}, version=2)])
     assert good == HOLDS
-    assert isinstance(bad, Failed)
+    assert isinstance(bad, FailedCall)
     assert "operator has_title version 2 is not registered" in bad.reason
 
 
@@ -146,7 +146,7 @@ def test_a_changed_declaration_replaces_the_process(made: Made) -> None:
     assert caller.ask([titled("process", 1)]) == [first], "the same declaration keeps its process"
     caller.use_declarations({("process", 2): declared("process", "int", pure=False, version=2)})
     gone, fresh = caller.ask([titled("process", 1), about("process", {}, version=2)])
-    assert isinstance(gone, Failed)
+    assert isinstance(gone, FailedCall)
     assert fresh != first
 
 
@@ -161,7 +161,7 @@ def test_batches_run_concurrently_up_to_the_declared_number(made: Made, plugins:
             processes=processes,
         )
         answers = caller.ask([titled("slow", number, str(plugins)) for number in range(4)])
-        spans = [rows[0] for rows in answers if not isinstance(rows, Failed)]
+        spans = [rows[0] for rows in answers if not isinstance(rows, FailedCall)]
         assert len(spans) == 4
         return max(sum(began <= moment < ended for began, ended in spans) for moment, _ in spans)  # type: ignore[operator]
 
@@ -205,7 +205,7 @@ def test_a_batch_that_raises_is_retried_call_by_call(made: Made) -> None:
     answers = caller.ask(
         [titled("Broken", 1), about("Broken", {"poison": (True,)}), about("Broken", {"none": (True,)})]
     )
-    assert answers == [HOLDS, Failed("Broken: RuntimeError: poisoned"), Failed("Broken: no model", False)]
+    assert answers == [HOLDS, FailedCall("Broken: RuntimeError: poisoned"), FailedCall("Broken: no model", False)]
 
 
 def test_a_single_call_whose_process_was_killed_is_retried(made: Made, plugins: Path) -> None:
@@ -262,7 +262,7 @@ def test_calls_beyond_the_budget_are_not_made(made: Made) -> None:
     answers = caller.ask([titled("count", number) for number in range(8)])
     assert answers[:5] == [((1.0,),)] * 5
     for answer in answers[5:]:
-        assert answer == Failed("count: over its budget of 10 calls per minute", passing=True)
+        assert answer == FailedCall("count: over its budget of 10 calls per minute", passing=True)
     assert caller.take_learned().operators["count 1"].calls == 5
     assert caller.ask([titled("count", 2)]) == [((1.0,),)], "cached answers do not count"
     clock.now += 12
@@ -344,21 +344,21 @@ def key_of(declaration: OperatorDeclaration, folder: Path | None = None) -> byte
 
 
 def test_keys_change_only_with_source_release_parameters_configuration_and_files(tmp_path: Path) -> None:
-    one = declared("echo", "text", inputs=1, configuration=(("file", "regions.json"),))
-    known = key_of(one, tmp_path)
-    assert key_of(declared("echo", "text", inputs=1, version=7, batch=3, configuration=one.configuration)) == known
+    result = declared("echo", "text", inputs=1, configuration=(("file", "regions.json"),))
+    known = key_of(result, tmp_path)
+    assert key_of(declared("echo", "text", inputs=1, version=7, batch=3, configuration=result.configuration)) == known
     others = [
-        declared("echo", "text", inputs=1, release="2", configuration=one.configuration),
+        declared("echo", "text", inputs=1, release="2", configuration=result.configuration),
         declared("echo", "text", inputs=1),
-        declared("echo", "number", inputs=1, configuration=one.configuration),
-        declared("count", "text", inputs=1, configuration=one.configuration),
+        declared("echo", "number", inputs=1, configuration=result.configuration),
+        declared("count", "text", inputs=1, configuration=result.configuration),
     ]
     assert known not in [key_of(other, tmp_path) for other in others]
     (tmp_path / "regions.json").write_text("[]")
-    edited = key_of(one, tmp_path)
+    edited = key_of(result, tmp_path)
     assert edited != known
     (tmp_path / "regions.json").write_text("[1]")
-    assert key_of(one, tmp_path) not in (known, edited)
+    assert key_of(result, tmp_path) not in (known, edited)
     outside = declared("echo", "text", inputs=1, configuration=(("file", f"../{tmp_path.name}/regions.json"),))
     assert key_of(outside, tmp_path) == key_of(outside, None), "files outside the folder are not read"
 
@@ -409,9 +409,9 @@ caller.close()
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 0, done.stderr
-    found, learned = json.loads(done.stdout)
-    assert found[:5] == [[list(row) for row in rows] for rows in answers if not isinstance(rows, Failed)]
-    assert found[5] != found[0]
+    results, learned = json.loads(done.stdout)
+    assert results[:5] == [[list(row) for row in rows] for rows in answers if not isinstance(rows, FailedCall)]
+    assert results[5] != results[0]
     assert learned["operators"]["process 2"][0] == 1
     assert learned["operators"]["process 2"][3] == 5
     assert "skipping a cache file of operator answers" in done.stderr

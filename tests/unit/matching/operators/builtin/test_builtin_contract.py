@@ -1,4 +1,4 @@
-"""What holds for every built-in operator: it is found by its name, and no ask makes it raise."""
+"""What holds for every built-in operator: it is found by its name, and no call makes it raise."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from runnel.matching.operators.plugins.contract import Ask, Failed, OperatorContext
+from runnel.matching.operators.plugins.contract import FailedCall, OperatorCall, OperatorContext
 from runnel.model.item import clean_text
 from runnel.model.operator import Parameter
 
@@ -42,7 +42,9 @@ NAMES = st.sampled_from(
     ["title", "description", "latitude", "longitude", "georss:point", "geo:lat", "geo:long", "X y"]
 )
 ATTRIBUTES = st.dictionaries(NAMES, st.lists(VALUES, max_size=3).map(tuple), max_size=4)
-ASKS = st.builds(Ask, ATTRIBUTES, st.lists(VALUES | st.lists(VALUES, max_size=2).map(tuple), max_size=3).map(tuple))
+ASKS = st.builds(
+    OperatorCall, ATTRIBUTES, st.lists(VALUES | st.lists(VALUES, max_size=2).map(tuple), max_size=3).map(tuple)
+)
 
 
 def test_all_built_in_operators_are_found() -> None:
@@ -63,7 +65,7 @@ def test_all_built_in_operators_are_found() -> None:
 @pytest.mark.parametrize("name", OURS)
 def test_every_operator_declares_the_defaults_of_a_registration(name: str) -> None:
     operator: Any = OURS[name].load()
-    assert all(isinstance(one, Parameter) for one in operator.parameters)
+    assert all(isinstance(parameter, Parameter) for parameter in operator.parameters)
     assert isinstance(operator.cost, timedelta)
     assert isinstance(operator.pure, bool)
     assert 1 <= operator.batch <= 10_000
@@ -101,7 +103,9 @@ def test_operators_may_be_called_from_several_threads(operator: Any) -> None:
         "longitude": (1.5,),
         "description": ("a b c d",),
     }
-    batches = [[Ask({**attributes, "n": (str(n),)}, given) for given in inputs for n in range(4)] for _ in range(12)]
+    batches = [
+        [OperatorCall({**attributes, "n": (str(n),)}, given) for given in inputs for n in range(4)] for _ in range(12)
+    ]
     alone = [operator.answer(batch) for batch in batches]
     with ThreadPoolExecutor(6) as threads:
         assert list(threads.map(operator.answer, batches)) == alone
@@ -109,15 +113,15 @@ def test_operators_may_be_called_from_several_threads(operator: Any) -> None:
 
 @settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(ASKS, max_size=6))
-def test_operators_answer_any_call_without_an_exception(operator: Any, asks: list[Ask]) -> None:
-    answers = operator.answer(asks)
-    assert len(answers) == len(asks)
+def test_operators_answer_any_call_without_an_exception(operator: Any, calls: list[OperatorCall]) -> None:
+    answers = operator.answer(calls)
+    assert len(answers) == len(calls)
     for answer in answers:
-        if isinstance(answer, Failed):
+        if isinstance(answer, FailedCall):
             assert answer.reason
             continue
         assert isinstance(answer, tuple)
         assert len(set(answer)) == len(answer)
         assert len({len(row) for row in answer}) <= 1
         assert all(isinstance(value, str | float | bool | datetime) for row in answer for value in row)
-    assert list(operator.answer([*asks, *asks])) == [*answers, *answers]
+    assert list(operator.answer([*calls, *calls])) == [*answers, *answers]

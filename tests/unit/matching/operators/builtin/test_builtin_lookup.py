@@ -17,7 +17,7 @@ from tests.services import PostgreSQL, postgresql
 from runnel.errors import OperatorRefusedError
 from runnel.matching.operators.builtin.lookup import Lookup
 from runnel.matching.operators.builtin.lookup_database import Database, UnansweredError
-from runnel.matching.operators.plugins.contract import Ask, Failed, OperatorContext
+from runnel.matching.operators.plugins.contract import FailedCall, OperatorCall, OperatorContext
 from runnel.model.item import Value
 from runnel.model.operator import HOLDS
 
@@ -104,8 +104,15 @@ Keep = Callable[[Lookup], Lookup]
 
 def test_rows_with_a_single_key_column_are_found(server: Server, opened: Keep) -> None:
     lookup = opened(server.lookup(table="tags", key="symbol", columns="tag"))
-    answers = lookup.answer([Ask({}, ("ACME",)), Ask({}, ("NONE",)), Ask({}, (("MUSE", "ACME"),)), Ask({}, ((),))])
-    assert [sorted(answer) if not isinstance(answer, Failed) else answer for answer in answers] == [
+    answers = lookup.answer(
+        [
+            OperatorCall({}, ("ACME",)),
+            OperatorCall({}, ("NONE",)),
+            OperatorCall({}, (("MUSE", "ACME"),)),
+            OperatorCall({}, ((),)),
+        ]
+    )
+    assert [sorted(answer) if not isinstance(answer, FailedCall) else answer for answer in answers] == [
         [("birds",), ("tools",)],
         [],
         [("birds",), ("music",), ("tools",)],
@@ -115,30 +122,39 @@ def test_rows_with_a_single_key_column_are_found(server: Server, opened: Keep) -
 
 def test_rows_with_two_key_columns_and_attributes_are_found(server: Server, opened: Keep) -> None:
     lookup = opened(server.lookup(table="stocks", key="symbol, year", columns="price,listed", attributes="ticker, y"))
-    asks = [
-        Ask({"ticker": ("ACME",), "y": (2025.0,)}),
-        Ask({"ticker": ("ACME", "MUSE"), "y": (2026.0, 2026.5)}),
-        Ask({"ticker": ("ACME",)}),
-        Ask({"ticker": (7.0,), "y": ("2026",)}),
+    calls = [
+        OperatorCall({"ticker": ("ACME",), "y": (2025.0,)}),
+        OperatorCall({"ticker": ("ACME", "MUSE"), "y": (2026.0, 2026.5)}),
+        OperatorCall({"ticker": ("ACME",)}),
+        OperatorCall({"ticker": (7.0,), "y": ("2026",)}),
     ]
-    answers = lookup.answer(asks)
+    answers = lookup.answer(calls)
     assert answers[0] == ((12.5, True),)
-    assert not isinstance(answers[1], Failed)
+    assert not isinstance(answers[1], FailedCall)
     assert set(answers[1]) == {(13.75, False), (99.0, True)}
     assert answers[2:] == [(), ()]
 
 
 def test_without_columns_the_operator_holds_if_a_row_exists(server: Server, opened: Keep) -> None:
     lookup = opened(server.lookup(table="tags", key="symbol"))
-    assert lookup.answer([Ask({}, ("ACME",)), Ask({}, ("NONE",)), Ask({}, (("NONE", "MUSE"),))]) == [HOLDS, (), HOLDS]
+    assert lookup.answer(
+        [OperatorCall({}, ("ACME",)), OperatorCall({}, ("NONE",)), OperatorCall({}, (("NONE", "MUSE"),))]
+    ) == [HOLDS, (), HOLDS]
 
 
 def test_values_have_types_and_rows_with_null_are_skipped(server: Server, opened: Keep) -> None:
     lookup = opened(server.lookup(table="stocks", key="year", columns="symbol,weight"))
-    assert lookup.answer([Ask({}, (2026.0,)), Ask({}, (2025.0,))]) == [(("MUSE", 1.5),), (("ACME", 0.25),)]
+    assert lookup.answer([OperatorCall({}, (2026.0,)), OperatorCall({}, (2025.0,))]) == [
+        (("MUSE", 1.5),),
+        (("ACME", 0.25),),
+    ]
     dated = opened(server.lookup(table="stocks", key="price", columns="since,odd name"))
     since = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-    assert dated.answer([Ask({}, (12.5,)), Ask({}, (99.0,)), Ask({}, (12.51,))]) == [((since, "a"),), (), ()]
+    assert dated.answer([OperatorCall({}, (12.5,)), OperatorCall({}, (99.0,)), OperatorCall({}, (12.51,))]) == [
+        ((since, "a"),),
+        (),
+        (),
+    ]
 
 
 def test_times_are_keys_in_postgresql_only(server: Server, opened: Keep) -> None:
@@ -148,8 +164,8 @@ def test_times_are_keys_in_postgresql_only(server: Server, opened: Keep) -> None
         return
     since = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
     by_date = opened(server.lookup(table="stocks", key="since", columns="year"))
-    (rows,) = by_date.answer([Ask({}, (since,))])
-    assert not isinstance(rows, Failed)
+    (rows,) = by_date.answer([OperatorCall({}, (since,))])
+    assert not isinstance(rows, FailedCall)
     assert set(rows) == {(2025.0,), (2026.0,)}
 
 
@@ -158,7 +174,7 @@ def test_times_are_keys_in_postgresql_only(server: Server, opened: Keep) -> None
 )
 def test_values_never_become_part_of_the_sql_text(server: Server, opened: Keep, value: Value) -> None:
     lookup = opened(server.lookup(table="stocks", key="symbol", columns="year"))
-    answers = lookup.answer([Ask({}, (value,)), Ask({}, ("MUSE",))])
+    answers = lookup.answer([OperatorCall({}, (value,)), OperatorCall({}, ("MUSE",))])
     assert answers[1] == ((2026.0,),)
     assert answers[0] == (((2025.0,), (2026.0,)) if value == "ACME\0" else ())
 
@@ -167,7 +183,7 @@ def test_a_batch_is_one_sql_query(server: Server, opened: Keep) -> None:
     lookup = opened(server.lookup(table="tags", key="symbol", columns="tag"))
     asked: list[str] = []
     event.listen(lookup._database._engine, "before_cursor_execute", lambda *call: asked.append(call[2]))
-    lookup.answer([Ask({}, (f"S{number % 50}",)) for number in range(200)])
+    lookup.answer([OperatorCall({}, (f"S{number % 50}",)) for number in range(200)])
     assert len([statement for statement in asked if "tags" in statement]) == 1
 
 
@@ -177,9 +193,9 @@ def test_a_key_with_too_many_rows_fails_only_its_call(server: Server, opened: Ke
     server.execute(f"insert into many values {values}")
     server.execute("insert into many values " + ", ".join(f"('S{number}', {number})" for number in range(40)))
     lookup = opened(server.lookup(table="many", key="symbol", columns="number", most="5"))
-    asks = [Ask({}, ("BIG",)), *(Ask({}, (f"S{number}",)) for number in range(40))]
-    answers = lookup.answer(asks)
-    assert answers[0] == Failed("the table has more than 5 rows for this item", passing=False)
+    calls = [OperatorCall({}, ("BIG",)), *(OperatorCall({}, (f"S{number}",)) for number in range(40))]
+    answers = lookup.answer(calls)
+    assert answers[0] == FailedCall("the table has more than 5 rows for this item", passing=False)
     assert answers[1:] == [((float(number),),) for number in range(40)]
 
 
@@ -193,10 +209,10 @@ def test_a_slow_query_is_stopped(server: Server, opened: Keep) -> None:
             )
         )
     )
-    answers = lookup.answer([Ask({}, ("ACME",)), Ask({}, ("MUSE",))])
-    assert answers == [Failed("cannot read from the database market: it took more than 0.3 seconds")] * 2
+    answers = lookup.answer([OperatorCall({}, ("ACME",)), OperatorCall({}, ("MUSE",))])
+    assert answers == [FailedCall("cannot read from the database market: it took more than 0.3 seconds")] * 2
     quick = opened(server.lookup(table="tags", key="symbol"))
-    assert quick.answer([Ask({}, ("ACME",))]) == [HOLDS]
+    assert quick.answer([OperatorCall({}, ("ACME",))]) == [HOLDS]
 
 
 def test_transactions_are_read_only(server: Server) -> None:
@@ -209,10 +225,12 @@ def test_transactions_are_read_only(server: Server) -> None:
 def test_a_call_with_a_wrong_number_of_keys_fails_only_itself(server: Server, opened: Keep) -> None:
     lookup = opened(server.lookup(table="tags", key="symbol"))
     many = tuple(f"S{number}" for number in range(65))
-    none, two, large, fine = lookup.answer([Ask({}), Ask({}, ("a", "b")), Ask({}, (many,)), Ask({}, ("ACME",))])
-    assert isinstance(none, Failed)
-    assert isinstance(two, Failed)
-    assert large == Failed("the item has more than 64 keys", passing=False)
+    none, other, large, fine = lookup.answer(
+        [OperatorCall({}), OperatorCall({}, ("a", "b")), OperatorCall({}, (many,)), OperatorCall({}, ("ACME",))]
+    )
+    assert isinstance(none, FailedCall)
+    assert isinstance(other, FailedCall)
+    assert large == FailedCall("the item has more than 64 keys", passing=False)
     assert fine == HOLDS
 
 
@@ -255,21 +273,21 @@ def test_a_database_that_becomes_available_later_is_used(tmp_path: Path, opened:
     settings = {"database": "market", "table": "tags", "key": "symbol"}
     path = tmp_path / "later.sqlite"
     lookup = opened(Lookup(OperatorContext(settings, databases={"market": f"sqlite:///{path}"}, time_limit=1.0)))
-    (before,) = lookup.answer([Ask({}, ("ACME",))])
-    assert isinstance(before, Failed)
+    (before,) = lookup.answer([OperatorCall({}, ("ACME",))])
+    assert isinstance(before, FailedCall)
     assert before.passing
     assert not path.exists()
     _on_sqlite(path)("create table tags (symbol text)")
     _on_sqlite(path)("insert into tags values ('ACME')")
-    assert lookup.answer([Ask({}, ("ACME",))]) == [HOLDS]
+    assert lookup.answer([OperatorCall({}, ("ACME",))]) == [HOLDS]
 
 
 def test_messages_do_not_contain_the_password(opened: Keep) -> None:
     url = "postgresql://runnel:s3cret@127.0.0.1:9/market"
     settings = {"database": "market", "table": "tags", "key": "symbol"}
     lookup = opened(Lookup(OperatorContext(settings, databases={"market": url}, time_limit=1.0)))
-    (answer,) = lookup.answer([Ask({}, ("ACME",))])
-    assert isinstance(answer, Failed)
+    (answer,) = lookup.answer([OperatorCall({}, ("ACME",))])
+    assert isinstance(answer, FailedCall)
     assert answer.passing
     assert "s3cret" not in answer.reason
     assert "127.0.0.1" in answer.reason
@@ -293,10 +311,12 @@ def test_keys_are_compared_exactly_despite_collations_of_the_database(
         stored = "Acme    "
     execute("insert into folded values ('Acme', 12.5)")
     settings = {"database": "market", "table": "folded", "key": "symbol"}
-    for more, found in (({}, HOLDS), ({"columns": "price"}, ((12.5,),))):
+    for more, results in (({}, HOLDS), ({"columns": "price"}, ((12.5,),))):
         lookup = opened(Lookup(OperatorContext({**settings, **more}, databases={"market": url})))
         lookup.check()
-        assert lookup.answer([Ask({}, ("ACME",)), Ask({}, (stored,)), Ask({}, ("Acme  ",))]) == [(), found, ()]
+        assert lookup.answer(
+            [OperatorCall({}, ("ACME",)), OperatorCall({}, (stored,)), OperatorCall({}, ("Acme  ",))]
+        ) == [(), results, ()]
 
 
 def test_values_of_unsupported_types_fail_only_their_call(tmp_path: Path, opened: Keep) -> None:
@@ -307,7 +327,7 @@ def test_values_of_unsupported_types_fail_only_their_call(tmp_path: Path, opened
     settings = {"database": "market", "table": "kinds", "key": "symbol", "columns": "data"}
     lookup = opened(Lookup(OperatorContext(settings, databases={"market": f"sqlite:///{path}"})))
     names: list[Any] = ["blob", "text", "number", "infinite"]
-    blob, plain, whole, infinite = lookup.answer([Ask({}, (name,)) for name in names])
-    assert isinstance(blob, Failed)
+    blob, plain, whole, infinite = lookup.answer([OperatorCall({}, (name,)) for name in names])
+    assert isinstance(blob, FailedCall)
     assert (plain, whole) == ((("a",),), ((7.0,),))
-    assert isinstance(infinite, Failed)
+    assert isinstance(infinite, FailedCall)

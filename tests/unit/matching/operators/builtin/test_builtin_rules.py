@@ -16,41 +16,41 @@ from hypothesis import strategies as st
 from runnel.errors import OperatorRefusedError
 from runnel.matching.operators.builtin import rules as module
 from runnel.matching.operators.builtin.rules import Rules
-from runnel.matching.operators.plugins.contract import Answer, Ask, Failed, OperatorContext
+from runnel.matching.operators.plugins.contract import Answer, FailedCall, OperatorCall, OperatorContext
 from runnel.model.item import clean_text
 from runnel.model.operator import HOLDS
 from runnel.sandbox.rules_program import screen
 
 
-def answered(program: str, *asks: Ask, **settings: str) -> list[Answer]:
+def answered(program: str, *calls: OperatorCall, **settings: str) -> list[Answer]:
     rules = Rules(OperatorContext({"rules": program, **settings}))
     try:
-        return list(rules.answer(asks))
+        return list(rules.answer(calls))
     finally:
         rules.close()
 
 
 def rows(program: str, attributes: Any, *inputs: Any, **settings: str) -> set[Any]:
-    (answer,) = answered(program, Ask(attributes, inputs), **settings)
-    assert not isinstance(answer, Failed), answer
+    (answer,) = answered(program, OperatorCall(attributes, inputs), **settings)
+    assert not isinstance(answer, FailedCall), answer
     return set(answer)
 
 
 def test_rules_use_negation_and_comparison() -> None:
     program = 'dear(P) :- number(price, P), P > 50.  holds(P) :- dear(P), not has(category, "food").'
-    asks = [
-        Ask({"price": (60.0,), "category": ("music",)}),
-        Ask({"price": (60.0,), "category": ("music", "food")}),
-        Ask({"price": (40.0,)}),
-        Ask({"price": ("60 euros",)}),
-        Ask({}),
+    calls = [
+        OperatorCall({"price": (60.0,), "category": ("music",)}),
+        OperatorCall({"price": (60.0,), "category": ("music", "food")}),
+        OperatorCall({"price": (40.0,)}),
+        OperatorCall({"price": ("60 euros",)}),
+        OperatorCall({}),
     ]
-    assert answered(program, *asks) == [((60.0,),), (), (), (), ()]
+    assert answered(program, *calls) == [((60.0,),), (), (), (), ()]
 
 
 def test_a_goal_without_arguments_holds_or_not() -> None:
-    asks = [Ask({"urgent": (True,)}), Ask({"urgent": (False,)}), Ask({})]
-    assert answered("alarm :- has(urgent, true).", *asks, goal="alarm") == [HOLDS, (), ()]
+    calls = [OperatorCall({"urgent": (True,)}), OperatorCall({"urgent": (False,)}), OperatorCall({})]
+    assert answered("alarm :- has(urgent, true).", *calls, goal="alarm") == [HOLDS, (), ()]
 
 
 def test_recursive_rules_derive_the_transitive_closure() -> None:
@@ -105,8 +105,8 @@ def test_rules_use_aggregates_and_constants() -> None:
 def test_texts_of_items_are_never_parsed_as_rules(shared: Rules, texts: list[str]) -> None:
     given_texts = tuple(text for text in texts if text)
     hostile = ('"). holds("x', "\\", '"', "a\nb", "%* ", "#script(python)")
-    (answer,) = shared.answer([Ask({"title": given_texts + hostile})])
-    assert not isinstance(answer, Failed)
+    (answer,) = shared.answer([OperatorCall({"title": given_texts + hostile})])
+    assert not isinstance(answer, FailedCall)
     assert {text for (text,) in answer} == {*given_texts, *hostile}
 
 
@@ -180,58 +180,64 @@ def test_rules_that_run_forever_are_refused(program: str) -> None:
 
 def test_an_item_that_makes_rules_run_forever_fails_only_its_call() -> None:
     program = "n(X) :- number(start, X). n(X + 1) :- n(X), X > 0. holds(X) :- n(X), X <= 0."
-    asks = [Ask({"start": (0.0,)}), Ask({"start": (1.0,)}), Ask({"start": (-5.0,)})]
-    before, stopped, after = answered(program, *asks, seconds="1", megabytes="64")
+    calls = [OperatorCall({"start": (0.0,)}), OperatorCall({"start": (1.0,)}), OperatorCall({"start": (-5.0,)})]
+    before, stopped, after = answered(program, *calls, seconds="1", megabytes="64")
     assert (before, after) == (((0.0,),), ((-5.0,),))
-    assert isinstance(stopped, Failed)
+    assert isinstance(stopped, FailedCall)
     assert not stopped.passing
     assert stopped.reason.startswith("the rules were stopped: they took more than")
 
 
 def test_memory_is_limited() -> None:
     program = "p(1..X) :- number(size, X). q(A, B) :- p(A), p(B). holds :- q(1, 1)."
-    small, large = answered(program, Ask({"size": (3.0,)}), Ask({"size": (9000.0,)}), seconds="30", megabytes="64")
+    small, large = answered(
+        program, OperatorCall({"size": (3.0,)}), OperatorCall({"size": (9000.0,)}), seconds="30", megabytes="64"
+    )
     assert small == HOLDS
-    assert large == Failed("the rules were stopped: they took more than 64 megabytes of memory", passing=False)
+    assert large == FailedCall("the rules were stopped: they took more than 64 megabytes of memory", passing=False)
 
 
 def test_a_batch_stays_within_the_time_limit() -> None:
     program = "n(X) :- number(start, X). n(X + 1) :- n(X). holds :- n(-1)."
     rules = Rules(OperatorContext({"rules": program, "seconds": "0.3", "megabytes": "512"}, time_limit=0.5))
-    answers = rules.answer([Ask({"start": (0.0,)})] * 20)
+    answers = rules.answer([OperatorCall({"start": (0.0,)})] * 20)
     rules.close()
-    assert all(isinstance(answer, Failed) for answer in answers)
-    assert answers[-1] == Failed("previous items of the batch used up the time limit")
+    assert all(isinstance(answer, FailedCall) for answer in answers)
+    assert answers[-1] == FailedCall("previous items of the batch used up the time limit")
 
 
 def test_a_number_that_is_too_large_fails_only_its_call() -> None:
-    asks = [Ask({"views": (3e9,)}), Ask({"other": (3e9,), "views": (7.0,)})]
-    large, fine = answered("holds(N) :- number(views, N).", *asks)
-    assert isinstance(large, Failed)
+    calls = [OperatorCall({"views": (3e9,)}), OperatorCall({"other": (3e9,), "views": (7.0,)})]
+    large, fine = answered("holds(N) :- number(views, N).", *calls)
+    assert isinstance(large, FailedCall)
     assert "the value of views is too large" in large.reason
     assert fine == ((7.0,),)
 
 
 def test_an_item_with_too_many_facts_fails_only_its_call(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_FACTS", 3)
-    many, few = answered("holds :- has(A, V).", Ask({"a": ("1", "2", "3", "4")}), Ask({"a": ("1",)}))
-    assert isinstance(many, Failed)
+    many, few = answered(
+        "holds :- has(A, V).", OperatorCall({"a": ("1", "2", "3", "4")}), OperatorCall({"a": ("1",)})
+    )
+    assert isinstance(many, FailedCall)
     assert few == HOLDS
 
 
 def test_a_call_with_too_many_rows_fails_only_itself() -> None:
     program = "p(1..X) :- number(size, X). holds(A, B) :- p(A), p(B)."
-    many, few = answered(program, Ask({"size": (400.0,)}), Ask({"size": (2.0,)}), seconds="20", megabytes="1024")
-    assert many == Failed("the rules give more than 1000 rows or 4 MB", passing=False)
-    assert not isinstance(few, Failed)
+    many, few = answered(
+        program, OperatorCall({"size": (400.0,)}), OperatorCall({"size": (2.0,)}), seconds="20", megabytes="1024"
+    )
+    assert many == FailedCall("the rules give more than 1000 rows or 4 MB", passing=False)
+    assert not isinstance(few, FailedCall)
     assert len(few) == 4
 
 
 def test_a_killed_process_is_replaced(shared: Rules) -> None:
     assert shared._process is not None
     os.kill(shared._process.pid, signal.SIGKILL)
-    first, second = shared.answer([Ask({"title": ("a",)}), Ask({"title": ("b",)})])
-    assert first == Failed("the rules were stopped: their process ended unexpectedly")
+    first, second = shared.answer([OperatorCall({"title": ("a",)}), OperatorCall({"title": ("b",)})])
+    assert first == FailedCall("the rules were stopped: their process ended unexpectedly")
     assert second == (("b",),)
 
 
@@ -239,7 +245,7 @@ def test_a_process_is_replaced_after_a_number_of_items(monkeypatch: pytest.Monke
     monkeypatch.setattr(module, "MAX_SERVED", 2)
     pids = set()
     for _ in range(5):
-        assert shared.answer([Ask({"title": ("a",)})]) == [(("a",),)]
+        assert shared.answer([OperatorCall({"title": ("a",)})]) == [(("a",),)]
         assert shared._process is not None
         pids.add(shared._process.pid)
     assert len(pids) >= 2
@@ -248,7 +254,7 @@ def test_a_process_is_replaced_after_a_number_of_items(monkeypatch: pytest.Monke
 def test_rules_are_read_from_a_file(tmp_path: Path) -> None:
     (tmp_path / "review.lp").write_text("holds(T) :- has(title, T).", "utf-8")
     rules = Rules(OperatorContext({"file": "review.lp"}, tmp_path))
-    assert rules.answer([Ask({"title": ("a",)})]) == [(("a",),)]
+    assert rules.answer([OperatorCall({"title": ("a",)})]) == [(("a",),)]
     rules.close()
     (tmp_path / "review.lp").write_text("\nholds(T", "utf-8")
     with pytest.raises(OperatorRefusedError, match="rules, file, line 2"):

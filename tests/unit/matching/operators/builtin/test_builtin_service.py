@@ -21,7 +21,7 @@ from runnel.errors import OperatorRefusedError
 from runnel.matching.operators.builtin import service as module
 from runnel.matching.operators.builtin.service import Service, split_into_chunks
 from runnel.matching.operators.builtin.service_messages import read_answers
-from runnel.matching.operators.plugins.contract import Ask, Failed, OperatorContext
+from runnel.matching.operators.plugins.contract import FailedCall, OperatorCall, OperatorContext
 from runnel.model.operator import HOLDS
 
 Respond = Callable[["Endpoint", dict[str, Any]], Awaitable[web.StreamResponse]]
@@ -53,22 +53,22 @@ class Endpoint:
 
 @pytest.fixture
 def endpoint() -> Iterator[Endpoint]:
-    found = Endpoint(respond=doubled)
+    results = Endpoint(respond=doubled)
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
 
     async def start() -> web.AppRunner:
         application = web.Application(client_max_size=64 << 20)
-        application.router.add_post("/ask", found.handle)
+        application.router.add_post("/ask", results.handle)
         runner = web.AppRunner(application, shutdown_timeout=0.1)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
-        found.url = f"http://127.0.0.1:{runner.addresses[0][1]}/ask"
+        results.url = f"http://127.0.0.1:{runner.addresses[0][1]}/ask"
         return runner
 
     runner = asyncio.run_coroutine_threadsafe(start(), loop).result()
-    yield found
+    yield results
     asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result()
     loop.call_soon_threadsafe(loop.stop)
     thread.join()
@@ -96,8 +96,8 @@ def opened() -> Iterator[Callable[..., Service]]:
 
 
 async def doubled(endpoint: Endpoint, body: dict[str, Any]) -> web.StreamResponse:
-    """Every ask is answered with twice its attribute `n`."""
-    return web.json_response({"answers": [{"rows": [[2 * ask["attributes"]["n"][0]]]} for ask in body["asks"]]})
+    """Every call is answered with twice its attribute `n`."""
+    return web.json_response({"answers": [{"rows": [[2 * call["attributes"]["n"][0]]]} for call in body["asks"]]})
 
 
 def saying(text: str | bytes, status: int = 200, **headers: str) -> Respond:
@@ -108,8 +108,8 @@ def saying(text: str | bytes, status: int = 200, **headers: str) -> Respond:
     return respond
 
 
-def numbered(count: int) -> list[Ask]:
-    return [Ask({"n": (float(number),)}) for number in range(count)]
+def numbered(count: int) -> list[OperatorCall]:
+    return [OperatorCall({"n": (float(number),)}) for number in range(count)]
 
 
 def twice(count: int) -> list[Any]:
@@ -122,8 +122,8 @@ Opened = Callable[..., Service]
 def test_what_is_asked_and_answered(endpoint: Endpoint, opened: Opened) -> None:
     moment = datetime(2026, 11, 15, 9, 30, tzinfo=UTC)
     service = opened(endpoint, name="mobs")
-    asks = [Ask({"n": (1.0,), "title": ("Müse", True), "published": (moment,)}, ("Bronx", ("a", 2.0), 3.0))]
-    assert service.answer(asks) == [((2.0,),)]
+    calls = [OperatorCall({"n": (1.0,), "title": ("Müse", True), "published": (moment,)}, ("Bronx", ("a", 2.0), 3.0))]
+    assert service.answer(calls) == [((2.0,),)]
     assert service.answer([]) == []
     assert endpoint.asked == [
         {
@@ -156,13 +156,13 @@ def test_asks_go_in_batches_several_at_once(endpoint: Endpoint, opened: Opened) 
 
 def test_threads_may_ask_at_once(endpoint: Endpoint, opened: Opened) -> None:
     service = opened(endpoint, concurrency=2)
-    found: list[Any] = []
-    threads = [threading.Thread(target=lambda: found.append(service.answer(numbered(20)))) for _ in range(4)]
+    values: list[Any] = []
+    threads = [threading.Thread(target=lambda: values.append(service.answer(numbered(20)))) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert found == [twice(20)] * 4
+    assert values == [twice(20)] * 4
     assert endpoint.most_under_way <= 2
 
 
@@ -182,11 +182,11 @@ def test_a_failed_answer_fails_only_its_call(endpoint: Endpoint, opened: Opened)
         {"rows": [[10**400]]},
     ]
     endpoint.respond = saying(json.dumps({"answers": answers}))
-    found = opened(endpoint).answer(numbered(len(answers)))
-    assert found[:3] == [(), HOLDS, (("a", 1.0, True), ("b", 2.5, False))]
-    assert found[3] == Failed("the service reports: no picture [31m in it")
-    assert found[4] == Failed("the service reports: never", passing=False)
-    assert all(isinstance(one, Failed) and not one.passing for one in found[5:])
+    answer = opened(endpoint).answer(numbered(len(answers)))
+    assert answer[:3] == [(), HOLDS, (("a", 1.0, True), ("b", 2.5, False))]
+    assert answer[3] == FailedCall("the service reports: no picture [31m in it")
+    assert answer[4] == FailedCall("the service reports: never", passing=False)
+    assert all(isinstance(entry, FailedCall) and not entry.passing for entry in answer[5:])
 
 
 @pytest.mark.parametrize(
@@ -207,11 +207,11 @@ def test_an_invalid_response_fails_all_calls_of_the_request(
     endpoint: Endpoint, opened: Opened, body: str | bytes, words: str
 ) -> None:
     endpoint.respond = saying(body)
-    found = opened(endpoint).answer(numbered(2))
+    answer = opened(endpoint).answer(numbered(2))
     assert len(endpoint.asked) == 1
-    for one in found:
-        assert isinstance(one, Failed)
-        assert words in one.reason
+    for entry in answer:
+        assert isinstance(entry, FailedCall)
+        assert words in entry.reason
 
 
 @pytest.fixture
@@ -223,9 +223,9 @@ def once(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("once")
 def test_a_response_that_is_too_large_is_not_read(endpoint: Endpoint, opened: Opened) -> None:
     endpoint.respond = saying("x" * 100_000)
-    (found,) = opened(endpoint, bytes="2000").answer(numbered(1))
-    assert isinstance(found, Failed)
-    assert "larger than 2000 bytes" in found.reason
+    (results,) = opened(endpoint, bytes="2000").answer(numbered(1))
+    assert isinstance(results, FailedCall)
+    assert "larger than 2000 bytes" in results.reason
 
 
 def test_a_large_response_is_read_completely(endpoint: Endpoint, opened: Opened) -> None:
@@ -243,9 +243,9 @@ def test_a_compressed_response_is_read(endpoint: Endpoint, opened: Opened) -> No
 
     endpoint.respond = compressed
     assert opened(endpoint, bytes="2000").answer(numbered(1)) == [(("x" * 1500,),)]
-    (found,) = opened(endpoint, bytes="1024").answer([Ask({"n": (1.0,)})])
-    assert isinstance(found, Failed)
-    assert "larger than 1024 bytes" in found.reason
+    (results,) = opened(endpoint, bytes="1024").answer([OperatorCall({"n": (1.0,)})])
+    assert isinstance(results, FailedCall)
+    assert "larger than 1024 bytes" in results.reason
 
 
 def test_temporary_failures_are_retried(endpoint: Endpoint, opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -264,7 +264,7 @@ def test_temporary_failures_are_retried(endpoint: Endpoint, opened: Opened, monk
 def test_retry_after_is_honored_within_the_time_limit(endpoint: Endpoint, opened: Opened) -> None:
     endpoint.respond = saying("later", status=503, **{"Retry-After": "3600"})
     assert opened(endpoint, seconds=5.0).answer(numbered(1)) == [
-        Failed("the service responded with status 503: later")
+        FailedCall("the service responded with status 503: later")
     ]
     assert len(endpoint.asked) == 1
     waits = iter(["0", "0"])
@@ -282,24 +282,24 @@ def test_retry_after_is_honored_within_the_time_limit(endpoint: Endpoint, opened
 @pytest.mark.parametrize(("status", "passing"), [(401, True), (404, True), (400, False), (422, False), (302, True)])
 def test_other_statuses_are_not_retried(endpoint: Endpoint, opened: Opened, status: int, passing: bool) -> None:
     endpoint.respond = saying("no", status=status, Location=endpoint.url)
-    (found,) = opened(endpoint).answer(numbered(1))
-    assert isinstance(found, Failed)
-    assert f"the service responded with status {status}" in found.reason
-    assert found.passing is passing
+    (results,) = opened(endpoint).answer(numbered(1))
+    assert isinstance(results, FailedCall)
+    assert f"the service responded with status {status}" in results.reason
+    assert results.passing is passing
     assert len(endpoint.asked) == 1
-    assert ("redirects are not followed" in found.reason) is (status == 302)
+    assert ("redirects are not followed" in results.reason) is (status == 302)
 
 
 def test_a_call_that_the_service_rejects_fails_only_itself(endpoint: Endpoint, opened: Opened) -> None:
     async def picky(endpoint: Endpoint, body: dict[str, Any]) -> web.StreamResponse:
-        if any(ask["attributes"]["n"] == [5.0] for ask in body["asks"]):
+        if any(call["attributes"]["n"] == [5.0] for call in body["asks"]):
             return web.Response(status=422, text="not five")
         return await doubled(endpoint, body)
 
     endpoint.respond = picky
-    found = opened(endpoint).answer(numbered(16))
-    assert found[5] == Failed("the service responded with status 422: not five", passing=False)
-    assert [*found[:5], *found[6:]] == [*twice(16)[:5], *twice(16)[6:]]
+    answer = opened(endpoint).answer(numbered(16))
+    assert answer[5] == FailedCall("the service responded with status 422: not five", passing=False)
+    assert [*answer[:5], *answer[6:]] == [*twice(16)[:5], *twice(16)[6:]]
 
 
 def test_a_slow_service_fails_at_the_time_limit(endpoint: Endpoint, opened: Opened) -> None:
@@ -308,31 +308,31 @@ def test_a_slow_service_fails_at_the_time_limit(endpoint: Endpoint, opened: Open
         return await doubled(endpoint, body)
 
     endpoint.respond = slow
-    found = opened(endpoint, seconds=2.0, concurrency=2, most="2").answer(numbered(4))
-    assert found[2:] == twice(4)[2:]
-    for one in found[:2]:
-        assert isinstance(one, Failed)
-        assert one.passing
-        assert "second" in one.reason
+    answer = opened(endpoint, seconds=2.0, concurrency=2, most="2").answer(numbered(4))
+    assert answer[2:] == twice(4)[2:]
+    for entry in answer[:2]:
+        assert isinstance(entry, FailedCall)
+        assert entry.passing
+        assert "second" in entry.reason
 
 
 def test_an_unreachable_service_is_a_passing_failure(opened: Opened) -> None:
     with refusing_port() as port:
         service = opened(Endpoint(url=f"http://127.0.0.1:{port}/ask"), seconds=2)
-        (found,) = service.answer(numbered(1))
-    assert isinstance(found, Failed)
-    assert found.passing
-    assert "cannot connect to the service" in found.reason
+        (results,) = service.answer(numbered(1))
+    assert isinstance(results, FailedCall)
+    assert results.passing
+    assert "cannot connect to the service" in results.reason
 
 
 def test_an_item_that_is_too_large_fails_only_its_call(
     endpoint: Endpoint, opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "MAX_REQUEST_BYTES", 1000)
-    asks = [*numbered(2), Ask({"n": (2.0,), "text": ("x" * 2000,)}), *numbered(2)]
-    found = opened(endpoint).answer(asks)
-    assert found[2] == Failed("the item is larger than 1000 bytes", passing=False)
-    assert [*found[:2], *found[3:]] == [*twice(2), *twice(2)]
+    calls = [*numbered(2), OperatorCall({"n": (2.0,), "text": ("x" * 2000,)}), *numbered(2)]
+    answer = opened(endpoint).answer(calls)
+    assert answer[2] == FailedCall("the item is larger than 1000 bytes", passing=False)
+    assert [*answer[:2], *answer[3:]] == [*twice(2), *twice(2)]
 
 
 def test_private_addresses_are_refused(endpoint: Endpoint) -> None:
@@ -342,10 +342,10 @@ def test_private_addresses_are_refused(endpoint: Endpoint) -> None:
     with pytest.raises(OperatorRefusedError):
         Service(OperatorContext({"url": "ftp://vision.example/"}))
     by_name = Service(OperatorContext({"url": endpoint.url.replace("127.0.0.1", "localhost")}, time_limit=2.0))
-    (found,) = by_name.answer(numbered(1))
+    (results,) = by_name.answer(numbered(1))
     by_name.close()
-    assert isinstance(found, Failed)
-    assert "localhost resolves to an address that" in found.reason
+    assert isinstance(results, FailedCall)
+    assert "localhost resolves to an address that" in results.reason
     assert endpoint.asked == []
 
 
@@ -405,6 +405,6 @@ JSON = st.recursive(
 @given(st.lists(JSON, max_size=4))
 def test_any_response_becomes_rows_of_equal_length_or_failures(answers: list[Any]) -> None:
     for answer in read_answers(json.dumps({"answers": answers}).replace("Infinity", "1e999").encode(), len(answers)):
-        if not isinstance(answer, Failed):
+        if not isinstance(answer, FailedCall):
             assert len({len(row) for row in answer}) <= 1
             assert all(isinstance(value, str | float | bool) for row in answer for value in row)

@@ -97,8 +97,8 @@ class OperatorWorld:
 
     def says(self, call: Call, attributes: Attributes) -> Rows | None:
         """Return the answer of an operator, or None if it fails. One in `failing` answers fails, if that is not 0."""
-        told = json.dumps(encode_operators(call.question)) + repr(sorted(attributes.items())) + str(self.seed)
-        dice = zlib.crc32(told.encode())
+        messages = json.dumps(encode_operators(call.question)) + repr(sorted(attributes.items())) + str(self.seed)
+        dice = zlib.crc32(messages.encode())
         if self.failing and dice % self.failing == 0:
             return None
         return answer(call.operator, dice >> 8)
@@ -116,7 +116,7 @@ def answer(operator: str, dice: int) -> Rows:
     rows = set()
     for _ in range(dice % 4):
         dice = zlib.crc32(str(dice).encode())
-        rows.add(tuple(values[(dice >> (4 * place)) % len(values)] for place in range(SIGNATURES[operator])))
+        rows.add(tuple(values[(dice >> (4 * index)) % len(values)] for index in range(SIGNATURES[operator])))
     return tuple(sorted(rows))
 
 

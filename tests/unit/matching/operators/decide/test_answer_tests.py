@@ -28,23 +28,23 @@ ROWS: st.SearchStrategy[Rows] = st.lists(st.tuples(VALUES, VALUES), max_size=3).
 
 @st.composite
 def some_tests(draw: st.DrawFn) -> list[AnswerTest]:
-    found = []
+    result = []
     for _ in range(draw(st.integers(1, 4))):
         if draw(st.integers(0, 9)) == 0:
-            found.append(AnswerTest(None))
+            result.append(AnswerTest(None))
             continue
         results: list[Argument] = [
             draw(st.one_of(st.sampled_from(VARIABLES), VALUES.map(Literally))) for _ in range(2)
         ]
-        bound = [one for one in results if isinstance(one, Variable)]
+        bound = [value for value in results if isinstance(value, Variable)]
         constraints = []
         for _ in range(draw(st.integers(0, 2)) if bound else 0):
             sides: list[Quantity] = [draw(st.sampled_from(bound)), draw(VALUES.map(Literally))]
             left, right = sides if draw(st.booleans()) else sides[::-1]
             constraints.append(Constraint(left, draw(st.sampled_from(RELATIONS)), right))
         term = Term((Call("pair", tuple(results), 1, (0, 1)),), tuple(constraints))
-        found.append(AnswerTest(term, draw(st.booleans())))
-    return found
+        result.append(AnswerTest(term, draw(st.booleans())))
+    return result
 
 
 def passes(test: AnswerTest, rows: Rows) -> bool:

@@ -33,7 +33,7 @@ from runnel.matching.compile.build_matcher import build_matcher
 from runnel.matching.compile.compile_plan import compile_base, compile_delta, compile_merged
 from runnel.matching.operators.decide.decider import Decider, Decisions
 from runnel.matching.operators.decide.disjuncts import OperatorDisjuncts
-from runnel.matching.operators.plugins.contract import Answer, Failed, Question
+from runnel.matching.operators.plugins.contract import Answer, FailedCall, Question
 from runnel.model.item import Attributes, Item
 from runnel.model.operator import Rows
 from runnel.plan.logical_plan import PlanQuery
@@ -62,20 +62,22 @@ class World:
 
     def ask(self, questions: Sequence[Question]) -> list[Answer]:
         self.questions += questions
-        return [self._answer(one) for one in questions]
+        return [self._answer(question) for question in questions]
 
     def _answer(self, question: Question) -> Answer:
-        arguments = tuple(Attribute("title") if isinstance(one, tuple) else Literally(one) for one in question.inputs)
+        arguments = tuple(
+            Attribute("title") if isinstance(value, tuple) else Literally(value) for value in question.inputs
+        )
         results = {"flag": 0, "count": 1, "pair": 2, "kind": 1}[question.operator[0]]
         places = tuple(range(len(arguments), len(arguments) + results))
         call = Call(question.operator[0], (*arguments, *[Variable("")] * results), question.operator[1], places)
         rows = self.world.says(call, question.attributes)
-        return Failed("it failed") if rows is None else rows
+        return FailedCall("it failed") if rows is None else rows
 
 
 def compiled(definitions: Mapping[int, Node], queries: Sequence[int]) -> Plan:
     folder = f"base-{next(_folders)}"
-    compile_base(STORAGE, folder, [PlanQuery(one) for one in queries], definitions)
+    compile_base(STORAGE, folder, [PlanQuery(query) for query in queries], definitions)
     return load(STORAGE, PlanVersion(1, folder))
 
 
@@ -90,17 +92,17 @@ def decided(plan: Plan, world: OperatorWorld, order: str) -> tuple[Decisions, Wo
 
 def expected(world: OperatorWorld, queries: Sequence[int]) -> list[list[int]]:
     feeds = world.batch.feeds.tolist()
-    found = []
+    results = []
     for feed, attributes in zip(feeds, world.batch.attributes(), strict=True):
         holding = asking(world.answers(attributes))
-        found.append(
-            [one for one in queries if accepts(Read(one), feed, attributes, world.definitions, holding=holding)]
+        results.append(
+            [query for query in queries if accepts(Read(query), feed, attributes, world.definitions, holding=holding)]
         )
-    return found
+    return results
 
 
-def rows(found: Decisions) -> list[list[int]]:
-    return [found.matches.row(row).tolist() for row in range(len(found.matches))]
+def rows(decisions: Decisions) -> list[list[int]]:
+    return [decisions.matches.row(row).tolist() for row in range(len(decisions.matches))]
 
 
 @CASES
@@ -109,10 +111,10 @@ def test_every_order_agrees_with_the_evaluator(world: OperatorWorld) -> None:
     queries = sorted(world.definitions)
     plan = compiled(world.definitions, queries)
     for order in ORDERS:
-        found, asked = decided(plan, world, order)
-        assert rows(found) == expected(world, queries), order
-        told = [(id(one.attributes), one.operator, one.inputs) for one in asked.questions]
-        assert len(set(told)) == len(told), "a call was asked twice for an item"
+        results, asked = decided(plan, world, order)
+        assert rows(results) == expected(world, queries), order
+        messages = [(id(question.attributes), question.operator, question.inputs) for question in asked.questions]
+        assert len(set(messages)) == len(messages), "a call was asked twice for an item"
 
 
 @CASES
@@ -124,7 +126,7 @@ def test_deltas_and_merged_plans_lead_to_the_same_decisions(world: OperatorWorld
     again = data.draw(st.lists(st.sampled_from(queries), unique=True))
     later = sorted({*(set(queries) - set(early)), *again})
     folder = f"delta-{next(_folders)}"
-    compile_delta(STORAGE, folder, [PlanQuery(one) for one in later], world.definitions, set(), base.version.base)
+    compile_delta(STORAGE, folder, [PlanQuery(value) for value in later], world.definitions, set(), base.version.base)
     plan = load(STORAGE, PlanVersion(2, base.version.base, folder))
     assert rows(decided(plan, world, "adaptive")[0]) == expected(world, queries)
     merged = f"merged-{next(_folders)}"
@@ -132,7 +134,7 @@ def test_deltas_and_merged_plans_lead_to_the_same_decisions(world: OperatorWorld
     assert rows(decided(load(STORAGE, PlanVersion(3, merged)), world, "static_greedy")[0]) == expected(world, queries)
     gone = data.draw(st.sampled_from(queries))
     removed = load(STORAGE, PlanVersion(4, base.version.base, folder, (gone,)))
-    left = [[one for one in row if one != gone] for row in expected(world, queries)]
+    left = [[value for value in row if value != gone] for row in expected(world, queries)]
     assert rows(decided(removed, world, "naive")[0]) == left
 
 
@@ -150,17 +152,17 @@ SMALL = OperatorWorld({}, (Item("One", "1", {"title": ("rock",)}), Item("One", "
 @example(Or((_joined(("count", "x"), ("count", "y")), And((_joined(("count", "y")), Call("flag", (), 1))))), SMALL)
 def test_bindings_equal_the_solutions_of_the_condition(condition: Expression, world: OperatorWorld) -> None:
     world = OperatorWorld({10: Filter(Read(1), condition)}, world.items, world.seed, 0)
-    found, _ = decided(compiled(world.definitions, [10]), world, "adaptive")
+    results, _ = decided(compiled(world.definitions, [10]), world, "adaptive")
     for row, (feed, attributes) in enumerate(zip(world.batch.feeds, world.batch.attributes(), strict=True)):
         wanted = solutions(condition, attributes, world.answers(attributes)) if feed == 1 else []
-        named = [one for one in wanted if one]
-        got = found.bindings.get(row, {}).get(10, [])
-        assert _sorted([one for one in got if one]) == _sorted(named)
-        assert (10 in found.matches.row(row)) == bool(wanted)
+        named = [value for value in wanted if value]
+        got = results.bindings.get(row, {}).get(10, [])
+        assert _sorted([value for value in got if value]) == _sorted(named)
+        assert (10 in results.matches.row(row)) == bool(wanted)
 
 
 def _sorted(bindings: Sequence[Mapping[str, object]]) -> list[list[tuple[str, object]]]:
-    return sorted((sorted(one.items()) for one in bindings), key=repr)
+    return sorted((sorted(binding.items()) for binding in bindings), key=repr)
 
 
 @CASES
@@ -173,17 +175,17 @@ def test_closing_a_condition_does_not_change_its_solutions(condition: Expression
     if world.failing:
         return
     for attributes in world.batch.attributes():
-        told: Attributes = attributes
-        holds = truth(close_condition(condition), told, world.answers(told))
-        assert holds == bool(solutions(condition, told, world.answers(told)))
+        messages: Attributes = attributes
+        holds = truth(close_condition(condition), messages, world.answers(messages))
+        assert holds == bool(solutions(condition, messages, world.answers(messages)))
 
 
 def test_an_undecided_query_is_reported_once_with_the_operator() -> None:
     definitions: dict[int, Node] = {10: Filter(Read(1), Call("flag", (), 1)), 11: Read(1)}
     world = OperatorWorld(definitions, operator_items(), 0, failing=1)
-    found, _ = decided(compiled(definitions, [10, 11]), world, "adaptive")
-    assert rows(found) == [[11], [11]]
-    assert [(one.row, one.query, one.operator, one.reason) for one in found.unknown] == [
+    results, _ = decided(compiled(definitions, [10, 11]), world, "adaptive")
+    assert rows(results) == [[11], [11]]
+    assert [(entry.row, entry.query, entry.operator, entry.reason) for entry in results.unknown] == [
         (0, 10, ("flag", 1), "it failed"),
         (1, 10, ("flag", 1), "it failed"),
     ]
@@ -195,24 +197,24 @@ def test_a_term_is_unknown_only_if_failed_calls_could_satisfy_it(condition: Expr
     """Failed calls are replaced by no rows, and by all possible rows."""
     for term in terms_of(close_condition(condition)):
         for attributes in world.batch.attributes():
-            said = world.answers(attributes)
-            found = term_solutions(term, said)
-            least = term_solutions(term, lambda call, said=said: said(call) or ())  # type: ignore[misc]
-            most = term_solutions(term, lambda call, said=said: _all_rows(call, said))  # type: ignore[misc]
+            answers = world.answers(attributes)
+            results = term_solutions(term, answers)
+            least = term_solutions(term, lambda call, value=answers: value(call) or ())  # type: ignore[misc]
+            most = term_solutions(term, lambda call, value=answers: _all_rows(call, value))  # type: ignore[misc]
             assert least is not None
             assert most is not None
-            if found is None:
+            if results is None:
                 assert not least
-            elif found:
-                assert _sorted(found) == _sorted(least)
+            elif results:
+                assert _sorted(results) == _sorted(least)
             else:
                 assert not most
 
 
 def _all_rows(call: Call, answers: Answers) -> Rows:
-    said = answers(call)
+    messages = answers(call)
     values = TEXTS if call.operator == "kind" else VALUES
-    return tuple(itertools.product(values, repeat=SIGNATURES[call.operator])) if said is None else said
+    return tuple(itertools.product(values, repeat=SIGNATURES[call.operator])) if messages is None else messages
 
 
 @dataclass
@@ -224,7 +226,10 @@ class Said:
 
     def ask(self, questions: Sequence[Question]) -> list[Answer]:
         self.questions += questions
-        return [Failed("it failed") if (said := self.rows[one.operator[0]]) is None else said for one in questions]
+        return [
+            FailedCall("it failed") if (row := self.rows[question.operator[0]]) is None else row
+            for question in questions
+        ]
 
     def answer(self, call: Call) -> Rows | None:
         return self.rows[call.operator]
@@ -246,15 +251,17 @@ def test_a_call_without_rows_makes_a_join_false_even_if_another_failed(order: st
     batch = OperatorWorld(definitions, operator_items()[:1], 0, 0).batch
     made = ORDERS[order](problem)
     for other, matching, unknown in (((), [10, 11, 13], {12}), (((1.0,),), [13], {10, 11, 12})):
-        said = Said({failing: None, "flag": ((),)} | {"kind" if failing == "count" else "count": other})
-        found = Decider(disjuncts, problem, lambda *_: made, said).decide(batch, build_matcher(plan).match(batch))
-        assert rows(found) == [matching]
+        messages = Said({failing: None, "flag": ((),)} | {"kind" if failing == "count" else "count": other})
+        decisions = Decider(disjuncts, problem, lambda *_: made, messages).decide(
+            batch, build_matcher(plan).match(batch)
+        )
+        assert rows(decisions) == [matching]
         # A query that must be true of a failed call is reported even if another call would have made it false.
-        assert {one.query for one in found.unknown} | {12} == unknown
+        assert {entry.query for entry in decisions.unknown} | {12} == unknown
         (attributes,) = batch.attributes()
         for query, node in definitions.items():
             assert isinstance(node, Filter)
-            wanted = truth(close_condition(node.condition), attributes, said.answer)
+            wanted = truth(close_condition(node.condition), attributes, messages.answer)
             assert wanted is (True if query in matching else False if query == 12 and not other else None)
 
 
@@ -283,16 +290,16 @@ def test_too_many_combinations_are_reported_as_undecided() -> None:
 
     made = ORDERS["adaptive"](problem)
     decider = Decider(disjuncts, problem, lambda *_: made, Many())
-    found = decider.decide(world.batch, build_matcher(plan).match(world.batch))
-    assert rows(found) == [[]]
-    assert {(one.query, one.passing) for one in found.unknown} == {(10, False), (11, False)}
-    assert all("too many combinations" in one.reason for one in found.unknown)
+    decisions = decider.decide(world.batch, build_matcher(plan).match(world.batch))
+    assert rows(decisions) == [[]]
+    assert {(entry.query, entry.passing) for entry in decisions.unknown} == {(10, False), (11, False)}
+    assert all("too many combinations" in entry.reason for entry in decisions.unknown)
 
 
 def test_operators_are_not_called_if_filters_decide() -> None:
     condition = decode_expression(["and", ["contains", "title", "zebra"], ["call", "flag", 1, []]])
     definitions: dict[int, Node] = {10: Filter(Read(1), condition)}
     world = OperatorWorld(definitions, operator_items(), 0, failing=0)
-    found, asked = decided(compiled(definitions, [10]), world, "naive")
-    assert rows(found) == [[], []]
+    results, asked = decided(compiled(definitions, [10]), world, "naive")
+    assert rows(results) == [[], []]
     assert asked.questions == []

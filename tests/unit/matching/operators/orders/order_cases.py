@@ -48,13 +48,13 @@ class Case:
 
     def may_be(self, item: int, disjunct: int) -> set[int]:
         """Return the possible outcomes. With failing calls they depend on which call is made first."""
-        found = set()
+        results = set()
         for test in self.disjuncts[disjunct]:
             if self.test_calls[test] in self.failing[item]:
-                found.add(UNKNOWN)
+                results.add(UNKNOWN)
             elif not self.truths[item][test]:
-                found.add(REJECTED)
-        return found or {ACCEPTED}
+                results.add(REJECTED)
+        return results or {ACCEPTED}
 
 
 CHANCES = st.one_of(st.sampled_from([0.0, 1.0]), st.floats(0.0, 1.0))

@@ -94,15 +94,17 @@ def test_simulating_64_items_together_counts_the_same_calls() -> None:
 def test_the_choice_has_the_lowest_cost_and_is_deterministic() -> None:
     problem = make_problem(Workload(ways=400, calls=200, exponent=1.0))
     choice, again = choose_order(problem), choose_order(problem)
-    assert [one.order for one in choice.predictions] == [one.order for one in again.predictions]
-    assert {one.order for one in choice.predictions} == set(CANDIDATES)
+    assert [prediction.order for prediction in choice.predictions] == [
+        prediction.order for prediction in again.predictions
+    ]
+    assert {prediction.order for prediction in choice.predictions} == set(CANDIDATES)
     assert choice.order.name == choice.predictions[0].order
-    seconds = [one.seconds for one in choice.predictions]
+    seconds = [prediction.seconds for prediction in choice.predictions]
     assert seconds == sorted(seconds)
     assert choice.order.name == "adaptive"
     every = choose_order(problem, candidates=tuple(installed_orders()))
     assert every.order.name == "adaptive_weighted", "an installed order can be tried, too"
-    saved = {one.order: one.seconds for one in every.predictions}
+    saved = {prediction.order: prediction.seconds for prediction in every.predictions}
     assert saved["adaptive"] < 1.05 * saved["adaptive_weighted"]
 
 
@@ -120,18 +122,21 @@ def test_the_weighted_order_is_chosen_only_if_calls_are_expensive() -> None:
     cheap = OrderProblem.of(disjuncts, dear.test_calls, dear.chances, np.full(200, 20e-6))
     names = ("sequential", "adaptive", "adaptive_weighted")
     choices = [choose_order(problem, candidates=names) for problem in (dear, cheap)]
-    by_name = [{one.order: one for one in choice.predictions} for choice in choices]
-    for found in by_name:
-        assert found["adaptive_weighted"].calls < found["adaptive"].calls < found["sequential"].calls
-        assert found["adaptive_weighted"].bookkeeping > found["adaptive"].bookkeeping
-    assert [found["adaptive_weighted"].seconds < found["adaptive"].seconds for found in by_name] == [True, False]
+    by_name = [{prediction.order: prediction for prediction in choice.predictions} for choice in choices]
+    for document in by_name:
+        assert document["adaptive_weighted"].calls < document["adaptive"].calls < document["sequential"].calls
+        assert document["adaptive_weighted"].bookkeeping > document["adaptive"].bookkeeping
+    assert [document["adaptive_weighted"].seconds < document["adaptive"].seconds for document in by_name] == [
+        True,
+        False,
+    ]
 
 
 def test_the_choice_depends_on_the_active_disjuncts() -> None:
     problem = make_problem(Workload(ways=400, calls=200))
     few = choose_order(problem, np.array([0, 2, 3]), np.array([5, 9, 7]))
-    assert max(one.calls for one in few.predictions) <= 10
-    assert min(one.calls for one in choose_order(problem).predictions) > 20
+    assert max(prediction.calls for prediction in few.predictions) <= 10
+    assert min(prediction.calls for prediction in choose_order(problem).predictions) > 20
 
 
 def test_plots_are_drawn_from_recorded_figures() -> None:

@@ -10,7 +10,7 @@ from tests.unit.matching.operators.orders.order_cases import ORDERS, Case, cases
 
 from runnel.matching.operators.orders import call_buckets
 from runnel.matching.operators.orders.batch_arrays import ACCEPTED, REJECTED, UNDECIDED, UNKNOWN
-from runnel.matching.operators.orders.batch_layout import lay_out
+from runnel.matching.operators.orders.batch_layout import build_batch_layout
 from runnel.matching.operators.orders.problem import OrderProblem, everything
 from runnel.matching.operators.orders.rounds import Rounds
 from runnel.matching.operators.orders.simulate import Simulation, draw_truths
@@ -139,9 +139,9 @@ def test_the_naive_order_does_not_share_rejections() -> None:
 def test_unexpected_answers_are_refused() -> None:
     case = Case([[0]], [0, 0], [0.5, 0.5], [1.0], [[0], [0]], [[True, True]] * 2, [set(), set()])
     rounds = case.rounds(ORDERS["static_greedy"](case.problem))
-    one, yes = np.array([0]), np.array([True, True])
+    value, yes = np.array([0]), np.array([True, True])
     with pytest.raises(ValueError, match="does not wait for one"):
-        rounds.settle(one, one, yes)
+        rounds.settle(value, value, yes)
     items, calls = rounds.next_calls()
     assert (items.tolist(), calls.tolist(), rounds.answer_offsets(calls).tolist()) == ([0, 1], [0, 0], [0, 2, 4])
     with pytest.raises(ValueError, match="number of answers"):
@@ -149,8 +149,8 @@ def test_unexpected_answers_are_refused() -> None:
     with pytest.raises(ValueError, match="two answers"):
         rounds.settle(np.array([0, 0]), calls, np.array([True] * 4))
     with pytest.raises(ValueError, match="not in the batch"):
-        rounds.settle(np.array([7]), one, yes)
-    rounds.settle(one, one, yes)
+        rounds.settle(np.array([7]), value, yes)
+    rounds.settle(value, value, yes)
     assert rounds.outcomes.tolist() == [ACCEPTED, UNDECIDED]
     assert not len(rounds.next_calls()[0])
     assert not rounds.is_done
@@ -170,7 +170,7 @@ def test_inconsistent_problems_are_refused() -> None:
     problem = OrderProblem.of([[0]], [0], [0.5], [1.0])
     for offsets, disjuncts in (([0, 2], [0]), ([0, 1], [3]), ([1, 1], [0]), ([0, 1], [-1])):
         with pytest.raises(ValueError, match="active disjunct"):
-            lay_out(problem, ORDERS["adaptive"](problem), np.array(offsets), np.array(disjuncts))
+            build_batch_layout(problem, ORDERS["adaptive"](problem), np.array(offsets), np.array(disjuncts))
 
 
 def test_a_simulation_counts_the_calls_of_rounds() -> None:
@@ -211,6 +211,6 @@ def _played(problem: OrderProblem, rounds: Rounds, truth: list[bool]) -> dict[in
 def test_the_order_of_the_paper_is_refused_if_too_many_disjuncts_share_a_test(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("runnel.papers.operators.kruskal.MOST_PAIRS", 2)
+    monkeypatch.setattr("runnel.papers.operators.kruskal.MAX_PAIRS", 2)
     with pytest.raises(ValueError, match="3 pairs of disjuncts share a test"):
         ORDERS["kruskal"](OrderProblem.of([[0], [0], [0]], [0], [0.5], [1.0]))

@@ -17,7 +17,7 @@ from runnel.matching.operators.plugins.check_answers import (
     check_rows,
     rows_of,
 )
-from runnel.matching.operators.plugins.contract import Failed
+from runnel.matching.operators.plugins.contract import FailedCall
 from runnel.matching.operators.plugins.encoding import from_bytes, rows_from_bytes, to_bytes
 from runnel.model.item import MAX_TEXT
 from runnel.model.operator import HOLDS, Parameter, ValueType
@@ -133,12 +133,12 @@ def test_too_many_rows_are_refused_without_reading_all() -> None:
 
 
 def test_an_invalid_answer_fails_only_its_call() -> None:
-    found = check_answers([[("a",)], [(1.0,)], Failed("no model", False)], 3, "mob", results("text"))
-    assert found[0] == (("a",),)
-    assert isinstance(found[1], Failed)
-    assert not found[1].passing
-    assert found[1].reason.startswith("mob: it returned 1.0 for ?r0")
-    assert found[2] == Failed("mob: no model", False)
+    result = check_answers([[("a",)], [(1.0,)], FailedCall("no model", False)], 3, "mob", results("text"))
+    assert result[0] == (("a",),)
+    assert isinstance(result[1], FailedCall)
+    assert not result[1].passing
+    assert result[1].reason.startswith("mob: it returned 1.0 for ?r0")
+    assert result[2] == FailedCall("mob: no model", False)
 
 
 @pytest.mark.parametrize("answers", [[], [HOLDS, HOLDS], None, "a", 3])
@@ -162,13 +162,13 @@ def test_equal_answers_are_equal_values_and_survive_encoding(data: st.DataObject
     kinds = data.draw(st.lists(st.sampled_from(list(_KINDS)), max_size=3))
     rows = data.draw(st.lists(st.tuples(*(_KINDS[kind] for kind in kinds)), max_size=6))
     shuffled = data.draw(st.permutations(rows + rows))
-    found = check_rows(rows, results(*kinds))
-    assert check_rows(shuffled, results(*kinds)) == found
-    assert len(set(found)) == len(found)
-    again = rows_from_bytes(to_bytes(found))
-    assert again == found
-    assert [[type(value) for value in row] for row in again] == [[type(value) for value in row] for row in found]
-    assert check_rows(found, results(*kinds)) == found
+    result = check_rows(rows, results(*kinds))
+    assert check_rows(shuffled, results(*kinds)) == result
+    assert len(set(result)) == len(result)
+    again = rows_from_bytes(to_bytes(result))
+    assert again == result
+    assert [[type(value) for value in row] for row in again] == [[type(value) for value in row] for row in result]
+    assert check_rows(result, results(*kinds)) == result
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[" * 100_000, b'{"date":"never"}', b"\xff", b"9" * 5_000])

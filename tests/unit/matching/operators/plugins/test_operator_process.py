@@ -15,7 +15,7 @@ import pytest
 from tests.unit.matching.operators.ask.asked_plugins import plugins
 
 from runnel.matching.operators.plugins import operator_process as host_module
-from runnel.matching.operators.plugins.contract import Ask, Failed, OperatorContext
+from runnel.matching.operators.plugins.contract import FailedCall, OperatorCall, OperatorContext
 from runnel.matching.operators.plugins.operator_process import (
     MEGABYTES,
     OperatorHostError,
@@ -41,12 +41,12 @@ def opened(plugins: Path) -> Iterator[Opened]:
         return made[-1]
 
     yield make
-    for one in made:
-        one.close()
+    for entry in made:
+        entry.close()
 
 
-def mood(word: str) -> Ask:
-    return Ask({"mood": (word,)})
+def mood(word: str) -> OperatorCall:
+    return OperatorCall({"mood": (word,)})
 
 
 def has_ended(process: int) -> bool:
@@ -59,11 +59,11 @@ def has_ended(process: int) -> bool:
 
 def test_a_process_answers_batch_after_batch(opened: Opened) -> None:
     host = opened("echo")
-    asks = [Ask({"title": ("Muse", 2.0)}, (True, ("a", "b"))), Ask({})]
+    calls = [OperatorCall({"title": ("Muse", 2.0)}, (True, ("a", "b"))), OperatorCall({})]
     for _ in range(2):
-        assert host.answer(asks, 20) == [[["Muse"], ["2.0"], ["True"], ["('a', 'b')"]], []]
+        assert host.answer(calls, 20) == [[["Muse"], ["2.0"], ["True"], ["('a', 'b')"]], []]
     assert host.process != os.getpid()
-    (rows,) = opened("process").answer([Ask({})], 20)
+    (rows,) = opened("process").answer([OperatorCall({})], 20)
     assert rows != [[os.getpid()]]
 
 
@@ -81,7 +81,7 @@ def test_a_process_that_exceeds_the_time_limit_is_replaced(word: str, opened: Op
         host.answer([mood(word)], 0.3)
     assert failed.value.kind == "late"
     assert has_ended(process)
-    assert host.answer([Ask({})], 20) == [[[1.0]]]
+    assert host.answer([OperatorCall({})], 20) == [[[1.0]]]
     assert host.process != process
 
 
@@ -96,7 +96,7 @@ def test_a_process_that_is_killed_during_a_batch_is_replaced(opened: Opened) -> 
         host.answer([mood("sleep")], 30)
     killer.join()
     assert failed.value.kind == "died"
-    assert host.answer([Ask({})], 20) == [[[1.0]]]
+    assert host.answer([OperatorCall({})], 20) == [[[1.0]]]
 
 
 def test_a_process_that_is_killed_while_idle_is_replaced_without_a_failure(opened: Opened) -> None:
@@ -107,7 +107,7 @@ def test_a_process_that_is_killed_while_idle_is_replaced_without_a_failure(opene
     os.kill(process, signal.SIGKILL)
     while not has_ended(process):
         time.sleep(0.01)
-    assert host.answer([Ask({})], 20) == [[[1.0]]]
+    assert host.answer([OperatorCall({})], 20) == [[[1.0]]]
 
 
 def test_the_reason_contains_the_last_line_of_output(opened: Opened) -> None:
@@ -123,15 +123,15 @@ def test_the_memory_of_a_process_is_limited(opened: Opened) -> None:
     with pytest.raises(OperatorHostError, match="more than 512 MB of memory") as failed:
         host.answer([mood("memory")], 20)
     assert failed.value.kind == "died"
-    assert host.answer([Ask({})], 20) == [[[1.0]]]
+    assert host.answer([OperatorCall({})], 20) == [[[1.0]]]
 
 
 def test_an_answer_that_cannot_be_encoded_fails_only_its_call(opened: Opened) -> None:
-    good, bad, failed = opened("moody").answer([Ask({}), mood("object"), mood("raise")], 20)
+    good, bad, failed = opened("moody").answer([OperatorCall({}), mood("object"), mood("raise")], 20)
     assert good == [[1.0]]
-    assert isinstance(bad, Failed)
+    assert isinstance(bad, FailedCall)
     assert not bad.passing
-    assert failed == Failed("ValueError: a bad day")
+    assert failed == FailedCall("ValueError: a bad day")
 
 
 def test_answers_that_are_too_large_fail_without_ending_the_process(opened: Opened) -> None:
@@ -140,30 +140,33 @@ def test_answers_that_are_too_large_fail_without_ending_the_process(opened: Open
         host.answer([mood("large")], 20)
     assert failed.value.kind == "raised"
     process = host.process
-    assert host.answer([Ask({})], 20) == [[[1.0]]]
+    assert host.answer([OperatorCall({})], 20) == [[[1.0]]]
     assert host.process == process
 
 
 def test_a_request_that_is_too_large_is_not_sent(opened: Opened) -> None:
     host = opened("moody")
     with pytest.raises(OperatorHostError, match="the request exceeds"):
-        host.answer([Ask({"title": ("x" * (1 << 20),)})] * 65, 20)
-    assert host.answer([Ask({"title": ("x" * (1 << 20),)})] * 5, 20) == [[[1.0]]] * 5
+        host.answer([OperatorCall({"title": ("x" * (1 << 20),)})] * 65, 20)
+    assert host.answer([OperatorCall({"title": ("x" * (1 << 20),)})] * 5, 20) == [[[1.0]]] * 5
 
 
 def test_a_class_that_raises_fails_its_batch(opened: Opened) -> None:
     host = opened("Broken")
-    assert host.answer([Ask({}), Ask({"none": (True,)})], 20) == [[[]], Failed("no model", False)]
+    assert host.answer([OperatorCall({}), OperatorCall({"none": (True,)})], 20) == [
+        [[]],
+        FailedCall("no model", False),
+    ]
     with pytest.raises(OperatorHostError, match="RuntimeError: poisoned") as failed:
-        host.answer([Ask({}), Ask({"poison": (True,)})], 20)
+        host.answer([OperatorCall({}), OperatorCall({"poison": (True,)})], 20)
     assert failed.value.kind == "raised"
     with pytest.raises(OperatorHostError, match="0 answers for 1 calls"):
-        opened("Short").answer([Ask({})], 20)
+        opened("Short").answer([OperatorCall({})], 20)
 
 
 def test_a_process_that_sends_an_invalid_reply_is_ended(opened: Opened) -> None:
     with pytest.raises(OperatorHostError) as failed:
-        opened("Liar").answer([Ask({})], 20)
+        opened("Liar").answer([OperatorCall({})], 20)
     assert failed.value.kind == "died"
 
 
@@ -193,7 +196,7 @@ def test_a_process_sees_only_its_own_databases_and_few_environment_variables(
     context = OperatorContext(
         {"database": "places", "label": "a"}, tmp_path, {"places": "postgresql://a", "payroll": "postgresql://b"}
     )
-    (rows,) = opened("Place", context).answer([Ask({})], 20)
+    (rows,) = opened("Place", context).answer([OperatorCall({})], 20)
     assert isinstance(rows, list)
     names, configuration, databases, folder = (row[0] for row in rows)
     assert "PASSWORD" not in names
@@ -212,7 +215,7 @@ def test_command_line_of_a_process_contains_no_secrets(opened: Opened) -> None:
 
 
 def test_processes_started_by_a_plug_in_do_not_inherit_its_connection(opened: Opened) -> None:
-    (rows,) = opened("surroundings").answer([Ask({})], 20)
+    (rows,) = opened("surroundings").answer([OperatorCall({})], 20)
     # The three standard streams, and what `ls` opens.
     assert rows == [["descriptors 0 1 2 3"], ["no_site 0"], ["/"]]
 
@@ -228,10 +231,10 @@ def test_the_memory_limit_applies_while_loading(plugins: Path) -> None:
 def test_a_process_ends_with_its_worker(plugins: Path) -> None:
     program = (
         "import os, signal\n"
-        "from runnel.matching.operators.plugins.contract import Ask, OperatorContext\n"
+        "from runnel.matching.operators.plugins.contract import OperatorCall, OperatorContext\n"
         "from runnel.matching.operators.plugins.operator_process import OperatorProcess\n"
         "host = OperatorProcess('city.vision:moody', OperatorContext(), ('city',))\n"
-        "host.answer([Ask({})], 20)\n"
+        "host.answer([OperatorCall({})], 20)\n"
         "print(host.process, flush=True)\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
@@ -248,11 +251,13 @@ def test_a_process_ends_with_its_worker(plugins: Path) -> None:
 
 
 def test_a_built_in_operator_runs_in_the_workers_process(tmp_path: Path) -> None:
-    found = open_operator_host("language", OperatorContext(), (), MEGABYTES)
-    assert isinstance(found, OperatorThread)
-    (rows,) = found.answer([Ask({"title": ("this is surely an English sentence about nothing",)})], 60)
+    operator_host = open_operator_host("language", OperatorContext(), (), MEGABYTES)
+    assert isinstance(operator_host, OperatorThread)
+    (rows,) = operator_host.answer(
+        [OperatorCall({"title": ("this is surely an English sentence about nothing",)})], 60
+    )
     assert "en" in str(rows)
-    found.close()
+    operator_host.close()
 
 
 def test_a_built_in_operator_that_exceeds_its_time_limit_is_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -263,13 +268,13 @@ def test_a_built_in_operator_that_exceeds_its_time_limit_is_abandoned(monkeypatc
         def __init__(self, place: OperatorContext) -> None:
             self.closed = False
 
-        def answer(self, asks: list[Ask]) -> list[object]:
+        def answer(self, calls: list[OperatorCall]) -> list[object]:
             threads.append(threading.current_thread().name)
-            if "wait" in asks[0].attributes:
+            if "wait" in calls[0].attributes:
                 waiting.wait(30)
-            if "raise" in asks[0].attributes:
+            if "raise" in calls[0].attributes:
                 raise ValueError("a bad day")
-            return [((1.0,),) for _ in asks]
+            return [((1.0,),) for _ in calls]
 
         def close(self) -> None:
             threads.append("closed")
@@ -277,12 +282,12 @@ def test_a_built_in_operator_that_exceeds_its_time_limit_is_abandoned(monkeypatc
     monkeypatch.setattr(host_module, "find_operator", lambda source, modules: Patient)
     host = OperatorThread("patient", OperatorContext())
     with pytest.raises(OperatorHostError, match="took more than") as failed:
-        host.answer([Ask({"wait": (True,)})], 0.2)
+        host.answer([OperatorCall({"wait": (True,)})], 0.2)
     assert failed.value.kind == "late"
-    assert host.answer([Ask({})], 20) == [((1.0,),)], "another thread answers"
+    assert host.answer([OperatorCall({})], 20) == [((1.0,),)], "another thread answers"
     with pytest.raises(OperatorHostError, match="ValueError: a bad day"):
-        host.answer([Ask({"raise": (True,)})], 20)
-    assert host.answer([Ask({})], 20) == [((1.0,),)]
+        host.answer([OperatorCall({"raise": (True,)})], 20)
+    assert host.answer([OperatorCall({})], 20) == [((1.0,),)]
     waiting.set()
     host.close()
     deadline = time.monotonic() + 20
@@ -294,9 +299,9 @@ def test_a_built_in_operator_that_exceeds_its_time_limit_is_abandoned(monkeypatc
 @pytest.mark.parametrize("value", ["2026-01-01", "soon"])
 def test_a_configuration_whose_only_key_is_date_arrives_unchanged(opened: Opened, value: str) -> None:
     context = OperatorContext({"date": value}, databases={value: "sqlite:///one", "other": "sqlite:///two"})
-    (rows,) = opened("Place", context).answer([Ask({})], 20)
+    (rows,) = opened("Place", context).answer([OperatorCall({})], 20)
     assert [repr({"date": value})] in rows  # type: ignore[operator]
     assert [repr({value: "sqlite:///one"})] in rows  # type: ignore[operator]
     dated = OperatorContext({"use": "date"}, databases={"date": "2026-01-01"})
-    (rows,) = opened("Place", dated).answer([Ask({})], 20)
+    (rows,) = opened("Place", dated).answer([OperatorCall({})], 20)
     assert [repr({"date": "2026-01-01"})] in rows  # type: ignore[operator]

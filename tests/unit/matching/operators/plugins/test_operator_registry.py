@@ -11,7 +11,7 @@ import pytest
 from tests.unit.matching.operators.ask.asked_plugins import plugins
 
 from runnel.errors import OperatorRefusedError
-from runnel.matching.operators.plugins.contract import Answer, Ask, Failed, OperatorContext
+from runnel.matching.operators.plugins.contract import Answer, FailedCall, OperatorCall, OperatorContext
 from runnel.matching.operators.plugins.operator_process import describe_operator
 from runnel.matching.operators.plugins.registry import (
     Signature,
@@ -31,9 +31,9 @@ MODULES = ("city.vision", "city.described", "city.failing")
 
 
 def test_an_allowed_function_is_found(plugins: Path) -> None:
-    found = find_operator("city.vision:has_title", MODULES)
-    operator = open_operator(found, OperatorContext())
-    assert operator.answer([Ask({"title": ("a",)}), Ask({})]) == [HOLDS, ()]
+    results = find_operator("city.vision:has_title", MODULES)
+    operator = open_operator(results, OperatorContext())
+    assert operator.answer([OperatorCall({"title": ("a",)}), OperatorCall({})]) == [HOLDS, ()]
 
 
 def test_an_allowed_package_includes_its_submodules(plugins: Path) -> None:
@@ -161,7 +161,7 @@ def test_a_checked_operator_is_closed_even_if_its_check_fails() -> None:
         def __init__(self, place: OperatorContext) -> None:
             self.name = place.name
 
-        def answer(self, asks: Sequence[Ask]) -> list[Answer]:
+        def answer(self, calls: Sequence[OperatorCall]) -> list[Answer]:
             raise AssertionError("nothing is asked")
 
         def check(self) -> None:
@@ -180,9 +180,11 @@ def test_a_checked_operator_is_closed_even_if_its_check_fails() -> None:
 
 def test_a_function_that_raises_fails_only_that_call(plugins: Path) -> None:
     operator = open_operator(find_operator("city.vision:moody", MODULES), OperatorContext())
-    good, bad, text = operator.answer([Ask({}), Ask({"mood": ("raise",)}), Ask({"mood": ("text",)})])
+    good, bad, text = operator.answer(
+        [OperatorCall({}), OperatorCall({"mood": ("raise",)}), OperatorCall({"mood": ("text",)})]
+    )
     assert good == ((1.0,),)
-    assert bad == Failed("ValueError: a bad day")
+    assert bad == FailedCall("ValueError: a bad day")
     assert text == (("text",),)
 
 

@@ -25,7 +25,7 @@ from runnel.matching.operators.builtin.geo.points import (
 from runnel.matching.operators.builtin.recent_values import RecentValues
 from runnel.matching.operators.builtin.suggest import suggestion
 from runnel.matching.operators.builtin.text.input_texts import only_text
-from runnel.matching.operators.plugins.contract import Answer, Ask, Failed, OperatorContext
+from runnel.matching.operators.plugins.contract import Answer, FailedCall, OperatorCall, OperatorContext
 from runnel.model.item import clean_text
 from runnel.model.operator import Parameter
 
@@ -45,8 +45,8 @@ class Distance:
     The place is a name in the file of the option `places`, or a point such as '40.6892, -74.0445'.
 
     >>> distance = Distance(OperatorContext())
-    >>> asks = [Ask({"latitude": (48.8566,), "longitude": (2.3522,)}, ("51.5074, -0.1278",))]
-    >>> [[round(metres / 1000) for (metres,) in rows] for rows in distance.answer(asks)]
+    >>> calls = [OperatorCall({"latitude": (48.8566,), "longitude": (2.3522,)}, ("51.5074, -0.1278",))]
+    >>> [[round(metres / 1000) for (metres,) in rows] for rows in distance.answer(calls)]
     [[344]]
     """
 
@@ -61,19 +61,19 @@ class Distance:
         self._points = RecentValues(parse_point, max_values=_MAX_CACHED_POINTS)
         self._places: dict[str, Point] = read_places(configuration) if configuration.has("places") else {}
 
-    def answer(self, asks: Sequence[Ask]) -> Sequence[Answer]:
+    def answer(self, calls: Sequence[OperatorCall]) -> Sequence[Answer]:
         """Return the distinct distances, in meters, from the place to the points of each item, in rows."""
-        return [self._answer(ask) for ask in asks]
+        return [self._answer(call) for call in calls]
 
-    def _answer(self, ask: Ask) -> Answer:
-        name = only_text(ask, "the name of a place")
-        if isinstance(name, Failed):
+    def _answer(self, call: OperatorCall) -> Answer:
+        name = only_text(call, "the name of a place")
+        if isinstance(name, FailedCall):
             return name
         center = self._places.get(name) or self._points.get(name)
         if center is None:
             hint = suggestion(name, self._places) or "; use a name of the file, or write 'latitude, longitude'"
-            return Failed(f"there is no place {name[:80]!r}{hint}", passing=False)
-        distances = {great_circle(center, point) for point in self._reader.points(ask.attributes)}
+            return FailedCall(f"there is no place {name[:80]!r}{hint}", passing=False)
+        distances = {great_circle(center, point) for point in self._reader.points(call.attributes)}
         return tuple((distance,) for distance in sorted(distances))
 
 

@@ -20,7 +20,7 @@ from runnel.matching.operators.builtin.geo.geojson import AreaReader, read_featu
 from runnel.matching.operators.builtin.geo.points import KEYS, Point, PointReader
 from runnel.matching.operators.builtin.suggest import suggestion
 from runnel.matching.operators.builtin.text.input_texts import only_text
-from runnel.matching.operators.plugins.contract import Answer, Ask, Failed, OperatorContext
+from runnel.matching.operators.plugins.contract import Answer, FailedCall, OperatorCall, OperatorContext
 from runnel.model.operator import HOLDS, Parameter, Rows
 
 _OPTIONS = ("regions", "name", *KEYS)
@@ -72,7 +72,7 @@ class Region:
     ...     _ = file.write_text(json.dumps({"type": "FeatureCollection", "features": [feature]}))
     ...     region = Region(OperatorContext({"regions": "regions.geojson"}, pathlib.Path(folder)))
     >>> inside, outside = {"latitude": (1.0,), "longitude": (1.5,)}, {"latitude": (1.0,), "longitude": (3.0,)}
-    >>> region.answer([Ask(inside, ("Square",)), Ask(outside, ("Square",)), Ask({}, ("Square",))])
+    >>> region.answer([OperatorCall(attributes, ("Square",)) for attributes in (inside, outside, {})])
     [((),), (), ()]
     """
 
@@ -84,18 +84,18 @@ class Region:
     def __init__(self, context: OperatorContext) -> None:
         self._regions = _Regions(context, "region")
 
-    def answer(self, asks: Sequence[Ask]) -> Sequence[Answer]:
+    def answer(self, calls: Sequence[OperatorCall]) -> Sequence[Answer]:
         """Return an empty row for each item with a point in the region that the call names, and no row otherwise."""
-        answers: list[Answer] = [()] * len(asks)
+        answers: list[Answer] = [()] * len(calls)
         indexes: list[int] = []
         regions: list[int] = []
         positions: _Positions = []
-        for index, ask in enumerate(asks):
-            region = self._region_number(ask)
-            if isinstance(region, Failed):
+        for index, call in enumerate(calls):
+            region = self._region_number(call)
+            if isinstance(region, FailedCall):
                 answers[index] = region
                 continue
-            for position in _positions(self._regions.reader.points(ask.attributes)):
+            for position in _positions(self._regions.reader.points(call.attributes)):
                 indexes.append(index)
                 regions.append(region)
                 positions.append(position)
@@ -105,14 +105,14 @@ class Region:
                 answers[index] = HOLDS
         return answers
 
-    def _region_number(self, ask: Ask) -> int | Failed:
-        name = only_text(ask, "the name of a region")
-        if isinstance(name, Failed):
+    def _region_number(self, call: OperatorCall) -> int | FailedCall:
+        name = only_text(call, "the name of a region")
+        if isinstance(name, FailedCall):
             return name
         number = self._regions.numbers.get(name)
         if number is None:
             hint = suggestion(name, self._regions.names)
-            return Failed(f"there is no region {name[:80]!r}{hint}", passing=False)
+            return FailedCall(f"there is no region {name[:80]!r}{hint}", passing=False)
         return number
 
 
@@ -127,15 +127,15 @@ class RegionOf:
     def __init__(self, context: OperatorContext) -> None:
         self._regions = _Regions(context, "region_of")
 
-    def answer(self, asks: Sequence[Ask]) -> Sequence[Answer]:
+    def answer(self, calls: Sequence[OperatorCall]) -> Sequence[Answer]:
         """Return a row with the name of every region that covers a point of the item, in the order of the file."""
         indexes: list[int] = []
         positions: _Positions = []
-        for index, ask in enumerate(asks):
-            for position in _positions(self._regions.reader.points(ask.attributes)):
+        for index, call in enumerate(calls):
+            for position in _positions(self._regions.reader.points(call.attributes)):
                 indexes.append(index)
                 positions.append(position)
-        region_numbers: list[set[int]] = [set() for _ in asks]
+        region_numbers: list[set[int]] = [set() for _ in calls]
         points, regions = self._regions.covering(positions)
         for point, region in zip(points.tolist(), regions.tolist(), strict=True):
             region_numbers[indexes[point]].add(region)

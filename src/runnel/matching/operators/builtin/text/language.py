@@ -17,7 +17,7 @@ from py3langid.langid import MODEL_FILE, LanguageIdentifier
 from runnel.matching.operators.builtin.configuration import Configuration
 from runnel.matching.operators.builtin.suggest import suggestion
 from runnel.matching.operators.builtin.text.input_texts import TEXT, text_of
-from runnel.matching.operators.plugins.contract import Answer, Ask, OperatorContext
+from runnel.matching.operators.plugins.contract import Answer, OperatorCall, OperatorContext
 from runnel.model.operator import Parameter, Row
 
 MAX_LENGTH = 2000
@@ -35,7 +35,7 @@ class Language:
 
     >>> language = Language(OperatorContext({"results": "code"}))
     >>> titles = ["Rock concert in the park tonight", "Le président annonce des élections", "1234"]
-    >>> language.answer([Ask({"title": (title,)}) for title in titles])
+    >>> language.answer([OperatorCall({"title": (title,)}) for title in titles])
     [(('en',),), (('fr',),), ()]
     """
 
@@ -62,9 +62,9 @@ class Language:
                 )
         self._identifier.set_languages(languages)
 
-    def answer(self, asks: Sequence[Ask]) -> Sequence[Answer]:
+    def answer(self, calls: Sequence[OperatorCall]) -> Sequence[Answer]:
         """Return a row per call: the language of its text, and the confidence from 0 to 1."""
-        return [self._classify(text_of(ask, self._attributes, MAX_LENGTH)) for ask in asks]
+        return [self._classify(text_of(call, self._attributes, MAX_LENGTH)) for call in calls]
 
     def _classify(self, text: str) -> Answer:
         if not any(map(str.isalpha, text)):

@@ -14,7 +14,7 @@ from runnel.algebra.values.words import words
 from runnel.matching.operators.builtin.configuration import Configuration
 from runnel.matching.operators.builtin.recent_values import RecentValues
 from runnel.matching.operators.builtin.text.input_texts import TEXT, only_text, text_of
-from runnel.matching.operators.plugins.contract import Answer, Ask, Failed, OperatorContext
+from runnel.matching.operators.plugins.contract import Answer, FailedCall, OperatorCall, OperatorContext
 from runnel.model.operator import Parameter
 
 MAX_LENGTH = 50_000
@@ -29,7 +29,7 @@ class NearDuplicate:
     """Compares an item with a text: `nearDuplicate('Muse announce a tour of small halls', ?share)`.
 
     >>> near = NearDuplicate(OperatorContext({"words": "2"}))
-    >>> near.answer([Ask({"title": ("Muse announce a tour",)}, ("Muse announce a long tour",))])
+    >>> near.answer([OperatorCall({"title": ("Muse announce a tour",)}, ("Muse announce a long tour",))])
     [((0.4,),)]
     """
 
@@ -46,16 +46,16 @@ class NearDuplicate:
         self._text_shingles = RecentValues(self._shingles, max_values=_MAX_CACHED_TEXTS)
         self._item_shingles = RecentValues(self._shingles, max_values=_MAX_CACHED_ITEMS)
 
-    def answer(self, asks: Sequence[Ask]) -> Sequence[Answer]:
+    def answer(self, calls: Sequence[OperatorCall]) -> Sequence[Answer]:
         """Return a row with the share per call, or no row if it is below `least` or a text has no words."""
-        return [self._answer(ask) for ask in asks]
+        return [self._answer(call) for call in calls]
 
-    def _answer(self, ask: Ask) -> Answer:
-        text = only_text(ask, "a text to compare with")
-        if isinstance(text, Failed):
+    def _answer(self, call: OperatorCall) -> Answer:
+        text = only_text(call, "a text to compare with")
+        if isinstance(text, FailedCall):
             return text
         text_shingles = self._text_shingles.get(text)
-        item_shingles = self._item_shingles.get(text_of(ask, self._attributes, MAX_LENGTH))
+        item_shingles = self._item_shingles.get(text_of(call, self._attributes, MAX_LENGTH))
         if not text_shingles or not item_shingles:
             return ()
         share = float(similarity(text_shingles, item_shingles))

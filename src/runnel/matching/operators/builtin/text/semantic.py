@@ -19,7 +19,7 @@ from runnel.errors import OperatorRefusedError, install_hint
 from runnel.matching.operators.builtin.configuration import Configuration
 from runnel.matching.operators.builtin.recent_values import RecentValues
 from runnel.matching.operators.builtin.text.input_texts import TEXT, only_text, text_of
-from runnel.matching.operators.plugins.contract import Answer, Ask, Failed, OperatorContext
+from runnel.matching.operators.plugins.contract import Answer, FailedCall, OperatorCall, OperatorContext
 from runnel.model.operator import Parameter
 
 MAX_LENGTH = 2000
@@ -40,7 +40,8 @@ class Semantic:
 
     >>> semantic = Semantic(OperatorContext())
     >>> titles = ["Hundreds dance at once in the street", "Shares fall as oil gets dearer"]
-    >>> near, far = semantic.answer([Ask({"title": (title,)}, ("people dancing in a city",)) for title in titles])
+    >>> phrase = "people dancing in a city"
+    >>> near, far = semantic.answer([OperatorCall({"title": (title,)}, (phrase,)) for title in titles])
     >>> near[0][0] > 0.25 > far[0][0]
     True
     """
@@ -59,16 +60,16 @@ class Semantic:
         # A batch may compare many phrases with the same item, whose text is then embedded only once.
         self._items = RecentValues(embedder.embed, max_values=_MAX_CACHED_ITEMS)
 
-    def answer(self, asks: Sequence[Ask]) -> Sequence[Answer]:
+    def answer(self, calls: Sequence[OperatorCall]) -> Sequence[Answer]:
         """Return a row with the score per call, or no row if it is below `least` or a text has no embedding."""
-        return [self._answer(ask) for ask in asks]
+        return [self._answer(call) for call in calls]
 
-    def _answer(self, ask: Ask) -> Answer:
-        phrase = only_text(ask, "a phrase")
-        if isinstance(phrase, Failed):
+    def _answer(self, call: OperatorCall) -> Answer:
+        phrase = only_text(call, "a phrase")
+        if isinstance(phrase, FailedCall):
             return phrase
         phrase_vector = self._phrases.get(phrase[:MAX_LENGTH])
-        item_vector = self._items.get(text_of(ask, self._attributes, MAX_LENGTH))
+        item_vector = self._items.get(text_of(call, self._attributes, MAX_LENGTH))
         if phrase_vector is None or item_vector is None:
             return ()
         score = min(1.0, max(-1.0, float(phrase_vector @ item_vector)))

@@ -16,7 +16,7 @@ from runnel.algebra.values.words import words
 from runnel.matching.operators.builtin.configuration import Configuration
 from runnel.matching.operators.builtin.recent_values import RecentValues
 from runnel.matching.operators.builtin.text.input_texts import TEXT, only_text
-from runnel.matching.operators.plugins.contract import Answer, Ask, Failed, OperatorContext
+from runnel.matching.operators.plugins.contract import Answer, FailedCall, OperatorCall, OperatorContext
 from runnel.model.item import Value
 from runnel.model.operator import Parameter
 
@@ -43,7 +43,8 @@ class Similarity:
     """Compares the spelling of an attribute and a text: `textSimilarity(title, 'Muse tour Europe', ?score)`.
 
     >>> similarity = Similarity(OperatorContext({"measure": "token_sort"}))
-    >>> similarity.answer([Ask({}, (("Muse: Europe tour",), "muse tour europe")), Ask({}, ((), "muse"))])
+    >>> inputs = [(("Muse: Europe tour",), "muse tour europe"), ((), "muse")]
+    >>> similarity.answer([OperatorCall({}, values) for values in inputs])
     [((1.0,),), ()]
     """
 
@@ -63,24 +64,24 @@ class Similarity:
         self._min_score = configuration.number("least", 0.0, minimum=0.0, maximum=1.0)
         self._normalized_texts = RecentValues(_normalize, max_values=_MAX_CACHED_TEXTS)
 
-    def answer(self, asks: Sequence[Ask]) -> Sequence[Answer]:
+    def answer(self, calls: Sequence[OperatorCall]) -> Sequence[Answer]:
         """Return a row with the score per call, or no row if it is below `least` or a text has no words."""
-        return [self._answer(ask) for ask in asks]
+        return [self._answer(call) for call in calls]
 
-    def _answer(self, ask: Ask) -> Answer:
-        constant = only_text(ask, "a text to compare with")
-        if isinstance(constant, Failed):
+    def _answer(self, call: OperatorCall) -> Answer:
+        constant = only_text(call, "a text to compare with")
+        if isinstance(constant, FailedCall):
             return constant
         text = self._normalized_texts.get(constant)
-        values = [normalized for value in self._values(ask) if (normalized := _normalize(value))]
+        values = [normalized for value in self._values(call) if (normalized := _normalize(value))]
         if not text or not values:
             return ()
         score = max(self._measure(value, text) for value in values) / 100
         return ((score,),) if score >= self._min_score else ()
 
-    def _values(self, ask: Ask) -> list[str]:
-        named: list[Sequence[Value]] = [values for values in ask.inputs if isinstance(values, tuple)]
-        chosen = named or [ask.attributes.get(name, ()) for name in self._attributes]
+    def _values(self, call: OperatorCall) -> list[str]:
+        named: list[Sequence[Value]] = [values for values in call.inputs if isinstance(values, tuple)]
+        chosen = named or [call.attributes.get(name, ()) for name in self._attributes]
         return [value for values in chosen for value in values if is_text(value)][:MAX_VALUES]
 
 

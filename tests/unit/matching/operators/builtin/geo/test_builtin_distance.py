@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from runnel.errors import OperatorRefusedError
 from runnel.matching.operators.builtin.geo.distance import Distance, great_circle
 from runnel.matching.operators.builtin.geo.points import Point
-from runnel.matching.operators.plugins.contract import Ask, Failed, OperatorContext
+from runnel.matching.operators.plugins.contract import FailedCall, OperatorCall, OperatorContext
 
 POINTS = st.builds(Point, st.floats(-90, 90), st.floats(-180, 180))
 
@@ -54,25 +54,25 @@ def test_places_are_read_from_csv_and_geojson(tmp_path: Path) -> None:
     item = {"latitude": (40.6892,), "longitude": (-74.0445,)}
     for text in ("\ufeffname,latitude,longitude,note\nLiberty,40.6892,-74.0445,a statue\n", json.dumps(document)):
         distance = written(tmp_path, text)
-        near, missing = distance.answer([Ask(item, ("Liberty",)), Ask(item, ("Libert",))])
+        near, missing = distance.answer([OperatorCall(item, ("Liberty",)), OperatorCall(item, ("Libert",))])
         assert near == ((0.0,),)
-        assert missing == Failed("there is no place 'Libert'; did you mean Liberty?", passing=False)
+        assert missing == FailedCall("there is no place 'Libert'; did you mean Liberty?", passing=False)
 
 
 def test_every_distinct_distance_of_an_items_points_is_a_row() -> None:
     distance = Distance(OperatorContext())
     item = {"georss:point": ("0 1", "0 2", "0 1"), "latitude": (0.0,), "longitude": (1.0,)}
-    (rows,) = distance.answer([Ask(item, ("0,0",))])
-    assert not isinstance(rows, Failed)
+    (rows,) = distance.answer([OperatorCall(item, ("0,0",))])
+    assert not isinstance(rows, FailedCall)
     assert [round(metres) for (metres,) in rows if isinstance(metres, float)] == [111195, 222390]
-    assert distance.answer([Ask({}, ("0,0",))]) == [()]
+    assert distance.answer([OperatorCall({}, ("0,0",))]) == [()]
 
 
 @pytest.mark.parametrize("inputs", [(), ("nowhere",), (7.0,), ("91, 0",), ("0,0", "0,0"), (("0,0",),), ("",)])
 def test_a_call_without_a_valid_place_fails_only_itself(inputs: tuple[str, ...]) -> None:
     item = {"latitude": (0.0,), "longitude": (1.0,)}
-    wrong, right = Distance(OperatorContext()).answer([Ask(item, inputs), Ask(item, ("0, 1",))])
-    assert isinstance(wrong, Failed)
+    wrong, right = Distance(OperatorContext()).answer([OperatorCall(item, inputs), OperatorCall(item, ("0, 1",))])
+    assert isinstance(wrong, FailedCall)
     assert not wrong.passing
     assert right == ((0.0,),)
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from runnel.errors import OperatorRefusedError
 from runnel.matching.operators.builtin.geo import geojson
 from runnel.matching.operators.builtin.geo.region import Region, RegionOf
-from runnel.matching.operators.plugins.contract import Ask, Failed, OperatorContext
+from runnel.matching.operators.plugins.contract import FailedCall, OperatorCall, OperatorContext
 from runnel.model.operator import HOLDS
 
 Corners = Sequence[Sequence[Any]]
@@ -45,8 +45,8 @@ def collection(*features: Any) -> dict[str, Any]:
     return {"type": "FeatureCollection", "features": list(features)}
 
 
-def at(latitude: float, longitude: float, region: str | None = None) -> Ask:
-    return Ask({"latitude": (latitude,), "longitude": (longitude,)}, () if region is None else (region,))
+def at(latitude: float, longitude: float, region: str | None = None) -> OperatorCall:
+    return OperatorCall({"latitude": (latitude,), "longitude": (longitude,)}, () if region is None else (region,))
 
 
 CITY = collection(
@@ -75,8 +75,10 @@ def test_an_item_is_in_the_regions_that_cover_it(tmp_path: Path) -> None:
         (0.0, 181.0): {"Date line"},
     }
     names = ["Bronx", "Park", "Isles", "Date line"]
-    found = region_of.answer([at(*point) for point in expected])
-    assert [{name for (name,) in rows} for rows in found if not isinstance(rows, Failed)] == list(expected.values())
+    results = region_of.answer([at(*point) for point in expected])
+    assert [{name for (name,) in rows} for rows in results if not isinstance(rows, FailedCall)] == list(
+        expected.values()
+    )
     for point, inside in expected.items():
         answers = region.answer([at(*point, name) for name in names])
         assert [answer == HOLDS for answer in answers] == [name in inside for name in names], point
@@ -93,7 +95,7 @@ def test_an_item_is_in_the_regions_that_cover_it(tmp_path: Path) -> None:
     ],
 )
 def test_positions_are_read_in_all_forms_of_sources(tmp_path: Path, attributes: Any) -> None:
-    assert Region(place_of(tmp_path, CITY)).answer([Ask(attributes, ("Bronx",))]) == [HOLDS]
+    assert Region(place_of(tmp_path, CITY)).answer([OperatorCall(attributes, ("Bronx",))]) == [HOLDS]
 
 
 @pytest.mark.parametrize(
@@ -109,22 +111,24 @@ def test_positions_are_read_in_all_forms_of_sources(tmp_path: Path, attributes: 
     ],
 )
 def test_an_item_without_a_position_is_in_no_region(tmp_path: Path, attributes: Any) -> None:
-    assert Region(place_of(tmp_path, CITY)).answer([Ask(attributes, ("Bronx",))]) == [()]
-    assert RegionOf(place_of(tmp_path, CITY)).answer([Ask(attributes)]) == [()]
+    assert Region(place_of(tmp_path, CITY)).answer([OperatorCall(attributes, ("Bronx",))]) == [()]
+    assert RegionOf(place_of(tmp_path, CITY)).answer([OperatorCall(attributes)]) == [()]
 
 
 def test_configured_attributes_and_name_property_are_used(tmp_path: Path) -> None:
     named = collection({**feature("x", polygon(square(0, 0, 1, 1))), "properties": {"borough": 7}})
     region_of = RegionOf(place_of(tmp_path, named, name="borough", latitude="y", longitude="x"))
-    inside = Ask({"y": (0.5,), "x": ("0.5",), "latitude": (50.0,), "longitude": (50.0,)})
+    inside = OperatorCall({"y": (0.5,), "x": ("0.5",), "latitude": (50.0,), "longitude": (50.0,)})
     assert region_of.answer([inside, at(0.5, 0.5)]) == [(("7",),), ()]
 
 
 def test_a_call_with_an_unknown_region_fails_only_itself(tmp_path: Path) -> None:
-    answers = Region(place_of(tmp_path, CITY)).answer([at(40.5, -73.9, "Bronks"), at(40.5, -73.9, "Bronx"), Ask({})])
-    assert answers[0] == Failed("there is no region 'Bronks'; did you mean Bronx?", passing=False)
+    answers = Region(place_of(tmp_path, CITY)).answer(
+        [at(40.5, -73.9, "Bronks"), at(40.5, -73.9, "Bronx"), OperatorCall({})]
+    )
+    assert answers[0] == FailedCall("there is no region 'Bronks'; did you mean Bronx?", passing=False)
     assert answers[1] == HOLDS
-    assert isinstance(answers[2], Failed)
+    assert isinstance(answers[2], FailedCall)
 
 
 def crossings(corners: Corners, x: float, y: float) -> bool:
@@ -229,9 +233,9 @@ def test_deeply_nested_geometry_collections_are_refused(tmp_path: Path) -> None:
 def test_the_number_of_vertices_of_a_file_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(geojson, "MAX_VERTICES", 9)
     Region(place_of(tmp_path, collection(feature("A", polygon(square(0, 0, 1, 1))))))
-    two = collection(feature("A", polygon(square(0, 0, 1, 1))), feature("B", polygon(square(0, 0, 1, 1))))
+    other = collection(feature("A", polygon(square(0, 0, 1, 1))), feature("B", polygon(square(0, 0, 1, 1))))
     with pytest.raises(OperatorRefusedError, match=r"feature 2 \('B'\), ring 1 exceeds the limit of 9 vertices"):
-        Region(place_of(tmp_path, two))
+        Region(place_of(tmp_path, other))
 
 
 def test_the_options_for_regions_are_required(tmp_path: Path) -> None:

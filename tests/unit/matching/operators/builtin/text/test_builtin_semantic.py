@@ -11,7 +11,7 @@ import pytest
 from runnel.errors import OperatorRefusedError
 from runnel.matching.operators.builtin.text import semantic as module
 from runnel.matching.operators.builtin.text.semantic import Semantic
-from runnel.matching.operators.plugins.contract import Answer, Ask, Failed, OperatorContext
+from runnel.matching.operators.plugins.contract import Answer, FailedCall, OperatorCall, OperatorContext
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +20,7 @@ def semantic() -> Semantic:
 
 
 def number(answer: Answer) -> float:
-    assert not isinstance(answer, Failed)
+    assert not isinstance(answer, FailedCall)
     ((value,),) = answer
     assert isinstance(value, float)
     return value
@@ -38,38 +38,44 @@ def number(answer: Answer) -> float:
 def test_similar_meanings_score_higher_than_different_ones(
     semantic: Semantic, phrase: str, near: str, far: str
 ) -> None:
-    one, other, same = semantic.answer([Ask({"title": (text,)}, (phrase,)) for text in (near, far, phrase)])
-    assert -1 <= number(other) < number(one) < number(same) <= 1.0
+    value, other, same = semantic.answer(
+        [OperatorCall({"title": (text,)}, (phrase,)) for text in (near, far, phrase)]
+    )
+    assert -1 <= number(other) < number(value) < number(same) <= 1.0
     assert number(same) == pytest.approx(1.0, abs=1e-5)
 
 
 def test_texts_are_embedded_once_for_all_phrases() -> None:
     semantic = Semantic(OperatorContext())
     titles, phrases = [f"title {n}" for n in range(20)], [f"phrase {n}" for n in range(30)]
-    asks = [Ask({"title": (title,)}, (phrase,)) for phrase in phrases for title in titles]
-    once, twice = semantic.answer(asks), semantic.answer(asks)
+    calls = [OperatorCall({"title": (title,)}, (phrase,)) for phrase in phrases for title in titles]
+    once, twice = semantic.answer(calls), semantic.answer(calls)
     assert once == twice
     assert (semantic._items.computed, semantic._phrases.computed) == (20, 30)
 
 
 @pytest.mark.parametrize("attributes", [{}, {"title": ("",)}, {"title": (7.0,)}])
 def test_items_without_text_have_no_score(semantic: Semantic, attributes: dict[str, tuple[str, ...]]) -> None:
-    assert semantic.answer([Ask(attributes, ("a phrase",))]) == [()]
+    assert semantic.answer([OperatorCall(attributes, ("a phrase",))]) == [()]
 
 
 def test_unusual_texts_have_scores(semantic: Semantic) -> None:
     for text in ("東京", "🎸🎸", "\ud7ff", "x" * 5_000_000, "​", "ا" * 3000):
-        (answer,) = semantic.answer([Ask({"title": (text,)}, ("music",))])
+        (answer,) = semantic.answer([OperatorCall({"title": (text,)}, ("music",))])
         assert answer == () or -1 <= number(answer) <= 1
 
 
 def test_scores_below_least_and_calls_without_a_phrase() -> None:
     strict = Semantic(OperatorContext({"least": "0.9"}))
-    asks = [Ask({"title": ("Oil",)}, ("dancing",)), Ask({"title": ("Oil",)}, ("oil",)), Ask({"title": ("Oil",)})]
-    far, near, wrong = strict.answer(asks)
+    calls = [
+        OperatorCall({"title": ("Oil",)}, ("dancing",)),
+        OperatorCall({"title": ("Oil",)}, ("oil",)),
+        OperatorCall({"title": ("Oil",)}),
+    ]
+    far, near, wrong = strict.answer(calls)
     assert far == ()
     assert number(near) > 0.9
-    assert isinstance(wrong, Failed)
+    assert isinstance(wrong, FailedCall)
 
 
 def test_without_the_extra_the_error_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,10 +96,10 @@ def test_loading_the_model_uses_no_network_and_leaves_logging_unchanged() -> Non
 
         sys.addaudithook(refuse)
         from runnel.matching.operators.builtin.text.semantic import Semantic
-        from runnel.matching.operators.plugins.contract import Ask, OperatorContext
+        from runnel.matching.operators.plugins.contract import OperatorCall, OperatorContext
 
-        ask = Ask({"title": ("Muse on tour",)}, ("a rock band travels",))
-        ((score,),), = Semantic(OperatorContext()).answer([ask])
+        call = OperatorCall({"title": ("Muse on tour",)}, ("a rock band travels",))
+        ((score,),), = Semantic(OperatorContext()).answer([call])
         assert not logging.getLogger().handlers and "requests" not in sys.modules
         import socket
         try:

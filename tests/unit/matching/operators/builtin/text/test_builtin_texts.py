@@ -10,7 +10,7 @@ from runnel.errors import OperatorRefusedError
 from runnel.matching.operators.builtin.text.language import Language
 from runnel.matching.operators.builtin.text.near_duplicate import NearDuplicate, shingles
 from runnel.matching.operators.builtin.text.similarity import MEASURES, Similarity
-from runnel.matching.operators.plugins.contract import Answer, Ask, Failed, OperatorContext
+from runnel.matching.operators.plugins.contract import Answer, FailedCall, OperatorCall, OperatorContext
 
 HEADLINES = {
     "en": "Rock concert in the park tonight",
@@ -38,17 +38,17 @@ def language() -> Language:
 
 def number(answer: Answer) -> float:
     """The one number of an answer."""
-    assert not isinstance(answer, Failed)
+    assert not isinstance(answer, FailedCall)
     ((value,),) = answer
     assert isinstance(value, float)
     return value
 
 
 def test_languages_of_headlines_are_identified(language: Language) -> None:
-    answers = language.answer([Ask({"title": (text,)}) for text in HEADLINES.values()])
+    answers = language.answer([OperatorCall({"title": (text,)}) for text in HEADLINES.values()])
     codes = []
     for answer in answers:
-        assert not isinstance(answer, Failed)
+        assert not isinstance(answer, FailedCall)
         ((code, confidence),) = answer
         assert isinstance(confidence, float)
         assert 0 < confidence <= 1
@@ -57,24 +57,31 @@ def test_languages_of_headlines_are_identified(language: Language) -> None:
 
 
 def test_an_attribute_of_the_call_replaces_the_default_attributes(language: Language) -> None:
-    asks = [Ask({"title": (HEADLINES["en"],)}, ((HEADLINES["fr"],),)), Ask({"title": (HEADLINES["en"],)}, ((),))]
-    french, nothing = language.answer(asks)
-    assert not isinstance(french, Failed)
+    calls = [
+        OperatorCall({"title": (HEADLINES["en"],)}, ((HEADLINES["fr"],),)),
+        OperatorCall({"title": (HEADLINES["en"],)}, ((),)),
+    ]
+    french, nothing = language.answer(calls)
+    assert not isinstance(french, FailedCall)
     assert french[0][0] == "fr"
     assert nothing == ()
 
 
 @pytest.mark.parametrize("attributes", [{}, {"title": ("",)}, {"title": ("12 - 34!",)}, {"title": (7.0, True)}])
 def test_texts_without_letters_have_no_language(language: Language, attributes: dict[str, tuple[str, ...]]) -> None:
-    assert language.answer([Ask(attributes)]) == [()]
+    assert language.answer([OperatorCall(attributes)]) == [()]
 
 
 def test_languages_can_be_limited() -> None:
     limited = Language(OperatorContext({"languages": "fr, it", "results": "code", "attributes": "summary"}))
-    assert limited.answer([Ask({"summary": (HEADLINES["es"],), "title": (HEADLINES["fr"],)})]) == [(("it",),)]
-    assert Language(OperatorContext({"results": "code"})).answer([Ask({"title": (HEADLINES["es"],)})]) == [(("es",),)]
+    assert limited.answer([OperatorCall({"summary": (HEADLINES["es"],), "title": (HEADLINES["fr"],)})]) == [
+        (("it",),)
+    ]
+    assert Language(OperatorContext({"results": "code"})).answer([OperatorCall({"title": (HEADLINES["es"],)})]) == [
+        (("es",),)
+    ]
     sure = Language(OperatorContext({"least": "0.99"}))
-    assert sure.answer([Ask({"title": ("Muse",)})]) == [()]
+    assert sure.answer([OperatorCall({"title": ("Muse",)})]) == [()]
 
 
 @pytest.mark.parametrize(
@@ -103,10 +110,10 @@ def test_share_is_the_jaccard_similarity_of_shingles(one: str, other: str, lengt
         )
 
     near = NearDuplicate(OperatorContext({"words": str(length), "attributes": "text"}))
-    (answer,) = near.answer([Ask({"text": (other,)}, (one,))])
+    (answer,) = near.answer([OperatorCall({"text": (other,)}, (one,))])
     first, second = runs(one), runs(other)
     if not one.strip():
-        assert isinstance(answer, Failed)
+        assert isinstance(answer, FailedCall)
     elif not second:
         assert answer == ()
     else:
@@ -118,7 +125,9 @@ def test_two_versions_of_a_report_are_near_duplicates() -> None:
     copy = f"{report.upper()}, their label said."
     other = "The government announces elections for next spring, and a tax on tickets from Friday"
     near = NearDuplicate(OperatorContext({"least": "0.1"}))
-    alike, different, same = near.answer([Ask({"title": (text,)}, (report,)) for text in (copy, other, report)])
+    alike, different, same = near.answer(
+        [OperatorCall({"title": (text,)}, (report,)) for text in (copy, other, report)]
+    )
     assert number(alike) > 0.8
     assert different == ()
     assert number(same) == 1.0
@@ -128,15 +137,19 @@ def test_two_versions_of_a_report_are_near_duplicates() -> None:
 @pytest.mark.parametrize("measure", MEASURES)
 def test_similarity_is_symmetric_and_1_for_equal_texts(measure: str) -> None:
     similarity = Similarity(OperatorContext({"measure": measure}))
-    one, other = "Muse: Europe tour", "Muse tours Europe again"
-    there, back, same = similarity.answer([Ask({}, ((a,), b)) for a, b in ((one, other), (other, one), (one, one))])
+    text, other = "Muse: Europe tour", "Muse tours Europe again"
+    there, back, same = similarity.answer(
+        [OperatorCall({}, ((a,), b)) for a, b in ((text, other), (other, text), (text, text))]
+    )
     assert number(there) == pytest.approx(number(back))
     assert 0 < number(there) <= number(same) == 1.0
 
 
 def test_each_measure_ignores_the_documented_differences() -> None:
-    def score(measure: str, one: str, other: str) -> float:
-        return number(Similarity(OperatorContext({"measure": measure})).answer([Ask({"title": (one,)}, (other,))])[0])
+    def score(measure: str, text: str, other: str) -> float:
+        return number(
+            Similarity(OperatorContext({"measure": measure})).answer([OperatorCall({"title": (text,)}, (other,))])[0]
+        )
 
     assert score("token_sort", "Tour Muse", "muse tour!") == 1.0
     assert score("ratio", "Tour Muse", "muse tour!") < 0.7
@@ -147,8 +160,12 @@ def test_each_measure_ignores_the_documented_differences() -> None:
 
 def test_the_most_similar_value_counts() -> None:
     similarity = Similarity(OperatorContext({"least": "0.9"}))
-    asks = [Ask({}, (("Blur", 7.0, "Muse"), "muse")), Ask({}, (("Blur",), "muse")), Ask({}, (("!",), "muse"))]
-    assert similarity.answer(asks) == [((1.0,),), (), ()]
+    calls = [
+        OperatorCall({}, (("Blur", 7.0, "Muse"), "muse")),
+        OperatorCall({}, (("Blur",), "muse")),
+        OperatorCall({}, (("!",), "muse")),
+    ]
+    assert similarity.answer(calls) == [((1.0,),), (), ()]
 
 
 @pytest.mark.parametrize("made", [NearDuplicate, Similarity])
@@ -156,8 +173,10 @@ def test_the_most_similar_value_counts() -> None:
 def test_calls_without_a_text_fail_only_themselves(
     made: type[NearDuplicate] | type[Similarity], inputs: tuple[str | float, ...]
 ) -> None:
-    wrong, right = made(OperatorContext()).answer([Ask({"title": ("a",)}, inputs), Ask({"title": ("a",)}, ("a",))])
-    assert isinstance(wrong, Failed)
+    wrong, right = made(OperatorContext()).answer(
+        [OperatorCall({"title": ("a",)}, inputs), OperatorCall({"title": ("a",)}, ("a",))]
+    )
+    assert isinstance(wrong, FailedCall)
     assert number(right) == 1.0
 
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runnel.errors import BrokenDocumentError
-from runnel.sources.documents.safe_xml import MAX_DEPTH, parse_xml, refuse_declarations
+from runnel.model.safe_xml import MAX_DEPTH, parse_xml, refuse_declarations
 
 ENTITY = '<!ENTITY a "b">'
 

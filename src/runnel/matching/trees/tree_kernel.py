@@ -1,0 +1,432 @@
+"""The kernel that matches one tree with all patterns of a plan part, and the check of the arrays that it reads.
+
+A list of nodes is a range of the *arena*, in document order. The arena begins with the nodes sorted by label, then
+all elements, then all attributes; behind them are the lists of steps, which are kept while the tree is matched. The
+steps inside a step have smaller numbers and are computed before it. The work on a pattern is at most the number of
+its operations times the number of nodes; it is counted, and limited per pattern and per tree.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from runnel.arrays import Array
+from runnel.kernel import Number, kernel, step
+from runnel.matching.trees.step_programs import ANY_ATTRIBUTE, ANY_ELEMENT, Op
+
+CHILD, BELOW, TEXT, CONSTANT = Op.CHILD.value, Op.BELOW.value, Op.TEXT.value, Op.CONSTANT.value
+EQUAL, LESS, AT_MOST, GREATER, AT_LEAST = (
+    Op.EQUAL.value,
+    Op.LESS.value,
+    Op.AT_MOST.value,
+    Op.GREATER.value,
+    Op.AT_LEAST.value,
+)
+AND, OR, NOT, FILTER = Op.AND.value, Op.OR.value, Op.NOT.value, Op.FILTER.value
+_ANY_ELEMENT, _ANY_ATTRIBUTE = ANY_ELEMENT, ANY_ATTRIBUTE
+
+COMPUTED, TOO_COSTLY, NO_SPACE = 0, 1, 2
+TOKEN, MARK, TOP, WORK, SPENT, ELEMENTS = 0, 1, 2, 3, 4, 5
+"""The entries of `state`: the numbers of the current lists and of the last marking, the end of the used arena, the
+work on the current pattern and on the tree, and the number of its elements."""
+STATES = 6
+
+
+class PlanArrays(NamedTuple):
+    """The arrays of a plan part. Pairs of offsets and values are sets of numbers."""
+
+    steps: Array
+    step_offsets: Array
+    step_ops: Array
+    pattern_offsets: Array
+    pattern_steps: Array
+    program_offsets: Array
+    programs: Array
+    constants: Array
+    label_features: Array
+    pair_keys: Array
+    pair_features: Array
+    text_keys: Array
+    text_features: Array
+    bucket_offsets: Array
+    buckets: Array
+    required_offsets: Array
+    required: Array
+    unanchored: Array
+
+
+class NodeArrays(NamedTuple):
+    """The nodes of a tree. `order` are the nodes sorted by label."""
+
+    labels: Array
+    namespaces: Array
+    attributes: Array
+    parents: Array
+    ends: Array
+    texts: Array
+    numbers: Array
+    order: Array
+    sorted_labels: Array
+
+
+class Scratch(NamedTuple):
+    """Arrays that the kernel writes: lists of steps, features of the tree, node lists, and values on the stack."""
+
+    memo: Array
+    present: Array
+    seen: Array
+    arena: Array
+    masks: Array
+    marks: Array
+    state: Array
+
+
+@step
+def first_at_least(values: Array, wanted: Number) -> Number:
+    """Return the first position in sorted values that is not below `wanted`."""
+    low, high = 0, len(values)
+    while low < high:
+        middle = (low + high) >> 1
+        if values[middle] < wanted:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@step
+def pair_key(first: Number, second: Number) -> Number:
+    """Return the key of two numbers."""
+    return (first << 32) | second
+
+
+@step
+def _see(
+    keys: Array, features: Array, key: Number, present: Array, seen: Array, count: Number, token: Number
+) -> Number:
+    """Add the feature of a key, if there is one that is new for the tree. Return the number of features."""
+    position = first_at_least(keys, key)
+    if position < len(keys) and keys[position] == key:
+        feature = features[position]
+        if present[feature] != token:
+            present[feature] = token
+            seen[count] = feature
+            count += 1
+    return count
+
+
+@step
+def _see_features(plan: PlanArrays, nodes: NodeArrays, present: Array, seen: Array, token: Number) -> Number:
+    """Collect the features of a tree in `seen`. Return their number."""
+    count = 0
+    for node in range(len(nodes.labels)):
+        label = nodes.labels[node]
+        if label < 0:
+            continue
+        feature = plan.label_features[label]
+        if feature >= 0 and present[feature] != token:
+            present[feature] = token
+            seen[count] = feature
+            count += 1
+        parent = nodes.parents[node]
+        if parent >= 0 and nodes.labels[parent] >= 0:
+            key = pair_key(nodes.labels[parent], label)
+            count = _see(plan.pair_keys, plan.pair_features, key, present, seen, count, token)
+        if nodes.texts[node] >= 0:
+            key = pair_key(label, nodes.texts[node])
+            count = _see(plan.text_keys, plan.text_features, key, present, seen, count, token)
+    return count
+
+
+@step
+def _mark_parents(nodes: NodeArrays, scratch: Scratch, first: Number, last: Number) -> None:
+    scratch.state[MARK] += 1
+    for position in range(first, last):
+        parent = nodes.parents[scratch.arena[position]]
+        if parent >= 0:
+            scratch.marks[parent] = scratch.state[MARK]
+
+
+@step
+def _push(
+    plan: PlanArrays,
+    nodes: NodeArrays,
+    scratch: Scratch,
+    operation: Number,
+    argument: Number,
+    first: Number,
+    last: Number,
+    height: Number,
+) -> None:
+    """Put on the stack, for every node of a list, whether a test holds."""
+    arena, masks = scratch.arena, scratch.masks
+    if operation == CHILD:
+        _mark_parents(nodes, scratch, scratch.memo[argument, 1], scratch.memo[argument, 2])
+        for position in range(first, last):
+            masks[height, position - first] = scratch.marks[arena[position]] == scratch.state[MARK]
+    elif operation == BELOW:
+        entry, end = scratch.memo[argument, 1], scratch.memo[argument, 2]
+        for position in range(first, last):
+            node = arena[position]
+            while entry < end and arena[entry] <= node:
+                entry += 1
+            masks[height, position - first] = entry < end and arena[entry] < nodes.ends[node]
+    elif operation == TEXT:
+        for position in range(first, last):
+            masks[height, position - first] = nodes.texts[arena[position]] == argument
+    elif operation == CONSTANT:
+        for position in range(first, last):
+            masks[height, position - first] = argument != 0
+    else:
+        constant = plan.constants[argument]
+        for position in range(first, last):
+            masks[height, position - first] = _compares(nodes.numbers[arena[position]], operation, constant)
+
+
+@step
+def _compares(number: Number, operation: Number, constant: Number) -> Number:
+    """Compare the number of a node, which is not a number (NaN) if the node is none, with a constant."""
+    if operation == EQUAL:
+        return number == constant
+    if operation == LESS:
+        return number < constant
+    if operation == AT_MOST:
+        return number <= constant
+    if operation == GREATER:
+        return number > constant
+    return number >= constant
+
+
+@step
+def _combine(masks: Array, operation: Number, height: Number, count: Number) -> Number:
+    """Combine the values on top of the stack. Return its new height."""
+    if operation == NOT:
+        for index in range(count):
+            masks[height - 1, index] = not masks[height - 1, index]
+        return height
+    for index in range(count):
+        if operation == AND:
+            masks[height - 2, index] = masks[height - 2, index] and masks[height - 1, index]
+        else:
+            masks[height - 2, index] = masks[height - 2, index] or masks[height - 1, index]
+    return height - 1
+
+
+@step
+def _begin_list(plan: PlanArrays, nodes: NodeArrays, scratch: Scratch, number: Number) -> tuple[Number, Number]:
+    """Return the list of the nodes with the label of a step."""
+    label, count = plan.steps[number, 0], len(nodes.labels)
+    if label in (_ANY_ELEMENT, _ANY_ATTRIBUTE):
+        middle = count + scratch.state[ELEMENTS]
+        return (count, middle) if label == _ANY_ELEMENT else (middle, 2 * count)
+    return first_at_least(nodes.sorted_labels, label), first_at_least(nodes.sorted_labels, label + 1)
+
+
+@step
+def _keep(scratch: Scratch, first: Number, last: Number) -> tuple[Number, Number]:
+    """Keep the nodes of a list for which the bottom of the stack is true. A list without owner is copied."""
+    arena = scratch.arena
+    is_owned = first >= scratch.state[TOP]
+    target = first if is_owned else scratch.state[TOP]
+    start = target
+    for position in range(first, last):
+        if scratch.masks[0, position - first]:
+            arena[target] = arena[position]
+            target += 1
+    return start, target
+
+
+@step
+def _compute_step(plan: PlanArrays, nodes: NodeArrays, scratch: Scratch, number: Number, most_work: Number) -> Number:
+    """Compute the list of a step and store it in the memo. Return COMPUTED, TOO_COSTLY or NO_SPACE."""
+    state = scratch.state
+    first, last = _begin_list(plan, nodes, scratch, number)
+    if state[TOP] + last - first > len(scratch.arena):
+        return NO_SPACE
+    namespace = plan.steps[number, 1]
+    state[WORK] += 1 + last - first
+    if namespace >= 0:
+        for position in range(first, last):
+            scratch.masks[0, position - first] = nodes.namespaces[scratch.arena[position]] == namespace
+        first, last = _keep(scratch, first, last)
+    height = 0
+    for index in range(plan.step_offsets[number], plan.step_offsets[number + 1], 2):
+        operation, argument = plan.step_ops[index], plan.step_ops[index + 1]
+        state[WORK] += 1 + last - first
+        if operation == FILTER:
+            first, last = _keep(scratch, first, last)
+            height = 0
+            if first == last:
+                break
+        elif operation in (AND, OR, NOT):
+            height = _combine(scratch.masks, operation, height, last - first)
+        else:
+            if operation in (CHILD, BELOW):
+                state[WORK] += scratch.memo[argument, 2] - scratch.memo[argument, 1]
+            _push(plan, nodes, scratch, operation, argument, first, last, height)
+            height += 1
+        if state[WORK] > most_work:
+            return TOO_COSTLY
+    scratch.memo[number, 0], scratch.memo[number, 1], scratch.memo[number, 2] = state[TOKEN], first, last
+    state[TOP] = max(state[TOP], last)
+    return COMPUTED
+
+
+@step
+def _compute_steps(
+    plan: PlanArrays, nodes: NodeArrays, scratch: Scratch, pattern: Number, most_work: Number
+) -> tuple[Number, bool]:
+    """Compute the steps of a pattern. Return a status, and whether every step that must have a node has one."""
+    for index in range(plan.pattern_offsets[pattern], plan.pattern_offsets[pattern + 1]):
+        number, is_required = plan.pattern_steps[index] >> 1, plan.pattern_steps[index] & 1
+        if scratch.memo[number, 0] != scratch.state[TOKEN]:
+            status = _compute_step(plan, nodes, scratch, number, most_work)
+            if status != COMPUTED:
+                return status, False
+        if is_required and scratch.memo[number, 1] == scratch.memo[number, 2]:
+            return COMPUTED, False
+    return COMPUTED, True
+
+
+@step
+def _holds(plan: PlanArrays, scratch: Scratch, pattern: Number) -> Number:
+    """Return whether the condition of a pattern holds for the document, after its steps are computed."""
+    masks, memo, height = scratch.masks, scratch.memo, 0
+    for index in range(plan.program_offsets[pattern], plan.program_offsets[pattern + 1], 2):
+        operation, argument = plan.programs[index], plan.programs[index + 1]
+        if operation in (AND, OR, NOT):
+            height = _combine(masks, operation, height, 1)
+        else:
+            has_nodes = memo[argument, 1] < memo[argument, 2]
+            masks[height, 0] = has_nodes and (operation == BELOW or scratch.arena[memo[argument, 1]] == 0)
+            height += 1
+    return masks[0, 0]
+
+
+@step
+def _has_required(plan: PlanArrays, present: Array, pattern: Number, token: Number) -> bool:
+    for index in range(plan.required_offsets[pattern], plan.required_offsets[pattern + 1]):
+        if present[plan.required[index]] != token:
+            return False
+    return True
+
+
+@step
+def _forget_lists(scratch: Scratch, nodes: NodeArrays) -> None:
+    """Forget the lists of all steps, so that the arena is free again."""
+    scratch.state[TOKEN] += 1
+    scratch.state[TOP] = 2 * len(nodes.labels)
+
+
+@step
+def _decide(
+    plan: PlanArrays, nodes: NodeArrays, scratch: Scratch, pattern: Number, most_work: Number, most_spent: Number
+) -> Number:
+    """Return 1 if a pattern holds, 0 if it does not, and -1 if it takes too much work."""
+    state = scratch.state
+    if state[SPENT] > most_spent:
+        return -1
+    state[WORK] = 0
+    status, may_hold = _compute_steps(plan, nodes, scratch, pattern, most_work)
+    if status == NO_SPACE:
+        _forget_lists(scratch, nodes)
+        status, may_hold = _compute_steps(plan, nodes, scratch, pattern, most_work)
+    state[SPENT] += state[WORK]
+    if status != COMPUTED:
+        return -1
+    return 1 if may_hold and _holds(plan, scratch, pattern) else 0
+
+
+@step
+def _begin_tree(nodes: NodeArrays, scratch: Scratch) -> None:
+    """Fill the beginning of the arena, and forget everything about the tree before."""
+    count = len(nodes.labels)
+    attributes = 0
+    for node in range(count):
+        attributes += nodes.attributes[node]
+    scratch.state[ELEMENTS] = count - attributes
+    element, attribute = count, 2 * count - attributes
+    for node in range(count):
+        scratch.arena[node] = nodes.order[node]
+        if nodes.attributes[node]:
+            scratch.arena[attribute] = node
+            attribute += 1
+        else:
+            scratch.arena[element] = node
+            element += 1
+    _forget_lists(scratch, nodes)
+    scratch.state[SPENT] = 0
+
+
+@kernel
+def match_tree(
+    plan: PlanArrays,
+    nodes: NodeArrays,
+    scratch: Scratch,
+    most_work: Number,
+    most_spent: Number,
+    found: Array,
+    doubted: Array,
+) -> tuple[Number, Number]:
+    """Write the patterns that hold for a tree to `found`, and those that take too much work to `doubted`."""
+    _begin_tree(nodes, scratch)
+    token = scratch.state[TOKEN]
+    features = _see_features(plan, nodes, scratch.present, scratch.seen, token)
+    holding = doubts = 0
+    for index in range(features + 1):
+        patterns, first, last = plan.unanchored, 0, len(plan.unanchored)
+        if index < features:
+            feature = scratch.seen[index]
+            patterns, first, last = plan.buckets, plan.bucket_offsets[feature], plan.bucket_offsets[feature + 1]
+        for position in range(first, last):
+            pattern = patterns[position]
+            if not _has_required(plan, scratch.present, pattern, token):
+                continue
+            verdict = _decide(plan, nodes, scratch, pattern, most_work, most_spent)
+            if verdict > 0:
+                found[holding] = pattern
+                holding += 1
+            elif verdict < 0:
+                doubted[doubts] = pattern
+                doubts += 1
+    return holding, doubts
+
+
+@kernel
+def max_height(
+    offsets: Array, programs: Array, most: Array, texts: Number, numbers: Number, is_document: Number
+) -> Number:
+    """Return the largest height of the stack of valid programs, or -1 if a program is not valid.
+
+    Every operation of program `i` must refer to a step below `most[i]`. Programs on the document have only steps and
+    `and`, `or` and `not`; all others end with FILTER or are empty.
+    """
+    highest = 1
+    for index in range(len(offsets) - 1):
+        height = 0
+        if (offsets[index + 1] - offsets[index]) % 2 or (is_document and offsets[index] == offsets[index + 1]):
+            return -1
+        for position in range(offsets[index], offsets[index + 1], 2):
+            operation, argument = programs[position], programs[position + 1]
+            if operation > CONSTANT and argument != 0:
+                return -1
+            if operation in (FILTER, NOT):
+                if height < 1 or (operation == FILTER and (is_document or height != 1)):
+                    return -1
+                height -= 1 if operation == FILTER else 0
+            elif operation in (AND, OR):
+                if height < 2:
+                    return -1
+                height -= 1
+            else:
+                bound = most[index] if operation <= BELOW else texts if operation == TEXT else numbers
+                bound = 2 if operation == CONSTANT else bound
+                if operation < 0 or operation > CONSTANT or argument < 0 or argument >= bound:
+                    return -1
+                if is_document and operation > BELOW:
+                    return -1
+                height += 1
+            highest = max(highest, height)
+        if height != (1 if is_document else 0):
+            return -1
+    return highest
