@@ -1,11 +1,12 @@
-"""Polling, measured: from web servers to accepted items. A JSON line for every figure.
+"""Polling, measured: from web servers to accepted items. Prints one JSON line per figure.
 
     python benchmarks/acquire.py [--feeds 1000] [--items 20] [--delay 0.1] [--seed 7]
 
-A server in another process serves that many feeds, each answer after a delay, as the web has it. All feeds are polled
-four times: their first documents, unchanged ones (304), unchanged ones of a server that knows no ETag, and ones with
-a few new items. The naive way is a loop that asks one feed after the other (urllib), without and with an ETag, and
-hands the documents to the same decoder and log. Counters come from the server and the catalog, times from here.
+A server in another process serves that many feeds and delays each response, as web servers do. All feeds are polled
+four times: first documents, unchanged documents (304), unchanged documents of a server without ETags, and documents
+with a few new items. The naive baseline is a loop that requests one feed after another (urllib), without and with
+ETags, and passes the documents to the same decoder and log. Counters come from the server and the catalog. Times are
+measured in this process.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ def main() -> None:
 
 
 def say(figure: str, **values: Any) -> None:
-    """One figure as a line of JSON."""
+    """Print one figure as a line of JSON."""
     rounded = {name: round(value, 4) if isinstance(value, float) else value for name, value in values.items()}
     print(json.dumps({"benchmark": "acquire", "figure": figure, **rounded}), flush=True)
 
@@ -96,7 +97,7 @@ def _poller(server: Server, folder: Path, count: int) -> None:
 
 
 def _naive(server: Server, folder: Path, count: int) -> None:
-    """One feed after the other: ask, read, write, next."""
+    """Poll one feed after another: request, read, write."""
     root, acquirer = _root(folder, server, count, FakeClock())
     with root.catalog.write() as connection:
         polls.adopt(connection)
@@ -193,12 +194,12 @@ class Server:
         self._line = line
 
     def serve(self, edition: int, tagged: bool) -> None:
-        """Which documents are served from now on, and whether with an ETag."""
+        """Choose the documents to serve from now on, and whether to send ETags."""
         self._line.send((edition, tagged))
         self._line.recv()
 
     def counted(self) -> dict[str, int]:
-        """What was served so far."""
+        """Return the counters of the responses so far."""
         self._line.send(None)
         numbers: dict[str, int] = self._line.recv()
         return numbers

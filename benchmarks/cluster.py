@@ -3,14 +3,14 @@
     python -m benchmarks.cluster [--queries 50000] [--workers 1,2,4] [--partitions 1,4,8] [--items 24576]
         [--batch 6144] [--strategies grouped,spread] [--keep FOLDER] [--quarter]
 
-Every worker is a process group of its own with one core; one partition means that each has all queries. All runs
-match the same items and must find the same. Processor time is that of the batches after the first few, by worker,
-Python and Java apart; what goes from stage to stage is read from Spark's status store; which plan files are mapped is
-sampled from the processes' maps, four times a second. With `--quarter` no worker may have more than a quarter of the
-plan mapped at any time, all its processes together: the run fails if one has. The budget of the settings is that of
-one process; a worker has one that matches in partitions for each core, and others that route.
-With several sizes of batches it is told what a batch costs, and what an item costs besides.
-Items per second are those of this machine, whose cores all workers share: they say nothing of a cluster.
+Every worker is a process group with one core. With one partition, each worker has all queries. All runs match the
+same items and must find the same matches. CPU time is measured per worker, separately for Python and Java, and
+without the first few batches. The bytes that go from stage to stage come from Spark's status store. The mapped plan
+files are sampled from the processes' maps four times per second. With `--quarter` the run fails if the processes of a
+worker together ever map more than a quarter of the plan. The budget in the settings applies to one process. A worker
+has one process per core that matches partitions, and other processes that route. With several batch sizes, the cost
+per batch and the additional cost per item are reported. Items per second apply to this machine, whose cores all
+workers share. They do not predict those of a cluster.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _options() -> argparse.Namespace:
 
 
 def configurations(options: argparse.Namespace, plan_bytes: int) -> Iterator[Configuration]:
-    """All runs; those with the same partitioning one after the other."""
+    """Return the configurations of all runs, grouped by partitioning."""
     workers, counts, batches = (
         [int(part) for part in value.split(",")] for value in (options.workers, options.partitions, options.batch)
     )
@@ -94,7 +94,7 @@ def configurations(options: argparse.Namespace, plan_bytes: int) -> Iterator[Con
 
 
 def measure(folder: Path, server: PostgreSQL, mix: Mix, sizes: Sizes, options: argparse.Namespace) -> bool:
-    """Run every configuration; whether all found the same, and kept within a quarter where that is asked."""
+    """Run every configuration. Return whether all found the same matches, and stayed within a quarter if required."""
     catalog = server.database()
     digests: set[str] = set()
     fits: dict[Configuration, list[Cost]] = {}
@@ -120,30 +120,30 @@ def measure(folder: Path, server: PostgreSQL, mix: Mix, sizes: Sizes, options: a
             finally:
                 cluster.close()
             digests.add(done.digest)
-            cost = tell(done, sizes)
+            cost = report(done, sizes)
             fits.setdefault(replace(configuration, batch=0), []).append(cost)
-            tell_mapped(done, made[key], plan_bytes)
+            report_mapped(done, made[key], plan_bytes)
             with engine.workspace.catalog.read() as connection:
-                tell_balance(done, made[key], connection, sizes)
+                report_balance(done, made[key], connection, sizes)
             largest = max((seen.peak_bytes for seen in done.watch.seen.values()), default=0)
             fitting &= not options.quarter or largest <= plan_bytes / 4
     for configuration, costs in fits.items():
-        tell_fit(configuration, costs)
+        report_fit(configuration, costs)
     say(NAME, "checks", equal=len(digests) == 1, within_a_quarter=fitting if options.quarter else None)
     return len(digests) == 1 and fitting
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What some batches took in all, and how many items they had."""
+    """The total cost of a number of batches, and their items."""
 
     items: int
     batches: int
     seconds: dict[str, float]
 
 
-def tell_fit(configuration: Configuration, costs: Sequence[Cost]) -> None:
-    """What a batch costs and what an item costs besides, by the runs with the smallest and the largest batches."""
+def report_fit(configuration: Configuration, costs: Sequence[Cost]) -> None:
+    """Report the costs per batch and per additional item, by the runs with the smallest and largest batches."""
     few, many = (chosen(costs, key=lambda entry: entry.items / entry.batches) for chosen in (min, max))
     if len(costs) < 2 or few.items / few.batches == many.items / many.batches:
         return
@@ -154,8 +154,8 @@ def tell_fit(configuration: Configuration, costs: Sequence[Cost]) -> None:
         say(NAME, "fit", **about, kind=kind, milliseconds_per_batch=1e3 * each, microseconds_per_item=1e6 * per_item)
 
 
-def tell(done: Run, sizes: Sizes) -> Cost:
-    """Processor time, and what went from stage to stage."""
+def report(done: Run, sizes: Sizes) -> Cost:
+    """Report CPU time and the bytes that went from stage to stage."""
     warm = done.warm(sizes.warm)
     items = sum(segment.items for segment in warm)
     start, stop = done.span(sizes.warm)
@@ -188,8 +188,8 @@ def tell(done: Run, sizes: Sizes) -> Cost:
         copies_per_item=copies / items,
         unmatched_copies_per_item=counted["unmatched_copies"] / items,
         unmatched_percent=100 * counted["unmatched_copies"] / copies if copies else None,
-        shuffle_bytes_per_item=done.told["shuffle_bytes"] / every,
-        remote_bytes_per_item=done.told["remote_bytes"] / every,
+        shuffle_bytes_per_item=done.shuffle["shuffle_bytes"] / every,
+        remote_bytes_per_item=done.shuffle["remote_bytes"] / every,
         candidates_per_item=counted["candidates"] / items,
     )
     return Cost(items, len(warm), sums | {"driver": sum(seconds.get(DRIVER, {}).values())})
@@ -208,8 +208,8 @@ def _uneven(values: Sequence[float]) -> float | None:
     return max(values) * len(values) / sum(values) if sum(values) else None
 
 
-def tell_mapped(done: Run, made: Partitioning | None, plan_bytes: int) -> None:
-    """Which plan files workers had mapped, and on how many workers every partition ever was."""
+def report_mapped(done: Run, made: Partitioning | None, plan_bytes: int) -> None:
+    """Report the plan files that workers had mapped, and on how many workers each partition ever was."""
     seen = done.watch.seen
     counted = done.counted(done.segments)
     places: dict[str, Any] = {}
@@ -238,8 +238,8 @@ def tell_mapped(done: Run, made: Partitioning | None, plan_bytes: int) -> None:
     )
 
 
-def tell_balance(done: Run, made: Partitioning | None, connection: Any, sizes: Sizes) -> None:
-    """How evenly partitions were loaded, beside what was expected of them."""
+def report_balance(done: Run, made: Partitioning | None, connection: Any, sizes: Sizes) -> None:
+    """Report how evenly the partitions were loaded, next to the expected loads."""
     if made is None:
         return
     loads = {load.partition: load for load in partition_loads.known_loads(connection, made.folder)}

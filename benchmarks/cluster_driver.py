@@ -1,7 +1,7 @@
-"""The runner of a benchmark on a cluster, as a process of its own: `python -m benchmarks.cluster_driver ROOT`.
+"""The runner of a benchmark on a cluster, in its own process: `python -m benchmarks.cluster_driver WORKSPACE`.
 
-Its settings come from the environment (`RUNNEL_MASTER` and so on). It matches all items that there are, and prints
-one line of JSON: the number of bytes that went from stage to stage, as Spark reports it.
+Its settings come from environment variables such as `RUNNEL_MASTER`. It matches all items and prints one line of
+JSON: the number of bytes that went from stage to stage, as Spark reports it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from runnel.engine import connect
 
 
 def main() -> None:
-    """Run the root once."""
+    """Run the workspace once."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("root", help="the root to run")
     root = parser.parse_args().root
@@ -30,9 +30,9 @@ def main() -> None:
 
 
 def shuffled(context: Any) -> dict[str, int]:
-    """Bytes that stages wrote for others, and of these what was read from other machines (none, where there is one).
+    """Return the bytes that stages wrote for other stages, and those of them that were read from other machines.
 
-    They are sums over all stages that Spark's status store has: the same that its pages and REST API show.
+    They are sums over all stages in Spark's status store, which its pages and REST API also show.
     """
     store = context._jsc.sc().statusStore()
     no_quantiles = context._gateway.new_array(context._jvm.double, 0)

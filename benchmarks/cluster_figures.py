@@ -2,13 +2,13 @@
 
     python -m benchmarks.cluster_figures [--subscriptions 100000] [--publications 600] [--parts figure9i,figure10]
 
-Everything runs in this process, one part after the other, and its processor time is read: the router (the paper's
-server, stage one) and every partition (a back end, stage two) on the publications that come to it. A cluster of n
-nodes has n - 1 back ends; its throughput is that of its slowest node, 1 / max(router, slowest partition), as if
-nodes worked beside one another and nothing were lost on the way. So these are figures of processor time on two cores,
-not of a cluster. "No server" is how Runnel runs: all nodes route, and have a partition each. Beside ours
-are its rivals: the whole plan on every node, each taking its part of the publications; and the paper's two stages as
-they are written (`scaleout.containment`), roots dealt out over the back ends.
+All parts run one after another in this process, and their CPU time is measured: the router (the paper's server, stage
+one), and every partition (a back end, stage two) on the publications that reach it. A cluster of n nodes has n - 1
+back ends. Its throughput is taken to be that of its slowest node, 1 / max(router, slowest partition), as if nodes ran
+in parallel without overhead. The figures are therefore CPU times on two cores, not measurements of a cluster. "No
+server" is how Runnel runs: every node routes and has a partition. Two alternatives are measured as well: the whole
+plan on every node, which takes its share of the publications, and the paper's two stages as printed
+(`scaleout.containment`), with the roots distributed over the back ends.
 """
 
 from __future__ import annotations
@@ -69,11 +69,11 @@ _SAMPLED = 300
 
 
 def main() -> None:
-    """Measure and print; fails if anybody finds something else than the whole plan does."""
+    """Measure and print. Fail if the matches differ from those of the whole plan."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--subscriptions", type=int, default=100_000)
     parser.add_argument("--publications", type=int, default=600)
-    parser.add_argument("--rounds", type=int, default=3, help="the best of so many is told")
+    parser.add_argument("--rounds", type=int, default=3, help="number of rounds; the best is reported")
     parser.add_argument("--parts", default="figure9i,figure10")
     parser.add_argument("--nodes", default=",".join(map(str, NODES)), help="sizes of clusters in Figure 9i")
     parser.add_argument(
@@ -97,7 +97,7 @@ def main() -> None:
 
 @dataclass(frozen=True)
 class Stages:
-    """Microseconds of CPU for a publication: of the router, and of every partition; and what was found."""
+    """CPU microseconds per publication of the router and of every partition, and the matches."""
 
     router: float
     partitions: tuple[float, ...]
@@ -106,7 +106,7 @@ class Stages:
 
     @property
     def slowest(self) -> float:
-        """What the node takes that takes longest."""
+        """The time of the slowest node."""
         return max(self.router, *self.partitions)
 
 
@@ -141,7 +141,7 @@ class Bench:
 
     @cached_property
     def anchors(self) -> Anchors:
-        """What predicates are found by."""
+        """The anchors of the predicates."""
         return choose_anchors(self.logical, self.atoms)
 
     @cached_property
@@ -172,12 +172,12 @@ class Bench:
         return build_matcher(load(self._storage, version)), version
 
     def timed(self, work: Callable[[], Matches]) -> tuple[float, Matches]:
-        """Microseconds of CPU for a publication, the best of some rounds after one that does not count."""
+        """Return the CPU microseconds per publication: the best of several rounds after a warm-up round."""
         results = work()
         return self.best(work), results
 
     def best(self, work: Callable[[], object]) -> float:
-        """Microseconds of CPU for a publication, the best of some rounds."""
+        """Return the CPU microseconds per publication, the best of several rounds."""
         times = []
         for _ in range(self._rounds):
             started = time.process_time()
@@ -193,7 +193,7 @@ class Bench:
         return Stages(microseconds, (0.0,), 0.0, pairs_of(np.arange(len(self.items)), results))
 
     def divided(self, most: int | None, count: int, strategy: Strategy) -> Stages:
-        """So many partitions, a router in front."""
+        """Measure a number of partitions behind a router."""
         cover, weights = self.cover(most)
         chosen = choose_assignment(weights, count, strategy)
         places = np.searchsorted(weights.owners, query_of(self.logical.query_ids))
@@ -235,7 +235,7 @@ class PaperStages:
             self.index.merge(bench.subscriptions * (100 - percentage) // 100)
 
     def stages(self, count: int) -> Stages:
-        """So many back ends; the roots that hold are dealt out over them by their numbers."""
+        """Measure a number of back ends. The matching roots are distributed over them by number."""
         index, triples = self.index, self._bench.triples
 
         def first() -> list[Array]:
@@ -248,7 +248,7 @@ class PaperStages:
         return Stages(routing, tuple(times), copies, np.empty(0))
 
     def alone(self) -> Stages:
-        """Both stages on one node, one after the other: what the paper compares with."""
+        """Measure both stages on one node, one after the other, which is the paper's baseline."""
         both = self.stages(1)
         return Stages(both.router + both.partitions[0], (0.0,), 1.0, both.found)
 
@@ -264,7 +264,7 @@ def _lower(bench: Bench, percentage: int) -> int:
 
 
 def _say(bench: Bench, figure: str, curve: str, nodes: int, stages: Stages, **more: object) -> bool:
-    """A line; whether the same was found as by the whole plan."""
+    """Print a line. Return whether the matches are those of the whole plan."""
     equal = not len(stages.found) or np.array_equal(stages.found, bench.whole.found)
     say(
         NAME,

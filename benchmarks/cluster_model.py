@@ -1,4 +1,4 @@
-"""What the two stages cost in one process, for queries of every family: what the model for more workers rests on.
+"""Measure the cost of the two stages in one process, for queries of every family, as the basis of the scaling model.
 
     python -m benchmarks.cluster_model [--queries 100000] [--partitions 8] [--strategy grouped] [--keep FOLDER]
 
@@ -38,7 +38,7 @@ def main() -> None:
     parser.add_argument("--strategy", choices=("grouped", "spread"), default="grouped", help="how they are divided")
     parser.add_argument("--items", type=int, default=3_072, help="items that are matched")
     parser.add_argument("--seed", type=int, default=7, help="of queries and items")
-    parser.add_argument("--rounds", type=int, default=2, help="the best of so many is told")
+    parser.add_argument("--rounds", type=int, default=2, help="number of rounds; the best is reported")
     parser.add_argument("--keep", type=Path, help="folder where plans are kept between runs")
     options = parser.parse_args()
     mix = Mix(options.queries, seed=options.seed)

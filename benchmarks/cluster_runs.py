@@ -220,16 +220,16 @@ class Stream:
 
 @dataclass(frozen=True)
 class Run:
-    """A run that is over: its segments, what was watched, and what the driver told of the shuffle."""
+    """A finished run: its segments, the process samples, and the shuffle counters of the driver."""
 
     configuration: Configuration
     segments: Sequence[MatchSegment]
     watch: Watch
-    told: dict[str, Any]
+    shuffle: dict[str, Any]
     digest: str
 
     def warm(self, items: int) -> Sequence[MatchSegment]:
-        """The segments after those with so many items, which only warm up; the last one at least."""
+        """Return the segments after the given number of warm-up items, at least the last segment."""
         return self.segments[self._cold(items) :]
 
     def span(self, items: int) -> tuple[float, float]:
@@ -299,7 +299,7 @@ def run(place: Place, configuration: Configuration, sequences: tuple[int, int]) 
 
 
 def _digest(engine: Engine, sequences: tuple[int, int]) -> str:
-    """A digest of all matches of a run: whoever matches the same items must have the same."""
+    """Return a digest of all matches of a run. Runs on the same items must have the same digest."""
     made = hashlib.blake2b(digest_size=8)
     for rows in engine.workspace.matches.read(*sequences):
         for number in range(len(rows.sequences)):

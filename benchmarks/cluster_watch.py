@@ -1,4 +1,4 @@
-"""Watching a standalone cluster on this machine: processor time and mapped plan files of each worker, sampled.
+"""Sample the CPU time and the mapped plan files of each worker of a standalone cluster on this machine.
 
 In: the cluster's folder, the process of the driver, the folder of plans. Out: what every worker's Python processes
 and JVM have used by any moment, and which files of plans they had mapped. A process belongs to the worker in whose
@@ -46,7 +46,7 @@ class Seen:
 
 
 class Watch(threading.Thread):
-    """Looks at the processes a few times a second until it is stopped."""
+    """Samples the processes a few times per second until it is stopped."""
 
     def __init__(self, cluster: Path, driver: int, plans: Path) -> None:
         super().__init__(daemon=True)
@@ -58,17 +58,17 @@ class Watch(threading.Thread):
         self.seen: dict[str, Seen] = {}
 
     def run(self) -> None:
-        """Look until it is stopped."""
+        """Take samples until stopped."""
         while not self._ended.wait(_PAUSE):
             self.look()
 
     def stop(self) -> None:
-        """Look once more, and no more."""
+        """Take a last sample and stop."""
         self._ended.set()
         self.join()
 
     def look(self) -> None:
-        """Look once. What a process used that is gone still counts."""
+        """Take one sample. The CPU time of processes that have ended still counts."""
         for process in processes(self._cluster, self._driver):
             self._last[process.key] = process
         totals: dict[tuple[str, str], float] = {}

@@ -38,7 +38,7 @@ FIRST = 1_000
 """The catalog id of the first query."""
 
 GRADES = 10
-"""Operators are asked of the events of one grade, of so many."""
+"""The number of grades of events. Operators are called for the events of one grade."""
 
 OPERATOR = "register operator near(place text, ?metres number) from 'distance' reading latitude, longitude;"
 _PLACES = 40
@@ -210,7 +210,7 @@ def _texts(texts: Sequence[Texts]) -> Texts:
 
 
 def items_of(mix: Mix, count: int, seed: int, prefix: str) -> Iterator[tuple[int, list[Item]]]:
-    """So many items in the order in which they come: a third each of texts, events and graphs, some at a time.
+    """Yield the given number of items in order of arrival: a third each of texts, events and graphs, in small groups.
 
     The same seed gives the same items; `prefix` begins their ids, so that they can be accepted once more.
 

@@ -1,4 +1,4 @@
-"""Cutting texts into numbered words, measured. A JSON line for every figure.
+"""Cutting texts into numbered words, measured. Prints one JSON line per figure.
 
     python benchmarks/cut_words.py [--texts 5000] [--vocabulary 50000] [--prefixes 2000] [--seed 7]
 
@@ -55,7 +55,7 @@ def main() -> None:
 
 
 def say(figure: str, **values: Any) -> None:
-    """One figure as a line of JSON."""
+    """Print one figure as a line of JSON."""
     rounded = {name: round(value, 4) if isinstance(value, float) else value for name, value in values.items()}
     print(json.dumps({"benchmark": "cut_words", "figure": figure, **rounded}), flush=True)
 
@@ -140,7 +140,7 @@ def _same(tokens: Tokens, naive: list[list[int]]) -> None:
 
 
 def _fastest(work: Callable[[], object], runs: int = _RUNS) -> float:
-    """The least processor time of some runs, in seconds."""
+    """Return the least CPU time of several runs, in seconds."""
     times = []
     for _ in range(runs):
         started = time.process_time()

@@ -1,4 +1,4 @@
-"""Delivery, measured: from committed matches to endpoints that took their messages. A JSON line for every figure.
+"""Delivery, measured: from committed matches to endpoints that took their messages. Prints one JSON line per figure.
 
     python benchmarks/deliver.py [--due 100000] [--webhooks 5000] [--mails 2000] [--files 1000] [--items 2000]
 
@@ -76,7 +76,7 @@ def main() -> None:
 
 
 def say(figure: str, **values: Any) -> None:
-    """One figure as a line of JSON."""
+    """Print one figure as a line of JSON."""
     rounded = {name: round(value, 4) if isinstance(value, float) else value for name, value in values.items()}
     print(json.dumps({"benchmark": "deliver", "figure": figure, **rounded}), flush=True)
 

@@ -66,7 +66,7 @@ def main() -> None:
 
 
 def say(figure: str, **values: Any) -> None:
-    """One figure as a line of JSON."""
+    """Print one figure as a line of JSON."""
     rounded = {name: round(value, 4) if isinstance(value, float) else value for name, value in values.items()}
     print(json.dumps({"benchmark": "distinct", "figure": figure, **rounded}), flush=True)
 
@@ -98,7 +98,7 @@ def root(items: list[dict[str, Any]], clause: str, views: list[str]) -> Iterator
 
 
 def grow(engine: Engine, count: int) -> None:
-    """Let the feed remember so many keys of other items."""
+    """Let the feed remember the given number of keys of other items."""
     with engine.workspace.catalog.write() as connection:
         news = next(feed for feed, name in feeds.feed_names(connection).items() if name == "News")
         dice = random.Random(1)
@@ -132,7 +132,7 @@ def batch(engine: Engine) -> dict[str, Any]:
     return {
         "match_seconds": matched - began,
         "commit_seconds": committed - matched,
-        "claims": sum(len(Claims.opened(claim)) for claim in claims),
+        "claims": sum(len(Claims.decode(claim)) for claim in claims),
         "claim_bytes": sum(map(len, claims)),
         "matches": match_count,
         "keys_after": keys,

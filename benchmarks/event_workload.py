@@ -28,7 +28,7 @@ TEXTS = {"kind": 200, "region": 24, "account": 5000, "path": 20_000}
 NUMBERS = ("price", "score")
 _NAMES = (*TEXTS, *NUMBERS)
 _EQUAL = 3
-"""So many of the attributes are asked for by equality."""
+"""The number of attributes that queries compare for equality."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Events:
         return {name: words.take(pa.array(self.texts[:, column])) for column, name in enumerate(TEXTS)}
 
     def batch(self, start: int = 0, stop: int | None = None) -> ItemBatch:
-        """Some of the events (all, unless told) as a batch."""
+        """Return the first events (all by default) as a batch."""
         stop = len(self) if stop is None else min(stop, len(self))
         texts = {name: column.slice(start, stop - start) for name, column in self._columns.items()}
         numbers = {name: self.numbers[start:stop, column] for column, name in enumerate(NUMBERS)}

@@ -1,4 +1,4 @@
-"""Factorisation of filters, measured: the curves of RoSeS's figures 7 and 8. A JSON line for every figure.
+"""Factorisation of filters, measured: the curves of RoSeS's figures 7 and 8. Prints one JSON line per figure.
 
     python benchmarks/factoring.py [--largest 100000] [--patience 20] [--seed 7] [--plots docs/images]
 
@@ -61,7 +61,7 @@ ALGORITHMS: dict[str, Algorithm] = {
 
 @dataclass(frozen=True)
 class Point:
-    """One run: what was factored, how long it took, and the cost of the tree beside the unfactored plan's."""
+    """One run: the input, the time it took, and the costs of the tree and of the unfactored plan."""
 
     algorithm: str
     size: int
@@ -89,7 +89,7 @@ def main() -> None:
 
 
 def say(figure: str, **values: Any) -> None:
-    """One figure as a line of JSON, with the machine's load beside it."""
+    """Print one figure as a line of JSON, with the load of the machine."""
     rounded = {name: round(value, 5) if isinstance(value, float) else value for name, value in values.items()}
     load = [round(element, 1) for element in os.getloadavg()[:2]]
     print(json.dumps({"benchmark": "factoring", "figure": figure, **rounded, "load": load}), flush=True)
@@ -102,7 +102,7 @@ def frequencies(law: str = "0.2/r^0.8") -> Array:
 
 
 def conjunctions(count: int, seed: int, law: str = "0.2/r^0.8") -> Filters:
-    """So many distinct conjunctions of one to three keywords, drawn by document frequency."""
+    """Draw the given number of distinct conjunctions of one to three keywords by document frequency."""
     dice = np.random.default_rng(seed)
     rates = frequencies(law)
     results: dict[tuple[int, ...], None] = {}
@@ -116,7 +116,7 @@ def conjunctions(count: int, seed: int, law: str = "0.2/r^0.8") -> Filters:
 
 
 def normal_forms(count: int, disjunctions: int, seed: int) -> Filters:
-    """Conjunctions of so many disjunctions of one to five keywords each, with the clauses that subsume others."""
+    """Draw conjunctions of disjunctions of one to five keywords, with the clauses that subsume others."""
     dice = np.random.default_rng(seed)
     rates = frequencies()
     clauses: dict[tuple[int, ...], int] = {}
@@ -230,7 +230,7 @@ def cheapest(filters: Filters) -> float:
 
 
 def _matched(seed: int, queries: int = 10_000, items: int = 4_096) -> None:
-    """The tree at work: filters asked for an item beside those expected, and other matchers on the same items."""
+    """Measure the filters evaluated per item next to the expected number, and other matchers on the same items."""
     rates = frequencies()
     dice = np.random.default_rng(seed)
     held = dice.random((items, KEYWORDS)) < rates

@@ -1,4 +1,4 @@
-"""Filters, measured: the same queries and items by every contender, in one run. A JSON line for every figure.
+"""Filters, measured: the same queries and items by every contender, in one run. Prints one JSON line per figure.
 
     python -m benchmarks.filters [--workload M] [--queries 100000] [--items 16384] [--batch 2048] [--rounds 3]
         [--parts matchers,single,delta,text,spark,monitor,ruler] [--contenders streams,index,counting,tree,scan]
@@ -109,7 +109,7 @@ def _warm_up(run: Run) -> None:
 
 def _match(run: Run, name: str) -> None:
     if name in ("streams", "index", "tree"):
-        _ = run.setting.base  # written before memory is looked at
+        _ = run.setting.base  # written before memory is measured
     before = private_megabytes()
     compiled = CONTENDERS[name](run.setting)
     count = len(run.items)
@@ -177,7 +177,7 @@ def single(run: Run) -> None:
 
 
 def delta(run: Run) -> None:
-    """A query added beside all others, and one removed: from its text to a matcher that knows it."""
+    """Measure adding a query to all others, and removing it: from its text to a matcher that knows it."""
     storage, base = run.setting.storage, run.setting.base[0].folder
     added = FIRST_QUERY + len(run.queries)
     batch = run.items.batch(0, 200)

@@ -26,7 +26,7 @@ CONTENDERS = {
 
 @dataclass(frozen=True)
 class Point:
-    """What one contender did with so many queries."""
+    """The figures of one matcher for one number of queries."""
 
     contender: str
     queries: int
@@ -57,7 +57,7 @@ def points(lines: list[dict[str, Any]]) -> list[Point]:
 
 
 def draw(place: Path, results: list[Point]) -> None:
-    """Speed on the left, what is looked at on the right, a line for each contender."""
+    """Draw speed on the left and examined entries on the right, one line per matcher."""
     import matplotlib
     from matplotlib.figure import Figure
 

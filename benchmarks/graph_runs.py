@@ -49,7 +49,7 @@ class Setting:
         return batch_of(self.graphs)
 
     def publications(self, count: int | None = None) -> Publications:
-        """The first so many graphs in arrays."""
+        """Return the first graphs as arrays."""
         return read_publications(
             ItemColumns(self.batch if count is None else batch_of(self.graphs[:count])), self.terms
         )

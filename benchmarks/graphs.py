@@ -1,4 +1,6 @@
-"""Graph patterns, measured: the same subscriptions and publications by every contender. A JSON line for every figure.
+"""Graph patterns, measured: the same subscriptions and publications by every contender.
+
+Prints one JSON line per figure.
 
     python -m benchmarks.graphs [--parts figure9a,figure9b,…] [--sizes 10000,…,100000] [--publications 600]
         [--contenders shapes,union_graph,joined,alone,scan] [--rounds 3] [--seed 1]

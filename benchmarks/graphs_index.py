@@ -1,4 +1,4 @@
-"""Containment and merging, measured: Figures 9c to 9h of the paper. A JSON line for every figure.
+"""Containment and merging, measured: Figures 9c to 9h of the paper. Prints one JSON line per figure.
 
 The size of an index is the number of its roots and mergers: what every publication is asked about. A merge
 percentage of 90 asks for a tenth as many of these as there are subscriptions.
@@ -25,7 +25,7 @@ from runnel.scaleout.containment.root_index import Counters, RootIndex
 OVERLAPS = (0.0, 0.25, 0.5, 0.75, 0.9)
 PERCENTAGES = (50, 60, 70, 80, 90, 95, 99)
 _INSERTED = 1_000
-"""Subscriptions over which the time of an insertion is told, as in the paper."""
+"""The number of subscriptions over which the time of an insertion is averaged, as in the paper."""
 
 
 def figure9c(options: argparse.Namespace, patterns: Sequence[Graph]) -> bool:

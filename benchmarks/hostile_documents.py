@@ -87,7 +87,7 @@ def peak_megabytes(process: str) -> int:
 
 
 class _Watch:
-    """Looks at the processes below this one, again and again, for the largest peak of memory."""
+    """Samples the descendants of this process for the largest peak of memory."""
 
     def __init__(self) -> None:
         self.peak = 0

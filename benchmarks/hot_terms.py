@@ -1,4 +1,6 @@
-"""Streams with trees under hot terms and with own streams of sources, beside flat ones. A JSON line for every figure.
+"""Measure streams with trees under hot terms and with streams per source, next to flat streams.
+
+Prints one JSON line per figure.
 
     python -m benchmarks.hot_terms [--cases RoSeS10k,RoSeS100k,H,M,sources] [--queries 100000] [--items 4096]
         [--seed 7]

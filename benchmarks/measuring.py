@@ -18,14 +18,14 @@ from runnel.model.match import Matches
 
 
 def say(benchmark: str, figure: str, **values: Any) -> None:
-    """One figure as a line of JSON, with the load of the machine beside it."""
+    """Print one figure as a line of JSON, with the load of the machine."""
     rounded = {name: float(f"{value:.5g}") if isinstance(value, float) else value for name, value in values.items()}
     loads = [round(load, 2) for load in os.getloadavg()]
     print(json.dumps({"benchmark": benchmark, "figure": figure, **rounded, "load": loads}), flush=True)
 
 
 def touched_bytes(folder: Path) -> int:
-    """How much of the files below a folder this process has mapped and looked at: what workers share."""
+    """Return the resident bytes of mapped files below a folder, which workers share."""
     number, inside = 0, False
     for line in Path("/proc/self/smaps").read_text().splitlines():
         if "-" in line.split(" ", 1)[0]:
@@ -55,7 +55,7 @@ def joined(parts: Sequence[Matches]) -> Matches:
 
 
 def head(matches: Matches, count: int) -> Matches:
-    """The answers for the first so many items."""
+    """Return the matches of the first items."""
     offsets = matches.offsets[: count + 1]
     return Matches(offsets, matches.queries[: offsets[-1]])
 

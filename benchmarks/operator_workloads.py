@@ -72,7 +72,10 @@ def _weights(workload: Workload, dice: np.random.Generator) -> Array:
 
 
 def _drawn(dice: np.random.Generator, weights: Array, lengths: Array) -> Array:
-    """So many different tests for each way, drawn by weight, in no order; a second time for one it has already."""
+    """Draw distinct tests for each disjunct by weight, in no order.
+
+    Draw again if the disjunct already has the test.
+    """
     bounds = np.cumsum(weights) / weights.sum()
     owners = np.repeat(np.arange(len(lengths)), lengths)
     tests = np.searchsorted(bounds, dice.random(len(owners)), side="right").clip(max=len(weights) - 1)

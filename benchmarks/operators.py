@@ -1,4 +1,4 @@
-"""Orders of operator calls, measured: calls per event, beside a bound that no order can go below. JSON lines.
+"""Measure orders of operator calls: calls per event, next to a lower bound for all orders. Prints JSON lines.
 
     python -m benchmarks.operators [--parts figure4,figure5,…] [--events 100] [--bounded 5] [--seed 1]
 

@@ -209,10 +209,10 @@ def process(engine: Engine, interests: Sequence[Interest], options: argparse.Nam
         kept = operators.new_answers()
         operators.close()
         if kept is not None and order == "":
-            anew = deciding.operators(order, [kept.path])
-            decider = anew.new_decider(deciding.plan, learned)
-            figures = measure(deciding, anew, decider, again).figures(len(items))
-            anew.close()
+            fresh = deciding.operators(order, [kept.path])
+            decider = fresh.new_decider(deciding.plan, learned)
+            figures = measure(deciding, fresh, decider, again).figures(len(items))
+            fresh.close()
             size = {"file_bytes": kept.bytes, "answers": kept.answers, "bytes_per_answer": kept.bytes / kept.answers}
             say(NAME, "process", order="chosen", cache="in a file", **figures, **size, megabytes=private_megabytes())
     unshared(deciding, interests, items[: options.counted], learned)
@@ -302,7 +302,7 @@ def unshared(
 def _answers(
     operators: Operators, item: Item, interests: Sequence[Interest]
 ) -> Mapping[tuple[str, str | None], Rows]:
-    """All that the predicates of some interests would be told of an item, by operator and input."""
+    """Return all answers that the predicates of interests would get for an item, by operator and input."""
     wanted: dict[tuple[str, str | None], Predicate] = {}
     for interest in interests:
         wanted |= {(entry.operator, entry.input): entry for group in interest.groups for entry in group}

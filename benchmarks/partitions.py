@@ -7,7 +7,7 @@
 queries, and microseconds of entries and matches are fitted to what differs. The other parts divide a plan by both
 strategies: filters of workload M over one source, the same over 1,000 sources, and graph patterns. `divided` has the
 seconds of every step; `weighed` what each strategy is expected to cost; `routed` the copies of items that the router
-makes, beside those expected and those needed (of an item that matches something in the partition); `matched` the
+makes, next to those expected and those needed (of an item that matches something in the partition); `matched` the
 CPU time of the whole plan and of the pieces. Beyond `--match-up-to` queries partitions are not cut out, only routed
 to. All pieces together must give the matches of the whole plan, or the run fails.
 """

@@ -1,4 +1,4 @@
-"""The pipeline, measured: from a published item to its row in the match log. A JSON line for every figure.
+"""The pipeline, measured: from a published item to its row in the match log. Prints one JSON line per figure.
 
     python benchmarks/pipeline.py [--queries 10000] [--items 20000] [--singles 60] [--seed 7]
 
@@ -60,7 +60,7 @@ def main() -> None:
 
 
 def say(figure: str, **values: Any) -> None:
-    """One figure as a line of JSON."""
+    """Print one figure as a line of JSON."""
     rounded = {name: round(value, 4) if isinstance(value, float) else value for name, value in values.items()}
     print(json.dumps({"benchmark": "pipeline", "figure": figure, **rounded}), flush=True)
 

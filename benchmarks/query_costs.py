@@ -1,10 +1,10 @@
-"""What it costs to sample the cost of queries, beside matching itself. A JSON line for every figure.
+"""Measure the cost of sampling query costs, next to matching itself. Prints one JSON line per figure.
 
-    python -m benchmarks.query_costs [--queries 100000] [--dear 50] [--items 20000] [--slice 1000] [--seed 7]
+    python -m benchmarks.query_costs [--queries 100000] [--expensive 50] [--items 20000] [--slice 1000] [--seed 7]
 
-`matching` is the plan's matcher over slices of items, `sampling` the closer look at one item of each, of which a
-runner does eight a minute; `dear` queries with a regular expression are among the others, and the run fails unless
-they are what the samples show as dearest.
+`matching` is the plan's matcher over slices of items, `sampling` the measurement of one item of each slice, which a
+runner does eight times per minute; `expensive` queries with a regular expression are added, and the run fails unless
+the samples show them as the most expensive.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--queries", type=int, default=100_000)
-    parser.add_argument("--dear", type=int, default=50)
+    parser.add_argument("--expensive", type=int, default=50)
     parser.add_argument("--items", type=int, default=20_000)
     parser.add_argument("--slice", type=int, default=1_000)
     parser.add_argument("--seed", type=int, default=7)
@@ -57,14 +57,14 @@ def main() -> None:
             costses.append(sampler.sample(items, scattered(1 + number * options.slice)))
             matching, sampling = matching + matched - started, sampling + time.process_time() - matched
         costs = merged_costs(costses)
-        dear = range(FIRST_QUERY + options.queries, FIRST_QUERY + options.queries + options.dear)
+        expensive = range(FIRST_QUERY + options.queries, FIRST_QUERY + options.queries + options.expensive)
         ranked = sorted(costs.queries, key=lambda query: -costs.queries[query].nanoseconds)
         messages = sum(cost.nanoseconds for cost in costs.queries.values()) / max(1.0, costs.items)
         say(
             "query_costs",
-            "sampling beside matching",
+            "sampling next to matching",
             queries=options.queries,
-            dear=options.dear,
+            expensive=options.expensive,
             items=options.items,
             matching_cpu_seconds=matching,
             sampling_cpu_seconds=sampling,
@@ -73,22 +73,22 @@ def main() -> None:
             sampled_items=costs.items,
             matching_microseconds_per_item=1e6 * matching / options.items,
             told_microseconds_per_item=messages / 1e3,
-            dear_among_dearest=sum(query in dear for query in ranked[: options.dear]),
+            expensive_among_top=sum(query in expensive for query in ranked[: options.expensive]),
         )
-        if not set(ranked[: options.dear]) <= set(dear):
-            sys.exit("the dear queries are not the dearest")
+        if not set(ranked[: options.expensive]) <= set(expensive):
+            sys.exit("the samples do not show the expensive queries as the most expensive")
 
 
 def _plan(storage: FileStorage, options: argparse.Namespace) -> Plan:
-    """The plain queries as the base, the dear ones as its delta."""
+    """Compile the plain queries as the base and the expensive ones as its delta."""
     queries = make_queries("M", options.queries, options.seed)
     compile_base(storage, "base", queries.plan_queries(), queries.definitions())
     first = FIRST_QUERY + options.queries
-    dear: dict[int, Node] = {
+    expensive: dict[int, Node] = {
         first + number: Filter(Read(SOURCE), RegularExpression(Attribute("text"), f"(?i)q{number}[aeiou]+z"))
-        for number in range(options.dear)
+        for number in range(options.expensive)
     }
-    compile_delta(storage, "delta", map(PlanQuery, dear), dear, (), "base")
+    compile_delta(storage, "delta", map(PlanQuery, expensive), expensive, (), "base")
     return load(storage, PlanVersion(1, "base", "delta"))
 
 

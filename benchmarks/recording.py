@@ -1,4 +1,4 @@
-"""CPU time of the driver after matching, next to that of matching itself. A JSON line per figure.
+"""CPU time of the driver after matching, next to that of matching itself. Prints one JSON line per figure.
 
     python -m benchmarks.recording [--queries 100000] [--items 30000] [--subscriptions 0 10 1000]
 

@@ -1,13 +1,13 @@
-"""Refresh under limited bandwidth, simulated: which feeds to poll when only so many requests a minute are allowed.
+"""Refresh under limited bandwidth, simulated: which feeds to poll if the number of requests per minute is limited.
 
     python benchmarks/refresh.py [--feeds 10000] [--days 5] [--budgets 30 100 300 1000] [--seed 7] [--plot FILE]
 
 Feeds of six kinds publish for some days; every policy gets the same items and the same number of requests a minute
-and learns only from what its own polls find. Missed items are those that left a feed's document before anybody
-looked. A JSON line for every policy and budget: `missed_share` of all published items, `staleness_seconds` from
+and learns only from what its own polls find. Missed items are those that left a feed's document before a
+poll. A JSON line for every policy and budget: `missed_share` of all published items, `staleness_seconds` from
 publication to the poll that found an item (mean over items that were found), and `lateness_seconds`, where a missed
-item counts too, until the poll that came too late for it. The oracle chooses by the same formula, but knows the true
-rates at every moment; it is not told which items there are.
+item counts too, until the poll that came too late for it. The oracle chooses by the same formula with the true
+current rates, but does not know the items.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Indices = NDArray[np.intp]
 
 
 def say(figure: str, **values: Any) -> dict[str, Any]:
-    """One figure as a line of JSON."""
+    """Print one figure as a line of JSON."""
     rounded = {name: round(value, 4) if isinstance(value, float) else value for name, value in values.items()}
     line = {"benchmark": "refresh", "figure": figure, **rounded}
     print(json.dumps(line), flush=True)

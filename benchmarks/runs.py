@@ -49,12 +49,12 @@ class Run:
         return self.setting.queries
 
     def say(self, figure: str, **values: Any) -> None:
-        """One figure as a line of JSON."""
+        """Print one figure as a line of JSON."""
         about = {"workload": self.options.workload, "queries": len(self.queries)}
         measuring.say("filters", figure, **about | values)
 
     def compare(self, name: str, matches: Matches, queries: int | None = None) -> dict[str, Any]:
-        """Compare an answer, for all or the first so many queries, with the right one; what to print of it."""
+        """Compare the matches of all or the first queries with the expected ones. Return the figures to print."""
         if self.answer is None:
             self.answer = matches if name in CONTENDERS else self._matched()
         wanted = self.answer if queries is None else _restricted(head(self.answer, len(matches)), queries)
@@ -70,7 +70,7 @@ class Run:
 
 
 def _restricted(matches: Matches, queries: int) -> Matches:
-    """The matches of the first so many queries."""
+    """Return the matches of the first queries."""
     kept = matches.queries < FIRST_QUERY + queries
     rows = np.repeat(np.arange(len(matches)), np.diff(matches.offsets))[kept]
     return Matches(offsets_of(np.bincount(rows, minlength=len(matches))), matches.queries[kept])

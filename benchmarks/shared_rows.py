@@ -17,8 +17,8 @@ def ascending(rows: Rows) -> Rows:
 def distinct_rows(rows: Rows) -> tuple[Rows, Array]:
     """The distinct rows in the order of their first use, and for each row the number of its like.
 
-    Rows are told apart exactly, value by value: a prefix of a row has a number, and that with the next value gives
-    the number of the longer prefix.
+    Rows are compared exactly, value by value: a prefix of a row has a number, which together with the next value
+    determines the number of the longer prefix.
     """
     width = int(rows.values.max(initial=0)) + 2
     prefixes = np.zeros(len(rows), dtype=np.int64)

@@ -1,7 +1,7 @@
 """Filters as a plain PySpark user would match them: items cut into words, joined with the words of queries, counted.
 
 Everything is relational: a row for every word of an item and for every literal of a clause, a join, and two groupings
-(by clause, then by query). It is the baseline of doing nothing clever on the same engine.
+(by clause, then by query). It is the baseline without Runnel's index on the same engine.
 """
 
 from __future__ import annotations

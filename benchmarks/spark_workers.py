@@ -16,13 +16,13 @@ class Workers(threading.Thread):
         self.largest = 0.0
 
     def run(self) -> None:
-        """Look until it is stopped."""
+        """Take samples until stopped."""
         while not self._ended.wait(0.25):
             sizes = [_private(process) for process, is_java in _children(os.getpid()) if not is_java]
             self.largest = max([self.largest, *sizes])
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop taking samples."""
         self._ended.set()
         self.join()
 

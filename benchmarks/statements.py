@@ -1,4 +1,6 @@
-"""From text to a live plan, measured: many statements at once, and one more beside very many. A JSON line per figure.
+"""Measure the time from text to a live plan: of many statements at once, and of one more statement after very many.
+
+Prints one JSON line per figure.
 
     python -m benchmarks.statements [--statements 20000] [--parts parse,bind,compile,whole,change] [--seed 7]
 
@@ -144,7 +146,7 @@ def whole(run: Run) -> None:
 
 @contextmanager
 def _locks() -> Iterator[list[tuple[float, float]]]:
-    """How long each transaction of this process held the catalog's write lock: by the clock, and at work."""
+    """Record how long each transaction of this process held the catalog's write lock, in wall-clock and CPU time."""
     held: list[tuple[float, float]] = []
     write = Catalog.write
 
@@ -191,7 +193,7 @@ def _write(folder: str, ready: Any, stop: Any, times: Any) -> None:
 
 
 def change(run: Run) -> None:
-    """One query more and one less, beside all the others: the whole statement, and what the plan takes of it."""
+    """Measure adding and removing one query: the whole statement, and the part that the plan takes."""
     with tempfile.TemporaryDirectory(prefix="runnel-bench-") as folder, connect(folder) as engine:
         engine.execute(_FIRST)
         engine.execute(run.text)

@@ -16,16 +16,17 @@ import argparse
 import sys
 import tempfile
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from benchmarks.measuring import private_megabytes, touched_bytes
 from benchmarks.windows_contenders import LookUps, NestedLoop, PrefixPostings
 from benchmarks.windows_filters import measure_filters
 from benchmarks.windows_goals import Figures
-from benchmarks.windows_ours import fill_window, look_up, map_window, store_window
+from benchmarks.windows_ours import fill_window, look_up, map_window, memory_of_window, store_window
 from benchmarks.windows_peers import measure_peers
 from benchmarks.windows_sharing import measure_sharing
 from benchmarks.windows_workload import SAME_CODE, SAME_LINK, SIMILAR, Numbers, Workload, make_workload
@@ -89,14 +90,10 @@ def _compare_titles(figures: Figures, workload: Workload, options: argparse.Name
     with tempfile.TemporaryDirectory(prefix="runnel-bench-") as folder:
         storage = FileStorage(Path(folder).as_uri())
         path, stored = store_window(storage, fill_window(SIMILAR, workload))
-        before = private_megabytes()
         window = map_window(storage, path)
         look_up(window, SIMILAR, workload.news_batch(0, min(items, 20)))  # mapped files are warm after it
         ours = _least(options.rounds, partial(look_up, window, SIMILAR, workload.news_batch(0, items)))
-        memory = {
-            "shared_bytes_per_item": touched_bytes(Path(folder)) / size,
-            "private_megabytes": private_megabytes() - before,
-        }
+        memory = {} if figures.is_silent else _memory(storage, Path(folder), path, workload)
     expected = nested.pairs
     for name, found in (("ours", ours), ("prefix postings", postings), ("nested loop", nested)):
         compared = figures.compare(f"{name}, window {size}", found.head(nested_items), expected)
@@ -105,6 +102,19 @@ def _compare_titles(figures: Figures, workload: Workload, options: argparse.Name
         figures.differing.append(f"all pairs, window {size}")
     _say_goals(figures, size, ours, postings, nested)
     figures.at_most("stored bytes per window item", stored / size, 130, window=size, **memory)
+
+
+def _memory(storage: FileStorage, folder: Path, path: str, workload: Workload) -> dict[str, float]:
+    """Return the memory that a new process needs for the file of a window, per item."""
+    small = make_workload(100, 10, 1, 0)
+    warm_path, _ = store_window(storage, fill_window(SIMILAR, small))
+    batches = small.news_batch(0, 10), workload.news_batch(0, len(workload.news))
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+        shared, private = pool.submit(memory_of_window, folder, (warm_path, path), batches).result()
+    return {
+        "shared_bytes_per_item": shared / len(workload.photos),
+        "private_bytes_per_item": private / len(workload.photos),
+    }
 
 
 def _least(rounds: int, measure: Callable[[], LookUps]) -> LookUps:

@@ -6,14 +6,17 @@ claims to matches and annotations, and the file of a window.
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+from benchmarks.measuring import private_megabytes, touched_bytes
 from benchmarks.windows_contenders import LookUps
-from benchmarks.windows_workload import FIRST_QUERY, Numbers, Workload, one_join
+from benchmarks.windows_workload import FIRST_QUERY, SIMILAR, Numbers, Workload, one_join
 
 from runnel.algebra.nodes.expressions import Expression
 from runnel.algebra.nodes.query import Gated, Node
@@ -23,13 +26,17 @@ from runnel.matching.compile.temporary_plan import TemporaryPlan
 from runnel.matching.gates.claims import GateKeeper
 from runnel.matching.gates.ordered_matcher import OrderedMatcher
 from runnel.matching.gates.resolve_gates import resolve_gates
-from runnel.matching.joins.find_pairs import JoinItem, PairFinder
+from runnel.matching.joins.find_pairs import JoinItems, PairFinder
+from runnel.matching.joins.prepare_items import prepare_joined_items
 from runnel.matching.joins.window_items import WindowItems, merge_window_items
 from runnel.model.annotation import Annotation
 from runnel.model.item_batch import ItemBatch
 from runnel.plan.logical_plan import PlanQuery
-from runnel.storage.file_storage import Storage
+from runnel.storage.file_storage import FileStorage, Storage
 from runnel.streaming.window_store import read_segment, write_segment
+
+_REPEATED = 50
+"""How often an item is in the batch that measures it, so that the time of a call does not count."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +86,7 @@ class OurPlan:
     def resolve(self, batch: ItemBatch) -> Resolved:
         """Match a batch: first the conditions on each item, then the claims, then the joins."""
         parts = [self._filled()]
+        gc.freeze()  # Spark commits a batch in a new process, whose garbage collector has few objects to inspect
         started = time.process_time()
         matches = self._matcher.match(batch)
         matched = time.process_time()
@@ -88,6 +96,7 @@ class OurPlan:
         sequences, queries = gates.matches(claims)
         annotations = gates.annotations_of(claims)
         ended = time.process_time()
+        gc.unfreeze()
         return Resolved(
             np.stack([sequences, queries], axis=1),
             {(query, row): noted for row, by_query in annotations.items() for query, noted in by_query.items()},
@@ -118,20 +127,37 @@ def fill_window(condition: Expression, workload: Workload) -> WindowItems:
 
 
 def look_up(window: WindowItems, condition: Expression, batch: ItemBatch) -> LookUps:
-    """Find the pairs of each item of a batch, one after another."""
-    accepted = batch.records.column("accepted").cast(pa.int64()).to_pylist()
-    rows = zip(batch.sequences.tolist(), accepted, batch.attributes(), strict=True)
-    items = [JoinItem(*row) for row in rows]
+    """Find the pairs of the items of a batch: all together, and one item after another.
+
+    The items are prepared before, as workers do it.
+    """
+    items = _items_of(condition, batch)
     finder = PairFinder([window])
-    nanoseconds: list[int] = []
-    pairs: list[tuple[int, int]] = []
-    for number, item in enumerate(items):
-        started = time.thread_time_ns()
-        found = finder.pairs(condition, item)
-        nanoseconds.append(time.thread_time_ns() - started)
-        pairs += [(number, pair.row) for pair in found]
-    joined = np.array(sorted(pairs), dtype=np.int64).reshape(-1, 2)
-    return LookUps(np.array(nanoseconds), joined, finder.checked, finder.checked)
+    started = time.thread_time_ns()
+    pairs = finder.find(condition, items)
+    together = time.thread_time_ns() - started
+    verified = finder.checked
+    alone, repeated = (
+        np.array([_time_of(finder, condition, items, np.full(times, item)) for item in range(len(batch))]) // times
+        for times in (1, _REPEATED)
+    )
+    joined = np.stack([pairs.items, pairs.rows], axis=1)
+    joined = joined[np.lexsort((joined[:, 1], joined[:, 0]))]
+    return LookUps(repeated, joined, verified, verified, together, alone)
+
+
+def _time_of(finder: PairFinder, condition: Expression, items: JoinItems, chosen: Numbers) -> int:
+    """Return the CPU nanoseconds of looking up some items together."""
+    some = JoinItems(items.sequences[chosen], items.accepted[chosen], items.table, items.rows[chosen])
+    started = time.thread_time_ns()
+    finder.find(condition, some)
+    return time.thread_time_ns() - started
+
+
+def _items_of(condition: Expression, batch: ItemBatch) -> JoinItems:
+    prepared = prepare_joined_items(batch, np.arange(len(batch)), [condition])
+    accepted = batch.records.column("accepted").cast(pa.int64()).to_numpy()
+    return JoinItems(batch.sequences, accepted, prepared.table, prepared.positions)
 
 
 def store_window(storage: Storage, window: WindowItems) -> tuple[str, int]:
@@ -143,3 +169,24 @@ def store_window(storage: Storage, window: WindowItems) -> tuple[str, int]:
 def map_window(storage: Storage, path: str) -> WindowItems:
     """Map the file of a window into memory."""
     return read_segment(storage, path)
+
+
+def memory_of_window(
+    folder: Path, paths: tuple[str, str], batches: tuple[ItemBatch, ItemBatch]
+) -> tuple[float, float]:
+    """Look up items in the second file of a folder, and return the shared and the private bytes that this takes.
+
+    It is called in a new process. The first file and its items are for compiling the kernels.
+    """
+    storage = FileStorage(folder.as_uri())
+    warm = map_window(storage, paths[0])
+    _find(warm, batches[0])
+    before = private_megabytes(), touched_bytes(folder)
+    window = map_window(storage, paths[1])
+    _find(window, batches[1])
+    shared = touched_bytes(folder) - before[1]
+    return shared, (private_megabytes() - before[0]) * (1 << 20)
+
+
+def _find(window: WindowItems, batch: ItemBatch) -> int:
+    return len(PairFinder([window]).find(SIMILAR, _items_of(SIMILAR, batch)))

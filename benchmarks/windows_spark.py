@@ -42,7 +42,7 @@ _SCRIPT = (
     "subscribe to Shown output log;"
 )
 _WORDS = {"words": "words", "prefixes": "slice(words, -(length - (length + 1) div 2 + 1), length)"}
-_ITEMS = {"words": 500}
+_ITEMS = {"words": 200}
 """The number of items, for a variant that is too slow for all."""
 
 

@@ -86,7 +86,7 @@ class QuerySet:
         return np.arange(FIRST_QUERY, FIRST_QUERY + len(self), dtype=np.int64)
 
     def head(self, count: int) -> QuerySet:
-        """The first so many queries, with the clauses and atoms that they use."""
+        """Return the first queries, with the clauses and atoms that they use."""
         owners, members = self.queries.expand(np.arange(min(count, len(self))))
         kept, clauses = np.unique(members, return_inverse=True)
         clause_owners, literals = self.clauses.expand(kept)
@@ -167,7 +167,7 @@ class QuerySet:
 def make_queries(kind: Kind, count: int, seed: int = 7) -> QuerySet:
     """Queries of 1 to 3 clauses of 1 to 5 words; a fifth have exclusions, a fifth a range of a number.
 
-    In H and M one clause in a hundred holds a negated word beside others, and two queries in a thousand have no word
+    In H and M 1 % of the clauses contain a negated word next to others, and two queries in a thousand have no word
     at all; in S, whose queries are specific, none. No word is twice in a query, so that the conditions are already
     as simple as they can be.
     """
@@ -324,7 +324,7 @@ class Items:
         return pa.compute.binary_join(pa.ListArray.from_arrays(pa.array(self.words.offsets, pa.int32()), words), " ")
 
     def batch(self, start: int = 0, stop: int | None = None) -> ItemBatch:
-        """Some of the items (all, unless told) as a batch; the first item has the sequence 1."""
+        """Return the first items (all by default) as a batch. The first item has the sequence 1."""
         stop = len(self) if stop is None else min(stop, len(self))
         numbers = {name: self.numbers[start:stop, column] for column, name in enumerate(NUMBERS)}
         texts = {"text": self.texts.slice(start, stop - start)}
@@ -335,7 +335,7 @@ class Items:
         return [self.batch(start, start + size) for start in range(0, len(self), size)]
 
     def head(self, count: int) -> Items:
-        """The first so many items."""
+        """Return the first items."""
         offsets = self.words.offsets[: count + 1]
         return Items(Rows(offsets, self.words.values[: offsets[-1]]), self.numbers[:count])
 

@@ -1,11 +1,11 @@
-"""A year of running, measured: does a batch in December cost what one in January did? A JSON line for every figure.
+"""Measure whether a batch after a year of running costs as much as one at the start. Prints one JSON line per figure.
 
     python benchmarks/year.py [--segments 100000] [--weeks 52] [--keep-days 90] [--seed 7] [--plot year.svg]
 
 A simulated year goes through the real catalog, files and tidying, on a clock that is moved by hand, without Spark.
 Between samples, segments are made some at a time in one transaction, with the same functions. Every simulated week
 some batches are made singly, as a publisher and a runner do it, and timed: acceptance, the reader's offsets, the
-commit. Times are of the processor, not of the clock on the wall. A tenth of the year runs twice more, with tidying
+commit. Times are CPU times, not wall-clock times. A tenth of the year runs twice more, with tidying
 and without, to show what tidying is good for.
 """
 
@@ -123,7 +123,7 @@ class Year:
     # --- making segments, some at a time ---------------------------------------------------------------------------
 
     def make_some(self, count: int) -> None:
-        """So many segments of items and of matches, of one item each, in one transaction."""
+        """Make the given number of segments of items and of matches, of one item each, in one transaction."""
         with self.root.catalog.write() as connection:
             seen: dict[bytes, SeenItem] = {}
             for _ in range(count):
@@ -286,7 +286,7 @@ def _resident() -> float:
 
 
 def say(figure: str, **values: Any) -> None:
-    """One figure as a line of JSON."""
+    """Print one figure as a line of JSON."""
     rounded = {name: round(value, 3) if isinstance(value, float) else value for name, value in values.items()}
     print(json.dumps({"benchmark": "year", "figure": figure, **rounded}), flush=True)
 

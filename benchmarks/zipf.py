@@ -52,7 +52,7 @@ def document_frequencies() -> Array:
 
 
 def draw(generator: np.random.Generator, weights: Array, count: int) -> Array:
-    """So many numbers of weights, each drawn in proportion to its weight."""
+    """Draw the given number of indexes in proportion to their weights."""
     bounds = np.cumsum(weights)
     searchsorted = np.searchsorted(bounds, generator.random(count) * bounds[-1], side="right")
     return np.asarray(np.minimum(searchsorted, len(weights) - 1))

@@ -1,11 +1,11 @@
-"""Holds the decoders against a folder of feeds: nothing may crash or hang, and what is expected must be found.
+"""Run the decoders on a folder of feeds. None may crash or hang, and each must decode the expected values.
 
     python scripts/check_feed_collection.py FOLDER [--list crashes|slow|refused|tolerant|wrong] [--seconds 10]
 
-Every file below the folder that looks like a feed is decoded and adapted, with a time limit each. An expectation is
-read from a comment at the top of the file, as feedparser's collection has it: `Expect: … entries[0]['title'] == '…'`.
-Only those of a feed's or an entry's title or id are checked: texts are compared as plain text. Counts are printed as
-a line of JSON; the exit code is 1 where anything crashed or was slow.
+The script decodes and adapts every file below the folder that looks like a feed, each within a time limit. It reads
+expectations from a comment at the top of the file, in the form of feedparser's collection: `Expect: …
+entries[0]['title'] == '…'`. It checks only titles and IDs of feeds and entries, and compares texts as plain text. It
+prints counts as a line of JSON, and exits with 1 if a decoder crashed or was slow.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Generate the pages of docs/reference and the index of the decisions; `make docs` runs this.
 
 The pages are made from the settings, the commands, the errors, the language, the schemas and the decision records.
-They contain no dates and are the same on every machine, so a page is stale if its bytes differ. `--check` compares.
+They contain no dates and are the same on every machine. `--check` reports the pages whose bytes differ.
 """
 
 from __future__ import annotations

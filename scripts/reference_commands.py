@@ -1,4 +1,4 @@
-"""The page of the commands, from the command-line application itself."""
+"""Generate the page of the commands, from the command-line application itself."""
 
 from __future__ import annotations
 

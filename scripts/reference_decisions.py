@@ -1,4 +1,4 @@
-"""The index of the decision records, made from their headers."""
+"""Generate the index of the decision records, made from their headers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of the errors, from the exception tree and its docstrings."""
+"""Generate the page of the errors, from the exception tree and its docstrings."""
 
 from __future__ import annotations
 

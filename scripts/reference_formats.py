@@ -1,4 +1,4 @@
-"""The page of file formats: schemas of the logs, arrays of a plan and tables of the catalog, from the code."""
+"""Generate the page of file formats from the code: schemas of logs, arrays of plans, tables of the catalog."""
 
 from __future__ import annotations
 
@@ -102,9 +102,9 @@ _TABLES = {
     "gate_states": "states of gates by key, and when they expire",
     "windows": "windows of joins whose items are in files, and how far back",
     "window_segments": "the files with the items of windows",
+    "join_work": "counted comparisons of joins",
     "tables": "registered tables: columns, options, and numbers of rows and changes",
     "table_files": "bases and histories of tables",
-    "join_work": "counted comparisons of joins",
     "offers": "the last day on which each feed provided items, known or new",
     "source_files": "files read so far, and their problems",
     "plans": "plan versions: base and delta folders, and the folders of the partitioning, if there is one",

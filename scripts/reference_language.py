@@ -1,4 +1,7 @@
-"""The page of the language, from the tables below. Tests parse every example, and check that mistakes are refused."""
+"""Generate the page of the language, from the tables below.
+
+Tests parse every example, and check that mistakes are refused.
+"""
 
 from __future__ import annotations
 

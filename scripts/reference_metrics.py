@@ -1,4 +1,4 @@
-"""The page of the metrics, from the figures that a scrape gives."""
+"""Generate the page of the metrics, from the figures that a scrape gives."""
 
 from __future__ import annotations
 

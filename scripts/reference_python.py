@@ -1,4 +1,4 @@
-"""The page of the Python API, from the docstrings and signatures of public names."""
+"""Generate the page of the Python API, from the docstrings and signatures of public names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of the settings, from the fields of `Settings`."""
+"""Generate the page of the settings, from the fields of `Settings`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The page of the attributes, from the table in the documentation of `sources.documents.adapt` and from the
-prefixes.
-"""
+"""Generate the page of the attributes, from the docstring of `sources.documents.adapt` and from the prefixes."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class ScanMatcher:
     def _ask(self, row: int, query: int, feed: int, attributes: Attributes, accepted: datetime) -> bool | Failure:
         try:
             return accepts(Read(query), feed, attributes, self._definitions, accepted)
-        except Exception as error:  # a query that fails on an item is put aside; the rest goes on
+        except Exception as error:  # a query that fails on an item is quarantined; the others continue
             return Failure(row, query, f"{type(error).__name__}: {error}"[:500])
 
     def _count(self, items: int, matches: Matches) -> None:

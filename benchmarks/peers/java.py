@@ -1,4 +1,4 @@
-"""Other systems, run beside: their jars are fetched by Maven or taken from a folder, our drivers compiled and run.
+"""Run other systems for comparison: fetch their jars with Maven or from a folder, and compile and run our drivers.
 
 A driver reads the same queries and items from files, prints one line of JSON and writes the matches of every item.
 Where Java, Maven or a jar cannot be had, `Missing` says why, and the benchmark goes on without that system.

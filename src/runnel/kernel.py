@@ -64,6 +64,16 @@ def lowest_bit(typing: Any, bits: Any) -> Any:
 
 
 @intrinsic  # type: ignore[misc, untyped-decorator, unused-ignore]
+def count_bits(typing: Any, bits: Any) -> Any:
+    """Return the number of set bits of an unsigned 64-bit number. Only for kernels."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.ctpop(arguments[0])
+
+    return types.int64(types.uint64), generate
+
+
+@intrinsic  # type: ignore[misc, untyped-decorator, unused-ignore]
 def prefetch(typing: Any, array: Any, index: Any) -> Any:
     """Prefetch the cache line of an array entry that is needed soon. Any index is safe. Only for kernels."""
 

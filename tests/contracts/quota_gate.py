@@ -19,7 +19,7 @@ import pyarrow as pa
 from runnel.algebra.nodes.gate_rules import GateRule, LoggedItem, Pass, Stop
 from runnel.families import GateKind
 from runnel.language.syntax.reader import GateSyntax, TokenReader
-from runnel.matching.gates.contract import Arrivals, GateAnswer, GateRun, Numbers
+from runnel.matching.gates.contract import GateArrivals, GateRun, Numbers, SeparateAnswer, SeparateGates
 from runnel.model.gate_state import GateState
 from runnel.model.item_batch import ItemBatch
 from runnel.plan.gates import Gate
@@ -79,19 +79,19 @@ class QuotaHistory:
         return Stop() if self.counts[item.accepted.date()] > self.most else Pass()
 
 
-class QuotaResolver:
+class QuotaResolver(SeparateGates):
     """Counts items. The state of a day is the number of items that have reached the gate."""
 
-    def prepare(self, items: ItemBatch, rows: Numbers, gates: Sequence[Gate]) -> list[bytes | None]:
+    def prepare_each(self, items: ItemBatch, rows: Numbers, gates: Sequence[Gate]) -> list[bytes | None]:
         """Return the day of each item. Its first bytes are zero, and must survive encoding."""
         accepted = items.records.column("accepted").cast(pa.int64()).to_numpy(zero_copy_only=False)
         return [int(moment // _DAY).to_bytes(8, "little") for moment in accepted[rows].tolist()]
 
-    def state_keys(self, gate: Gate, arrivals: Arrivals) -> Iterable[bytes]:
+    def keys_of(self, gate: Gate, arrivals: GateArrivals) -> Iterable[bytes]:
         """Return the keys of the days."""
         return {_key(gate, day) for day in arrivals.data}
 
-    def resolve(self, gate: Gate, arrivals: Arrivals, run: GateRun) -> GateAnswer:
+    def resolve_gate(self, gate: Gate, arrivals: GateArrivals, run: GateRun) -> SeparateAnswer:
         """Count the items, starting from the stored states."""
         most = cast(Quota, gate.rule).most
         counts: dict[bytes, int] = {}
@@ -107,7 +107,7 @@ class QuotaResolver:
             GateState(gate.feed, _key(gate, day), count.to_bytes(4), (int.from_bytes(day, "little") + 1) * _DAY)
             for day, count in counts.items()
         ]
-        return GateAnswer(passes, remembered, dict.fromkeys(arrivals.sequences[~passes].tolist(), Stop()))
+        return SeparateAnswer(passes, remembered, dict.fromkeys(arrivals.sequences[~passes].tolist(), Stop()))
 
 
 RESOLVER = QuotaResolver()

@@ -238,7 +238,7 @@ def test_claims_of_any_workers_resolve_like_the_reference(
             both = (ItemBatch(batch.records.slice(0, cut)), ItemBatch(batch.records.slice(cut)))
             slices = [one for one in both if len(one)]
             taken = [keeper.take_out(one, matcher.match(one)) for one in slices]
-            claims = [Claims.opened(one.sealed()) for _, one in taken]
+            claims = [Claims.decode(one.encode()) for _, one in taken]
             resolved = resolve_gates(Claims.of([one.at_gates() for one in claims]), only(states))
             again = resolve_gates(Claims.of([one.at_gates() for one in reversed(claims)]), only(states))
             assert (again.states, again.stopped) == (resolved.states, resolved.stopped)

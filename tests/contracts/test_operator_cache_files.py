@@ -108,7 +108,7 @@ def test_merging_files_loses_no_answers(catalog: Catalog, storage: Storage) -> N
     add(catalog, *(segment(storage, 2_000 + number) for number in range(9)))
     assert sum(cache_steps(catalog, storage, epoch=holder, most_bytes=LARGE)) == 9
     with catalog.read() as connection:
-        assert len(operator_cache.live_segments(connection)) == 2, "a large one is not written anew for small ones"
+        assert len(operator_cache.live_segments(connection)) == 2, "a large one is not rewritten for small ones"
 
 
 def test_oldest_files_are_dropped_first(timed: Catalog, storage: Storage, clock: FakeClock) -> None:

@@ -11,25 +11,28 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
+from datetime import timedelta
 from pathlib import Path
 
 from lxml import etree
 
 from runnel.algebra.nodes.calls import Call
 from runnel.algebra.nodes.gate_rules import LoggedItem
-from runnel.algebra.nodes.query import Node, Read
+from runnel.algebra.nodes.query import Gated, Node, Read
 from runnel.algebra.semantics.bindings import asking
 from runnel.algebra.semantics.evaluate import accepts, views_below
 from runnel.algebra.semantics.evaluate_log import evaluate_log
 from runnel.catalog.declared import feeds, subscriptions
 from runnel.catalog.declared.operators import calls_in
 from runnel.catalog.delivery import ledger
-from runnel.catalog.logs import match_segments, undecided
+from runnel.catalog.logs import match_segments, undecided, windows
+from runnel.catalog.logs.windows import FilledWindow, WindowSegment
 from runnel.catalog.store import schema
 from runnel.catalog.store.connection import now
 from runnel.engine import Engine
 from runnel.model.message import MessageState
 from runnel.model.operator import Rows
+from runnel.streaming.window_store import read_segment
 from tests.crash.city_operators import is_moody, loudness
 
 SCRIPT = """
@@ -54,6 +57,21 @@ subscribe to Heard output jsonl 'heard.jsonl';
 subscribe to HeardRock output log;
 subscribe to Wire output log;
 """
+
+JOINS = """
+create feed Echoed from Wire as $w join last 2 days on Other as $echoes with $w[story = window.story];
+create feed Near from Wire as $w
+  join last 5 items on (Other as $o | Wire) as $near with $w[title similar window.title] where $o[volume > 3];
+create feed EchoedRock from Echoed where title contains 'rock';
+create feed Echoes from Echoed distinct by story within 30 days;
+create feed Twice from EchoedRock as $e join last 1 hours on Near as $nearby with $e[volume = window.volume];
+subscribe to Echoed output jsonl 'echoed.jsonl';
+subscribe to Near output log;
+subscribe to EchoedRock output log;
+subscribe to Echoes output log;
+subscribe to Twice output log;
+"""
+"""Queries with a time window and a window of the last items, a view and `distinct` over them, and a join of both."""
 
 OPERATORS = "tests.crash.city_operators"
 _SEARCHED = os.pathsep.join(filter(None, (str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH"))))
@@ -188,6 +206,7 @@ def verify(engine: Engine, published: int) -> None:
     _verify_items(engine, published)
     _verify_segments(engine)
     found = _verify_matches(engine)
+    verify_windows(engine)
     _verify_deliveries(engine, found)
 
 
@@ -250,6 +269,63 @@ def _verify_matches(engine: Engine) -> dict[str, list[str]]:
             found[names[query]].append(one.item.id)
     assert recorded == expected, "a match is missing, wrong or duplicated"
     return found
+
+
+def verify_windows(engine: Engine) -> None:
+    """Verify the annotations in the match log, and the items in the files of windows, with the reference evaluator.
+
+    The feeds below windows must have no `distinct` and no operators.
+    """
+    root = engine.workspace
+    with root.catalog.read() as connection:
+        nodes, live = feeds.definitions(connection), feeds.since_of(connection)
+        filled = windows.filled_windows(connection)
+        segments = windows.live_segments(connection)
+    origins = _origins(engine)
+    known = {query: since for query, since in live.items() if query not in _askers(nodes, live)}
+    gates = [node for query in known if isinstance(node := nodes.get(query), Gated)]
+    if all(gate.window is None for gate in gates):
+        assert segments == [], "files of windows that nothing needs"
+        return
+    items = [one for one in _logged(engine) if one.sequence not in origins]
+    expected = {
+        (query, one.item.sequence): dict(joined)
+        for one in evaluate_log(items, nodes, known)
+        for query, joined in one.annotations.items()
+    }
+    recorded = {
+        key: {each.gate: each.newest for each in several}
+        for rows in root.matches.read(0, 1 << 60)
+        for key, several in rows.annotations_of(dict.fromkeys(rows.sequences.tolist(), known)).items()
+        if several
+    }
+    assert recorded == expected, "an annotation is missing or wrong"
+    assert expected, "no item joins another"
+    _verify_files(engine, items, nodes, filled, segments)
+
+
+def _verify_files(
+    engine: Engine,
+    items: list[LoggedItem],
+    nodes: Mapping[int, Node],
+    filled: Mapping[int, FilledWindow],
+    segments: list[WindowSegment],
+) -> None:
+    """Verify that each filled window has the items that it needs, and no others."""
+    parts = [read_segment(engine.workspace.storage, segment.path) for segment in segments]
+    members: dict[int, list[int]] = {feed: [] for feed in filled}
+    for one in evaluate_log(items, nodes, dict.fromkeys(filled, 0)):
+        for feed in one.feeds:
+            members[feed].append(one.item.sequence)
+    newest = max(one.accepted for one in items)
+    young = {one.sequence: one.accepted for one in items}
+    for feed, window in filled.items():
+        stored = {number for part in parts for number in part.sequences[part.members_of(window.key)].tolist()}
+        assert stored <= set(members[feed]), "a window has an item that is not in its feed"
+        begin = newest - timedelta(microseconds=window.microseconds)
+        needed = {number for number in members[feed] if young[number] > begin}
+        needed |= set(members[feed][-window.items :] if window.items else ())
+        assert needed <= stored, "a window lacks an item"
 
 
 def _askers(nodes: Mapping[int, Node], live: Collection[int]) -> set[int]:

@@ -15,6 +15,7 @@ import pytest
 
 from runnel.engine import Engine, connect
 from tests.crash.harness import (
+    JOINS,
     SCRIPT,
     Victim,
     allow_operators,
@@ -71,7 +72,7 @@ def test_random_kills_lose_and_repeat_nothing(tmp_path: Path) -> None:
     connect(root).close()
     allow_operators(root)
     with connect(root) as engine:
-        engine.execute(SCRIPT + asking_script(switch))
+        engine.execute(SCRIPT + JOINS + asking_script(switch))
         trickle = _Trickle(root)
         trickle.start()
         for turn in range(_KILLS):

@@ -125,7 +125,7 @@ def test_explain_shows_graphs_and_their_operators(engine: Engine) -> None:
     assert "<urn:year>" in late
     boats = engine.explain("Boats")
     assert any("boatCount(" in line for line in boats.lines)
-    assert boats.to_json()["operators"]["ways"]
+    assert boats.to_json()["operators"]["disjuncts"]
 
 
 def test_preview_calls_operators_with_values_of_graphs(engine: Engine) -> None:

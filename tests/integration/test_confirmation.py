@@ -276,7 +276,7 @@ def test_dropping_and_subscribing_again_sends_no_further_request(
         _publish(runner, number)
         ann.execute(f"unsubscribe {number + 1};")
     assert len(post.taken) == 1
-    for number in range(10, 20):  # and whoever does so for weeks sends a few in all
+    for number in range(10, 20):  # and over weeks this sends only a few messages
         clock.advance(timedelta(days=8))
         ann.execute(f"subscribe to Rock output mail '{VICTIM}';")
         _publish(runner, number)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.integration.in_process import InProcess
-from tests.integration.test_joins import SETUP, SHOWN, texts
+from tests.integration.test_joins_of_workspaces import SETUP, SHOWN, texts
 
 import runnel
 from runnel.catalog.declared import feeds

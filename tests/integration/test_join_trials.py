@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 from sqlalchemy import func, select, update
 from tests.integration.in_process import InProcess
-from tests.integration.test_joins import SETUP, SHOWN, texts
+from tests.integration.test_joins_of_workspaces import SETUP, SHOWN, texts
 
 import runnel
 from runnel.catalog.access import owners
@@ -135,3 +135,28 @@ def test_joined_items_that_an_owner_may_not_read_are_counted_but_not_shown(engin
     (tested,) = joined(ann.test(queries=["Mine"]))["items"]
     for shown in (previewed["annotations"], tested["joined"]["Mine"]):
         assert shown["photos"] == {"items": [], "count": 1}
+
+
+def test_owners_get_only_their_own_items_in_annotations(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both owners join feeds with the same name, so that their statements are equal. Their windows are not."""
+    monkeypatch.setattr(MemorySink, "is_for_owners", True)
+    engine.execute("register feed News;")
+    for name in ("ann", "bob"):
+        engine.owners.add(name)
+    owned = {name: engine.acting_as(name) for name in ("ann", "bob")}
+    for name, own in owned.items():
+        own.execute(f"register feed Photos; {SHOWN} subscribe to Shown output memory '{name}';")
+        own.publish("Photos", [{"id": f"{name}'s", "title": "Muse live in Paris"}])
+    engine.publish("News", texts("Muse live in Paris"))
+    run = InProcess(engine)
+    run.run()
+    for name, own in owned.items():
+        (delivery,) = MemorySink.delivered(name)
+        (photos,) = delivery.items[0].annotations
+        assert ([item.id for item in photos.items], photos.count) == ([f"{name}'s"], 1)
+        (match,) = own.matches("Shown")
+        assert [item.id for item in match.annotations[0].items] == [f"{name}'s"]
+        other = "bob" if name == "ann" else "ann"
+        for answer in (own.why("Muse live in Paris", "Shown"), own.preview("Shown"), own.explain("Shown")):
+            assert f"{other}'s" not in json.dumps(answer.to_json())
+    run.close()

@@ -339,7 +339,7 @@ def test_too_expensive_test_of_past_items_calls_no_operator(tmp_path: Path) -> N
 def test_explain_shows_disjuncts_calls_and_orders(engine: Engine) -> None:
     engine.execute(SCRIPT)
     explained = engine.explain("Tours")
-    (disjunct,) = explained.to_json()["operators"]["ways"]
+    (disjunct,) = explained.to_json()["operators"]["disjuncts"]
     assert disjunct == "boatCount('coast guard', ?z) and boatCount('tour', ?y) and ?y > 2 * ?z"
     assert {call["call"] for call in explained.to_json()["operators"]["calls"]} == {
         "boatCount('coast guard', …)",

@@ -229,7 +229,7 @@ def test_query_that_raises_is_quarantined_and_the_batch_continues(engine: Engine
     ]
     assert {row["reason"] for row in rows} == {"ArithmeticError: cannot evaluate this"}
 
-    # A replay of the batch commits nothing again, and puts nothing aside again.
+    # A replay of the batch commits and quarantines nothing again.
     runner.commit(runner.reader.initialOffset(), runner.offset, 0)
     assert len(_quarantined(engine)) == 2
     with engine.workspace.catalog.read() as connection:

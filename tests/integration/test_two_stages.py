@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.crash.harness import SCRIPT, allow_operators, asking_script, item, verify, wait_until
+from tests.crash.harness import JOINS, SCRIPT, allow_operators, asking_script, item, verify, wait_until
 from tests.integration.in_process import InProcess
 from tests.unit.scaleout.planning.partitioned_workspaces import current, epoch, move_everything
 
@@ -26,7 +26,10 @@ from runnel.streaming.worker.operator_work import operators
 MORE = """
 create feed Concerts from Wire where title contains 'concert' and volume < 9;
 create feed Late from Stories where title contains 'jazz';
-subscribe to Concerts output log; subscribe to Late output log;
+create feed LateEchoes from Rock as $r join last 3 days on Loud as $loud with $r[story = window.story];
+create feed MoreEchoes from Wire as $w join last 3 days on Other as $echoes with $w[story = window.story];
+subscribe to Concerts output log; subscribe to Late output log; subscribe to LateEchoes output log;
+subscribe to MoreEchoes output log;
 """
 
 
@@ -52,7 +55,7 @@ def test_two_stages_match_like_the_reference(tmp_path: Path, strategy: str, monk
     switch = tmp_path / "switch"
     switch.touch()
     with _open(tmp_path / "root", partition_strategy=strategy) as engine:
-        engine.execute(SCRIPT + asking_script(switch))
+        engine.execute(SCRIPT + JOINS + asking_script(switch))
         divided = read_partitioning(engine.workspace.storage, current(engine).distribution or "")
         assert (len(divided.partitions), divided.strategy) == (3, strategy)
         run = InProcess(engine, slice_items=7, max_batch_items=90)
@@ -79,7 +82,7 @@ def test_two_stages_match_like_the_reference(tmp_path: Path, strategy: str, monk
 
 def test_single_stage_worker_can_match_a_partitioned_plan(tmp_path: Path) -> None:
     with _open(tmp_path / "root") as engine:
-        engine.execute(SCRIPT)
+        engine.execute(SCRIPT + JOINS)
         run = InProcess(engine, slice_items=7)
         run.in_two_stages = False
         _publish(engine, 0, 100)

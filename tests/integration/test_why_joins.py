@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from sqlalchemy import update
 from tests.integration.gated_runs import logged as logged_items
 from tests.integration.in_process import InProcess
-from tests.integration.test_joins import SETUP, joined_feeds, texts
+from tests.integration.test_joins_of_workspaces import SETUP, SHOWN, joined_feeds, texts
 from tests.unit.matching.gates.gated_worlds import SOURCES, START, logged
 
 import runnel
@@ -115,6 +115,31 @@ def test_values_that_differ_are_shown(engine: Engine) -> None:
     assert nearest["lacks"] == ["band = window.artist fails: 'Oasis' and 'Muse'"]
     assert "✓ category = 'rock'  [rock]" in "\n".join(nearest["trace"])
     assert "no item in the window is related to the item; nearest: Muse live" in "\n".join(answer.trace)
+
+
+def test_the_window_comes_from_its_files_if_the_log_is_too_long(
+    engine: Engine, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("runnel.engine.trial.find_stops.MOST_ITEMS", 2)
+    monkeypatch.setattr("runnel.engine.ask.why.MOST_ITEMS", 2)
+    engine.execute(SETUP)
+    publish_photos(engine)
+    run = InProcess(engine)
+    run.match()
+    clock.advance(timedelta(hours=1))
+    engine.publish("News", texts("one", "two", "three", "Muse live in Paris", "Cooking"))
+    run.match()
+    answer, join = explained(engine, "Muse live in Paris")
+    assert (answer.holds, answer.recorded, join["count"], join["window"]["items"]) == (True, True, 1, 3)
+    answer, join = explained(engine, "Cooking")
+    assert (answer.holds, answer.recorded, join["window"]["items"]) == (True, True, 3)
+    answer, join = explained(engine, "three")
+    assert (answer.holds, answer.recorded, join["window"]["items"], len(join["nearest"])) == (False, False, 3, 3)
+    assert "gates were evaluated only on the 2 items before it, and on the stored items of windows" in answer.lines
+    engine.execute(SHOWN.replace("create feed", "create or replace feed").replace("3 days", "2 days"))
+    answer, join = explained(engine, "Muse live in Paris")
+    assert (answer.holds, answer.recorded) == (True, True), "the match log decides"
+    assert [item["item"] for item in join["joined"]] == ["Muse live in Paris"]
 
 
 def test_items_of_feeds_that_an_owner_may_not_read_are_counted_but_not_shown(engine: Engine) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.integration.in_process import InProcess, matched_ids
-from tests.integration.test_joins import filled_windows, texts
+from tests.integration.test_joins_of_workspaces import filled_windows, texts
 
 import runnel
 from runnel.engine import Engine

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.integration.gated_runs import stop, verify
 from tests.integration.in_process import InProcess, matched_ids
-from tests.integration.test_joins import files_of_windows, filled_windows, texts
+from tests.integration.test_joins_of_workspaces import files_of_windows, filled_windows, texts
 
 import runnel
 from runnel.cli.doctor import Finding, examine

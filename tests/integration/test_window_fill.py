@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.integration.in_process import InProcess, matched_ids
-from tests.integration.test_joins import texts
+from tests.integration.test_joins_of_workspaces import texts
 
 import runnel
 from runnel.engine import Engine

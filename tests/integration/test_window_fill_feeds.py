@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.integration.gated_runs import verify
 from tests.integration.in_process import InProcess, matched_ids
-from tests.integration.test_joins import texts
+from tests.integration.test_joins_of_workspaces import texts
 
 import runnel
 from runnel.catalog.logs import undecided

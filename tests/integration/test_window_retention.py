@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.integration.in_process import InProcess, matched_ids
-from tests.integration.test_joins import files_of_windows, texts
+from tests.integration.test_joins_of_workspaces import files_of_windows, texts
 
 import runnel
 from runnel.catalog.logs import item_segments

@@ -37,11 +37,11 @@ def _mode(path: Path) -> int:
 
 
 def test_folder_is_private_regardless_of_the_umask(package: Path, tmp_path: Path) -> None:
-    beside = _kernel_folder()
-    assert beside is not None
-    assert beside.parent == package / "__pycache__"
-    assert _mode(beside) == 0o700
-    assert _kernel_folder() == beside, "the folder is reused"
+    package_cache = _kernel_folder()
+    assert package_cache is not None
+    assert package_cache.parent == package / "__pycache__"
+    assert _mode(package_cache) == 0o700
+    assert _kernel_folder() == package_cache, "the folder is reused"
     (package / "__pycache__").chmod(0o777)
     cached = _kernel_folder()
     assert cached is not None
@@ -53,35 +53,35 @@ def test_folder_is_private_regardless_of_the_umask(package: Path, tmp_path: Path
 
 @pytest.mark.parametrize(("mode", "is_used"), [(0o700, True), (0o755, True), (0o770, False), (0o702, False)])
 def test_folder_that_others_can_write_to_is_not_used(package: Path, mode: int, is_used: bool) -> None:
-    beside = _kernel_folder()
-    assert beside is not None
-    beside.chmod(mode)
-    assert (_kernel_folder() == beside) is is_used
+    package_cache = _kernel_folder()
+    assert package_cache is not None
+    package_cache.chmod(mode)
+    assert (_kernel_folder() == package_cache) is is_used
 
 
 def test_folder_of_another_user_is_not_used(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    beside = _kernel_folder()
-    assert beside is not None
+    package_cache = _kernel_folder()
+    assert package_cache is not None
     original = Path.lstat
 
     def lstat(path: Path) -> os.stat_result:
         values = list(original(path))
-        values[stat.ST_UID] = os.geteuid() + 1 if path == beside else values[stat.ST_UID]
+        values[stat.ST_UID] = os.geteuid() + 1 if path == package_cache else values[stat.ST_UID]
         return os.stat_result(values)
 
     monkeypatch.setattr(Path, "lstat", lstat)
     results = _kernel_folder()
     assert results is not None
-    assert results != beside
+    assert results != package_cache
 
 
 def test_link_is_not_used_and_without_a_safe_folder_nothing_is_cached(package: Path, tmp_path: Path) -> None:
-    beside = _kernel_folder()
-    assert beside is not None
-    beside.rename(tmp_path / "elsewhere")
-    beside.symlink_to(tmp_path / "elsewhere")
+    package_cache = _kernel_folder()
+    assert package_cache is not None
+    package_cache.rename(tmp_path / "elsewhere")
+    package_cache.symlink_to(tmp_path / "elsewhere")
     cached = _kernel_folder()
     assert cached is not None
-    assert cached != beside
+    assert cached != package_cache
     cached.parent.chmod(0o777)
     assert _kernel_folder() is None

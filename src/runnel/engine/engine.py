@@ -76,6 +76,9 @@ if TYPE_CHECKING:
     from runnel.engine.run.health import Companion
     from runnel.engine.run.runner import Progress, Runner, RunnerParts
 
+_ANNOTATED_ITEMS = 100
+"""Matches with annotations whose joined items are read at once. There may be a hundred large ones each."""
+
 _QUESTIONS = (
     statements.Show,
     statements.ShowRows,
@@ -515,12 +518,15 @@ class Engine:
             sequences, _ = rows.of_queries([feed])
             wanted = dict.fromkeys(sequences.tolist(), (feed,))
             bound, annotations = rows.bindings_of(wanted), rows.annotations_of(wanted)
-            joined = load_joined_items(self.workspace, annotations.values(), names)
-            for batch in self.workspace.items.get(sequences.tolist()):
-                for item in batch.items(names):
+            group_size = _ANNOTATED_ITEMS if annotations else max(len(sequences), 1)
+            for start in range(0, len(sequences), group_size):
+                group = sequences[start : start + group_size].tolist()
+                several = {sequence: annotations.get((feed, sequence), ()) for sequence in group}
+                joined = load_joined_items(self.workspace, several.values(), names)
+                for item in (item for batch in self.workspace.items.get(group) for item in batch.items(names)):
                     sequence = item.sequence or 0
-                    annotated = unite_annotations(annotations.get((feed, sequence), ()), joined)
-                    yield MatchedItem(sequence, item, bound.get((feed, sequence), NO_BINDINGS), annotated)
+                    united = unite_annotations(several[sequence], joined)
+                    yield MatchedItem(sequence, item, bound.get((feed, sequence), NO_BINDINGS), united)
 
     # --- publishing ----------------------------------------------------------------------------------------------
 

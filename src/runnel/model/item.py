@@ -71,14 +71,14 @@ def attributes_of(raw: Mapping[str, Any], *, place: str = "item") -> dict[str, t
             continue
         count += 1
         if count > MAX_VALUES:
-            raise InvalidItemError(f"more than {MAX_VALUES} values", place=place, hint="split the item")
+            raise InvalidItemError(f"the item has more than {MAX_VALUES} values", place=place, hint="split the item")
         attributes.setdefault(name, {}).setdefault((type(typed), typed), typed)
     return {name: tuple(values.values()) for name, values in attributes.items()}
 
 
 def _walk(raw: Mapping[str, Any], prefix: str, depth: int, place: str) -> Iterator[tuple[str, Any]]:
     if depth > _MAX_DEPTH:
-        raise InvalidItemError("values are nested too deeply", place=place, hint=f"at most {_MAX_DEPTH} levels")
+        raise InvalidItemError(f"values are nested more than {_MAX_DEPTH} levels deep", place=place)
     for key, value in raw.items():
         name = prefix + clean_text(str(key)).strip()
         if not name or len(name) > MAX_NAME:

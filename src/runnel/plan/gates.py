@@ -237,8 +237,9 @@ class GateTable:
         gates = {gate.feed: gate for gate in self.gates() if gate.feed not in redefined}
         # A query of the delta may read a gated feed of the base; only the base knows where the gate starts.
         gates |= {feed: gate for feed, gate in added.items() if gate.shown or feed not in gates}
-        is_used = np.isin(list(gates), np.concatenate([query_of(disjuncts), gate_feeds]))
-        used_gates = [gate for gate, used in zip(gates.values(), is_used.tolist(), strict=True) if used]
+        used = set(np.concatenate([query_of(disjuncts), gate_feeds]).tolist())
+        used |= {gate.window for feed, gate in gates.items() if feed in used and gate.window is not None}
+        used_gates = [gate for feed, gate in gates.items() if feed in used]
         return GateTable(disjuncts, gate_feeds, _encode_gates(sort_gates(used_gates, disjuncts, gate_feeds)))
 
 

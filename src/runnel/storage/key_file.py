@@ -36,8 +36,8 @@ class KeyFile:
             except FileNotFoundError as error:
                 raise WorkspaceError(
                     f"the key of the workspace, {path}, is missing",
-                    hint="put your copy of it there; without a copy, `runnel adopt --new-key` creates a new key, and"
-                    " secrets that were encrypted with the lost key must be replaced",
+                    hint="restore this file from your copy; without a copy, run `runnel adopt --new-key`, and"
+                    " replace all secrets that were encrypted with the lost key",
                 ) from error
             except PermissionError as error:
                 raise WorkspaceError(

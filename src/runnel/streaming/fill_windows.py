@@ -13,28 +13,26 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import cast
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from sqlalchemy import Connection
 
 from runnel.algebra.nodes.query import Gated, Node
-from runnel.algebra.semantics.joins import Join
 from runnel.catalog.declared import feeds
 from runnel.catalog.delivery.outbox import names_of
 from runnel.catalog.logs import item_segments, windows
 from runnel.catalog.logs.windows import FilledWindow, WindowSegment
 from runnel.catalog.store.connection import Catalog
 from runnel.errors import CorruptDataError, RunnelError
-from runnel.language.gc_paused import gc_paused
+from runnel.gc_paused import gc_paused
 from runnel.logs.items.item_log import ItemLog
 from runnel.matching.gates.claims import Claims
+from runnel.matching.gates.gate_columns import GateColumns
 from runnel.matching.gates.ordered_matcher import OrderedMatcher
 from runnel.matching.gates.resolve_gates import ResolvedGates
 from runnel.matching.joins.window_items import WindowItems, merge_window_items
-from runnel.plan.gates import Gate
+from runnel.plan.gates import NO_GATE, Gate
 from runnel.storage.file_storage import Storage
 from runnel.streaming.window_store import new_key, read_segment, write_segment
 from runnel.streaming.worker.progress_mark import report_work
@@ -102,13 +100,13 @@ def open_windows(
 
     `plan` is the plan version of the batch, and `sequences` are its first and last sequence.
     """
-    gates = {gate.feed: gate for gate in claims.gates}
+    gates = _window_gates(claims.gates)
     with catalog.read() as connection:
         kept_after = item_segments.retained_upto(connection)
         opened = BatchWindows(storage, windows.count_changes(connection), kept_after)
         filled = windows.filled_windows(connection)
         segments = windows.live_segments(connection)
-        since = feeds.since_of(connection, (feed for feed, gate in gates.items() if gate.rule.stores_items))
+        since = feeds.since_of(connection, gates)
     opened.filled = {
         feed: window for feed, window in filled.items() if feed in gates and window.history == gates[feed].history
     }
@@ -141,6 +139,12 @@ def open_windows(
     return opened
 
 
+def _window_gates(gates: GateColumns) -> dict[int, Gate]:
+    """Return the gates of windows, by feed."""
+    stores_items = np.array([rule.stores_items for rule in gates.rules], dtype=np.bool_)[gates.rule_numbers]
+    return {gate.feed: gate for gate in map(gates.gate, np.flatnonzero(stores_items).tolist())}
+
+
 def _read_segments(storage: Storage, segments: Sequence[WindowSegment], kept_after: int) -> Iterator[WindowItems]:
     """Yield the items in files that are still in the item log: those after a sequence."""
     for segment in segments:
@@ -153,20 +157,18 @@ def _read_segments(storage: Storage, segments: Sequence[WindowSegment], kept_aft
 
 def _needed_windows(claims: Claims, gates: Mapping[int, Gate]) -> dict[int, FilledWindow]:
     """Return how far back the joins that the claims reach need each window, by its feed."""
-    reached = set(pc.unique(claims.rows.column("query")).to_pylist())
-    needed: dict[int, FilledWindow] = {}
-    for feed in sorted(reached & gates.keys()):
-        gate = gates[feed]
-        if gate.window is None:
-            continue
-        extent = cast(Join, gate.rule).extent
-        new = FilledWindow(gate.window, new_key(), gates[gate.window].history, 0, 0, 0)
-        known = needed.get(gate.window, new)
-        if isinstance(extent, int):
-            needed[gate.window] = replace(known, items=max(known.items, extent))
-        else:
-            needed[gate.window] = replace(known, microseconds=max(known.microseconds, extent // _MICROSECOND))
-    return needed
+    columns = claims.gates
+    reached = np.unique(claims.route_gates[0][np.unique(claims.route_numbers)])
+    joins = reached[(reached >= 0) & (columns.windows[reached] != NO_GATE)]
+    feeds, positions = np.unique(columns.windows[joins], return_inverse=True)
+    items, microseconds = np.zeros(len(feeds), dtype=np.int64), np.zeros(len(feeds), dtype=np.int64)
+    # The number of a join is its extent: items, or microseconds as a negative number.
+    np.maximum.at(items, positions.reshape(-1), columns.numbers[joins])
+    np.maximum.at(microseconds, positions.reshape(-1), -columns.numbers[joins])
+    return {
+        feed: FilledWindow(feed, new_key(), gates[feed].history, 0, length, count)
+        for feed, length, count in zip(feeds.tolist(), microseconds.tolist(), items.tolist(), strict=True)
+    }
 
 
 def _fill(

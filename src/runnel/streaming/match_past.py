@@ -43,7 +43,7 @@ def match_past(
     frame = spark.createDataFrame(rows, SLICE_DDL).repartition(spark.sparkContext.defaultParallelism)
     results = frame.mapInArrow(find_matching_items(storage_url), MATCHING_ITEMS_DDL).collect()
     sequences = [np.array(row["sequences"], dtype=np.int64) for row in results]
-    claims = Claims.of([Claims.opened(bytes(row["claims"])) for row in results if row["claims"]])
+    claims = Claims.of([Claims.decode(bytes(row["claims"])) for row in results if row["claims"]])
     # Gates start without a state, as if these items were the first of their feeds.
     gates = resolve_gates(claims.at_gates(), lambda keys: {})
     passed, _ = gates.matches(claims)

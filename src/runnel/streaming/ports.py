@@ -1,4 +1,4 @@
-"""The streaming port: the interface between the streaming query and the two ways in which plans are matched.
+"""The streaming port: the interface between the streaming query and the matching of whole or distributed plans.
 
 By default every worker loads the whole plan. The queries of a large plan are distributed over workers; then the plan
 version refers to a folder, its *distribution*, which describes how. The implementation for distributed plans is

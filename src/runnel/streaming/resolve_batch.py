@@ -84,7 +84,7 @@ def resolve_batch(
     if upto != sequences[0] - 1:
         # The batch was committed before a crash, or it does not continue the match log. The commit checks which.
         return ResolvedBatch(tuple(parts), 0, (), upto)
-    gate_claims = Claims.of([Claims.opened(claims).at_gates() for claims in encoded if claims])
+    gate_claims = Claims.of([Claims.decode(claims).at_gates() for claims in encoded if claims])
     windows = _open_windows(catalog, storage, gate_claims, plan, sequences)
     with catalog.read() as connection:
         gates = resolve_gates(
@@ -95,7 +95,7 @@ def resolve_batch(
         )
     written: list[tuple[MatchPart, int]] = []
     for part, part_claims in zip(parts, encoded, strict=True):
-        claims = Claims.opened(part_claims or b"")
+        claims = Claims.decode(part_claims or b"")
         matches = gates.matches(claims) if len(claims) else (NO_NUMBERS, NO_NUMBERS)
         annotations = {
             sequence: text
@@ -113,9 +113,9 @@ def resolve_batch(
         windows,
         tuple((sequence, feed, reason) for (feed, sequence), reason in gates.failures.items()),
         tuple(
-            CountedWork(gate.feed, gate.history, sequences[0] - 1, gates.work[gate.feed])
-            for gate in gates.gates
-            if gate.feed in gates.work
+            CountedWork(feed, gates.gates.history(position), sequences[0] - 1, gates.work[feed])
+            for position, feed in enumerate(gates.gates.feeds.tolist())
+            if feed in gates.work
         ),
     )
 
@@ -124,7 +124,7 @@ def _open_windows(
     catalog: Catalog, storage: Storage, claims: Claims, plan: int, sequences: tuple[int, int]
 ) -> BatchWindows | None:
     """Open the windows of a batch, or return None if no item reaches a window or a join."""
-    if not any(gate.rule.stores_items for gate in claims.gates):
+    if not any(rule.stores_items for rule in claims.gates.rules):
         return None
     from runnel.streaming.fill_windows import open_windows
 

@@ -20,7 +20,7 @@ from runnel.catalog.logs import gate_states, item_segments, windows
 from runnel.catalog.logs.windows import FilledWindow, WindowSegment
 from runnel.catalog.store import leases
 from runnel.errors import CorruptDataError
-from runnel.matching.joins.window_items import WINDOW_SCHEMA, WindowItems, merge_window_items
+from runnel.matching.joins.window_items import WindowItems, merge_window_items
 from runnel.storage.arrow_files import read_arrow, write_arrow
 from runnel.storage.file_storage import Storage
 
@@ -37,6 +37,9 @@ _FAN_IN = 8
 _LARGE = 4_000_000
 """A file with at least this many items is not merged with others."""
 
+_LARGE_BYTES = 400 << 20
+"""Nor is a file of at least this size, because positions in the texts of a file have 32 bits."""
+
 _NEVER = 1 << 62
 """A sequence after all others."""
 
@@ -50,7 +53,8 @@ def write_segment(storage: Storage, items: WindowItems, level: int = 0) -> Windo
     """Write items under a name that no other file has. It takes effect when the catalog lists it."""
     first, last = int(items.sequences[0]), int(items.sequences[-1])
     path = f"{FOLDER}/{first:020d}-{uuid.uuid4().hex}.arrow"
-    file = write_arrow(storage, path, [items.to_records()], WINDOW_SCHEMA)
+    records = items.to_records()
+    file = write_arrow(storage, path, [records], records.schema)
     return WindowSegment(file.path, first, last, int(items.accepted.max()), len(items), file.size, level)
 
 
@@ -161,7 +165,7 @@ def _choose(need: _Need) -> list[WindowSegment]:
     sparse = next(filter(need.is_sparse, need.segments), None)
     if sparse is not None:
         return [sparse]
-    small = [segment for segment in need.segments if segment.items < _LARGE]
+    small = [segment for segment in need.segments if segment.items < _LARGE and segment.bytes < _LARGE_BYTES]
     for level in sorted({segment.level for segment in small}):
         of_level = [segment for segment in small if segment.level == level]
         if len(of_level) >= _FAN_IN:

@@ -140,7 +140,8 @@ def xpath(condition: TreeCondition) -> str:
     """The XPath 1.0 predicate of a condition with equalities of texts and numbers only."""
     match condition:
         case Step(axis, test, _, _):
-            return f".{axis if axis == '/' else '/descendant::'}{_xpath_test(test, axis)}{_predicates(condition)}"
+            path = "/" if axis == "/" else "/descendant-or-self::" if test.is_attribute else "/descendant::"
+            return f".{path}{_xpath_test(test, axis)}{_predicates(condition)}"
         case ValueTest("=", (value,)):
             return _equal(value)
         case ValueTest("in", values):
@@ -157,6 +158,7 @@ def xpath(condition: TreeCondition) -> str:
 def _xpath_test(test: NameTest, axis: str) -> str:
     if test.is_attribute:
         name = "*" if test.name is None else f"*[local-name()='{test.name}']"
+        # As in XPath's `.//@name`, the attributes of the node itself are included.
         return f"@{name}" if axis == "/" else f"*/@{name}"
     predicates = "" if test.name is None else f"[local-name()='{test.name}']"
     return f"*{predicates}" + ("" if test.namespace is None else f"[namespace-uri()='{test.namespace}']")

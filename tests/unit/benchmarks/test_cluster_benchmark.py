@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from benchmarks import cluster_plots
-from benchmarks.cluster import Cost, configurations, tell_fit
+from benchmarks.cluster import Cost, configurations, report_fit
 from benchmarks.cluster_figures import Bench, PaperStages, Stages, pairs_of, shared_by
 from benchmarks.cluster_runs import Configuration, Run
 from benchmarks.cluster_watch import Watch, mapped_files, processes, worker_of
@@ -106,11 +106,11 @@ def test_runs_with_one_partitioning_follow_one_another_and_a_quarter_is_a_budget
 def test_what_batches_cost_is_told_apart_from_what_items_cost(capsys: pytest.CaptureFixture[str]) -> None:
     """Ten seconds for a batch and a tenth for an item."""
     costs = [Cost(100, batches, {"java": 10.0 * batches + 0.1 * 100}) for batches in (10, 2)]
-    tell_fit(Configuration(1, 4), costs)
+    report_fit(Configuration(1, 4), costs)
     document = json.loads(capsys.readouterr().out)
     assert document["milliseconds_per_batch"] == pytest.approx(10_000)
     assert document["microseconds_per_item"] == pytest.approx(100_000)
-    tell_fit(Configuration(1, 4), costs[:1])
+    report_fit(Configuration(1, 4), costs[:1])
     assert capsys.readouterr().out == "", "one size tells nothing"
 
 

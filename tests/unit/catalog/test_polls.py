@@ -198,7 +198,7 @@ def test_due_feeds_are_found_by_an_index(tmp_path: Path, clock: _Clock) -> None:
         PollMemory,
         digest=some.text(max_size=20),
         broken=some.none() | some.text(min_size=1, max_size=20),
-        aside=some.lists(some.text("0123456789abcdef", min_size=12, max_size=12), max_size=5).map(tuple),
+        quarantined=some.lists(some.text("0123456789abcdef", min_size=12, max_size=12), max_size=5).map(tuple),
         since=some.none() | some.integers(1, 1 << 60),
         held=some.integers(0, 1 << 40),
         saturated=some.integers(0, 1 << 40),
@@ -215,7 +215,7 @@ def test_poll_memory_round_trip(memory: PollMemory) -> None:
 @settings(deadline=None, max_examples=200)
 @given(
     some.text()
-    | some.sampled_from(["[]", "7", "null", '{"aside": 5}', '{"since": "x"}', '{"held": null}', "[" * 100_000])
+    | some.sampled_from(["[]", "7", "null", '{"quarantined": 5}', '{"since": "x"}', '{"held": null}', "[" * 100_000])
 )
 def test_invalid_poll_memory_is_ignored(text: str) -> None:
     assert isinstance(PollMemory.from_text(text), PollMemory)
@@ -224,9 +224,9 @@ def test_invalid_poll_memory_is_ignored(text: str) -> None:
 def test_only_the_newest_quarantine_fingerprints_are_kept() -> None:
     memory = PollMemory()
     for number in range(200):
-        memory = memory.with_aside([str(number)])
-    assert len(memory.aside) == 64
-    assert memory.aside[-1] == "199"
+        memory = memory.with_quarantined([str(number)])
+    assert len(memory.quarantined) == 64
+    assert memory.quarantined[-1] == "199"
 
 
 # --- hubs --------------------------------------------------------------------------------------------------------

@@ -85,7 +85,7 @@ def test_the_unit_is_read_by_systemd_itself() -> None:
         [analyze, "verify", str(DEPLOY / "runnel.service")], capture_output=True, text=True, check=False
     )
     problems = [line for line in process.stderr.splitlines() if "runnel.service" in line]
-    # The command is installed later, by whoever uses the unit.
+    # The command is installed later, by the user of the unit.
     assert [line for line in problems if "is not executable" not in line] == []
 
 

@@ -461,7 +461,7 @@ def test_conditions_that_a_join_cannot_decide(extent: str, condition: str, messa
             "title = window.title and $n[price = 1]",
             "a condition on a variable cannot contain another one",
             "$n",
-            "join the two with and: $a[…] and $b[…]",
+            "combine them with `and`: $a[…] and $b[…]",
         ),
     ],
 )
@@ -642,7 +642,7 @@ def test_a_query_has_at_most_eight_joins() -> None:
 def test_with_names_a_variable_of_the_source(text: str, marked: str, hint: str) -> None:
     error, characters = refusal(text)
     assert isinstance(error, UnknownNameError)
-    assert error.message == f"with must name a variable of the from clause, and {marked} is not one"
+    assert error.message == f"`with` must name a variable of the `from` clause, and {marked} is not one"
     assert (characters, error.hint) == (marked, hint)
 
 

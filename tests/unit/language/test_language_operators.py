@@ -225,7 +225,11 @@ def test_invalid_conditions_are_rejected(text: str, message: str, columns: tuple
         (WHERE + "price > ?x", "but found `?x`", "pass both to an operator"),
         (WHERE + "?x > 'a' + 1", "but found `+`", None),
         (WHERE + "?", "expected a condition but found `?`", None),
-        (WHERE + "?x > " + " + ".join("1" * 30), "nested more than 20 levels deep", "let an operator compute it"),
+        (
+            WHERE + "?x > " + " + ".join("1" * 30),
+            "nested more than 20 levels deep",
+            "register an operator that computes the value",
+        ),
         (WHERE + f"f({', '.join('1' * 33)})", "at most 32 arguments", None),
         (WHERE + "?" + "x" * 5000 + " > 3", "variable names must have at most", None),
         ("register operator f", "expected `from` or `(`", None),

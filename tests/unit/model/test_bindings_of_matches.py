@@ -81,7 +81,7 @@ def test_rows_beyond_the_limit_are_counted() -> None:
     assert [row["x"] for row in many.rows] == [float(n) for n in range(1, MAX_ROWS + 1)]
     assert (many.count, many.more) == (250, 150)
     again = decode_bindings(encode_bindings({1: many}) or "")
-    assert again == {1: many}, "what was bounded is not counted anew"
+    assert again == {1: many}, "bounded bindings are not counted again"
 
 
 def test_size_limit_drops_rows_but_never_the_first() -> None:

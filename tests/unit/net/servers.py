@@ -88,7 +88,7 @@ def saying(*parts: bytes, pause: float = 0.0, then: Talk | None = None) -> Talk:
 
 @dataclass
 class ScriptedNames(AbstractResolver):
-    """A name server whose answers are a script: for each name one answer after the other, the last for ever."""
+    """A name server with scripted answers: for each name one answer after another, then the last one repeatedly."""
 
     answers: dict[str, list[Sequence[str]]]
     asked: list[str] = field(default_factory=list)

@@ -181,7 +181,7 @@ def _resolved(plans: Sequence[Plan], world: GatedWorld) -> dict[int, set[int]]:
     results: dict[int, set[int]] = {}
     for batch in world.batches():
         taken = [keeper.take_out(batch, matcher.match(batch)) for matcher, keeper in workers]
-        sealed = [Claims.opened(claims.sealed()) for _, claims in taken]
+        sealed = [Claims.decode(claims.encode()) for _, claims in taken]
         gates = resolve_gates(Claims.of([entry.at_gates() for entry in sealed]), lambda keys: seen)
         seen.update((state.key, state) for state in gates.states)
         for row, sequence in enumerate(batch.sequences.tolist()):

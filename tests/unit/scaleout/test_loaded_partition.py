@@ -67,6 +67,21 @@ def with_delta(
     return load(STORAGE, PlanVersion(2, base.version.base, folder, removed))
 
 
+def described(claims: Claims) -> list[tuple[object, ...]]:
+    """Return the item, the query, the gate and the data of each claim."""
+    items, routes = claims.items.to_pylist(), claims.routes.to_pylist()
+    tables = {kind: table.to_pylist() for kind, table in claims.data.items()}
+    kinds = {gate.feed: gate.rule.kind for gate in claims.gates}
+    return [
+        (
+            *items[item].values(),
+            *routes[route].values(),
+            None if datum < 0 else str(tables[kinds[routes[route]["query"]]][datum]),
+        )
+        for item, route, datum in (claim.values() for claim in claims.rows.to_pylist())
+    ]
+
+
 Told = tuple[set[tuple[int, int]], set[tuple[object, ...]], set[Gate]]
 
 
@@ -79,7 +94,7 @@ def matches_and_claims(pieces: list[LoadedPlan], items: ItemBatch) -> Told:
             matches, claims = piece.keeper.take_out(items, matches)
         for row in range(len(items)):
             kept |= {(row, query) for query in matches.row(row).tolist()}
-        claimed += [tuple(entry.values()) for entry in claims.rows.to_pylist()]
+        claimed += described(claims)
         gates |= set(claims.gates)
     assert len(claimed) == len(set(claimed)), "two partitions make the same claim"
     return kept, set(claimed), gates

@@ -134,24 +134,24 @@ def test_queries_with_the_same_expensive_question_are_one_group() -> None:
     words = ("rock", "jazz", "opera", "lute")
     definitions: dict[int, Node] = {10 + index: _calls("count", word, index) for index, word in enumerate(words)}
     definitions |= {20 + index: _asks(word) for index, word in enumerate(words)}
-    dear = _weights(definitions, milliseconds={"count": 40.0})
-    assert len(set(dear.groups[:4].tolist())) == 1
-    assert dear.group_count == 5
+    expensive = _weights(definitions, milliseconds={"count": 40.0})
+    assert len(set(expensive.groups[:4].tolist())) == 1
+    assert expensive.group_count == 5
     # The same question, with any comparisons, is evaluated for all items that pass the filters of one of the queries.
     asked = 1 - 0.8 * 0.8 * 0.99 * 0.999
-    assert dear.shared_microseconds[-1] == pytest.approx(40_000 * asked)
-    assert dear.microseconds[:4].sum() == pytest.approx(40_000 * asked, rel=0.01)
-    partitions = assign_queries(dear, 2, "grouped")
+    assert expensive.shared_microseconds[-1] == pytest.approx(40_000 * asked)
+    assert expensive.microseconds[:4].sum() == pytest.approx(40_000 * asked, rel=0.01)
+    partitions = assign_queries(expensive, 2, "grouped")
     assert len(set(partitions[:4].tolist())) == 1  # although it exceeds a fair share: each part would repeat the call
-    assert np.all(dear.marked_groups[:4] < 0)
-    assert np.all(dear.marked_groups[4:] >= 0)
-    spread = weigh_assignment(dear, np.arange(8) % 2, 2)
-    assert weigh_assignment(dear, partitions, 2).weighed.microseconds < 0.6 * spread.weighed.microseconds
+    assert np.all(expensive.marked_groups[:4] < 0)
+    assert np.all(expensive.marked_groups[4:] >= 0)
+    spread = weigh_assignment(expensive, np.arange(8) % 2, 2)
+    assert weigh_assignment(expensive, partitions, 2).weighed.microseconds < 0.6 * spread.weighed.microseconds
     # Few of the items match in the end, but the operator is called for all that pass the filters.
     measured = StreamKnowledge(matched=(np.array(sorted(definitions)), np.full(8, 0.01)))
     again = _weights(definitions, milliseconds={"count": 40.0}, known=measured)
     assert again.shared_microseconds[-1] == pytest.approx(40_000 * asked)
-    assert np.array_equal(again.marked_groups, dear.marked_groups)
+    assert np.array_equal(again.marked_groups, expensive.marked_groups)
     cheap = _weights(definitions, milliseconds={"count": 1e-7})
     assert cheap.group_count == 4
     assert len(np.unique(cheap.units)) == 8

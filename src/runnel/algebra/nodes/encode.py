@@ -298,8 +298,8 @@ def encode_node(node: Node) -> Any:
         case Filter(inner, condition):
             return {"filter": encode_node(inner), "where": encode_expression(condition)}
         case Gated(inner, rule, window):
-            beside = {} if window is None else {"window": encode_node(window)}
-            return {"gate": encode_rule(rule), "input": encode_node(inner), **beside}
+            window_field = {} if window is None else {"window": encode_node(window)}
+            return {"gate": encode_rule(rule), "input": encode_node(inner), **window_field}
 
 
 def decode_node(value: Any) -> Node:

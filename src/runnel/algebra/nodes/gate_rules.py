@@ -94,13 +94,21 @@ class GateRule(ABC):
     def decode(cls, values: Sequence[Any], /) -> Self:
         """Return the rule of values that `encode` returned. Raise ValueError for any other values."""
 
+    def split(self) -> tuple[GateRule, int]:
+        """Return a rule that many queries share, and the number in which theirs differ (see `with_number`)."""
+        return self, 0
+
+    def with_number(self, number: int) -> GateRule:
+        """Return the rule of which `split` returned this rule and a number."""
+        return self
+
     @abstractmethod
     def render(self) -> str:
         """Return the clause in its shortest form, which parses to the same rule."""
 
     @abstractmethod
     def describe(self) -> str:
-        """Return in words what is true of an item that passes."""
+        """Return the reason for which an item passes, as a phrase."""
 
 
 def encode_rule(rule: GateRule) -> list[Any]:

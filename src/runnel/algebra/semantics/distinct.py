@@ -83,7 +83,7 @@ class Distinct(GateRule):
         return f"distinct{key}{'' if self.window == DEFAULT_WINDOW else f' within {render_duration(self.window)}'}"
 
     def describe(self) -> str:
-        """Return in words what is true of an item that passes."""
+        """Return the reason for which an item passes, as a phrase."""
         return f"no earlier item with the same {self._names()} within {render_duration(self.window)}"
 
     def _names(self) -> str:

@@ -7,8 +7,9 @@ under the name of the join; the item itself does not change.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
+from fractions import Fraction
 from typing import Any, ClassVar
 
 from runnel.algebra.nodes.durations import render_duration
@@ -19,11 +20,13 @@ from runnel.algebra.nodes.render import render
 from runnel.algebra.nodes.window_atoms import WindowAtom
 from runnel.algebra.semantics.evaluate import holds
 from runnel.algebra.semantics.window_conditions import atoms_of, condition_given
+from runnel.algebra.values.similarity import DEFAULT_LEAST
 
 LONGEST_WINDOW = timedelta(days=366)
 MAX_WINDOW_ITEMS = 1_000_000
 NO_INDEX = "none"
 _ANY_AGE = timedelta(days=36_500)
+_MICROSECOND = timedelta(microseconds=1)
 _INDEXES = {
     "=": "values",
     "similar": "words",
@@ -32,7 +35,11 @@ _INDEXES = {
     "references": "targets",
     "extends": "folders",
 }
-INDEXES = frozenset({*_INDEXES.values(), NO_INDEX})
+_ALL_WORDS = "all words"
+_LEAST_OF_WORDS = Fraction(1, 2)
+"""The least similarity for which an index has only some words of each text."""
+
+INDEXES = frozenset({*_INDEXES.values(), _ALL_WORDS, NO_INDEX})
 
 
 def index_of(atom: WindowAtom) -> str:
@@ -43,7 +50,11 @@ def index_of(atom: WindowAtom) -> str:
     >>> index_of(WindowAtom("similar", title, title)), index_of(WindowAtom("<", title, title))
     ('words', 'none')
     """
-    return NO_INDEX if atom.window.part is not None else _INDEXES.get(atom.relation, NO_INDEX)
+    if atom.window.part is not None:
+        return NO_INDEX
+    if atom.relation == "similar" and (atom.least or DEFAULT_LEAST) < _LEAST_OF_WORDS:
+        return _ALL_WORDS
+    return _INDEXES.get(atom.relation, NO_INDEX)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +116,15 @@ class Join(GateRule):
             ):
                 return Join(timedelta(seconds=seconds), decode_expression(condition), name)
         raise ValueError(f"a stored join must be a list [extent of the window, name, condition], not {values!r}")
+
+    def split(self) -> tuple[Join, int]:
+        """Return the join with the last item, and its extent: items, or microseconds as a negative number."""
+        extent = self.extent if isinstance(self.extent, int) else -(self.extent // _MICROSECOND)
+        return replace(self, extent=1), extent
+
+    def with_number(self, number: int) -> Join:
+        """Return the join with an extent that `split` returned."""
+        return replace(self, extent=number if number > 0 else -number * _MICROSECOND)
 
     def render(self) -> str:
         """Return the extent of the window and the condition. The statement prints the feeds."""

@@ -28,7 +28,10 @@ from runnel.model.item import Value
 from runnel.model.trees.tree_nodes import TreeNodes
 
 MAX_ATTEMPTS = 200_000
-"""How many nodes are tried for the steps of one pattern on one tree."""
+"""How many nodes are tried for the steps of one pattern on one tree. Long texts count as several nodes."""
+
+_CHARACTERS = 64
+"""How many characters of a text count as one attempt, when it is compared or bound."""
 
 DOCUMENT = -1
 """The parent of the root, where patterns begin."""
@@ -94,6 +97,7 @@ class TreeSearch:
                 candidates = self._candidates(condition, node)
                 return any(inner is None or self._holds(inner, candidate) for candidate in candidates)
             case ValueTest():
+                self._spend(self._nodes.length(node) // _CHARACTERS)
                 return satisfies_test(condition, self._nodes, node)
             case AllOf(parts):
                 return all(self._holds(part, node) for part in parts)
@@ -106,20 +110,24 @@ class TreeSearch:
         nodes = self._nodes
         reached: Iterable[int] = nodes.children(node) if step.axis == "/" else nodes.descendants(node)
         for candidate in reached:
-            self._attempts_left -= 1
-            if self._attempts_left < 0:
-                raise TooExpensiveError(
-                    "the tree pattern has too many possible matches in the item's tree",
-                    hint="replace // by /, or write names instead of *",
-                )
+            self._spend(1)
             if has_name(step.test, nodes, candidate):
                 yield candidate
+
+    def _spend(self, attempts: int) -> None:
+        self._attempts_left -= attempts
+        if self._attempts_left < 0:
+            raise TooExpensiveError(
+                "the tree pattern has too many possible matches in the item's tree",
+                hint="replace // by /, or write names instead of *",
+            )
 
     def _bind(self, marks: tuple[Mark, ...], node: int, bound: Solution) -> Solution | None:
         """Return `bound` with the marks of a node, or None if a variable already has another value."""
         extended = dict(bound)
         for mark in marks:
             value = bound_value(mark, self._nodes, node)
+            self._spend(len(value) // _CHARACTERS)
             if extended.setdefault(mark.variable.name, value) != value:
                 return None
         return extended

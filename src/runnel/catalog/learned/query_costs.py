@@ -31,12 +31,12 @@ _c, _f, _r = schema.costs.c, schema.feeds.c, schema.revisions.c
 
 @dataclass(frozen=True, slots=True)
 class KnownCost:
-    """The cost of a query. `noted` is when it was updated, `told` when the query was reported as slow."""
+    """The cost of a query. `noted` is when it was updated, `reported` when the query was reported as slow."""
 
     query: int
     cost: QueryCost
     noted: int
-    told: int | None = None
+    reported: int | None = None
 
     def is_slow(self, milliseconds: float) -> bool:
         """Return whether a thousand items take at least `milliseconds`, if enough items were sampled."""
@@ -57,7 +57,7 @@ def learn(connection: Connection, costs: Costs, sampled: int) -> None:
                 sampled_costs, sampled_costs.queries.get(query), days=(moment - known_cost.noted) / _DAY
             ),
             moment,
-            known_cost.told,
+            known_cost.reported,
         )
         for query, known_cost in known.items()
     ]
@@ -84,9 +84,9 @@ def known_costs(connection: Connection) -> list[KnownCost]:
 def newly_slow(connection: Connection, milliseconds: float) -> list[KnownCost]:
     """Return the slow queries that have not been reported yet, and mark them as reported."""
     known = known_costs(connection)
-    slow = [cost for cost in known if cost.told is None and cost.is_slow(milliseconds)]
+    slow = [cost for cost in known if cost.reported is None and cost.is_slow(milliseconds)]
     better = [
-        cost for cost in known if cost.told is not None and cost.cost.milliseconds < _RESET_RATIO * milliseconds
+        cost for cost in known if cost.reported is not None and cost.cost.milliseconds < _RESET_RATIO * milliseconds
     ]
     for costs, reported in ((slow, now(connection)), (better, None)):
         if costs:
@@ -115,7 +115,7 @@ def _as_declared(costs: Costs, sampled: int, declared: dict[int, int]) -> Costs:
 def _row(known: KnownCost) -> dict[str, Any]:
     nanoseconds, kind, part = known.cost.cost
     content = {"items": known.cost.items, "nanoseconds": nanoseconds, "kind": kind, "part": part}
-    return {"query": known.query, "content": json.dumps(content), "noted": known.noted, "told": known.told}
+    return {"query": known.query, "content": json.dumps(content), "noted": known.noted, "told": known.reported}
 
 
 def _cost(content: str) -> QueryCost:

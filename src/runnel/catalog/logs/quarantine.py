@@ -105,8 +105,9 @@ def quarantined_bytes(connection: Connection) -> int:
 
 
 def drop_oldest_quarantined(connection: Connection, surplus: int, limit: int) -> list[str]:
-    """Release the oldest files until `surplus` bytes are released. The entries stay, with a note. Return
-    the files.
+    """Release the oldest quarantined files, at least `surplus` bytes, and return their paths.
+
+    Their entries stay, with a note in the reason.
     """
     query = select(_q.path, _q.bytes).where(_q.path.is_not(None), _q.bytes.is_not(None)).order_by(_q.id).limit(limit)
     dropped: dict[str, int] = {}

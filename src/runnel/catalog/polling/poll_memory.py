@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 
-_ASIDE_KEPT = 64
+_MAX_QUARANTINED = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,14 +14,14 @@ class PollMemory:
     """The memory of a feed's polls.
 
     `digest` is that of the last document, `held` its number of items, `broken` its error, and `ttl`, `skip_hours` and
-    `skip_days` its hints about polling. `aside` are fingerprints of entries that were already quarantined, newest
-    last. `since` is when the feed began to fail. `saturated` counts the polls that returned only new items, so that
-    some items were probably missed. `refresh` belongs to the refresh policy.
+    `skip_days` its hints about polling. `quarantined` are fingerprints of entries that were already quarantined,
+    newest last. `since` is when the feed began to fail. `saturated` counts the polls that returned only new items, so
+    that some items were probably missed. `refresh` belongs to the refresh policy.
     """
 
     digest: str = ""
     broken: str | None = None
-    aside: tuple[str, ...] = ()
+    quarantined: tuple[str, ...] = ()
     since: int | None = None
     held: int = 0
     saturated: int = 0
@@ -45,7 +45,7 @@ class PollMemory:
             return PollMemory(
                 digest=str(values.get("digest", "")),
                 broken=None if broken is None else str(broken),
-                aside=tuple(str(mark) for mark in values.get("aside", ())),
+                quarantined=tuple(str(mark) for mark in values.get("quarantined", ())),
                 since=None if since is None else int(since),
                 held=int(values.get("held", 0)),
                 saturated=int(values.get("saturated", 0)),
@@ -61,7 +61,7 @@ class PollMemory:
         """Return the memory as JSON without empty values."""
         return json.dumps({name: value for name, value in asdict(self).items() if value}, separators=(",", ":"))
 
-    def with_aside(self, marks: Iterable[str]) -> PollMemory:
+    def with_quarantined(self, marks: Iterable[str]) -> PollMemory:
         """Add fingerprints of quarantined entries."""
-        kept = list(dict.fromkeys([*self.aside, *marks]))[-_ASIDE_KEPT:]
-        return replace(self, aside=tuple(kept))
+        kept = list(dict.fromkeys([*self.quarantined, *marks]))[-_MAX_QUARANTINED:]
+        return replace(self, quarantined=tuple(kept))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pyarrow as pa
 
@@ -18,15 +18,12 @@ from runnel.algebra.nodes.render import render, render_name
 from runnel.algebra.semantics.joins import Join
 from runnel.catalog.declared import feeds
 from runnel.catalog.declared.subscriptions import moment_of
-from runnel.catalog.logs import gate_states, windows
+from runnel.catalog.logs import gate_states
 from runnel.catalog.logs.join_work import CountedWork, work_of_joins
 from runnel.engine.actors import Actor, names_for
+from runnel.engine.trial.stored_windows import StoredWindows, read_stored_windows
 from runnel.engine.workspace import Workspace
-from runnel.errors import CorruptDataError
 from runnel.optimizer.describe import counted
-
-if TYPE_CHECKING:
-    from runnel.matching.joins.window_items import WindowItems
 
 _LAST = 1 << 62
 _DAY = 86_400 * 1_000_000
@@ -116,8 +113,9 @@ def explain_joins(
     joins = {feed: node for feed, node in definitions.items() if isinstance(node, Gated) and node.window is not None}
     if not joins:
         return ()
-    stored = _StoredWindows.read(workspace) if is_live else _StoredWindows((), (), {}, 0)
+    stored = read_stored_windows(workspace) if is_live else StoredWindows()
     with workspace.catalog.read() as connection:
+        moment = gate_states.matched_time(connection)
         readable = names_for(connection, actor)
         # Equal hidden joins of several owners are one, so an owner sees only the work of joins with a name.
         work = work_of_joins(connection, [feed for feed in joins if actor.is_admin or feed in readable])
@@ -127,40 +125,11 @@ def explain_joins(
         }
     sides = _Sides(definitions, names, frozenset(definitions.keys() - readable.keys()))
     return tuple(
-        _explain_join(workspace, feed, node, sides, stored, work.get(feed) if is_live else None, readers[feed])
+        _explain_join(
+            workspace, feed, node, sides, stored, moment, work.get(feed) if is_live else None, readers[feed]
+        )
         for feed, node in joins.items()
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _StoredWindows:
-    """The stored items of all windows, the bytes of each part, and the keys of the filled windows by feed."""
-
-    parts: tuple[WindowItems, ...]
-    bytes: tuple[int, ...]
-    keys: Mapping[int, int]
-    moment: int
-
-    @staticmethod
-    def read(workspace: Workspace) -> _StoredWindows:
-        """Map the files of windows. Damaged files count as empty, because the windows are filled again."""
-        from runnel.streaming.window_store import read_segment
-
-        with workspace.catalog.read() as connection:
-            filled = windows.filled_windows(connection)
-            segments = windows.live_segments(connection)
-            moment = gate_states.matched_time(connection)
-        try:
-            parts = tuple(read_segment(workspace.storage, segment.path) for segment in segments)
-        except CorruptDataError:
-            return _StoredWindows((), (), {}, moment)
-        keys = {feed: window.key for feed, window in filled.items()}
-        return _StoredWindows(parts, tuple(segment.bytes for segment in segments), keys, moment)
-
-    def bytes_of(self, key: int) -> int:
-        """Return the bytes of a window: its share of each part by the number of items."""
-        shares = zip(self.parts, self.bytes, strict=True)
-        return round(sum(size * len(part.members_of(key)) / len(part) for part, size in shares if len(part)))
 
 
 def _explain_join(
@@ -168,7 +137,8 @@ def _explain_join(
     feed: int,
     node: Gated,
     sides: _Sides,
-    stored: _StoredWindows,
+    stored: StoredWindows,
+    moment: int,
     work: CountedWork | None,
     queries: int,
 ) -> ExplainedJoin:
@@ -177,7 +147,7 @@ def _explain_join(
 
     rule, window = cast(Join, node.rule), cast(Read, node.window).feed
     key = stored.keys.get(window)
-    members = None if key is None else members_before(stored.parts, key, _LAST, stored.moment, rule.extent)
+    members = None if key is None else members_before(stored.parts, key, _LAST, moment, rule.extent)
     oldest = None if members is None or not len(members) else _accepted(workspace, int(members[0]))
     reached = None if work is None else work.work.items
     return ExplainedJoin(
@@ -195,7 +165,7 @@ def _explain_join(
         render(rule.condition),
         describe_index(rule.condition),
         reached,
-        None if work is None else _rate(workspace, work, stored.moment),
+        None if work is None else _rate(workspace, work, moment),
         work.work.passed / reached if work and reached else None,
         None if members is None else len(members),
         None if key is None else expect_candidates(stored.parts, key, rule.condition),

@@ -80,11 +80,15 @@ class Why(Answer):
             f"{self.source} item {self.item}, version {self.version}{f': {self.title}' if self.title else ''}",
             *self.trace,
             *self.failures,
-            *([f"gates were evaluated only on the {self.searched:,} items before it"] if self.searched else ()),
+            *([self._describe_search()] if self.searched else ()),
             self.undecided or states[self.recorded],
             *(f"  where {', '.join(f'?{name} = {value}' for name, value in row.items())}" for row in self.bindings),
         )
         return Rendering(f"item {self.item} {'is' if self.holds else 'is not'} in {self.feed}", data, lines)
+
+    def _describe_search(self) -> str:
+        stored = ", and on the stored items of windows" if self.joins else ""
+        return f"gates were evaluated only on the {self.searched:,} items before it{stored}"
 
 
 def explain_match(workspace: Workspace, item_id: str, name: str, actor: Actor) -> Why:
@@ -113,6 +117,9 @@ def explain_match(workspace: Workspace, item_id: str, name: str, actor: Actor) -
     # Matches from before the owner subscribed to the feed were recorded for other owners.
     recorded = None if version is None else is_seen and _is_recorded(workspace, sequences, feed.id)
     gates = find_stops(workspace, feed.id, definitions, sequence, names, actor)
+    if recorded and gates.joins:
+        recorded_annotations = workspace.matches.annotations_of({feed.id: sequences}).values()
+        gates = gates.with_recorded(annotation for several in recorded_annotations for annotation in several)
     described = name_hidden_feeds(names, definitions)
     joins = explain_joins(workspace, item, gates.joins, definitions, described, names)
     with answering(workspace, item, definitions) as (answers, reasons):

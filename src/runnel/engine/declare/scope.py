@@ -316,7 +316,7 @@ class DeclarationScope:
     def hide_gates(self, node: Node) -> Node:
         """Return a definition in which windows, and gates below others, are hidden feeds. Add those that are new.
 
-        Equal definitions are one hidden feed, whoever declares them.
+        Equal definitions share one hidden feed, also across owners.
         """
         return hide_gates(node, self._hidden_feed)
 

@@ -37,8 +37,8 @@ from runnel.engine.declare.refuse_long_fills import refuse_long_fills
 from runnel.engine.declare.scope import DeclarationScope, NeedsLockError, Pending
 from runnel.engine.workspace import Workspace
 from runnel.errors import CyclicFeedsError, InputError, RunnelError, StatementError, StillNeededError
+from runnel.gc_paused import gc_paused
 from runnel.language.binding.bind_query import find_cycle
-from runnel.language.gc_paused import gc_paused
 from runnel.language.grammar.parser import parse
 from runnel.language.printing import print_statement
 from runnel.language.syntax import statements as syntax

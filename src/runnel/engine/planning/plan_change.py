@@ -256,7 +256,7 @@ def publish_change(workspace: Workspace, connection: Connection, compiled: Compi
     change, laid_out, part = compiled.change, compiled.laid_out, compiled.part
     if laid_out is None or part is None:
         if change.current is None or change.removed is None:
-            raise RunnelError("the change has no compiled plan, and does not only remove queries")
+            raise RunnelError("a change that adds or replaces queries needs a compiled plan")
         return _publish_with_same_base(connection, change.current, change.current.delta, change.total, change.removed)
     if change.fresh and last_sequence(connection) != change.sequence:
         laid_out = laid_out.starting_after(last_sequence(connection), change.fresh)
@@ -295,7 +295,7 @@ def _publish_with_same_base(
 
 
 def has_grown(plan: Plan) -> bool:
-    """Return whether so many queries were added to or removed from a plan's base that a new base is due."""
+    """Return whether enough queries were added to or removed from a plan's base to compile a new base."""
     in_base = visible(plan.base.queries.query_ids)
     dead = _among(set(plan.tombstones.tolist()), in_base)
     return not _is_small(len(_in_delta(plan)) + len(dead), len(in_base))
@@ -307,7 +307,7 @@ def _is_small(changes: int, in_base: int, factor: int = 1) -> bool:
 
 
 def _is_heavy(plan: Plan, factor: int) -> bool:
-    """Return whether a delta has so many bytes that compiling it again with every change would take too long."""
+    """Return whether a delta is too large to compile it again with every change."""
     if plan.delta is None:
         return False
     limit = max(_DELTA_BYTES, _DELTA_FRACTION * plan.base.manifest.size)

@@ -6,8 +6,8 @@ with the earlier items that caused it, and the items of the windows of its joins
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import cast
 
@@ -21,6 +21,7 @@ from runnel.algebra.semantics.joins import Join
 from runnel.catalog.declared import feeds
 from runnel.catalog.logs import item_segments
 from runnel.engine.actors import Actor, matched_since
+from runnel.engine.trial.stored_windows import StoredWindows, read_stored_windows
 from runnel.engine.trial.trial_matcher import TrialMatcher, open_matcher
 from runnel.engine.workspace import Workspace
 from runnel.model.annotation import Annotation
@@ -47,13 +48,22 @@ class GateStops:
     """The feeds whose gates stop an item, and the joins that it reached, by the feed of each gate.
 
     `earlier` contains the items that caused it, by sequence, as far as the actor may read them. If `whole` is false,
-    only the last MOST_ITEMS before the item were matched again.
+    only the last MOST_ITEMS before the item were matched again, in addition to the stored items of windows.
     """
 
     stops: Mapping[int, Stop]
     earlier: Mapping[int, Item]
     whole: bool = True
     joins: Mapping[int, ReachedJoin] = field(default_factory=dict)
+
+    def with_recorded(self, annotations: Iterable[Annotation]) -> GateStops:
+        """Return these stops with the joined items that the match log recorded, which decide."""
+        recorded = {annotation.gate: annotation for annotation in annotations}
+        return replace(
+            self,
+            stops={feed: stop for feed, stop in self.stops.items() if feed not in recorded},
+            joins={feed: replace(join, joined=recorded.get(feed, join.joined)) for feed, join in self.joins.items()},
+        )
 
 
 def gates_in(definitions: Mapping[int, Node]) -> dict[int, Gated]:
@@ -108,7 +118,8 @@ def find_stops(
     queries = [
         PlanQuery(query, 0 if query in reaching_back else since.get(query, 0)) for query in sorted({feed, *gates})
     ]
-    with open_matcher(workspace, queries, definitions) as matcher:
+    stored = None if begin == start else _stored_windows(workspace, feed, definitions)
+    with open_matcher(workspace, queries, definitions, stored) as matcher:
         for batch in workspace.items.read(begin, sequence):
             matcher.match(batch)
         joins = _reached_joins(workspace, matcher, gates, sequence)
@@ -122,6 +133,13 @@ def find_stops(
         if item.feed in readable
     }
     return GateStops(stops, earlier, begin == start, joins)
+
+
+def _stored_windows(workspace: Workspace, feed: int, definitions: Mapping[int, Node]) -> StoredWindows | None:
+    """Return the stored items of windows, or None if the feed has other definitions now."""
+    with workspace.catalog.read() as connection:
+        current = feeds.definitions(connection, [feed], with_paused=True)
+    return read_stored_windows(workspace) if current == definitions else None
 
 
 def _reached_joins(

@@ -21,6 +21,7 @@ from runnel.algebra.nodes.query import Node
 from runnel.arrays import offsets_of
 from runnel.catalog.declared import feeds, tags
 from runnel.catalog.logs import plan_versions
+from runnel.engine.trial.stored_windows import StoredWindows
 from runnel.engine.workspace import Workspace
 from runnel.matching.compile.temporary_plan import TemporaryPlan
 from runnel.matching.contract import Matcher
@@ -50,14 +51,16 @@ class TrialMatcher:
         matcher: Matcher,
         deciding: DecidingMatcher | None = None,
         ordered: OrderedMatcher | None = None,
+        window_keys: Mapping[int, int] = MappingProxyType({}),
     ) -> None:
         """Create a matcher. `deciding` is the matcher inside `matcher` that calls operators, if there is one.
 
-        `ordered` is the matcher that resolves gates, if there is one.
+        `ordered` is the matcher that resolves gates, if there is one, and `window_keys` the keys of its windows.
         """
         self.stopped: Mapping[tuple[int, int], Stop] = ordered.stopped if ordered else {}
         self.annotations: Mapping[tuple[int, int], tuple[Annotation, ...]] = ordered.annotations if ordered else {}
         self._ordered = ordered
+        self._window_keys = window_keys
         self._matcher = matcher
         self._deciding = deciding
         self._plan = plan
@@ -82,7 +85,7 @@ class TrialMatcher:
         from runnel.matching.joins.members_before import members_before
 
         parts = self._ordered.windows if self._ordered else ()
-        return members_before(parts, window, sequence, accepted, extent)
+        return members_before(parts, self._window_keys.get(window, window), sequence, accepted, extent)
 
     def bindings(self, rows: npt.NDArray[np.int64]) -> dict[tuple[int, int], Bindings]:
         """Return the bindings of the last batch's matches in these rows, by row and query."""
@@ -133,9 +136,15 @@ class JoinedMatcher:
 
 @contextmanager
 def open_matcher(
-    workspace: Workspace, queries: Iterable[PlanQuery], definitions: Mapping[int, Node]
+    workspace: Workspace,
+    queries: Iterable[PlanQuery],
+    definitions: Mapping[int, Node],
+    stored: StoredWindows | None = None,
 ) -> Iterator[TrialMatcher]:
-    """Compile queries temporarily. Operators are called in this process, and gates keep their state."""
+    """Compile queries temporarily. Operators are called in this process, and gates keep their state.
+
+    Windows have the `stored` items, if they are given, in addition to those that are matched here.
+    """
     from runnel.matching.compile.build_matcher import build_matcher
     from runnel.matching.gates.ordered_matcher import OrderedMatcher
 
@@ -147,8 +156,10 @@ def open_matcher(
             from runnel.engine.trial.operator_session import open_operator_session
 
             matcher = deciding = stack.enter_context(open_operator_session(workspace)).matcher(plan, matcher)
-        ordered = OrderedMatcher(plan, matcher)
-        yield TrialMatcher(plan, ordered, deciding, ordered)
+        keys = {} if stored is None else stored.keys
+        ordered = OrderedMatcher(plan, matcher, keys)
+        ordered.windows += () if stored is None else stored.parts
+        yield TrialMatcher(plan, ordered, deciding, ordered, keys)
 
 
 @contextmanager

@@ -145,9 +145,11 @@ def _is_signature(signer: object, signature: object) -> bool:
 
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Build a JSON object. Duplicate names are refused, because different readers would read different values."""
-    value = dict(pairs)
-    if len(value) != len(pairs):
-        raise ValueError("a name occurs twice")
+    value: dict[str, Any] = {}
+    for name, member in pairs:
+        if name in value:
+            raise ValueError(f"the name {name[:80]!r} occurs twice in an object")
+        value[name] = member
     return value
 
 

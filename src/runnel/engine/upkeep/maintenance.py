@@ -230,13 +230,13 @@ class _Turn:
             floor = basis[1] if first_joined is None else min(basis[1], first_joined - 1)
             with self._write() as connection:
                 if basis == (match_segments.matched_upto(connection), receipts.needed_after(connection)):
-                    return self._delete_items(connection, days, floor)
+                    needed_after = table_files.needed_after(connection, floor)
+                    return self._delete_items(connection, days, needed_after)
         return 0
 
-    def _delete_items(self, connection: Connection, days: int, floor: int) -> int:
+    def _delete_items(self, connection: Connection, days: int, needed_after: int) -> int:
         """Delete the items and matches that are older than some days and have at most this sequence."""
-        floor = table_files.needed_after(connection, floor)
-        deleted = item_segments.retain_items(connection, _ago(connection, days), floor)
+        deleted = item_segments.retain_items(connection, _ago(connection, days), needed_after)
         if deleted:
             upto = item_segments.retained_upto(connection)
             deleted += table_files.retire_histories(connection, upto)

@@ -136,7 +136,7 @@ def _bind_joins(query: QueryText, binder: _Binder) -> BoundJoins:
 def _not_joinable(variable: Name, joinable: Mapping[str, Name]) -> UnknownNameError:
     error = _unknown_variable(variable, joinable)
     return UnknownNameError(
-        f"with must name a variable of the from clause, and ${variable.text} is not one",
+        f"`with` must name a variable of the `from` clause, and ${variable.text} is not one",
         span=variable.span,
         hint=error.hint,
     )

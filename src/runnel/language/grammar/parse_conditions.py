@@ -90,7 +90,7 @@ def _parse_scoped(tokens: TokenReader) -> Conjuncts:
         raise InvalidConditionError(
             "a condition on a variable cannot contain another one",
             span=variable.span,
-            hint="join the two with and: $a[…] and $b[…]",
+            hint="combine them with `and`: $a[…] and $b[…]",
         )
     tokens.expect("[")
     tokens.is_scoped = True

@@ -7,7 +7,7 @@ from functools import cache
 
 from runnel.errors import InputError, StatementError
 from runnel.families import Family, load_part, registry
-from runnel.language.gc_paused import gc_paused
+from runnel.gc_paused import gc_paused
 from runnel.language.grammar.parse_conditions import CONDITIONS
 from runnel.language.grammar.parse_statements import STATEMENTS
 from runnel.language.syntax import expectations as expects

@@ -102,7 +102,7 @@ def check_order(low: Literal, high: Literal) -> None:
     # Constants of two date types (day, instant, relative time) cannot be ordered here.
     if type(minimum) is type(maximum) and _sort_key(minimum) > _sort_key(maximum):
         raise InvalidConditionError(
-            "the lower bound of between is above the upper bound",
+            "the lower bound of `between` is above the upper bound",
             span=low.token.span,
             hint="swap the two bounds",
         )

@@ -73,7 +73,7 @@ def build_arithmetic(left: ParsedQuantity, sign: Token, right: ParsedQuantity) -
         raise StatementSyntaxError(
             f"calculations cannot be nested more than {MAX_ARITHMETIC_DEPTH} levels deep",
             span=sign.span,
-            hint="let an operator compute it",
+            hint="register an operator that computes the value",
         )
     if next(variables_of(arithmetic), None) is None and not _has_value(arithmetic):
         raise InvalidConditionError(

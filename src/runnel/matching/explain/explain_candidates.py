@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from runnel.algebra.nodes.attributes import WHOLE
 from runnel.algebra.nodes.expressions import And, Expression, Or
 from runnel.algebra.nodes.render import render_attribute
@@ -15,9 +17,11 @@ from runnel.algebra.nodes.window_atoms import WindowAtom
 from runnel.algebra.semantics.evaluate import values_of
 from runnel.algebra.semantics.joins import NO_INDEX, index_of
 from runnel.algebra.semantics.window_conditions import atoms_of
-from runnel.matching.joins.find_pairs import MAX_CANDIDATES, JoinItem, PairFinder, TooManyCandidatesError
-from runnel.matching.joins.window_items import Entry, WindowItems
-from runnel.model.item import Attributes, Value
+from runnel.matching.joins.find_pairs import MAX_CANDIDATES, JoinItems, PairFinder
+from runnel.matching.joins.prepare_items import prepare_joined_items
+from runnel.matching.joins.window_items import WindowItems
+from runnel.model.item import Attributes, Item, Value
+from runnel.model.item_batch import ItemBatch
 
 _SAMPLES = 64
 """The number of window items from which the number of candidates is estimated."""
@@ -25,6 +29,7 @@ _SAMPLES = 64
 _INDEXES: Mapping[str, str] = {
     "values": "equal values of",
     "words": "rare words of",
+    "all words": "words of",
     "phrases": "first words of",
     "links": "links in",
     "targets": "links and hosts in",
@@ -61,24 +66,27 @@ def expect_candidates(parts: Sequence[WindowItems], window: int, condition: Expr
 
     Return None if the window is empty.
     """
-    entries = [part.entry(row) for part in parts for row in part.members_of(window)[-_SAMPLES:].tolist()][-_SAMPLES:]
-    if not entries:
+    rows = [(part, row) for part in parts for row in part.members_of(window)[-_SAMPLES:].tolist()][-_SAMPLES:]
+    if not rows:
         return None
+    sampled = [
+        Item("sampled", str(number), _resembling(condition, part.comparable(row)))
+        for number, (part, row) in enumerate(rows)
+    ]
+    batch = ItemBatch.of(sampled, {"sampled": 1})
+    prepared = prepare_joined_items(batch, np.arange(len(batch)), [condition])
+    moments = np.zeros(len(batch), dtype=np.int64)
     finder = PairFinder(parts)
-    for number, entry in enumerate(entries):
-        try:
-            finder.pairs(condition, JoinItem((1 << 62) + number, 0, _resembling(condition, entry)))
-        except TooManyCandidatesError:
-            return float(MAX_CANDIDATES)
-    return finder.checked / len(entries)
+    pairs = finder.find(condition, JoinItems(moments + (1 << 62), moments, prepared.table, prepared.positions))
+    return float(MAX_CANDIDATES) if pairs.failed.any() else finder.checked / len(rows)
 
 
-def _resembling(condition: Expression, entry: Entry) -> Attributes:
+def _resembling(condition: Expression, window: Attributes) -> Attributes:
     """Return the attributes of an item that has the values of a window item where the condition compares them."""
     attributes: dict[str, tuple[Value, ...]] = {}
     for atom in atoms_of(condition):
         if isinstance(atom, WindowAtom):
-            values = tuple(value for _, value in values_of(atom.window, entry.attributes))
+            values = tuple(value for _, value in values_of(atom.window, window))
             name = atom.attribute.name if atom.attribute.name != WHOLE.name else atom.window.name
             attributes[name] = (*attributes.get(name, ()), *values)
     return attributes

@@ -59,7 +59,7 @@ class ExplainedOperators:
     def to_json(self) -> dict[str, Any]:
         """Return the explanation as a JSON value."""
         return {
-            "ways": list(self.disjuncts),
+            "disjuncts": list(self.disjuncts),
             "calls": [asdict(call) for call in self.calls],
             "alone": [asdict(prediction) for prediction in self.alone],
             "shared": [asdict(prediction) for prediction in self.shared],

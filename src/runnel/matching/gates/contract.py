@@ -1,24 +1,27 @@
 """The interface that a kind of gate implements: a `GateResolver`, registered in `runnel.families`.
 
-In: the items that reach a gate, in the order of the item log, and the stored states of the gate. Out: the items that
+In: the items that reach gates, in the order of the item log, and the stored states of the gates. Out: the items that
 pass, and the states to store. The result must depend only on the log, not on its division into batches or on repeated
-batches, and must agree with the `history` method of the gate's rule.
+batches, and must agree with the `history` method of the gate's rule. All gates of a kind that do not depend on one
+another are resolved together; `SeparateGates` is for kinds that decide gate by gate.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import compress
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from runnel.algebra.nodes.gate_rules import Stop
+from runnel.arrays import Rows
 from runnel.families import load_part, registry
+from runnel.matching.gates.gate_columns import GateColumns
 from runnel.model.gate_state import GateState
-from runnel.model.gate_work import GateWork
 from runnel.model.item_batch import ItemBatch
 from runnel.plan.gates import Gate
 
@@ -36,8 +39,128 @@ ReadWindows = Callable[[], Sequence["WindowItems"]]
 
 
 @dataclass(frozen=True, slots=True)
+class Prepared:
+    """The data of items for the gates of a kind: rows of a table, and the row of each claim, or -1."""
+
+    table: Any
+    positions: Numbers
+
+
+@dataclass(frozen=True, slots=True)
 class Arrivals:
-    """Items that reach a gate, in ascending order of sequences: their acceptance times and prepared data."""
+    """Pairs of an item and a gate that it reaches, by ascending items and gates.
+
+    `items` are positions in `sequences` and `accepted`, which are the same for all arrivals of a run, `gates` are
+    positions in `columns`, and `data` rows of `table`, or -1.
+    """
+
+    items: Numbers
+    gates: Numbers
+    data: npt.NDArray[np.integer]
+    sequences: Numbers
+    accepted: Numbers
+    columns: GateColumns
+    table: Any
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def select(self, chosen: Booleans | Numbers) -> Arrivals:
+        """Return the arrivals at some distinct, ascending positions, or those that a mask selects."""
+        if len(chosen) == len(self) and (chosen.dtype != np.bool_ or chosen.all()):
+            return self
+        return Arrivals(
+            self.items[chosen],
+            self.gates[chosen],
+            self.data[chosen],
+            self.sequences,
+            self.accepted,
+            self.columns,
+            self.table,
+        )
+
+    def by_gate(self) -> Iterator[tuple[Gate, Numbers]]:
+        """Yield each gate with the positions of its arrivals."""
+        order = np.argsort(self.gates, kind="stable")
+        gates, starts = np.unique(self.gates[order], return_index=True)
+        for gate, positions in zip(gates.tolist(), np.split(order, starts[1:]), strict=False):
+            yield self.columns.gate(gate), positions
+
+
+@dataclass(frozen=True, slots=True)
+class AnnotatedArrivals:
+    """The annotations of arrivals at `positions`: the sequences of the newest joined items, and their number."""
+
+    positions: Numbers
+    newest: Rows
+    counts: Numbers
+
+
+@dataclass(frozen=True, slots=True)
+class WorkOfGates:
+    """The work of gates at positions in their columns: `counts` has a row for each, with the fields of `GateWork`."""
+
+    gates: Numbers
+    counts: Numbers
+
+
+@dataclass(frozen=True, slots=True)
+class GateAnswer:
+    """The result of gates: a mask of the arrivals that pass, and the states to store.
+
+    `causes` maps the position of a stopped arrival to the reason, if it is an item, and `failures` that of an arrival
+    at which the gate failed. Such an item does not pass. `work` counts comparisons, if gates compare items with those
+    of a window.
+    """
+
+    passes: Booleans
+    states: Sequence[GateState] = ()
+    causes: Mapping[int, Stop] = field(default_factory=dict)
+    annotations: AnnotatedArrivals | None = None
+    failures: Mapping[int, str] = field(default_factory=dict)
+    work: WorkOfGates | None = None
+
+
+@dataclass(frozen=True)
+class GateRun:
+    """What the gates of one run of items share while they are resolved, level by level.
+
+    `states` are the states stored before the first item. `arrivals` are all arrivals that are possible, by kind, and
+    `passed` masks those that passed so far. `read_windows` reads the window items before the run, which are stored
+    under `window_keys`, by the feeds of the windows; without a key, under the feed.
+    """
+
+    states: Mapping[bytes, GateState]
+    arrivals: Mapping[str, Arrivals]
+    passed: Mapping[str, Booleans]
+    read_windows: ReadWindows
+    window_keys: Mapping[int, int] = field(default_factory=dict)
+    shared: dict[str, Any] = field(default_factory=dict)
+    """Data that a kind of gate keeps from level to level, by the name of the kind."""
+
+
+class GateResolver(Protocol):
+    """Decides which items pass the gates of one kind."""
+
+    def prepare(self, items: ItemBatch, rows: Numbers, gates: GateColumns, positions: Numbers, /) -> Prepared:
+        """Return the data that the commit needs for each pair of an item's row and the position of a gate.
+
+        Called in workers, once for all gates of the kind, so that the gates can share work.
+        """
+
+    def state_keys(self, arrivals: Arrivals, /) -> Iterable[bytes]:
+        """Return the keys of the states that may be needed to resolve the gates. Called in the commit."""
+
+    def resolve(self, arrivals: Arrivals, run: GateRun, /) -> GateAnswer:
+        """Decide which arrivals pass. They come after the starts of their gates. Called in the commit.
+
+        The gates do not depend on one another, and all gates that they depend on are resolved.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class GateArrivals:
+    """Items that reach one gate, in ascending order of sequences: their acceptance times and prepared data."""
 
     sequences: Numbers
     accepted: Numbers
@@ -46,69 +169,63 @@ class Arrivals:
     def __len__(self) -> int:
         return len(self.sequences)
 
-    def select(self, mask: Booleans) -> Arrivals:
-        """Return the items that the mask selects."""
-        return Arrivals(self.sequences[mask], self.accepted[mask], list(compress(self.data, mask.tolist())))
-
 
 @dataclass(frozen=True, slots=True)
-class Joined:
-    """The items with which a gate annotates an item: their number, and the sequences of the newest, newest first."""
-
-    newest: tuple[int, ...]
-    count: int
-
-
-@dataclass(frozen=True, slots=True)
-class GateAnswer:
-    """The result of a gate: a mask of the arrivals that pass, and the states to store.
-
-    `stopped` maps the sequence of a stopped item to the reason, `annotations` that of an item that passes to the
-    items it joins, and `failures` that of an item on which the gate failed to the reason. Such an item does not pass.
-    `work` counts comparisons, if the gate compares items with those of a window.
-    """
+class SeparateAnswer:
+    """The result of one gate. `stopped` maps the sequence of a stopped item to the reason."""
 
     passes: Booleans
     states: Sequence[GateState] = ()
     stopped: Mapping[int, Stop] = field(default_factory=dict)
-    annotations: Mapping[int, Joined] = field(default_factory=dict)
-    failures: Mapping[int, str] = field(default_factory=dict)
-    work: GateWork | None = None
 
 
-@dataclass(frozen=True)
-class GateRun:
-    """What the gates of one run of items share while they are resolved, one after another.
+class SeparateGates(ABC):
+    """A resolver that decides about one gate after the other, and whose data are bytes."""
 
-    `states` are the states stored before the first item. `arrivals` are all items that may reach each gate, and
-    `passed` the sequences of those that passed the gates resolved so far. `read_windows` reads the window items
-    before the run, which are stored under `window_keys`, by the feeds of the windows; without a key, under the feed.
-    """
+    @abstractmethod
+    def prepare_each(self, items: ItemBatch, rows: Numbers, gates: Sequence[Gate]) -> Sequence[bytes | None]:
+        """Return the data of each pair of an item's row and a gate."""
 
-    states: Mapping[bytes, GateState]
-    arrivals: Mapping[int, Arrivals]
-    passed: Mapping[int, Numbers]
-    gates: Mapping[int, Gate]
-    read_windows: ReadWindows
-    window_keys: Mapping[int, int] = field(default_factory=dict)
-    shared: dict[str, Any] = field(default_factory=dict)
-    """Data that a kind of gate shares among its gates, by the name of the kind."""
+    @abstractmethod
+    def keys_of(self, gate: Gate, arrivals: GateArrivals) -> Iterable[bytes]:
+        """Return the keys of the states that may be needed to resolve a gate."""
+
+    @abstractmethod
+    def resolve_gate(self, gate: Gate, arrivals: GateArrivals, run: GateRun) -> SeparateAnswer:
+        """Decide which items pass a gate."""
+
+    def prepare(self, items: ItemBatch, rows: Numbers, gates: GateColumns, positions: Numbers) -> Prepared:
+        """Return the data of each pair as a row of its own."""
+        objects = list(gates)
+        data = self.prepare_each(items, rows, [objects[position] for position in positions.tolist()])
+        return Prepared(pa.table({"data": pa.array(data, pa.large_binary())}), np.arange(len(rows)))
+
+    def state_keys(self, arrivals: Arrivals) -> Iterable[bytes]:
+        """Return the keys of all gates."""
+        for gate, positions in arrivals.by_gate():
+            yield from self.keys_of(gate, _arrivals_of(arrivals, positions))
+
+    def resolve(self, arrivals: Arrivals, run: GateRun) -> GateAnswer:
+        """Resolve one gate after the other."""
+        passes = np.zeros(len(arrivals), dtype=np.bool_)
+        states: list[GateState] = []
+        causes: dict[int, Stop] = {}
+        for gate, positions in arrivals.by_gate():
+            own = _arrivals_of(arrivals, positions)
+            answer = self.resolve_gate(gate, own, run)
+            passes[positions] = answer.passes
+            states += answer.states
+            by_sequence = dict(zip(own.sequences.tolist(), positions.tolist(), strict=True))
+            causes |= {by_sequence[sequence]: stop for sequence, stop in answer.stopped.items()}
+        return GateAnswer(passes, states, causes)
 
 
-class GateResolver(Protocol):
-    """Decides which items pass the gates of one kind."""
-
-    def prepare(self, items: ItemBatch, rows: Numbers, gates: Sequence[Gate], /) -> Sequence[bytes | None]:
-        """Return the data that the commit needs for each pair of an item's row and a gate that the item reaches.
-
-        Called in workers, once for all gates of the kind, so that the gates can share work.
-        """
-
-    def state_keys(self, gate: Gate, arrivals: Arrivals, /) -> Iterable[bytes]:
-        """Return the keys of the states that may be needed to resolve the gate. Called in the commit."""
-
-    def resolve(self, gate: Gate, arrivals: Arrivals, run: GateRun, /) -> GateAnswer:
-        """Decide which arrivals pass. They come after the gate's start. Called in the commit."""
+def _arrivals_of(arrivals: Arrivals, positions: Numbers) -> GateArrivals:
+    items, data = arrivals.items[positions], arrivals.data[positions]
+    values: list[bytes | None] = [None] * len(data)
+    if arrivals.table is not None:
+        values = arrivals.table.column("data").take(pa.array(data, mask=data < 0)).to_pylist()
+    return GateArrivals(arrivals.sequences[items], arrivals.accepted[items], values)
 
 
 def resolver_of(kind: str) -> GateResolver:

@@ -17,7 +17,7 @@ import pyarrow as pa
 from runnel.algebra.nodes.attributes import Attribute
 from runnel.algebra.nodes.gate_rules import Stop
 from runnel.algebra.semantics.distinct import Distinct, encode_key, key_digest, key_of
-from runnel.matching.gates.contract import Arrivals, GateAnswer, GateRun, Numbers
+from runnel.matching.gates.contract import GateArrivals, GateRun, Numbers, SeparateAnswer, SeparateGates
 from runnel.matching.gates.item_attributes import attributes_named
 from runnel.model.gate_state import GateState
 from runnel.model.item_batch import ItemBatch
@@ -28,10 +28,10 @@ _LAST_ITEM = Struct(">qq")
 """The value of a state: the sequence and the acceptance time of the last item with the key."""
 
 
-class DistinctResolver:
+class DistinctResolver(SeparateGates):
     """Decides which items are duplicates."""
 
-    def prepare(self, items: ItemBatch, rows: Numbers, gates: Sequence[Gate]) -> list[bytes | None]:
+    def prepare_each(self, items: ItemBatch, rows: Numbers, gates: Sequence[Gate]) -> list[bytes | None]:
         """Return the digest of the item's key for every pair, or None if the item has no key."""
         reached, positions = np.unique(rows, return_inverse=True)
         records = items.records.take(pa.array(reached))
@@ -49,11 +49,11 @@ class DistinctResolver:
             digests.append(None if text is None else key_digest(text, gate.history))
         return digests
 
-    def state_keys(self, gate: Gate, arrivals: Arrivals) -> Iterable[bytes]:
+    def keys_of(self, gate: Gate, arrivals: GateArrivals) -> Iterable[bytes]:
         """Return the digests of the arrivals' keys, which are the keys of the states."""
         return (digest for digest in arrivals.data if digest is not None)
 
-    def resolve(self, gate: Gate, arrivals: Arrivals, run: GateRun) -> GateAnswer:
+    def resolve_gate(self, gate: Gate, arrivals: GateArrivals, run: GateRun) -> SeparateAnswer:
         """Stop duplicates, and store the last item of every key."""
         window = _rule(gate).window // _MICROSECOND
         passes = np.ones(len(arrivals), dtype=np.bool_)
@@ -74,7 +74,7 @@ class DistinctResolver:
             GateState(gate.feed, digest, _LAST_ITEM.pack(sequence, accepted), accepted + window)
             for digest, (sequence, accepted) in last_items.items()
         ]
-        return GateAnswer(passes, new_states, stopped)
+        return SeparateAnswer(passes, new_states, stopped)
 
 
 DISTINCT = DistinctResolver()

@@ -1,4 +1,4 @@
-"""The gates `window` and `join` at work: workers read the attributes to compare, and the commit finds the pairs.
+"""The gates `window` and `join` at work: workers prepare the attributes to compare, and the commit finds the pairs.
 
 An item that reaches a window is stored for later batches. An item that reaches a join passes if it joins an item of
 its window: one of an earlier batch, or an earlier one of this batch.
@@ -6,46 +6,53 @@ its window: one of an earlier batch, or an earlier one of this batch.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
 from time import perf_counter_ns
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
+import pyarrow as pa
 
-from runnel.algebra.nodes.attributes import WHOLE, Attribute
+from runnel.algebra.nodes.attributes import Attribute
 from runnel.algebra.nodes.expressions import Expression
-from runnel.algebra.nodes.gate_rules import Stop
-from runnel.algebra.semantics.joins import Join, Window
-from runnel.algebra.semantics.window_conditions import atoms_of
-from runnel.matching.gates.contract import Arrivals, GateAnswer, GateRun, Joined, Numbers
-from runnel.matching.gates.item_attributes import attributes_named
-from runnel.matching.joins.find_pairs import JoinItem, Pair, PairFinder, TooManyCandidatesError, WindowMembers
-from runnel.matching.joins.window_items import Columns, Entry, WindowItem, WindowItems
-from runnel.model.gate_work import GateWork
-from runnel.model.item import Attributes
+from runnel.algebra.semantics.joins import NO_INDEX, Join, Window
+from runnel.arrays import Rows, offsets_of
+from runnel.matching.gates.contract import (
+    AnnotatedArrivals,
+    Arrivals,
+    Booleans,
+    GateAnswer,
+    GateRun,
+    Numbers,
+    Prepared,
+    WorkOfGates,
+)
+from runnel.matching.gates.gate_columns import GateColumns
+from runnel.matching.joins.find_pairs import TOO_MANY, JoinItems, PairFinder, Pairs, has_index
+from runnel.matching.joins.prepare_items import column_name, list_rows, prepare_joined_items, prepare_window_items
+from runnel.matching.joins.select_members import MemberSelection, Selected
+from runnel.matching.joins.window_items import Column, ListedTexts, NewItems, WindowItems, index_items, no_items
+from runnel.matching.joins.window_members import WindowMembers
+from runnel.matching.joins.window_terms import EXACT
 from runnel.model.item_batch import ItemBatch
-from runnel.plan.gates import Gate
 
 MAX_ANNOTATION = 100
 """The number of joined items that an annotation names."""
-
-_MICROSECOND = timedelta(microseconds=1)
 
 
 class WindowResolver:
     """Lets every item pass, with the attributes that joins compare."""
 
-    def prepare(self, items: ItemBatch, rows: Numbers, gates: Sequence[Gate]) -> list[bytes | None]:
-        """Return the entry of each item, with the attributes that the windows of this call need."""
-        return _entries(items, rows, {name for gate in gates for name, _ in _columns(gate)})
+    def prepare(self, items: ItemBatch, rows: Numbers, gates: GateColumns, positions: Numbers) -> Prepared:
+        """Return the attributes of each item that the windows of this call need."""
+        return prepare_window_items(items, rows, _columns_of(gates))
 
-    def state_keys(self, gate: Gate, arrivals: Arrivals) -> Iterable[bytes]:
+    def state_keys(self, arrivals: Arrivals) -> Iterable[bytes]:
         """A window has no states: its items are in files."""
         return ()
 
-    def resolve(self, gate: Gate, arrivals: Arrivals, run: GateRun) -> GateAnswer:
+    def resolve(self, arrivals: Arrivals, run: GateRun) -> GateAnswer:
         """Let every item pass."""
         return GateAnswer(np.ones(len(arrivals), dtype=np.bool_))
 
@@ -53,176 +60,235 @@ class WindowResolver:
 class JoinResolver:
     """Decides which items join an item of a window."""
 
-    def prepare(self, items: ItemBatch, rows: Numbers, gates: Sequence[Gate]) -> list[bytes | None]:
+    def prepare(self, items: ItemBatch, rows: Numbers, gates: GateColumns, positions: Numbers) -> Prepared:
         """Return the attributes of each item that the conditions of these joins read."""
-        return _entries(items, rows, {attribute.name for gate in gates for attribute in _compared(gate)})
+        return prepare_joined_items(items, rows, {cast(Join, rule).condition for rule in gates.rules})
 
-    def state_keys(self, gate: Gate, arrivals: Arrivals) -> Iterable[bytes]:
+    def state_keys(self, arrivals: Arrivals) -> Iterable[bytes]:
         """A join has no states."""
         return ()
 
-    def resolve(self, gate: Gate, arrivals: Arrivals, run: GateRun) -> GateAnswer:
+    def resolve(self, arrivals: Arrivals, run: GateRun) -> GateAnswer:
         """Stop the items that join no item of the window; annotate the others with those that they join."""
-        rule = _join(gate)
         windows = _windows_of(run)
-        window = windows.open(gate.window, run)
-        started = perf_counter_ns()
+        keys_of_windows = windows.keys_of(arrivals.columns)
+        keys = keys_of_windows[arrivals.columns.window_positions]
+        selection = windows.selection(run)
+        numbers_of_gates = selection.numbers_of(keys_of_windows)[arrivals.columns.window_positions]
         passes = np.zeros(len(arrivals), dtype=np.bool_)
-        candidates = 0
-        annotations: dict[int, Joined] = {}
-        failed: dict[int, str] = {}
-        for number, item in enumerate(windows.items(arrivals)):
-            try:
-                pairs, compared = windows.pairs(rule.condition, item)
-            except TooManyCandidatesError as error:
-                failed[item.sequence] = str(error)
-                continue
-            candidates += compared
-            joined = list(_select(pairs, item, rule, window, windows.members))
-            if joined:
-                passes[number] = True
-                annotations[item.sequence] = _annotation(joined, windows.finder)
-        stopped = dict.fromkeys(arrivals.sequences[~passes].tolist(), Stop())
-        work = GateWork(
-            items=len(arrivals),
-            passed=len(annotations),
-            candidates=candidates,
-            joined=sum(joined.count for joined in annotations.values()),
-            nanoseconds=perf_counter_ns() - started,
+        failures: dict[int, str] = {}
+        annotated = []
+        # The fields of `GateWork` for each gate.
+        work = np.zeros((len(arrivals.columns), 5), dtype=np.int64)
+        for condition, window, chosen in _by_condition(arrivals, keys):
+            own = arrivals.select(chosen)
+            started = perf_counter_ns()
+            items, numbers = _distinct_items(own)
+            pairs = windows.finder.find(condition, items, window)
+            gates = own.gates
+            selected = selection.select(
+                items, pairs, numbers, numbers_of_gates[gates], own.columns.numbers[gates], windows.finder
+            )
+            failures |= dict.fromkeys(chosen[pairs.failed[numbers]].tolist(), TOO_MANY)
+            annotated.append(_annotate(selected, pairs, chosen, windows.finder))
+            passes[annotated[-1].positions] = True
+            is_compared = ~pairs.failed[numbers]
+            np.add.at(work[:, 2], gates[is_compared], pairs.candidates[numbers[is_compared]])
+            np.add.at(work[:, 3], arrivals.gates[annotated[-1].positions], annotated[-1].counts)
+            work[gates[0], 4] += perf_counter_ns() - started
+        work[:, 0] = np.bincount(arrivals.gates, minlength=len(work))
+        work[:, 1] = np.bincount(arrivals.gates[passes], minlength=len(work))
+        worked = np.flatnonzero(work[:, 0])
+        return GateAnswer(
+            passes,
+            annotations=_concatenate(annotated),
+            failures=failures,
+            work=WorkOfGates(worked, work[worked]),
         )
-        return GateAnswer(passes, (), stopped, annotations, failed, work)
+
+
+def _by_condition(arrivals: Arrivals, keys: Numbers) -> Iterable[tuple[Expression, int | None, Numbers]]:
+    """Yield the arrivals of the joins with each condition; without an index, those with the same window, too.
+
+    `keys` are the keys of the windows of all gates.
+    """
+    conditions: dict[Expression, int] = {}
+    numbers = [
+        conditions.setdefault(rule.condition, len(conditions)) if isinstance(rule, Join) else -1
+        for rule in arrivals.columns.rules
+    ]
+    of_gates = np.array(numbers, dtype=np.int64)[arrivals.columns.rule_numbers]
+    of_arrivals = of_gates[arrivals.gates]
+    for condition, number in conditions.items():
+        chosen = np.flatnonzero(of_arrivals == number)
+        if not len(chosen):
+            continue
+        if has_index(condition):
+            yield condition, None, chosen
+            continue
+        of_chosen = keys[arrivals.gates[chosen]]
+        for window in np.unique(of_chosen).tolist():
+            yield condition, window, chosen[of_chosen == window]
+
+
+def _distinct_items(arrivals: Arrivals) -> tuple[JoinItems, Numbers]:
+    """Return the items of arrivals, and for each arrival the position of its item."""
+    is_new = np.ones(len(arrivals), dtype=np.bool_)
+    is_new[1:] = arrivals.items[1:] != arrivals.items[:-1]
+    first = arrivals.items[is_new]
+    items = JoinItems(
+        arrivals.sequences[first], arrivals.accepted[first], arrivals.table, arrivals.data[is_new].astype(np.int64)
+    )
+    return items, np.cumsum(is_new) - 1
+
+
+def _annotate(selected: Selected, pairs: Pairs, arrivals: Numbers, finder: PairFinder) -> AnnotatedArrivals:
+    """Return the joined items of each arrival that has any, the newest version of each, newest first.
+
+    The pairs of an item are in descending order of sequences. `arrivals` has the position of each selecting arrival.
+    """
+    used, positions = np.unique(selected.pairs, return_inverse=True)
+    rows = pairs.rows[used]
+    identities = _identities(rows, finder)[positions.reshape(-1)]
+    order = np.lexsort((selected.pairs, selected.claims))
+    claims, identities, chosen = selected.claims[order], identities[order], selected.pairs[order]
+    _, first = np.unique(claims * (int(identities.max(initial=0)) + 1) + identities, return_index=True)
+    first.sort()
+    claims, chosen = claims[first], chosen[first]
+    owners, counts = np.unique(claims, return_counts=True)
+    starts = offsets_of(counts)
+    is_named = np.arange(len(claims)) - np.repeat(starts[:-1], counts) < MAX_ANNOTATION
+    newest = finder.sequences_of(rows)[np.searchsorted(used, chosen[is_named])]
+    return AnnotatedArrivals(arrivals[owners], Rows(offsets_of(np.minimum(counts, MAX_ANNOTATION)), newest), counts)
+
+
+def _identities(rows: Numbers, finder: PairFinder) -> Numbers:
+    """Return a number for the item of each row; versions of an item have the same."""
+    numbers: dict[tuple[int, bytes], int] = {}
+    identities = np.empty(len(rows), dtype=np.int64)
+    for part, positions, own in finder.split(rows):
+        for position, row in zip(positions.tolist(), own.tolist(), strict=True):
+            identities[position] = numbers.setdefault(finder.parts[part].identity(row), len(numbers))
+    return identities
+
+
+def _concatenate(several: list[AnnotatedArrivals]) -> AnnotatedArrivals | None:
+    if len(several) <= 1:
+        return several[0] if several else None
+    newest = Rows(
+        offsets_of(np.concatenate([each.newest.lengths for each in several])),
+        np.concatenate([each.newest.values for each in several]),
+    )
+    return AnnotatedArrivals(
+        np.concatenate([each.positions for each in several]),
+        newest,
+        np.concatenate([each.counts for each in several]),
+    )
 
 
 @dataclass
 class _Windows:
-    """What the joins of one run share: the items of all windows, and the pairs that were found."""
+    """What the joins of one run share: the items of all windows, of which those of this run are the last part."""
 
     finder: PairFinder
-    members: WindowMembers
-    current: int
-    """The part with the items of this run."""
-    decoded: dict[int, JoinItem]
-    compared: dict[tuple[Expression, int], int]
-    """The number of window items that were compared with an item, by condition and sequence."""
+    window_keys: Mapping[int, int]
 
-    def pairs(self, condition: Expression, item: JoinItem) -> tuple[list[Pair], int]:
-        """Return the pairs of an item, and the number of window items that were compared to find them."""
-        before = self.finder.checked
-        pairs = self.finder.pairs(condition, item)
-        # The pairs of an item are found once for all joins with the same condition.
-        return pairs, self.compared.setdefault((condition, item.sequence), self.finder.checked - before)
+    def keys_of(self, gates: GateColumns) -> Numbers:
+        """Return the key of each gate that is the window of another one. The last number stands for no window."""
+        keys = np.full(len(gates) + 1, -1, dtype=np.int64)
+        windows = np.flatnonzero(np.bincount(gates.window_positions + 1, minlength=len(gates) + 1)[1:])
+        keys[windows] = [self.window_keys.get(feed, feed) for feed in gates.feeds[windows].tolist()]
+        return keys
 
-    def open(self, window: int | None, run: GateRun) -> int:
-        """Note which items of this run are in a window, which was resolved before the join. Return its key."""
-        if window is None:
-            raise ValueError("a join needs a window")
-        sequences = self.finder.parts[self.current].sequences
-        passed = np.intersect1d(sequences, run.passed.get(window, sequences[:0]))
-        key = run.window_keys.get(window, window)
-        self.members.set_rows(key, self.current, np.searchsorted(sequences, passed))
-        return key
-
-    def items(self, arrivals: Arrivals) -> Iterator[JoinItem]:
-        """Return the items that reach a join; an item that reaches several is decoded once."""
-        rows = zip(arrivals.sequences.tolist(), arrivals.accepted.tolist(), arrivals.data, strict=True)
-        for sequence, accepted, data in rows:
-            if sequence not in self.decoded:
-                attributes: Attributes = {} if data is None else Entry.decode(data).attributes
-                self.decoded[sequence] = JoinItem(sequence, accepted, attributes)
-            yield self.decoded[sequence]
+    def selection(self, run: GateRun) -> MemberSelection:
+        """Return the members of all windows, now that more gates of windows may be resolved."""
+        *earlier, own = self.finder.parts
+        arrivals = run.arrivals.get(Window.kind)
+        rows = keys = np.empty(0, dtype=np.int64)
+        if arrivals is not None:
+            passed = arrivals.select(run.passed[Window.kind])
+            sequences = passed.sequences[passed.items]
+            rows, keys = np.searchsorted(own.sequences, sequences), _window_keys(passed, run)
+            inside = passed.data >= 0
+            rows, keys = rows[inside], keys[inside]
+        return MemberSelection.of([*(part.members for part in earlier), WindowMembers.of(len(own), rows, keys)])
 
 
 def _windows_of(run: GateRun) -> _Windows:
     """Return the windows of a run, which are opened when the first join is resolved."""
     windows = run.shared.get(Join.kind)
     if windows is None:
-        own = WindowItems.of(_window_items(run))
-        parts = [*run.read_windows(), own]
-        windows = run.shared[Join.kind] = _Windows(PairFinder(parts), WindowMembers(parts), len(parts) - 1, {}, {})
+        own = _collect_items(run, None)
+        windows = run.shared[Join.kind] = _Windows(PairFinder([*run.read_windows(), own]), run.window_keys)
     return cast(_Windows, windows)
-
-
-def _window_items(run: GateRun, passed: Mapping[int, Numbers] | None = None) -> list[WindowItem]:
-    """Return the items that reach windows, by ascending sequences; with `passed`, only those that passed."""
-    windows: dict[int, list[int]] = {}
-    rows: dict[int, tuple[int, bytes]] = {}
-    gates = {feed: gate for feed, gate in run.gates.items() if gate.rule.stores_items and feed in run.arrivals}
-    for feed in sorted(gates):
-        own = run.arrivals[feed]
-        chosen = own if passed is None else own.select(np.isin(own.sequences, passed.get(feed, own.sequences[:0])))
-        for sequence, accepted, data in zip(
-            chosen.sequences.tolist(), chosen.accepted.tolist(), chosen.data, strict=True
-        ):
-            if data is not None:
-                windows.setdefault(sequence, []).append(feed)
-                rows[sequence] = accepted, data
-    return [
-        WindowItem(
-            sequence,
-            rows[sequence][0],
-            rows[sequence][1],
-            tuple(run.window_keys.get(feed, feed) for feed in feeds),
-            tuple(sorted({column for feed in feeds for column in _columns(gates[feed])})),
-        )
-        for sequence, feeds in sorted(windows.items())
-    ]
 
 
 def new_window_items(run: GateRun) -> WindowItems | None:
     """Return the items that passed windows in a resolved run, for later batches. Return None if there are none."""
-    items = _window_items(run, run.passed)
-    return WindowItems.of(items) if items else None
+    passed = run.passed.get(Window.kind)
+    if passed is None or not passed.any():
+        return None
+    items = _collect_items(run, passed)
+    return items if len(items) else None
 
 
-def _select(pairs: Sequence[Pair], item: JoinItem, rule: Join, window: int, members: WindowMembers) -> Iterator[Pair]:
-    """Yield the pairs whose window item is in the item's window."""
-    for pair in pairs:
-        if isinstance(rule.extent, int):
-            is_inside = members.count_between(window, pair.sequence, item.sequence) < rule.extent
-        else:
-            is_inside = item.accepted - pair.accepted < rule.extent // _MICROSECOND
-        if is_inside and members.has(window, pair):
-            yield pair
+def _collect_items(run: GateRun, passed: Booleans | None) -> WindowItems:
+    """Index the items that reach windows; with `passed`, only those that passed."""
+    arrivals = run.arrivals.get(Window.kind)
+    if arrivals is None or not len(arrivals):
+        return no_items()
+    arrivals = arrivals.select((arrivals.data >= 0) & (True if passed is None else passed))
+    reached, first, rows = np.unique(arrivals.items, return_index=True, return_inverse=True)
+    rows = rows.reshape(-1)
+    data = pa.array(arrivals.data[first])
+    rules = arrivals.columns.rule_numbers[arrivals.gates]
+    texts: dict[Column, ListedTexts] = {}
+    needed = np.zeros(len(reached), dtype=np.bool_)
+    for column in sorted(
+        {column for rule in set(rules.tolist()) for column in _columns(arrivals.columns.rules[rule])}
+    ):
+        has_column = np.array([column in _columns(rule) for rule in arrivals.columns.rules], dtype=np.bool_)[rules]
+        own, where = np.unique(rows[has_column], return_index=True)
+        if column[1] not in EXACT:
+            needed[own] = True
+        if column[1] != NO_INDEX:
+            prepared = arrivals.table.column(column_name(Attribute(column[0]), column[1]))
+            owners, listed = list_rows(prepared, arrivals.data[has_column][where].astype(np.int64))
+            texts[column] = ListedTexts(own[owners], listed)
+    stored = pa.array(np.where(needed, arrivals.data[first], -1), mask=~needed)
+    return index_items(
+        NewItems(
+            arrivals.sequences[reached],
+            arrivals.accepted[reached],
+            _take(arrivals.table, "feed", data).to_numpy(),
+            _take(arrivals.table, "id", data),
+            _take(arrivals.table, "values", stored),
+            rows,
+            _window_keys(arrivals, run),
+            texts,
+        )
+    )
 
 
-def _annotation(pairs: Sequence[Pair], finder: PairFinder) -> Joined:
-    """Return the joined items, the newest version of each."""
-    newest: dict[tuple[int, str], int] = {}
-    for pair in pairs:
-        entry = finder.entry(pair)
-        key = entry.feed, entry.id
-        newest[key] = max(pair.sequence, newest.get(key, 0))
-    sequences = sorted(newest.values(), reverse=True)
-    return Joined(tuple(sequences[:MAX_ANNOTATION]), len(sequences))
+def _take(table: Any, name: str, rows: Any) -> Any:
+    """Return the values of some rows of a column as one array."""
+    taken = table.column(name).take(rows)
+    return taken.combine_chunks() if isinstance(taken, pa.ChunkedArray) else taken
 
 
-def _entries(items: ItemBatch, rows: Numbers, names: set[str]) -> list[bytes | None]:
-    """Return the entries of items with some attributes; items that occur several times are encoded once."""
-    reached, positions = np.unique(rows, return_inverse=True)
-    records = items.records.take(reached)
-    if WHOLE.name in names:
-        attributes: list[Attributes] = list(ItemBatch(records).attributes())
-    else:
-        attributes = attributes_named(records, names)
-    feeds, ids = records.column("feed").to_pylist(), records.column("id").to_pylist()
-    encoded = [Entry(*row).encode() for row in zip(feeds, ids, attributes, strict=True)]
-    return [encoded[position] for position in positions.tolist()]
+def _columns_of(gates: GateColumns) -> set[Column]:
+    return {column for rule in gates.rules for column in _columns(rule)}
 
 
-def _compared(gate: Gate) -> Iterator[Attribute]:
-    """Yield the attributes of the joined item that a join's condition reads."""
-    for atom in atoms_of(_join(gate).condition):
-        attribute = getattr(atom, "attribute", None)  # `true` and `false` read none
-        if attribute is not None:
-            yield attribute
+def _columns(rule: Any) -> tuple[Column, ...]:
+    return rule.columns if isinstance(rule, Window) else ()
 
 
-def _columns(gate: Gate) -> Columns:
-    return cast(Window, gate.rule).columns
-
-
-def _join(gate: Gate) -> Join:
-    return cast(Join, gate.rule)
+def _window_keys(arrivals: Arrivals, run: GateRun) -> Numbers:
+    """Return the key of the window that each arrival reaches."""
+    gates, positions = np.unique(arrivals.gates, return_inverse=True)
+    feeds = arrivals.columns.feeds[gates].tolist()
+    return np.array([run.window_keys.get(feed, feed) for feed in feeds], dtype=np.int64)[positions.reshape(-1)]
 
 
 WINDOW = WindowResolver()

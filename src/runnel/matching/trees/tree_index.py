@@ -52,7 +52,7 @@ class TreeIndex:
         return TreeItemSearch(attributes)
 
     def words(self, values: Sequence[Value]) -> Iterable[str]:
-        """Return the labels of the first nodes of trees, and their labels with short texts."""
+        """Return the labels of the first nodes of trees, and the labels of leaves with their texts."""
         return {word for value in values if isinstance(value, DocumentTree) for word in _words(nodes_of(value))}
 
 
@@ -60,9 +60,8 @@ def _words(nodes: TreeNodes) -> Iterable[str]:
     for node in range(min(len(nodes), _MAX_NODES)):
         label = label_of(nodes.names[node], is_attribute=nodes.attributes[node])
         yield feature_word(label)
-        text = nodes.text(node)
-        if len(text) <= _MAX_TEXT:
-            yield feature_word(label, text)
+        if nodes.is_leaf(node) and nodes.length(node) <= _MAX_TEXT:
+            yield feature_word(label, nodes.text(node))
 
 
 TREE_INDEX = TreeIndex()

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from runnel.arrays import Array
-from runnel.kernel import Number, kernel, step
+from runnel.kernel import Number, inlined, kernel, step
 from runnel.matching.trees.step_programs import ANY_ATTRIBUTE, ANY_ELEMENT, Op
 
 CHILD, BELOW, TEXT, CONSTANT = Op.CHILD.value, Op.BELOW.value, Op.TEXT.value, Op.CONSTANT.value
@@ -100,7 +100,7 @@ def pair_key(first: Number, second: Number) -> Number:
     return (first << 32) | second
 
 
-@step
+@inlined
 def _see(
     keys: Array, features: Array, key: Number, present: Array, seen: Array, count: Number, token: Number
 ) -> Number:
@@ -115,43 +115,48 @@ def _see(
     return count
 
 
-@step
+@inlined
 def _see_features(plan: PlanArrays, nodes: NodeArrays, present: Array, seen: Array, token: Number) -> Number:
     """Collect the features of a tree in `seen`. Return their number."""
+    # Arrays are taken out of their tuples before a loop, because every access to a tuple counts references.
+    labels, parents, texts, label_features = nodes.labels, nodes.parents, nodes.texts, plan.label_features
+    pair_keys, pair_features, text_keys, text_features = (
+        plan.pair_keys,
+        plan.pair_features,
+        plan.text_keys,
+        plan.text_features,
+    )
     count = 0
-    for node in range(len(nodes.labels)):
-        label = nodes.labels[node]
+    for node in range(len(labels)):
+        label = labels[node]
         if label < 0:
             continue
-        feature = plan.label_features[label]
+        feature = label_features[label]
         if feature >= 0 and present[feature] != token:
             present[feature] = token
             seen[count] = feature
             count += 1
-        parent = nodes.parents[node]
-        if parent >= 0 and nodes.labels[parent] >= 0:
-            key = pair_key(nodes.labels[parent], label)
-            count = _see(plan.pair_keys, plan.pair_features, key, present, seen, count, token)
-        if nodes.texts[node] >= 0:
-            key = pair_key(label, nodes.texts[node])
-            count = _see(plan.text_keys, plan.text_features, key, present, seen, count, token)
+        parent = parents[node]
+        if parent >= 0 and labels[parent] >= 0:
+            count = _see(pair_keys, pair_features, pair_key(labels[parent], label), present, seen, count, token)
+        if texts[node] >= 0:
+            count = _see(text_keys, text_features, pair_key(label, texts[node]), present, seen, count, token)
     return count
 
 
-@step
-def _mark_parents(nodes: NodeArrays, scratch: Scratch, first: Number, last: Number) -> None:
-    scratch.state[MARK] += 1
+@inlined
+def _mark_parents(parents: Array, arena: Array, marks: Array, mark: Number, first: Number, last: Number) -> None:
     for position in range(first, last):
-        parent = nodes.parents[scratch.arena[position]]
+        parent = parents[arena[position]]
         if parent >= 0:
-            scratch.marks[parent] = scratch.state[MARK]
+            marks[parent] = mark
 
 
-@step
+@inlined
 def _push(
-    plan: PlanArrays,
     nodes: NodeArrays,
     scratch: Scratch,
+    constants: Array,
     operation: Number,
     argument: Number,
     first: Number,
@@ -159,28 +164,30 @@ def _push(
     height: Number,
 ) -> None:
     """Put on the stack, for every node of a list, whether a test holds."""
-    arena, masks = scratch.arena, scratch.masks
+    arena, marks, memo, mask = scratch.arena, scratch.marks, scratch.memo, scratch.masks[height]
     if operation == CHILD:
-        _mark_parents(nodes, scratch, scratch.memo[argument, 1], scratch.memo[argument, 2])
+        scratch.state[MARK] += 1
+        mark = scratch.state[MARK]
+        _mark_parents(nodes.parents, arena, marks, mark, memo[argument, 1], memo[argument, 2])
         for position in range(first, last):
-            masks[height, position - first] = scratch.marks[arena[position]] == scratch.state[MARK]
+            mask[position - first] = marks[arena[position]] == mark
     elif operation == BELOW:
-        entry, end = scratch.memo[argument, 1], scratch.memo[argument, 2]
+        ends, entry, end = nodes.ends, memo[argument, 1], memo[argument, 2]
         for position in range(first, last):
             node = arena[position]
             while entry < end and arena[entry] <= node:
                 entry += 1
-            masks[height, position - first] = entry < end and arena[entry] < nodes.ends[node]
+            mask[position - first] = entry < end and arena[entry] < ends[node]
     elif operation == TEXT:
+        texts = nodes.texts
         for position in range(first, last):
-            masks[height, position - first] = nodes.texts[arena[position]] == argument
+            mask[position - first] = texts[arena[position]] == argument
     elif operation == CONSTANT:
-        for position in range(first, last):
-            masks[height, position - first] = argument != 0
+        mask[: last - first] = argument != 0
     else:
-        constant = plan.constants[argument]
+        numbers, constant = nodes.numbers, constants[argument]
         for position in range(first, last):
-            masks[height, position - first] = _compares(nodes.numbers[arena[position]], operation, constant)
+            mask[position - first] = _compares(numbers[arena[position]], operation, constant)
 
 
 @step
@@ -197,128 +204,131 @@ def _compares(number: Number, operation: Number, constant: Number) -> Number:
     return number >= constant
 
 
-@step
+@inlined
 def _combine(masks: Array, operation: Number, height: Number, count: Number) -> Number:
     """Combine the values on top of the stack. Return its new height."""
+    top = masks[height - 1]
     if operation == NOT:
         for index in range(count):
-            masks[height - 1, index] = not masks[height - 1, index]
+            top[index] = not top[index]
         return height
+    below = masks[height - 2]
     for index in range(count):
-        if operation == AND:
-            masks[height - 2, index] = masks[height - 2, index] and masks[height - 1, index]
-        else:
-            masks[height - 2, index] = masks[height - 2, index] or masks[height - 1, index]
+        below[index] = (below[index] and top[index]) if operation == AND else (below[index] or top[index])
     return height - 1
 
 
 @step
-def _begin_list(plan: PlanArrays, nodes: NodeArrays, scratch: Scratch, number: Number) -> tuple[Number, Number]:
-    """Return the list of the nodes with the label of a step."""
-    label, count = plan.steps[number, 0], len(nodes.labels)
-    if label in (_ANY_ELEMENT, _ANY_ATTRIBUTE):
-        middle = count + scratch.state[ELEMENTS]
-        return (count, middle) if label == _ANY_ELEMENT else (middle, 2 * count)
-    return first_at_least(nodes.sorted_labels, label), first_at_least(nodes.sorted_labels, label + 1)
+def _begin_list(label: Number, sorted_labels: Array, elements: Number) -> tuple[Number, Number]:
+    """Return the list of the nodes with a label."""
+    count = len(sorted_labels)
+    if label == _ANY_ELEMENT:
+        return count, count + elements
+    if label == _ANY_ATTRIBUTE:
+        return count + elements, 2 * count
+    return first_at_least(sorted_labels, label), first_at_least(sorted_labels, label + 1)
 
 
-@step
-def _keep(scratch: Scratch, first: Number, last: Number) -> tuple[Number, Number]:
-    """Keep the nodes of a list for which the bottom of the stack is true. A list without owner is copied."""
-    arena = scratch.arena
-    is_owned = first >= scratch.state[TOP]
-    target = first if is_owned else scratch.state[TOP]
-    start = target
+@inlined
+def _keep(arena: Array, mask: Array, top: Number, first: Number, last: Number) -> tuple[Number, Number]:
+    """Keep the nodes of a list for which a value is true. A list before the top of the arena is copied to it."""
+    start = target = max(first, top)
     for position in range(first, last):
-        if scratch.masks[0, position - first]:
+        if mask[position - first]:
             arena[target] = arena[position]
             target += 1
     return start, target
 
 
-@step
+@inlined
 def _compute_step(plan: PlanArrays, nodes: NodeArrays, scratch: Scratch, number: Number, most_work: Number) -> Number:
     """Compute the list of a step and store it in the memo. Return COMPUTED, TOO_COSTLY or NO_SPACE."""
-    state = scratch.state
-    first, last = _begin_list(plan, nodes, scratch, number)
-    if state[TOP] + last - first > len(scratch.arena):
+    arena, masks, memo, state, ops = scratch.arena, scratch.masks, scratch.memo, scratch.state, plan.step_ops
+    constants, namespaces = plan.constants, nodes.namespaces
+    first, last = _begin_list(plan.steps[number, 0], nodes.sorted_labels, state[ELEMENTS])
+    top = state[TOP]
+    if top + last - first > len(arena):
         return NO_SPACE
     namespace = plan.steps[number, 1]
-    state[WORK] += 1 + last - first
+    work = state[WORK] + 1 + last - first
     if namespace >= 0:
         for position in range(first, last):
-            scratch.masks[0, position - first] = nodes.namespaces[scratch.arena[position]] == namespace
-        first, last = _keep(scratch, first, last)
+            masks[0, position - first] = namespaces[arena[position]] == namespace
+        first, last = _keep(arena, masks[0], top, first, last)
     height = 0
     for index in range(plan.step_offsets[number], plan.step_offsets[number + 1], 2):
-        operation, argument = plan.step_ops[index], plan.step_ops[index + 1]
-        state[WORK] += 1 + last - first
+        operation, argument = ops[index], ops[index + 1]
+        work += 1 + last - first
         if operation == FILTER:
-            first, last = _keep(scratch, first, last)
+            first, last = _keep(arena, masks[0], top, first, last)
             height = 0
             if first == last:
                 break
         elif operation in (AND, OR, NOT):
-            height = _combine(scratch.masks, operation, height, last - first)
+            height = _combine(masks, operation, height, last - first)
         else:
             if operation in (CHILD, BELOW):
-                state[WORK] += scratch.memo[argument, 2] - scratch.memo[argument, 1]
-            _push(plan, nodes, scratch, operation, argument, first, last, height)
+                work += memo[argument, 2] - memo[argument, 1]
+            _push(nodes, scratch, constants, operation, argument, first, last, height)
             height += 1
-        if state[WORK] > most_work:
-            return TOO_COSTLY
-    scratch.memo[number, 0], scratch.memo[number, 1], scratch.memo[number, 2] = state[TOKEN], first, last
-    state[TOP] = max(state[TOP], last)
+        if work > most_work:
+            break
+    state[WORK] = work
+    if work > most_work:
+        return TOO_COSTLY
+    memo[number, 0], memo[number, 1], memo[number, 2] = state[TOKEN], first, last
+    state[TOP] = max(top, last)
     return COMPUTED
 
 
-@step
+@inlined
 def _compute_steps(
     plan: PlanArrays, nodes: NodeArrays, scratch: Scratch, pattern: Number, most_work: Number
 ) -> tuple[Number, bool]:
     """Compute the steps of a pattern. Return a status, and whether every step that must have a node has one."""
+    memo, pattern_steps, token = scratch.memo, plan.pattern_steps, scratch.state[TOKEN]
     for index in range(plan.pattern_offsets[pattern], plan.pattern_offsets[pattern + 1]):
-        number, is_required = plan.pattern_steps[index] >> 1, plan.pattern_steps[index] & 1
-        if scratch.memo[number, 0] != scratch.state[TOKEN]:
+        number, is_required = pattern_steps[index] >> 1, pattern_steps[index] & 1
+        if memo[number, 0] != token:
             status = _compute_step(plan, nodes, scratch, number, most_work)
             if status != COMPUTED:
                 return status, False
-        if is_required and scratch.memo[number, 1] == scratch.memo[number, 2]:
+        if is_required and memo[number, 1] == memo[number, 2]:
             return COMPUTED, False
     return COMPUTED, True
 
 
-@step
+@inlined
 def _holds(plan: PlanArrays, scratch: Scratch, pattern: Number) -> Number:
     """Return whether the condition of a pattern holds for the document, after its steps are computed."""
-    masks, memo, height = scratch.masks, scratch.memo, 0
+    masks, memo, arena, programs, height = scratch.masks, scratch.memo, scratch.arena, plan.programs, 0
     for index in range(plan.program_offsets[pattern], plan.program_offsets[pattern + 1], 2):
-        operation, argument = plan.programs[index], plan.programs[index + 1]
+        operation, argument = programs[index], programs[index + 1]
         if operation in (AND, OR, NOT):
             height = _combine(masks, operation, height, 1)
         else:
             has_nodes = memo[argument, 1] < memo[argument, 2]
-            masks[height, 0] = has_nodes and (operation == BELOW or scratch.arena[memo[argument, 1]] == 0)
+            masks[height, 0] = has_nodes and (operation == BELOW or arena[memo[argument, 1]] == 0)
             height += 1
     return masks[0, 0]
 
 
 @step
-def _has_required(plan: PlanArrays, present: Array, pattern: Number, token: Number) -> bool:
-    for index in range(plan.required_offsets[pattern], plan.required_offsets[pattern + 1]):
-        if present[plan.required[index]] != token:
-            return False
-    return True
+def _has_required(offsets: Array, required: Array, present: Array, pattern: Number, token: Number) -> bool:
+    index, last = offsets[pattern], offsets[pattern + 1]
+    while index < last and present[required[index]] == token:
+        index += 1
+    return index == last  # type: ignore[no-any-return]
 
 
-@step
+@inlined
 def _forget_lists(scratch: Scratch, nodes: NodeArrays) -> None:
     """Forget the lists of all steps, so that the arena is free again."""
     scratch.state[TOKEN] += 1
     scratch.state[TOP] = 2 * len(nodes.labels)
 
 
-@step
+@inlined
 def _decide(
     plan: PlanArrays, nodes: NodeArrays, scratch: Scratch, pattern: Number, most_work: Number, most_spent: Number
 ) -> Number:
@@ -327,32 +337,36 @@ def _decide(
     if state[SPENT] > most_spent:
         return -1
     state[WORK] = 0
-    status, may_hold = _compute_steps(plan, nodes, scratch, pattern, most_work)
-    if status == NO_SPACE:
-        _forget_lists(scratch, nodes)
+    status, may_hold = NO_SPACE, False
+    for attempt in range(2):
+        if attempt == 1:
+            _forget_lists(scratch, nodes)
         status, may_hold = _compute_steps(plan, nodes, scratch, pattern, most_work)
+        if status != NO_SPACE:
+            break
     state[SPENT] += state[WORK]
     if status != COMPUTED:
         return -1
     return 1 if may_hold and _holds(plan, scratch, pattern) else 0
 
 
-@step
+@inlined
 def _begin_tree(nodes: NodeArrays, scratch: Scratch) -> None:
     """Fill the beginning of the arena, and forget everything about the tree before."""
-    count = len(nodes.labels)
+    arena, order, is_attribute = scratch.arena, nodes.order, nodes.attributes
+    count = len(order)
     attributes = 0
     for node in range(count):
-        attributes += nodes.attributes[node]
+        attributes += is_attribute[node]
     scratch.state[ELEMENTS] = count - attributes
     element, attribute = count, 2 * count - attributes
     for node in range(count):
-        scratch.arena[node] = nodes.order[node]
-        if nodes.attributes[node]:
-            scratch.arena[attribute] = node
+        arena[node] = order[node]
+        if is_attribute[node]:
+            arena[attribute] = node
             attribute += 1
         else:
-            scratch.arena[element] = node
+            arena[element] = node
             element += 1
     _forget_lists(scratch, nodes)
     scratch.state[SPENT] = 0
@@ -371,7 +385,8 @@ def match_tree(
     """Write the patterns that hold for a tree to `found`, and those that take too much work to `doubted`."""
     _begin_tree(nodes, scratch)
     token = scratch.state[TOKEN]
-    features = _see_features(plan, nodes, scratch.present, scratch.seen, token)
+    present, required_offsets, required = scratch.present, plan.required_offsets, plan.required
+    features = _see_features(plan, nodes, present, scratch.seen, token)
     holding = doubts = 0
     for index in range(features + 1):
         patterns, first, last = plan.unanchored, 0, len(plan.unanchored)
@@ -380,7 +395,7 @@ def match_tree(
             patterns, first, last = plan.buckets, plan.bucket_offsets[feature], plan.bucket_offsets[feature + 1]
         for position in range(first, last):
             pattern = patterns[position]
-            if not _has_required(plan, scratch.present, pattern, token):
+            if not _has_required(required_offsets, required, present, pattern, token):
                 continue
             verdict = _decide(plan, nodes, scratch, pattern, most_work, most_spent)
             if verdict > 0:

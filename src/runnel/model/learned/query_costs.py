@@ -32,8 +32,8 @@ class Cost(NamedTuple):
 
     def and_then(self, other: Cost) -> Cost:
         """Add the times, and keep the part of the larger one."""
-        dearer = self if self.nanoseconds >= other.nanoseconds else other
-        return Cost(self.nanoseconds + other.nanoseconds, dearer.kind, dearer.part)
+        costlier = self if self.nanoseconds >= other.nanoseconds else other
+        return Cost(self.nanoseconds + other.nanoseconds, costlier.kind, costlier.part)
 
 
 @dataclass(frozen=True)

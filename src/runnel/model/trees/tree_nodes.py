@@ -21,7 +21,8 @@ from runnel.model.trees.document_tree import DocumentTree, canonical_element
 
 JSON_ROOT = "json"
 
-_SPACE = re.compile(r"[ \t\r\n]+")
+_WHITE_SPACE = str.maketrans("\t\r\n", "   ")
+_SPACES = re.compile(" {2,}")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?", re.ASCII)
 _MAX_NUMBER = 400
 """Maximum number of characters of a number, so that a long text is not converted."""
@@ -34,7 +35,7 @@ def collapse_space(text: str) -> str:
     >>> collapse_space(" Rock \\n  am Ring")
     'Rock am Ring'
     """
-    return _SPACE.sub(" ", text).strip(" ")
+    return _SPACES.sub(" ", text.translate(_WHITE_SPACE)).strip(" ")
 
 
 def number_of(text: str) -> float | None:
@@ -60,6 +61,7 @@ class TreeNodes:
     ends: list[int] = field(default_factory=list)
     _is_xml: bool = True
     _pieces: list[str] = field(default_factory=list)
+    _lengths: list[int] = field(default_factory=lambda: [0])
     _starts: list[int] = field(default_factory=list)
     _stops: list[int] = field(default_factory=list)
     _sources: list[Any] = field(default_factory=list)
@@ -72,6 +74,16 @@ class TreeNodes:
         if self.attributes[node]:
             return collapse_space(self._sources[node])
         return collapse_space("".join(self._pieces[self._starts[node] : self._stops[node]]))
+
+    def length(self, node: int) -> int:
+        """Return the number of characters of a node's text before its white space is collapsed."""
+        if self.attributes[node]:
+            return len(self._sources[node])
+        return self._lengths[self._stops[node]] - self._lengths[self._starts[node]]
+
+    def is_leaf(self, node: int) -> bool:
+        """Return whether a node has no elements below it."""
+        return all(self.attributes[below] for below in self.descendants(node))
 
     def number(self, node: int) -> float | None:
         """Return the number that the text of a node is, or None. JSON texts are not numbers."""
@@ -162,6 +174,7 @@ class TreeNodes:
     def _add_text(self, text: str | None) -> None:
         if text:
             self._pieces.append(text)
+            self._lengths.append(self._lengths[-1] + len(text))
 
 
 @lru_cache(maxsize=_CACHED_TREES)

@@ -35,7 +35,7 @@ class ShapeMatcher:
         self.counters.touched += done.checks - before[0]
         self.counters.candidates += done.shapes - before[1]
         self.counters.joined += done.bindings - before[2]
-        # A plan sets aside what takes too many steps; here the definition decides it.
+        # A plan quarantines a search that takes too many steps. Here the definition decides it.
         doubted = [
             (place, pattern)
             for place, pattern in zip(matched.doubted_places.tolist(), matched.doubted_keys.tolist(), strict=True)

@@ -83,13 +83,13 @@ class TreeDescription:
     def lines(self) -> list[str]:
         """Return the description as text: one line per filter, indented below its parent."""
         shown = [
-            f"{self.cost:,.2f} filters asked per item instead of {self.unfactored_cost:,.0f} "
+            f"{self.cost:,.2f} filters evaluated per item instead of {self.unfactored_cost:,.0f} "
             f"({100 * self.savings:.1f} % saved)"
         ]
         for line in self.filters:
             count = len(line.predicates)
             suffix = "" if not count else "; decides 1 predicate" if count == 1 else f"; decides {count:,} predicates"
-            shares = f"asked of {_percent(line.asked)}, passed by {_percent(line.passes)} of the items"
+            shares = f"evaluated for {_percent(line.asked)}, passed by {_percent(line.passes)} of the items"
             shown.append(f"{'  ' * line.depth}{line.condition}: {shares}{suffix}")
         if self.hidden:
             shown.append(f"  and {self.hidden:,} more {'filter' if self.hidden == 1 else 'filters'}")
@@ -105,10 +105,10 @@ def describe_tree(tree: FilterTree, texts: ClauseText, limit: int = LIMIT) -> Tr
     ... )
     >>> for line in describe_tree(tree, "abc".__getitem__).lines():
     ...     print(line)
-    1.50 filters asked per item instead of 2 (25.0 % saved)
-      a: asked of 100 %, passed by 25 % of the items
-        b: asked of 25 %, passed by 5 % of the items; decides 1 predicate
-        c: asked of 25 %, passed by 5 % of the items; decides 1 predicate
+    1.50 filters evaluated per item instead of 2 (25.0 % saved)
+      a: evaluated for 100 %, passed by 25 % of the items
+        b: evaluated for 25 %, passed by 5 % of the items; decides 1 predicate
+        c: evaluated for 25 %, passed by 5 % of the items; decides 1 predicate
     """
     costs = subtree_costs(tree)
     shown = _costliest(tree, costs, limit)

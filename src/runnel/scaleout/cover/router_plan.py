@@ -34,9 +34,9 @@ class Routes:
     def __len__(self) -> int:
         return len(self.conditions)
 
-    def select(self, which: Array) -> Routes:
-        """Return some of the routes."""
-        return Routes(self.conditions[which], self.scopes[which], self.partitions[which])
+    def select(self, selection: Array) -> Routes:
+        """Return the routes that a mask or an array of indexes selects."""
+        return Routes(self.conditions[selection], self.scopes[selection], self.partitions[selection])
 
     def keys(self, scopes: int, count: int) -> Array:
         """Return a number for every route."""

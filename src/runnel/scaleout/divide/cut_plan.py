@@ -140,18 +140,25 @@ def _members(targets: Rows, wanted: Array) -> Rows:
 
 
 def _cut_gates(table: GateTable, queries: Array) -> GateTable:
-    """Return the disjuncts of the selected queries, their gates, and all gates that these depend on."""
+    """Return the disjuncts of the selected queries, their gates, and all gates that these depend on.
+
+    A join depends on the gate of its window, even if no selected query reads the window.
+    """
     if not len(table):
         return table
+    gates = table.gates()
+    joins = np.array([(gate.feed, gate.window) for gate in gates if gate.window is not None], dtype=np.int64)
+    joins = joins.reshape(-1, 2)
     owners = query_of(table.disjuncts)
     kept = np.isin(owners, queries)
     needed = np.union1d(queries, table.gate_feeds[kept])
     while True:  # each iteration adds the gates directly before those found so far
-        grown = np.union1d(needed, table.gate_feeds[np.isin(owners, needed)])
+        before = [table.gate_feeds[np.isin(owners, needed)], joins[np.isin(joins[:, 0], needed), 1]]
+        grown = np.union1d(needed, np.concatenate(before))
         if len(grown) == len(needed):
             break
         needed = grown
-    feeds = np.array([gate.feed for gate in table.gates()], dtype=np.int64)
+    feeds = np.array([gate.feed for gate in gates], dtype=np.int64)
     return GateTable(
         table.disjuncts[kept], table.gate_feeds[kept], _select_texts(table.texts, np.isin(feeds, needed))
     )

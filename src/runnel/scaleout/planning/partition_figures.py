@@ -118,7 +118,7 @@ def read_partition_figures(workspace: Workspace, connection: Connection, row: Pl
 
 
 def partition_figures(workspace: Workspace, connection: Connection, row: PlanRow, folder: str) -> PartitionFigures:
-    """Return figures about the partitioning of a version, which is in `folder`."""
+    """Return the figures of a plan version's partitioning, which is stored in `folder`."""
     partitioning = read_partitioning(workspace.storage, folder)
     if not partitioning.is_complete(workspace.storage):
         raise CorruptDataError(f"{partitioning.folder} refers to folders that do not exist")

@@ -160,7 +160,7 @@ class ResponseHandler:
         is_saturated = not is_first and memory.held > 0 and new_count == item_count >= 2
         head = adapted.head
         memory = replace(
-            memory.with_aside(fingerprints),
+            memory.with_quarantined(fingerprints),
             digest=digest,
             broken=None,
             since=None,
@@ -233,7 +233,9 @@ class ResponseHandler:
         memory = poll.state.memory
         problem = _format_error(error)
         quarantined, fingerprints = self._quarantine_new(poll, memory, [error], DOCUMENT, response.body, digest)
-        memory = replace(memory.with_aside(fingerprints), digest=digest, broken=problem, since=memory.since or moment)
+        memory = replace(
+            memory.with_quarantined(fingerprints), digest=digest, broken=problem, since=memory.since or moment
+        )
         self._warn_once(poll, problem)
         state = self._state_after_response(poll, response, moment, memory, None)
         return PollOutcome(poll, state, memory, acquisition=Acquisition(quarantined=quarantined))
@@ -313,7 +315,7 @@ class ResponseHandler:
         quarantined once even if the rest of the document changes.
         """
         by_fingerprint = {_fingerprint(digest, problem): problem for problem in problems}
-        new = [problem for fingerprint, problem in by_fingerprint.items() if fingerprint not in memory.aside]
+        new = [problem for fingerprint, problem in by_fingerprint.items() if fingerprint not in memory.quarantined]
         if new:
             self._acquirer.quarantine(poll.feed, new, kind, data)
         return len(new), list(by_fingerprint)

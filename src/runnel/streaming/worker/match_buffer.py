@@ -94,7 +94,7 @@ class MatchBuffer:
         if loaded.keeper.is_needed:
             matches, claims = loaded.keeper.take_out(items, matches)
             self.claims.append(claims)
-            self.size += claims.rows.nbytes
+            self.size += claims.nbytes
         self.matches += matches.total
         self.failures += [
             [int(items.sequences[failure.row]), failure.query, failure.reason] for failure in matches.failures
@@ -112,7 +112,7 @@ class MatchBuffer:
 
     def encode_claims(self) -> bytes | None:
         """Encode the claims for the commit, or return None if there are none."""
-        return Claims.of(self.claims).sealed() if self.claims else None
+        return Claims.of(self.claims).encode() if self.claims else None
 
     def write(self, storage: Storage, lineage: int, sequences: tuple[int, int]) -> tuple[str, bytes | None]:
         """Write the matches as a part of the match log; return its description, in JSON, and the encoded claims.

@@ -11,7 +11,7 @@ from runnel.catalog.declared.bulk_insert import encode_feed
 from runnel.engine.declare.bind_statement import bind
 from runnel.errors import UnknownNameError
 from runnel.language.grammar.parser import parse
-from runnel.language.syntax.statements import CreateFeed
+from runnel.language.syntax.statements import CreateFeed, Name
 from runnel.model.operator import OperatorDeclaration
 
 
@@ -36,6 +36,9 @@ class StubNames:
 
     def prefixes(self) -> dict[str, str]:
         return self.iris
+
+    def refuse_table(self, name: Name) -> None:
+        """None of the names is a table."""
 
 
 def _create(text: str) -> CreateFeed:

@@ -118,10 +118,10 @@ class Life:
         results = answers(plan, self.batch())
         with tempfile.TemporaryDirectory() as folder:
             storage = FileStorage(Path(folder).as_uri())
-            compile_base(storage, "anew", [PlanQuery(query, since) for query, since in live.items()], definitions)
-            anew = load(storage, PlanVersion(0, "anew"))
-            assert results == answers(anew, self.batch())
-            assert GateKeeper(plan).is_needed == GateKeeper(anew).is_needed
+            compile_base(storage, "rebuilt", [PlanQuery(query, since) for query, since in live.items()], definitions)
+            rebuilt = load(storage, PlanVersion(0, "rebuilt"))
+            assert results == answers(rebuilt, self.batch())
+            assert GateKeeper(plan).is_needed == GateKeeper(rebuilt).is_needed
         self.told[PlanVersion.of(row)] = results
 
 

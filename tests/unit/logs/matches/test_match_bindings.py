@@ -105,7 +105,7 @@ def test_bindings_are_written_and_read_with_their_matches(
     pairs = sorted([*pairs, *((n, query) for n, query in passed.tolist())])
     rows = read_part(storage, settled.path)
     assert (pairs_in(rows), bindings_in(rows, count)) == (pairs, expected_of(pairs, bound))
-    # Compaction joins, and writes anew.
+    # Compaction joins the parts and rewrites them.
     halves = [rows.between(0, cut), rows.between(cut, count)]
     whole = write_rows(storage, "merged.arrow", joined([entry.matched() for entry in halves]), (1, count))
     merged = read_part(storage, whole.path)

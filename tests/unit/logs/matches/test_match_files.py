@@ -23,7 +23,7 @@ ROWS = st.lists(
 
 
 def stored(folder: Path, rows: list[list[int]], pieces: int) -> list[tuple[int, list[int]]]:
-    """What is read of rows that were written in so many pieces."""
+    """Return the rows that are read after they were written in this number of pieces."""
     storage = FileStorage(folder.as_uri())
     sequences = np.arange(10, 10 + len(rows), dtype=np.int64)
     cuts = [len(rows) * piece // pieces for piece in range(pieces + 1)]

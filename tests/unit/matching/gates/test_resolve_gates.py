@@ -92,7 +92,7 @@ def test_claims_survive_encoding_and_resolve_to_matches(tmp_path: Path) -> None:
     kept, claims = keeper.take_out(items, matcher.match(items))
     assert kept.total == 0
     assert len(claims) == 6
-    decoded = Claims.opened(claims.sealed())
+    decoded = Claims.decode(claims.encode())
     assert decoded.rows.equals(claims.rows)
     assert decoded.gates == claims.gates
     resolved = resolve_gates(decoded.at_gates(), lambda keys: {})
@@ -103,8 +103,8 @@ def test_claims_survive_encoding_and_resolve_to_matches(tmp_path: Path) -> None:
         (3, 10),
     ]
     assert resolved.stopped == {(9, 2): Stop(1)}
-    assert Claims.of([]).sealed() == b""
-    assert len(Claims.opened(b"")) == 0
+    assert Claims.of([]).encode() == b""
+    assert len(Claims.decode(b"")) == 0
     assert len(resolve_gates(Claims.of([]), lambda keys: {}).matches(Claims.of([]))[0]) == 0
 
 

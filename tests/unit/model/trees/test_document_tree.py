@@ -147,6 +147,8 @@ def test_nodes_of_json_have_the_names_of_their_keys_and_arrays() -> None:
 def test_text_of_an_element_contains_no_attributes() -> None:
     nodes = nodes_of(read('<a k=" v  w ">x<b l="y">z</b> </a>'))
     assert [nodes.text(node) for node in range(len(nodes))] == ["xz", "v w", "z", "y"]
+    assert [nodes.length(node) for node in range(len(nodes))] == [3, 6, 1, 1]
+    assert [nodes.is_leaf(node) for node in range(len(nodes))] == [False, True, True, True]
     assert nodes.content(2) == '<b l="y">z</b>'
 
 

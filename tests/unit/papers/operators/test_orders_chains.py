@@ -1,4 +1,4 @@
-"""Chains that are kept while ways come and go are the chains that would be built anew."""
+"""Chains that are updated while disjuncts are added and removed equal newly built chains."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def test_kept_chains_are_as_those_built_anew(steps: list[list[int] | int | None]
                 del disjuncts[disjunct]
             case _:
                 kept.order()
-    anew, numbers = Chains(chances, costs), dict[int, int]()
+    rebuilt, numbers = Chains(chances, costs), dict[int, int]()
     for disjunct, tests in disjuncts.items():
-        numbers[anew.add(tests)] = disjunct
-    assert kept.order().tolist() == [numbers[disjunct] for disjunct in anew.order().tolist()]
+        numbers[rebuilt.add(tests)] = disjunct
+    assert kept.order().tolist() == [numbers[disjunct] for disjunct in rebuilt.order().tolist()]
     for number, disjunct in numbers.items():
-        assert kept.chain(disjunct).tolist() == anew.chain(number).tolist()
+        assert kept.chain(disjunct).tolist() == rebuilt.chain(number).tolist()
 
 
 def test_a_few_changes_among_many_ways_move_what_they_concern() -> None:
@@ -59,8 +59,8 @@ def test_a_few_changes_among_many_ways_move_what_they_concern() -> None:
             kept.remove(disjunct)
             del alive[disjunct]
         numbers = list(alive)
-        anew = Chains.of(OrderProblem.of(list(alive.values()), np.arange(400), chances, costs))
-        assert kept.order().tolist() == [numbers[disjunct] for disjunct in anew.order().tolist()]
+        rebuilt = Chains.of(OrderProblem.of(list(alive.values()), np.arange(400), chances, costs))
+        assert kept.order().tolist() == [numbers[disjunct] for disjunct in rebuilt.order().tolist()]
 
 
 @given(st.lists(WAYS, min_size=1, max_size=12), st.integers(0, 999))

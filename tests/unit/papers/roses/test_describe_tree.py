@@ -41,10 +41,10 @@ def test_a_plan_is_told_in_the_words_of_the_language() -> None:
     lines = describe_tree(tree, clause_texts(logical)).lines()
     # A free one is a cheap one, so the second predicate is asked only where the first holds.
     assert lines == [
-        "1.15 filters asked per item instead of 2 (42.4 % saved)",
+        "1.15 filters evaluated per item instead of 2 (42.4 % saved)",
         "  title contains 'rock' and (title contains 'pop' or price < 10): "
-        "asked of 100 %, passed by 15 % of the items; decides 1 predicate",
-        "    price = 0: asked of 15 %, passed by 9 % of the items; decides 1 predicate",
+        "evaluated for 100 %, passed by 15 % of the items; decides 1 predicate",
+        "    price = 0: evaluated for 15 %, passed by 9 % of the items; decides 1 predicate",
     ]
 
 
@@ -74,7 +74,7 @@ def test_the_costs_of_branches_add_up() -> None:
 
 def test_a_tree_without_filters_is_told_too() -> None:
     tree = factor_filters(Filters.of(Rows.of([[]]), np.empty(0)))
-    assert describe_tree(tree, name).lines() == ["0.00 filters asked per item instead of 0 (0.0 % saved)"]
+    assert describe_tree(tree, name).lines() == ["0.00 filters evaluated per item instead of 0 (0.0 % saved)"]
     assert "<svg" in draw_tree(tree, name)
 
 

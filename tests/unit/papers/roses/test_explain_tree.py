@@ -94,7 +94,7 @@ def test_a_query_below_another_shows_the_way_down() -> None:
     assert 0 < tree.tree.savings < 1
     text = "\n".join(explain_query(11, plan, NAMES).lines())
     assert "matched by the filter tree of One, 3 predicates:" in text
-    assert "filters asked per item instead of 3" in text
+    assert "filters evaluated per item instead of 3" in text
     assert "stream" not in text, "nothing is shown that does not run"
     assert tree.to_json()["matcher"] == "tree"
 

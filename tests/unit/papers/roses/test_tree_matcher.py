@@ -1,4 +1,4 @@
-"""The tree matcher: the same answers as the reference evaluator, and no more filters asked than its trees promise."""
+"""The tree matcher: the same matches as the evaluator, and no more filter evaluations than its trees predict."""
 
 from __future__ import annotations
 

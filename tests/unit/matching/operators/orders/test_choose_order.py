@@ -109,19 +109,19 @@ def test_the_choice_has_the_lowest_cost_and_is_deterministic() -> None:
 
 
 def test_with_cheap_calls_the_bookkeeping_decides() -> None:
-    dear = make_problem(Workload(ways=400, calls=200))
-    disjuncts = [dear.tests_of_disjunct(disjunct).tolist() for disjunct in range(dear.disjuncts)]
-    cheap = OrderProblem.of(disjuncts, dear.test_calls, dear.chances, np.full(200, 1e-9))
-    assert choose_order(dear).order.name == "adaptive"
+    expensive = make_problem(Workload(ways=400, calls=200))
+    disjuncts = [expensive.tests_of_disjunct(disjunct).tolist() for disjunct in range(expensive.disjuncts)]
+    cheap = OrderProblem.of(disjuncts, expensive.test_calls, expensive.chances, np.full(200, 1e-9))
+    assert choose_order(expensive).order.name == "adaptive"
     assert choose_order(cheap).order.name == "static_greedy"
 
 
 def test_the_weighted_order_is_chosen_only_if_calls_are_expensive() -> None:
-    dear = make_problem(Workload(ways=400, calls=200, exponent=1.0))
-    disjuncts = [dear.tests_of_disjunct(disjunct).tolist() for disjunct in range(dear.disjuncts)]
-    cheap = OrderProblem.of(disjuncts, dear.test_calls, dear.chances, np.full(200, 20e-6))
+    expensive = make_problem(Workload(ways=400, calls=200, exponent=1.0))
+    disjuncts = [expensive.tests_of_disjunct(disjunct).tolist() for disjunct in range(expensive.disjuncts)]
+    cheap = OrderProblem.of(disjuncts, expensive.test_calls, expensive.chances, np.full(200, 20e-6))
     names = ("sequential", "adaptive", "adaptive_weighted")
-    choices = [choose_order(problem, candidates=names) for problem in (dear, cheap)]
+    choices = [choose_order(problem, candidates=names) for problem in (expensive, cheap)]
     by_name = [{prediction.order: prediction for prediction in choice.predictions} for choice in choices]
     for document in by_name:
         assert document["adaptive_weighted"].calls < document["adaptive"].calls < document["sequential"].calls
