@@ -43,6 +43,7 @@ class Moody:
     def answer(self, asks):
         raise ConnectionError(f"canary-reason: {self.model} does not answer")
 """
+TABLES = ("BobRows", "Wire", "No")
 FEEDS = ("Web", "Inbox", "Wire", "News", "Fresh", "Alarms", "Shaped", "BobWeb", "BobWire", "BobNews", "AnnNews", "No")
 """The feeds of everybody, and one that does not exist."""
 
@@ -89,7 +90,7 @@ class World:
         self.token = self.admin.owners.new_token("ann", "test").to_json()["token"]
         self.bob.execute(
             "register feed 'https://bob.example/canary-bob?token=canary-bob' as BobWeb title 'canary-title' tagged"
-            " canarytag; register feed BobWire;"
+            " canarytag; register feed BobWire; register table BobRows (a text key);"
             "create feed BobNews tagged canarytag from BobWire | News where title contains 'canary';"
             "subscribe to BobNews output webhook 'https://bob.example/canary-bob-hook';"
             "subscribe to Fresh output webhook 'https://bob.example/canary-bob-hook';"
@@ -117,6 +118,7 @@ class World:
                 engine.publish_document(feed, b"<rss", name="canary-document.xml")
         admin.publish("Wire", [{"id": "1", "title": "rock", "n": 5}, {"id": "2", "title": "rock", "n": 5}])
         self.bob.publish("BobWire", [{"id": "3", "title": "canary-item", "n": 5}])
+        self.bob.publish("BobRows", [{"a": "canary-row"}])
         self.ann.publish("AnnWire", [{"id": "4", "title": "rock", "n": 5}])
         runner.match()
         runner.dispatcher.recorder.record(runner.epoch)
@@ -151,7 +153,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 def statements(world: World) -> Iterator[str]:
     """Return statements of every kind about all data. Those that succeed change only ann's data."""
-    yield from (f"show {what};" for what in typing.get_args(typing.get_type_hints(said.Show)["what"])[:6])
+    yield from (f"show {what};" for what in typing.get_args(typing.get_type_hints(said.Show)["what"])[:7])
     for feed in FEEDS:
         yield from (
             f"show feed {feed};",
@@ -171,6 +173,8 @@ def statements(world: World) -> Iterator[str]:
             f"register feed '/etc/passwd' as {feed}2;",
             f"register feed 'https://10.0.0.1/x' as {feed}3;",
         )
+    for table in TABLES:
+        yield f"show rows {table} where a contains 'row'; register table {table}2 (a text key); drop table {table};"
     yield "show operator moody; show operator none;"
     yield "register operator mine() from 'moody_operators:Moody';"
     yield "drop operator moody cascade;"
@@ -197,7 +201,12 @@ def statements(world: World) -> Iterator[str]:
 def test_every_kind_of_statement_is_covered(world: World) -> None:
     asked = {type(parsed.statement) for text in statements(world) for parsed in parse(text)}
     assert asked == set(typing.get_args(said.Statement))
-    shown = {entry.statement.what for text in statements(world) for entry in parse(text) if "show" in text}  # type: ignore[union-attr]
+    shown = {
+        entry.statement.what
+        for text in statements(world)
+        for entry in parse(text)
+        if isinstance(entry.statement, said.Show)
+    }
     assert shown == set(typing.get_args(typing.get_type_hints(said.Show)["what"]))
 
 
@@ -262,6 +271,9 @@ ENGINE: dict[str, Callable[[World, Engine], Any]] = {
     "show": lambda world, ann: [texts_of(lambda: ann.show(name)) for name in FEEDS],  # noqa: B023
     "feeds": lambda world, ann: ann.feeds(),
     "feed": lambda world, ann: [texts_of(lambda: ann.feed(name)) for name in FEEDS],  # noqa: B023
+    "tables": lambda world, ann: ann.tables(),
+    "rows": lambda world, ann: [texts_of(lambda: list(ann.rows(name))) for name in TABLES],  # noqa: B023
+    "show_rows": lambda world, ann: [texts_of(lambda: ann.show_rows(name)) for name in TABLES],  # noqa: B023
     "subscriptions": lambda world, ann: ann.subscriptions(),
     "quarantine": lambda world, ann: ann.quarantine(),
     "dead_letters": lambda world, ann: ann.dead_letters(),
