@@ -137,7 +137,7 @@ class World:
 
 @settings(
     deadline=None,
-    max_examples=10,
+    max_examples=6,
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

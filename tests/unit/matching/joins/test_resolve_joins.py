@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from hypothesis import given, settings
 from tests.unit.matching.gates.gated_worlds import GatedWorld
 from tests.unit.matching.joins.joined_worlds import joined_worlds
 
+from runnel.algebra.nodes.attributes import Attribute
+from runnel.algebra.nodes.expressions import Expression
+from runnel.algebra.nodes.query import Gated, Node, Read
+from runnel.algebra.nodes.window_atoms import WindowAtom
 from runnel.algebra.semantics.evaluate_log import evaluate_log
+from runnel.algebra.semantics.joins import NO_INDEX, Join, Window
 from runnel.matching.compile.build_matcher import build_matcher
 from runnel.matching.compile.temporary_plan import TemporaryPlan
+from runnel.matching.gates.claims import Claims, GateKeeper
 from runnel.matching.gates.ordered_matcher import OrderedMatcher
+from runnel.matching.gates.resolve_gates import resolve_gates
+from runnel.model.item import Item
+from runnel.model.item_batch import ItemBatch
 from runnel.plan.logical_plan import PlanQuery
 
 
@@ -28,3 +39,20 @@ def test_matches_and_annotations_are_those_of_the_definition(world: GatedWorld) 
     assert {key: {each.gate: each.newest for each in several} for key, several in matcher.annotations.items()} == {
         (feed, one.item.sequence): dict(joined) for one in expected for feed, joined in one.annotations.items()
     }
+
+
+def test_windows_of_several_partitions_store_all_values_of_an_item() -> None:
+    """Two partitions prepare the same item for their own windows, with different attributes."""
+    claims: list[Claims] = []
+    photo = Item("Photos", "p", {"price": (5.0,), "year": (2000.0,)})
+    batch = ItemBatch.of([photo], {"Photos": 2})
+    for query, name in ((10, "price"), (20, "year")):
+        less = cast(Expression, WindowAtom("<", Attribute(name), Attribute(name)))
+        window: Node = Gated(Read(2), Window(((name, NO_INDEX),)))
+        definitions = {query: Gated(Read(1), Join(5, less, "photos"), Read(query + 1)), query + 1: window}
+        with TemporaryPlan([PlanQuery(query), PlanQuery(query + 1)], definitions) as plan:
+            claims.append(GateKeeper(plan).take_out(batch, build_matcher(plan).match(batch))[1])
+    added = resolve_gates(Claims.of(claims).at_gates(), lambda keys: {}).new_window_items()
+    assert added is not None
+    assert len(added) == 1
+    assert added.attributes(0) == photo.attributes
