@@ -112,8 +112,11 @@ class Publisher:
                 place=name,
                 hint="check that the document has all rows; with --force, the missing ones are deleted",
             )
-        keys = ([row.values[column.name] for column in schema.key] for row in missing)
-        return [deletion_of(table.name, schema, key) for key in keys]
+        return [
+            # A row that was changed since the view was read is kept.
+            deletion_of(table.name, schema, [row.values[column.name] for column in schema.key], row.sequence)
+            for row in missing
+        ]
 
     def _change_rows(self, table: Feed, changes: Sequence[RowChange]) -> Accepted:
         with self._count_bytes(table, lambda: size_of([change.item for change in changes])):

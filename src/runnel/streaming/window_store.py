@@ -40,6 +40,9 @@ _LARGE = 4_000_000
 _LARGE_BYTES = 400 << 20
 """Nor is a file of at least this size, because positions in the texts of a file have 32 bits."""
 
+_MAX_MERGED_BYTES = 3 << 30
+"""The size of the files that are merged at once."""
+
 _NEVER = 1 << 62
 """A sequence after all others."""
 
@@ -169,7 +172,9 @@ def _choose(need: _Need) -> list[WindowSegment]:
     for level in sorted({segment.level for segment in small}):
         of_level = [segment for segment in small if segment.level == level]
         if len(of_level) >= _FAN_IN:
-            return of_level
+            # Positions in the texts of a file have 32 bits.
+            fits = np.cumsum([segment.bytes for segment in of_level]) <= _MAX_MERGED_BYTES
+            return of_level[: max(2, int(fits.sum()))]
     return []
 
 

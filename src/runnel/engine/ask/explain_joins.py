@@ -147,6 +147,7 @@ def _explain_join(
 
     rule, window = cast(Join, node.rule), cast(Read, node.window).feed
     key = stored.keys.get(window)
+    last = rule.extent if isinstance(rule.extent, int) else None
     members = None if key is None else members_before(stored.parts, key, _LAST, moment, rule.extent)
     oldest = None if members is None or not len(members) else _accepted(workspace, int(members[0]))
     reached = None if work is None else work.work.items
@@ -168,7 +169,7 @@ def _explain_join(
         None if work is None else _rate(workspace, work, moment),
         work.work.passed / reached if work and reached else None,
         None if members is None else len(members),
-        None if key is None else expect_candidates(stored.parts, key, rule.condition),
+        None if key is None else expect_candidates(stored.parts, key, rule.condition, last),
         work.work.candidates / reached if work and reached else None,
         work.work.joined / reached if work and reached else None,
     )

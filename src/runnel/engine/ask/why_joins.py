@@ -6,7 +6,7 @@ read are counted, not shown.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import nlargest
 from typing import Any, cast
@@ -24,6 +24,9 @@ from runnel.model.item import Item
 
 _SHOWN = 3
 """The number of joined or nearest items that the text shows. The JSON has all joined items."""
+
+_LOADED = 100
+"""The number of items that are in memory at a time."""
 
 _COMPARED = 10_000
 """The number of newest items of a window among which the nearest are chosen."""
@@ -171,7 +174,7 @@ class _WindowComparison:
         nearest: list[tuple[int, Item]] = []
         compared = join.members[-_COMPARED:].tolist()
         if join.joined is not None:
-            joined = self._load(join.joined.newest)
+            joined = list(self._load(join.joined.newest))
         else:
             # Of equally close items, the newest comes first.
             nearest = nlargest(
@@ -191,14 +194,14 @@ class _WindowComparison:
             len(compared) if join.joined is None else 0,
         )
 
-    def _load(self, sequences: Sequence[int]) -> list[tuple[int, Item]]:
-        """Return the readable items with these sequences, in ascending order, each with the id of its feed."""
-        return [
-            (feed, item)
-            for batch in self.workspace.items.get(sorted(sequences))
-            for feed, item in zip(batch.feeds.tolist(), batch.items(self.names), strict=True)
-            if feed in self.readable
-        ]
+    def _load(self, sequences: Sequence[int]) -> Iterator[tuple[int, Item]]:
+        """Yield the readable items with these sequences, in ascending order, each with the id of its feed."""
+        ordered = sorted(sequences)
+        for first in range(0, len(ordered), _LOADED):
+            for batch in self.workspace.items.get(ordered[first : first + _LOADED]):
+                for feed, item in zip(batch.feeds.tolist(), batch.items(self.names), strict=True):
+                    if feed in self.readable:
+                        yield feed, item
 
     def _pair(self, window: Item) -> PairOfItems:
         return PairOfItems(self.item.attributes, window.attributes, self.item.time)

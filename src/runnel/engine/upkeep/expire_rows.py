@@ -6,6 +6,7 @@ meantime stays.
 
 from __future__ import annotations
 
+import logging
 from datetime import UTC, datetime
 
 from runnel.catalog.declared import tables
@@ -13,8 +14,10 @@ from runnel.catalog.declared.feeds import feed_by_id
 from runnel.catalog.declared.tables import Table
 from runnel.catalog.store.connection import now
 from runnel.engine.workspace import Workspace
-from runnel.errors import NotFoundError
+from runnel.errors import CorruptDataError, NotFoundError
 from runnel.model.table import deletion_of
+
+logger = logging.getLogger("runnel")
 
 _ROWS = 5_000
 
@@ -39,6 +42,9 @@ def _expire(workspace: Workspace, table: Table, name: str, current: datetime) ->
         old = workspace.tables.changed_before(table.feed, current - table.schema.keep)
     except NotFoundError:
         return 0  # it was dropped
+    except CorruptDataError as error:
+        logger.error("the old rows of the table %s cannot be deleted: %s", name, error)
+        return 0
     deleted = 0
     for rows in () if old is None else old.parts(_ROWS):
         deletions = [

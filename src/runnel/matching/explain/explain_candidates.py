@@ -17,7 +17,7 @@ from runnel.algebra.nodes.window_atoms import WindowAtom
 from runnel.algebra.semantics.evaluate import values_of
 from runnel.algebra.semantics.joins import NO_INDEX, index_of
 from runnel.algebra.semantics.window_conditions import atoms_of
-from runnel.matching.joins.find_pairs import MAX_CANDIDATES, JoinItems, PairFinder
+from runnel.matching.joins.find_pairs import MAX_CANDIDATES, JoinItems, PairFinder, has_index
 from runnel.matching.joins.prepare_items import prepare_joined_items
 from runnel.matching.joins.window_items import WindowItems
 from runnel.model.item import Attributes, Item, Value
@@ -61,10 +61,12 @@ def describe_index(condition: Expression | WindowAtom) -> str | None:
             return None
 
 
-def expect_candidates(parts: Sequence[WindowItems], window: int, condition: Expression) -> float | None:
-    """Return how many items of all windows are compared with an item that resembles those of a window.
+def expect_candidates(
+    parts: Sequence[WindowItems], window: int, condition: Expression, last: int | None = None
+) -> float | None:
+    """Return how many items are compared with an item that resembles those of a window.
 
-    Return None if the window is empty.
+    Without an index, these are the items of the window, or only its `last` ones. Return None if the window is empty.
     """
     rows = [(part, row) for part in parts for row in part.members_of(window)[-_SAMPLES:].tolist()][-_SAMPLES:]
     if not rows:
@@ -77,7 +79,9 @@ def expect_candidates(parts: Sequence[WindowItems], window: int, condition: Expr
     prepared = prepare_joined_items(batch, np.arange(len(batch)), [condition])
     moments = np.zeros(len(batch), dtype=np.int64)
     finder = PairFinder(parts)
-    pairs = finder.find(condition, JoinItems(moments + (1 << 62), moments, prepared.table, prepared.positions))
+    items = JoinItems(moments + (1 << 62), moments, prepared.table, prepared.positions)
+    members = None if has_index(condition) else [part.members_of(window) for part in parts]
+    pairs = finder.find(condition, items, members, last)
     return float(MAX_CANDIDATES) if pairs.failed.any() else finder.checked / len(rows)
 
 

@@ -93,12 +93,19 @@ class PairFinder:
         self.checked = 0
         """The number of window items that were compared with an item."""
 
-    def find(self, condition: Expression, items: JoinItems, window: int | None = None) -> Pairs:
+    def find(
+        self,
+        condition: Expression,
+        items: JoinItems,
+        members: Sequence[Numbers] | None = None,
+        last: int | None = None,
+    ) -> Pairs:
         """Return the earlier window items that satisfy a condition together with each item.
 
-        For a condition without an index, all items of the window with the key `window` are compared.
+        Indexes find the candidates in all windows. With the members of a window in each part, an item is compared
+        with all of them, or only with the last ones. A condition without an index needs them.
         """
-        return _Search(self, condition, items).find(window)
+        return _Search(self, condition, items).find(members, last)
 
     def split(self, rows: Numbers) -> list[tuple[int, Numbers, Numbers]]:
         """Return for each part that has some of the rows: its number, their positions, and the rows in the part."""
@@ -150,18 +157,18 @@ class _Search:
         self._bounds = [np.searchsorted(part.sequences, items.sequences) for part in finder.parts]
         self._look_ups: dict[WindowAtom, LookUp] = {}
 
-    def find(self, window: int | None) -> Pairs:
+    def find(self, members: Sequence[Numbers] | None, last: int | None) -> Pairs:
         everything = np.ones(len(self._items), dtype=np.bool_)
-        if has_index(self._condition):
+        if members is None:
             items, rows = self._source(self._condition).find(everything)
         else:
-            items, rows = self._members(window)
+            items, rows = self._members(members, last)
         self._finder.checked += int(np.minimum(self._counts, MAX_CANDIDATES).sum())
         failed = self._counts > MAX_CANDIDATES
         if failed.any():
             kept = ~failed[items]
             items, rows = items[kept], rows[kept]
-        if not self._is_decided(self._condition):
+        if members is not None or not self._is_decided(self._condition):
             satisfied = self._evaluate(self._condition, items, rows)
             items, rows = items[satisfied], rows[satisfied]
         order = np.lexsort((-self._finder.sequences_of(rows), items))
@@ -233,19 +240,30 @@ class _Search:
 
         return _Source(np.stack([source.sizes for source in sources]).sum(axis=0), find)
 
-    def _members(self, window: int | None) -> tuple[Numbers, Numbers]:
-        """Return all earlier items of a window as candidates."""
+    def _members(self, members: Sequence[Numbers], last: int | None) -> tuple[Numbers, Numbers]:
+        """Return all earlier items of a window as candidates, or only the last ones."""
+        sequences = [part.sequences[own] for part, own in zip(self._finder.parts, members, strict=True)]
+        first = self._first_sequences(sequences, last)
         items: list[Numbers] = [np.empty(0, dtype=np.int64)]
         rows: list[Numbers] = [np.empty(0, dtype=np.int64)]
-        for part, start, bounds in zip(self._finder.parts, self._finder.starts, self._bounds, strict=False):
-            members = np.arange(len(part)) if window is None else part.members_of(window)
-            sizes = np.searchsorted(members, bounds)
+        for own, own_sequences, start in zip(members, sequences, self._finder.starts, strict=False):
+            lows = np.searchsorted(own_sequences, first)
+            sizes = np.maximum(np.searchsorted(own_sequences, self._items.sequences) - lows, 0)
             self._counts += sizes
             sizes[self._counts > MAX_CANDIDATES] = 0
             items.append(np.repeat(np.arange(len(sizes)), sizes))
-            ends = np.repeat(np.cumsum(sizes) - sizes, sizes)
-            rows.append(members[np.arange(len(ends)) - ends] + start)
+            shifts = np.repeat(lows - (np.cumsum(sizes) - sizes), sizes)
+            rows.append(own[np.arange(len(shifts)) + shifts] + start)
         return np.concatenate(items), np.concatenate(rows)
+
+    def _first_sequences(self, sequences: Sequence[Numbers], last: int | None) -> Numbers:
+        """Return for each item the sequence of the oldest of the last window items before it."""
+        if last is None or not sequences:
+            return np.zeros(len(self._items), dtype=np.int64)
+        distinct = np.unique(np.concatenate(sequences))
+        positions = np.searchsorted(distinct, self._items.sequences) - last
+        padded = np.append(distinct, 0)
+        return np.where(positions <= 0, 0, padded[np.maximum(positions, 0)])
 
     def _evaluate(self, condition: Expression, items: Numbers, rows: Numbers) -> Booleans:
         """Return which pairs satisfy a condition. Only those that are not decided yet are checked for each part."""

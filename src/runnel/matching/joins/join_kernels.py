@@ -76,12 +76,9 @@ def _known_tokens(words: Array, start: Number, stop: Number, ranks: Array, token
     for position in range(start, stop):
         token = ranks[words[position]]
         if token >= 0:
-            place = known
-            while place > 0 and tokens[place - 1] > token:
-                tokens[place] = tokens[place - 1]
-                place -= 1
-            tokens[place] = token
+            tokens[known] = token
             known += 1
+    tokens[:known].sort()
     return known
 
 
@@ -222,13 +219,15 @@ def check_similar(
     for text in range(len(offsets) - 1):
         longest = max(longest, offsets[text + 1] - offsets[text])
     tokens = np.empty(longest, dtype=np.int64)
+    known, sorted_text = 0, -1  # the text whose words are in `tokens`
     for pair in range(len(items)):
         first, last = rows[pair], rows[pair] + 1
         if len(text_rows):
             first, last = np.searchsorted(text_rows, rows[pair]), np.searchsorted(text_rows, rows[pair] + 1)
         for text in range(item_texts[items[pair]], item_texts[items[pair] + 1]):
             size = offsets[text + 1] - offsets[text]
-            known = _known_tokens(words, offsets[text], offsets[text + 1], ranks, tokens)
+            if text != sorted_text:
+                known, sorted_text = _known_tokens(words, offsets[text], offsets[text + 1], ranks, tokens), text
             for other in range(first, last):
                 start, stop = np.int64(text_offsets[other]), np.int64(text_offsets[other + 1])
                 least = _least_common(size, stop - start, numerator, denominator)

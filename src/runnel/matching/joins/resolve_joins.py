@@ -81,14 +81,25 @@ class JoinResolver:
         failures: dict[int, str] = {}
         annotated = []
         candidates = np.zeros(len(arrivals), dtype=np.int64)
-        for condition, window, chosen in _by_condition(arrivals, keys):
+        groups = list(_by_condition(arrivals, keys))
+        while groups:
+            condition, window, chosen = groups.pop()
             own = arrivals.select(chosen)
             items, numbers = _distinct_items(own)
-            pairs = windows.finder.find(condition, items, window)
             gates = own.gates
-            selected = selection.select(
-                items, pairs, numbers, numbers_of_gates[gates], own.columns.numbers[gates], windows.finder
-            )
+            extents = own.columns.numbers[gates]
+            # The number of a join is its extent: items, or microseconds as a negative number.
+            last = int(extents.max()) if (extents > 0).all() else None
+            members = None if window is None else [part.rows_of(window) for part in selection.parts]
+            pairs = windows.finder.find(condition, items, members, last)
+            if members is None and pairs.failed.any():
+                # An item may have many candidates in the windows of other joins, so each window is searched alone.
+                is_failed = pairs.failed[numbers]
+                groups += _by_window(condition, keys, arrivals, chosen[is_failed])
+                if not is_failed.all():
+                    groups.append((condition, None, chosen[~is_failed]))
+                continue
+            selected = selection.select(items, pairs, numbers, numbers_of_gates[gates], extents, windows.finder)
             failures |= dict.fromkeys(chosen[pairs.failed[numbers]].tolist(), TOO_MANY)
             annotated.append(_annotate(selected, pairs, chosen, windows.finder))
             passes[annotated[-1].positions] = True
@@ -119,10 +130,17 @@ def _by_condition(arrivals: Arrivals, keys: Numbers) -> Iterable[tuple[Expressio
             continue
         if has_index(condition):
             yield condition, None, chosen
-            continue
-        of_chosen = keys[arrivals.gates[chosen]]
-        for window in np.unique(of_chosen).tolist():
-            yield condition, window, chosen[of_chosen == window]
+        else:
+            yield from _by_window(condition, keys, arrivals, chosen)
+
+
+def _by_window(
+    condition: Expression, keys: Numbers, arrivals: Arrivals, chosen: Numbers
+) -> Iterable[tuple[Expression, int | None, Numbers]]:
+    """Yield those of the chosen arrivals that have the same window."""
+    of_chosen = keys[arrivals.gates[chosen]]
+    for window in np.unique(of_chosen).tolist():
+        yield condition, window, chosen[of_chosen == window]
 
 
 def _distinct_items(arrivals: Arrivals) -> tuple[JoinItems, Numbers]:

@@ -20,6 +20,9 @@ from runnel.model.trees.canonical_json import parse_json, render_json
 TREE = "tree"
 """The attribute that contains an item's trees."""
 
+MAX_NAMESPACE = 256
+"""Characters of a namespace."""
+
 MAX_NODES = 65_535
 """Maximum number of elements and attributes of a tree."""
 
@@ -85,6 +88,13 @@ def _canonical_xml(text: str, place: str) -> str:
     nodes = 0
     for element in root.iter():
         nodes += 1 + len(element.attrib)
+        # The canonical text repeats a namespace at each element that uses it, where no element above does.
+        if any(str(name).find("}") > MAX_NAMESPACE + 1 for name in (element.tag, *element.attrib)):
+            raise InvalidItemError(
+                f"the tree has a namespace of more than {MAX_NAMESPACE:,} characters",
+                place=place,
+                hint="use shorter namespaces",
+            )
         _normalize_texts(element)
     _check_nodes(nodes, place)
     try:

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
+from sys import intern
 from typing import Any
 
 from lxml import etree
@@ -65,6 +66,8 @@ class TreeNodes:
     _starts: list[int] = field(default_factory=list)
     _stops: list[int] = field(default_factory=list)
     _sources: list[Any] = field(default_factory=list)
+    _positions: list[int] = field(default_factory=list)
+    _child_counts: list[int] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.names)
@@ -101,13 +104,8 @@ class TreeNodes:
         """Return the position of a node as a path of numbers from the root: `/1/3/2`. Attributes are counted."""
         steps: list[str] = []
         while node >= 0:
-            parent = self.parents[node]
-            position, sibling = 1, parent + 1
-            while sibling != node:
-                position += 1
-                sibling = self.ends[sibling]
-            steps.append(str(position))
-            node = parent
+            steps.append(str(self._positions[node]))
+            node = self.parents[node]
         return "/" + "/".join(reversed(steps))
 
     def children(self, node: int) -> Iterator[int]:
@@ -127,6 +125,10 @@ class TreeNodes:
         self.namespaces.append(namespace)
         self.attributes.append(is_attribute)
         self.parents.append(parent)
+        self._child_counts.append(0)
+        if parent >= 0:
+            self._child_counts[parent] += 1
+        self._positions.append(self._child_counts[parent] if parent >= 0 else 1)
         self.ends.append(0)
         self._starts.append(len(self._pieces))
         self._stops.append(0)
@@ -200,4 +202,4 @@ def _split_name(name: str) -> tuple[str, str]:
     if not name.startswith("{"):
         return "", name
     namespace, _, local = name[1:].partition("}")
-    return namespace, local
+    return intern(namespace), local

@@ -101,15 +101,19 @@ def _read_csv(text: str, name: str, schema: TableSchema, problems: ProblemList) 
     """Read CSV with a header. Commas, semicolons and tabs can separate the columns."""
     csv.field_size_limit(4 * MAX_TEXT)
     header: list[str] = []
+    broken: csv.Error | None = None
     for delimiter in _DELIMITERS:
         reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
         try:
             header = [column.strip() for column in next(reader)]
         except csv.Error as error:
-            raise BrokenDocumentError(f"not CSV: {error}", place=f"{name}:1") from None
+            broken = error  # a quoted name is an error if another delimiter follows it
+            continue
         if all(column.name in header for column in schema.key):
             break
     else:
+        if broken is not None and not header:
+            raise BrokenDocumentError(f"not CSV: {broken}", place=f"{name}:1")
         missing = ", ".join(column.name for column in schema.key)
         raise BrokenDocumentError(
             "the document is neither JSON nor CSV with the key columns in its first line",

@@ -22,7 +22,7 @@ from runnel.algebra.nodes.window_atoms import WindowAtom, WindowRelation
 from runnel.algebra.semantics.evaluate import holds
 from runnel.algebra.semantics.joins import Join, window_of
 from runnel.algebra.semantics.window_conditions import condition_given
-from runnel.matching.joins.find_pairs import JoinItems, PairFinder
+from runnel.matching.joins.find_pairs import JoinItems, PairFinder, has_index
 from runnel.matching.joins.prepare_items import column_name, list_rows, prepare_joined_items, prepare_window_items
 from runnel.matching.joins.select_members import MemberSelection
 from runnel.matching.joins.window_items import (
@@ -122,7 +122,8 @@ def items_to_join(items: Sequence[LoggedItem], condition: Expression) -> JoinIte
 def found(parts: Sequence[WindowItems], items: Sequence[LoggedItem], condition: Expression) -> list[tuple[int, int]]:
     """Return the pairs of sequences in the order in which they are found."""
     finder = PairFinder(parts)
-    pairs = finder.find(condition, items_to_join(items, condition), WINDOW)
+    members = None if has_index(condition) else [part.members_of(WINDOW) for part in parts]
+    pairs = finder.find(condition, items_to_join(items, condition), members)
     assert not pairs.failed.any()
     sequences = finder.sequences_of(pairs.rows).tolist()
     return [(items[item].sequence, other) for item, other in zip(pairs.items.tolist(), sequences, strict=True)]
@@ -232,3 +233,21 @@ def test_claims_select_the_items_of_their_window(data: st.DataObject, windows: l
         )
     }
     assert set(zip(selected.claims.tolist(), sequences, strict=True)) == expected
+
+
+@pytest.mark.parametrize("last", [None, 1, 2, 3, 100])
+def test_an_item_is_compared_with_the_last_members_of_its_window_in_all_parts(last: int | None) -> None:
+    condition = window_atom("<", PRICE, PRICE)
+    items = [
+        LoggedItem(number, START + timedelta(hours=number), 1, f"{number}", {"price": (float(number),)})
+        for number in range(1, 9)
+    ]
+    windows = [(WINDOW,) if number % 3 else (5,) for number in range(8)]
+    parts = [part_of(items[low:high], condition, windows[low:high]) for low, high in ((0, 3), (3, 4), (4, 8))]
+    finder = PairFinder(parts)
+    pairs = finder.find(condition, items_to_join(items, condition), [part.members_of(WINDOW) for part in parts], last)
+    own = [item.sequence for item, keys in zip(items, windows, strict=True) if WINDOW in keys]
+    sizes = [min(sum(other < item.sequence for other in own), last or 100) for item in items]
+    assert pairs.candidates.tolist() == sizes
+    assert len(pairs) == 0, "older items have lower prices"
+    assert not has_index(condition)
