@@ -266,6 +266,14 @@ def test_values_have_the_types_of_their_columns(engine: Engine) -> None:
             engine.publish("T", [{"d": "2026-01-01", "b": True, "n": 1, **bad}])
 
 
+def test_names_of_csv_columns_can_be_quoted(stocks: Engine) -> None:
+    assert publish(stocks, '"symbol";"per"\n"IBM";"3"\n', name="c.csv") == (1, 0, 0, 0)
+    assert publish(stocks, '"symbol"\t"per"\n"ORCL"\t"4"\n', name="d.csv") == (1, 0, 0, 0)
+    with pytest.raises(BrokenDocumentError, match="not CSV"):
+        publish(stocks, '"symbol\n', name="e.csv")
+    assert values(stocks) == [{"symbol": "IBM", "per": 3.0}, {"symbol": "ORCL", "per": 4.0}]
+
+
 def test_csv_is_read_by_its_first_line(stocks: Engine) -> None:
     text = 'note,symbol,per\r\n"a, ""b""\r\nc",GOOG,51.7\r\n,YHOO,\r\n\r\nx,SHORT\r\n,BAD,x\r\n'
     assert publish(stocks, text, name="a.csv") == (2, 0, 0, 2)
@@ -339,6 +347,22 @@ def test_a_whole_document_deletes_missing_rows(stocks: Engine) -> None:
     assert "--force" in (caught.value.hint or "")
     assert publish(stocks, "", whole=True, force=True) == (2, 0, 0, 0)
     assert values(stocks) == []
+
+
+def test_a_whole_document_keeps_rows_that_change_meanwhile(stocks: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    publish(stocks, '{"symbol": "a"}\n{"symbol": "b"}\n{"symbol": "c"}\n{"symbol": "d"}')
+    tables = stocks.workspace.tables
+    read_view = tables.view
+
+    def view_before_a_change(*arguments: Any) -> Any:
+        view = read_view(*arguments)
+        monkeypatch.undo()
+        publish(stocks, '{"symbol": "c", "per": 60}')
+        return view
+
+    monkeypatch.setattr(tables, "view", view_before_a_change)
+    publish(stocks, '{"symbol": "a"}\n{"symbol": "b"}', whole=True)
+    assert sorted(row["symbol"] for row in values(stocks)) == ["a", "b", "c"]
 
 
 def test_a_whole_document_with_a_problem_changes_nothing(stocks: Engine) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
+import pytest
 from hypothesis import given, settings
 from tests.unit.matching.gates.gated_worlds import GatedWorld
 from tests.unit.matching.joins.joined_worlds import joined_worlds
@@ -56,3 +57,27 @@ def test_windows_of_several_partitions_store_all_values_of_an_item() -> None:
     assert added is not None
     assert len(added) == 1
     assert added.attributes(0) == photo.attributes
+
+
+def test_candidates_of_other_windows_do_not_fail_an_item(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("runnel.matching.joins.find_pairs.MAX_CANDIDATES", 3)
+    equal = cast(Expression, WindowAtom("=", Attribute("band"), Attribute("band")))
+    window = Window((("band", "values"),))
+    definitions: dict[int, Node] = {
+        10: Gated(Read(1), Join(100, equal, "big"), Read(11)),
+        11: Gated(Read(2), window),
+        20: Gated(Read(1), Join(100, equal, "tiny"), Read(21)),
+        21: Gated(Read(3), window),
+    }
+    items = [Item("Big", str(number), {"band": ("Muse",)}) for number in range(5)]
+    items += [Item(feed, feed, {"band": ("Muse",)}) for feed in ("Tiny", "News")]
+    batch = ItemBatch.of(items, {"News": 1, "Big": 2, "Tiny": 3})
+    with TemporaryPlan([PlanQuery(feed) for feed in definitions], definitions) as plan:
+        keeper, matcher = GateKeeper(plan), build_matcher(plan)
+        claims = keeper.take_out(batch, matcher.match(batch))[1]
+    resolved = resolve_gates(claims.at_gates(), lambda keys: {})
+    news = int(batch.sequences[-1])
+    matches = set(zip(*(column.tolist() for column in resolved.matches(claims)), strict=True))
+    assert (news, 20) in matches
+    assert (news, 10) not in matches
+    assert list(resolved.failures) == [(10, news)]

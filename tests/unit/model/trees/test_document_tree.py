@@ -14,7 +14,7 @@ from runnel.errors import InvalidItemError
 from runnel.model.item import Item, attributes_of
 from runnel.model.item_batch import ItemBatch
 from runnel.model.trees.canonical_json import parse_json, render_json, render_number
-from runnel.model.trees.document_tree import MAX_NODES, DocumentTree
+from runnel.model.trees.document_tree import MAX_NAMESPACE, MAX_NODES, DocumentTree
 from runnel.model.trees.tree_nodes import nodes_of
 
 CASES = settings(max_examples=200, deadline=None, derandomize=True)
@@ -44,6 +44,15 @@ def test_documents_that_differ_in_notation_are_equal(other: str) -> None:
 def test_namespaces_are_declared_where_they_are_used() -> None:
     one = '<a xmlns:x="urn:x"><x:b/></a>'
     assert read(one) == read('<a><x:b xmlns:x="urn:x"/></a>') == '<a><x:b xmlns:x="urn:x"></x:b></a>'
+
+
+def test_long_namespaces_are_refused_because_the_canonical_text_repeats_them() -> None:
+    longest = "u:" + "x" * (MAX_NAMESPACE - 2)
+    assert DocumentTree.read(f"<p:r xmlns:p='{longest}'/>")
+    siblings = "<p:a/>" * 1_000
+    for text in (f"<r xmlns:p='{longest}x'>{siblings}</r>", f"<r xmlns:p='{longest}x' p:a=''/>"):
+        with pytest.raises(InvalidItemError, match="a namespace of more than 256 characters"):
+            DocumentTree.read(text)
 
 
 def test_json_is_canonical() -> None:
