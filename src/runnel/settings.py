@@ -109,8 +109,8 @@ class Settings(BaseSettings):
     window_fill_items: int = Field(
         2_000_000,
         ge=0,
-        description="Maximum number of past items with which the window of a new join is filled. Matching waits "
-        "meanwhile.",
+        description="Maximum number of past items that are matched to fill the window of a new join. Matching of new "
+        "items waits until the window is filled.",
     )
     stall_seconds: float = Field(
         600.0,
@@ -292,8 +292,8 @@ class Settings(BaseSettings):
     table_tail_rows: int = Field(
         1_000_000,
         ge=1,
-        description="Number of changes of a table from which its base is rewritten. Without this limit, that happens "
-        "at a quarter of its rows, but not below 10,000 changes.",
+        description="The base of a table is rewritten when more changes than this, or than a quarter of its rows (at "
+        "least 10,000), came after it.",
     )
     keep_receipts_days: int = Field(
         90, ge=0, description="Days that each sent message keeps its row in the ledger. Older rows are only counted."

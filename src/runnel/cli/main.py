@@ -185,10 +185,10 @@ def publish(
         ),
     ],
     whole: Annotated[
-        bool, typer.Option("--whole", help="The document has all rows of the table. Delete the others.")
+        bool, typer.Option("--whole", help="Delete the rows of the table that the document does not contain.")
     ] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="With --whole: delete even more than half of the rows.")
+        bool, typer.Option("--force", help="With --whole: even delete more than half of the rows.")
     ] = False,
     workspace: WorkspaceOption = Path(),
     token: TokenOption = None,

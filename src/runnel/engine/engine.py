@@ -545,8 +545,8 @@ class Engine:
     ) -> tuple[Accepted, list[InputError]]:
         """Accept the valid items of a document (RSS, Atom, JSON Feed, JSON lines, RDF), and return the problems.
 
-        Changes of a table are JSON lines or CSV. If the document is `whole`, it has all rows of the table: the others
-        are deleted, but more than half of the rows only with `force`. If it has a problem, nothing is accepted.
+        Changes of a table are JSON lines or CSV. If the document is `whole`, rows that it does not contain are
+        deleted, more than half of the rows only with `force`; if any row of it is invalid, nothing is accepted.
         """
         return self._publisher.publish_document(feed, data, name, is_whole=whole, force=force)
 

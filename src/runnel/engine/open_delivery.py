@@ -71,7 +71,7 @@ def _read_entries(data: bytes, place: str) -> Sequence[Item]:
 
 
 def _with_attributes(items: Iterable[Item], bound: Mapping[str, Attributes]) -> list[Item]:
-    """Remove the attributes that come from elements of ours, and add the bindings as attributes."""
+    """Remove the attributes that come from elements that Runnel added, and add the bindings as attributes."""
     return [replace(item, attributes={**own_attributes(item), **bound.get(item.id, {})}) for item in items]
 
 

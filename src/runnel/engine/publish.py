@@ -63,7 +63,9 @@ class Publisher:
         if target.kind is FeedKind.TABLE:
             return self._publish_changes(target, data, name, is_whole, force)
         if is_whole:
-            raise InputError(f"{feed} is a feed, and only tables have rows", hint="publish without --whole")
+            raise InputError(
+                f"{feed} is a feed, and only tables have rows", hint="publish without --whole or whole=True"
+            )
         with self._count_bytes(target, lambda: len(data)):
             try:
                 accepted, problems = self._acquirer.take_document(target, data, name)

@@ -170,9 +170,9 @@ def change_of(table: str, schema: TableSchema, attributes: Attributes, place: st
     ordering = attributes.get(schema.ordered_by)
     if ordering is None and not is_deletion:
         raise InvalidItemError(
-            f"{schema.ordered_by} is missing, by which the changes of {table} are ordered",
+            f"the changes of {table} are ordered by {schema.ordered_by}, which is missing",
             place=place,
-            hint="give each change a value, or register the table without `ordered by`",
+            hint="give every change a value of this column; `ordered by` can be removed only by dropping the table",
         )
     return RowChange(item, None if ordering is None else position_of(ordering[0]))
 

@@ -98,7 +98,8 @@ class LoadedRules:
                 if argument_counts
                 else f"no rule defines {goal}"
             )
-            raise RulesRefusedError(RulesProblem(message, 0, f"the facts of {goal} are the rows"))
+            hint = f"define {goal} by rules with the same number of arguments: each of its facts becomes a row"
+            raise RulesRefusedError(RulesProblem(message, 0, hint))
         (self.places,) = argument_counts
         constants = {statement.name for statement in statements if statement.ast_type == ast.ASTType.Definition}
         for statement in statements:

@@ -123,7 +123,7 @@ _COLUMNS = ("query_ids", "partitions", "groups", _MICROSECONDS)
 
 
 def read_partitioning(storage: Storage, folder: str) -> Partitioning:
-    """Read and check the manifest of a partitioning. Raise CorruptDataError if it is damaged."""
+    """Read the manifest of a partitioning. Raise CorruptDataError if damaged, NewerWorkspaceError if too new."""
     try:
         value = decode_checked_json(storage.read(f"{folder}/{MANIFEST}"))
         if value["format"] > FORMAT:

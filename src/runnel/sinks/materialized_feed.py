@@ -31,7 +31,7 @@ class MaterializedFeed(LocalSink):
     def validate_target(self, target: str | None, folder: Path, allowed: Sequence[Path] = ()) -> str | None:
         """Refuse subscriptions: they could put items into the feeds of other owners."""
         raise InputError(
-            "this output is not for subscriptions",
+            "this output cannot be used by subscriptions",
             hint="to create a feed from a stylesheet's output, use `register feed News apply 'sheet.xsl' as Shaped`",
         )
 

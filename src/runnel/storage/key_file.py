@@ -63,14 +63,15 @@ def read_key_file(path: Path) -> WorkspaceKey:
         with os.fdopen(open_regular(path.parent, (path.name,)), "rb") as file:
             return _parse(file.read(_MAX_BYTES), path)
     except OSError as error:
-        raise WorkspaceError(f"{path} cannot be read: {error.strerror}", hint=f"give a copy of {KEY_FILE}") from error
+        hint = f"pass the path of a copy of {KEY_FILE}"
+        raise WorkspaceError(f"{path} cannot be read: {error.strerror}", hint=hint) from error
 
 
 def _parse(data: bytes, path: Path) -> WorkspaceKey:
     try:
         value = json.loads(data)
         if value["format"] != _FORMAT:
-            raise ValueError("it was written by a newer Runnel")
+            raise ValueError(f"this Runnel reads only format {_FORMAT}")
         return WorkspaceKey(bytes.fromhex(value["key"]))
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise CorruptDataError(

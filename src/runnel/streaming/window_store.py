@@ -145,7 +145,7 @@ class _Need:
 
     @cached_property
     def first_sequences(self) -> dict[int, int]:
-        """The sequence of the oldest item that each counting window needs, by key."""
+        """The sequence of the oldest item that each window of a number of items needs, by the key of the window."""
         counting = {window.key: window.items for window in self.filled if window.items}
         if not counting:
             return {}

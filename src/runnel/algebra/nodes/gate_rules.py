@@ -95,7 +95,7 @@ class GateRule(ABC):
         """Return the rule of values that `encode` returned. Raise ValueError for any other values."""
 
     def split(self) -> tuple[GateRule, int]:
-        """Return a rule that many queries share, and the number in which theirs differ (see `with_number`)."""
+        """Return a rule that many queries share, and the number by which their rules differ (see `with_number`)."""
         return self, 0
 
     def with_number(self, number: int) -> GateRule:

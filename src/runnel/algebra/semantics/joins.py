@@ -37,7 +37,7 @@ _INDEXES = {
 }
 _ALL_WORDS = "all words"
 _LEAST_OF_WORDS = Fraction(1, 2)
-"""The least similarity for which an index has only some words of each text."""
+"""For conditions with at least this similarity, an index has only the rarest words of each text."""
 
 INDEXES = frozenset({*_INDEXES.values(), _ALL_WORDS, NO_INDEX})
 
@@ -118,7 +118,7 @@ class Join(GateRule):
         raise ValueError(f"a stored join must be a list [extent of the window, name, condition], not {values!r}")
 
     def split(self) -> tuple[Join, int]:
-        """Return the join with the last item, and its extent: items, or microseconds as a negative number."""
+        """Return the join with the extent `last 1 item`, and the original extent: items, or negative microseconds."""
         extent = self.extent if isinstance(self.extent, int) else -(self.extent // _MICROSECOND)
         return replace(self, extent=1), extent
 

@@ -36,7 +36,7 @@ def trace_conjuncts(condition: TreeCondition, search: PatternSearch, make: Make)
     holds = search.holds(make(condition))
     if holds:
         return parts
-    text = "all of these together" if holds is False else "unknown: the tree has too many nodes to search all of them"
+    text = "one node satisfies all conditions" if holds is False else "unknown: the tree has too many nodes to search"
     return [*parts, PatternPart(text, False)]
 
 

@@ -28,10 +28,10 @@ from runnel.model.item import Value
 from runnel.model.trees.tree_nodes import TreeNodes
 
 MAX_ATTEMPTS = 200_000
-"""How many nodes are tried for the steps of one pattern on one tree. Long texts count as several nodes."""
+"""Maximum number of nodes to try for the steps of one pattern on one tree. Long texts count as several nodes."""
 
 _CHARACTERS = 64
-"""How many characters of a text count as one attempt, when it is compared or bound."""
+"""The number of characters of a compared or bound text that count as one attempt."""
 
 DOCUMENT = -1
 """The parent of the root, where patterns begin."""

@@ -83,7 +83,7 @@ def table_counts(connection: Connection) -> TableCounts:
 def note_changes(
     connection: Connection, feed: int, *, last_change: int | None, changes: int, rows: int, late: int
 ) -> None:
-    """Record accepted and late changes of a table. `rows` is by how many its live rows grew."""
+    """Record accepted and late changes of a table. `rows` is the increase of its number of live rows."""
     values: dict[str, Any] = {
         "changes": _t.changes + changes,
         "tail": _t.tail + changes,

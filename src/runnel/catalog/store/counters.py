@@ -34,7 +34,7 @@ JOIN_CANDIDATES = "join_candidates"
 CHORES = "chores"
 """When rare maintenance tasks last ran (microseconds since 1970)."""
 WINDOW_CHANGES = "window_changes"
-"""How often declarations changed which past items windows have."""
+"""How often a declaration changed the set of past items that a window contains."""
 
 TOTALS = (
     *(MATCHES, MESSAGES, DEAD_MESSAGES, RETAINED, MERGED, QUARANTINED, QUARANTINED_BYTES),

@@ -1,7 +1,7 @@
 """Explain the joins of a feed: both sides, the window, the index, and the cost model of RoSeS (section 4.2).
 
 In: the definitions of a feed. Out: per join the quantities of the paper's Table 1, R(b), S(w) and sel(p), and the
-candidates per item: those of a nested loop, those that the index is expected to give, and those that were measured.
+candidates per item: of a nested loop, estimated for the index, and measured.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ class ExplainedWindow:
 class ExplainedJoin:
     """A join: its sides, condition and index, and the quantities of the cost model.
 
-    `reached` is the number of items that reached the join, and `per_day` their rate R(b). `selectivity`, sel(p), is
-    the share of them that passed. The candidates are per item: `nested_loop` is S(w), the number of items in the
-    window.
+    `reached`, R(b), is the number of items that reached the join, and `per_day` their rate. `selectivity`, sel(p), is
+    the share of them that passed. `nested_loop`, S(w), is the number of items in the window. `expected`, `measured`
+    and `joined` are numbers of window items per item: estimated candidates, counted candidates, joined items.
     """
 
     name: str
@@ -95,15 +95,15 @@ class ExplainedJoin:
             total = f", R(b)·S(w): {self.reached * self.nested_loop:,}" if self.reached else ""
             yield f"  S(w): {self.nested_loop:,} comparisons per item in a nested loop{total}"
         if self.expected is not None or self.measured is not None:
-            yield f"  comparisons per item with the index: {_amount(self.expected)} expected, {self._measured()}"
+            yield f"  comparisons per item with the index: estimated {_amount(self.expected)}, {self._measured()}"
 
     def _measured(self) -> str:
         joined = "" if self.joined is None else f", of which {_amount(self.joined)} joined"
-        return f"{_amount(self.measured)} measured{joined}"
+        return f"measured {_amount(self.measured)}{joined}"
 
 
 def _amount(value: float | None) -> str:
-    return "not" if value is None else f"{value:,.2f}"
+    return "unknown" if value is None else f"{value:,.2f}"
 
 
 def explain_joins(

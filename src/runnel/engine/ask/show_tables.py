@@ -167,7 +167,7 @@ def read_view(workspace: Workspace, name: str, actor: Actor, sequence: int | Non
 
 
 def matching_rows(workspace: Workspace, view: TableView, statement: ShowRows) -> Iterator[Row]:
-    """Return the rows that satisfy the condition of a statement. Times such as `2 days ago` count from now."""
+    """Return the rows that satisfy the condition of a statement. Times such as `2 days ago` are relative to now."""
     if statement.condition is None:
         return iter(view)
     _check_columns(statement, statement.condition, view.schema)

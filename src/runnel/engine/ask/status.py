@@ -129,7 +129,8 @@ class Status:
         if not self.tables:
             return []
         late = f", {self.late_changes:,} late changes skipped" if self.late_changes else ""
-        return [f"tables         {self.tables:,}, {self.rows:,} rows, {self.table_tail:,} changes after bases{late}"]
+        changes = f"{self.table_tail:,} changes not yet in a base"
+        return [f"tables         {self.tables:,}, {self.rows:,} rows, {changes}{late}"]
 
     def _poll_lines(self) -> list[str]:
         counts = self.polls

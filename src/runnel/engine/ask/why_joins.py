@@ -29,7 +29,7 @@ _LOADED = 100
 """The number of items that are in memory at a time."""
 
 _COMPARED = 10_000
-"""The number of newest items of a window among which the nearest are chosen."""
+"""The nearest items are chosen among at most this number of newest items of the window."""
 
 _TITLE_CHARACTERS = 30
 

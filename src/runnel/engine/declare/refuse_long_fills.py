@@ -32,11 +32,11 @@ def refuse_long_fills(scope: DeclarationScope, node: Node, clauses: Sequence[Joi
         if items > limit:
             span = next(clause.span for clause in clauses if clause.extent == extent)
             raise StatementError(
-                f"the window of this join would have to be filled with {items:,} past items, but the limit is "
+                f"to fill the window of this join, {items:,} past items would have to be matched, but the limit is "
                 f"{limit:,}",
                 span=span,
-                hint="choose a shorter time, or raise the setting window_fill_items: matching waits until the "
-                "window is filled",
+                hint="choose a shorter time (a number of items needs the whole log), or raise the setting "
+                "window_fill_items: matching waits until the window is filled",
             )
 
 
@@ -57,7 +57,7 @@ def _is_filled(window: FilledWindow | None, extent: timedelta | int) -> bool:
 
 
 def _count_items(scope: DeclarationScope, extent: timedelta | int) -> int:
-    """Return the number of past items to match. The last items of a feed may be anywhere in the log."""
+    """Return the number of past items to match. The last N items may be anywhere, so the whole log counts."""
     after = item_segments.retained_upto(scope.connection)
     if not isinstance(extent, int):
         begin = now(scope.connection) - extent // _MICROSECOND

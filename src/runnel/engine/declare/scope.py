@@ -333,7 +333,7 @@ class DeclarationScope:
         return feed
 
     def hidden_definitions(self, ids: Iterable[int]) -> list[Node]:
-        """Return the definitions of those of these feeds that are hidden, pending or in the catalog."""
+        """Return the definitions of the hidden feeds among these ids, whether they are pending or in the catalog."""
         own = set(ids)
         pending = [feed for feed in own & self.pending.feeds.keys() if self.pending.feeds[feed].owner == HIDDEN]
         existing = feeds.hidden_among(self.connection, own - self.pending.feeds.keys())

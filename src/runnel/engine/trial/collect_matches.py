@@ -130,6 +130,6 @@ class PastItems:
         return self.workspace.items.count(self.names.keys(), self.after, self.upto)
 
     def newest_first(self, sequences: Iterable[int]) -> list[Item]:
-        """Return the items with these sequences, which must be ascending, newest first."""
+        """Return the items with these sequences, newest first. The sequences must be ascending."""
         ascending = [item for batch in self.workspace.items.get(list(sequences)) for item in batch.items(self.names)]
         return ascending[::-1]

@@ -48,7 +48,7 @@ _DAY = 24 * _HOUR
 _ROWS = 2_000
 _FOUND_IDS = 50_000
 _ATTEMPTS = 10
-"""How often it is tried to delete items while no batch is committed and no message settled."""
+"""Maximum number of attempts to delete items at a moment when no batch is committed and no message is settled."""
 _KEPT_ROWS = _HOUR
 """Age in microseconds before which rows of match segments are not merged."""
 

@@ -148,7 +148,7 @@ class MatchLog:
             first = None if self._has_none(part) else self._read(part).between(after, _NO_LIMIT).first_joined()
         except CorruptDataError as error:
             # Its matches are lost, so nothing refers to the items that they joined.
-            logger.warning("the joined items of matches are unknown: %s", error)
+            logger.warning("cannot read which items matches joined: %s", error)
             first = None
         if is_whole:
             self._joined = {} if len(self._joined) >= _MAX_UNBOUND else self._joined

@@ -1,4 +1,4 @@
-"""Rewriting of tables: write the next base, and the rows that ended since the last one as a history.
+"""Rewriting of tables: write the next base, and the rows replaced or deleted since the last one as a history.
 
 In: tables with many changes after their base. Out: new files, which the catalog lists in one transaction. A crash
 leaves the old base with the longer tail, and files that no row references.
@@ -36,7 +36,7 @@ _BASE_SHARE = 4
 class RewriteRule:
     """When tables are rewritten: at more than `tail_rows` changes, or if the base is older than `kept_after`.
 
-    The item log is kept from the oldest base on, so that an old base would prevent the deletion of items.
+    Items after the oldest base are kept, so a base that is never rewritten would prevent their deletion.
     """
 
     tail_rows: int

@@ -99,7 +99,7 @@ def changes_of(batch: ItemBatch, schema: TableSchema) -> Any:
 
 
 def _rows_of(names: Any, owners: npt.NDArray[np.int64], name: str, count: int) -> npt.NDArray[np.int64]:
-    """Return for each item where its value of an attribute is in the flat values, or -1."""
+    """Return the position of each item's value of an attribute in the flat values, or -1."""
     places = np.full(count, -1, dtype=np.int64)
     of_name = np.flatnonzero(pc.equal(names, name).to_numpy(zero_copy_only=False))
     places[owners[of_name]] = of_name
@@ -120,7 +120,7 @@ def apply_changes(rows: Any, changes: Any, schema: TableSchema) -> Any:
 def ended_rows(rows: Any, changes: Any, schema: TableSchema) -> Any:
     """Return the rows that changes ended, with the sequence of the change that ended each.
 
-    A row ends when it is changed or deleted. `rows` are the rows before the changes.
+    A version of a row ends when the row is changed or deleted. `rows` are the rows before the changes.
     """
     wanted = history_schema(schema)
     if not len(changes):

@@ -171,7 +171,7 @@ class TableStore:
     def changed_before(self, feed: int, moment: datetime) -> TableView | None:
         """Return the rows whose newest change was accepted before a time, or None if there are none.
 
-        Later changes are newer, so the rows are not read again before the oldest of them could be returned.
+        The result of an earlier call tells when the oldest row is due; until then, rows are not read again.
         """
         if feed in self._oldest and moment <= self._oldest[feed]:
             return None
@@ -222,12 +222,12 @@ class TableStore:
         return tail
 
     def _past_rows(self, files: TableFiles, sequence: int) -> Any:
-        """Return the rows as of a sequence before the base: those of the base that are as old, and ended ones."""
+        """Return the rows as of a sequence before the base: its older rows, and rows that ended afterwards."""
         histories = None if sequence < files.table.since else files.histories_from(sequence)
         if histories is None:
             raise NotFoundError(
                 f"the rows of the table as of sequence {sequence} are not kept",
-                hint="the setting keep_items_days determines how long ended rows are kept",
+                hint="the setting keep_items_days determines how long former versions of rows are kept",
             )
         rows = self.base_rows(files)
         parts = [rows.filter(pc.less_equal(rows.column(SEQUENCE), sequence))]

@@ -3,7 +3,7 @@
 In: the items that reach gates, in the order of the item log, and the stored states of the gates. Out: the items that
 pass, and the states to store. The result must depend only on the log, not on its division into batches or on repeated
 batches, and must agree with the `history` method of the gate's rule. All gates of a kind that do not depend on one
-another are resolved together; `SeparateGates` is for kinds that decide gate by gate.
+another are resolved together; `SeparateGates` is for kinds whose gates are resolved one at a time.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class AnnotatedArrivals:
 
 @dataclass(frozen=True, slots=True)
 class Comparisons:
-    """The number of window items that each arrival was compared with, and the time of all arrivals together."""
+    """The number of window items compared with each arrival, and the total time of all arrivals."""
 
     candidates: Numbers
     nanoseconds: int
@@ -108,8 +108,9 @@ class Comparisons:
 class GateAnswer:
     """The result of gates: a mask of the arrivals that pass, and the states to store.
 
-    `causes` maps the position of a stopped arrival to the reason, if it is an item, and `failures` that of an arrival
-    at which the gate failed. Such an item does not pass. `comparisons` counts those with items of windows, if any.
+    `causes` maps the position of a stopped arrival to its `Stop`, if an earlier item is the reason. `failures`
+    maps the position of an arrival at which the gate failed, and which does not pass, to the reason. `comparisons`
+    counts comparisons with window items, if the gates make any.
     """
 
     passes: Booleans

@@ -44,7 +44,7 @@ _FEW = 8
 
 @dataclass(frozen=True)
 class JoinItems:
-    """Items to be joined, in ascending order: rows of a table as workers prepare it."""
+    """Items to be joined, by ascending sequence. Their data are rows of a table that workers prepare."""
 
     sequences: Numbers
     accepted: Numbers
@@ -140,7 +140,7 @@ def has_index(condition: Expression) -> bool:
 
 @dataclass(frozen=True)
 class _Source:
-    """A way to find candidates: how many it has for each item, and a function that returns those of some items."""
+    """A source of candidates: their number per item, and a function that returns the candidates of some items."""
 
     sizes: Numbers
     find: Callable[[Booleans], tuple[Numbers, Numbers]]
@@ -266,7 +266,7 @@ class _Search:
         return np.where(positions <= 0, 0, padded[np.maximum(positions, 0)])
 
     def _evaluate(self, condition: Expression, items: Numbers, rows: Numbers) -> Booleans:
-        """Return which pairs satisfy a condition. Only those that are not decided yet are checked for each part."""
+        """Return which pairs satisfy a condition. For each part of it, only undecided pairs are checked."""
         match condition:
             case And(parts) | Or(parts):
                 is_and = isinstance(condition, And)

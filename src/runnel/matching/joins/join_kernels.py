@@ -58,14 +58,14 @@ def find_texts(sought_offsets: Array, sought: Array, offsets: Array, data: Array
 
 @step
 def _signature_bit(token: Number, bits: Number) -> Number:
-    """Return the bit of a word in signatures of so many bits (see `word_index.signatures_of`)."""
+    """Return the bit of a word in signatures of `bits` bits (see `word_index.signatures_of`)."""
     mixed = (np.uint64(token) * _MULTIPLIER) & _LOW_HALF
     return _ONE << ((mixed * np.uint64(bits)) >> _HALF)
 
 
 @step
 def _least_common(size: Number, other: Number, numerator: Number, denominator: Number) -> Number:
-    """Return how many words two texts of these sizes have in common at least, if they are similar."""
+    """Return the minimum number of common words of two similar texts with these numbers of words."""
     return (numerator * (size + other) + numerator + denominator - 1) // (numerator + denominator)
 
 
@@ -210,7 +210,7 @@ def check_similar(
     text_offsets: Array,
     text_tokens: Array,
 ) -> Array:
-    """Return a mask of the pairs that have a text each with at least the similarity of the fraction.
+    """Return a mask of the pairs of which some two texts have at least the similarity of the fraction.
 
     The texts of an item are those from `item_texts[item]` to `item_texts[item + 1]`, in `offsets` and `words`.
     """

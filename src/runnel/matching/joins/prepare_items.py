@@ -1,8 +1,8 @@
-"""What the commit needs to know of items that reach windows or joins, prepared by workers in columns.
+"""Prepare in workers the columns that the commit needs of items that reach windows or joins.
 
 In: items, and the attributes that windows store or that conditions read. Out: a table with a row per item: its feed,
 its id, the values of some attributes as JSON, and a column of texts or terms for each indexed attribute. Words are
-separated by spaces, because no word has one.
+separated by spaces, because words contain no spaces.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The gates `window` and `join` at work: workers prepare the attributes to compare, and the commit finds the pairs.
+"""Resolve the gates `window` and `join`: workers prepare the attributes to compare, and the commit finds the pairs.
 
 An item that reaches a window is stored for later batches. An item that reaches a join passes if it joins an item of
 its window: one of an earlier batch, or an earlier one of this batch.
@@ -175,7 +175,7 @@ def _annotate(selected: Selected, pairs: Pairs, arrivals: Numbers, finder: PairF
 
 
 def _identities(rows: Numbers, finder: PairFinder) -> Numbers:
-    """Return a number for the item of each row; versions of an item have the same."""
+    """Return a number for the item of each row. All versions of an item have the same number."""
     numbers: dict[tuple[int, bytes], int] = {}
     identities = np.empty(len(rows), dtype=np.int64)
     for part, positions, own in finder.split(rows):
@@ -213,7 +213,7 @@ class _Windows:
         return keys
 
     def selection(self, run: GateRun) -> MemberSelection:
-        """Return the members of all windows, now that more gates of windows may be resolved."""
+        """Return the members of all windows, including those of gates that were resolved in the meantime."""
         *earlier, own = self.finder.parts
         arrivals = run.arrivals.get(Window.kind)
         rows = keys = np.empty(0, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Which of an item's pairs each join selects: those whose window item is in the item's window.
+"""Select for each join the pairs whose window item is in the item's window.
 
 In: the members of windows in all parts, of which the last has the items of the run, and pairs. Out: the pairs of each
 claim, which is an item that reaches a join.

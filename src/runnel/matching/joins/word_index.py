@@ -1,8 +1,8 @@
 """The words of the texts that joins compare by similarity, with the index that finds similar texts.
 
 In: the distinct words of the texts of window items. Out: for each text its words as numbers, the rarest first, and
-the texts that have each word among their first ones. A *mark* is stored with each of these texts: its number of words
-and a signature of them. So most texts that are not similar are excluded without reading their words.
+for each word the texts that have it among their rarest words. Each of these texts has a *mark*, the number
+of its words and a signature of them, which excludes most texts that are not similar without reading their words.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def marks_of(lengths: Numbers, offsets: Numbers, tokens: Numbers) -> Array:
 
 
 def signatures_of(offsets: Numbers, tokens: Numbers, bits: int) -> Array:
-    """Return for each text a number of so many bits, in which each word sets one bit."""
+    """Return for each text a number of `bits` bits, in which each word sets one bit."""
     signatures = np.zeros(len(offsets) - 1, dtype=np.uint64)
     mixed = (tokens.astype(np.uint64) * np.uint64(0x9E3779B1)) & np.uint64(0xFFFFFFFF)
     set_bits = np.uint64(1) << ((mixed * np.uint64(bits)) >> np.uint64(32))

@@ -1,7 +1,7 @@
 """The kernel that matches one tree with all patterns of a plan part, and the check of the arrays that it reads.
 
 A list of nodes is a range of the *arena*, in document order. The arena begins with the nodes sorted by label, then
-all elements, then all attributes; behind them are the lists of steps, which are kept while the tree is matched. The
+all elements, then all attributes. The lists of steps follow; they are kept while the tree is matched. The
 steps inside a step have smaller numbers and are computed before it. The work on a pattern is at most the number of
 its operations times the number of nodes; it is counted, and limited per pattern and per tree.
 """
@@ -192,7 +192,7 @@ def _push(
 
 @step
 def _compares(number: Number, operation: Number, constant: Number) -> Number:
-    """Compare the number of a node, which is not a number (NaN) if the node is none, with a constant."""
+    """Compare the number of a node with a constant. The number is NaN if the text of the node is not a number."""
     if operation == EQUAL:
         return number == constant
     if operation == LESS:
@@ -323,7 +323,7 @@ def _has_required(offsets: Array, required: Array, present: Array, pattern: Numb
 
 @inlined
 def _forget_lists(scratch: Scratch, nodes: NodeArrays) -> None:
-    """Forget the lists of all steps, so that the arena is free again."""
+    """Discard the lists of all steps, to free the arena."""
     scratch.state[TOKEN] += 1
     scratch.state[TOP] = 2 * len(nodes.labels)
 
@@ -352,7 +352,7 @@ def _decide(
 
 @inlined
 def _begin_tree(nodes: NodeArrays, scratch: Scratch) -> None:
-    """Fill the beginning of the arena, and forget everything about the tree before."""
+    """Fill the beginning of the arena, and reset everything that belongs to the previous tree."""
     arena, order, is_attribute = scratch.arena, nodes.order, nodes.attributes
     count = len(order)
     attributes = 0

@@ -89,7 +89,7 @@ class TreeNodes:
         return all(self.attributes[below] for below in self.descendants(node))
 
     def number(self, node: int) -> float | None:
-        """Return the number that the text of a node is, or None. JSON texts are not numbers."""
+        """Return the text of an XML node, or a JSON number, as a number, or None. JSON texts are never converted."""
         if not self._is_xml:
             source = self._sources[node]
             return source if isinstance(source, float) else None

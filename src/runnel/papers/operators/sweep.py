@@ -45,7 +45,7 @@ class Sweep:
 
     def __init__(self, problem: OrderProblem, order: Order) -> None:
         if order.kind is not RANKS:
-            raise ValueError(f"{order.name} is not an order of calls that is the same for all items")
+            raise ValueError(f"{order.name} is not a static order of calls")
         self._tests = _sort_tests(problem, order)
         lengths = np.diff(problem.test_offsets)[self._tests]
         self._calls = read_only(problem.test_calls[self._tests])

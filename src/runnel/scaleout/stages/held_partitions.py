@@ -1,7 +1,7 @@
 """The router and the partitions that a worker process has loaded, within a memory budget.
 
-In: a plan version from the row of a slice. Out: a router, or a partition to match with. Before a plan is mapped,
-enough others are released, and whole plans are released, too.
+In: a plan version from the row of a slice. Out: a router, or a partition to match with. Before a partition
+is mapped, enough other partitions are released to stay in the budget, and all whole plans are released.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ def decode_debezium(value: Mapping[str, Any], schema: TableSchema, place: str) -
         return [deleted_attributes(_required(before, "before", op, place), schema, place)]
     if op not in _UPSERTS:
         raise InvalidItemError(
-            f"the operation {str(op)[:20]!r} is not supported", place=place, hint="supported are c, u, d and r"
+            f"the operation {str(op)[:20]!r} is not supported", place=place, hint="supported: c, u, d and r"
         )
     row = row_attributes(_required(after, "after", op, place), schema, place)
     if before is None or any(before.get(column.name) is None for column in schema.key):
@@ -69,7 +69,7 @@ def _required(side: Mapping[str, Any] | None, name: str, op: str, place: str) ->
         raise InvalidItemError(
             f"the operation {op} has no {name}",
             place=place,
-            hint="the source must report the key of the old row (REPLICA IDENTITY in PostgreSQL)",
+            hint="d needs `before` with the key (REPLICA IDENTITY in PostgreSQL); c, r and u need `after`",
         )
     return side
 

@@ -76,7 +76,7 @@ def _refuse_repeated(key: str, is_deletion: bool, lines: dict[str, int], line: i
         )
     if key in lines:
         raise InvalidItemError(
-            f"the key {key[:80]} is also in line {lines[key]}", place=place, hint="give each row once"
+            f"the key {key[:80]} is also in line {lines[key]}", place=place, hint="write each row only once"
         )
     lines[key] = line
 

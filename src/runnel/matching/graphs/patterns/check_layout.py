@@ -33,7 +33,7 @@ def check_layout(layout: GraphLayout, keys: int) -> None:
     _check_filters(layout, terms, patterns)
     check_rows("graphs.buckets", layout.buckets, shapes)
     if np.any(layout.buckets.lengths == 0) or len(layout.buckets.values) != shapes:
-        raise ValueError("graphs.buckets has an empty bucket or does not contain every shape")
+        raise ValueError("graphs.buckets has an empty bucket, or does not contain each shape exactly once")
     _check_slots(layout.slots, len(layout.buckets))
     _check_lists(layout, shapes, patterns)
 

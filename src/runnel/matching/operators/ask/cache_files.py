@@ -86,7 +86,7 @@ class CacheFile:
                     continue
 
     def stored(self) -> Iterator[tuple[bytes, bytes]]:
-        """Yield the key and the bytes of every undamaged answer, with its checksum."""
+        """Yield the key and the stored bytes, which begin with a checksum, of every undamaged answer."""
         for stripped_key, value in zip(self._keys.tolist(), self._rows, strict=True):
             key = bytes(stripped_key).ljust(KEY_BYTES, b"\0")  # numpy strips trailing zeros
             stored = value.as_py()

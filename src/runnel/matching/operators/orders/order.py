@@ -46,8 +46,8 @@ class OrderKind:
     order over its calls by decreasing score, and all others over its disjuncts. `score` computes the scores of a new
     state. With `moves_slots`, scores may also increase, so slots move between buckets. With `keeps_failures`,
     rejections are not shared between disjuncts, so each entry has its own failure. With `finishes_disjuncts`, the
-    disjunct whose calls are being made is marked, and even after its rejection its calls are made that undecided
-    disjuncts need.
+    disjunct whose calls are being made is marked; after its rejection, those of its calls that undecided disjuncts
+    also need are still made.
     """
 
     advance: Advance
