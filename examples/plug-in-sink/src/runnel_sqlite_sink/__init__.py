@@ -27,8 +27,8 @@ class SqliteSink(LocalSink):
     def deliver(self, delivery: Delivery) -> str:
         """Insert the items. Those that are there already stay as they are, so a repeated message changes nothing."""
         rows = [
-            (item.item.feed, item.item.id, item.item.version, str(item.item.first("title") or ""), delivery.key)
-            for item in delivery.items
+            (each.item.feed, each.item.id, each.item.version, str(each.item.first("title") or ""), delivery.key)
+            for each in delivery.items
         ]
         # Locks the folder against other writers.
         with open_target(delivery.subscription.target, delivery.out, delivery.allowed) as file:
