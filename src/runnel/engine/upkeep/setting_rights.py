@@ -64,8 +64,8 @@ TUNING: Final = frozenset(
         *("driver_memory", "executor_memory", "executor_cores", "max_batch_items", "max_batch_bytes", "slice_items"),
         *("partitions", "partition_strategy", "plan_megabytes", "rebalance_seconds"),
         *("reoptimize_seconds", "slow_query_milliseconds", "scan_seconds", "publish_wait_seconds"),
-        *("archive_seconds", "archive_segments", "table_tail_rows", "orphan_seconds", "lease_seconds", "stall_seconds"),
-        *("poll_seconds", "poll_retry_seconds", "poll_retry_limit_seconds", "retry_seconds"),
+        *("archive_seconds", "archive_segments", "orphan_seconds", "lease_seconds", "stall_seconds"),
+        *("table_tail_rows", "poll_seconds", "poll_retry_seconds", "poll_retry_limit_seconds", "retry_seconds"),
         *("matcher", "operator_order", "log_format", "user_agent", "preview_operator_seconds", "preview_items"),
     }
 )
