@@ -87,7 +87,7 @@ def test_generator_creates_fragments_that_need_several_passes(monkeypatch: pytes
 def test_html_that_keeps_changing_becomes_stable_text(cleaner: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         # What the first round changes counts as unsettled.
-        patch.setattr(safe_html, "_MOST_ROUNDS", 1)
+        patch.setattr(safe_html, "_MAX_ROUNDS", 1)
         texts = [CLEANERS[cleaner](fragment) for fragment in fragments(3, 1_000)]
     assert any(texts)
     assert [CLEANERS[cleaner](text) for text in texts] == texts
