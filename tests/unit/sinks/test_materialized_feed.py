@@ -149,7 +149,7 @@ def test_messages_wait_while_too_many_items_wait_for_matching(
 
 
 def test_internal_output_cannot_be_used_in_subscriptions(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="not for subscriptions"):
+    with pytest.raises(InputError, match="cannot be used by subscriptions"):
         MaterializedFeed().validate_target("3", tmp_path)
 
 
