@@ -87,7 +87,7 @@ def test_simulating_64_items_together_counts_the_same_calls() -> None:
     calls, accepted = sweep(problem, order, pack_truths(truths), 70)
     assert calls.tolist() == followed.calls.tolist()
     assert accepted.tolist() == followed.accepted.tolist()
-    with pytest.raises(ValueError, match="adaptive is not an order of calls"):
+    with pytest.raises(ValueError, match="adaptive is not a static order of calls"):
         sweep(problem, ORDERS["adaptive"](problem), pack_truths(truths), 70)
 
 
