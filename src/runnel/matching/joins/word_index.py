@@ -119,7 +119,7 @@ class WordIndex:
 
 
 def prefix_lengths(kind: str, lengths: Numbers) -> Numbers:
-    """Return of how many of its rarest words every similar text has at least one, for texts with so many words."""
+    """Return for each size of a text how many of its rarest words suffice: every similar text has one of them."""
     least = PREFIXES[kind]
     common = np.maximum(1, -((-least.numerator * lengths) // least.denominator))
     return lengths - common + 1
