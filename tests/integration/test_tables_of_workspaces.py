@@ -544,6 +544,20 @@ def test_a_lost_base_is_reported_until_a_backup_is_restored(rewritten: Callable[
             values(engine)
 
 
+def test_rows_of_other_tables_expire_next_to_a_lost_base(
+    rewritten: Callable[[], Engine], clock: FakeClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    with rewritten() as engine:
+        engine.execute(f"{STOCKS} keep 2 days; register table Other (a text key) keep 2 days;")
+        engine.publish("Other", [{"a": "x"}])
+        (file,) = [file for file in files_of(engine) if file.kind == "base" and file.to_sequence == 4]
+        engine.workspace.storage.delete(file.path)
+        clock.advance(timedelta(days=3))
+        assert expire_rows(engine.workspace) == 1
+        assert values(engine, "Other") == []
+    assert "the old rows of the table Stocks cannot be deleted" in caplog.text
+
+
 def test_backups_contain_the_files_of_tables(rewritten: Callable[[], Engine], tmp_path: Path) -> None:
     run = CliRunner().invoke
     with rewritten() as engine:
