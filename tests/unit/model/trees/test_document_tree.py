@@ -198,3 +198,12 @@ def test_tree_of_an_item_survives_an_item_file() -> None:
     (restored,) = ItemBatch.of([Item("News", "1", attributes)], {"News": 1}).attributes()
     assert restored == attributes
     assert [type(value) for value in restored["tree"]] == [DocumentTree, DocumentTree]
+
+
+def test_paths_count_attributes_and_siblings_and_do_not_walk_them() -> None:
+    nodes = nodes_of(DocumentTree.read('<r k="1"><a/><b><c/><c/></b></r>'))
+    paths = dict(zip(map(nodes.path, range(len(nodes))), nodes.names, strict=True))
+    assert paths == {"/1": "r", "/1/1": "k", "/1/2": "a", "/1/3": "b", "/1/3/1": "c", "/1/3/2": "c"}
+    wide = nodes_of(DocumentTree.read(f"<r>{'<a/>' * 1_000}</r>"))
+    wide.ends.clear()
+    assert wide.path(1_000) == "/1/1000", "the ends of siblings are not read"
